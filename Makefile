@@ -1,0 +1,31 @@
+# make demo: fit GSPPCA on built-in data and write the evidence plots to demo-output/
+# make test: lint, types, tests
+# Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+$(VENV)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/installed
+	$(BIN)/python -m prosparse.demo demo-output
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n 2
+
+bench: $(VENV)/installed
+	$(BIN)/python benchmarks/gsppca.py
+
+clean:
+	rm -rf $(VENV) demo-output build dist

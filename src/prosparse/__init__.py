@@ -1,0 +1,17 @@
+"""prosparse: sparse probabilistic PCA, PCA that chooses its variables."""
+
+from . import datasets, metrics, plot
+from ._version import __version__
+from .errors import InputError, NoStructureWarning, ParameterError
+from .models.gsppca import GSPPCA
+
+__all__ = [
+    "GSPPCA",
+    "InputError",
+    "NoStructureWarning",
+    "ParameterError",
+    "__version__",
+    "datasets",
+    "metrics",
+    "plot",
+]

@@ -1,0 +1,131 @@
+"""What every estimator here shares: checked input in, projection and selection out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .errors import InputError
+from .operators import Columns, Operator, standardise
+
+Array = Any
+
+
+class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """A linear projection on some of the columns.
+
+    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
+    and inherits the rest.
+    """
+
+    components_: np.ndarray
+    mean_: np.ndarray
+    scale_: np.ndarray
+    support_: np.ndarray
+    varying_: np.ndarray
+    relevance_: np.ndarray
+    ranking_: np.ndarray
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """A dense float array or a CSR matrix, checked; names and width remembered on reset."""
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_min_samples=2 if reset else 1,
+            ensure_min_features=2 if reset else 1,
+        )
+
+    def _standardised(self, X: Any, scale: bool) -> tuple[Operator, Columns]:
+        """The operator of the columns of ``X`` that vary, of which there must be two."""
+        op, columns = standardise(self._validated(X, reset=True), scale)
+        varying, width = op.shape[1], columns.mean.shape[0]
+        if varying < 2:
+            raise InputError(
+                f"{width - varying} of the {width} columns of X are constant; at least 2 must "
+                "vary, or there is nothing to choose from. Check how the table was read."
+            )
+        return op, columns
+
+    def _set_columns(
+        self,
+        columns: Columns,
+        order: np.ndarray,
+        chosen: np.ndarray,
+        components: np.ndarray,
+        relevance: np.ndarray,
+    ) -> None:
+        """Translate results on the columns that vary to all columns of the table.
+
+        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them.
+        """
+        self.mean_, self.scale_ = np.asarray(columns.mean), np.asarray(columns.scale)
+        self.varying_ = np.asarray(columns.varying)
+        width, kept = self.varying_.size, np.flatnonzero(self.varying_)
+        self.components_ = np.zeros((components.shape[0], width))
+        self.components_[:, kept[chosen]] = components
+        self.support_ = np.zeros(width, dtype=bool)
+        self.support_[kept[chosen]] = True
+        self.relevance_ = np.zeros(width)
+        self.relevance_[kept] = relevance
+        self.ranking_ = np.empty(width, dtype=int)
+        ranked = np.concatenate([kept[order], np.flatnonzero(~self.varying_)])
+        self.ranking_[ranked] = np.arange(1, width + 1)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Scores of the rows of ``X`` on the components, n x d."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        chosen = np.flatnonzero(self.support_)
+        loadings = self.components_[:, chosen] / self.scale_[chosen]
+        columns, mean = X[:, chosen], self.mean_[chosen]
+        if issparse(X):
+            scores = columns @ loadings.T - loadings @ mean
+        else:
+            scores = (columns - mean) @ loadings.T
+        return np.asarray(scores).astype(X.dtype, copy=False)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
+        check_is_fitted(self)
+        scores = np.asarray(X)
+        if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X must be scores of shape (n_samples, {self._n_features_out}), "
+                f"got shape {scores.shape}"
+            )
+        return (scores @ self.components_) * self.scale_ + self.mean_
+
+    def get_support(self, indices: bool = False) -> np.ndarray:
+        """Which columns were chosen: a mask, or their positions."""
+        check_is_fitted(self)
+        return np.flatnonzero(self.support_) if indices else self.support_.copy()
+
+    def select(self, X: Any) -> Any:
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
+        check_is_fitted(self)
+        validated = self._validated(X, reset=False)
+        chosen = np.flatnonzero(self.support_)
+        if hasattr(X, "iloc"):  # pandas
+            return X.iloc[:, chosen]
+        if hasattr(X, "select") and hasattr(X, "columns"):  # polars
+            return X.select([X.columns[i] for i in chosen])
+        if issparse(X):
+            return X.tocsc()[:, chosen].asformat(X.format)
+        return X[:, chosen] if isinstance(X, np.ndarray) else validated[:, chosen]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

@@ -1,0 +1,1 @@
+"""The loop, its acceleration, linear algebra and special functions."""

@@ -1,0 +1,97 @@
+"""The only iteration loop: it owns stopping, acceleration and progress.
+
+A method hands over ``step``, a pure function from a state to a better state. A state is
+any object with a ``bound``, the objective that may never fall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, NamedTuple, Protocol
+
+from .progress import Progress
+
+State = Any
+
+
+class StopReason(Enum):
+    """Why the loop ended; the value is the sentence a user reads."""
+
+    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` per entry"
+    MAX_ITER = (
+        "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
+    )
+    NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+class Accelerator(Protocol):
+    """Proposes where the next step should start; the loop checks that it pays."""
+
+    def propose(self, start: State, result: State) -> State:
+        """A start for the next step, after ``result = step(start)`` was accepted."""
+
+    def retreat(self, best: State) -> State:
+        """A start for the next step, after the last proposal made the objective fall."""
+
+    def probe(self, best: State) -> State:
+        """A start far along the last step: at a maximum it cannot pay, at a saddle it does."""
+
+
+class Run(NamedTuple):
+    state: State
+    bounds: list[float]  # one per step, never falling
+    reason: StopReason
+
+
+def iterate(
+    step: Callable[[State], State],
+    state: State,
+    *,
+    max_iter: int,
+    tol: float,
+    accelerator: Accelerator | None = None,
+    exhausted: Callable[[State], bool] = lambda state: False,
+    progress: Progress | None = None,
+) -> Run:
+    """Apply ``step`` until the objective rises by less than ``tol``.
+
+    A step from an accelerated start that ends below the best objective so far is thrown
+    away, and the accelerator is asked for another start. Small rises only count as
+    convergence twice in a row, or once after a plain start (``start is best``): an
+    accelerated start can be unlucky. A saddle looks like convergence, so before the loop
+    believes it, one step starts from the accelerator's probe.
+    """
+    progress = progress or Progress(0, "")
+    start, best = state, state
+    bounds: list[float] = []
+    quiet, probing = 0, False
+    with progress:
+        for _ in range(max_iter):
+            plain = start is best
+            result = step(start)
+            rise = result.bound - best.bound
+            fell = rise < 0
+            if not fell:
+                best = result
+            bounds.append(best.bound)
+            progress.advance(best.bound)
+            if exhausted(best):
+                return Run(best, bounds, StopReason.NOTHING_LEFT)
+            quiet = quiet + 1 if rise <= tol else 0
+            if probing and quiet:
+                return Run(best, bounds, StopReason.CONVERGED)
+            probing = False
+            if accelerator is None:
+                if quiet:
+                    return Run(best, bounds, StopReason.CONVERGED)
+                start = best
+                continue
+            start = accelerator.retreat(best) if fell else accelerator.propose(start, result)
+            if quiet and (plain or (quiet >= 2 and not fell)):
+                probing = True
+                start = accelerator.probe(best)
+    return Run(best, bounds, StopReason.MAX_ITER)

@@ -1,0 +1,38 @@
+"""Errors and warnings of our own: what was given, what is allowed, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+
+class InputError(ValueError):
+    """The data cannot be fitted as they are."""
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that is not allowed."""
+
+
+class NoStructureWarning(UserWarning):
+    """The data show no common structure: the result is a ranking, not a finding."""
+
+
+def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        choices = ", ".join(repr(choice) for choice in allowed)
+        raise ParameterError(f"`{name}` must be one of {choices}, got {value!r}")
+
+
+def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:
+    """``value`` must be an integer of at least ``minimum``; ``alternative`` names what else may be."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise ParameterError(
+            f"`{name}` must be an integer of at least {minimum}{alternative}, got {value!r}"
+        )
+
+
+def check_non_negative(name: str, value: Any) -> None:
+    if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
+        raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}")

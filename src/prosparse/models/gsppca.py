@@ -1,0 +1,408 @@
+"""Globally sparse probabilistic PCA: components that share one set of variables.
+
+[MBL16]  P.-A. Mattei, C. Bouveyron, P. Latouche. Globally sparse probabilistic PCA.
+         AISTATS 2016.
+[BLM18]  C. Bouveyron, P. Latouche, P.-A. Mattei. Bayesian variable selection for globally
+         sparse probabilistic PCA. Electronic Journal of Statistics 12(2), 2018.
+
+Model: x = V W y + noise, V = diag(v), v in {0,1}^p, y ~ N(0, I_d), w_kj ~ N(0, 1/alpha^2).
+Relaxing v to u in [0,1]^p leaves only t_k = u_k^2 / alpha^2, the prior variance of row k of
+W, in the likelihood: the relaxed model is probabilistic PCA with one relevance variance per
+variable. It ranks the variables; the exact evidence of the binary models along that ranking
+(`selection.evidence`) says how many to keep; PCA on those columns gives the components.
+
+Symbols: X (n, p) centred; sigma2 noise variance, c = 1/sigma2; row k of W has posterior mean
+m_k (columns of M, (d, p)) and covariance S_k; row i of Y has mean mu_i and covariance Sigma;
+A = E[Y'Y] = Q diag(a) Q'; G = Q' E[Y]' X (d, p). In the basis Q every S_k is diagonal, and with
+
+    D_jk = 1 / (1 + c a_j t_k)        T_jk = c^2 g_jk^2 t_k D_jk
+
+everything about variable k is a sum over j of D, T, T D or log D. Arrays are (d, p), so that
+numbers of neighbouring variables are neighbours in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
+
+from ..base import SparseProjection
+from ..engine.acceleration import Anderson
+from ..engine.expansion import expand
+from ..engine.linalg import Spectrum, eye_like, principal_components, spectrum
+from ..engine.loop import Run, StopReason, iterate
+from ..engine.progress import Progress
+from ..engine.relevance import update_variances
+from ..errors import (
+    NoStructureWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+)
+from ..operators import Operator, operator_of
+from ..selection.dimension import count_signals
+from ..selection.evidence import EVIDENCES, evidence_path
+from ..selection.noise import NOISE_ESTIMATORS, noise_variance
+from ..selection.prior import MODEL_PRIORS, log_prior
+
+Array = Any
+
+# The noise variance may not fall below this share of the mean square of X, the level at
+# which the residual of a double-precision product is rounding.
+NOISE_FLOOR = 1e-14
+
+
+class State(NamedTuple):
+    M: Array  # (d, p) posterior means of the rows of W
+    S_sum: Array  # (d, d) sum of their covariances S_k
+    sigma2: float  # noise variance
+    t: Array  # (p,) prior variance of each row, exactly 0 for variables out of the model
+    slope: Array  # (p,) h_k'(0): would variable k raise the bound if it came (back) in?
+    bound: float  # lower bound of log p(X | t, sigma2)
+
+
+def init(parts: Spectrum, d: int) -> State:
+    """Start from probabilistic PCA's maximum likelihood loadings; t = column variance / d."""
+    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    squares = parts.table.column_squares()
+    values = parts.eigenvalues / n
+    tail = float(xp.sum(values[d:])) / (p - d)
+    sigma2 = max(tail, 1e-3 * float(xp.sum(values)) / p)
+    signal = xp.clip(values[:d] - sigma2, 1e-3 * sigma2, None)
+    M = (parts.directions(d) * xp.sqrt(signal)).T
+    nothing = xp.zeros((d, d), dtype=M.dtype, device=device(M))
+    return State(M, nothing, sigma2, squares / (n * d), xp.zeros_like(squares), -math.inf)
+
+
+def make_step(op: Operator, n: int) -> Callable[[State], State]:
+    """One variational pass over ``op``: two products with X, then O(p d + d^3).
+
+    ``op`` may be any table with the same X'X as the n rows observed.
+    """
+    xp, p = op.xp, op.shape[1]
+    total = float(xp.sum(op.column_squares()))
+
+    def step(state: State) -> State:
+        M, c = state.M, 1.0 / state.sigma2
+        d = M.shape[0]
+        # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
+        precision = c * (M @ M.T + state.S_sum) + eye_like(state.S_sum, xp)
+        Sigma = xp.linalg.inv(precision)
+        Sigma = 0.5 * (Sigma + Sigma.T)
+        filters = (c * (Sigma @ M)).T
+        XY, YY = op.sum_rows(lambda block: _products(block, filters))
+        a, Q = xp.linalg.eigh(n * Sigma + YY)
+        G = Q.T @ XY.T
+        # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
+        t, D, T, slope, log_D = update_variances(state.t, c * a, (c * G) ** 2, xp)
+        TD = T * D
+        sum_T, sum_TD, lost = float(xp.sum(T)), float(xp.sum(TD)), p * d - float(xp.sum(D))
+        # sigma2, [MBL16] (13) with the missing factor -2 and square
+        residual = total - state.sigma2 * (sum_T + sum_TD - lost)
+        sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
+        fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
+        log_det = -float(xp.linalg.slogdet(precision)[1])
+        traces = n * float(xp.linalg.trace(Sigma)) + float(xp.linalg.trace(YY))
+        divergence_Y = 0.5 * (traces - n * d - n * log_det)
+        divergence_W = 0.5 * (sum_TD - lost - float(xp.sum(log_D)))
+        bound = fit - divergence_Y - divergence_W
+        # the next start, with the scale and shape of Y and W balanced
+        root_t = xp.sqrt(t)
+        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
+        R, stretch = expand(a, V, D, t, n, xp)
+        QR = Q @ R.T
+        S_sum = (QR * (D @ t)) @ QR.T
+        return State(QR @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
+
+    return step
+
+
+def _products(block: Array, filters: Array) -> tuple[Array, Array]:
+    """X_b'Y_b and Y_b'Y_b for Y_b = X_b F: all that one pass needs of a block of rows."""
+    Y = block @ filters
+    return block.T @ Y, Y.T @ Y
+
+
+def accelerator(xp: Any, memory: int = 6) -> Anderson:
+    """Anderson acceleration over M and log sigma2; the other parts follow within one step."""
+
+    def pack(state: State) -> Array:
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=state.M.dtype, device=device(state.M))
+        return xp.concat([xp.reshape(state.M, (-1,)), log_sigma2])
+
+    def unpack(vector: Array, state: State) -> State:
+        M = xp.reshape(vector[:-1], state.M.shape)
+        return state._replace(M=M, sigma2=math.exp(float(vector[-1])))
+
+    return Anderson(pack, unpack, xp, memory)
+
+
+def ranking(state: State) -> np.ndarray:
+    """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
+    return np.lexsort((-np.asarray(state.slope), -np.asarray(state.t)))
+
+
+def relevance(state: State) -> np.ndarray:
+    """u in [0, 1]: u_k^2 is proportional to t_k, and the most relevant variable has 1."""
+    t = np.asarray(state.t)
+    return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)
+
+
+class GSPPCA(SparseProjection):
+    """Globally sparse probabilistic PCA: PCA that chooses its variables.
+
+    All components share one set of variables. A relaxed model ranks the variables, the exact
+    evidence of every cardinality along the ranking says how many to keep, and PCA on those
+    columns gives orthonormal components that are zero elsewhere. Nothing needs tuning.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Dimension d of the latent space, smaller than min(n_samples, n_features). "auto"
+        counts the eigenvalues that stand out from white noise.
+    n_features_to_select : int or None, default=None
+        How many variables to keep, at least ``n_components``. None: the evidence decides.
+    scale : bool, default=False
+        Divide every column by its standard deviation first. Do so when the columns have
+        different units.
+    noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
+        How the variance of the inactive variables is estimated: maximum likelihood under
+        probabilistic PCA with or without its bias removed, or the median column variance.
+    evidence : {"noiseless", "noisy"}, default="noiseless"
+        Whether the active variables are modelled without noise (closed form) or with the same
+        noise as the others (a one-dimensional integral; some thirty times slower).
+    model_prior : {"uniform", "sparse"}, default="uniform"
+        All models alike, or small models preferred: every variable is then active with the
+        largest probability for which more active variables than samples are improbable.
+    max_iter : int, default=1000
+        The most passes over the data.
+    tol : float, default=1e-9
+        Stop when a pass raises the bound by less than this per entry of the table.
+    random_state : None
+        Nothing here is random; accepted for uniformity.
+    verbose : int, default=0
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : array (n_components_, n_features_in_)
+        Orthonormal rows, exactly zero outside ``support_``.
+    support_ : bool array (n_features_in_,)
+        The chosen variables.
+    n_selected_ : int
+    relevance_ : array (n_features_in_,)
+        Between 0 (out of the relaxed model) and 1 (most relevant).
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable.
+    cardinalities_, log_evidence_path_ : arrays
+        The evidence (with the model prior's share, if any) at every cardinality tried.
+    log_evidence_ : float
+        The evidence at the chosen cardinality.
+    n_components_ : int
+    mean_, scale_ : arrays (n_features_in_,)
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+    explained_variance_, explained_variance_ratio_ : arrays (n_components_,)
+        Variance of the scores, and its share of the total variance of all columns.
+    noise_variance_ : float
+        Variance of the inactive variables, as it enters the evidence.
+    active_noise_variance_ : float
+        Variance of the active variables around the principal subspace.
+    bounds_ : array (n_iter_,)
+        The variational bound after every pass; never falls.
+    n_iter_ : int
+    stop_reason_ : StopReason
+        Its text says why the iterations ended and what can be done.
+
+    Notes
+    -----
+    The evidence treats the observations as independent given the model, each with its own
+    loadings integrated out. It is the papers' criterion for comparing cardinalities and says
+    nothing of the joint law of the table. Constant columns are left out of the model and
+    reported as not selected. With ``scale=True`` evidence and noise refer to the scaled table.
+
+    References
+    ----------
+    P.-A. Mattei, C. Bouveyron, P. Latouche (2016). Globally sparse probabilistic PCA. AISTATS.
+    C. Bouveyron, P. Latouche, P.-A. Mattei (2018). Bayesian variable selection for globally
+    sparse probabilistic PCA. Electronic Journal of Statistics 12(2), 3036-3070.
+
+    Examples
+    --------
+    >>> from prosparse import GSPPCA, datasets
+    >>> X, support, _ = datasets.make_globally_sparse(random_state=0)
+    >>> model = GSPPCA(n_components=5).fit(X)
+    >>> model.n_selected_, bool((model.support_ == support).all())
+    (10, True)
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        n_features_to_select: int | None = None,
+        scale: bool = False,
+        noise: str = "bias-corrected",
+        evidence: str = "noiseless",
+        model_prior: str = "uniform",
+        max_iter: int = 1000,
+        tol: float = 1e-9,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.n_features_to_select = n_features_to_select
+        self.scale = scale
+        self.noise = noise
+        self.evidence = evidence
+        self.model_prior = model_prior
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> GSPPCA:
+        """Rank the variables of ``X``, choose how many, and find their principal components."""
+        self._check_parameters()
+        op, columns = self._standardised(X, self.scale)
+        parts = spectrum(op)
+        squares = np.asarray(op.column_squares())
+        d = self._dimension(parts)
+        run = self._rank(parts, d)
+        order = ranking(run.state)
+        noise = noise_variance(self.noise, np.asarray(parts.eigenvalues), squares, parts.n, d)
+        floor = NOISE_FLOOR * squares.mean() / parts.n
+        if noise <= floor:  # d components fit exactly: what noise the relaxed model leaves
+            noise = max(run.state.sigma2, floor)
+        q, log_evidence = self._weigh(op, order, d, noise)
+        best = int(np.argmax(log_evidence))
+        chosen = np.sort(order[: q[best]])
+        components, along = principal_components(op.take_columns(op.xp.asarray(chosen)), d)
+        off = (squares[chosen].sum() - along.sum()) / max(1, (parts.n - 1) * (chosen.size - d))
+
+        # In the table's own columns and units; see `Columns`.
+        log_unit = squares.size * parts.n * math.log(columns.unit)
+        self._set_columns(columns, order, chosen, components, relevance(run.state))
+        self.n_components_ = d
+        self.n_selected_ = int(chosen.size)
+        self.cardinalities_ = q
+        self.log_evidence_path_ = log_evidence - log_unit
+        self.log_evidence_ = float(self.log_evidence_path_[best])
+        self.explained_variance_ = columns.unit**2 * along / (parts.n - 1)
+        self.explained_variance_ratio_ = along / squares.sum()
+        self.noise_variance_ = columns.unit**2 * noise
+        self.active_noise_variance_ = columns.unit**2 * max(off, floor)
+        self.bounds_ = np.array(run.bounds) - log_unit
+        self.n_iter_ = len(run.bounds)
+        self.stop_reason_ = run.reason
+        self._warn()
+        return self
+
+    def _rank(self, parts: Spectrum, d: int) -> Run:
+        """Fit the relaxed model."""
+        xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+        return iterate(
+            make_step(parts.table, n),
+            init(parts, d),
+            max_iter=self.max_iter,
+            tol=self.tol * n * p,
+            accelerator=accelerator(xp),
+            exhausted=lambda state: not bool(xp.any(state.t > 0)),
+            progress=Progress(self.max_iter, "GSPPCA", self.verbose),
+        )
+
+    def _weigh(
+        self, op: Operator, order: np.ndarray, d: int, noise: float
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cardinalities and their log evidence, with the model prior's share."""
+        n, p = op.shape
+        wanted = self.n_features_to_select
+        q = np.arange(d + 1, p + 1) if wanted is None else np.array([wanted])
+        path = evidence_path(op, order, d, noise, q, kind=self.evidence)
+        return q, path.log_evidence + log_prior(self.model_prior, q, n, p)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of every row under the fitted model, in the units of ``X``.
+
+        The chosen columns follow probabilistic PCA, the others are Gaussian noise around their
+        means. Columns that were constant in ``fit`` are left out.
+        """
+        check_is_fitted(self)
+        op = operator_of(self._validated(X, reset=False), self.mean_, self.scale_)
+        inside, outside = self.support_, self.varying_ & ~self.support_
+        variances = np.maximum(self.explained_variance_, self.active_noise_variance_)
+
+        def squared_distances(block: np.ndarray) -> np.ndarray:
+            scores2 = (block @ self.components_.T) ** 2
+            off = np.sum(block[:, inside] ** 2, axis=1) - np.sum(scores2, axis=1)
+            return (
+                np.sum(scores2 / variances, axis=1)
+                + off / self.active_noise_variance_
+                + np.sum(block[:, outside] ** 2, axis=1) / self.noise_variance_
+            )
+
+        log_variances = (
+            np.sum(np.log(variances))
+            + (self.n_selected_ - self.n_components_) * np.log(self.active_noise_variance_)
+            + outside.sum() * np.log(self.noise_variance_)
+            + 2.0 * np.sum(np.log(self.scale_[self.varying_]))
+        )
+        distances = op.map_rows(squared_distances, entrywise=True)
+        return -0.5 * (distances + log_variances + self.varying_.sum() * np.log(2 * np.pi))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``; see `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def _check_parameters(self) -> None:
+        if self.n_components != "auto":
+            check_integer("n_components", self.n_components, 1, ' or "auto"')
+        if self.n_features_to_select is not None:
+            check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
+        check_choice("noise", self.noise, NOISE_ESTIMATORS)
+        check_choice("evidence", self.evidence, EVIDENCES)
+        check_choice("model_prior", self.model_prior, MODEL_PRIORS)
+        check_integer("max_iter", self.max_iter, 1)
+        check_non_negative("tol", self.tol)
+
+    def _dimension(self, parts: Spectrum) -> int:
+        """The number of components, checked against the table and the wanted cardinality."""
+        n, p = parts.n, parts.table.shape[1]
+        most, wanted = min(n, p) - 1, self.n_features_to_select
+        if self.n_components == "auto":
+            d = count_signals(np.asarray(parts.eigenvalues), n, p)
+            d = max(1, min(d, most, wanted or most))
+        else:
+            d = int(self.n_components)
+        if d > most:
+            raise ParameterError(
+                f"`n_components` must be smaller than min(n_samples, n_features) = {most + 1} "
+                f"(constant columns not counted), got {d}"
+            )
+        if wanted is not None and not d <= wanted <= p:
+            raise ParameterError(
+                f"`n_features_to_select` must be between `n_components` = {d} and the number of "
+                f"columns that vary, {p}, got {wanted}"
+            )
+        return d
+
+    def _warn(self) -> None:
+        if self.stop_reason_ is StopReason.MAX_ITER:
+            warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+        if self.stop_reason_ is StopReason.NOTHING_LEFT:
+            warnings.warn(
+                f"GSPPCA: {self.stop_reason_}. `relevance_` is zero everywhere; `ranking_` orders "
+                "the variables by how soon they would come in, and `support_` is the best of "
+                "that order: do not read it as a finding. Fewer components or more samples may "
+                "help.",
+                NoStructureWarning,
+                stacklevel=3,
+            )

@@ -1,0 +1,1 @@
+"""How many variables, how many components."""

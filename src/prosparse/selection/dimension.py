@@ -1,0 +1,37 @@
+"""How many components?
+
+[KN08]  S. Kritchman, B. Nadler. Determining the number of components in a factor model from
+        limited noisy data. Chemometrics and Intelligent Laboratory Systems 94, 2008.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .noise import bias_corrected
+
+# The largest eigenvalue of pure noise exceeds its Tracy-Widom (real case) centre by this many
+# scales with probability 0.1 %.
+_TRACY_WIDOM_999 = 3.2724
+
+
+def count_signals(eigenvalues: np.ndarray, n: int, p: int) -> int:
+    """The number of eigenvalues of X'X that stand out from white noise, [KN08].
+
+    Component after component, the next eigenvalue is compared with what the largest eigenvalue
+    of noise of the remaining dimension would be, the noise variance being estimated from the
+    eigenvalues below (with its bias removed, so the rule holds for n < p as for n > p). Stops
+    at the first that does not stand out. Assumes noise of equal variance in all variables:
+    columns on different scales, or correlated noise, make it count too many.
+    """
+    m = n - 1  # degrees of freedom after centring
+    values = eigenvalues / m
+    most = min(m, p) - 1
+    for k in range(most):
+        sigma2 = bias_corrected(values, m, p, k)
+        roots = np.sqrt(m - 0.5), np.sqrt(max(p - k - 0.5, 0.5))
+        centre = sum(roots) ** 2
+        scale = sum(roots) * (1.0 / roots[0] + 1.0 / roots[1]) ** (1.0 / 3.0)
+        if values[k] * m <= sigma2 * (centre + _TRACY_WIDOM_999 * scale):
+            return k
+    return most
