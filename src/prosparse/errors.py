@@ -26,7 +26,7 @@ def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
 
 
 def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:
-    """``value`` must be an integer of at least ``minimum``; ``alternative`` names what else may be."""
+    """Refuse all but integers from ``minimum`` on; ``alternative`` names what else is allowed."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         raise ParameterError(
             f"`{name}` must be an integer of at least {minimum}{alternative}, got {value!r}"
