@@ -55,9 +55,9 @@ from ..selection.prior import MODEL_PRIORS, log_prior
 
 Array = Any
 
-# The noise variance may not fall below this share of the mean square of X, the level at
-# which the residual of a double-precision product is rounding.
-NOISE_FLOOR = 1e-14
+# The noise variance may not fall below this share of the mean square of X: when d components
+# fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
+NOISE_FLOOR = 1e-12
 
 
 class State(NamedTuple):
@@ -140,7 +140,9 @@ def accelerator(xp: Any, memory: int = 6) -> Anderson:
 
     def unpack(vector: Array, state: State) -> State:
         M = xp.reshape(vector[:-1], state.M.shape)
-        return state._replace(M=M, sigma2=math.exp(float(vector[-1])))
+        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
+        change = float(vector[-1]) - math.log(state.sigma2)
+        return state._replace(M=M, sigma2=state.sigma2 * math.exp(max(-2.0, min(2.0, change))))
 
     return Anderson(pack, unpack, xp, memory)
 

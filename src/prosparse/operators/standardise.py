@@ -9,8 +9,8 @@ from ..errors import InputError
 
 Array = Any
 
-LARGEST_UNIT = 1e151
-SMALLEST_UNIT = 1e-151
+LARGEST_UNIT = 1e152
+SMALLEST_UNIT = 1e-152
 
 
 class Columns(NamedTuple):
