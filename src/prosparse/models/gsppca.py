@@ -97,7 +97,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         precision = c * (M @ M.T + state.S_sum) + eye_like(state.S_sum, xp)
         Sigma = xp.linalg.inv(precision)
         Sigma = 0.5 * (Sigma + Sigma.T)
-        filters = (c * (Sigma @ M)).T
+        filters = ((c * Sigma) @ M).T
         XY, YY = op.sum_rows(lambda block: _products(block, filters))
         a, Q = xp.linalg.eigh(n * Sigma + YY)
         G = Q.T @ XY.T

@@ -39,13 +39,14 @@ def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
     """Centre (and scale) into one fresh copy; see `Columns` for what is remembered."""
     xp = array_namespace(X)
     varying = xp.max(X, axis=0) > xp.min(X, axis=0)
-    Z = xp.astype(X, xp.float64)
+    Z = xp.astype(X, xp.float64)  # a copy: from here on in place
     mean = xp.mean(Z, axis=0)
-    Z = Z - mean
+    Z -= mean
     rest = xp.mean(Z, axis=0)  # second pass: the first mean carries rounding
     Z -= rest
     mean = mean + rest
-    largest = xp.where(varying, xp.max(xp.abs(Z), axis=0), xp.zeros_like(mean))
+    largest = xp.maximum(xp.max(Z, axis=0), -xp.min(Z, axis=0))
+    largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
     if scale:
         # Divide by the largest entry first: squares of 1e-170 are zero.

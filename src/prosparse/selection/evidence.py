@@ -85,7 +85,7 @@ def evidence_path(
     cardinalities: np.ndarray,
     *,
     kind: str = "noiseless",
-    tol: float = 1e-8,
+    tol: float = 1e-6,
     max_steps: int = 50,
 ) -> EvidencePath:
     """Log evidence of the models made of the first q variables of ``order``.
