@@ -161,9 +161,8 @@ def relevance(state: State) -> np.ndarray:
 class GSPPCA(SparseProjection):
     """Globally sparse probabilistic PCA: PCA that chooses its variables.
 
-    All components share one set of variables. A relaxed model ranks the variables, the exact
-    evidence of every cardinality along the ranking says how many to keep, and PCA on those
-    columns gives orthonormal components that are zero elsewhere. Nothing needs tuning.
+    A relaxed model ranks the variables, the exact evidence along the ranking says how many to
+    keep, and PCA on those columns gives orthonormal components that are zero elsewhere.
 
     Parameters
     ----------
@@ -184,10 +183,8 @@ class GSPPCA(SparseProjection):
     model_prior : {"uniform", "sparse"}, default="uniform"
         All models alike, or small models preferred: every variable is then active with the
         largest probability for which more active variables than samples are improbable.
-    max_iter : int, default=1000
-        The most passes over the data.
-    tol : float, default=1e-9
-        Stop when a pass raises the bound by less than this per entry of the table.
+    max_iter, tol : int, default=1000; float, default=1e-9
+        The most passes over the data; the rise of the bound per entry that ends them.
     random_state : None
         Nothing here is random; accepted for uniformity.
     verbose : int, default=0
@@ -207,11 +204,9 @@ class GSPPCA(SparseProjection):
     cardinalities_, log_evidence_path_ : arrays
         The evidence (with the model prior's share, if any) at every cardinality tried.
     log_evidence_ : float
-        The evidence at the chosen cardinality.
     n_components_ : int
-    mean_, scale_ : arrays (n_features_in_,)
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+    mean_, scale_, varying_ : arrays (n_features_in_,)
+        ``varying_`` is False for constant columns.
     explained_variance_, explained_variance_ratio_ : arrays (n_components_,)
         Variance of the scores, and its share of the total variance of all columns.
     noise_variance_ : float
@@ -220,9 +215,8 @@ class GSPPCA(SparseProjection):
         Variance of the active variables around the principal subspace.
     bounds_ : array (n_iter_,)
         The variational bound after every pass; never falls.
-    n_iter_ : int
-    stop_reason_ : StopReason
-        Its text says why the iterations ended and what can be done.
+    n_iter_, stop_reason_ : int, StopReason
+        The latter's text says why the iterations ended and what can be done.
 
     Notes
     -----
@@ -233,9 +227,7 @@ class GSPPCA(SparseProjection):
 
     References
     ----------
-    P.-A. Mattei, C. Bouveyron, P. Latouche (2016). Globally sparse probabilistic PCA. AISTATS.
-    C. Bouveyron, P. Latouche, P.-A. Mattei (2018). Bayesian variable selection for globally
-    sparse probabilistic PCA. Electronic Journal of Statistics 12(2), 3036-3070.
+    Mattei, Bouveyron & Latouche (2016), AISTATS; Bouveyron, Latouche & Mattei (2018), EJS 12(2).
 
     Examples
     --------
@@ -400,11 +392,11 @@ class GSPPCA(SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
+            advice = (
+                "`relevance_` is zero everywhere; `ranking_` orders the variables by how soon they "
+                "would come in, and `support_` is the best of that order: do not read it as a "
+                "finding. Fewer components or more samples may help."
+            )
             warnings.warn(
-                f"GSPPCA: {self.stop_reason_}. `relevance_` is zero everywhere; `ranking_` orders "
-                "the variables by how soon they would come in, and `support_` is the best of "
-                "that order: do not read it as a finding. Fewer components or more samples may "
-                "help.",
-                NoStructureWarning,
-                stacklevel=3,
+                f"GSPPCA: {self.stop_reason_}. {advice}", NoStructureWarning, stacklevel=3
             )
