@@ -49,7 +49,7 @@ class PlainVEM:
     def __init__(self, X, d):
         self.X, self.d = X, d
         n, p = X.shape
-        U, s, Vt = np.linalg.svd(X, full_matrices=False)
+        _, s, Vt = np.linalg.svd(X, full_matrices=False)
         self.sigma2 = max(np.sum(s[d:] ** 2) / n / (p - d), 1e-3 * np.sum(s**2) / n / p)
         self.u, self.alpha2 = np.ones(p), d / X.var()
         self.M = Vt[:d].T * np.sqrt(np.maximum(s[:d] ** 2 / n - self.sigma2, 1e-3 * self.sigma2))

@@ -115,7 +115,7 @@ def test_acceleration_and_plain_passes_share_the_limit(seed):
 
 def test_removed_variables_are_at_a_local_maximum_of_the_bound():
     X = table(40, 60, 3, seed=2)
-    state, step = started(X, 3, steps=400)
+    state, _ = started(X, 3, steps=400)
     gone = np.flatnonzero(state.t == 0)
     assert 0 < gone.size < 60
     best = slow_pass(X, state)[0]

@@ -185,10 +185,8 @@ class GSPPCA(SparseProjection):
         largest probability for which more active variables than samples are improbable.
     max_iter, tol : int, default=1000; float, default=1e-9
         The most passes over the data; the rise of the bound per entry that ends them.
-    random_state : None
-        Nothing here is random; accepted for uniformity.
-    verbose : int, default=0
-        Show a progress bar.
+    random_state, verbose : None; int, default=0
+        Nothing here is random; ``verbose=1`` shows a progress bar.
 
     Attributes
     ----------
