@@ -40,7 +40,6 @@ _SMALLEST_ROW = 1e-12
 # How far log b may go from its moment estimate.
 _REACH = 12.0
 
-
 EVIDENCES = ("noiseless", "noisy")
 
 
@@ -132,7 +131,9 @@ def evidence_path(
     inside = op.sum_rows(
         lambda block: (xp.sum(terms.value(radii(block), log_b), axis=0),), entrywise=True
     )[0]
-    rest = xp.sum(columns) - active
+    # Sums from the far end: a difference of totals would drown small inactive columns.
+    beyond = xp.flip(xp.cumulative_sum(xp.flip(columns)))
+    rest = xp.take(xp.concat([beyond, xp.zeros(1, **like)]), last + 1)
     outside = -0.5 * n * (p - xp.asarray(q, **like)) * float(np.log(2 * np.pi * noise_variance))
     total = inside + outside - 0.5 * rest / noise_variance
     return EvidencePath(q, np.asarray(total), np.asarray(log_b))
