@@ -36,7 +36,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..base import SparseProjection
 from ..engine.acceleration import Anderson
 from ..engine.expansion import expand
-from ..engine.linalg import Spectrum, eye_like, principal_components, spectrum
+from ..engine.linalg import Spectrum, eye_like, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.relevance import update_variances
@@ -98,7 +98,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         Sigma = xp.linalg.inv(precision)
         Sigma = 0.5 * (Sigma + Sigma.T)
         filters = ((c * Sigma) @ M).T
-        XY, YY = op.sum_rows(lambda block: _products(block, filters))
+        XY, YY = op.sum_rows(lambda block: products(block, filters))
         a, Q = xp.linalg.eigh(n * Sigma + YY)
         G = Q.T @ XY.T
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
@@ -123,12 +123,6 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         return State(QR @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
 
     return step
-
-
-def _products(block: Array, filters: Array) -> tuple[Array, Array]:
-    """X_b'Y_b and Y_b'Y_b for Y_b = X_b F: all that one pass needs of a block of rows."""
-    Y = block @ filters
-    return block.T @ Y, Y.T @ Y
 
 
 def accelerator(xp: Any, memory: int = 6) -> Anderson:

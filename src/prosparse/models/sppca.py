@@ -1,0 +1,293 @@
+"""Sparse probabilistic PCA with an l1 penalty on the loadings.
+
+[BJ15]  C. Bouveyron, J. Jacques. Un algorithme EM pour une version parcimonieuse de l'analyse en
+        composantes principales probabiliste. EGC 2015.
+
+Model: y = W x + noise, x ~ N(0, I_d), noise variance sigma2. Maximise, over W (p, d) and sigma2,
+
+    sum_i log N(y_i; 0, W W' + sigma2 I) - lambda |W|_1 .
+
+EM: with M = W'W + sigma2 I, e_i = M^-1 W' y_i, the M-step in row j of W is a lasso in d
+dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for all rows:
+
+    w_jl = soft( (Y'e)_jl - sum_{k != l} s_lk w_jk , sigma2 lambda ) / s_ll ,
+
+exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
+never reaches zero, and its (9) has a factor 1/2 too many.) The likelihood does not change when W
+is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is smallest.
+
+W = 0 is stationary for every lambda > 0, as the gradient of the likelihood vanishes there: a path
+cannot start from it. Paths start from the maximum likelihood of probabilistic PCA and go up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from ..engine.acceleration import Anderson
+from ..engine.linalg import Spectrum, eye_like, products
+from ..engine.loop import Run, iterate
+from ..engine.prox import soft_threshold, sparsest_rotation
+from ..operators import Operator
+
+Array = Any
+
+NOISE_FLOOR = 1e-12  # share of the mean square of X, as the least noise variance
+SWEEPS = 50  # of coordinate descent in one M-step
+
+
+class State(NamedTuple):
+    W: Array  # (d, p), the transpose of the paper's
+    sigma2: float
+    bound: float  # lower bound of the penalised log-likelihood; equal to it at convergence
+
+
+def maximum_likelihood(parts: Spectrum, d: int) -> State:
+    """Probabilistic PCA in closed form (Tipping & Bishop 1999), its axes turned to sparseness."""
+    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    values = parts.eigenvalues / n
+    sigma2 = max(float(xp.sum(values[d:])) / (p - d), NOISE_FLOOR * float(xp.sum(values)) / p)
+    W = (parts.directions(d) * xp.sqrt(xp.clip(values[:d] - sigma2, 0.0, None))).T
+    return State(sparsest_rotation(W, xp), sigma2, -math.inf)
+
+
+def log_likelihood(op: Operator, n: int, state: State) -> float:
+    """sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity; ``op`` as in `make_step`."""
+    W, sigma2 = state.W, state.sigma2
+    xp, (d, p) = op.xp, W.shape
+    M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
+    (explained,) = op.sum_rows(lambda block: products(block, W.T)[1:])
+    total = float(xp.sum(op.column_squares()))
+    distance = (total - float(xp.linalg.trace(xp.linalg.solve(M, explained)))) / sigma2
+    log_det = (p - d) * math.log(sigma2) + float(xp.linalg.slogdet(M)[1])
+    return -0.5 * (n * p * math.log(2.0 * math.pi) + n * log_det + distance)
+
+
+def make_step(op: Operator, n: int, penalty: float) -> Callable[[State], State]:
+    """One EM pass. ``op`` may be any table with the same X'X as the n rows observed."""
+    xp, p = op.xp, op.shape[1]
+    total = float(xp.sum(op.column_squares()))
+
+    def step(state: State) -> State:
+        W, sigma2 = state.W, state.sigma2
+        d = W.shape[0]
+        # E-step, [BJ15] (7): B = sum_i e_i y_i', s = sum_i S_i
+        M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
+        M_inverse = xp.linalg.inv(M)
+        M_inverse = 0.5 * (M_inverse + M_inverse.T)
+        B, s = op.sum_rows(lambda block: products(block, W.T @ M_inverse))
+        B, s = B.T, s + n * sigma2 * M_inverse
+        # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
+        W = lasso_rows(W, B, s, sigma2 * penalty, xp)
+        residual = total - 2.0 * float(xp.sum(B * W)) + float(xp.sum((s @ W) * W))
+        new_sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
+        # E log p(Y, X) plus the entropy of q(X), minus the penalty
+        fit = -0.5 * n * p * math.log(2.0 * math.pi * new_sigma2) - 0.5 * residual / new_sigma2
+        log_det = d * math.log(sigma2) - float(xp.linalg.slogdet(M)[1])
+        divergence = 0.5 * (float(xp.linalg.trace(s)) - n * d - n * log_det)
+        return State(W, new_sigma2, fit - divergence - penalty * float(xp.sum(xp.abs(W))))
+
+    return step
+
+
+def lasso_rows(W: Array, B: Array, s: Array, threshold: float, xp: Any) -> Array:
+    """Minimise w's w / 2 - w'b + threshold |w|_1 for every column w of W, b of B.
+
+    Coordinate descent over the d entries, all columns at once, to machine precision. Columns
+    that are zero and whose b stays below the threshold cannot move: they are left out, and at
+    the sparse end of a path most are such.
+    """
+    moving = xp.nonzero(xp.any(W != 0, axis=0) | xp.any(xp.abs(B) > threshold, axis=0))[0]
+    out = xp.zeros_like(W)
+    if moving.shape[0] == 0:
+        return out
+    V, b = xp.take(W, moving, axis=1), xp.take(B, moving, axis=1)
+    for _ in range(SWEEPS):
+        before = xp.asarray(V, copy=True)
+        for l in range(V.shape[0]):
+            rest = b[l, :] - s[l, :] @ V + s[l, l] * V[l, :]
+            V[l, :] = soft_threshold(rest, threshold, xp) / s[l, l]
+        if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
+            break
+    out[:, moving] = V
+    return out
+
+
+def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
+    """How far W is from optimal, relative to the penalty: the largest violation of
+    dl/dw = penalty sign(w) where w != 0 and |dl/dw| <= penalty where w = 0."""
+    xp, W, sigma2 = op.xp, state.W, state.sigma2
+    M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
+    B, s = op.sum_rows(lambda block: products(block, W.T @ M_inverse))
+    gradient = (B.T - (s + n * sigma2 * M_inverse) @ W) / sigma2  # Fisher's identity
+    gap = xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), xp.abs(gradient) - penalty)
+    return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
+
+
+def accelerator(xp: Any) -> Anderson:
+    """Anderson acceleration over W and log sigma2."""
+
+    def pack(state: State) -> Array:
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=state.W.dtype, device=device(state.W))
+        return xp.concat([xp.reshape(state.W, (-1,)), log_sigma2])
+
+    def unpack(vector: Array, state: State) -> State:
+        change = float(vector[-1]) - math.log(state.sigma2)
+        W = xp.where(state.W != 0, xp.reshape(vector[:-1], state.W.shape), 0.0)
+        return state._replace(W=W, sigma2=state.sigma2 * math.exp(max(-1.0, min(1.0, change))))
+
+    return Anderson(pack, unpack, xp)
+
+
+class Fit(NamedTuple):
+    state: State
+    log_likelihood: float
+    runs: list[Run]
+
+
+def fit_one(parts: Spectrum, start: State, penalty: float, max_iter: int, tol: float) -> Fit:
+    """Maximise from ``start``; go on with a finer tolerance until the optimality conditions hold."""
+    op, n = parts.table, parts.n
+    xp, size = op.xp, n * op.shape[1]
+    state = start._replace(W=sparsest_rotation(start.W, xp), bound=-math.inf)
+    runs: list[Run] = []
+    left = max_iter
+    while left > 0:
+        run = iterate(
+            make_step(op, n, penalty),
+            state,
+            max_iter=left,
+            tol=tol * size * 0.01 ** len(runs),
+            accelerator=accelerator(xp),
+        )
+        runs.append(run)
+        left -= len(run.bounds)
+        state = run.state
+        if penalty == 0.0 or len(runs) == 4 or subgradient_gap(op, n, state, penalty) < GAP:
+            break
+    return Fit(state, log_likelihood(op, n, state), runs)
+
+
+def vanishing_penalty(parts: Spectrum, start: State, max_iter: int, tol: float) -> float:
+    """The smallest penalty at which the path that goes up from ``start`` ends in W = 0 (to 1 %)."""
+    xp = parts.table.xp
+    low, state = 0.0, start
+    high = 1e-3 * parts.n * float(xp.max(xp.abs(start.W))) / start.sigma2 or 1.0
+    while True:
+        state_high = fit_one(parts, state, high, max_iter, tol).state
+        if not bool(xp.any(state_high.W != 0)):
+            break
+        low, high, state = high, 2.0 * high, state_high
+    while high - low > 0.01 * high:
+        middle = 0.5 * (low + high)
+        state_middle = fit_one(parts, state, middle, max_iter, tol).state
+        if bool(xp.any(state_middle.W != 0)):
+            low, state = middle, state_middle
+        else:
+            high = middle
+    return high
+
+
+def path(parts: Spectrum, d: int, penalties: np.ndarray, max_iter: int, tol: float) -> list[Fit]:
+    """Fits at rising penalties, each from the one before."""
+    state, fits = maximum_likelihood(parts, d), []
+    for penalty in penalties:
+        fits.append(fit_one(parts, state, float(penalty), max_iter, tol))
+        state = fits[-1].state
+    return fits
+
+
+class SPPCA(SparseProjection):
+    """Sparse probabilistic PCA: few loadings per component, the penalty chosen by the data.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Smaller than min(n_samples, n_features). "auto" counts the eigenvalues that stand out
+        from white noise.
+    penalty : {"slope", "aic", "bic"} or float, default="slope"
+        How the l1 penalty is chosen along the path (slope heuristic, Akaike, Schwarz), or its
+        value, in units of the log-likelihood per unit of loading.
+    penalties : array or None, default=None
+        The grid. None: 100 values from 0 to the smallest penalty that leaves no loading.
+    max_iter, tol : int, default=2000; float, default=1e-10
+        The most passes per penalty; the rise of the objective per entry that ends them. The
+        tolerance is refined until the optimality conditions hold to 1e-5 of the penalty.
+    random_state, verbose : None; int, default=0
+        Nothing here is random; ``verbose=1`` shows a progress bar.
+
+    Attributes
+    ----------
+    components_ : array (n_components_, n_features_in_)
+        The loadings W', with exact zeros; components in falling order of their norm.
+    penalties_, log_likelihood_path_, n_parameters_path_, criterion_path_ : arrays
+        Along the path; the number of parameters is that of nonzero loadings plus one.
+    penalty_ : float
+        The penalty chosen.
+    slope_ : Slope or None
+        What the slope heuristic found, when it was used.
+    support_, relevance_, ranking_, n_selected_ :
+        Variables with any loading; the norm of their loadings relative to the largest.
+    explained_variance_, explained_variance_ratio_ : arrays (n_components_,)
+        Variance that each loading vector adds to the span of those before it.
+    noise_variance_, mean_, bounds_, n_iter_, stop_reason_, n_components_
+        ``bounds_`` is the penalised log-likelihood's bound per pass at the chosen penalty.
+
+    Notes
+    -----
+    ``transform`` returns the posterior means of the latent variables. The columns should have
+    comparable units: the noise variance is common.
+
+    Examples
+    --------
+    >>> from prosparse import SPPCA, datasets
+    >>> X = datasets.make_globally_sparse(200, 20, n_components=2, random_state=0).X
+    >>> model = SPPCA(n_components=2, penalty="bic").fit(X)
+    >>> model.n_selected_
+    10
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        penalty: str | float = "slope",
+        penalties: Any = None,
+        max_iter: int = 2000,
+        tol: float = 1e-10,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.penalty = penalty
+        self.penalties = penalties
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> SPPCA:
+        """Fit the path and keep the penalty that the criterion prefers."""
+        self._check_parameters()
+        op, columns = self._standardised(X, False)
+        parts = spectrum(op)
+        d = resolve_dimension(self.n_components, parts)
+        unit = columns.unit  # penalties act on loadings in units of the table
+        grid = self._grid(parts, d, unit)
+        fits = path(parts, d, grid, self.max_iter, self.tol)
+        log_unit = op.shape[0] * op.shape[1] * math.log(unit)
+        self.penalties_ = grid / unit
+        self.log_likelihood_path_ = np.array([fit.log_likelihood for fit in fits]) - log_unit
+        self.n_parameters_path_ = np.array([int(np.sum(np.asarray(f.state.W) != 0)) + 1 for f in fits])
+        best = self._choose(op.shape[0])
+        self.penalty_ = float(self.penalties_[best])
+        self._describe(op, columns, fits[best])
+        self.bounds_ = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
+        self.bounds_ = np.maximum.accumulate(self.bounds_)
+        self._warn()
+        return self
