@@ -52,13 +52,14 @@ class Anderson:
         end = self.pack(result)
         self._remember(end, end - (self.pack(start) if self.start is None else self.start))
         m = min(self.count, self.memory)
-        if m == 1:
+        gram = self.products[:m, :m]
+        size = float(np.trace(gram))
+        if m == 1 or not 0.0 < size < np.inf:  # nothing to combine, or nowhere left to go
             self.start = end
             return result
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
-        gram = self.products[:m, :m]
-        weights = np.linalg.solve(gram + 1e-10 * np.trace(gram) * np.eye(m), np.ones(m))
+        weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
         weights = self.xp.asarray(weights / weights.sum(), dtype=end.dtype, device=device(end))
         return self._go(weights @ self.ends[:m, :], result)
 
