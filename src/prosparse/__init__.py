@@ -4,9 +4,11 @@ from . import datasets, metrics, plot
 from ._version import __version__
 from .errors import InputError, NoStructureWarning, ParameterError
 from .models.gsppca import GSPPCA
+from .models.sppca import SPPCA
 
 __all__ = [
     "GSPPCA",
+    "SPPCA",
     "InputError",
     "NoStructureWarning",
     "ParameterError",

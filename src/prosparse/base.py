@@ -82,12 +82,16 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
+    def _filters(self) -> np.ndarray:
+        """What a centred row is multiplied with to give its scores, d x p."""
+        return self.components_
+
     def transform(self, X: Any) -> np.ndarray:
         """Scores of the rows of ``X`` on the components, n x d."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         chosen = np.flatnonzero(self.support_)
-        loadings = self.components_[:, chosen] / self.scale_[chosen]
+        loadings = self._filters()[:, chosen] / self.scale_[chosen]
         columns, mean = X[:, chosen], self.mean_[chosen]
         if issparse(X):
             scores = columns @ loadings.T - loadings @ mean

@@ -48,7 +48,7 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import Operator, operator_of
-from ..selection.dimension import count_signals
+from ..selection.dimension import resolve_dimension
 from ..selection.evidence import EVIDENCES, evidence_path
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
@@ -349,8 +349,6 @@ class GSPPCA(SparseProjection):
         return float(np.mean(self.score_samples(X)))
 
     def _check_parameters(self) -> None:
-        if self.n_components != "auto":
-            check_integer("n_components", self.n_components, 1, ' or "auto"')
         if self.n_features_to_select is not None:
             check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
         check_choice("noise", self.noise, NOISE_ESTIMATORS)
@@ -361,18 +359,8 @@ class GSPPCA(SparseProjection):
 
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""
-        n, p = parts.n, parts.table.shape[1]
-        most, wanted = min(n, p) - 1, self.n_features_to_select
-        if self.n_components == "auto":
-            d = count_signals(np.asarray(parts.eigenvalues), n, p)
-            d = max(1, min(d, most, wanted or most))
-        else:
-            d = int(self.n_components)
-        if d > most:
-            raise ParameterError(
-                f"`n_components` must be smaller than min(n_samples, n_features) = {most + 1} "
-                f"(constant columns not counted), got {d}"
-            )
+        p, wanted = parts.table.shape[1], self.n_features_to_select
+        d = resolve_dimension(self.n_components, parts, wanted)
         if wanted is not None and not d <= wanted <= p:
             raise ParameterError(
                 f"`n_features_to_select` must be between `n_components` = {d} and the number of "

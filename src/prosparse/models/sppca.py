@@ -23,22 +23,38 @@ cannot start from it. Paths start from the maximum likelihood of probabilistic P
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted
 
+from ..base import SparseProjection
 from ..engine.acceleration import Anderson
-from ..engine.linalg import Spectrum, eye_like, products
-from ..engine.loop import Run, iterate
+from ..engine.linalg import Spectrum, eye_like, products, spectrum
+from ..engine.loop import Run, StopReason, iterate
 from ..engine.prox import soft_threshold, sparsest_rotation
-from ..operators import Operator
+from ..errors import (
+    NoStructureWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+)
+from ..operators import Columns, Operator, operator_of
+from ..selection.criteria import aic, bic
+from ..selection.dimension import resolve_dimension
+from ..selection.slope import robust_slope
 
 Array = Any
 
 NOISE_FLOOR = 1e-12  # share of the mean square of X, as the least noise variance
 SWEEPS = 50  # of coordinate descent in one M-step
+GAP = 1e-5  # how well the optimality conditions must hold, relative to the penalty
+GRID = 100  # penalties on the default path
 
 
 class State(NamedTuple):
@@ -109,9 +125,9 @@ def lasso_rows(W: Array, B: Array, s: Array, threshold: float, xp: Any) -> Array
     V, b = xp.take(W, moving, axis=1), xp.take(B, moving, axis=1)
     for _ in range(SWEEPS):
         before = xp.asarray(V, copy=True)
-        for l in range(V.shape[0]):
-            rest = b[l, :] - s[l, :] @ V + s[l, l] * V[l, :]
-            V[l, :] = soft_threshold(rest, threshold, xp) / s[l, l]
+        for j in range(V.shape[0]):
+            rest = b[j, :] - s[j, :] @ V + s[j, j] * V[j, :]
+            V[j, :] = soft_threshold(rest, threshold, xp) / s[j, j]
         if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
             break
     out[:, moving] = V
@@ -151,7 +167,7 @@ class Fit(NamedTuple):
 
 
 def fit_one(parts: Spectrum, start: State, penalty: float, max_iter: int, tol: float) -> Fit:
-    """Maximise from ``start``; go on with a finer tolerance until the optimality conditions hold."""
+    """Maximise from ``start``, with finer tolerances until the optimality conditions hold."""
     op, n = parts.table, parts.n
     xp, size = op.xp, n * op.shape[1]
     state = start._replace(W=sparsest_rotation(start.W, xp), bound=-math.inf)
@@ -219,7 +235,7 @@ class SPPCA(SparseProjection):
         The most passes per penalty; the rise of the objective per entry that ends them. The
         tolerance is refined until the optimality conditions hold to 1e-5 of the penalty.
     random_state, verbose : None; int, default=0
-        Nothing here is random; ``verbose=1`` shows a progress bar.
+        Nothing here is random; ``verbose=1`` prints a line per penalty.
 
     Attributes
     ----------
@@ -283,11 +299,109 @@ class SPPCA(SparseProjection):
         log_unit = op.shape[0] * op.shape[1] * math.log(unit)
         self.penalties_ = grid / unit
         self.log_likelihood_path_ = np.array([fit.log_likelihood for fit in fits]) - log_unit
-        self.n_parameters_path_ = np.array([int(np.sum(np.asarray(f.state.W) != 0)) + 1 for f in fits])
+        self.n_parameters_path_ = np.array(
+            [int(np.sum(np.asarray(f.state.W) != 0)) + 1 for f in fits]
+        )
         best = self._choose(op.shape[0])
         self.penalty_ = float(self.penalties_[best])
         self._describe(op, columns, fits[best])
         self.bounds_ = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
-        self.bounds_ = np.maximum.accumulate(self.bounds_)
+        self.n_iter_ = self.bounds_.size
+        self.stop_reason_ = fits[best].runs[-1].reason
         self._warn()
         return self
+
+    def _grid(self, parts: Spectrum, d: int, unit: float) -> np.ndarray:
+        """The penalties to fit, rising, on the operator's scale."""
+        if self.penalties is not None:
+            return unit * np.unique(np.asarray(self.penalties, dtype=float))
+        if not isinstance(self.penalty, str):  # up to the one asked for, in a few strides
+            return unit * float(self.penalty) * np.array([0.1, 0.3, 1.0])
+        start = maximum_likelihood(parts, d)
+        largest = vanishing_penalty(parts, start, self.max_iter, self.tol)
+        return largest * np.linspace(0.0, 1.0, GRID) ** 2  # dense where the models are large
+
+    def _choose(self, n: int) -> int:
+        """Position of the chosen penalty; sets the criterion."""
+        likelihood, dimension = self.log_likelihood_path_, self.n_parameters_path_
+        self.slope_ = None
+        if self.penalty == "slope":
+            self.slope_ = robust_slope(dimension, likelihood)
+            self.criterion_path_ = self.slope_.criterion
+        elif self.penalty == "aic":
+            self.criterion_path_ = aic(likelihood, dimension)
+        elif self.penalty == "bic":
+            self.criterion_path_ = bic(likelihood, dimension, n)
+        else:
+            self.criterion_path_ = -np.abs(self.penalties_ - float(self.penalty))
+        return int(np.argmax(self.criterion_path_))
+
+    def _describe(self, op: Operator, columns: Columns, fit: Fit) -> None:
+        """Fitted attributes, components in falling order of norm, largest loading positive."""
+        W = np.asarray(fit.state.W)
+        W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
+        strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
+        W = W * np.where(strongest < 0, -1.0, 1.0)[:, None]
+        norms = np.linalg.norm(W, axis=0)
+        order = np.argsort(-norms, kind="stable")
+        chosen = np.flatnonzero(norms)
+        relevance = norms / norms.max() if chosen.size else norms
+        self._set_columns(columns, order, chosen, columns.unit * W[:, chosen], relevance)
+        basis = op.xp.asarray(np.linalg.qr(W.T)[0])
+        (squares,) = op.sum_rows(lambda block: products(block, basis)[1:])
+        along = np.where(np.any(W != 0, axis=1), np.diag(np.asarray(squares)), 0.0)
+        self.n_components_ = W.shape[0]
+        self.n_selected_ = int(chosen.size)
+        self.noise_variance_ = columns.unit**2 * fit.state.sigma2
+        self.explained_variance_ = columns.unit**2 * along / (op.shape[0] - 1)
+        self.explained_variance_ratio_ = along / float(op.xp.sum(op.column_squares()))
+
+    def _filters(self) -> np.ndarray:
+        """Posterior means of the latent variables: M^-1 W', [BJ15] (7)."""
+        W = self.components_
+        M = W @ W.T + self.noise_variance_ * np.eye(W.shape[0])
+        return np.linalg.solve(M, W)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Log density of every row; columns that were constant in ``fit`` are left out."""
+        check_is_fitted(self)
+        op = operator_of(self._validated(X, reset=False), self.mean_, self.scale_)
+        W, filters, sigma2 = self.components_, self._filters(), self.noise_variance_
+        d, p = W.shape[0], int(self.varying_.sum())
+        M = W @ W.T + sigma2 * np.eye(d)
+        log_det = (p - d) * math.log(sigma2) + np.linalg.slogdet(M)[1]
+
+        def squared_distances(block: np.ndarray) -> np.ndarray:
+            explained = np.sum((block @ W.T) * (block @ filters.T), axis=1)
+            return (np.sum(block[:, self.varying_] ** 2, axis=1) - explained) / sigma2
+
+        distances = op.map_rows(squared_distances, entrywise=True)
+        return -0.5 * (distances + log_det + p * math.log(2.0 * math.pi))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``."""
+        return float(np.mean(self.score_samples(X)))
+
+    def _check_parameters(self) -> None:
+        if isinstance(self.penalty, str):
+            check_choice("penalty", self.penalty, ("slope", "aic", "bic"))
+        else:
+            check_non_negative("penalty", self.penalty)
+        if self.penalties is not None:
+            grid = np.asarray(self.penalties, dtype=float)
+            if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid >= 0)):
+                raise ParameterError(
+                    "`penalties` must be a list of finite non-negative numbers, or None, got "
+                    f"{self.penalties!r}"
+                )
+        check_integer("max_iter", self.max_iter, 1)
+        check_non_negative("tol", self.tol)
+
+    def _warn(self) -> None:
+        if self.stop_reason_ is StopReason.MAX_ITER:
+            warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+        if not self.support_.any():
+            message = (
+                f"SPPCA: at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
+            )
+            warnings.warn(message, NoStructureWarning, stacklevel=3)

@@ -61,7 +61,9 @@ def robust_slope(dimension: Any, log_likelihood: Any) -> Slope:
     last = start + length - 1
     s = float(slopes[last])
     criterion = np.asarray(log_likelihood, dtype=float) - 2.0 * s * np.asarray(dimension, float)
-    return Slope(s, float(lines[last][1]), int(windows[last]), int(position[choices[last]]), criterion)
+    return Slope(
+        s, float(lines[last][1]), int(windows[last]), int(position[choices[last]]), criterion
+    )
 
 
 def dimension_jump(dimension: Any, log_likelihood: Any) -> Slope:
@@ -80,9 +82,12 @@ def dimension_jump(dimension: Any, log_likelihood: Any) -> Slope:
             "the log-likelihood does not grow with the dimension, so that there is no jump to "
             "find. Check that larger models were fitted to convergence."
         )
-    best = int(np.argmax(L - 2.0 * at * D))
-    criterion = np.asarray(log_likelihood, dtype=float) - 2.0 * at * np.asarray(dimension, float)
-    return Slope(at, float("nan"), 0, int(position[best]), criterion)
+    best = int(position[np.argmax(L - 2.0 * at * D)])
+    return Slope(at, float("nan"), 0, best, _penalised(dimension, log_likelihood, at))
+
+
+def _penalised(dimension: Any, log_likelihood: Any, slope: float) -> np.ndarray:
+    return np.asarray(log_likelihood, float) - 2.0 * slope * np.asarray(dimension, float)
 
 
 def _best_of_each_dimension(

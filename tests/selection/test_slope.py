@@ -1,0 +1,80 @@
+"""The slope heuristic on collections of models whose slope is known."""
+
+import numpy as np
+import pytest
+
+from prosparse.errors import InputError
+from prosparse.selection.criteria import aic, bic
+from prosparse.selection.slope import dimension_jump, robust_slope
+
+
+def collection(slope, true=20, most=120, jitter=0.0, seed=0):
+    """A bias that vanishes at the true dimension, then noise fitted at the given slope."""
+    rng = np.random.default_rng(seed)
+    D = np.arange(1, most + 1)
+    L = -1000.0 + slope * D - 8.0 * slope * np.maximum(true - D, 0) ** 1.2
+    return D, L + jitter * rng.standard_normal(most)
+
+
+@pytest.mark.parametrize("slope", [0.5, 3.0, 40.0])
+@pytest.mark.parametrize("jitter", [0.0, 0.5])
+def test_the_known_slope_and_model_are_found(slope, jitter):
+    D, L = collection(slope, jitter=jitter * slope)
+    found = robust_slope(D, L)
+    assert found.slope == pytest.approx(slope, rel=0.05)
+    assert abs(D[found.best] - 20) <= 1
+    assert found.best == np.argmax(found.criterion)
+    np.testing.assert_allclose(found.criterion, L - 2 * found.slope * D)
+    jump = dimension_jump(D, L)
+    assert abs(D[jump.best] - 20) <= 1
+    assert jump.slope == pytest.approx(slope, rel=0.5)
+
+
+def test_gaussian_model_selection():
+    """Nested means of Gaussian coordinates: slope 1/2, twice that is Akaike's penalty."""
+    chosen = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal(300) + np.r_[np.full(15, 4.0), np.zeros(285)]
+        D = np.arange(1, 301)
+        L = 0.5 * np.cumsum(x**2)
+        found = robust_slope(D, L)
+        assert found.slope == pytest.approx(0.5, abs=0.15)
+        chosen.append(D[found.best])
+    assert abs(np.median(chosen) - 15) <= 3
+
+
+def test_outliers_do_not_move_the_slope():
+    D, L = collection(3.0)
+    L[100] += 300.0
+    assert robust_slope(D, L).slope == pytest.approx(3.0, rel=0.05)
+
+
+def test_order_and_repeated_dimensions_do_not_matter(rng):
+    D, L = collection(3.0)
+    D2, L2 = np.r_[D, D[::2]], np.r_[L, L[::2] - 50.0]  # worse twins
+    shuffle = rng.permutation(D2.size)
+    found = robust_slope(D2[shuffle], L2[shuffle])
+    plain = robust_slope(D, L)
+    assert found.slope == pytest.approx(plain.slope)
+    assert D2[shuffle][found.best] == D[plain.best]
+    assert L2[shuffle][found.best] == L[plain.best]
+
+
+def test_refusals_in_words():
+    with pytest.raises(InputError, match="at least 10 models of different dimension, got 5"):
+        robust_slope([1, 2, 3, 4, 5, 5], [1, 2, 3, 4, 5, 6])
+    with pytest.raises(InputError, match="two lists of one length, got shapes"):
+        robust_slope([1, 2], [1, 2, 3])
+    with pytest.raises(InputError, match="must be finite"):
+        robust_slope(np.arange(12), np.full(12, np.nan))
+    D = np.arange(1, 60)
+    with pytest.raises(InputError, match=r"no linear part.*Add larger models"):
+        robust_slope(D, -1e3 * 0.8**D - 30.0 * D)  # falls: no positive slope anywhere
+    with pytest.raises(InputError, match="does not grow with the dimension"):
+        dimension_jump(D, -1.0 * D)
+
+
+def test_information_criteria():
+    np.testing.assert_array_equal(aic([-10.0, -5.0], [1, 3]), [-11.0, -8.0])
+    np.testing.assert_allclose(bic([-10.0], [4], 100), [-10.0 - 2 * np.log(100)])
