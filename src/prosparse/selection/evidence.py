@@ -34,8 +34,9 @@ from .noisy import NoisyTerms
 
 Array = Any
 
-# Rows closer to the mean than this, relative to the average row, count as being this far
-# away: the noiseless density has a pole at zero.
+# The noiseless density has a pole at zero. Rows closer to the mean than a tenth of the noise (or
+# than rounding) count as being that far away.
+_SMALLEST_NOISE = 0.1
 _SMALLEST_ROW = 1e-12
 # How far log b may go from its moment estimate.
 _REACH = 12.0
@@ -101,6 +102,7 @@ def evidence_path(
     widest = int(q.max())
     active = xp.take(xp.cumulative_sum(columns), last)  # sum_i r_i^2
     floor = _SMALLEST_ROW**2 / n * active
+    floor = xp.maximum(floor, _SMALLEST_NOISE**2 * noise_variance * xp.asarray(q, **like))
 
     def radii(block: Array) -> Array:
         chosen = xp.take(block, order[:widest], axis=1)
