@@ -167,17 +167,14 @@ class GSPPCA(SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension d of the latent space, smaller than min(n_samples, n_features). "auto"
-        counts the eigenvalues that stand out from white noise.
+        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False
-        Divide every column by its standard deviation first. Do so when the columns have
-        different units.
+        Divide every column by its standard deviation first, as different units require.
     noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
-        How the variance of the inactive variables is estimated: maximum likelihood under
-        probabilistic PCA with or without its bias removed, or the median column variance. Not
-        used with ``scale=True``: then it is that of every column, by construction.
+        Variance of the inactive variables: maximum likelihood with or without its bias removed,
+        or the median column variance, which ``scale=True`` always takes: there it is known.
     evidence : {"noiseless", "noisy"}, default="noiseless"
         Whether the active variables are modelled without noise (closed form) or with the same
         noise as the others (a one-dimensional integral; ten to thirty times slower).
@@ -316,7 +313,7 @@ class GSPPCA(SparseProjection):
 
     def _noise(self, parts: Spectrum, squares: np.ndarray, d: int, relaxed: float) -> float:
         """Variance of the inactive variables."""
-        # Scaled columns all have the same variance: the residual of active ones would mislead.
+        # Scaled columns all have one variance: the residual of active ones would mislead.
         kind = "median" if self.scale else self.noise
         noise = noise_variance(kind, np.asarray(parts.eigenvalues), squares, parts.n, d)
         floor = noise_floor(parts)
