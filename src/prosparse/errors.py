@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 
 class InputError(ValueError):
     """The data cannot be fitted as they are."""
@@ -20,9 +22,14 @@ class NoStructureWarning(UserWarning):
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
         raise ParameterError(f"`{name}` must be one of {choices}, got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"`{name}` must be True or False, got {value!r}")
 
 
 def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:

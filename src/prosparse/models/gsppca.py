@@ -43,6 +43,7 @@ from ..engine.relevance import update_variances
 from ..errors import (
     NoStructureWarning,
     ParameterError,
+    check_bool,
     check_choice,
     check_integer,
     check_non_negative,
@@ -57,7 +58,7 @@ Array = Any
 
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
-NOISE_FLOOR = 1e-12
+NOISE_FLOOR = 1e-14
 
 
 class State(NamedTuple):
@@ -80,6 +81,11 @@ def init(parts: Spectrum, d: int) -> State:
     M = (parts.directions(d) * xp.sqrt(signal)).T
     nothing = xp.zeros((d, d), dtype=M.dtype, device=device(M))
     return State(M, nothing, sigma2, squares / (n * d), xp.zeros_like(squares), -math.inf)
+
+
+def noise_floor(parts: Spectrum) -> float:
+    """The least noise variance allowed."""
+    return NOISE_FLOOR * float(parts.table.xp.mean(parts.table.column_squares())) / parts.n
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
@@ -161,19 +167,17 @@ class GSPPCA(SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension d of the latent space, smaller than min(n_samples, n_features). "auto"
-        counts the eigenvalues that stand out from white noise.
+        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False
-        Divide every column by its standard deviation first. Do so when the columns have
-        different units.
+        Divide every column by its standard deviation first, as different units require.
     noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
-        How the variance of the inactive variables is estimated: maximum likelihood under
-        probabilistic PCA with or without its bias removed, or the median column variance.
+        Variance of the inactive variables: maximum likelihood with or without its bias removed,
+        or the median column variance, which ``scale=True`` always takes: there it is known.
     evidence : {"noiseless", "noisy"}, default="noiseless"
         Whether the active variables are modelled without noise (closed form) or with the same
-        noise as the others (a one-dimensional integral; some thirty times slower).
+        noise as the others (a one-dimensional integral; ten to thirty times slower).
     model_prior : {"uniform", "sparse"}, default="uniform"
         All models alike, or small models preferred: every variable is then active with the
         largest probability for which more active variables than samples are improbable.
@@ -258,21 +262,25 @@ class GSPPCA(SparseProjection):
     def fit(self, X: Any, y: Any = None) -> GSPPCA:
         """Rank the variables of ``X``, choose how many, and find their principal components."""
         self._check_parameters()
+        with self._all_or_nothing():
+            self._fit(X)
+        self._warn()
+        return self
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
         parts = spectrum(op)
         squares = np.asarray(op.column_squares())
         d = self._dimension(parts)
         run = self._rank(parts, d)
         order = ranking(run.state)
-        noise = noise_variance(self.noise, np.asarray(parts.eigenvalues), squares, parts.n, d)
-        floor = NOISE_FLOOR * squares.mean() / parts.n
-        if noise <= floor:  # d components fit exactly: what noise the relaxed model leaves
-            noise = max(run.state.sigma2, floor)
+        noise = self._noise(parts, squares, d, run.state.sigma2)
         q, log_evidence = self._weigh(op, order, d, noise)
         best = int(np.argmax(log_evidence))
         chosen = np.sort(order[: q[best]])
         components, along = principal_components(op.take_columns(op.xp.asarray(chosen)), d)
-        off = (squares[chosen].sum() - along.sum()) / max(1, (parts.n - 1) * (chosen.size - d))
+        free = (parts.n - 1) * (chosen.size - d)
+        off = (squares[chosen].sum() - along.sum()) / free if free else noise
 
         # In the table's own columns and units; see `Columns`.
         log_unit = squares.size * parts.n * math.log(columns.unit)
@@ -285,12 +293,10 @@ class GSPPCA(SparseProjection):
         self.explained_variance_ = columns.unit**2 * along / (parts.n - 1)
         self.explained_variance_ratio_ = along / squares.sum()
         self.noise_variance_ = columns.unit**2 * noise
-        self.active_noise_variance_ = columns.unit**2 * max(off, floor)
+        self.active_noise_variance_ = columns.unit**2 * max(off, noise_floor(parts))
         self.bounds_ = np.array(run.bounds) - log_unit
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
-        self._warn()
-        return self
 
     def _rank(self, parts: Spectrum, d: int) -> Run:
         """Fit the relaxed model."""
@@ -304,6 +310,15 @@ class GSPPCA(SparseProjection):
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
         )
+
+    def _noise(self, parts: Spectrum, squares: np.ndarray, d: int, relaxed: float) -> float:
+        """Variance of the inactive variables."""
+        # Scaled columns all have one variance: the residual of active ones would mislead.
+        kind = "median" if self.scale else self.noise
+        noise = noise_variance(kind, np.asarray(parts.eigenvalues), squares, parts.n, d)
+        floor = noise_floor(parts)
+        # d components may fit exactly: take what noise the relaxed model leaves.
+        return noise if noise > floor else max(relaxed, floor)
 
     def _weigh(
         self, op: Operator, order: np.ndarray, d: int, noise: float
@@ -327,11 +342,11 @@ class GSPPCA(SparseProjection):
         variances = np.maximum(self.explained_variance_, self.active_noise_variance_)
 
         def squared_distances(block: np.ndarray) -> np.ndarray:
-            scores2 = (block @ self.components_.T) ** 2
-            off = np.sum(block[:, inside] ** 2, axis=1) - np.sum(scores2, axis=1)
+            scores = block @ self.components_.T
+            off = block[:, inside] - scores @ self.components_[:, inside]
             return (
-                np.sum(scores2 / variances, axis=1)
-                + off / self.active_noise_variance_
+                np.sum(scores**2 / variances, axis=1)
+                + np.sum(off**2, axis=1) / self.active_noise_variance_
                 + np.sum(block[:, outside] ** 2, axis=1) / self.noise_variance_
             )
 
@@ -341,7 +356,8 @@ class GSPPCA(SparseProjection):
             + outside.sum() * np.log(self.noise_variance_)
             + 2.0 * np.sum(np.log(self.scale_[self.varying_]))
         )
-        distances = op.map_rows(squared_distances, entrywise=True)
+        with np.errstate(over="ignore"):  # a row too far away has log density -inf
+            distances = op.map_rows(squared_distances, entrywise=True)
         return -0.5 * (distances + log_variances + self.varying_.sum() * np.log(2 * np.pi))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -351,11 +367,13 @@ class GSPPCA(SparseProjection):
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:
             check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
+        check_bool("scale", self.scale)
         check_choice("noise", self.noise, NOISE_ESTIMATORS)
         check_choice("evidence", self.evidence, EVIDENCES)
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
+        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
 
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""

@@ -29,7 +29,8 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int) -> int:
     """
     m = n - 1  # degrees of freedom after centring
     values = eigenvalues / m
-    most = min(m, p) - 1
+    rounding = max(n, p) * np.finfo(float).eps * values[0]
+    most = min(min(m, p) - 1, int(np.sum(values > rounding)))
     for k in range(most):
         sigma2 = bias_corrected(values, m, p, k)
         roots = np.sqrt(m - 0.5), np.sqrt(max(p - k - 0.5, 0.5))
