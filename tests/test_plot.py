@@ -7,9 +7,9 @@ import pytest
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
-from prosparse import GSPPCA
+from prosparse import GSPPCA, SPPCA
 from prosparse.datasets import make_globally_sparse
-from prosparse.plot import EvidenceDisplay, RelevanceDisplay
+from prosparse.plot import EvidenceDisplay, RelevanceDisplay, SlopeDisplay
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +40,18 @@ def test_relevance(model):
     few = RelevanceDisplay.from_estimator(model, max_features=7)
     names = [text.get_text() for text in few.ax_.get_xticklabels()]
     assert names == [f"x{i}" for i in np.argsort(model.ranking_)[:7]]
+
+
+def test_slope():
+    X = make_globally_sparse(200, 30, n_components=2, noise=0.4, random_state=0).X
+    model = SPPCA(n_components=2).fit(X)
+    display = SlopeDisplay.from_estimator(model)
+    left, right = display.axes_
+    np.testing.assert_array_equal(left.lines[0].get_ydata(), model.log_likelihood_path_)
+    rise = np.diff(left.lines[1].get_ydata()) / np.diff(left.lines[1].get_xdata())
+    assert rise[0] == pytest.approx(model.slope_.slope)
+    np.testing.assert_array_equal(right.lines[0].get_ydata(), model.criterion_path_)
+    assert any("penalty" in text.get_text() for text in right.texts)
 
 
 def test_given_axes_are_used(model):

@@ -15,7 +15,7 @@ _PATH = "#1e4e79"
 _REST = "#9ab0c4"
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Any, columns: int = 1) -> Any:
     if ax is not None:
         return ax
     try:
@@ -24,7 +24,8 @@ def _axes(ax: Any) -> Any:
         raise ImportError(
             "drawing needs matplotlib, which is not installed: pip install 'prosparse[plot]'"
         ) from error
-    return pyplot.subplots(figsize=(6.4, 3.8), layout="constrained")[1]
+    size = (6.4 if columns == 1 else 5.0 * columns, 3.8)
+    return pyplot.subplots(1, columns, figsize=size, layout="constrained")[1]
 
 
 def _plain(ax: Any) -> None:
@@ -119,4 +120,56 @@ class RelevanceDisplay:
         self.ax_.legend(handles=handles, frameon=False)
         self.ax_.set(ylabel="relevance", ylim=(0, 1.02), xlim=(-0.8, relevance.size - 0.2))
         _plain(self.ax_)
+        return self
+
+
+class SlopeDisplay:
+    """The slope heuristic: log-likelihood against the number of parameters with the line through
+    its linear part, and the criterion against the penalty.
+
+    Attributes
+    ----------
+    axes_ : pair of matplotlib Axes
+    figure_ : matplotlib Figure
+    """
+
+    def __init__(self, estimator: Any):
+        self.estimator = estimator
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, axes: Any = None) -> SlopeDisplay:
+        """Draw the path of a fitted estimator that has ``log_likelihood_path_``."""
+        check_is_fitted(estimator, "log_likelihood_path_")
+        return cls(estimator).plot(axes=axes)
+
+    def plot(self, *, axes: Any = None) -> SlopeDisplay:
+        model = self.estimator
+        self.axes_ = _axes(axes, columns=2)
+        left, right = self.axes_
+        self.figure_ = left.figure
+        best = int(np.argmax(model.criterion_path_))
+        dimension, likelihood = model.n_parameters_path_, model.log_likelihood_path_
+        left.plot(dimension, likelihood, ".", color=_PATH)
+        if model.slope_ is not None and model.slope_.n_points:
+            ends = np.array([dimension.min(), dimension.max()])
+            line = model.slope_.intercept + model.slope_.slope * ends
+            left.plot(ends, line, color=_REST, label=f"slope {model.slope_.slope:.3g}")
+            left.set_ylim(bottom=likelihood.min() - 0.05 * np.ptp(likelihood))
+            left.legend(frameon=False, loc="lower right")
+        left.plot(dimension[best], likelihood[best], "o", color=_CHOSEN)
+        left.set(xlabel="number of parameters", ylabel="log-likelihood")
+        right.plot(model.penalties_, model.criterion_path_, color=_PATH)
+        right.plot(model.penalty_, model.criterion_path_[best], "o", color=_CHOSEN)
+        right.annotate(
+            f"penalty {model.penalty_:.3g}",
+            (model.penalty_, model.criterion_path_[best]),
+            textcoords="offset points",
+            xytext=(0, 9),
+            ha="center",
+            color=_CHOSEN,
+        )
+        right.margins(y=0.14)
+        right.set(xlabel="penalty", ylabel="criterion")
+        for ax in self.axes_:
+            _plain(ax)
         return self

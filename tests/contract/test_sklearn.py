@@ -3,11 +3,19 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from prosparse import GSPPCA
+from prosparse import GSPPCA, SPPCA
 
 
 # The checks fit pure noise, of which GSPPCA rightly says that nothing is there.
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-@parametrize_with_checks([GSPPCA(), GSPPCA(n_components=1, scale=True), GSPPCA(evidence="noisy")])
+@parametrize_with_checks(
+    [
+        GSPPCA(),
+        GSPPCA(n_components=1, scale=True),
+        GSPPCA(evidence="noisy"),
+        SPPCA(penalty=1.0),
+        SPPCA(n_components=1, penalty="bic", penalties=[0.0, 1.0, 3.0]),
+    ]
+)
 def test_sklearn_checks(estimator, check):
     check(estimator)

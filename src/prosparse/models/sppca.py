@@ -119,9 +119,8 @@ def lasso_rows(W: Array, B: Array, s: Array, threshold: float, xp: Any) -> Array
     the sparse end of a path most are such.
     """
     moving = xp.nonzero(xp.any(W != 0, axis=0) | xp.any(xp.abs(B) > threshold, axis=0))[0]
-    out = xp.zeros_like(W)
     if moving.shape[0] == 0:
-        return out
+        return xp.zeros_like(W)
     V, b = xp.take(W, moving, axis=1), xp.take(B, moving, axis=1)
     for _ in range(SWEEPS):
         before = xp.asarray(V, copy=True)
@@ -130,8 +129,11 @@ def lasso_rows(W: Array, B: Array, s: Array, threshold: float, xp: Any) -> Array
             V[j, :] = soft_threshold(rest, threshold, xp) / s[j, j]
         if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
             break
-    out[:, moving] = V
-    return out
+    # Back in place: column k of W is column (number of moving ones before k) of V, or zero.
+    position = xp.searchsorted(moving, xp.arange(W.shape[1], device=device(W)))
+    position = xp.clip(position, None, moving.shape[0] - 1)
+    stays = xp.take(moving, position) != xp.arange(W.shape[1], device=device(W))
+    return xp.where(stays, 0.0, xp.take(V, position, axis=1))
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
@@ -290,6 +292,12 @@ class SPPCA(SparseProjection):
     def fit(self, X: Any, y: Any = None) -> SPPCA:
         """Fit the path and keep the penalty that the criterion prefers."""
         self._check_parameters()
+        with self._all_or_nothing():
+            self._fit(X)
+        self._warn()
+        return self
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, False)
         parts = spectrum(op)
         d = resolve_dimension(self.n_components, parts)
@@ -308,8 +316,6 @@ class SPPCA(SparseProjection):
         self.bounds_ = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
         self.n_iter_ = self.bounds_.size
         self.stop_reason_ = fits[best].runs[-1].reason
-        self._warn()
-        return self
 
     def _grid(self, parts: Spectrum, d: int, unit: float) -> np.ndarray:
         """The penalties to fit, rising, on the operator's scale."""
