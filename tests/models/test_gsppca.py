@@ -16,6 +16,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.engine.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import State, ranking
+from prosparse.selection.dimension import count_signals
 
 
 def example(n=50, p=30, d=5, q=10, noise=0.5, seed=0):
@@ -112,6 +113,25 @@ def test_components_are_counted():
     model = GSPPCA().fit(X)
     assert model.n_components_ == 4
     np.testing.assert_array_equal(model.support_, support)
+
+
+def test_components_are_counted_again_on_the_chosen_columns():
+    """At n = p/2 of the slides' setting some of the 10 components drown among 200 columns."""
+    counts, first = [], []
+    for seed in range(8):
+        X = example(100, 200, 10, 20, 1.0, seed).X
+        counts.append(GSPPCA().fit(X).n_components_)
+        values = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
+        first.append(count_signals(values, 100, 200))
+    assert np.mean(np.array(first) == 10) < 0.7
+    assert np.mean(np.array(counts) == 10) > 0.8
+
+
+def test_scaled_tables_are_counted_against_unit_noise():
+    X, _ = load_breast_cancer(return_X_y=True)
+    values = np.linalg.eigvalsh(np.corrcoef(X.T))[::-1]
+    model = GSPPCA(scale=True).fit(X)
+    assert np.sum(values > 2) <= model.n_components_ <= np.sum(values > 1)
 
 
 def test_all_variables_may_be_chosen():

@@ -11,6 +11,7 @@ iterations for hundreds of passes is left in a few dozen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -94,3 +95,21 @@ class Anderson:
         self.count += 1
         m = min(self.count, self.memory)
         self.products[place, :m] = self.products[:m, place] = np.asarray(self.steps[:m, :] @ step)
+
+
+def over_loadings(field: str, xp: Any) -> Anderson:
+    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
+    other parts of the state follow within one step."""
+
+    def pack(state: State) -> Array:
+        M = getattr(state, field)
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=M.dtype, device=device(M))
+        return xp.concat([xp.reshape(M, (-1,)), log_sigma2])
+
+    def unpack(vector: Array, state: State) -> State:
+        M = xp.reshape(vector[:-1], getattr(state, field).shape)
+        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
+        change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
+        return state._replace(**{field: M, "sigma2": state.sigma2 * math.exp(change)})
+
+    return Anderson(pack, unpack, xp)

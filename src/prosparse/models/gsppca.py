@@ -34,7 +34,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
-from ..engine.acceleration import Anderson
+from ..engine.acceleration import over_loadings
 from ..engine.expansion import expand
 from ..engine.linalg import Spectrum, eye_like, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
@@ -49,7 +49,7 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import Operator, operator_of
-from ..selection.dimension import resolve_dimension
+from ..selection.dimension import count_signals, resolve_dimension
 from ..selection.evidence import EVIDENCES, evidence_path
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
@@ -59,6 +59,7 @@ Array = Any
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
 NOISE_FLOOR = 1e-14
+RECOUNTS = 5  # of the components, at most, when their number is "auto"
 
 
 class State(NamedTuple):
@@ -131,22 +132,6 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     return step
 
 
-def accelerator(xp: Any, memory: int = 6) -> Anderson:
-    """Anderson acceleration over M and log sigma2; the other parts follow within one step."""
-
-    def pack(state: State) -> Array:
-        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=state.M.dtype, device=device(state.M))
-        return xp.concat([xp.reshape(state.M, (-1,)), log_sigma2])
-
-    def unpack(vector: Array, state: State) -> State:
-        M = xp.reshape(vector[:-1], state.M.shape)
-        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
-        change = float(vector[-1]) - math.log(state.sigma2)
-        return state._replace(M=M, sigma2=state.sigma2 * math.exp(max(-2.0, min(2.0, change))))
-
-    return Anderson(pack, unpack, xp, memory)
-
-
 def ranking(state: State) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
     return np.lexsort((-np.asarray(state.slope), -np.asarray(state.t)))
@@ -167,7 +152,8 @@ class GSPPCA(SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise.
+        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise,
+        counted on all columns and then again on those chosen.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False
@@ -272,12 +258,18 @@ class GSPPCA(SparseProjection):
         parts = spectrum(op)
         squares = np.asarray(op.column_squares())
         d = self._dimension(parts)
-        run = self._rank(parts, d)
-        order = ranking(run.state)
-        noise = self._noise(parts, squares, d, run.state.sigma2)
-        q, log_evidence = self._weigh(op, order, d, noise)
-        best = int(np.argmax(log_evidence))
-        chosen = np.sort(order[: q[best]])
+        for _ in range(RECOUNTS):
+            run = self._rank(parts, d)
+            order = ranking(run.state)
+            noise = self._noise(parts, squares, d, run.state.sigma2)
+            q, log_evidence = self._weigh(op, order, d, noise)
+            best = int(np.argmax(log_evidence))
+            chosen = np.sort(order[: q[best]])
+            # On the chosen columns alone weak components stand out that noise hid before.
+            again = self._recount(op, chosen, noise) if self.n_components == "auto" else d
+            if again <= d:
+                break
+            d = again
         components, along = principal_components(op.take_columns(op.xp.asarray(chosen)), d)
         free = (parts.n - 1) * (chosen.size - d)
         off = (squares[chosen].sum() - along.sum()) / free if free else noise
@@ -298,6 +290,12 @@ class GSPPCA(SparseProjection):
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
 
+    def _recount(self, op: Operator, chosen: np.ndarray, noise: float) -> int:
+        if chosen.size < 3:
+            return 1
+        values = np.asarray(spectrum(op.take_columns(op.xp.asarray(chosen))).eigenvalues)
+        return count_signals(values, op.shape[0], chosen.size, noise)
+
     def _rank(self, parts: Spectrum, d: int) -> Run:
         """Fit the relaxed model."""
         xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
@@ -306,7 +304,7 @@ class GSPPCA(SparseProjection):
             init(parts, d),
             max_iter=self.max_iter,
             tol=self.tol * n * p,
-            accelerator=accelerator(xp),
+            accelerator=over_loadings("M", xp),
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
         )
@@ -378,7 +376,8 @@ class GSPPCA(SparseProjection):
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""
         p, wanted = parts.table.shape[1], self.n_features_to_select
-        d = resolve_dimension(self.n_components, parts, wanted)
+        noise = parts.n / (parts.n - 1) if self.scale else None  # that of a scaled column
+        d = resolve_dimension(self.n_components, parts, wanted, noise)
         if wanted is not None and not d <= wanted <= p:
             raise ParameterError(
                 f"`n_features_to_select` must be between `n_components` = {d} and the number of "
