@@ -33,7 +33,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
-from ..engine.acceleration import Anderson
+from ..engine.acceleration import over_loadings
 from ..engine.linalg import Spectrum, eye_like, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.prox import soft_threshold, sparsest_rotation
@@ -147,21 +147,6 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
     return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
 
 
-def accelerator(xp: Any) -> Anderson:
-    """Anderson acceleration over W and log sigma2."""
-
-    def pack(state: State) -> Array:
-        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=state.W.dtype, device=device(state.W))
-        return xp.concat([xp.reshape(state.W, (-1,)), log_sigma2])
-
-    def unpack(vector: Array, state: State) -> State:
-        change = float(vector[-1]) - math.log(state.sigma2)
-        W = xp.where(state.W != 0, xp.reshape(vector[:-1], state.W.shape), 0.0)
-        return state._replace(W=W, sigma2=state.sigma2 * math.exp(max(-1.0, min(1.0, change))))
-
-    return Anderson(pack, unpack, xp)
-
-
 class Fit(NamedTuple):
     state: State
     log_likelihood: float
@@ -181,7 +166,7 @@ def fit_one(parts: Spectrum, start: State, penalty: float, max_iter: int, tol: f
             state,
             max_iter=left,
             tol=tol * size * 0.01 ** len(runs),
-            accelerator=accelerator(xp),
+            accelerator=over_loadings("W", xp),
         )
         runs.append(run)
         left -= len(run.bounds)
