@@ -2,11 +2,14 @@
 
 from . import datasets, metrics, plot
 from ._version import __version__
-from .errors import InputError, NoStructureWarning, ParameterError
+from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
+from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 
 __all__ = [
+    "EMPCA",
     "GSPPCA",
+    "FewerComponentsWarning",
     "InputError",
     "NoStructureWarning",
     "ParameterError",

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from .errors import InputError
-from .operators import Columns, Operator, standardise
+from .operators import Columns, Operator, standardise, standardise_weighted
 
 Array = Any
 
@@ -42,9 +42,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             ensure_min_features=2 if reset else 1,
         )
 
-    def _standardised(self, X: Any, scale: bool) -> tuple[Operator, Columns]:
+    def _standardised(
+        self, X: Any, scale: bool, weights: Any = None
+    ) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
-        op, columns = standardise(self._validated(X, reset=True), scale)
+        X = self._validated(X, reset=True)
+        if weights is None:
+            op, columns = standardise(X, scale)
+        else:
+            op, columns = standardise_weighted(X, scale, weights)
         varying, width = op.shape[1], columns.mean.shape[0]
         if varying < 2:
             raise InputError(

@@ -19,6 +19,10 @@ class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 
 
+class FewerComponentsWarning(UserWarning):
+    """The data, under the constraints, have fewer components than were asked for."""
+
+
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     if value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
