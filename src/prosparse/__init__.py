@@ -1,6 +1,6 @@
 """prosparse: sparse probabilistic PCA, PCA that chooses its variables."""
 
-from . import datasets, metrics, plot
+from . import baselines, datasets, metrics, plot
 from ._version import __version__
 from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
 from .models.empca import EMPCA
@@ -14,6 +14,7 @@ __all__ = [
     "NoStructureWarning",
     "ParameterError",
     "__version__",
+    "baselines",
     "datasets",
     "metrics",
     "plot",

@@ -23,13 +23,13 @@ from copy import copy
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from ..base import SparseProjection
 from ..engine.angle import feasible, make_angle_step
-from ..engine.linalg import added_squares
 from ..engine.loop import StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.quadratic import Quadratic, quadratic_of
@@ -347,10 +347,12 @@ class EMPCA(SparseProjection):
         table is prepared once, and the search runs upwards and then downwards.
         """
         wanted = [int(K) for K in cardinalities]
-        models = [copy(self).set_params(n_nonzero=K) for K in wanted]
+        shared = clone(self)
+        shared._check_parameters()
+        op, columns, total = shared._prepared(X, sample_weight)
+        models = [copy(shared).set_params(n_nonzero=K) for K in wanted]
         for model in models:
             model._check_parameters()
-        op, columns, total = self._prepared(X, sample_weight)
         quadratic = quadratic_of(op)
         order = np.argsort(wanted, kind="stable")
         results: dict[int, list[Found]] = {}
@@ -368,9 +370,6 @@ class EMPCA(SparseProjection):
                     results[k] = rival
                 previous = results[k]
         for k, model in enumerate(models):
-            model.__dict__.update(n_features_in_=self.n_features_in_)
-            if hasattr(self, "feature_names_in_"):
-                model.feature_names_in_ = self.feature_names_in_
             Ks = model._cardinalities(op, total)
             model._set_results(op, columns, total, quadratic, Ks, results[k])
         return models
@@ -435,19 +434,8 @@ class EMPCA(SparseProjection):
     ) -> None:
         """Fitted attributes, in the table's own columns and units; see `Columns`."""
         W = np.array([f.w for f in found]).reshape(-1, op.shape[1])
+        self._set_components(op, columns, W, total)
         variance_unit = columns.unit**2 / (total - 1.0)
-        values = quadratic.form(W)
-        weight = np.abs(W) * np.sqrt(values)[:, None]
-        squares = quadratic.diagonal()
-        relevance = weight.max(axis=0, initial=0.0)
-        order = np.lexsort((-squares, -relevance))
-        chosen = np.flatnonzero(np.any(W != 0, axis=0))
-        relevance = relevance / max(float(relevance.max()), np.finfo(float).tiny)
-        self._set_columns(columns, order, chosen, W[:, chosen], relevance)
-        self.n_components_ = len(found)
-        self.n_nonzero_ = np.count_nonzero(W, axis=1)
-        self.explained_variance_ = variance_unit * values
-        self.explained_variance_ratio_ = added_squares(op, W) / float(np.sum(squares))
         self.optimality_gap_ = self._gaps(quadratic, cardinalities, found)
         self.bounds_ = [variance_unit * np.array(f.trace) for f in found]
         self.n_iter_ = sum(len(f.trace) for f in found)
