@@ -61,7 +61,7 @@ class Quadratic(ABC):
 
     @abstractmethod
     def factor(self, S: Array) -> Array:
-        """Some A, (m, |S|), with A'A = C[S, S]."""
+        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first."""
 
     def form(self, W: Array) -> Array:
         """w'Cw for every row of W, (r,)."""
@@ -103,7 +103,7 @@ class Gram(Quadratic):
 
     def factor(self, S: Array) -> Array:
         values, vectors = np.linalg.eigh(self.block(S))
-        return np.sqrt(np.clip(values, 0.0, None))[:, None] * vectors.T
+        return (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
 
 
 class Table(Quadratic):
@@ -131,7 +131,7 @@ class Table(Quadratic):
     def _some(self, S: Array) -> Array:
         """X P e_S as a dense array, (n, |S|)."""
         part = self.op.take_columns(self.op.xp.asarray(S))
-        columns = np.asarray(part.matmul(part.xp.eye(S.size, dtype=part.xp.float64)))
+        columns = np.asarray(part.map_rows(lambda block: block, entrywise=True))
         return columns - self.Y @ self.Q[S].T
 
     def columns(self, S: Array) -> Array:
@@ -182,7 +182,8 @@ class Table(Quadratic):
         return self if q is None else Table(self.op, np.column_stack([self.Q, q]))
 
     def factor(self, S: Array) -> Array:
-        return self._some(S)
+        A = self._some(S)
+        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A
 
 
 def quadratic_of(op: Operator) -> Quadratic:

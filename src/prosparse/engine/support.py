@@ -29,7 +29,7 @@ Array = np.ndarray
 # rounding, and two supports of equal value would be exchanged for ever.
 RELATIVE_RISE = 1e-12
 # Exact eigenvalues of this many K x K swaps (in units of K^3) are affordable per swap step.
-EXACT_SWAPS = 2e7
+EXACT_SWAPS = 4e6
 # Swap matrices larger than this are only searched among the most promising variables.
 SWAP_ENTRIES = 400_000
 
@@ -188,9 +188,13 @@ def make_nonnegative_step(quadratic: Quadratic, S: Array) -> Callable[[Support],
     return step
 
 
-def make_polish_step(quadratic: Quadratic, c: Constraint, *, swaps: bool = True) -> Callable[[Support], Support]:
-    """One replacement of the support by a better one, with the best weights on both."""
-    diagonal = quadratic.diagonal() if swaps else np.empty(0)
+def make_polish_step(quadratic: Quadratic, c: Constraint, *, swaps: str = "exact") -> Callable[[Support], Support]:
+    """One replacement of the support by a better one, with the best weights on both.
+
+    ``swaps`` says how exchanges are judged: "exact", by the lower bound of `best_swap` alone
+    ("plane"), or not at all ("none").
+    """
+    diagonal = quadratic.diagonal()
 
     def step(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
@@ -200,15 +204,21 @@ def make_polish_step(quadratic: Quadratic, c: Constraint, *, swaps: bool = True)
             result = renormalised(quadratic, target, c)
             if result.bound > state.bound * (1.0 + RELATIVE_RISE):
                 return result
-        if not swaps or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
+        if swaps == "none" or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
             return state
-        return best_swap(quadratic, diagonal, state, f, c)
+        return best_swap(quadratic, diagonal, state, f, c, exact=swaps == "exact")
 
     return step
 
 
 def best_swap(
-    quadratic: Quadratic, diagonal: Array, state: Support, f: Array, c: Constraint
+    quadratic: Quadratic,
+    diagonal: Array,
+    state: Support,
+    f: Array,
+    c: Constraint,
+    *,
+    exact: bool,
 ) -> Support:
     """Exchange one variable for another, if that pays; else the state itself.
 
@@ -235,6 +245,8 @@ def best_swap(
     value = 0.5 * (a + d) + half
     if c.nonnegative:
         value = np.where(b > 0, value, np.maximum(a, d))
+    if not exact and value.max() <= state.bound * (1.0 + RELATIVE_RISE):
+        return state
     return _exact(quadratic, state, leave, enter, value, c)
 
 
@@ -259,7 +271,7 @@ def _exact(
     w, S = state.w, np.flatnonzero(state.w)
     goal = state.bound * (1.0 + RELATIVE_RISE)
     flat = value.ravel()
-    budget = int(np.clip(EXACT_SWAPS / (S.size**3 + 1000.0), 1, 2000))
+    budget = int(np.clip(EXACT_SWAPS / (S.size**3 + 1000.0), 1, 1000))
     budget = min(budget, 24) if c.nonnegative else budget
     top = np.argpartition(-flat, budget - 1)[:budget] if budget < flat.size else np.arange(flat.size)
     top = top[np.argsort(-flat[top], kind="stable")]
@@ -270,7 +282,7 @@ def _exact(
         target[i[k]], target[j[k]] = 0.0, max(float(np.max(np.abs(w))) * 0.5, 1e-3)
         return renormalised(quadratic, target / np.linalg.norm(target), c)
 
-    if flat[top[0]] > goal:  # the plane alone improves: the whole block does at least as well
+    if flat[top[0]] > goal:  # the plane improves: the whole block does at least as well
         result = swapped(0)
         return result if result.bound > goal else state
     if c.nonnegative:
@@ -279,11 +291,11 @@ def _exact(
             if result.bound > goal:
                 return result
         return state
-    blocks = quadratic.block(np.concatenate([S, np.unique(j)]))
-    place = {int(v): n for n, v in enumerate(np.concatenate([S, np.unique(j)]))}
+    variables = np.concatenate([S, np.unique(j)])
+    blocks = quadratic.block(variables)
     sets = np.tile(np.arange(S.size), (top.size, 1))
-    for k in range(top.size):
-        sets[k, place[int(i[k])]] = place[int(j[k])]
+    new = S.size + np.searchsorted(variables[S.size :], j)
+    sets[np.arange(top.size), np.searchsorted(S, i)] = new
     largest = np.linalg.eigvalsh(blocks[sets[:, :, None], sets[:, None, :]])[:, -1]
     best = int(np.argmax(largest))
     if largest[best] <= goal:

@@ -60,6 +60,8 @@ ORTHOGONALITIES = ("deflation", "disjoint", "quasi")
 RANK_TOL = 1e-12
 # Swaps are tried on every support found while K p is below this, else on the best few.
 CHEAP_SWAPS = 100_000
+# And with exact eigenvalues on every support, not on the best alone, below this.
+CHEAP_EXACT = 3_000
 
 
 class Search(NamedTuple):
@@ -143,7 +145,7 @@ def polished(
 ) -> Found:
     """Exact weights on every support that EM found, better supports by [YZ13], then swaps."""
     limits = {"max_iter": search.max_iter, "tol": 0.0}
-    climb = make_polish_step(quadratic, c, swaps=False)
+    climb = make_polish_step(quadratic, c, swaps="none")
     runs: list[tuple[Support, list[float]]] = []
     for k in _distinct(W):
         exact = renormalised(quadratic, W[k], c)
@@ -151,19 +153,17 @@ def polished(
         runs.append((run.state, [*traces[:, k], exact.bound, *run.bounds]))
     runs.sort(key=lambda pair: -pair[0].bound)
     kept = _distinct(np.array([state.w for state, _ in runs]))
-    if c.K * quadratic.width > CHEAP_SWAPS:
-        kept = kept[:3]
-    swap = make_polish_step(quadratic, c)
-    best: Found | None = None
-    for k in kept:
-        state, trace = runs[k]
-        run = iterate(swap, state, **limits)
-        stopped = StopReason.MAX_ITER in (reason, run.reason)
-        if best is None or run.state.bound > best.value * (1.0 + 1e-12):
-            why = StopReason.MAX_ITER if stopped else StopReason.CONVERGED
-            best = Found(run.state.w, run.state.bound, trace + run.bounds, why)
-    assert best is not None
-    return best
+    cost = c.K * quadratic.width
+    swap = make_polish_step(quadratic, c, swaps="exact" if cost <= CHEAP_EXACT else "plane")
+    tried: list[tuple[Support, list[float]]] = []
+    for k in kept if cost <= CHEAP_SWAPS else kept[:3]:
+        run = iterate(swap, runs[k][0], **limits)
+        tried.append((run.state, runs[k][1] + run.bounds))
+    state, trace = max(tried, key=lambda pair: pair[0].bound)
+    last = iterate(make_polish_step(quadratic, c), state, **limits)
+    if last.reason is StopReason.MAX_ITER:
+        reason = last.reason
+    return Found(last.state.w, last.state.bound, trace + last.bounds, reason)
 
 
 def find_at_angle(

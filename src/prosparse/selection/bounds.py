@@ -11,6 +11,8 @@ that the bounds hold with them too.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
@@ -74,15 +76,21 @@ def dual_bound(A: Array, x: Array, K: int) -> float:
     """
     s = A.T @ x
     norms = np.sum(A * A, axis=0)
-    floor = float(np.sort(s**2)[::-1][K - 1])
+    kept = np.sort(s**2)[::-1]
+    # At an optimal support rho lies between its smallest (a_i'x)^2 and the next one.
+    middle = 0.5 * float(kept[K - 1] + (kept[K] if K < kept.size else 0.0))
 
-    def value(rho: float) -> float:
-        return float(_dual_value(A, x, s, norms, rho)) + rho * K
+    def value(log_ratio: float) -> float:
+        rho = middle * math.exp(log_ratio)
+        return _dual_value(A, x, s, norms, rho) + rho * K
 
-    top = float(norms.max())
-    best = min(value(r) for r in (floor * 0.999, floor * 0.9, floor * 0.5, floor * 1.1) if r > 0)
-    tried = minimize_scalar(value, bounds=(1e-9 * top, top), method="bounded", options={"maxiter": 20})
-    return min(best, float(tried.fun))
+    if middle <= 0.0:
+        return math.inf
+    first = value(0.0)
+    if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
+        return first  # w is optimal: no smaller bound exists
+    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 8})
+    return min(first, float(tried.fun))
 
 
 def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float:
@@ -113,13 +121,15 @@ def upper_bound(
     if S.size <= GERSHGORIN_WIDTH:
         C = quadratic.block(S)
         bounds += [gershgorin_bound(C, K, nonnegative), row_norm_bound(C, K, nonnegative)]
-    bounds.append(spectral_bound(np.array([largest]), first[None, :], largest, K))
     if quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE:
         A = quadratic.factor(S)
-        _, lengths, vectors = np.linalg.svd(A, full_matrices=False)
-        bounds.append(spectral_bound(lengths**2, vectors, 0.0, K))
+        squares = np.sum(A * A, axis=1)
+        directions = A / np.sqrt(np.maximum(squares, 1e-300))[:, None]
+        bounds.append(spectral_bound(squares, directions, 0.0, K))
         image = A @ w[S]
         length = float(np.linalg.norm(image))
         if length > 0:
             bounds.append(dual_bound(A, image / length, K))
+    else:
+        bounds.append(spectral_bound(np.array([largest]), first[None, :], largest, K))
     return float(min(bounds))
