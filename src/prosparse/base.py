@@ -47,9 +47,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             ensure_min_features=2 if reset else 1,
         )
 
-    def _standardised(
-        self, X: Any, scale: bool, weights: Any = None
-    ) -> tuple[Operator, Columns]:
+    def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
         X = self._validated(X, reset=True)
         if weights is None:

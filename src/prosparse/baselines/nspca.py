@@ -166,7 +166,7 @@ class NSPCA(SparseProjection):
         for name in ("alpha", "beta", "tol"):
             check_non_negative(name, getattr(self, name))
         op, columns = self._standardised(X, self.scale)
-        n, p = op.shape
+        p = op.shape[1]
         if p > WIDEST:
             raise InputError(
                 f"X has {p} columns that vary, and NSPCA needs their covariance matrix; at most "

@@ -71,7 +71,7 @@ def threshold(F: Array, c: Constraint, *, soft: bool = True) -> Array:
     """
     gain = strength(F, c)
     p = gain.shape[1]
-    top = np.argpartition(gain, p - c.K, axis=1)[:, p - c.K :] if c.K < p else None
+    top = np.argpartition(gain, p - c.K, axis=1)[:, p - c.K :] if p > c.K else None
     kept = np.clip(gain, 0.0, None)
     if top is not None:
         hard = np.zeros_like(kept)
@@ -188,7 +188,9 @@ def make_nonnegative_step(quadratic: Quadratic, S: Array) -> Callable[[Support],
     return step
 
 
-def make_polish_step(quadratic: Quadratic, c: Constraint, *, swaps: str = "exact") -> Callable[[Support], Support]:
+def make_polish_step(
+    quadratic: Quadratic, c: Constraint, *, swaps: str = "exact"
+) -> Callable[[Support], Support]:
     """One replacement of the support by a better one, with the best weights on both.
 
     ``swaps`` says how exchanges are judged: "exact", by the lower bound of `best_swap` alone
@@ -273,7 +275,9 @@ def _exact(
     flat = value.ravel()
     budget = int(np.clip(EXACT_SWAPS / (S.size**3 + 1000.0), 1, 1000))
     budget = min(budget, 24) if c.nonnegative else budget
-    top = np.argpartition(-flat, budget - 1)[:budget] if budget < flat.size else np.arange(flat.size)
+    top = (
+        np.argpartition(-flat, budget - 1)[:budget] if budget < flat.size else np.arange(flat.size)
+    )
     top = top[np.argsort(-flat[top], kind="stable")]
     i, j = leave[top // enter.size], enter[top % enter.size]
 

@@ -94,7 +94,7 @@ def find_component(
     value, v = quadratic.leading(allowed)
     first = np.zeros(quadratic.width)
     first[allowed] = v
-    if c.K == allowed.size and not c.nonnegative:  # plain PCA
+    if allowed.size == c.K and not c.nonnegative:  # plain PCA
         return Found(first, value, [value], StopReason.CONVERGED)
     W = first_starts(quadratic, c, search, first, warm)
     begun = begin(quadratic, W, c)
@@ -144,12 +144,11 @@ def polished(
     reason: StopReason,
 ) -> Found:
     """Exact weights on every support that EM found, better supports by [YZ13], then swaps."""
-    limits = {"max_iter": search.max_iter, "tol": 0.0}
     climb = make_polish_step(quadratic, c, swaps="none")
     runs: list[tuple[Support, list[float]]] = []
     for k in _distinct(W):
         exact = renormalised(quadratic, W[k], c)
-        run = iterate(climb, exact, **limits)
+        run = iterate(climb, exact, max_iter=search.max_iter, tol=0.0)
         runs.append((run.state, [*traces[:, k], exact.bound, *run.bounds]))
     runs.sort(key=lambda pair: -pair[0].bound)
     kept = _distinct(np.array([state.w for state, _ in runs]))
@@ -157,10 +156,10 @@ def polished(
     swap = make_polish_step(quadratic, c, swaps="exact" if cost <= CHEAP_EXACT else "plane")
     tried: list[tuple[Support, list[float]]] = []
     for k in kept if cost <= CHEAP_SWAPS else kept[:3]:
-        run = iterate(swap, runs[k][0], **limits)
+        run = iterate(swap, runs[k][0], max_iter=search.max_iter, tol=0.0)
         tried.append((run.state, runs[k][1] + run.bounds))
     state, trace = max(tried, key=lambda pair: pair[0].bound)
-    last = iterate(make_polish_step(quadratic, c), state, **limits)
+    last = iterate(make_polish_step(quadratic, c), state, max_iter=search.max_iter, tol=0.0)
     if last.reason is StopReason.MAX_ITER:
         reason = last.reason
     return Found(last.state.w, last.state.bound, trace + last.bounds, reason)
@@ -468,7 +467,10 @@ class EMPCA(SparseProjection):
         if self.n_components == "auto":
             n = op.shape[0]
             gram = np.asarray(op.outer() if n <= p else op.gram())
-            values = np.clip(np.linalg.eigvalsh(gram)[::-1], 0.0, None)
+            values = np.linalg.eigvalsh(gram)[::-1]
+            values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
+            # as many as if every row stood there as often as its weight says
+            values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))
             d = max(1, count_signals(values, round(total), p))
         else:
             d = int(self.n_components)
@@ -477,8 +479,7 @@ class EMPCA(SparseProjection):
         Ks = Ks * d if len(Ks) == 1 else Ks
         if len(Ks) != d:
             raise ParameterError(
-                f"`n_nonzero` must be one integer or one per component, {d} of them, "
-                f"got {len(Ks)}"
+                f"`n_nonzero` must be one integer or one per component, {d} of them, got {len(Ks)}"
             )
         if max(Ks) > width:
             raise ParameterError(

@@ -29,7 +29,7 @@ DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
 def top_sum(values: Array, K: int, axis: int = -1) -> Array:
     """Sum of the K largest entries along an axis."""
     size = values.shape[axis]
-    if K >= size:
+    if size <= K:
         return np.sum(values, axis=axis)
     part = np.partition(values, size - K, axis=axis)
     return np.sum(np.take(part, np.arange(size - K, size), axis=axis), axis=axis)
@@ -78,7 +78,7 @@ def dual_bound(A: Array, x: Array, K: int) -> float:
     norms = np.sum(A * A, axis=0)
     kept = np.sort(s**2)[::-1]
     # At an optimal support rho lies between its smallest (a_i'x)^2 and the next one.
-    middle = 0.5 * float(kept[K - 1] + (kept[K] if K < kept.size else 0.0))
+    middle = 0.5 * float(kept[K - 1] + (kept[K] if kept.size > K else 0.0))
 
     def value(log_ratio: float) -> float:
         rho = middle * math.exp(log_ratio)
@@ -111,9 +111,7 @@ def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float
     return float(eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)[0])
 
 
-def upper_bound(
-    quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool
-) -> float:
+def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool) -> float:
     """The smallest bound that can be computed at this size, on the variables allowed."""
     S = np.flatnonzero(allowed)
     largest, first = quadratic.leading(S)
