@@ -147,7 +147,8 @@ def polished(
     climb = make_polish_step(quadratic, c, swaps="none")
     runs: list[tuple[Support, list[float]]] = []
     for k in _distinct(W):
-        exact = renormalised(quadratic, W[k], c)
+        shrunken = Support(W[k], float(traces[-1, k]))
+        exact = max(shrunken, renormalised(quadratic, W[k], c), key=lambda s: s.bound)
         run = iterate(climb, exact, max_iter=search.max_iter, tol=0.0)
         runs.append((run.state, [*traces[:, k], exact.bound, *run.bounds]))
     runs.sort(key=lambda pair: -pair[0].bound)
