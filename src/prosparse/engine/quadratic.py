@@ -63,6 +63,10 @@ class Quadratic(ABC):
     def factor(self, S: Array) -> Array:
         """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first."""
 
+    @abstractmethod
+    def restricted(self, S: Array) -> Quadratic:
+        """The form on the variables S alone."""
+
     def form(self, W: Array) -> Array:
         """w'Cw for every row of W, (r,)."""
         return np.einsum("rp,pr->r", W, self.matmul(W.T))
@@ -102,18 +106,21 @@ class Gram(Quadratic):
         return result
 
     def factor(self, S: Array) -> Array:
-        values, vectors = np.linalg.eigh(self.block(S))
+        values, vectors = np.linalg.eigh(self.block(S))  # in rising order
         return (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
+
+    def restricted(self, S: Array) -> Gram:
+        return Gram(self.block(S))
 
 
 class Table(Quadratic):
     """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'."""
 
-    def __init__(self, op: Operator, Q: Array | None = None):
+    def __init__(self, op: Operator, Q: Array | None = None, Y: Array | None = None):
         self.op = op
         self.width, self.rank_bound = op.shape[1], min(op.shape)
         self.Q = np.empty((self.width, 0)) if Q is None else Q
-        self.Y = self._products(self.Q)
+        self.Y = self._products(self.Q) if Y is None else Y
 
     def _products(self, W: Array) -> Array:
         if W.shape[1] == 0:
@@ -184,6 +191,11 @@ class Table(Quadratic):
     def factor(self, S: Array) -> Array:
         A = self._some(S)
         return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A
+
+    def restricted(self, S: Array) -> Quadratic:
+        if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
+            return Gram(self.block(S))
+        return Table(self.op.take_columns(self.op.xp.asarray(S)), self.Q[S], self.Y)
 
 
 def quadratic_of(op: Operator) -> Quadratic:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .loop import iterate
-from .quadratic import DENSE_SIDE, Gram, Quadratic
+from .quadratic import Quadratic
 
 Array = np.ndarray
 
@@ -143,20 +143,15 @@ def renormalised(quadratic: Quadratic, w: Array, c: Constraint, tol: float = 1e-
     if not c.nonnegative:
         value, v = quadratic.leading(S)
         return Support(_spread(v, S, w.size), value)
-    if S.size > DENSE_SIDE:
-        return _nonnegative(quadratic, w, S, tol)
-    small = _nonnegative(Gram(quadratic.block(S)), w[S], np.arange(S.size), tol)
-    return Support(_spread(small.w, S, w.size), small.bound)
+    small = quadratic.restricted(S)
+    begun = Support(w[S], float(small.form(w[None, S])[0]))
+    step = make_nonnegative_step(small)
+    state = iterate(step, begun, max_iter=200, tol=tol * begun.bound).state
+    return Support(_spread(state.w, S, w.size), state.bound)
 
 
-def _nonnegative(quadratic: Quadratic, w: Array, S: Array, tol: float) -> Support:
-    begun = Support(w, float(quadratic.form(w[None, :])[0]))
-    step = make_nonnegative_step(quadratic, S)
-    return iterate(step, begun, max_iter=200, tol=tol * begun.bound).state
-
-
-def make_nonnegative_step(quadratic: Quadratic, S: Array) -> Callable[[Support], Support]:
-    """Raise w'Cw over w >= 0 on the variables S.
+def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
+    """Raise w'Cw over w >= 0.
 
     An EM step lets variables in, then an active-set move in the manner of Lawson and Hanson's
     NNLS takes others out: towards the leading eigenvector of the positive block, as far as the
@@ -165,8 +160,7 @@ def make_nonnegative_step(quadratic: Quadratic, S: Array) -> Callable[[Support],
 
     def step(state: Support) -> Support:
         w = state.w
-        f = np.zeros_like(w)
-        f[S] = np.clip(quadratic.matmul(w[:, None])[S, 0], 0.0, None)
+        f = np.clip(quadratic.matmul(w[:, None])[:, 0], 0.0, None)
         norm = float(np.linalg.norm(f))
         if norm == 0.0:
             return state
@@ -247,7 +241,8 @@ def best_swap(
     value = 0.5 * (a + d) + half
     if c.nonnegative:
         value = np.where(b > 0, value, np.maximum(a, d))
-    if not exact and value.max() <= state.bound * (1.0 + RELATIVE_RISE):
+    affordable = exact and leave.size**3 <= EXACT_SWAPS
+    if not affordable and value.max() <= state.bound * (1.0 + RELATIVE_RISE):
         return state
     return _exact(quadratic, state, leave, enter, value, c)
 

@@ -149,7 +149,7 @@ def polished(
     for k in _distinct(W):
         shrunken = Support(W[k], float(traces[-1, k]))
         exact = max(shrunken, renormalised(quadratic, W[k], c), key=lambda s: s.bound)
-        run = iterate(climb, exact, max_iter=search.max_iter, tol=0.0)
+        run = iterate(climb, exact, max_iter=search.max_iter, tol=search.tol * exact.bound)
         runs.append((run.state, [*traces[:, k], exact.bound, *run.bounds]))
     runs.sort(key=lambda pair: -pair[0].bound)
     kept = _distinct(np.array([state.w for state, _ in runs]))

@@ -89,7 +89,7 @@ def dual_bound(A: Array, x: Array, K: int) -> float:
     first = value(0.0)
     if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
         return first  # w is optimal: no smaller bound exists
-    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 8})
+    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 6})
     return min(first, float(tried.fun))
 
 
