@@ -33,6 +33,9 @@ EXACT_SWAPS = 4e6
 # Swap matrices larger than this are only searched among the most promising variables.
 SWAP_ENTRIES = 400_000
 
+# How exchanges of two variables are judged: not at all, by a lower bound, exactly.
+SWAPS = ("none", "plane", "exact")
+
 
 class Constraint(NamedTuple):
     """What a single component must satisfy, besides its length."""
@@ -187,8 +190,7 @@ def make_polish_step(
 ) -> Callable[[Support], Support]:
     """One replacement of the support by a better one, with the best weights on both.
 
-    ``swaps`` says how exchanges are judged: "exact", by the lower bound of `best_swap` alone
-    ("plane"), or not at all ("none").
+    ``swaps`` is one of `SWAPS`; the lower bound is that of `best_swap`.
     """
     diagonal = quadratic.diagonal()
 

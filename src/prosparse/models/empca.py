@@ -34,6 +34,7 @@ from ..engine.loop import StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.quadratic import Quadratic, quadratic_of
 from ..engine.support import (
+    SWAPS,
     Constraint,
     Support,
     begin,
@@ -58,7 +59,7 @@ Array = np.ndarray
 ORTHOGONALITIES = ("deflation", "disjoint", "quasi")
 # A component with less than this share of the table's variance is rounding.
 RANK_TOL = 1e-12
-# Swaps are tried on every support found while K p is below this, else on the best few.
+# All supports found are pursued while K p is below this, else the best few.
 CHEAP_SWAPS = 100_000
 # And with exact eigenvalues on every support, not on the best alone, below this.
 CHEAP_EXACT = 3_000
@@ -79,6 +80,14 @@ class Found(NamedTuple):
     w: Array  # (p,) unit vector
     value: float  # w'Cw, C deflated
     trace: list[float]  # w'Cw per iteration of the start that won
+    reason: StopReason
+
+
+class Climb(NamedTuple):
+    """A start on its way up."""
+
+    state: Support
+    trace: list[float]
     reason: StopReason
 
 
@@ -144,26 +153,35 @@ def polished(
     reason: StopReason,
 ) -> Found:
     """Exact weights on every support that EM found, better supports by [YZ13], then swaps."""
-    climb = make_polish_step(quadratic, c, swaps="none")
-    runs: list[tuple[Support, list[float]]] = []
+    runs: list[Climb] = []
     for k in _distinct(W):
         shrunken = Support(W[k], float(traces[-1, k]))
         exact = max(shrunken, renormalised(quadratic, W[k], c), key=lambda s: s.bound)
-        run = iterate(climb, exact, max_iter=search.max_iter, tol=search.tol * exact.bound)
-        runs.append((run.state, [*traces[:, k], exact.bound, *run.bounds]))
-    runs.sort(key=lambda pair: -pair[0].bound)
-    kept = _distinct(np.array([state.w for state, _ in runs]))
+        runs.append(Climb(exact, [*traces[:, k], exact.bound], reason))
     cost = c.K * quadratic.width
-    swap = make_polish_step(quadratic, c, swaps="exact" if cost <= CHEAP_EXACT else "plane")
-    tried: list[tuple[Support, list[float]]] = []
-    for k in kept if cost <= CHEAP_SWAPS else kept[:3]:
-        run = iterate(swap, runs[k][0], max_iter=search.max_iter, tol=0.0)
-        tried.append((run.state, runs[k][1] + run.bounds))
-    state, trace = max(tried, key=lambda pair: pair[0].bound)
-    last = iterate(make_polish_step(quadratic, c), state, max_iter=search.max_iter, tol=0.0)
-    if last.reason is StopReason.MAX_ITER:
-        reason = last.reason
-    return Found(last.state.w, last.state.bound, trace + last.bounds, reason)
+    many = None if cost <= CHEAP_SWAPS else 6
+    few = None if cost <= CHEAP_SWAPS else 3
+    steps = {swaps: make_polish_step(quadratic, c, swaps=swaps) for swaps in SWAPS}
+    runs = _climbed(_ranked(runs)[:many], steps["none"], search, search.tol)
+    runs = _climbed(runs[:few], steps["exact" if cost <= CHEAP_EXACT else "plane"], search, 0.0)
+    best = _climbed(runs[:1], steps["exact"], search, 0.0)[0]
+    return Found(best.state.w, best.state.bound, best.trace, best.reason)
+
+
+def _climbed(runs: list[Climb], step: Any, search: Search, tol: float) -> list[Climb]:
+    """Every run continued with ``step``, the best first."""
+    longer = []
+    for run in runs:
+        more = iterate(step, run.state, max_iter=search.max_iter, tol=tol * run.state.bound)
+        reason = run.reason if more.reason is StopReason.CONVERGED else more.reason
+        longer.append(Climb(more.state, run.trace + more.bounds, reason))
+    return _ranked(longer)
+
+
+def _ranked(runs: list[Climb]) -> list[Climb]:
+    """The best first, one for every support."""
+    runs = sorted(runs, key=lambda run: -run.state.bound)
+    return [runs[k] for k in _distinct(np.array([run.state.w for run in runs]))]
 
 
 def find_at_angle(
