@@ -248,17 +248,15 @@ def entropy_ranking(X: Array) -> Array:
     """
     outer = X @ X.T
 
-    def entropy(squares: Array) -> Array:
-        squares = np.clip(squares, 1e-12, None) ** 2  # V_j = s_j^2 / sum s^2, s^2 eigenvalues
-        share = squares / squares.sum(axis=-1, keepdims=True)
+    def entropy(products: Array) -> Array:
+        share = np.clip(np.linalg.eigvalsh(products), 1e-12, None)  # squared singular values
+        share = share / share.sum(axis=-1, keepdims=True)
         return -np.sum(share * np.log(share), axis=-1) / np.log(share.shape[-1])
 
-    whole = entropy(np.sqrt(np.clip(np.linalg.eigvalsh(outer), 0, None)))
+    whole = entropy(outer)
     gains = []
     for columns in np.array_split(X.T, max(1, X.shape[1] // 500)):
-        without = outer - columns[:, :, None] * columns[:, None, :]
-        values = np.sqrt(np.clip(np.linalg.eigvalsh(without), 0, None))
-        gains.append(whole - entropy(values))
+        gains.append(whole - entropy(outer - columns[:, :, None] * columns[:, None, :]))
     return np.argsort(-np.concatenate(gains))
 
 
@@ -303,10 +301,8 @@ def e14(data: Path, output: Path, reference: Path | None) -> None:
         score = f"{full[0]:.3f} (sd {full[1]:.3f})"
         show(f"E14 Jaccard score, {runs} starts, intensities {title}; all genes: {score}", rows)
         ax.axhline(full[0], color="k", linewidth=1, label="all genes")
-        for label, spread, style, shift in (
-            ("EMPCA", "sd", "C3o", 1),
-            ("CE", "CE sd", "C0s", 1.03),
-        ):
+        marks = (("EMPCA", "sd", "C3o", 1.0), ("CE", "CE sd", "C0s", 1.03))
+        for label, spread, style, shift in marks:
             values, bars = [row[label] for row in rows], [row[spread] for row in rows]
             ax.errorbar(np.array(Ks) * shift, values, bars, fmt=style, label=label, markersize=4)
         ax.set(xscale="log", xlabel="genes", ylabel="Jaccard score", ylim=(0, 1))
