@@ -63,6 +63,8 @@ RANK_TOL = 1e-12
 CHEAP_SWAPS = 100_000
 # And with exact eigenvalues on every support, not on the best alone, below this.
 CHEAP_EXACT = 3_000
+# A step at an angle solves two small problems: only the best starts are pursued.
+ANGLE_STARTS = 4
 
 
 class Search(NamedTuple):
@@ -216,9 +218,8 @@ def find_at_angle(
         starts += [Support(alone.w, alone.value)] if alone else []
     step = make_angle_step(quadratic, V, c, cosine)
     best: Found | None = None
-    for start in starts:
-        if start is None or start.bound <= 0.0:
-            continue
+    feasible_ones = [start for start in starts if start is not None and start.bound > 0.0]
+    for start in sorted(feasible_ones, key=lambda s: -s.bound)[:ANGLE_STARTS]:
         tol = search.tol * start.bound
         run = iterate(step, start, max_iter=search.max_iter, tol=tol)
         if best is None or run.state.bound > best.value:
