@@ -34,6 +34,7 @@ from ..engine.loop import StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.quadratic import Quadratic, quadratic_of
 from ..engine.support import (
+    EXACT_SWAPS,
     SWAPS,
     Constraint,
     Support,
@@ -166,7 +167,9 @@ def polished(
     steps = {swaps: make_polish_step(quadratic, c, swaps=swaps) for swaps in SWAPS}
     runs = _climbed(_ranked(runs)[:many], steps["none"], search, search.tol)
     runs = _climbed(runs[:few], steps["exact" if cost <= CHEAP_EXACT else "plane"], search, 0.0)
-    best = _climbed(runs[:1], steps["exact"], search, 0.0)[0]
+    if cost > CHEAP_EXACT and c.K**3 <= EXACT_SWAPS:
+        runs = _climbed(runs[:1], steps["exact"], search, 0.0)
+    best = runs[0]
     return Found(best.state.w, best.state.bound, best.trace, best.reason)
 
 

@@ -89,7 +89,7 @@ def dual_bound(A: Array, x: Array, K: int) -> float:
     first = value(0.0)
     if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
         return first  # w is optimal: no smaller bound exists
-    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 6})
+    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 5})
     return min(first, float(tried.fun))
 
 
@@ -105,8 +105,8 @@ def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float
     gap = np.maximum(-positive[out], 1e-12 * rho)
     y = rho * (norms[out] - rho) / gap
     PA = A[:, out] - np.outer(x, s[out])
-    size = np.maximum(norms[out] - s[out] ** 2, 1e-300)
-    total = total + (PA * (y / size)) @ PA.T
+    weight = y / np.maximum(norms[out] - s[out] ** 2, 1e-300)
+    total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
     m = total.shape[0]
     return float(eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)[0])
 
