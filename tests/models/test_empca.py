@@ -227,11 +227,12 @@ def test_sparse_table_is_the_same_as_dense(options):
 
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-def test_weights_are_repetitions(scale, make):
+@pytest.mark.parametrize(("shape", "K"), [((40, 15), 4), ((12, 120), 80)], ids=["tall", "wide"])
+def test_weights_are_repetitions(scale, make, shape, K):
     rng = np.random.default_rng(9)
-    X = groups(9, 40, 15)
-    weights = rng.integers(0, 4, 40)
-    options = {"n_components": 2, "n_nonzero": 4, "scale": scale, "random_state": 0}
+    X = groups(9, *shape)
+    weights = rng.integers(0, 4, shape[0])
+    options = {"n_components": 2, "n_nonzero": K, "scale": scale, "random_state": 0}
     weighted = EMPCA(**options).fit(make(X), sample_weight=weights)
     repeated = EMPCA(**options).fit(make(np.repeat(X, weights, axis=0)))
     np.testing.assert_allclose(weighted.mean_, repeated.mean_)
