@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
+from sklearn.utils import check_array
 
 from .engine.linalg import added_squares
 from .errors import check_choice
@@ -18,12 +19,19 @@ def support_f_score(true_support: Any, support: Any) -> float:
 
     Both arguments are boolean masks. 1 means the same set; two empty sets agree.
     """
-    true_support, support = np.asarray(true_support, bool), np.asarray(support, bool)
+    true_support, support = _mask(true_support), _mask(support)
     if true_support.shape != support.shape:
         raise ValueError(
             f"the masks must have the same shape, got {true_support.shape} and {support.shape}"
         )
     return float(f1_score(true_support, support, zero_division=1.0))
+
+
+def _mask(support: Any) -> np.ndarray:
+    support = np.asarray(support)
+    if not np.all((support == 0) | (support == 1)):
+        raise ValueError("a support is a mask of True and False, one for each variable")
+    return support.astype(bool)
 
 
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
@@ -115,8 +123,8 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray]:
-    X = np.asarray(X, dtype=float)
-    W = np.atleast_2d(np.asarray(components, dtype=float))
+    X = check_array(X, dtype=float)
+    W = check_array(np.atleast_2d(components), dtype=float)
     if W.shape[1] != X.shape[1]:
         raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
     return X - X.mean(axis=0), W

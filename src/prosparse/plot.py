@@ -60,11 +60,13 @@ class EvidenceDisplay:
         best = self.log_evidence[self.cardinalities == self.n_selected]
         self.ax_.axvline(self.n_selected, color=_CHOSEN, linestyle=":", linewidth=1)
         self.ax_.plot([self.n_selected], best, "o", color=_CHOSEN, zorder=3)
+        self.ax_.margins(y=0.14)  # room for the label above the maximum
         self.ax_.annotate(
             f"{self.n_selected} variables",
             (self.n_selected, float(best[0])),
             textcoords="offset points",
-            xytext=(8, -14),
+            xytext=(0, 9),
+            ha="center",
             color=_CHOSEN,
         )
         self.ax_.set(xlabel="number of variables", ylabel="log evidence")

@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
@@ -329,3 +330,11 @@ def test_weights_that_count_nothing_are_refused():
 def test_a_single_column_is_refused():
     with pytest.raises(ValueError, match="1 feature"):
         EMPCA().fit(np.arange(5.0)[:, None])
+
+
+def test_weights_keep_the_names_of_columns(rng):
+    frame = pd.DataFrame(rng.standard_normal((20, 4)), columns=list("abcd"))
+    model = EMPCA(n_nonzero=2).fit(frame, sample_weight=np.ones(20))
+    assert list(model.feature_names_in_) == list("abcd")
+    with pytest.raises(ParameterError, match=r"one number for each of the 20 rows"):
+        EMPCA(n_nonzero=2).fit(frame, sample_weight=np.ones(19))

@@ -79,7 +79,7 @@ def iterate(
             plain = start is best
             result = step(start)
             rise = result.bound - best.bound
-            fell = rise < 0
+            fell = not rise >= 0  # an overflow is a fall too
             if not fell:
                 best = result
             bounds.append(best.bound)
@@ -87,7 +87,7 @@ def iterate(
             if exhausted(best):
                 return Run(best, bounds, StopReason.NOTHING_LEFT)
             quiet = quiet + 1 if rise <= tol else 0
-            if probing and quiet:
+            if (probing and not rise > tol) or (plain and fell):
                 return Run(best, bounds, StopReason.CONVERGED)
             probing = False
             if accelerator is None:

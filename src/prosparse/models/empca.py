@@ -25,7 +25,6 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
 
 from ..base import SparseProjection
 from ..engine.loop import StopReason
@@ -38,6 +37,7 @@ from ..errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    checked_weights,
 )
 from ..operators import Columns, Operator
 from ..selection.bounds import upper_bound
@@ -167,11 +167,12 @@ class EMPCA(SparseProjection):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EMPCA:
         """Find the components of ``X``. A row with weight 2 counts as two equal rows."""
         self._check_parameters()
-        op, columns, total = self._prepared(X, sample_weight)
-        quadratic = quadratic_of(op)
-        cardinalities = self._cardinalities(op, total)
-        found = self._components(quadratic, cardinalities, {})
-        self._set_results(op, columns, total, quadratic, cardinalities, found)
+        with self._all_or_nothing():
+            op, columns, total = self._prepared(X, sample_weight)
+            quadratic = quadratic_of(op)
+            cardinalities = self._cardinalities(op, total)
+            found = self._components(quadratic, cardinalities, {})
+            self._set_results(op, columns, total, quadratic, cardinalities, found)
         return self
 
     def path(self, X: Any, cardinalities: Any, sample_weight: Any = None) -> list[EMPCA]:
@@ -213,13 +214,14 @@ class EMPCA(SparseProjection):
         if sample_weight is None:
             op, columns = self._standardised(X, self.scale)
             return op, columns, float(op.shape[0])
-        X = self._validated(X, reset=True)
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        n_rows = X.shape[0] if hasattr(X, "shape") else np.asarray(X).shape[0]
+        weights = checked_weights(sample_weight, n_rows)
         total = float(weights.sum())
         if not total > 1.0:
             raise ParameterError(
                 f"`sample_weight` must add up to more than 1, got {total:g}: a weight says how "
-                "many observations a row stands for. Multiply the weights by a constant."
+                "many observations a row stands for. If not all are zero, multiply them by a "
+                "constant."
             )
         op, columns = self._standardised(X, self.scale, weights)
         return op, columns, total
@@ -299,7 +301,7 @@ class EMPCA(SparseProjection):
     def _cardinalities(self, op: Operator, total: float) -> list[int]:
         """K for every component, checked against the table."""
         p = op.shape[1]
-        if self.n_components == "auto":
+        if isinstance(self.n_components, str):
             n = op.shape[0]
             gram = np.asarray(op.outer() if n <= p else op.gram())
             values = np.linalg.eigvalsh(gram)[::-1]
@@ -323,7 +325,7 @@ class EMPCA(SparseProjection):
         return [min(int(K), p) for K in Ks]
 
     def _check_parameters(self) -> None:
-        if self.n_components != "auto":
+        if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         if self.n_nonzero is not None:
             for K in [self.n_nonzero] if np.isscalar(self.n_nonzero) else self.n_nonzero:

@@ -1,0 +1,156 @@
+"""Every operator answers every question as the dense centred table would."""
+
+import array_api_strict
+import numpy as np
+import pytest
+from scipy import sparse
+
+from prosparse.operators import base, operator_of, standardise
+
+KINDS = {
+    "numpy": lambda X: X,
+    "fortran": np.asfortranarray,
+    "strict": array_api_strict.asarray,
+    "csr": sparse.csr_array,
+    "csc": sparse.csc_array,
+    "coo matrix": sparse.coo_matrix,
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return KINDS[request.param]
+
+
+def table(rng, n=23, p=11):
+    X = rng.standard_normal((n, p)) * rng.gamma(1.0, 3.0, p) + rng.standard_normal(p)
+    X[rng.random((n, p)) < 0.5] = 0.0
+    X[:, 4] = 0.0  # constant
+    X[:, 7] = 2.5  # constant, not zero
+    return X
+
+
+def expected(X, scale):
+    kept = X.max(0) > X.min(0)
+    Z = (X - X.mean(0))[:, kept]
+    return Z / Z.std(0) if scale else Z
+
+
+@pytest.fixture(params=[False, True], ids=["centred", "scaled"])
+def pair(request, kind, rng):
+    X = table(rng)
+    op, columns = standardise(kind(X), request.param)
+    return op, columns, expected(X, request.param) / columns.unit, X
+
+
+def test_shape_and_record(pair):
+    op, columns, Z, X = pair
+    assert op.shape == Z.shape
+    np.testing.assert_array_equal(np.asarray(columns.varying), X.max(0) > X.min(0))
+    np.testing.assert_allclose(np.asarray(columns.mean), X.mean(0), atol=1e-14)
+    kept = np.asarray(columns.varying)
+    rebuilt = Z * columns.unit * np.asarray(columns.scale)[kept] + np.asarray(columns.mean)[kept]
+    np.testing.assert_allclose(rebuilt, X[:, kept], atol=1e-12)
+
+
+def test_products(pair, rng):
+    op, _, Z, _ = pair
+    F, Y = rng.standard_normal((Z.shape[1], 3)), rng.standard_normal((Z.shape[0], 3))
+    close(op.matmul(op.xp.asarray(F)), Z @ F)
+    close(op.rmatmul(op.xp.asarray(Y)), Z.T @ Y)
+    close(op.gram(), Z.T @ Z)
+    close(op.outer(), Z @ Z.T)
+
+
+def test_norms(pair):
+    op, _, Z, _ = pair
+    close(op.column_squares(), np.sum(Z**2, axis=0))
+    close(op.row_squares(), np.sum(Z**2, axis=1))
+
+
+def test_columns_in_any_order(pair):
+    op, _, Z, _ = pair
+    some = [5, 0, 2]
+    taken = op.take_columns(op.xp.asarray(some))
+    close(taken.gram(), Z[:, some].T @ Z[:, some])
+    close(taken.column_squares(), np.sum(Z[:, some] ** 2, axis=0))
+
+
+def test_entrywise_blocks_are_small_and_complete(pair, monkeypatch):
+    op, _, Z, _ = pair
+    monkeypatch.setattr(base.row_slices, "__defaults__", (3 * Z.shape[1],))
+    seen = [(rows, np.asarray(block)) for rows, block in op.blocks(entrywise=True)]
+    assert max(block.shape[0] for _, block in seen) == 3
+    assert [rows.start for rows, _ in seen] == list(range(0, Z.shape[0], 3))
+    np.testing.assert_allclose(np.concatenate([block for _, block in seen]), Z, atol=1e-13)
+    close(op.column_squares(), np.sum(Z**2, axis=0))
+
+
+def test_row_arrays_travel_with_their_rows(pair, rng):
+    op, _, Z, _ = pair
+    weights = rng.random(Z.shape[0])
+    (sums,) = op.sum_rows(
+        lambda block, w: (op.xp.sum(block * w[:, None], axis=0),),
+        op.xp.asarray(weights),
+        entrywise=True,
+    )
+    close(sums, weights @ Z)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_new_rows_use_old_means(make, rng):
+    X, mean, scale = rng.standard_normal((6, 4)), rng.random(4), rng.random(4) + 1
+    close(operator_of(make(X), mean, scale).gram(), ((X - mean) / scale).T @ ((X - mean) / scale))
+
+
+@pytest.mark.parametrize("size", [1e150, 1e-150])
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_extreme_values_become_moderate(make, scale, size, rng):
+    X = table(rng)
+    op, columns = standardise(make(size * X), scale)
+    plain = standardise(make(X), scale)[0]
+    ratio = np.asarray(op.column_squares()) / np.asarray(plain.column_squares())
+    np.testing.assert_allclose(ratio, ratio[0], rtol=1e-10)
+    assert 1e-3 < np.max(np.asarray(op.column_squares())) < 1e3
+    assert np.isfinite(columns.unit)
+
+
+def test_unrepresentable_squares_are_refused(rng):
+    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
+        standardise(1e160 * table(rng))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("size", [1e306, 1e-310])
+def test_columns_that_cannot_be_scaled_are_refused(make, size, rng):
+    X = size * rng.uniform(1, 9, (40, 5))
+    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
+        standardise(make(X), True)
+
+
+def test_sparse_columns_far_from_zero_are_refused(rng):
+    X = 1e8 + rng.standard_normal((20, 4))
+    with pytest.raises(ValueError, match="pass X as a dense array"):
+        standardise(sparse.csr_array(X))
+    standardise(X)
+
+
+def test_sparse_is_never_made_dense(rng, monkeypatch):
+    X = sparse.random_array((300, 50), density=0.05, rng=rng, format="csr")
+    largest = []
+    original = sparse.csr_array.toarray
+
+    def watched(self, *args, **kwargs):
+        largest.append(self.shape)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(sparse.csr_array, "toarray", watched)
+    monkeypatch.setattr(base.row_slices, "__defaults__", (500,))
+    op, _ = standardise(X)
+    op.column_squares(), op.matmul(np.ones((50, 2))), op.gram()
+    assert all(rows <= 50 for rows, _ in largest)
+
+
+def close(ours, theirs):
+    np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-10, atol=1e-12)

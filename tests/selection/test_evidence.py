@@ -1,0 +1,161 @@
+"""The evidence against quadrature, Monte Carlo and one-cardinality-at-a-time optimisation."""
+
+import array_api_compat.numpy as xp
+import array_api_strict
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln, kv
+from scipy.stats import chi2, norm
+
+from prosparse.datasets import make_globally_sparse
+from prosparse.operators import DenseOperator, base
+from prosparse.selection.evidence import NoiselessTerms, evidence_path
+from prosparse.selection.noisy import NoisyTerms
+
+
+def noiseless_density(r, q, d, b):
+    """[MBL16] Theorem 2 on the active variables, with K_{(q-d)/2} and q for the misprinted p."""
+    log_c = (1 - (q + d) / 2) * np.log(2) - gammaln(d / 2) - q / 2 * np.log(np.pi)
+    return np.exp(log_c + (q + d) / 2 * np.log(b)) * r ** ((d - q) / 2) * kv((q - d) / 2, b * r)
+
+
+def noisy_density(r, q, d, b, sigma2):
+    """int N(x_v; 0, (sigma^2 + g/b^2) I_q) chi2_d(g) dg."""
+
+    def integrand(tau):
+        g = np.exp(tau)
+        s = sigma2 + g / b**2
+        log_f = -q / 2 * np.log(2 * np.pi * s) - r**2 / (2 * s) + chi2.logpdf(g, d) + tau
+        return np.exp(log_f)
+
+    return quad(integrand, -60, 8, limit=500, epsabs=0, epsrel=1e-10, points=[-20, -5, 0, 3])[0]
+
+
+def sphere(q):
+    return 2 * np.pi ** (q / 2) / np.exp(gammaln(q / 2))
+
+
+def log_noiseless(r, q, d, b):
+    terms = NoiselessTerms(np.array([q]), d, xp)
+    return terms.value(np.array([[r**2]]), np.array([np.log(b)]))[0, 0]
+
+
+def log_noisy(r, q, d, b, sigma2):
+    terms = NoisyTerms(np.array([q]), d, sigma2, xp)
+    return terms.value(np.array([[r**2]]), np.array([np.log(b)]))[0, 0]
+
+
+@pytest.mark.parametrize(("q", "d"), [(2, 1), (3, 1), (5, 2), (9, 4), (12, 12)])
+@pytest.mark.parametrize("b", [0.4, 3.0])
+def test_noiseless_density_is_the_theorem_and_integrates_to_one(q, d, b):
+    for r in (0.01, 0.5, 4.0):
+        expected = np.log(noiseless_density(r, q, d, b))
+        assert log_noiseless(r, q, d, b) == pytest.approx(expected, rel=1e-12)
+
+    def shell(u):  # r = e^u
+        return np.exp(log_noiseless(np.exp(u), q, d, b) + q * u) * sphere(q)
+
+    assert quad(shell, -60, np.log(200 / b), limit=300)[0] == pytest.approx(1, rel=1e-7)
+
+
+@pytest.mark.parametrize(("q", "d"), [(2, 1), (3, 1), (5, 2), (9, 4), (12, 12)])
+@pytest.mark.parametrize("sigma2", [0.01, 2.0])
+def test_noisy_density_is_the_integral_and_integrates_to_one(q, d, sigma2):
+    b = 1.3
+    for r in (0.01, 0.5, 4.0):
+        expected = np.log(noisy_density(r, q, d, b, sigma2))
+        assert log_noisy(r, q, d, b, sigma2) == pytest.approx(expected, abs=1e-5)
+
+    def shell(u):
+        return np.exp(log_noisy(np.exp(u), q, d, b, sigma2) + q * u) * sphere(q)
+
+    assert quad(shell, -12, 6, limit=200, epsrel=1e-7)[0] == pytest.approx(1, rel=1e-5)
+
+
+@pytest.mark.parametrize(("q", "d", "sigma2"), [(3, 2, 0.0), (4, 2, 0.3), (6, 3, 0.0)])
+def test_densities_agree_with_monte_carlo(q, d, sigma2, rng):
+    """P(|x_v| < r) by drawing W and y."""
+    b = 1.5
+    W = rng.standard_normal((200_000, q, d)) / b
+    x = np.einsum("iqd,id->iq", W, rng.standard_normal((200_000, d)))
+    x += np.sqrt(sigma2) * rng.standard_normal(x.shape)
+    norms = np.linalg.norm(x, axis=1)
+
+    def shell(r):
+        log_p = log_noisy(r, q, d, b, sigma2) if sigma2 else log_noiseless(r, q, d, b)
+        return np.exp(log_p) * sphere(q) * r ** (q - 1)
+
+    for r in (0.5, 1.5, 3.0):
+        below = quad(shell, 1e-9, r, epsrel=1e-6)[0]
+        assert np.mean(norms < r) == pytest.approx(below, abs=0.005)
+
+
+@pytest.mark.parametrize(("q", "d"), [(4, 2), (30, 5), (400, 10), (3000, 30)])
+def test_noisy_tends_to_noiseless(q, d):
+    r, b = 1.7 * np.sqrt(q), 0.9
+    gaps = [abs(log_noisy(r, q, d, b, s) - log_noiseless(r, q, d, b)) for s in (1e-2, 1e-4, 1e-8)]
+    assert gaps[0] > gaps[1]
+    assert gaps[2] < 1e-5
+
+
+@pytest.mark.parametrize("d", [1, 3, 20])
+def test_slopes_are_derivatives(d, rng):
+    q = np.array([d, d + 1, d + 2, 2 * d + 7, 500])
+    r2 = rng.gamma(2.0, 1.0, (4, 5)) * q
+    log_b = rng.normal(size=5)
+    for terms in (NoiselessTerms(q, d, xp), NoisyTerms(q, d, 0.5, xp)):
+        step = 1e-4
+        low, mid, high = (terms.value(r2, log_b + s * step) for s in (-1, 0, 1))
+        first, second = terms.slopes(r2, log_b)
+        np.testing.assert_allclose(first, (high - low) / (2 * step), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(second, (high - 2 * mid + low) / step**2, rtol=2e-3, atol=2e-3)
+
+
+def slow_path(X, order, d, noise, cardinalities, kind):
+    """One cardinality at a time, by a scalar optimiser, from the densities above."""
+    path = []
+    for q in cardinalities:
+        active, inactive = X[:, order[:q]], X[:, order[q:]]
+        r = np.linalg.norm(active, axis=1)
+
+        def minus(log_b, q=q, r=r):
+            if kind == "noiseless":
+                return -sum(log_noiseless(ri, q, d, np.exp(log_b)) for ri in r)
+            return -sum(log_noisy(ri, q, d, np.exp(log_b), noise) for ri in r)
+
+        best = minimize_scalar(minus, bracket=(-1, 1), tol=1e-9)
+        path.append(-best.fun + norm.logpdf(inactive, scale=np.sqrt(noise)).sum())
+    return np.array(path)
+
+
+@pytest.mark.parametrize("kind", ["noiseless", "noisy"])
+@pytest.mark.parametrize("d", [1, 3])
+def test_path_equals_one_cardinality_at_a_time(kind, d):
+    X = make_globally_sparse(9, 8, n_components=d, n_informative=5, random_state=1).X
+    X = X - X.mean(0)
+    order = np.argsort(-X.var(0))
+    q = np.arange(d + 1, 9)
+    ours = evidence_path(DenseOperator(X), order, d, 0.3, q, kind=kind)
+    np.testing.assert_allclose(ours.log_evidence, slow_path(X, order, d, 0.3, q, kind), rtol=1e-7)
+    np.testing.assert_array_equal(ours.cardinalities, q)
+
+
+@pytest.mark.parametrize("kind", ["noiseless", "noisy"])
+def test_blocks_and_other_libraries_change_nothing(monkeypatch, kind):
+    X = make_globally_sparse(40, 30, random_state=1).X
+    X = X - X.mean(0)
+    order, q = np.argsort(-X.var(0)), np.arange(6, 31)
+    whole = evidence_path(DenseOperator(X), order, 5, 0.3, q, kind=kind)
+    strict = evidence_path(DenseOperator(array_api_strict.asarray(X)), order, 5, 0.3, q, kind=kind)
+    np.testing.assert_allclose(strict.log_evidence, whole.log_evidence, rtol=1e-12)
+    monkeypatch.setattr(base.row_slices, "__defaults__", (100,))
+    parts = evidence_path(DenseOperator(X), order, 5, 0.3, q, kind=kind)
+    np.testing.assert_allclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
+
+
+def test_a_row_at_the_mean_gives_a_finite_path():
+    X = np.vstack([make_globally_sparse(20, 10, random_state=1, n_components=2).X, np.zeros(10)])
+    path = evidence_path(DenseOperator(X), np.arange(10), 2, 0.3, np.arange(3, 11))
+    assert np.all(np.isfinite(path.log_evidence))

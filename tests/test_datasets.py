@@ -1,0 +1,45 @@
+import numpy as np
+import pytest
+
+from prosparse.datasets import make_globally_sparse
+
+
+def test_shapes_and_support():
+    X, support, loadings = make_globally_sparse(random_state=0)
+    assert X.shape == (50, 30)
+    assert loadings.shape == (30, 5)
+    assert support.sum() == 10
+    np.testing.assert_array_equal(np.any(loadings != 0, axis=1), support)
+
+
+def test_true_variables_stand_anywhere():
+    first = [make_globally_sparse(random_state=s).support[0] for s in range(60)]
+    assert 5 < sum(first) < 40
+
+
+def test_covariance_is_the_model():
+    X, _, W = make_globally_sparse(
+        200_000, 6, n_components=2, n_informative=4, noise=0.7, random_state=1
+    )
+    np.testing.assert_allclose(np.cov(X.T), W @ W.T + 0.49 * np.eye(6), atol=0.06)
+
+
+def test_scaled_columns_have_unit_variance():
+    data = make_globally_sparse(scale=True, random_state=2)
+    np.testing.assert_allclose(data.X.std(axis=0), 1)
+
+
+def test_reproducible():
+    a, b = (make_globally_sparse(random_state=3).X for _ in range(2))
+    np.testing.assert_array_equal(a, b)
+
+
+def test_impossible_sizes():
+    with pytest.raises(ValueError, match="`n_samples` must be an integer of at least 2, got 1"):
+        make_globally_sparse(1)
+    with pytest.raises(ValueError, match="`noise` must be a non-negative number, got -1"):
+        make_globally_sparse(noise=-1)
+    with pytest.raises(
+        ValueError, match=r"n_components <= n_informative <= n_features .* 5, 3, 30"
+    ):
+        make_globally_sparse(n_informative=3)

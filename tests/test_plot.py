@@ -1,0 +1,54 @@
+import sys
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+mpl.use("agg")
+from matplotlib import pyplot as plt
+
+from prosparse import GSPPCA
+from prosparse.datasets import make_globally_sparse
+from prosparse.plot import EvidenceDisplay, RelevanceDisplay
+
+
+@pytest.fixture(scope="module")
+def model():
+    return GSPPCA(5).fit(make_globally_sparse(random_state=0).X)
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+def test_evidence(model):
+    display = EvidenceDisplay.from_estimator(model)
+    np.testing.assert_array_equal(display.line_.get_xdata(), model.cardinalities_)
+    np.testing.assert_array_equal(display.line_.get_ydata(), model.log_evidence_path_)
+    assert any("10 variables" in text.get_text() for text in display.ax_.texts)
+    assert display.ax_.get_ylabel() == "log evidence"
+
+
+def test_relevance(model):
+    display = RelevanceDisplay.from_estimator(model)
+    heights = [bar.get_height() for bar in display.bars_]
+    assert heights == sorted(model.relevance_, reverse=True)
+    labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert labels == ["chosen (10)", "not chosen (20)"]
+    few = RelevanceDisplay.from_estimator(model, max_features=7)
+    names = [text.get_text() for text in few.ax_.get_xticklabels()]
+    assert names == [f"x{i}" for i in np.argsort(model.ranking_)[:7]]
+
+
+def test_given_axes_are_used(model):
+    _, ax = plt.subplots()
+    assert EvidenceDisplay.from_estimator(model, ax=ax).ax_ is ax
+    assert RelevanceDisplay.from_estimator(model, ax=ax).figure_ is ax.figure
+
+
+def test_without_matplotlib(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'prosparse\[plot\]'"):
+        EvidenceDisplay.from_estimator(model)
