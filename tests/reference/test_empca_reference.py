@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.linear_model import lars_path
 
 from prosparse import EMPCA
 from prosparse.baselines import PathSPCA
@@ -52,6 +53,32 @@ def test_variance_is_at_least_that_of_pathspca(dataset):
     for K in Ks:
         model = EMPCA(n_nonzero=K, random_state=0).fit(X)
         assert model.explained_variance_[0] >= greedy[K - 1] * (1 - 1e-9), K
+
+
+def spca(X, K, by_lars):
+    """One component of Zou, Hastie & Tibshirani (2006) with K nonzeros: b = the lasso of X a on X
+    (their ridge at 0, by LARS) or its limit for a large ridge, soft thresholds; a = X'X b."""
+    a = np.linalg.svd(X, full_matrices=False)[2][0]
+    for _ in range(30):
+        if by_lars:
+            path = lars_path(X, X @ a, method="lasso", max_iter=3 * K)[2]
+            b = path[:, np.flatnonzero(np.count_nonzero(path, axis=0) <= K)[-1]]
+        else:
+            image = X.T @ (X @ a)
+            b = np.sign(image) * np.maximum(np.abs(image) - np.sort(np.abs(image))[-K - 1], 0)
+        a = X.T @ (X @ b)
+        a /= np.linalg.norm(a)
+    b = b / np.linalg.norm(b)
+    return np.sum((X @ b) ** 2) / (X.shape[0] - 1)
+
+
+def test_variance_is_at_least_that_of_spca(dataset):
+    X, figures = dataset
+    tall = X.shape[0] > X.shape[1]
+    for K in (int(K) for K in figures["sparse"]):
+        ours = EMPCA(n_nonzero=K, random_state=0).fit(X).explained_variance_[0]
+        for by_lars in [False, True] if tall and K <= 50 else [False]:
+            assert ours >= spca(X, K, by_lars), (K, by_lars)
 
 
 def test_pitprops_is_solved_exactly():
