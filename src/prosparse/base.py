@@ -11,8 +11,9 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from .engine.linalg import added_squares
 from .errors import InputError
-from .operators import Columns, Operator, standardise
+from .operators import Columns, Operator, standardise, standardise_weighted
 
 Array = Any
 
@@ -31,6 +32,10 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     varying_: np.ndarray
     relevance_: np.ndarray
     ranking_: np.ndarray
+    n_components_: int
+    n_nonzero_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -77,9 +82,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             "fill them in first (scikit-learn's SimpleImputer, for one)."
         )
 
-    def _standardised(self, X: Any, scale: bool) -> tuple[Operator, Columns]:
+    def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
-        op, columns = standardise(self._validated(X, reset=True), scale)
+        X = self._validated(X, reset=True)
+        if weights is None:
+            op, columns = standardise(X, scale)
+        else:
+            op, columns = standardise_weighted(X, scale, weights)
         varying, width = op.shape[1], columns.mean.shape[0]
         if varying < 2:
             raise InputError(
@@ -112,6 +121,20 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.ranking_ = np.empty(width, dtype=int)
         ranked = np.concatenate([kept[order], np.flatnonzero(~self.varying_)])
         self.ranking_[ranked] = np.arange(1, width + 1)
+
+    def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
+        """All that follows from components W (d x varying columns) of ``total`` observations."""
+        squares = np.asarray(op.column_squares())
+        along = np.sum(np.asarray(op.matmul(op.xp.asarray(W.T))) ** 2, axis=0)
+        weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
+        order = np.lexsort((-squares, -weight))
+        chosen = np.flatnonzero(np.any(W != 0, axis=0))
+        relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
+        self._set_columns(columns, order, chosen, W[:, chosen], relevance)
+        self.n_components_ = W.shape[0]
+        self.n_nonzero_ = np.count_nonzero(W, axis=1)
+        self.explained_variance_ = columns.unit**2 * along / (total - 1.0)
+        self.explained_variance_ratio_ = added_squares(op, W) / float(np.sum(squares))
 
     @property
     def _n_features_out(self) -> int:

@@ -76,3 +76,14 @@ def principal_components(op: Operator, d: int) -> tuple[np.ndarray, np.ndarray]:
     strongest = components[np.arange(d), np.argmax(np.abs(components), axis=1)]
     components = components * np.where(strongest < 0, -1.0, 1.0)[:, None]
     return components, np.clip(np.asarray(xp.flip(values, axis=0)), 0.0, None)
+
+
+def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
+    """Sum of squares of X that each row of W adds to the span of the rows before it, (d,)."""
+    basis, R = np.linalg.qr(W.T)
+    lengths = np.linalg.norm(W, axis=1)
+    new = np.abs(np.diag(R)) > 1e-10 * np.where(lengths > 0, lengths, 1.0)
+    xp = op.xp
+    directions = xp.asarray(basis)
+    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ directions) ** 2, axis=0),))
+    return np.where(new, np.asarray(squares), 0.0)

@@ -18,11 +18,16 @@ State = Any
 class StopReason(Enum):
     """Why the loop ended; the value is the sentence a user reads."""
 
-    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` per entry"
+    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` asks for"
     MAX_ITER = (
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
+
+    EXHAUSTED = (
+        "under these constraints nothing is left to explain: ask for fewer components, or let "
+        "them share variables"
+    )
 
     def __str__(self) -> str:
         return self.value

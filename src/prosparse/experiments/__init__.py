@@ -1,1 +1,1 @@
-"""The experiments of the papers, one module per paper."""
+"""The experiments of the papers, runnable by name."""

@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
 from ..engine.acceleration import over_loadings
-from ..engine.linalg import Spectrum, eye_like, products, spectrum
+from ..engine.linalg import Spectrum, added_squares, eye_like, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.prox import soft_threshold, sparsest_rotation
 from ..errors import (
@@ -338,9 +338,7 @@ class SPPCA(SparseProjection):
         chosen = np.flatnonzero(norms)
         relevance = norms / norms.max() if chosen.size else norms
         self._set_columns(columns, order, chosen, columns.unit * W[:, chosen], relevance)
-        basis = op.xp.asarray(np.linalg.qr(W.T)[0])
-        (squares,) = op.sum_rows(lambda block: products(block, basis)[1:])
-        along = np.where(np.any(W != 0, axis=1), np.diag(np.asarray(squares)), 0.0)
+        along = added_squares(op, W)
         self.n_components_ = W.shape[0]
         self.n_selected_ = int(chosen.size)
         self.noise_variance_ = columns.unit**2 * fit.state.sigma2
