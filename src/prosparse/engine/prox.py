@@ -1,0 +1,78 @@
+"""One weight at a time: maximise  g l - e l^2 / 2 + log p(l)  over l, for many (e, g) at once.
+
+By symmetry take g >= 0 and l >= 0. A stationary point solves e l + phi(l) = g, where
+phi = -d log p / dl is positive. For shape <= 1 phi is convex and falling, so the left side is
+convex: Newton's iteration from the right, l = g/e, falls to the largest root without ever
+overshooting, or finds that there is none; then the objective rises all the way to zero. For
+shape > 1 the prior is smooth at zero and the left side rises: Newton inside a bracket.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .gig import HyperbolicPrior
+
+Array = np.ndarray
+
+
+def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
+    """The largest l > 0 with e l + phi(l) = g, zero where there is none; 1-d arrays, g >= 0."""
+    if prior.shape == 1.0:  # soft threshold
+        return np.maximum(g - prior.rate, 0.0) / e
+    if prior.b == 0 or prior.shape == 0.0:  # e l + k / l = h, a quadratic
+        k = max(2.0 * prior.omega, 0.0) if prior.b == 0 else 1.0
+        h = g - (0.0 if prior.b == 0 else prior.rate)
+        discriminant = h * h - 4.0 * e * k
+        exists = (h > 0) & (discriminant >= 0)
+        return np.where(exists, (h + np.sqrt(np.maximum(discriminant, 0.0))) / (2.0 * e), 0.0)
+    return _newton(e, g, prior)
+
+
+def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
+    root = np.zeros_like(g)
+    todo = np.flatnonzero(g > 0)
+    l = g[todo] / e[todo]
+    low, high = np.zeros_like(l), l.copy()
+    for _ in range(100):
+        slope = prior.slope(l)
+        value = e[todo] * l + slope - g[todo]
+        gradient = e[todo] + prior.curvature(l, slope)
+        gone = (gradient <= 0) & (value > 0) if prior.shape < 1 else np.zeros(l.shape, bool)
+        low, high = np.where(value > 0, low, l), np.where(value > 0, l, high)
+        following = l - value / np.where(gradient > 0, gradient, 1.0)
+        outside = (following <= low) | (following > high) | (gradient <= 0)
+        if prior.shape < 1:
+            gone |= following <= 0
+            outside &= value <= 0  # from the right Newton needs no bracket
+        following = np.where(outside, 0.5 * (low + high), following)
+        settled = ~gone & (np.abs(following - l) <= 1e-14 * l)
+        root[todo[settled]] = following[settled]
+        left = ~(gone | settled)
+        todo, l, low, high = todo[left], following[left], low[left], high[left]
+        if todo.size == 0:
+            return root
+    root[todo] = l
+    return root
+
+
+def maximise_weight(e: Array, g: Array, current: Array, prior: HyperbolicPrior) -> Array:
+    """A weight that does not lower the objective: the largest stationary point, or exactly zero.
+
+    Where the prior is infinite or steep at zero the objective has two maxima, one at zero. A
+    weight stays on its side of the valley between them unless the other maximum is higher than
+    where it stands; a weight at zero comes back only if that raises the objective.
+    """
+    size, sign = np.abs(g), np.sign(g)
+    root = largest_root(e, size, prior)
+    here = np.where(current * sign >= 0, np.abs(current), 0.0)  # the mirror image is no worse
+    found = np.flatnonzero(root > 0)
+    gain = _objective(e, size, root, found, prior) - _objective(e, size, here, found, prior)
+    lower = gain < -1e-10 * (1.0 + size[found] * root[found])  # more than rounding
+    root[found[lower & (prior.shape <= 1.0)]] = 0.0
+    return sign * root
+
+
+def _objective(e: Array, g: Array, l: Array, where: Array, prior: HyperbolicPrior) -> Array:
+    l = l[where]
+    return g[where] * l - 0.5 * e[where] * l * l + prior.log_density(l)

@@ -1,0 +1,210 @@
+"""Sparse probabilistic projections: sparse PCA, sparse CCA, and factors of many views.
+
+[AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
+
+Model: x = Lambda z + mu + noise. The columns of the table form views; z holds latents shared by
+all views and latents private to one, so Lambda has fixed zeros where a view does not see
+another view's own latents. z ~ N(0, Phi^-1), noise of variance 1/tau in each view.
+
+"ard" (SCA-1): l_ij ~ N(0, t_ij), variational posterior of the weights, t learned. Only the
+product of a column of Lambda and its latent matters, so latents have unit variance.
+"hyperbolic" (SCA-2): generalised hyperbolic prior on l_ij, weights at the maximum of the exact
+log posterior. Latents have unit variance here too: were their scale learned, the weights could
+shrink to nothing, the latents grow to match, and the prior be evaded.
+
+Symbols: L (p, Q) weights, C (p, Q, Q) their covariances, tau (V,) precisions, Phi (Q, Q),
+mu (p,) offsets from the observed column means (zero when nothing is missing).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..engine.acceleration import Anderson
+from ..engine.gig import HyperbolicPrior
+from ..engine.rows import Rows, divergence, hyperbolic_rows, relevance_rows
+from ..operators.views import Moments, Table
+
+Array = np.ndarray
+
+# The noise variance may not fall below this share of a view's mean square: see `gsppca`.
+NOISE_FLOOR = 1e-10
+
+
+class Layout(NamedTuple):
+    """What belongs to what."""
+
+    view: Array  # (p,) the view of every column
+    allowed: Array  # (p, Q) False at the fixed zeros of Lambda
+    block: Array  # (Q,) 0 for shared latents, v + 1 for those of view v
+
+    def total(self, values: Array) -> Array:
+        """Sums of a number per column over the columns of every view."""
+        return np.bincount(self.view, weights=values)
+
+
+class Parameters(NamedTuple):
+    L: Array  # (p, Q) weights: posterior means (ard) or maximum a posteriori (hyperbolic)
+    C: Array | None  # (p, Q, Q) posterior covariances (ard)
+    t: Array | None  # (p, Q) prior variances 1/gamma (ard), exactly 0 out of the model
+    tau: Array  # (V,) noise precisions
+    Phi: Array  # (Q, Q) prior precision of the latents, of unit variances
+    mu: Array  # (p,)
+
+
+class State(NamedTuple):
+    fitted: Parameters  # what `bound` belongs to
+    ahead: Parameters  # where the next step starts
+    bound: float  # ard: lower bound of the log evidence; hyperbolic: the exact log posterior
+
+
+def layout(groups: list[Array], n_shared: int, private: list[int]) -> Layout:
+    view = np.empty(sum(g.size for g in groups), dtype=int)
+    for v, columns in enumerate(groups):
+        view[columns] = v
+    block = np.concatenate([np.zeros(n_shared, int), np.repeat(np.arange(len(private)) + 1, private)])
+    return Layout(view, (block == 0) | (block == view[:, None] + 1), block)
+
+
+def init(L: Array, noise: Array, prior: HyperbolicPrior | None) -> State:
+    """``prior`` None stands for relevance determination."""
+    p, Q = L.shape
+    t = C = None
+    if prior is None:
+        t = L**2 + np.mean(L**2)
+        C = np.zeros((p, Q, Q))
+    first = Parameters(L, C, t, 1.0 / np.asarray(noise), np.eye(Q), np.zeros(p))
+    return State(first, first, -math.inf)
+
+
+def _offsets_and_noise(
+    table: Table, lay: Layout, now: Parameters, m: Moments, L: Array, C: Array | None
+) -> tuple[Array, Array, Array]:
+    """(mu, tau, expected squared residuals per view), [AB08] (19), (21) or (27), (28)."""
+    mu = -np.sum(L * m.z_sum, axis=1) / table.observed
+    cross = np.sum(L * m.G, axis=1) - (mu - now.mu) * np.sum(L * m.z_sum, axis=1)
+    if m.A.shape[0] == 1:
+        square = np.sum((L @ m.A[0]) * L, axis=1)
+        square = square if C is None else square + C.reshape(len(L), -1) @ m.A[0].ravel()
+    else:
+        square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
+        square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
+    spread = table.squares + table.observed * mu**2
+    residual = lay.total(spread - 2.0 * cross + square)
+    count = lay.total(table.observed)
+    floor = NOISE_FLOOR * lay.total(table.squares)
+    return mu, count / np.maximum(residual, floor), residual
+
+
+def make_relevance_step(table: Table, lay: Layout) -> Callable[[State], State]:
+    """SCA-1: q(z), then q(Lambda) with its relevances, then mu, tau and the scale of z."""
+    count = lay.total(table.observed)
+
+    def step(state: State) -> State:
+        now = state.ahead
+        tau = now.tau[lay.view]
+        m = table.moments(now.L, now.C, tau, now.Phi, now.mu)  # (25)
+        rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed)  # (26) and gamma of (27)
+        mu, new_tau, residual = _offsets_and_noise(table, lay, now, m, rows.L, rows.C)
+        Phi = block_precision(m.zz / table.n, lay.block)  # (27)
+        fit = 0.5 * float(np.sum(count * np.log(new_tau / (2.0 * np.pi)) - new_tau * residual))
+        n, Q = table.n, now.Phi.shape[0]
+        divergence_z = 0.5 * (
+            float(np.sum(Phi * m.zz)) - n * Q - n * np.linalg.slogdet(Phi)[1] - m.log_det
+        )
+        bound = fit - divergence_z - divergence(rows)
+        following = _unit_latents(rows, new_tau, Phi, mu)
+        return State(following, following, float(bound))
+
+    return step
+
+
+CORRELATED = False
+
+
+def block_precision(covariance: Array, block: Array) -> Array:
+    keep = (block[:, None] == block) if CORRELATED else np.eye(block.size, dtype=bool)
+    return np.linalg.inv(np.where(keep, covariance, 0.0))
+
+
+def _unit_latents(rows: Rows, tau: Array, Phi: Array, mu: Array) -> Parameters:
+    """The same model with latents of unit variance: weights, and t with them, take the scale."""
+    r = np.sqrt(np.diagonal(np.linalg.inv(Phi)))
+    C = rows.C * (r[:, None] * r)
+    return Parameters(rows.L * r, C, rows.t * r**2, tau, Phi * (r[:, None] * r), mu)
+
+
+def log_likelihood(table: Table, lay: Layout, now: Parameters, m: Moments) -> float:
+    """sum_n log N(x_n; mu, Lambda Phi^-1 Lambda' + Psi^-1) by Woodbury, observed entries only."""
+    spread = lay.total(table.squares + table.observed * now.mu**2)
+    noise = np.sum(lay.total(table.observed) * np.log(now.tau / (2.0 * np.pi)) - now.tau * spread)
+    latent = table.n * np.linalg.slogdet(now.Phi)[1] + m.log_det + m.explained
+    return 0.5 * float(noise + latent)
+
+
+def make_hyperbolic_step(
+    table: Table, lay: Layout, prior: HyperbolicPrior, sweeps: int = 2
+) -> Callable[[State], State]:
+    """SCA-2: the exact log posterior where the step starts, and EM's next parameters."""
+
+    def step(state: State) -> State:
+        now = state.ahead
+        tau = now.tau[lay.view]
+        m = table.moments(now.L, None, tau, now.Phi, now.mu)  # (17)
+        log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
+        bound = log_likelihood(table, lay, now, m) + log_prior
+        L = now.L
+        for _ in range(sweeps):
+            L = hyperbolic_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
+        mu, new_tau, _ = _offsets_and_noise(table, lay, now, m, L, None)
+        Phi = now.Phi if not CORRELATED else correlation_step(now.Phi, m.zz / table.n, lay.block)
+        return State(now, Parameters(L, None, None, new_tau, Phi, mu), bound)
+
+    return step
+
+
+def correlation_step(Phi: Array, second: Array, block: Array) -> Array:
+    """Raise log det Phi - tr(Phi E), Phi^-1 a block correlation matrix, by one natural gradient step."""
+    keep = block[:, None] == block
+    R = np.linalg.inv(Phi)
+    E = np.where(keep, second, 0.0)
+    v = np.linalg.solve(R * R, np.diagonal(E - R))
+    D = E - R - (R * v) @ R
+    D = np.where(keep, 0.5 * (D + D.T), 0.0)
+    np.fill_diagonal(D, 0.0)
+
+    def value(M: Array) -> float:
+        try:
+            np.linalg.cholesky(M)
+        except np.linalg.LinAlgError:
+            return -np.inf
+        return -np.linalg.slogdet(M)[1] - np.sum(np.linalg.inv(M) * E)
+
+    base, s = value(R), 1.0
+    while s > 1e-6:
+        if value(R + s * D) >= base:
+            return np.linalg.inv(R + s * D)
+        s *= 0.5
+    return Phi
+
+
+def accelerator(memory: int = 6) -> Anderson:
+    """Anderson acceleration over the weights, offsets and log precisions."""
+
+    def pack(state: State) -> Array:
+        now = state.ahead
+        return np.concatenate([now.L.ravel(), now.mu, np.log(now.tau)])
+
+    def unpack(vector: Array, state: State) -> State:
+        now = state.ahead
+        size, V = now.L.size, now.tau.size
+        L = np.where(now.L == 0, 0.0, vector[:size].reshape(now.L.shape))
+        change = np.clip(vector[-V:] - np.log(now.tau), -2.0, 2.0)
+        ahead = now._replace(L=L, mu=vector[size:-V], tau=now.tau * np.exp(change))
+        return state._replace(ahead=ahead)
+
+    return Anderson(pack, unpack, np, memory)
