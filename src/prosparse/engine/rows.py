@@ -78,7 +78,9 @@ def _visit(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> Rows:
         u = C[:, :, j] / np.where(inside, sigma, 1.0)[:, None]
         away = np.flatnonzero(~inside)
         A_away = A_j if A.shape[0] == 1 else A_j[away]
-        u[away] = -tau[away, None] * np.einsum("ikl,il->ik", C[away], A_away * np.ones((away.size, 1)))
+        u[away] = -tau[away, None] * np.einsum(
+            "ikl,il->ik", C[away], A_away * np.ones((away.size, 1))
+        )
         u[away, j] += 1.0
         s = tau * np.sum(A_j * u, axis=1)
         rest = L - u * L[:, j : j + 1]  # the mean without weight j

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import InputError, ParameterError
 from .base import Operator
+from .standardise import Columns, unit_of
 
 Array = np.ndarray
 
@@ -98,6 +99,23 @@ def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
     return np.hstack(dense), slices
 
 
+def is_list_of_tables(X: Any) -> bool:
+    if not isinstance(X, list | tuple) or not X:
+        return False
+    return any(t is None or (hasattr(t, "shape") and len(t.shape) == 2) for t in X)
+
+
+def one_table(X: Any, views: Any) -> tuple[Any, Any]:
+    """A list of tables as one table and its column groups; anything else as it is."""
+    if not is_list_of_tables(X):
+        return X, views
+    if views is not None:
+        raise ParameterError("give either `views` or a list of tables, not both")
+    if any(t is None for t in X):
+        raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
+    return joined(list(X))
+
+
 class Moments(NamedTuple):
     """The latents given the weights, as far as the weights and the noise need them."""
 
@@ -117,10 +135,10 @@ class CompleteTable:
         self.squares = np.asarray(op.column_squares())  # (p,)
         self.observed = np.full(self.p, float(n))  # (p,)
 
-    def moments(self, L: Array, C: Array | None, tau: Array, Phi: Array, mu: Array) -> Moments:
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
         """[AB08] (17) or, with the covariances C of the weights, (25). ``mu`` is zero here."""
         weighted = tau[:, None] * L
-        precision = Phi + weighted.T @ L
+        precision = weighted.T @ L + np.eye(L.shape[1])
         if C is not None:
             precision = precision + np.tensordot(tau, C, axes=1)
         S = np.linalg.inv(precision)
@@ -157,7 +175,7 @@ class GappyTable:
         self.squares = np.sum(self.X**2, axis=0)
 
     def latents(
-        self, L: Array, C: Array | None, tau: Array, Phi: Array, mu: Array
+        self, L: Array, C: Array | None, tau: Array, mu: Array
     ) -> tuple[Array, Array, Array]:
         """(rows minus mu, S of every pattern, <z_n>)."""
         p, Q = L.shape
@@ -165,17 +183,17 @@ class GappyTable:
         if C is not None:
             outer += C
         outer *= tau[:, None, None]
-        precision = (self.patterns @ outer.reshape(p, Q * Q)).reshape(-1, Q, Q) + Phi
+        precision = (self.patterns @ outer.reshape(p, Q * Q)).reshape(-1, Q, Q) + np.eye(Q)
         S = np.linalg.inv(precision)
         S = 0.5 * (S + S.transpose(0, 2, 1))
         centred = np.where(self.seen, self.X - mu, 0.0)
         Y = centred @ (tau[:, None] * L)
         return centred, S, np.einsum("nij,nj->ni", S[self.pattern_of], Y)
 
-    def moments(self, L: Array, C: Array | None, tau: Array, Phi: Array, mu: Array) -> Moments:
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
         """[AB08] (17) or (25), sample by sample."""
         p, Q = L.shape
-        centred, S, Z = self.latents(L, C, tau, Phi, mu)
+        centred, S, Z = self.latents(L, C, tau, mu)
         ZZ = np.zeros((S.shape[0], Q, Q))
         np.add.at(ZZ, self.pattern_of, Z[:, :, None] * Z[:, None, :])
         total = ZZ + self.in_pattern[:, None, None] * S
@@ -187,3 +205,26 @@ class GappyTable:
 
 
 Table = CompleteTable | GappyTable
+
+
+def filled(X: Array) -> tuple[Array, Array, Columns]:
+    """A table with NaN, centred by the observed means, zero where missing, without its constant
+    columns; what was observed of it; and the record that leads back."""
+    seen = ~np.isnan(X)
+    count = seen.sum(axis=0)
+    empty = np.flatnonzero(count == 0)
+    if empty.size:
+        raise InputError(
+            f"{empty.size} columns of X have no observed entry, the first of them column "
+            f"{empty[0]}: leave them out"
+        )
+    Z = np.where(seen, X, 0.0).astype(float)
+    varying = np.where(seen, X, -np.inf).max(axis=0) > np.where(seen, X, np.inf).min(axis=0)
+    mean = np.zeros(X.shape[1])
+    for _ in range(2):  # the first mean carries rounding
+        rest = Z.sum(axis=0) / count
+        Z = np.where(seen, Z - rest, 0.0)
+        mean += rest
+    unit = unit_of(float(np.abs(Z[:, varying]).max(initial=0.0)))
+    columns = Columns(mean, np.ones_like(mean), unit, varying)
+    return Z[:, varying] / unit, seen[:, varying], columns
