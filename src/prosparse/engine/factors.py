@@ -110,6 +110,7 @@ def make_relevance_step(table: Table, lay: Layout) -> Callable[[State], State]:
 
     def step(state: State) -> State:
         now = state.ahead
+        assert now.t is not None
         tau = now.tau[lay.view]
         m = table.moments(now.L, now.C, tau, now.mu)  # (25)
         rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed)  # (26) and gamma of (27)

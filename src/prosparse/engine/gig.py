@@ -38,9 +38,8 @@ def gig_mean(omega: float, chi: Array, phi: Array) -> Array:
     safe = np.where(inside, z, 1.0)
     ratio = np.sqrt(np.where(inside, chi, 1.0)) / np.sqrt(np.where(inside, phi, 1.0))
     proper = ratio * bessel_ratio(omega, safe)
-    with np.errstate(divide="ignore"):
-        gamma_limit = 2.0 * max(omega, 0.0) / phi
-        inverse_limit = chi / (-2.0 * omega - 2.0) if omega < -1 else np.full(z.shape, np.inf)
+    gamma_limit = 2.0 * max(omega, 0.0) / np.where(phi > 0, phi, 1.0)
+    inverse_limit = chi / (-2.0 * omega - 2.0) if omega < -1 else np.full(z.shape, np.inf)
     return np.where(inside, proper, np.where(phi > 0, gamma_limit, inverse_limit))
 
 
@@ -56,19 +55,17 @@ def gig_log_mean(omega: float, chi: Array, phi: Array) -> Array:
     bump that dies out on both sides its error is below rounding.
     """
     chi, phi = np.broadcast_arrays(np.asarray(chi, float), np.asarray(phi, float))
+    if omega < 0:  # 1/y is N^-(-omega, phi, chi)
+        return -gig_log_mean(-omega, phi, chi)
     if omega > 0 and np.all(chi == 0):
         return digamma(omega) + np.log(2.0 / phi)
-    if omega < 0 and np.all(phi == 0):
-        return np.log(chi / 2.0) - digamma(-omega)
     z = np.sqrt(chi) * np.sqrt(phi)
     mode = np.arcsinh(omega / z)
-    # Left and right of the mode the bump has fallen by exp(-45): at most where z cosh x alone,
-    # or the Gaussian of its curvature, says so.
+    # Where the bump has fallen by exp(-45): z cosh x alone says so on both sides, the Gaussian
+    # of its curvature on the right, the tail exp(omega x) on the left.
     curvature = np.hypot(z, omega)
     reach = np.minimum(np.arccosh(1.0 + 60.0 / z) + 1.0, 12.0 / np.sqrt(curvature) + 60.0)
-    low, high = np.minimum(mode, 0.0) - reach, np.maximum(mode, 0.0) + reach
-    low = np.maximum(low, mode - 60.0 / max(abs(omega), 1e-300) - reach)
-    high = np.minimum(high, mode + reach)
+    low, high = np.maximum(-reach, mode - 60.0 / max(omega, 1e-300) - reach), mode + reach
     points = int(np.clip(np.max((high - low) * (8.0 + 3.0 * np.sqrt(curvature))), 400, 60000))
     x = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, points)
     log_density = omega * (x - mode[..., None]) - z[..., None] * (
@@ -93,29 +90,29 @@ class HyperbolicPrior:
         self.omega = 0.5 - self.shape  # (18)
         self.rate = np.sqrt(2.0 * self.b)
 
-    def slope(self, l: Array) -> Array:
+    def slope(self, w: Array) -> Array:
         """-d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
         if self.shape == 1.0:
-            return np.full(np.shape(l), self.rate)
+            return np.full(np.shape(w), self.rate)
         if self.b == 0:
-            return max(2.0 * self.omega, 0.0) / l
+            return max(2.0 * self.omega, 0.0) / w
         if self.shape == 0.0:
-            return self.rate + 1.0 / l
-        return self.rate * bessel_ratio(self.omega, self.rate * l)
+            return self.rate + 1.0 / w
+        return self.rate * bessel_ratio(self.omega, self.rate * w)
 
-    def curvature(self, l: Array, slope: Array) -> Array:
+    def curvature(self, w: Array, slope: Array) -> Array:
         """-d^2 log p / dl^2, from R' = R^2 - 1 - (2 omega + 1) R / z."""
         if self.shape == 1.0:
-            return np.zeros(np.shape(l))
+            return np.zeros(np.shape(w))
         if self.b == 0:
-            return -slope / l
+            return -slope / w
         if self.shape == 0.0:
-            return -1.0 / (l * l)
-        return slope * slope - 2.0 * self.b - (2.0 * self.omega + 1.0) * slope / l
+            return -1.0 / (w * w)
+        return slope * slope - 2.0 * self.b - (2.0 * self.omega + 1.0) * slope / w
 
-    def log_density(self, l: Array) -> Array:
+    def log_density(self, w: Array) -> Array:
         """log p(l), (10) and (11)."""
-        size = np.abs(np.asarray(l, dtype=float))
+        size = np.abs(np.asarray(w, dtype=float))
         if self.shape == 1.0:
             return np.log(0.5 * self.rate) - self.rate * size if self.b > 0 else 0.0 * size
         if self.shape <= 0.5:

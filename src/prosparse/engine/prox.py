@@ -32,27 +32,27 @@ def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
 def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
     root = np.zeros_like(g)
     todo = np.flatnonzero(g > 0)
-    l = g[todo] / e[todo]
-    low, high = np.zeros_like(l), l.copy()
+    w = g[todo] / e[todo]
+    low, high = np.zeros_like(w), w.copy()
     for _ in range(100):
-        slope = prior.slope(l)
-        value = e[todo] * l + slope - g[todo]
-        gradient = e[todo] + prior.curvature(l, slope)
-        gone = (gradient <= 0) & (value > 0) if prior.shape < 1 else np.zeros(l.shape, bool)
-        low, high = np.where(value > 0, low, l), np.where(value > 0, l, high)
-        following = l - value / np.where(gradient > 0, gradient, 1.0)
+        slope = prior.slope(w)
+        value = e[todo] * w + slope - g[todo]
+        gradient = e[todo] + prior.curvature(w, slope)
+        gone = (gradient <= 0) & (value > 0) if prior.shape < 1 else np.zeros(w.shape, bool)
+        low, high = np.where(value > 0, low, w), np.where(value > 0, w, high)
+        following = w - value / np.where(gradient > 0, gradient, 1.0)
         outside = (following <= low) | (following > high) | (gradient <= 0)
         if prior.shape < 1:
             gone |= following <= 0
             outside &= value <= 0  # from the right Newton needs no bracket
         following = np.where(outside, 0.5 * (low + high), following)
-        settled = ~gone & (np.abs(following - l) <= 1e-14 * l)
+        settled = ~gone & (np.abs(following - w) <= 1e-14 * w)
         root[todo[settled]] = following[settled]
         left = ~(gone | settled)
-        todo, l, low, high = todo[left], following[left], low[left], high[left]
+        todo, w, low, high = todo[left], following[left], low[left], high[left]
         if todo.size == 0:
             return root
-    root[todo] = l
+    root[todo] = w
     return root
 
 
@@ -73,6 +73,6 @@ def maximise_weight(e: Array, g: Array, current: Array, prior: HyperbolicPrior) 
     return sign * root
 
 
-def _objective(e: Array, g: Array, l: Array, where: Array, prior: HyperbolicPrior) -> Array:
-    l = l[where]
-    return g[where] * l - 0.5 * e[where] * l * l + prior.log_density(l)
+def _objective(e: Array, g: Array, w: Array, where: Array, prior: HyperbolicPrior) -> Array:
+    w = w[where]
+    return g[where] * w - 0.5 * e[where] * w * w + prior.log_density(w)

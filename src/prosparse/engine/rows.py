@@ -56,7 +56,7 @@ def _blocks(rows: Array, size: int) -> Iterator[Array]:
 
 
 def covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
-    """(Gamma + tau A)^-1 of (26), finite where gamma is infinite, and log det(I + tau t^½ A t^½)."""
+    """(Gamma + tau A)^-1 of (26), finite where gamma is infinite, and `Rows.log_det`."""
     root = np.sqrt(t)
     B = tau[:, None, None] * root[:, :, None] * A * root[:, None, :]
     B += np.eye(t.shape[1])
@@ -71,17 +71,12 @@ def _visit(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> Rows:
     L = tau[:, None] * np.einsum("ijk,ik->ij", C, G)
     for j in range(t.shape[1]):
         A_j = A[:, j, :]
-        inside = t[:, j] > 0
-        sigma = C[:, j, j]
+        inside, sigma = t[:, j] > 0, C[:, j, j].copy()
         # u: how the row's mean moves with weight j, the others following. Where j is in the
         # model it is a column of C; where it is not, e_j - tau C A_j.
-        u = C[:, :, j] / np.where(inside, sigma, 1.0)[:, None]
-        away = np.flatnonzero(~inside)
-        A_away = A_j if A.shape[0] == 1 else A_j[away]
-        u[away] = -tau[away, None] * np.einsum(
-            "ikl,il->ik", C[away], A_away * np.ones((away.size, 1))
-        )
-        u[away, j] += 1.0
+        u = -tau[:, None] * (C @ A_j[:, :, None])[:, :, 0]
+        u[:, j] += 1.0
+        u[inside] = C[inside, :, j] / sigma[inside, None]
         s = tau * np.sum(A_j * u, axis=1)
         rest = L - u * L[:, j : j + 1]  # the mean without weight j
         q = tau * (G[:, j] - np.sum(A_j * rest, axis=1))

@@ -1,4 +1,4 @@
-"""Where a model of several views starts: principal or canonical directions, rotated to be sparse."""
+"""Where a model of views starts: principal or canonical directions, rotated to be sparse."""
 
 from __future__ import annotations
 

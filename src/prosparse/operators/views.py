@@ -7,6 +7,7 @@ entries. `CompleteTable` wraps an `Operator` (dense or sparse, n > p reduced to 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
             "Give rows of NaN to a view in which a sample is missing."
         )
     edges = np.cumsum([0, *(table.shape[1] for table in tables)])
-    slices = [slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    slices = [slice(a, b) for a, b in pairwise(edges.tolist())]
     if all(sparse.issparse(table) for table in tables):
         return sparse.hstack(tables, format="csr"), slices
     dense = [t.toarray() if sparse.issparse(t) else np.asarray(t) for t in tables]

@@ -1,0 +1,1 @@
+"""The experiments of the papers, one module per paper; each prints ours beside the published."""
