@@ -1,5 +1,7 @@
 """The passes of SCA against slow dense computations typed from the paper, entry by entry."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
@@ -44,7 +46,7 @@ def table(n, widths, k, private, gaps, seed=0):
     """X centred, which entries of it were observed, and the groups of columns."""
     rng = np.random.default_rng(seed)
     edges = np.cumsum([0, *widths])
-    groups = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:])]
+    groups = [np.arange(a, b) for a, b in pairwise(edges)]
     p = edges[-1]
     X = rng.standard_normal((n, k)) @ np.where(
         rng.random((k, p)) < 0.5, rng.normal(0, 2, (k, p)), 0
@@ -99,8 +101,8 @@ def slow_bound(X, seen, lay, before, after):
         moments.append((S @ y, S))
     # latents of unit variance after the step: the same q(z) on the new scale
     scale = np.sqrt(np.mean([np.diagonal(S) + z**2 for z, S in moments], axis=0))
+    moments = [(z / scale, S / np.outer(scale, scale)) for z, S in moments]
     for row, (z, S) in enumerate(moments):
-        z, S = z / scale, S / np.outer(scale, scale)
         total -= 0.5 * (np.trace(S) + z @ z - Q - np.linalg.slogdet(S)[1])
         for i in np.flatnonzero(seen[row]):
             second = np.outer(z, z) + S
@@ -179,8 +181,8 @@ def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
 @pytest.mark.parametrize("case", ["one view", "two views", "wide", "two views, gaps"])
 @pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
 def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
-    X, seen, lay, data, prior, state, step = problem(case, prior)
-    run = iterate(step, state, max_iter=20000, tol=1e-13)
+    _, _, lay, data, prior, state, step = problem(case, prior)
+    run = iterate(step, state, max_iter=1500, tol=1e-12, accelerator=accelerator())
     now = run.state.fitted
 
     def objective(L):
@@ -196,7 +198,7 @@ def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
         down[i, j] -= h
         gradient = (objective(up) - objective(down)) / (2 * h)
         # in units of the curvature of the likelihood times the size of a weight
-        assert abs(gradient) < 1e-3 * stiffness[i] * np.abs(now.L).max()
+        assert abs(gradient) < 1e-4 * stiffness[i] * np.abs(now.L).max()
     # no push over the edge of the Laplace prior where a weight is zero
     if prior.shape == 1.0:
         m = data.moments(now.L, None, now.tau[lay.view], now.mu)

@@ -38,15 +38,15 @@ def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
         slope = prior.slope(w)
         value = e[todo] * w + slope - g[todo]
         gradient = e[todo] + prior.curvature(w, slope)
-        gone = (gradient <= 0) & (value > 0) if prior.shape < 1 else np.zeros(w.shape, bool)
         low, high = np.where(value > 0, low, w), np.where(value > 0, w, high)
         following = w - value / np.where(gradient > 0, gradient, 1.0)
-        outside = (following <= low) | (following > high) | (gradient <= 0)
-        if prior.shape < 1:
-            gone |= following <= 0
-            outside &= value <= 0  # from the right Newton needs no bracket
+        settled = (gradient > 0) & (np.abs(following - w) <= 1e-13 * w)
+        outside = ~settled & ((following <= low) | (following > high) | (gradient <= 0))
+        gone = np.zeros(w.shape, dtype=bool)
+        if prior.shape < 1:  # from the right Newton needs no bracket, and may find nothing
+            gone = (value > 0) & ~settled & ((gradient <= 0) | (following <= 0))
+            outside &= value <= 0
         following = np.where(outside, 0.5 * (low + high), following)
-        settled = ~gone & (np.abs(following - w) <= 1e-14 * w)
         root[todo[settled]] = following[settled]
         left = ~(gone | settled)
         todo, w, low, high = todo[left], following[left], low[left], high[left]
