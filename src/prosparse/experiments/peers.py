@@ -56,7 +56,7 @@ def ours(train: Views, k: int, **options: Any) -> Fit:
 
 
 def mofa(train: Views, k: int, spike_and_slab: bool = True) -> Fit | None:
-    """mofapy2 with its own stopping rule, "fast"; relevance priors always, spike and slab or not."""
+    """mofapy2 with its own stopping rule, "fast": relevance priors, with or without spikes."""
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             from mofapy2.run.entry_point import entry_point

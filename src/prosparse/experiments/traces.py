@@ -78,12 +78,11 @@ def run_traces(data: Path, output: Path) -> None:
     leaks = at_key > 5.0 / np.sqrt(len(X))  # five standard errors
     everything = np.ones(X.shape[1], dtype=bool)
     print(f"E10: {X.shape[0]} traces of {X.shape[1]} samples; {leaks.sum()} samples leak")
-    print(f"(correlation beyond five standard errors); {bytes_found(correlation, key, everything)}")
-    print("of 16 key bytes found from all samples")
+    found = bytes_found(correlation, key, everything)
+    print(f"(correlation beyond five standard errors); {found} of 16 key bytes found from all")
     V = np.linalg.svd(X, full_matrices=False)[2][:N_DIRECTIONS]
-    print(
-        f"{'':24s}{'kept':>7s}{'leaking':>9s}{'of chance':>11s}{'strongest leaks':>17s}{'bytes':>7s}"
-    )
+    titles = ("kept", "leaking", "of chance", "strongest leaks", "bytes")
+    print(" " * 24 + "".join(f"{t:>{w}s}" for t, w in zip(titles, (7, 9, 11, 17, 7), strict=True)))
     strongest = np.argsort(at_key)[::-1][:50]
     shown = None
     for strictness in (3.0, 5.0, 10.0, 20.0):
@@ -126,7 +125,7 @@ def draw(X: Array, V: Array, components: Array, at_key: Array, path: Path) -> No
                 direction / norm if norm > 0 else direction, lw=0.6, label=f"direction {j + 1}"
             )
         axis.set_ylabel(f"{title}\nweights")
-        axis.legend(loc="upper right", fontsize=8, ncols=3)
+        axis.legend(loc="lower left", fontsize=8, ncols=3)
     axes[3].plot(at_key, lw=0.5, color="tab:red")
     axes[3].axhline(5.0 / np.sqrt(len(X)), lw=0.6, ls="--", color="0.3")
     axes[3].set_ylabel("largest correlation\nwith the key")

@@ -37,11 +37,11 @@ def standardised(train: Views, test: Views) -> tuple[Views, Views]:
 def measures(fit: Fit, train: Views, test: Views, y_train: Array, y_test: Array) -> list[float]:
     scores, known = fit.scores(test), fit.scores(train)
     latents = min(s.shape[1] for s in scores)
-    correlations = []
+    correlations: list[float] = []
     for a, b in combinations(range(len(test)), 2):
         pairs = [(scores[a][:, j], scores[b][:, j]) for j in range(min(latents, 2))]
         moving = [np.corrcoef(u, v)[0, 1] for u, v in pairs if u.std() > 0 and v.std() > 0]
-        correlations.append(np.mean(np.abs(moving)) if moving else 0.0)
+        correlations.append(float(np.mean(np.abs(moving))) if moving else 0.0)
     explained = [
         1.0 - np.mean((fit.predict(test, v) - x) ** 2) / np.mean((x - t.mean(axis=0)) ** 2)
         for v, (x, t) in enumerate(zip(test, train, strict=True))

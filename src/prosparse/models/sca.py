@@ -49,8 +49,8 @@ from ..operators.views import (
     column_groups,
     filled,
     is_list_of_tables,
-    joined,
     one_table,
+    side_by_side,
 )
 from ..selection.dimension import count_signals
 
@@ -294,25 +294,8 @@ class SCA(SparseProjection):
         """New rows, from a table or from one table per view (None: that view is missing)."""
         check_is_fitted(self)
         if is_list_of_tables(X):
-            X = self._side_by_side(list(X))
+            X = side_by_side(list(X), self.view_columns_)
         return self._validated(X, reset=False)
-
-    def _side_by_side(self, tables: list[Any]) -> Any:
-        widths = [c.size for c in self.view_columns_]
-        if len(tables) != len(widths):
-            raise InputError(
-                f"{len(widths)} views were fitted, got {len(tables)}; give None for a view that "
-                "is missing"
-            )
-        n = next((t.shape[0] for t in tables if t is not None), 0)
-        full = [np.full((n, w), np.nan) if t is None else t for t, w in zip(tables, widths)]
-        for number, (part, width) in enumerate(zip(full, widths, strict=True)):
-            if part.shape[1] != width:
-                raise InputError(
-                    f"view {number} was fitted with {width} columns, got {part.shape[1]}"
-                )
-        X, _ = joined(full)
-        return X[:, np.argsort(np.concatenate(self.view_columns_))]
 
     def transform(self, X: Any) -> np.ndarray:
         """Posterior means of the latents, (n, latents), from what is observed of each row."""

@@ -117,6 +117,24 @@ def one_table(X: Any, views: Any) -> tuple[Any, Any]:
     return joined(list(X))
 
 
+def side_by_side(tables: list[Any], groups: list[Array]) -> Any:
+    """New rows of fitted views as one table, its columns in their old places; None is missing."""
+    if len(tables) != len(groups):
+        raise InputError(
+            f"{len(groups)} views were fitted, got {len(tables)}; give None for a view that is "
+            "missing"
+        )
+    n = next((t.shape[0] for t in tables if t is not None), 0)
+    pairs = zip(tables, groups, strict=True)
+    full = [np.full((n, c.size), np.nan) if t is None else t for t, c in pairs]
+    for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
+        if part.shape[1] != columns.size:
+            raise InputError(
+                f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
+            )
+    return joined(full)[0][:, np.argsort(np.concatenate(groups))]
+
+
 class Moments(NamedTuple):
     """The latents given the weights, as far as the weights and the noise need them."""
 
