@@ -123,6 +123,29 @@ def test_imputation(prior, seed):
     assert error(imputed) < error(peer)
 
 
+@pytest.mark.parametrize(
+    ("near", "limit"), [((1e-9, 1e-14), (0.0, 0.0)), ((60.0001, 8.0), (60.0, 8.0))]
+)
+def test_normal_jeffreys_and_laplace_are_limits(near, limit):
+    """The same fit just beside the limit, by Bessel functions, and at it, in closed form."""
+    X = make_sparse_projection(100, random_state=2).X
+    fits = [SCA(6, prior="hyperbolic", a=a, b=b).fit(X) for a, b in (near, limit)]
+    np.testing.assert_allclose(
+        fits[0].inverse_transform(fits[0].transform(X)),
+        fits[1].inverse_transform(fits[1].transform(X)),
+        atol=2e-3,
+    )
+
+
+def test_a_larger_b_gives_more_zeros():
+    X = make_sparse_projection(100, random_state=2).X
+    counts = [
+        np.sum(SCA(4, prior="hyperbolic", a=40.0, b=b).fit(X).components_ != 0)
+        for b in (0.0, 10.0, 1000.0)
+    ]
+    assert counts[0] > counts[1] > counts[2] > 0
+
+
 def test_dead_components_are_removed():
     data = make_sparse_projection(2000, n_components=2, random_state=1)
     model = SCA(5, prior="hyperbolic").fit(data.X)
