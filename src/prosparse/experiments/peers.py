@@ -115,6 +115,7 @@ def cca_zoo(train: Views, k: int, **options: Any) -> Fit | None:
         from cca_zoo.sparse import PMDCCA
     except ImportError:
         return None
+    k = min(k, *(x.shape[1] for x in train))  # its limit
     start = time.perf_counter()
     model = PMDCCA(n_components=k, **options).fit([np.asarray(x, float) for x in train])
     seconds = time.perf_counter() - start

@@ -110,6 +110,7 @@ def main(arguments: list[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     chosen.output.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
     if chosen.experiment == "E9":
         run_denoising(chosen.replications)
         return

@@ -59,16 +59,21 @@ def measures(fit: Fit, train: Views, test: Views, y_train: Array, y_test: Array)
 
 def compare(name: str, views: Views, y: Array, k: int, private: int, folds: int) -> None:
     """Cross-validate every method on one data set and print a line for each."""
+    every = k + private * len(views)  # latents, all of them open to all views
     methods: dict[str, Callable[[Views], Fit | None]] = {
-        "SCA ard": lambda t: ours(t, k, n_private=private, tol=1e-6),
-        "SCA hyperbolic": lambda t: ours(t, k, n_private=private, prior="hyperbolic", tol=1e-6),
-        "mofapy2 spike and slab": lambda t: mofa(t, k + private * len(t), True),
-        "mofapy2 ard": lambda t: mofa(t, k + private * len(t), False),
+        "SCA ard": lambda t: ours(t, every, tol=1e-6),
+        "SCA hyperbolic": lambda t: ours(t, every, prior="hyperbolic", tol=1e-6),
+        "SCA ard, private": lambda t: ours(t, k, n_private=private, tol=1e-6),
+        "SCA hyperbolic, private": lambda t: ours(
+            t, k, n_private=private, prior="hyperbolic", tol=1e-6
+        ),
+        "mofapy2 spike and slab": lambda t: mofa(t, every, True),
+        "mofapy2 ard": lambda t: mofa(t, every, False),
         "cca-zoo PMDCCA": lambda t: cca_zoo(t, k, l1_bound=0.5),
     }
     shapes = " + ".join(str(x.shape[1]) for x in views)
-    print(f"\n{name}: {len(y)} samples, views of {shapes} columns, {k} shared latents", end="")
-    print(f" and {private} private to each view, {folds} folds")
+    print(f"\n{name}: {len(y)} samples, views of {shapes} columns, {every} latents", end="")
+    print(f" (private: {k} shared, {private} for each view), {folds} folds")
     print(
         f"{'':24s}{'correlation':>12s}{'prediction':>12s}{'separation':>12s}{'zeros':>8s}{'s':>8s}"
     )
