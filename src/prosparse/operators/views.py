@@ -38,7 +38,7 @@ def column_groups(views: Any, width: int, names: Any = None) -> list[Array]:
             label = np.asarray(names)[wrong] if names is not None else np.flatnonzero(wrong)
             raise ParameterError(
                 f"`views` must put every column into exactly one view; {int(wrong.sum())} of "
-                f"{width} columns are in {what}, the first of them {label[0]!r}"
+                f"{width} columns are in {what}, the first of them {label.tolist()[0]!r}"
             )
     return groups
 
@@ -54,8 +54,9 @@ def _positions(group: Any, number: int, width: int, names: Any) -> Array:
         elif items.dtype == bool and items.shape == (width,):
             found = np.flatnonzero(items)
         elif items.dtype.kind in "iu" and items.ndim == 1:
-            if np.any((items < -width) | (items >= width)):
-                raise ParameterError(f"{where} names column {items.max()}; X has {width} columns")
+            wrong = items[(items < -width) | (items >= width)]
+            if wrong.size:
+                raise ParameterError(f"{where} names column {wrong[0]}; X has {width} columns")
             found = items % width
         elif items.size:
             raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
