@@ -12,6 +12,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import digamma, gammaln
 
+from .special import _scaled_k as scaled_k
 from .special import kv_ratio, log_kv
 
 Array = np.ndarray
@@ -20,13 +21,12 @@ Array = np.ndarray
 def bessel_ratio(omega: float, z: Array) -> Array:
     """R_omega(z) = K_{omega+1}(z) / K_omega(z) for any real order, [AB08] (30)."""
     z = np.asarray(z, dtype=float)
+    if -1.0 <= omega <= 0.0:  # K_{-nu} = K_nu: both orders lie in [0, 1]
+        return scaled_k(np.asarray(omega + 1.0), z) / scaled_k(np.asarray(-omega), z)
+    if 0.0 < omega <= 1.0:  # one step up
+        return scaled_k(np.asarray(1.0 - omega), z) / scaled_k(np.asarray(omega), z) + 2 * omega / z
     flat = z.reshape(-1, 1)
-    if omega >= 0:
-        value = 1.0 / kv_ratio(omega + 1.0, flat)
-    elif omega <= -1:
-        value = kv_ratio(-omega, flat)  # K_{-nu} = K_nu
-    else:  # both orders lie in [0, 1]; the larger one may be on either side
-        value = kv_ratio(-omega, flat) if omega < -0.5 else 1.0 / kv_ratio(omega + 1.0, flat)
+    value = kv_ratio(-omega, flat) if omega < 0 else 1.0 / kv_ratio(omega + 1.0, flat)
     return value.reshape(z.shape)
 
 
@@ -124,8 +124,11 @@ class HyperbolicPrior:
             return -np.log(size) - self.rate * size
         positive = size > 0
         safe = np.where(positive, size, 1.0)
-        z = (self.rate * safe).reshape(-1, 1)
-        log_k = log_kv(abs(self.omega), z).reshape(safe.shape)
+        z = self.rate * safe
+        if abs(self.omega) <= 1.0:
+            log_k = np.log(scaled_k(np.asarray(abs(self.omega)), z)) - z
+        else:
+            log_k = log_kv(abs(self.omega), z.reshape(-1, 1)).reshape(z.shape)
         log_constant = 0.5 * np.log(2.0 / np.pi) + self.shape * np.log(self.b)
         log_constant -= gammaln(self.shape)
         power = self.shape - 0.5

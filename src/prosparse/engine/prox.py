@@ -15,6 +15,10 @@ from .gig import HyperbolicPrior
 
 Array = np.ndarray
 
+# Just beside the Laplace prior the kink at zero is smooth on a scale that no computer resolves:
+# a weight below this share of its least-squares value is zero.
+NEGLIGIBLE = 1e-12
+
 
 def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
     """The largest l > 0 with e l + phi(l) = g, zero where there is none; 1-d arrays, g >= 0."""
@@ -32,6 +36,9 @@ def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
 def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
     root = np.zeros_like(g)
     todo = np.flatnonzero(g > 0)
+    if prior.shape > 1:  # the left side rises: is the root above what counts as zero?
+        least = NEGLIGIBLE * g[todo] / e[todo]
+        todo = todo[e[todo] * least + prior.slope(least) < g[todo]]
     w = g[todo] / e[todo]
     low, high = np.zeros_like(w), w.copy()
     for _ in range(100):
