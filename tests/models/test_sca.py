@@ -106,6 +106,7 @@ def test_without_private_latents_the_private_structure_leaks():
     assert np.abs(np.corrcoef(np.hstack([Z, own]).T)[:2, 2:]).max() > 0.8
 
 
+@pytest.mark.filterwarnings("ignore:.IterativeImputer. Early stopping")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("prior", BOTH)
 def test_imputation(prior, seed):
@@ -119,7 +120,8 @@ def test_imputation(prior, seed):
     imputed = model.impute(holes)
     np.testing.assert_array_equal(imputed[~gone], X[~gone])
     assert error(imputed) < 0.5 * error(np.where(gone, np.nanmean(holes, axis=0), X))
-    peer = IterativeImputer(max_iter=10, tol=1e-1, random_state=0).fit_transform(holes)
+    # by BayesianRidge, its default
+    peer = IterativeImputer(max_iter=50, random_state=0).fit_transform(holes)
     assert error(imputed) < error(peer)
 
 
