@@ -19,9 +19,10 @@ from threadpoolctl import threadpool_info
 
 from prosparse import GSPPCA
 from prosparse.datasets import make_globally_sparse
+from prosparse.engine.acceleration import over_loadings
 from prosparse.engine.linalg import spectrum
 from prosparse.engine.loop import iterate
-from prosparse.models.gsppca import accelerator, init, make_step
+from prosparse.models.gsppca import init, make_step
 from prosparse.operators import DenseOperator
 
 
@@ -88,7 +89,7 @@ def trajectory(X, d, accelerated, passes):
         init(parts, d),
         max_iter=passes,
         tol=0.0,
-        accelerator=accelerator(op.xp) if accelerated else None,
+        accelerator=over_loadings("M", op.xp) if accelerated else None,
     )
     return np.array(run.bounds)
 

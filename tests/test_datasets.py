@@ -36,6 +36,10 @@ def test_reproducible():
 
 
 def test_impossible_sizes():
+    with pytest.raises(ValueError, match="`n_samples` must be an integer of at least 2, got 1"):
+        make_globally_sparse(1)
+    with pytest.raises(ValueError, match="`noise` must be a non-negative number, got -1"):
+        make_globally_sparse(noise=-1)
     with pytest.raises(
         ValueError, match=r"n_components <= n_informative <= n_features .* 5, 3, 30"
     ):

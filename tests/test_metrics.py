@@ -12,6 +12,8 @@ def test_f_score():
     found = np.array([1, 1, 0, 0, 1, 0], bool)  # precision 2/3, recall 1/2
     assert support_f_score(true, found) == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
     assert support_f_score(np.zeros(3, bool), np.zeros(3, bool)) == 1
+    with pytest.raises(ValueError, match="mask of True and False"):
+        support_f_score([2, 5, 7], [1, 5, 9])
     with pytest.raises(ValueError, match=r"same shape, got \(6,\) and \(2,\)"):
         support_f_score(true, np.ones(2, bool))
 

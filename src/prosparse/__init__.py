@@ -1,18 +1,22 @@
 """prosparse: sparse probabilistic PCA, PCA that chooses its variables."""
 
-from . import datasets, metrics, plot
+from . import baselines, datasets, metrics, plot
 from ._version import __version__
-from .errors import InputError, NoStructureWarning, ParameterError
+from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
+from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 
 __all__ = [
+    "EMPCA",
     "GSPPCA",
     "SCA",
+    "FewerComponentsWarning",
     "InputError",
     "NoStructureWarning",
     "ParameterError",
     "__version__",
+    "baselines",
     "datasets",
     "metrics",
     "plot",

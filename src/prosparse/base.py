@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from .engine.linalg import added_squares
 from .errors import InputError
-from .operators import Columns, Operator, standardise
+from .operators import Columns, Operator, standardise, standardise_weighted
 
 Array = Any
 
@@ -29,22 +32,63 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     varying_: np.ndarray
     relevance_: np.ndarray
     ranking_: np.ndarray
+    n_components_: int
+    n_nonzero_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
         """A dense float array or a CSR matrix, checked; names and width remembered on reset."""
-        return validate_data(
+        if hasattr(X, "collect_schema") and not hasattr(X, "to_numpy"):
+            raise InputError("X is a lazy frame: call `collect()` on it first")
+        checked = validate_data(
             self,
             X,
             reset=reset,
             accept_sparse="csr",
             dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
             ensure_min_features=2 if reset else 1,
         )
+        self._refuse_missing(checked)
+        return checked
 
-    def _standardised(self, X: Any, scale: bool) -> tuple[Operator, Columns]:
+    def _refuse_missing(self, X: Any) -> None:
+        values = X.data if issparse(X) else X
+        bad = ~np.isfinite(values)
+        if not bad.any():
+            return
+        if issparse(X):
+            X = X.tocoo()
+            row, column = X.row[~np.isfinite(X.data)][0], X.col[~np.isfinite(X.data)][0]
+        else:
+            row, column = np.argwhere(bad)[0]
+        name = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[column]
+        what = "NaN" if np.isnan(values[bad]).any() else "infinity"
+        raise InputError(
+            f"Input X contains {what}: {int(bad.sum())} value(s), the first in row {row}, column "
+            f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
+            "fill them in first (scikit-learn's SimpleImputer, for one)."
+        )
+
+    def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
-        op, columns = standardise(self._validated(X, reset=True), scale)
+        X = self._validated(X, reset=True)
+        if weights is None:
+            op, columns = standardise(X, scale)
+        else:
+            op, columns = standardise_weighted(X, scale, weights)
         varying, width = op.shape[1], columns.mean.shape[0]
         if varying < 2:
             raise InputError(
@@ -78,6 +122,20 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         ranked = np.concatenate([kept[order], np.flatnonzero(~self.varying_)])
         self.ranking_[ranked] = np.arange(1, width + 1)
 
+    def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
+        """All that follows from components W (d x varying columns) of ``total`` observations."""
+        squares = np.asarray(op.column_squares())
+        along = np.sum(np.asarray(op.matmul(op.xp.asarray(W.T))) ** 2, axis=0)
+        weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
+        order = np.lexsort((-squares, -weight))
+        chosen = np.flatnonzero(np.any(W != 0, axis=0))
+        relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
+        self._set_columns(columns, order, chosen, W[:, chosen], relevance)
+        self.n_components_ = W.shape[0]
+        self.n_nonzero_ = np.count_nonzero(W, axis=1)
+        self.explained_variance_ = columns.unit**2 * along / (total - 1.0)
+        self.explained_variance_ratio_ = added_squares(op, W) / float(np.sum(squares))
+
     @property
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
@@ -98,8 +156,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
         check_is_fitted(self)
-        scores = np.asarray(X)
-        if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
+        scores = check_array(X, dtype=[np.float64, np.float32])
+        if scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
                 f"got shape {scores.shape}"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .errors import ParameterError, check_choice
+from .errors import ParameterError, check_choice, check_integer, check_non_negative
 
 
 class GloballySparse(NamedTuple):
@@ -53,6 +53,8 @@ def make_globally_sparse(
             "1 <= n_components <= n_informative <= n_features is needed, got "
             f"{n_components}, {n_informative}, {n_features}"
         )
+    check_integer("n_samples", n_samples, 2)
+    check_non_negative("noise", noise)
     rng = check_random_state(random_state)
     support = np.zeros(n_features, dtype=bool)
     support[rng.permutation(n_features)[:n_informative]] = True

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
+
 
 class InputError(ValueError):
     """The data cannot be fitted as they are."""
@@ -19,10 +21,19 @@ class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 
 
+class FewerComponentsWarning(UserWarning):
+    """The data, under the constraints, have fewer components than were asked for."""
+
+
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
         raise ParameterError(f"`{name}` must be one of {choices}, got {value!r}")
+
+
+def check_bool(name: str, value: Any) -> None:
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"`{name}` must be True or False, got {value!r}")
 
 
 def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:
@@ -36,3 +47,18 @@ def check_integer(name: str, value: Any, minimum: int, alternative: str = "") ->
 def check_non_negative(name: str, value: Any) -> None:
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}")
+
+
+def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """One finite non-negative weight for each row; a single number counts for all rows."""
+    weights = np.asarray(sample_weight, dtype=float)
+    if weights.ndim == 0:
+        weights = np.full(n_rows, float(weights))
+    if weights.shape != (n_rows,):
+        raise ParameterError(
+            f"`sample_weight` must hold one number for each of the {n_rows} rows, got an array of "
+            f"shape {weights.shape}"
+        )
+    if not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ParameterError("`sample_weight` must be finite and non-negative")
+    return weights

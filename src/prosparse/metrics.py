@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 from sklearn.metrics import f1_score
+from sklearn.metrics.cluster import pair_confusion_matrix
+from sklearn.utils import check_array
 
+from .engine.linalg import added_squares
 from .errors import check_choice
+from .operators import DenseOperator
 
 
 def support_f_score(true_support: Any, support: Any) -> float:
@@ -15,12 +19,19 @@ def support_f_score(true_support: Any, support: Any) -> float:
 
     Both arguments are boolean masks. 1 means the same set; two empty sets agree.
     """
-    true_support, support = np.asarray(true_support, bool), np.asarray(support, bool)
+    true_support, support = _mask(true_support), _mask(support)
     if true_support.shape != support.shape:
         raise ValueError(
             f"the masks must have the same shape, got {true_support.shape} and {support.shape}"
         )
     return float(f1_score(true_support, support, zero_division=1.0))
+
+
+def _mask(support: Any) -> np.ndarray:
+    support = np.asarray(support)
+    if not np.all((support == 0) | (support == 1)):
+        raise ValueError("a support is a mask of True and False, one for each variable")
+    return support.astype(bool)
 
 
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
@@ -44,17 +55,76 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
     array of shape (n_components,), whose cumulative sums are the shares explained.
     """
     check_choice("method", method, ("subspace", "qr"))
-    X = np.asarray(X, dtype=float)
-    X = X - X.mean(axis=0)
-    W = np.atleast_2d(np.asarray(components, dtype=float))
-    if W.shape[1] != X.shape[1]:
-        raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
+    X, W = _centred(X, components)
     total = float(np.sum(X**2))
     if total == 0.0:
         return np.zeros(W.shape[0])
     if method == "qr":
         return np.diag(np.linalg.qr(X @ W.T, mode="r")) ** 2 / total
-    basis, R = np.linalg.qr(W.T)
-    scale = np.linalg.norm(W, axis=1)
-    new = np.abs(np.diag(R)) > 1e-10 * np.where(scale > 0, scale, 1.0)
-    return np.where(new, np.sum((X @ basis) ** 2, axis=0), 0.0) / total
+    return added_squares(DenseOperator(X), W) / total
+
+
+def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
+    """Standard deviation that each component adds to those before it, as R's ``asdev``.
+
+    The deviation (denominator n - 1) of the scores X P w, where P removes the span of the
+    components before w. For orthogonal components these are the deviations of the scores.
+
+    Parameters
+    ----------
+    X : array of shape (n_samples, n_features)
+        Centred here.
+    components : array of shape (n_components, n_features)
+
+    Returns
+    -------
+    array of shape (n_components,)
+    """
+    X, W = _centred(X, components)
+    # Column l of R holds w_l in the basis Q of all components: above the diagonal, the part
+    # that lies in the span of those before.
+    Q, R = np.linalg.qr(W.T)
+    scores = X @ (W.T - Q @ np.triu(R, k=1))
+    return np.sqrt(np.sum(scores**2, axis=0) / (X.shape[0] - 1))
+
+
+def cardinality(components: Any) -> np.ndarray:
+    """Number of nonzeros of every component, exactly: no entry is too small to count."""
+    return np.count_nonzero(np.atleast_2d(np.asarray(components)), axis=1)
+
+
+def component_angles(components: Any) -> np.ndarray:
+    """Angles between components in degrees, (d, d): 0 for parallel ones, 90 for orthogonal.
+
+    A component and its mirror image are the same direction, so that angles end at 90. The
+    angle with a component that is zero is 90.
+    """
+    W = np.atleast_2d(np.asarray(components, dtype=float))
+    lengths = np.linalg.norm(W, axis=1, keepdims=True)
+    W = W / np.where(lengths > 0, lengths, 1.0)
+    # Half angles, since arccos loses half the digits near parallel: |u - v| = 2 sin(angle / 2)
+    nearer = np.where(W @ W.T < 0, -1.0, 1.0)
+    apart = np.linalg.norm(W[:, None, :] - nearer[:, :, None] * W[None, :, :], axis=2)
+    angles = 2.0 * np.degrees(np.arcsin(np.clip(apart / 2.0, 0.0, 1.0)))
+    present = lengths > 0
+    return np.where(present & present.T, angles, 90.0)
+
+
+def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
+    """Agreement of two clusterings by pairs, n11 / (n11 + n10 + n01) (Varshavsky et al. 2006).
+
+    n11 pairs of observations are together in both, n10 and n01 in one of them only. 1 means
+    the same clustering; the names of the clusters do not matter. Two clusterings without any
+    pair together agree.
+    """
+    (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
+    together = n11 + n10 + n01
+    return float(n11 / together) if together else 1.0
+
+
+def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray]:
+    X = check_array(X, dtype=float)
+    W = check_array(np.atleast_2d(components), dtype=float)
+    if W.shape[1] != X.shape[1]:
+        raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
+    return X - X.mean(axis=0), W

@@ -117,8 +117,23 @@ def test_extreme_values_become_moderate(make, scale, size, rng):
 
 
 def test_unrepresentable_squares_are_refused(rng):
-    with pytest.raises(ValueError, match=r"deviates from its column means by up to .*multiply X"):
+    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
         standardise(1e160 * table(rng))
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+@pytest.mark.parametrize("size", [1e306, 1e-310])
+def test_columns_that_cannot_be_scaled_are_refused(make, size, rng):
+    X = size * rng.uniform(1, 9, (40, 5))
+    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
+        standardise(make(X), True)
+
+
+def test_sparse_columns_far_from_zero_are_refused(rng):
+    X = 1e8 + rng.standard_normal((20, 4))
+    with pytest.raises(ValueError, match="pass X as a dense array"):
+        standardise(sparse.csr_array(X))
+    standardise(X)
 
 
 def test_sparse_is_never_made_dense(rng, monkeypatch):

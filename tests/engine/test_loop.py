@@ -98,6 +98,13 @@ def test_acceleration_never_lets_the_objective_fall():
         assert run.bounds[-1] == pytest.approx(run.state.bound)
 
 
+def test_a_step_that_goes_nowhere_is_convergence():
+    still = Point(np.ones(3), 1.0)
+    run = iterate(lambda p: p, still, max_iter=50, tol=0.0, accelerator=anderson())
+    assert run.reason is StopReason.CONVERGED
+    np.testing.assert_array_equal(run.state.x, np.ones(3))
+
+
 def test_a_saddle_is_left():
     step, start = saddle()
     run = iterate(step, start, max_iter=300, tol=1e-9, accelerator=anderson())

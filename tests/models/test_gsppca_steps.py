@@ -6,10 +6,11 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_globally_sparse
+from prosparse.engine.acceleration import over_loadings
 from prosparse.engine.linalg import spectrum
 from prosparse.engine.loop import iterate
 from prosparse.engine.relevance import update_variances
-from prosparse.models.gsppca import accelerator, init, make_step
+from prosparse.models.gsppca import init, make_step
 from prosparse.operators import DenseOperator
 
 SHAPES = [(12, 7, 1), (12, 7, 3), (7, 12, 2), (40, 10, 4), (10, 60, 3), (30, 30, 5), (5, 100, 4)]
@@ -88,7 +89,7 @@ def test_the_bound_never_falls(n, p, d, seed, accelerated):
         init(spectrum(op), d),
         max_iter=150,
         tol=0.0,
-        accelerator=accelerator(op.xp) if accelerated else None,
+        accelerator=over_loadings("M", op.xp) if accelerated else None,
     )
     assert np.all(np.diff(run.bounds) >= 0)
 
@@ -108,7 +109,7 @@ def test_acceleration_and_plain_passes_share_the_limit(seed):
     X = table(30, 80, 3, seed)
     op = DenseOperator(X)
     start, step = init(spectrum(op), 3), make_step(op, 30)
-    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=accelerator(op.xp))
+    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_loadings("M", op.xp))
     slow = iterate(step, start, max_iter=5000, tol=1e-9)
     assert fast.bounds[-1] == pytest.approx(slow.bounds[-1], rel=1e-8)
 
@@ -175,7 +176,7 @@ def test_no_step_assumes_numpy():
             init(parts, 3),
             max_iter=30,
             tol=1e-9,
-            accelerator=accelerator(op.xp),
+            accelerator=over_loadings("M", op.xp),
         )
         assert isinstance(run.state.M, type(op.X))
         runs.append(run)

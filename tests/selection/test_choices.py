@@ -42,9 +42,13 @@ def test_maximum_likelihood_is_the_mean_of_the_smallest_eigenvalues(rng):
 
 def test_invisible_spikes_do_not_break_the_correction(rng):
     X = rng.standard_normal((30, 100))
-    value = noise.noise_variance("bias-corrected", eigenvalues(X), np.ones(100), 30, 20)
-    assert np.isfinite(value)
-    assert value > 0
+    ml = noise.noise_variance("ml", eigenvalues(X), np.ones(100), 30, 20)
+    corrected = noise.noise_variance("bias-corrected", eigenvalues(X), np.ones(100), 30, 20)
+    # no spike is visible: every one counts as being at the edge, a = sqrt(p/n) sigma^2
+    c = 100 / 30
+    bias = np.sqrt(c / 2) * (20 + 20 / np.sqrt(c))
+    largest = ml * (1 + bias * np.sqrt(2 * c) / 80)
+    assert ml < corrected <= largest * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(("n", "p"), [(10, 50), (40, 3000), (3, 4)])

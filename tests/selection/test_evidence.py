@@ -142,15 +142,16 @@ def test_path_equals_one_cardinality_at_a_time(kind, d):
     np.testing.assert_array_equal(ours.cardinalities, q)
 
 
-def test_blocks_and_other_libraries_change_nothing(monkeypatch):
+@pytest.mark.parametrize("kind", ["noiseless", "noisy"])
+def test_blocks_and_other_libraries_change_nothing(monkeypatch, kind):
     X = make_globally_sparse(40, 30, random_state=1).X
     X = X - X.mean(0)
     order, q = np.argsort(-X.var(0)), np.arange(6, 31)
-    whole = evidence_path(DenseOperator(X), order, 5, 0.3, q)
-    strict = evidence_path(DenseOperator(array_api_strict.asarray(X)), order, 5, 0.3, q)
+    whole = evidence_path(DenseOperator(X), order, 5, 0.3, q, kind=kind)
+    strict = evidence_path(DenseOperator(array_api_strict.asarray(X)), order, 5, 0.3, q, kind=kind)
     np.testing.assert_allclose(strict.log_evidence, whole.log_evidence, rtol=1e-12)
     monkeypatch.setattr(base.row_slices, "__defaults__", (100,))
-    parts = evidence_path(DenseOperator(X), order, 5, 0.3, q)
+    parts = evidence_path(DenseOperator(X), order, 5, 0.3, q, kind=kind)
     np.testing.assert_allclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
 
 

@@ -11,6 +11,7 @@ iterations for hundreds of passes is left in a few dozen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -52,13 +53,14 @@ class Anderson:
         end = self.pack(result)
         self._remember(end, end - (self.pack(start) if self.start is None else self.start))
         m = min(self.count, self.memory)
-        if m == 1:
+        gram = self.products[:m, :m]
+        size = float(np.trace(gram))
+        if m == 1 or not 0.0 < size < np.inf:  # nothing to combine, or nowhere left to go
             self.start = end
             return result
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
-        gram = self.products[:m, :m]
-        weights = np.linalg.solve(gram + 1e-10 * np.trace(gram) * np.eye(m), np.ones(m))
+        weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
         weights = self.xp.asarray(weights / weights.sum(), dtype=end.dtype, device=device(end))
         return self._go(weights @ self.ends[:m, :], result)
 
@@ -93,3 +95,21 @@ class Anderson:
         self.count += 1
         m = min(self.count, self.memory)
         self.products[place, :m] = self.products[:m, place] = np.asarray(self.steps[:m, :] @ step)
+
+
+def over_loadings(field: str, xp: Any) -> Anderson:
+    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
+    other parts of the state follow within one step."""
+
+    def pack(state: State) -> Array:
+        M = getattr(state, field)
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=M.dtype, device=device(M))
+        return xp.concat([xp.reshape(M, (-1,)), log_sigma2])
+
+    def unpack(vector: Array, state: State) -> State:
+        M = xp.reshape(vector[:-1], getattr(state, field).shape)
+        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
+        change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
+        return state._replace(**{field: M, "sigma2": state.sigma2 * math.exp(change)})
+
+    return Anderson(pack, unpack, xp)

@@ -18,11 +18,16 @@ State = Any
 class StopReason(Enum):
     """Why the loop ended; the value is the sentence a user reads."""
 
-    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` per entry"
+    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` asks for"
     MAX_ITER = (
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
+
+    EXHAUSTED = (
+        "under these constraints nothing is left to explain: ask for fewer components, or let "
+        "them share variables"
+    )
 
     def __str__(self) -> str:
         return self.value
@@ -74,7 +79,7 @@ def iterate(
             plain = start is best
             result = step(start)
             rise = result.bound - best.bound
-            fell = rise < 0
+            fell = not rise >= 0  # an overflow is a fall too
             if not fell:
                 best = result
             bounds.append(best.bound)
@@ -82,7 +87,7 @@ def iterate(
             if exhausted(best):
                 return Run(best, bounds, StopReason.NOTHING_LEFT)
             quiet = quiet + 1 if rise <= tol else 0
-            if probing and quiet:
+            if (probing and not rise > tol) or (plain and fell):
                 return Run(best, bounds, StopReason.CONVERGED)
             probing = False
             if accelerator is None:

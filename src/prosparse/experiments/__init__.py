@@ -1,1 +1,1 @@
-"""The experiments of the papers, one module per paper; each prints ours beside the published."""
+"""The experiments of the papers, runnable by name; each prints ours beside the published."""

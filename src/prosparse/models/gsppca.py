@@ -34,21 +34,22 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
-from ..engine.acceleration import Anderson
+from ..engine.acceleration import over_loadings
 from ..engine.expansion import expand
-from ..engine.linalg import Spectrum, eye_like, principal_components, spectrum
+from ..engine.linalg import Spectrum, eye_like, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.relevance import update_variances
 from ..errors import (
     NoStructureWarning,
     ParameterError,
+    check_bool,
     check_choice,
     check_integer,
     check_non_negative,
 )
 from ..operators import Operator, operator_of
-from ..selection.dimension import count_signals
+from ..selection.dimension import count_signals, resolve_dimension
 from ..selection.evidence import EVIDENCES, evidence_path
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
@@ -57,7 +58,8 @@ Array = Any
 
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
-NOISE_FLOOR = 1e-12
+NOISE_FLOOR = 1e-14
+RECOUNTS = 5  # of the components, at most, when their number is "auto"
 
 
 class State(NamedTuple):
@@ -82,6 +84,11 @@ def init(parts: Spectrum, d: int) -> State:
     return State(M, nothing, sigma2, squares / (n * d), xp.zeros_like(squares), -math.inf)
 
 
+def noise_floor(parts: Spectrum) -> float:
+    """The least noise variance allowed."""
+    return NOISE_FLOOR * float(parts.table.xp.mean(parts.table.column_squares())) / parts.n
+
+
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """One variational pass over ``op``: two products with X, then O(p d + d^3).
 
@@ -98,7 +105,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         Sigma = xp.linalg.inv(precision)
         Sigma = 0.5 * (Sigma + Sigma.T)
         filters = ((c * Sigma) @ M).T
-        XY, YY = op.sum_rows(lambda block: _products(block, filters))
+        XY, YY = op.sum_rows(lambda block: products(block, filters))
         a, Q = xp.linalg.eigh(n * Sigma + YY)
         G = Q.T @ XY.T
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
@@ -125,28 +132,6 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     return step
 
 
-def _products(block: Array, filters: Array) -> tuple[Array, Array]:
-    """X_b'Y_b and Y_b'Y_b for Y_b = X_b F: all that one pass needs of a block of rows."""
-    Y = block @ filters
-    return block.T @ Y, Y.T @ Y
-
-
-def accelerator(xp: Any, memory: int = 6) -> Anderson:
-    """Anderson acceleration over M and log sigma2; the other parts follow within one step."""
-
-    def pack(state: State) -> Array:
-        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=state.M.dtype, device=device(state.M))
-        return xp.concat([xp.reshape(state.M, (-1,)), log_sigma2])
-
-    def unpack(vector: Array, state: State) -> State:
-        M = xp.reshape(vector[:-1], state.M.shape)
-        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
-        change = float(vector[-1]) - math.log(state.sigma2)
-        return state._replace(M=M, sigma2=state.sigma2 * math.exp(max(-2.0, min(2.0, change))))
-
-    return Anderson(pack, unpack, xp, memory)
-
-
 def ranking(state: State) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
     return np.lexsort((-np.asarray(state.slope), -np.asarray(state.t)))
@@ -167,19 +152,18 @@ class GSPPCA(SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Dimension d of the latent space, smaller than min(n_samples, n_features). "auto"
-        counts the eigenvalues that stand out from white noise.
+        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise,
+        counted on all columns and then again on those chosen.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False
-        Divide every column by its standard deviation first. Do so when the columns have
-        different units.
+        Divide every column by its standard deviation first, as different units require.
     noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
-        How the variance of the inactive variables is estimated: maximum likelihood under
-        probabilistic PCA with or without its bias removed, or the median column variance.
+        Variance of the inactive variables: maximum likelihood with or without its bias removed,
+        or the median column variance, which ``scale=True`` always takes: there it is known.
     evidence : {"noiseless", "noisy"}, default="noiseless"
         Whether the active variables are modelled without noise (closed form) or with the same
-        noise as the others (a one-dimensional integral; some thirty times slower).
+        noise as the others (a one-dimensional integral; ten to thirty times slower).
     model_prior : {"uniform", "sparse"}, default="uniform"
         All models alike, or small models preferred: every variable is then active with the
         largest probability for which more active variables than samples are improbable.
@@ -264,21 +248,31 @@ class GSPPCA(SparseProjection):
     def fit(self, X: Any, y: Any = None) -> GSPPCA:
         """Rank the variables of ``X``, choose how many, and find their principal components."""
         self._check_parameters()
+        with self._all_or_nothing():
+            self._fit(X)
+        self._warn()
+        return self
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
         parts = spectrum(op)
         squares = np.asarray(op.column_squares())
         d = self._dimension(parts)
-        run = self._rank(parts, d)
-        order = ranking(run.state)
-        noise = noise_variance(self.noise, np.asarray(parts.eigenvalues), squares, parts.n, d)
-        floor = NOISE_FLOOR * squares.mean() / parts.n
-        if noise <= floor:  # d components fit exactly: what noise the relaxed model leaves
-            noise = max(run.state.sigma2, floor)
-        q, log_evidence = self._weigh(op, order, d, noise)
-        best = int(np.argmax(log_evidence))
-        chosen = np.sort(order[: q[best]])
+        for _ in range(RECOUNTS):
+            run = self._rank(parts, d)
+            order = ranking(run.state)
+            noise = self._noise(parts, squares, d, run.state.sigma2)
+            q, log_evidence = self._weigh(op, order, d, noise)
+            best = int(np.argmax(log_evidence))
+            chosen = np.sort(order[: q[best]])
+            # On the chosen columns alone weak components stand out that noise hid before.
+            again = self._recount(op, chosen, noise) if self.n_components == "auto" else d
+            if again <= d:
+                break
+            d = again
         components, along = principal_components(op.take_columns(op.xp.asarray(chosen)), d)
-        off = (squares[chosen].sum() - along.sum()) / max(1, (parts.n - 1) * (chosen.size - d))
+        free = (parts.n - 1) * (chosen.size - d)
+        off = (squares[chosen].sum() - along.sum()) / free if free else noise
 
         # In the table's own columns and units; see `Columns`.
         log_unit = squares.size * parts.n * math.log(columns.unit)
@@ -291,12 +285,16 @@ class GSPPCA(SparseProjection):
         self.explained_variance_ = columns.unit**2 * along / (parts.n - 1)
         self.explained_variance_ratio_ = along / squares.sum()
         self.noise_variance_ = columns.unit**2 * noise
-        self.active_noise_variance_ = columns.unit**2 * max(off, floor)
+        self.active_noise_variance_ = columns.unit**2 * max(off, noise_floor(parts))
         self.bounds_ = np.array(run.bounds) - log_unit
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
-        self._warn()
-        return self
+
+    def _recount(self, op: Operator, chosen: np.ndarray, noise: float) -> int:
+        if chosen.size < 3:
+            return 1
+        values = np.asarray(spectrum(op.take_columns(op.xp.asarray(chosen))).eigenvalues)
+        return count_signals(values, op.shape[0], chosen.size, noise)
 
     def _rank(self, parts: Spectrum, d: int) -> Run:
         """Fit the relaxed model."""
@@ -306,10 +304,19 @@ class GSPPCA(SparseProjection):
             init(parts, d),
             max_iter=self.max_iter,
             tol=self.tol * n * p,
-            accelerator=accelerator(xp),
+            accelerator=over_loadings("M", xp),
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
         )
+
+    def _noise(self, parts: Spectrum, squares: np.ndarray, d: int, relaxed: float) -> float:
+        """Variance of the inactive variables."""
+        # Scaled columns all have one variance: the residual of active ones would mislead.
+        kind = "median" if self.scale else self.noise
+        noise = noise_variance(kind, np.asarray(parts.eigenvalues), squares, parts.n, d)
+        floor = noise_floor(parts)
+        # d components may fit exactly: take what noise the relaxed model leaves.
+        return noise if noise > floor else max(relaxed, floor)
 
     def _weigh(
         self, op: Operator, order: np.ndarray, d: int, noise: float
@@ -333,11 +340,11 @@ class GSPPCA(SparseProjection):
         variances = np.maximum(self.explained_variance_, self.active_noise_variance_)
 
         def squared_distances(block: np.ndarray) -> np.ndarray:
-            scores2 = (block @ self.components_.T) ** 2
-            off = np.sum(block[:, inside] ** 2, axis=1) - np.sum(scores2, axis=1)
+            scores = block @ self.components_.T
+            off = block[:, inside] - scores @ self.components_[:, inside]
             return (
-                np.sum(scores2 / variances, axis=1)
-                + off / self.active_noise_variance_
+                np.sum(scores**2 / variances, axis=1)
+                + np.sum(off**2, axis=1) / self.active_noise_variance_
                 + np.sum(block[:, outside] ** 2, axis=1) / self.noise_variance_
             )
 
@@ -347,7 +354,8 @@ class GSPPCA(SparseProjection):
             + outside.sum() * np.log(self.noise_variance_)
             + 2.0 * np.sum(np.log(self.scale_[self.varying_]))
         )
-        distances = op.map_rows(squared_distances, entrywise=True)
+        with np.errstate(over="ignore"):  # a row too far away has log density -inf
+            distances = op.map_rows(squared_distances, entrywise=True)
         return -0.5 * (distances + log_variances + self.varying_.sum() * np.log(2 * np.pi))
 
     def score(self, X: Any, y: Any = None) -> float:
@@ -355,30 +363,21 @@ class GSPPCA(SparseProjection):
         return float(np.mean(self.score_samples(X)))
 
     def _check_parameters(self) -> None:
-        if self.n_components != "auto":
-            check_integer("n_components", self.n_components, 1, ' or "auto"')
         if self.n_features_to_select is not None:
             check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
+        check_bool("scale", self.scale)
         check_choice("noise", self.noise, NOISE_ESTIMATORS)
         check_choice("evidence", self.evidence, EVIDENCES)
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
+        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
 
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""
-        n, p = parts.n, parts.table.shape[1]
-        most, wanted = min(n, p) - 1, self.n_features_to_select
-        if self.n_components == "auto":
-            d = count_signals(np.asarray(parts.eigenvalues), n, p)
-            d = max(1, min(d, most, wanted or most))
-        else:
-            d = int(self.n_components)
-        if d > most:
-            raise ParameterError(
-                f"`n_components` must be smaller than min(n_samples, n_features) = {most + 1} "
-                f"(constant columns not counted), got {d}"
-            )
+        p, wanted = parts.table.shape[1], self.n_features_to_select
+        noise = parts.n / (parts.n - 1) if self.scale else None  # that of a scaled column
+        d = resolve_dimension(self.n_components, parts, wanted, noise)
         if wanted is not None and not d <= wanted <= p:
             raise ParameterError(
                 f"`n_features_to_select` must be between `n_components` = {d} and the number of "

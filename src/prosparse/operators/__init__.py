@@ -11,6 +11,7 @@ from .base import Operator
 from .dense import DenseOperator, standardise_dense
 from .sparse import SparseOperator, standardise_sparse
 from .standardise import Columns
+from .weighted import standardise_weighted
 
 __all__ = [
     "Columns",
@@ -19,6 +20,7 @@ __all__ = [
     "SparseOperator",
     "operator_of",
     "standardise",
+    "standardise_weighted",
 ]
 
 

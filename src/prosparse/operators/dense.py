@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from .base import Array, Block, Operator, row_slices
-from .standardise import Columns, unit_of
+from .standardise import LARGEST_SCALE, SMALLEST_SCALE, Columns, check_range, unit_of
 
 
 class DenseOperator(Operator):
@@ -40,15 +41,17 @@ def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
     xp = array_namespace(X)
     varying = xp.max(X, axis=0) > xp.min(X, axis=0)
     Z = xp.astype(X, xp.float64)  # a copy: from here on in place
-    mean = xp.mean(Z, axis=0)
-    Z -= mean
-    rest = xp.mean(Z, axis=0)  # second pass: the first mean carries rounding
-    Z -= rest
-    mean = mean + rest
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        mean = xp.mean(Z, axis=0)
+        Z -= mean
+        rest = xp.mean(Z, axis=0)  # second pass: the first mean carries rounding
+        Z -= rest
+        mean = mean + rest
     largest = xp.maximum(xp.max(Z, axis=0), -xp.min(Z, axis=0))
     largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
     if scale:
+        check_range(np.asarray(largest)[np.asarray(varying)], SMALLEST_SCALE, LARGEST_SCALE)
         # Divide by the largest entry first: squares of 1e-170 are zero.
         Z /= xp.where(varying, largest, one)
         deviation = xp.where(varying, xp.sqrt(xp.mean(Z * Z, axis=0)), one)

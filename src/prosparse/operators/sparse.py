@@ -9,8 +9,12 @@ import array_api_compat.numpy as xp
 import numpy as np
 from scipy import sparse
 
+from ..errors import InputError
 from .base import Array, Block, Operator, row_slices
-from .standardise import Columns, unit_of
+from .standardise import LARGEST_SCALE, SMALLEST_SCALE, Columns, check_range, unit_of
+
+# Products are centred by subtraction: beyond this the Gram matrix keeps fewer than six digits.
+FARTHEST_MEAN = 1e5
 
 
 class CentredRows:
@@ -83,9 +87,17 @@ def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
     n, p = S.shape
     top, bottom = (np.asarray(m.toarray()).ravel() for m in (S.max(axis=0), S.min(axis=0)))
     varying = top > bottom
-    mean = np.asarray(S.sum(axis=0)) / n
+    with np.errstate(over="ignore"):  # refused below
+        mean = np.asarray(S.sum(axis=0)) / n
     largest = np.where(varying, np.maximum(top - mean, mean - bottom), 0.0)
+    if np.any(np.abs(mean) > FARTHEST_MEAN * largest, where=varying):
+        raise InputError(
+            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
+            "zero; centring it without making X dense would lose its digits. Subtract a constant "
+            "first, or pass X as a dense array."
+        )
     if scale:
+        check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
         safe = np.where(varying, largest, 1.0)
         column = np.repeat(np.arange(p), np.diff(S.indptr))
         deviations = ((S.data - mean[column]) / safe[column]) ** 2

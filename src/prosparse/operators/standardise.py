@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import InputError
 
 Array = Any
 
 LARGEST_UNIT = 1e152
 SMALLEST_UNIT = 1e-152
+# With a scale of its own for every column only quotients matter.
+LARGEST_SCALE = 1e300
+SMALLEST_SCALE = 1e-300
 
 
 class Columns(NamedTuple):
@@ -27,14 +32,21 @@ class Columns(NamedTuple):
     varying: Array  # (p,) bool
 
 
+def check_range(largest: Array, smallest_allowed: float, largest_allowed: float) -> None:
+    """Refuse deviations whose squares or quotients leave the range of doubles."""
+    bad = ~((largest >= smallest_allowed) & (largest <= largest_allowed))
+    if np.any(bad):
+        worst = float(largest[bad][0])
+        raise InputError(
+            f"a column of X deviates from its mean by up to {worst:.3g}, which double precision "
+            f"cannot handle. Deviations between {smallest_allowed:g} and {largest_allowed:g} are "
+            "allowed: multiply X by a constant."
+        )
+
+
 def unit_of(largest: float) -> float:
     """The power of two next to ``largest``: dividing by it is exact."""
     if largest == 0.0:
         return 1.0
-    if not SMALLEST_UNIT <= largest <= LARGEST_UNIT:
-        raise InputError(
-            f"X deviates from its column means by up to {largest:.3g}, and the square of that "
-            f"cannot be represented. Deviations between {SMALLEST_UNIT:g} and {LARGEST_UNIT:g} "
-            "are allowed: multiply X by a constant."
-        )
+    check_range(np.array([largest]), SMALLEST_UNIT, LARGEST_UNIT)
     return 2.0 ** math.frexp(largest)[1]

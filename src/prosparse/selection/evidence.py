@@ -22,6 +22,7 @@ density of the table.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,12 +35,12 @@ from .noisy import NoisyTerms
 
 Array = Any
 
-# Rows closer to the mean than this, relative to the average row, count as being this far
-# away: the noiseless density has a pole at zero.
+# The noiseless density has a pole at zero. Rows closer to the mean than a tenth of the noise (or
+# than rounding) count as being that far away.
+_SMALLEST_NOISE = 0.1
 _SMALLEST_ROW = 1e-12
 # How far log b may go from its moment estimate.
 _REACH = 12.0
-
 
 EVIDENCES = ("noiseless", "noisy")
 
@@ -85,8 +86,6 @@ def evidence_path(
     cardinalities: np.ndarray,
     *,
     kind: str = "noiseless",
-    tol: float = 1e-6,
-    max_steps: int = 50,
 ) -> EvidencePath:
     """Log evidence of the models made of the first q variables of ``order``.
 
@@ -102,6 +101,7 @@ def evidence_path(
     widest = int(q.max())
     active = xp.take(xp.cumulative_sum(columns), last)  # sum_i r_i^2
     floor = _SMALLEST_ROW**2 / n * active
+    floor = xp.maximum(floor, _SMALLEST_NOISE**2 * noise_variance * xp.asarray(q, **like))
 
     def radii(block: Array) -> Array:
         chosen = xp.take(block, order[:widest], axis=1)
@@ -112,27 +112,41 @@ def evidence_path(
         NoiselessTerms(q, d, xp) if kind == "noiseless" else NoisyTerms(q, d, noise_variance, xp)
     )
 
-    def slopes(block: Array) -> tuple[Array, Array]:
+    def slopes(block: Array, log_b: Array) -> tuple[Array, Array]:
         first, second = terms.slopes(radii(block), log_b)
         return xp.sum(first, axis=0), xp.sum(second, axis=0)
 
-    tiny = xp.asarray(1e-300, **like)
-    start = 0.5 * xp.log(d * n * xp.asarray(q, **like) / xp.maximum(active, tiny))
-    log_b = start
-    for _ in range(max_steps):
-        first, second = op.sum_rows(slopes, entrywise=True)
-        newton = -first / xp.where(second < 0, second, -xp.abs(first) - tiny)
-        # Under the noisy model pure noise is best explained by b = infinity: stay near.
-        moved = xp.clip(log_b + xp.clip(newton, -1.0, 1.0), start - _REACH, start + _REACH)
-        change = float(xp.max(xp.abs(moved - log_b)))
-        log_b = moved
-        if change < tol:
-            break
-
-    inside = op.sum_rows(
+    start = 0.5 * xp.log(d * n * xp.asarray(q, **like) / xp.clip(active, 1e-300, None))
+    log_b = _maximise(op, slopes, start)
+    (inside,) = op.sum_rows(
         lambda block: (xp.sum(terms.value(radii(block), log_b), axis=0),), entrywise=True
-    )[0]
-    rest = xp.sum(columns) - active
+    )
+    # Sums from the far end: a difference of totals would drown small inactive columns.
+    beyond = xp.flip(xp.cumulative_sum(xp.flip(columns)))
+    rest = xp.take(xp.concat([beyond, xp.zeros(1, **like)]), last + 1)
     outside = -0.5 * n * (p - xp.asarray(q, **like)) * float(np.log(2 * np.pi * noise_variance))
     total = inside + outside - 0.5 * rest / noise_variance
     return EvidencePath(q, np.asarray(total), np.asarray(log_b))
+
+
+def _maximise(
+    op: Operator,
+    slopes: Callable[[Array, Array], tuple[Array, Array]],
+    start: Array,
+    tol: float = 1e-6,
+    max_steps: int = 50,
+) -> Array:
+    """Newton's method in log b for all cardinalities at once, one pass over the rows a step.
+
+    Convergence is quadratic: when the last step was 1e-6, the error is some 1e-12.
+    """
+    xp, log_b = op.xp, start
+    for _ in range(max_steps):
+        at = log_b
+        first, second = op.sum_rows(lambda block, at=at: slopes(block, at), entrywise=True)
+        newton = -first / xp.where(second < 0, second, -xp.abs(first) - 1e-300)
+        # Under the noisy model pure noise is best explained by b = infinity: stay near.
+        log_b = xp.clip(at + xp.clip(newton, -1.0, 1.0), start - _REACH, start + _REACH)
+        if float(xp.max(xp.abs(log_b - at))) < tol:
+            break
+    return log_b

@@ -12,6 +12,7 @@ resolves narrow peaks (many variables) and long tails (few components) with the 
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -105,9 +106,9 @@ class NoisyTerms(NamedTuple):
             tau = moved
             if done:
                 break
-        width = 1.0 / xp.sqrt(xp.maximum(-curvature, xp.asarray(1e-3, dtype=tau.dtype)))
+        width = 1.0 / xp.sqrt(xp.clip(-curvature, 1e-3, None))
         # Between r^2/alpha and d the integrand falls only like g^((d-q)/2): a long shelf when
         # q is d or little more, which the curvature at the peak knows nothing of.
-        shelf = np.log(d) - xp.log(xp.maximum(r2, self.sigma2 * q) / (alpha * q))
+        shelf = math.log(d) - xp.log(xp.maximum(r2, self.sigma2 * q) / (alpha * q))
         reach = xp.minimum(shelf, 2.0 / (q - d + 1e-3))
         return tau, xp.maximum(width, 0.25 * reach)

@@ -1,0 +1,7 @@
+"""The methods that the papers compare with, as estimators of the same kind."""
+
+from .nspca import NSPCA
+from .pathspca import PathSPCA
+from .thresholded import ThresholdedPCA
+
+__all__ = ["NSPCA", "PathSPCA", "ThresholdedPCA"]

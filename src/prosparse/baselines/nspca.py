@@ -1,0 +1,209 @@
+"""NSPCA: non-negative sparse PCA, all components at once.
+
+[ZS06]  R. Zass, A. Shashua. Nonnegative sparse PCA. NeurIPS 2006.
+
+    maximise  1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)   over U >= 0,  (p, d)
+
+one entry after the other: in a single entry the objective is a quartic, whose maximum over
+u >= 0 is at zero or at a root of a cubic ([ZS06] section 3). Orthogonality and unit length
+hold only as far as alpha enforces them, and the number of zeros follows from beta.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from ..base import SparseProjection
+from ..engine.loop import StopReason, iterate
+from ..engine.progress import Progress
+from ..errors import FewerComponentsWarning, InputError, check_integer, check_non_negative
+
+Array = np.ndarray
+
+WIDEST = 5000  # C is p x p
+
+
+class State(NamedTuple):
+    U: Array  # (p, d)
+    bound: float  # the objective
+
+
+def objective(C: Array, U: Array, alpha: float, beta: float) -> float:
+    d = U.shape[1]
+    distance = np.sum((np.eye(d) - U.T @ U) ** 2)
+    return float(0.5 * np.sum(U * (C @ U)) - 0.25 * alpha * distance - beta * np.sum(U))
+
+
+def best_entry(alpha: float, c2: float, c1: float) -> float:
+    """The u >= 0 that maximises -alpha/4 u^4 + c2/2 u^2 + c1 u."""
+    # Stationary: u^3 - (c2/alpha) u - c1/alpha = 0; by Cardano, without complex numbers.
+    a, b = -c2 / alpha, -c1 / alpha
+    discriminant = (b / 2.0) ** 2 + (a / 3.0) ** 3
+    if discriminant > 0.0:
+        root = np.sqrt(discriminant)
+        candidates = (np.cbrt(-b / 2.0 + root) + np.cbrt(-b / 2.0 - root),)
+    else:
+        radius = 2.0 * np.sqrt(max(-a / 3.0, 0.0))
+        cosine = 0.0 if radius == 0.0 else 3.0 * b / (a * radius)
+        angle = np.arccos(min(1.0, max(-1.0, cosine))) / 3.0
+        # of three real roots the largest and the smallest are maxima; only one can be positive
+        candidates = (radius * np.cos(angle),)
+    best, value = 0.0, 0.0
+    for u in candidates:
+        height = ((-0.25 * alpha * u * u + 0.5 * c2) * u + c1) * u
+        if u > 0.0 and height > value:
+            best, value = float(u), height
+    return best
+
+
+def make_step(C: Array, alpha: float, beta: float) -> Callable[[State], State]:
+    """One sweep over all entries of U; C U and U'U are kept up to date by rank-one changes."""
+
+    def step(state: State) -> State:
+        U = state.U.copy()
+        gram = U.T @ U
+        for s in range(U.shape[1]):
+            image = C @ U[:, s]  # C u_s
+            others = gram[s].copy()
+            others[s] = 0.0
+            for r in range(U.shape[0]):
+                u, row = U[r, s], U[r]
+                across = row @ row - u * u
+                c2 = C[r, r] + alpha - alpha * (gram[s, s] - u * u + across)
+                c1 = image[r] - C[r, r] * u - alpha * (others @ row - u * across) - beta
+                new = best_entry(alpha, c2, c1)
+                change = new - u
+                if change == 0.0:
+                    continue
+                gram[s, s] += new * new - u * u
+                others += change * row
+                others[s] = 0.0
+                image += change * C[:, r]
+                U[r, s] = new
+            gram[s] = gram[:, s] = U.T @ U[:, s]
+        return State(U, objective(C, U, alpha, beta))
+
+    return step
+
+
+class NSPCA(SparseProjection):
+    """Non-negative sparse PCA with penalties for sparsity and for departures from orthogonality.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+    alpha : float, default=1.0
+        Weight of |I - U'U|^2, in units of the largest eigenvalue of the covariance.
+    beta : float, default=0.0
+        Weight of the sum of the loadings, in the same units. Larger means sparser.
+    scale : bool, default=False
+        Divide every column by its standard deviation first.
+    n_restarts : int, default=5
+        Random starts; the best is kept.
+    max_iter : int, default=200
+        The most sweeps.
+    tol : float, default=1e-6
+        A sweep that raises the objective by less, in the same units, is the last.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    components_ : array (n_components_, n_features_in_)
+        Unit rows with exact zeros and no negative entry; components of which nothing is left
+        are left out.
+    objective_ : float
+        In the same units.
+    bounds_ : array
+        The objective after every sweep, never falling.
+    n_iter_, stop_reason_, support_, n_nonzero_, n_components_, explained_variance_,
+    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
+        As in `EMPCA`.
+
+    Examples
+    --------
+    >>> from prosparse import baselines, datasets
+    >>> X = datasets.make_globally_sparse(random_state=0).X
+    >>> model = baselines.NSPCA(2, beta=0.1, random_state=0).fit(X)
+    >>> bool((model.components_ >= 0).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        scale: bool = False,
+        n_restarts: int = 5,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.alpha = alpha
+        self.beta = beta
+        self.scale = scale
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> NSPCA:
+        """Find all components of ``X`` jointly."""
+        check_integer("n_components", self.n_components, 1)
+        check_integer("n_restarts", self.n_restarts, 1)
+        check_integer("max_iter", self.max_iter, 1)
+        for name in ("alpha", "beta", "tol"):
+            check_non_negative(name, getattr(self, name))
+        op, columns = self._standardised(X, self.scale)
+        p = op.shape[1]
+        if p > WIDEST:
+            raise InputError(
+                f"X has {p} columns that vary, and NSPCA needs their covariance matrix; at most "
+                f"{WIDEST} are allowed. Choose columns first, or use EMPCA(nonnegative=True)."
+            )
+        C = np.asarray(op.gram())
+        C = C / float(np.linalg.eigvalsh(C)[-1])
+        rng = check_random_state(self.random_state)
+        alpha, beta = max(float(self.alpha), 1e-9), float(self.beta)
+        step = make_step(C, alpha, beta)
+        best = None
+        for _ in range(self.n_restarts):
+            U = np.abs(rng.standard_normal((p, self.n_components)))
+            U /= np.linalg.norm(U, axis=0)
+            begun = State(U, objective(C, U, alpha, beta))
+            progress = Progress(self.max_iter, "NSPCA", self.verbose)
+            run = iterate(step, begun, max_iter=self.max_iter, tol=self.tol, progress=progress)
+            if best is None or run.state.bound > best.state.bound:
+                best = run
+        assert best is not None
+        self._set_results(op, columns, best)
+        return self
+
+    def _set_results(self, op: Any, columns: Any, run: Any) -> None:
+        lengths = np.linalg.norm(run.state.U, axis=0)
+        kept = lengths > 0
+        W = (run.state.U[:, kept] / lengths[kept]).T
+        along = np.sum(np.asarray(op.matmul(W.T)) ** 2, axis=0)
+        self._set_components(op, columns, W[np.argsort(-along)], float(op.shape[0]))
+        self.objective_, self.bounds_ = run.state.bound, np.array(run.bounds)
+        self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
+        if run.reason is StopReason.MAX_ITER:
+            warnings.warn(f"NSPCA {run.reason}", ConvergenceWarning, stacklevel=3)
+        if self.n_components_ < self.n_components:
+            warnings.warn(
+                f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "
+                "lower `beta`",
+                FewerComponentsWarning,
+                stacklevel=3,
+            )

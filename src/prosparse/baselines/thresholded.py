@@ -1,0 +1,82 @@
+"""Thresholded PCA: the K largest loadings of every principal component.
+
+[CJ95]  J. Cadima, I. T. Jolliffe. Loadings and correlations in the interpretation of principal
+        components. Journal of Applied Statistics 22, 1995.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..base import SparseProjection
+from ..engine.linalg import principal_components
+from ..engine.quadratic import quadratic_of
+from ..engine.support import Constraint, renormalised, threshold
+from ..errors import ParameterError, check_integer
+
+
+class ThresholdedPCA(SparseProjection):
+    """PCA with all but the largest loadings of each component set to zero.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        At most min(n_samples - 1, number of columns that vary).
+    n_nonzero : int or None, default=None
+        Nonzeros of every component. None: all.
+    renormalize : bool, default=False
+        Replace what is left of a component by the leading eigenvector of its variables.
+    scale : bool, default=False
+        Divide every column by its standard deviation first.
+
+    Attributes
+    ----------
+    components_ : array (n_components_, n_features_in_)
+        Unit rows with exact zeros.
+    support_, n_nonzero_, n_components_, explained_variance_, explained_variance_ratio_,
+    relevance_, ranking_, mean_, scale_, varying_
+        As in `EMPCA`.
+
+    Examples
+    --------
+    >>> from prosparse import baselines, datasets
+    >>> X = datasets.make_globally_sparse(random_state=0).X
+    >>> baselines.ThresholdedPCA(2, n_nonzero=3).fit(X).n_nonzero_
+    array([3, 3])
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        n_nonzero: int | None = None,
+        renormalize: bool = False,
+        scale: bool = False,
+    ):
+        self.n_components = n_components
+        self.n_nonzero = n_nonzero
+        self.renormalize = renormalize
+        self.scale = scale
+
+    def fit(self, X: Any, y: Any = None) -> ThresholdedPCA:
+        """Find the principal components of ``X`` and threshold them."""
+        check_integer("n_components", self.n_components, 1)
+        if self.n_nonzero is not None:
+            check_integer("n_nonzero", self.n_nonzero, 1, " or None")
+        op, columns = self._standardised(X, self.scale)
+        n, p = op.shape
+        if self.n_components > min(n - 1, p):
+            raise ParameterError(
+                f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
+                f"{min(n - 1, p)}, got {self.n_components}"
+            )
+        K = p if self.n_nonzero is None else min(self.n_nonzero, p)
+        c = Constraint(K, False, np.ones(p, dtype=bool))
+        W = threshold(principal_components(op, self.n_components)[0], c, soft=False)
+        if self.renormalize:
+            quadratic = quadratic_of(op)
+            W = np.array([renormalised(quadratic, w, c).w for w in W])
+        self._set_components(op, columns, W, float(n))
+        return self

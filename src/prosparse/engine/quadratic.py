@@ -1,0 +1,231 @@
+"""The form w'Cw of a table, C = X'X, and its deflations.
+
+The greedy methods ask five things of C: products, some of its columns, a diagonal block, the
+diagonal, and the leading eigenvector of a block. With few columns C itself is formed, once
+(`Gram`); with many they are answered through X (`Table`), which is neither copied nor made
+dense, and no p x p array appears.
+
+Deflation by the orthonormal basis Q of the components found so far stands for P C P with
+P = I - QQ' ([SB08] (18); with Q for the components themselves it is the "orthogonalised
+projection deflation" of L. Mackey, NeurIPS 2008, and what R's nsprcomp maximises).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ..operators import Operator
+
+Array = np.ndarray
+
+# Up to this side a dense eigenvector costs less than Lanczos and its overhead.
+DENSE_SIDE = 600
+# Up to this many columns C is formed, if the table is not much wider than high.
+GRAM_WIDTH = 4000
+
+
+class Quadratic(ABC):
+    """A positive semi-definite p x p matrix C, known through what can be asked of it."""
+
+    width: int
+    rank_bound: int  # C has at most this rank
+
+    @abstractmethod
+    def matmul(self, W: Array) -> Array:
+        """C W for W of shape (p, r)."""
+
+    @abstractmethod
+    def columns(self, S: Array) -> Array:
+        """C[:, S], (p, |S|)."""
+
+    @abstractmethod
+    def block(self, S: Array) -> Array:
+        """C[S, S]."""
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """C_jj, (p,)."""
+
+    @abstractmethod
+    def leading(self, S: Array) -> tuple[float, Array]:
+        """Largest eigenvalue of C[S, S] and its unit vector, (|S|,)."""
+
+    @abstractmethod
+    def deflated(self, w: Array) -> Quadratic:
+        """The form without direction w (and those removed before)."""
+
+    @abstractmethod
+    def factor(self, S: Array) -> Array:
+        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first."""
+
+    @abstractmethod
+    def restricted(self, S: Array) -> Quadratic:
+        """The form on the variables S alone."""
+
+    def form(self, W: Array) -> Array:
+        """w'Cw for every row of W, (r,)."""
+        return np.einsum("rp,pr->r", W, self.matmul(W.T))
+
+
+class Gram(Quadratic):
+    """C held as an array."""
+
+    def __init__(self, C: Array):
+        self.C = C
+        self.width = self.rank_bound = C.shape[0]
+        self.Q = np.empty((self.width, 0))
+
+    def matmul(self, W: Array) -> Array:
+        return self.C @ W
+
+    def columns(self, S: Array) -> Array:
+        return self.C[:, S]
+
+    def block(self, S: Array) -> Array:
+        return self.C[np.ix_(S, S)]
+
+    def diagonal(self) -> Array:
+        return np.diagonal(self.C)
+
+    def leading(self, S: Array) -> tuple[float, Array]:
+        return leading_pair(self.block(S))
+
+    def deflated(self, w: Array) -> Gram:
+        q = new_direction(self.Q, w)
+        if q is None:
+            return self
+        Cq = self.C @ q
+        cross = np.outer(q, Cq)
+        result = Gram(self.C - cross - cross.T + (q @ Cq) * np.outer(q, q))
+        result.Q = np.column_stack([self.Q, q])
+        return result
+
+    def factor(self, S: Array) -> Array:
+        values, vectors = np.linalg.eigh(self.block(S))  # in rising order
+        return (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
+
+    def restricted(self, S: Array) -> Gram:
+        return Gram(self.block(S))
+
+
+class Table(Quadratic):
+    """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'."""
+
+    def __init__(self, op: Operator, Q: Array | None = None, Y: Array | None = None):
+        self.op = op
+        self.width, self.rank_bound = op.shape[1], min(op.shape)
+        self.Q = np.empty((self.width, 0)) if Q is None else Q
+        self.Y = self._products(self.Q) if Y is None else Y
+
+    def _products(self, W: Array) -> Array:
+        if W.shape[1] == 0:
+            return np.empty((self.op.shape[0], 0))
+        return np.asarray(self.op.matmul(self.op.xp.asarray(W)))
+
+    def _rows(self, Y: Array) -> Array:
+        """P X' Y."""
+        F = np.asarray(self.op.rmatmul(self.op.xp.asarray(Y)))
+        return F - self.Q @ (self.Y.T @ Y)
+
+    def matmul(self, W: Array) -> Array:
+        return self._rows(self._products(W) - self.Y @ (self.Q.T @ W))
+
+    def _some(self, S: Array) -> Array:
+        """X P e_S as a dense array, (n, |S|)."""
+        part = self.op.take_columns(self.op.xp.asarray(S))
+        columns = np.asarray(part.map_rows(lambda block: block, entrywise=True))
+        return columns - self.Y @ self.Q[S].T
+
+    def columns(self, S: Array) -> Array:
+        return self._rows(self._some(S))
+
+    def block(self, S: Array) -> Array:
+        A = self._some(S)
+        return A.T @ A
+
+    def diagonal(self) -> Array:
+        # |x_j - Y q_j|^2, with q_j row j of Q
+        cross = np.asarray(self.op.rmatmul(self.op.xp.asarray(self.Y))) if self.Q.size else self.Q
+        squares = np.asarray(self.op.column_squares())
+        removed = 2.0 * cross - self.Q @ (self.Y.T @ self.Y)
+        return np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
+
+    def leading(self, S: Array) -> tuple[float, Array]:
+        n, size = self.op.shape[0], S.size
+        if size <= min(n, DENSE_SIDE):
+            return leading_pair(self.block(S))
+        part = self.op.take_columns(self.op.xp.asarray(S)) if size < self.width else self.op
+        QS, xp = self.Q[S], part.xp
+
+        def rows(Y: Array) -> Array:
+            return np.asarray(part.rmatmul(xp.asarray(Y))) - QS @ (self.Y.T @ Y)
+
+        if n <= DENSE_SIDE:
+            # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
+            cross = np.asarray(part.matmul(xp.asarray(QS))) @ self.Y.T if QS.size else 0.0
+            inner = self.Y @ (QS.T @ QS) @ self.Y.T
+            value, y = leading_pair(np.asarray(part.outer()) - cross - np.transpose(cross) + inner)
+            w = rows(y[:, None])[:, 0]
+        else:
+
+            def product(w: Array) -> Array:
+                w = w.reshape(-1, 1)
+                y = np.asarray(part.matmul(xp.asarray(w))) - self.Y @ (QS.T @ w)
+                return rows(y)[:, 0]
+
+            value, w = lanczos_pair(product, size)
+        norm = float(np.linalg.norm(w))
+        if norm == 0.0:
+            return 0.0, np.full(size, size**-0.5)
+        return value, w / norm
+
+    def deflated(self, w: Array) -> Table:
+        q = new_direction(self.Q, w)
+        return self if q is None else Table(self.op, np.column_stack([self.Q, q]))
+
+    def factor(self, S: Array) -> Array:
+        A = self._some(S)
+        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A
+
+    def restricted(self, S: Array) -> Quadratic:
+        if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
+            return Gram(self.block(S))
+        return Table(self.op.take_columns(self.op.xp.asarray(S)), self.Q[S], self.Y)
+
+
+def quadratic_of(op: Operator) -> Quadratic:
+    """C = X'X itself where that is the smaller thing, the table where it is not."""
+    n, p = op.shape
+    if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
+        return Gram(np.asarray(op.gram()))
+    return Table(op)
+
+
+def new_direction(Q: Array, w: Array) -> Array | None:
+    """The unit vector that w adds to the span of Q, or None if it adds nothing."""
+    q = w - Q @ (Q.T @ w)
+    q = q - Q @ (Q.T @ q)  # once more: the first subtraction leaves rounding
+    norm = float(np.linalg.norm(q))
+    return q / norm if norm > 1e-8 * float(np.linalg.norm(w)) else None
+
+
+def leading_pair(C: Array) -> tuple[float, Array]:
+    """Largest eigenvalue of a symmetric matrix and its unit vector."""
+    k = C.shape[0]
+    if k > DENSE_SIDE:
+        return lanczos_pair(lambda w: C @ w, k)
+    values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
+    return max(float(values[0]), 0.0), vectors[:, 0]
+
+
+def lanczos_pair(product: Any, k: int) -> tuple[float, Array]:
+    """The same through products only. The start is fixed, so that results are reproducible."""
+    start = np.random.RandomState(0).standard_normal(k)
+    form = LinearOperator((k, k), matvec=product, dtype=np.float64)
+    values, vectors = eigsh(form, k=1, which="LA", v0=start, ncv=min(k, 24))
+    return max(float(values[0]), 0.0), vectors[:, 0]

@@ -1,0 +1,133 @@
+"""How good could a sparse component be? Upper bounds on w'Cw over all supports of size K.
+
+[MWA06]  B. Moghaddam, Y. Weiss, S. Avidan. Spectral bounds for sparse PCA. NeurIPS 2006.
+[ABG08]  A. d'Aspremont, F. Bach, L. El Ghaoui. Optimal solutions for sparse principal
+         component analysis. JMLR 9, 2008.
+
+Every function returns a number that w'Cw cannot exceed for any unit w with at most K
+nonzeros; the smallest is the best. Signs and angles only make the feasible set smaller, so
+that the bounds hold with them too.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.optimize import minimize_scalar
+
+from ..engine.quadratic import Quadratic
+
+Array = np.ndarray
+
+GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
+FACTOR_ENTRIES = 20_000_000  # dense m x p factors up to here
+DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
+
+
+def top_sum(values: Array, K: int, axis: int = -1) -> Array:
+    """Sum of the K largest entries along an axis."""
+    size = values.shape[axis]
+    if size <= K:
+        return np.sum(values, axis=axis)
+    part = np.partition(values, size - K, axis=axis)
+    return np.sum(np.take(part, np.arange(size - K, size), axis=axis), axis=axis)
+
+
+def spectral_bound(values: Array, vectors: Array, rest: float, K: int) -> float:
+    """w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
+    squares in u_l, and all of them add up to at most one: fill from the largest lambda on.
+
+    ``values`` (m,) in falling order with ``vectors`` (m, p); ``rest`` bounds the eigenvalues
+    that are not given.
+    """
+    t = np.clip(top_sum(vectors**2, K, axis=1), 0.0, 1.0)
+    before = np.concatenate([[0.0], np.cumsum(t)[:-1]])
+    share = np.clip(1.0 - before, 0.0, t)
+    return float(share @ values + max(0.0, 1.0 - share.sum()) * rest)
+
+
+def trace_bound(diagonal: Array, K: int) -> float:
+    """The largest eigenvalue of a block is at most its trace."""
+    return float(top_sum(diagonal, K))
+
+
+def gershgorin_bound(C: Array, K: int, nonnegative: bool = False) -> float:
+    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help."""
+    size = np.clip(C, 0.0, None) if nonnegative else np.abs(C)
+    diagonal = np.diagonal(C)
+    off = size - np.diag(np.diagonal(size))
+    return float(np.max(diagonal + (top_sum(off, K - 1, axis=1) if K > 1 else 0.0)))
+
+
+def row_norm_bound(C: Array, K: int, nonnegative: bool = False) -> float:
+    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row."""
+    size = np.clip(C, 0.0, None) if nonnegative else C
+    return float(np.sqrt(top_sum(top_sum(size**2, K, axis=1), K)))
+
+
+def dual_bound(A: Array, x: Array, K: int) -> float:
+    """Weak duality in [ABG08]: the smallest over rho of lambda_max(sum_i Y_i) + rho K.
+
+    A (m, p) has A'A = C; x (m,) is the unit vector A w / |A w| of a good component. For every
+    rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which makes
+    the value a bound for any x; if w is optimal it is often tight, and proves it.
+    """
+    s = A.T @ x
+    norms = np.sum(A * A, axis=0)
+    kept = np.sort(s**2)[::-1]
+    # At an optimal support rho lies between its smallest (a_i'x)^2 and the next one.
+    middle = 0.5 * float(kept[K - 1] + (kept[K] if kept.size > K else 0.0))
+
+    def value(log_ratio: float) -> float:
+        rho = middle * math.exp(log_ratio)
+        return _dual_value(A, x, s, norms, rho) + rho * K
+
+    if middle <= 0.0:
+        return math.inf
+    first = value(0.0)
+    if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
+        return first  # w is optimal: no smaller bound exists
+    tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 5})
+    return min(first, float(tried.fun))
+
+
+def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float:
+    """Largest eigenvalue of sum_i Y_i, [ABG08] (13) and the lines after it."""
+    positive = s**2 - rho  # x'B_i x
+    inside = positive > 1e-12 * rho
+    # i with x'B_i x > 0: Y_i = B_i x x'B_i / (x'B_i x), B_i x = a_i s_i - rho x
+    B = A[:, inside] * s[inside] - rho * x[:, None]
+    total = (B / positive[inside]) @ B.T
+    # the others: Y_i = y_i P a_i a_i'P / |P a_i|^2, P = I - xx'
+    out = ~inside & (norms > rho)
+    gap = np.maximum(-positive[out], 1e-12 * rho)
+    y = rho * (norms[out] - rho) / gap
+    PA = A[:, out] - np.outer(x, s[out])
+    weight = y / np.maximum(norms[out] - s[out] ** 2, 1e-300)
+    total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
+    m = total.shape[0]
+    return float(eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)[0])
+
+
+def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool) -> float:
+    """The smallest bound that can be computed at this size, on the variables allowed."""
+    S = np.flatnonzero(allowed)
+    largest, first = quadratic.leading(S)
+    bounds = [largest, trace_bound(quadratic.diagonal()[S], K)]
+    if S.size <= GERSHGORIN_WIDTH:
+        C = quadratic.block(S)
+        bounds += [gershgorin_bound(C, K, nonnegative), row_norm_bound(C, K, nonnegative)]
+    if quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE:
+        A = quadratic.factor(S)
+        squares = np.sum(A * A, axis=1)
+        directions = A / np.sqrt(np.maximum(squares, 1e-300))[:, None]
+        bounds.append(spectral_bound(squares, directions, 0.0, K))
+        image = A @ w[S]
+        length = float(np.linalg.norm(image))
+        if length > 0:
+            bounds.append(dual_bound(A, image / length, K))
+    else:
+        bounds.append(spectral_bound(np.array([largest]), first[None, :], largest, K))
+    return float(min(bounds))

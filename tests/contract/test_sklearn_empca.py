@@ -1,0 +1,26 @@
+"""EMPCA and the baselines pass scikit-learn's own checks, with no expected failures."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from prosparse import EMPCA
+from prosparse.baselines import NSPCA, PathSPCA, ThresholdedPCA
+
+ESTIMATORS = [
+    EMPCA(),
+    EMPCA(2, n_nonzero=2, random_state=0),
+    EMPCA(2, n_nonzero=2, nonnegative=True, scale=True, random_state=0),
+    EMPCA(2, n_nonzero=1, orthogonality="disjoint", random_state=0),
+    EMPCA(2, orthogonality="quasi", min_angle=60, random_state=0),
+    EMPCA("auto", n_nonzero=1, renormalize=False, random_state=0),
+    ThresholdedPCA(n_nonzero=1),
+    PathSPCA(n_nonzero=1),
+    NSPCA(random_state=0),
+]
+
+
+# Some checks fit tables with a single direction, of which there is no second component.
+@pytest.mark.filterwarnings("ignore::prosparse.FewerComponentsWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
