@@ -109,16 +109,13 @@ class SCA(SparseProjection):
     noise_variance_ : array (views,)
     explained_variance_ : array (latents,)
     mean_, scale_, support_ : arrays (n_features_in_,)
-        ``support_``: variables with a loading that is not zero. ``scale_`` is one.
     bounds_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
         scale). Never falls.
     n_iter_, stop_reason_ : int, StopReason
 
-    Notes
-    -----
-    Columns that are constant get no loading and do not count in `score`.
+    Constant columns get no loading and do not count in `score`.
 
     References
     ----------
@@ -166,6 +163,12 @@ class SCA(SparseProjection):
     def fit(self, X: Any, y: Any = None) -> SCA:
         """Fit the weights of all views jointly; ``X`` is a table or a list of tables."""
         self._check_parameters()
+        with self._all_or_nothing():
+            self._fit(X)
+        self._warn()
+        return self
+
+    def _fit(self, X: Any) -> None:
         X, views = one_table(X, self.views)
         X = self._validated(X, reset=True)
         names = getattr(self, "feature_names_in_", None)
@@ -187,8 +190,6 @@ class SCA(SparseProjection):
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
         self._keep(run.state.fitted, lay, columns, private)
-        self._warn()
-        return self
 
     def _operator(self, X: Any) -> tuple[Operator, Columns, np.ndarray | None]:
         """The centred table without constant columns, and what of it was observed."""
@@ -229,7 +230,7 @@ class SCA(SparseProjection):
         return [int(count) for count in counts]
 
     def _shared(self, op: Operator, private: int) -> int:
-        if self.n_components != "auto":
+        if not isinstance(self.n_components, str):
             return int(self.n_components)
         n, p = op.shape
         return max(1, count_signals(np.asarray(spectrum(op).eigenvalues), n, p) - private)
@@ -364,7 +365,7 @@ class SCA(SparseProjection):
         )
 
     def _check_parameters(self) -> None:
-        if self.n_components != "auto":
+        if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         check_choice("prior", self.prior, PRIORS)
         for name in ("a", "b", "tol"):
