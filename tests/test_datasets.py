@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from prosparse.datasets import make_globally_sparse
+from prosparse import ParameterError
+from prosparse.datasets import make_globally_sparse, make_sparse_projection
 
 
 def test_shapes_and_support():
@@ -43,3 +44,23 @@ def test_impossible_sizes():
         ValueError, match=r"n_components <= n_informative <= n_features .* 5, 3, 30"
     ):
         make_globally_sparse(n_informative=3)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "uniform", "laplace"])
+def test_sparse_projection(law):
+    X, clean, loadings, noise = make_sparse_projection(40000, latents=law, random_state=0)
+    np.testing.assert_array_equal(np.sum(loadings != 0, axis=0), [4, 4, 4, 4])
+    np.testing.assert_allclose(np.linalg.norm(loadings, axis=0), 1)
+    assert noise == pytest.approx(0.5 * np.sqrt(np.mean(clean**2)))
+    assert np.std(X - clean) == pytest.approx(noise, rel=0.01)
+    np.testing.assert_allclose(np.cov(clean.T), loadings @ loadings.T, atol=0.05)
+    Z = clean @ np.linalg.pinv(loadings).T
+    kurtosis = np.mean(Z**4) / np.mean(Z**2) ** 2
+    assert kurtosis == pytest.approx({"gaussian": 3, "uniform": 1.8, "laplace": 6}[law], rel=0.1)
+
+
+def test_sparse_projection_refuses():
+    with pytest.raises(ParameterError, match="`latents` must be one of"):
+        make_sparse_projection(latents="cauchy")
+    with pytest.raises(ParameterError, match="n_nonzero <= n_features"):
+        make_sparse_projection(n_nonzero=11)

@@ -24,7 +24,7 @@ def test_readme():
         elif printed:
             assert printed.strip() == text.strip()
             printed, compared = "", compared + 1
-    assert compared >= 2
+    assert compared >= 3
 
 
 def test_figures_exist():

@@ -5,11 +5,13 @@ from ._version import __version__
 from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
+from .models.sca import SCA
 from .models.sppca import SPPCA
 
 __all__ = [
     "EMPCA",
     "GSPPCA",
+    "SCA",
     "SPPCA",
     "FewerComponentsWarning",
     "InputError",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from .errors import ParameterError, check_integer, check_non_negative
+from .errors import ParameterError, check_choice, check_integer, check_non_negative
 
 
 class GloballySparse(NamedTuple):
@@ -65,3 +65,65 @@ def make_globally_sparse(
         deviation = X.std(axis=0)
         X, loadings = X / deviation, loadings / deviation[:, None]
     return GloballySparse(X, support, loadings)
+
+
+class SparseProjection(NamedTuple):
+    X: np.ndarray  # (n, p)
+    clean: np.ndarray  # (n, p) X without its noise
+    loadings: np.ndarray  # (p, d), unit columns
+    noise: float  # standard deviation of the noise
+
+
+LATENT_LAWS = ("gaussian", "uniform", "laplace")
+
+
+def make_sparse_projection(
+    n_samples: int = 100,
+    n_features: int = 10,
+    *,
+    n_components: int = 4,
+    n_nonzero: int = 4,
+    noise: float = 0.5,
+    latents: str = "gaussian",
+    random_state: Any = None,
+) -> SparseProjection:
+    """The denoising experiment of Archambeau & Bach (2008): sparse directions, any latent law.
+
+    The defaults are the paper's: 4 unit vectors with 4 nonzero entries in 10 dimensions.
+
+    Parameters
+    ----------
+    n_samples, n_features, n_components : int
+    n_nonzero : int
+        Nonzero entries of every direction.
+    noise : float
+        Standard deviation of the noise, relative to the root mean square of the clean data.
+    latents : {"gaussian", "uniform", "laplace"}
+        Law of the latents, all of unit variance.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    SparseProjection : named tuple (X, clean, loadings, noise)
+    """
+    check_choice("latents", latents, LATENT_LAWS)
+    if not 1 <= n_nonzero <= n_features:
+        raise ParameterError(
+            f"1 <= n_nonzero <= n_features is needed, got {n_nonzero}, {n_features}"
+        )
+    rng = check_random_state(random_state)
+    loadings = np.zeros((n_features, n_components))
+    for j in range(n_components):
+        loadings[rng.permutation(n_features)[:n_nonzero], j] = rng.standard_normal(n_nonzero)
+    loadings /= np.linalg.norm(loadings, axis=0)
+    size = (n_samples, n_components)
+    if latents == "gaussian":
+        Z = rng.standard_normal(size)
+    elif latents == "uniform":
+        Z = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), size)
+    else:
+        Z = rng.laplace(scale=np.sqrt(0.5), size=size)
+    clean = Z @ loadings.T
+    deviation = noise * float(np.sqrt(np.mean(clean**2)))
+    X = clean + deviation * rng.standard_normal(clean.shape)
+    return SparseProjection(X, clean, loadings, deviation)

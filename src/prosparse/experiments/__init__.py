@@ -1,1 +1,1 @@
-"""The experiments of the papers, runnable by name."""
+"""The experiments of the papers, runnable by name; each prints ours beside the published."""

@@ -34,9 +34,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
 from ..engine.acceleration import over_loadings
+from ..engine.l1 import soft_threshold, sparsest_rotation
 from ..engine.linalg import Spectrum, added_squares, eye_like, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
-from ..engine.prox import soft_threshold, sparsest_rotation
 from ..errors import (
     NoStructureWarning,
     ParameterError,
@@ -244,7 +244,8 @@ class SPPCA(SparseProjection):
     Notes
     -----
     ``transform`` returns the posterior means of the latent variables. The columns should have
-    comparable units: the noise variance is common.
+    comparable units: the noise variance is common. The likelihood of penalised fits bends along
+    the whole path, so that the slope heuristic's choice depends on the grid: see `SlopeDisplay`.
 
     Examples
     --------

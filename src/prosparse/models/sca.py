@@ -1,0 +1,399 @@
+"""Sparse probabilistic projections: sparse PCA, sparse CCA, and factors of many views.
+
+[AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
+
+The model and its passes over the data are in `engine.factors`, the weights of all rows at once
+in `engine.rows`, what a fitted model says about new rows in `engine.conditional`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..base import SparseProjection
+from ..engine.conditional import Factors, has_gaps, log_density, posterior, predict
+from ..engine.factors import (
+    Layout,
+    Parameters,
+    accelerator,
+    init,
+    layout,
+    make_hyperbolic_step,
+    make_relevance_step,
+)
+from ..engine.gig import HyperbolicPrior
+from ..engine.linalg import spectrum
+from ..engine.loop import Run, StopReason, iterate
+from ..engine.progress import Progress
+from ..engine.start import initial_weights
+from ..errors import (
+    InputError,
+    NoStructureWarning,
+    ParameterError,
+    check_choice,
+    check_integer,
+    check_non_negative,
+)
+from ..operators import Columns, DenseOperator, Operator, standardise
+from ..operators.views import (
+    CompleteTable,
+    GappyTable,
+    Table,
+    column_groups,
+    filled,
+    is_list_of_tables,
+    one_table,
+    side_by_side,
+)
+from ..selection.dimension import count_signals
+
+PRIORS = ("ard", "hyperbolic")
+
+
+class Prediction(NamedTuple):
+    """A predicted view."""
+
+    mean: np.ndarray  # (n, columns of the view)
+    variance: np.ndarray  # the same shape: variance of an observation around the mean
+
+
+class SCA(SparseProjection):
+    """Sparse probabilistic projections of one, two or many views.
+
+    One view: sparse PCA. Two: sparse canonical correlation (inter-battery) analysis. More: group
+    factor analysis. Missing entries (NaN) and missing views are handled exactly.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Latents shared by all views. "auto" counts the eigenvalues of the table that stand out
+        from white noise. Latents that no variable needs are removed.
+    prior : {"ard", "hyperbolic"}, default="ard"
+        "ard": relevance determination, nothing to set, with posterior uncertainty.
+        "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
+    a, b : float, default=0.0
+        The hyperbolic prior's shape a / (n_features * latents) and scale. Both zero is
+        Normal-Jeffreys, which has no parameter and does not depend on the units of the table;
+        ``a = n_features * latents`` is the Laplace prior, an l1 penalty of ``sqrt(2 b)``.
+        A larger ``b`` gives more zeros. Ignored under "ard".
+    n_private : int or list of int, default=0
+        Latents of each view's own; one number for all views, or one per view.
+    views : list or None, default=None
+        Column groups: names, slices or positions, one group per view. None: one view, or, if
+        ``fit`` is given a list of tables, one view per table.
+    max_iter, tol : int, default=1000; float, default=1e-9
+        The most passes over the data; the rise of the objective per entry that ends them.
+    random_state, verbose : None; int, default=0
+        Nothing here is random; ``verbose=1`` shows a progress bar.
+
+    Attributes
+    ----------
+    components_ : array (latents, n_features_in_)
+        The loadings Lambda' with exact zeros: shared latents first, then those of each view.
+        Latents have unit variance, so the squares of a row add up to its explained variance.
+    components_std_ : array, the same shape
+        Posterior standard deviations of the loadings ("ard" only).
+    view_components_ : list of arrays (latents, columns of the view)
+    view_columns_ : list of int arrays
+    latent_view_ : int array (latents,)
+        -1 for shared latents, else the view a latent belongs to.
+    n_components_, n_private_, n_removed_ : int, list of int, int
+        Shared and private latents that are left, and how many were removed.
+    noise_variance_ : array (views,)
+    explained_variance_ : array (latents,)
+    mean_, scale_, support_ : arrays (n_features_in_,)
+    bounds_ : array (n_iter_,)
+        "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
+        weight under a prior that is infinite there counts as one of 1e-12 of the table's
+        scale). Never falls.
+    n_iter_, stop_reason_ : int, StopReason
+
+    Constant columns get no loading and do not count in `score`.
+
+    References
+    ----------
+    Archambeau & Bach (2008), NIPS 21.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from prosparse import SCA
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(100, 1))
+    >>> X1, X2 = (z * [1, 1, 0, 0] + 0.3 * rng.normal(size=(100, 4)) for _ in range(2))
+    >>> model = SCA(n_components=1).fit([X1, X2])
+    >>> (model.components_ != 0).astype(int).tolist()
+    [[1, 1, 0, 0, 1, 1, 0, 0]]
+    >>> model.predict_view([X1, None], target=1).mean.shape
+    (100, 4)
+    """
+
+    def __init__(
+        self,
+        n_components: int | str = "auto",
+        *,
+        prior: str = "ard",
+        a: float = 0.0,
+        b: float = 0.0,
+        n_private: Any = 0,
+        views: Any = None,
+        max_iter: int = 1000,
+        tol: float = 1e-9,
+        random_state: Any = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.prior = prior
+        self.a = a
+        self.b = b
+        self.n_private = n_private
+        self.views = views
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any = None) -> SCA:
+        """Fit the weights of all views jointly; ``X`` is a table or a list of tables."""
+        self._check_parameters()
+        with self._all_or_nothing():
+            self._fit(X)
+        self._warn()
+        return self
+
+    def _fit(self, X: Any) -> None:
+        X, views = one_table(X, self.views)
+        X = self._validated(X, reset=True)
+        names = getattr(self, "feature_names_in_", None)
+        self.view_columns_ = column_groups(views, X.shape[1], names)
+        op, columns, seen = self._operator(X)
+        groups = self._varying_groups(columns.varying)
+        private = self._private(len(groups))
+        shared = self._shared(op, sum(private))
+        table, start_op = _table(op, seen)
+        lay = layout(groups, shared, private)
+        L, noise = initial_weights(start_op, table.n, groups, shared, private)
+        run = self._iterate(table, lay, L, noise, columns.unit)
+
+        observed = float(table.observed.sum())
+        log_unit = observed * math.log(columns.unit)
+        if self.prior == "hyperbolic":  # a density of weights, too, has units
+            log_unit += float(lay.allowed.sum()) * math.log(columns.unit)
+        self.bounds_ = np.array(run.bounds) - log_unit
+        self.n_iter_ = len(run.bounds)
+        self.stop_reason_ = run.reason
+        self._keep(run.state.fitted, lay, columns, private)
+
+    def _operator(self, X: Any) -> tuple[Operator, Columns, np.ndarray | None]:
+        """The centred table without constant columns, and what of it was observed."""
+        if not has_gaps(X):
+            op, columns = standardise(X)
+            seen = None
+        elif issparse(X):
+            raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
+        else:
+            Z, seen, columns = filled(X)
+            op = DenseOperator(Z)
+        if op.shape[1] < 2:
+            raise InputError(
+                f"{X.shape[1] - op.shape[1]} of the {X.shape[1]} columns of X are constant; at "
+                "least 2 must vary. Check how the table was read."
+            )
+        return op, columns, seen
+
+    def _varying_groups(self, varying: np.ndarray) -> list[np.ndarray]:
+        """The columns of every view, counted among those that vary."""
+        place = np.cumsum(varying) - 1
+        groups = [place[c[varying[c]]] for c in self.view_columns_]
+        for number, group in enumerate(groups):
+            if group.size == 0:
+                raise InputError(f"every column of view {number} is constant: leave that view out")
+        return groups
+
+    def _private(self, n_views: int) -> list[int]:
+        given = self.n_private
+        counts = [given] * n_views if np.ndim(given) == 0 else list(given)
+        if len(counts) != n_views:
+            raise ParameterError(
+                f"`n_private` must be one integer or one per view; there are {n_views} views, "
+                f"got {given!r}"
+            )
+        for count in counts:
+            check_integer("n_private", count, 0)
+        return [int(count) for count in counts]
+
+    def _shared(self, op: Operator, private: int) -> int:
+        if not isinstance(self.n_components, str):
+            return int(self.n_components)
+        n, p = op.shape
+        return max(1, count_signals(np.asarray(spectrum(op).eigenvalues), n, p) - private)
+
+    def _iterate(
+        self, table: Table, lay: Layout, L: np.ndarray, noise: np.ndarray, unit: float
+    ) -> Run:
+        if self.prior == "ard":
+            prior, step = None, make_relevance_step(table, lay)
+        else:
+            shape = self.a / (self.n_features_in_ * L.shape[1])
+            prior = HyperbolicPrior(shape, self.b * unit**2)
+            step = make_hyperbolic_step(table, lay, prior)
+        return iterate(
+            step,
+            init(L, noise, prior),
+            max_iter=self.max_iter,
+            tol=self.tol * float(table.observed.sum()),
+            accelerator=accelerator(),
+            exhausted=lambda state: not np.any(state.fitted.L),
+            progress=Progress(self.max_iter, "SCA", self.verbose),
+        )
+
+    def _keep(self, fitted: Parameters, lay: Layout, columns: Columns, private: list[int]) -> None:
+        """Drop dead latents, put the strongest of each kind first, in the table's units."""
+        strength = np.sum(fitted.L**2, axis=0)
+        order = np.lexsort((-strength, lay.block))
+        alive = order[strength[order] > 0]
+        # Without any structure one latent without loadings stays, so that scores have a column.
+        alive = alive if alive.size else order[:1]
+        L = fitted.L[:, alive]
+        strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
+        L = L * np.where(strongest < 0, -1.0, 1.0)
+        varying, unit = np.asarray(columns.varying), columns.unit
+        self.components_ = np.zeros((alive.size, varying.size))
+        self.components_[:, varying] = unit * L.T
+        if fitted.C is not None:
+            self.components_std_ = np.zeros_like(self.components_)
+            variances = np.diagonal(fitted.C, axis1=1, axis2=2)[:, alive]
+            self.components_std_[:, varying] = unit * np.sqrt(np.clip(variances, 0.0, None)).T
+        self.mean_ = np.asarray(columns.mean).copy()
+        self.mean_[varying] += unit * fitted.mu
+        self.scale_, self.varying_ = np.ones(varying.size), varying
+        self.latent_view_ = lay.block[alive] - 1
+        self.n_components_ = int(np.sum(self.latent_view_ == -1))
+        self.n_private_ = [int(np.sum(self.latent_view_ == v)) for v in range(len(private))]
+        self.n_removed_ = int(lay.block.size - np.sum(strength > 0))
+        self.noise_variance_ = unit**2 / fitted.tau
+        self.explained_variance_ = np.sum(self.components_**2, axis=1)
+        self.support_ = np.any(self.components_ != 0, axis=0)
+        self.view_components_ = [self.components_[:, c] for c in self.view_columns_]
+
+    # --- what the fitted model says
+
+    def _factors(self, columns: Any = slice(None)) -> Factors:
+        precision = np.empty(self.mean_.size)
+        for view, variance in zip(self.view_columns_, self.noise_variance_, strict=True):
+            precision[view] = 1.0 / variance
+        return Factors(self.components_.T[columns], precision[columns], self.mean_[columns])
+
+    def _rows(self, X: Any) -> Any:
+        """New rows, from a table or from one table per view (None: that view is missing)."""
+        check_is_fitted(self)
+        if is_list_of_tables(X):
+            X = side_by_side(list(X), self.view_columns_)
+        return self._validated(X, reset=False)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Posterior means of the latents, (n, latents), from what is observed of each row."""
+        X = self._rows(X)
+        return posterior(X, self._factors()).Z.astype(X.dtype, copy=False)
+
+    def score_samples(self, X: Any) -> np.ndarray:
+        """Exact log density of the observed entries of every row."""
+        X = self._rows(X)
+        kept = np.flatnonzero(self.varying_)
+        return log_density(X[:, kept], self._factors(kept))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``; see `score_samples`."""
+        return float(np.mean(self.score_samples(X)))
+
+    def predict_view(self, views: Any, target: int) -> Prediction:
+        """Mean and variance of view ``target`` given the other views.
+
+        ``views`` is one table per view (None where a view is missing, and for the target), a
+        dictionary from view to table, or a whole table, whose target columns are ignored.
+        """
+        check_is_fitted(self)
+        check_integer("target", target, 0)
+        if target >= len(self.view_columns_):
+            raise ParameterError(
+                f"`target` must be below the number of views, {len(self.view_columns_)}, "
+                f"got {target}"
+            )
+        if isinstance(views, dict):
+            views = [views.get(v) for v in range(len(self.view_columns_))]
+        if isinstance(views, list | tuple) and len(views) == len(self.view_columns_) > 1:
+            views = [None if v == target else table for v, table in enumerate(views)]
+            if all(table is None for table in views):
+                raise InputError("at least one view other than `target` must be given")
+        X = self._rows(views)
+        columns = self.view_columns_[target]
+        X = X.toarray() if issparse(X) else np.array(X, dtype=float)
+        X[:, columns] = np.nan
+        mean, variance = predict(X, self._factors(), columns)
+        return Prediction(mean, np.where(self.varying_[columns], variance, 0.0))
+
+    def impute(self, X: Any) -> Any:
+        """``X`` with every missing entry replaced by its mean given the rest of its row."""
+        rows = self._rows(X)
+        if not has_gaps(rows):
+            return X.copy() if hasattr(X, "copy") else rows
+        mean, _ = predict(rows, self._factors(), np.arange(self.mean_.size))
+        full = np.where(np.isnan(rows), mean, rows).astype(rows.dtype, copy=False)
+        if hasattr(X, "iloc"):
+            return type(X)(full, index=X.index, columns=X.columns)
+        return full
+
+    # --- checks
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        return validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite="allow-nan",
+            ensure_min_samples=2 if reset else 1,
+            ensure_min_features=2 if reset else 1,
+        )
+
+    def _check_parameters(self) -> None:
+        if not (isinstance(self.n_components, str) and self.n_components == "auto"):
+            check_integer("n_components", self.n_components, 1, ' or "auto"')
+        check_choice("prior", self.prior, PRIORS)
+        for name in ("a", "b", "tol"):
+            check_non_negative(name, getattr(self, name))
+        check_integer("max_iter", self.max_iter, 1)
+
+    def _warn(self) -> None:
+        if self.stop_reason_ is StopReason.MAX_ITER:
+            warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+        if not self.support_.any():
+            warnings.warn(
+                "SCA: every weight is zero: the data show no common structure at this noise. One "
+                "latent without loadings is kept. More samples, or a vaguer prior, may help.",
+                NoStructureWarning,
+                stacklevel=3,
+            )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def _table(op: Operator, seen: np.ndarray | None) -> tuple[Table, Operator]:
+    """The table to iterate on and the operator to start from; n > p is reduced to p rows."""
+    n, p = op.shape
+    if seen is not None:
+        (block,) = (np.asarray(rows) for _, rows in op.blocks())
+        return GappyTable(block, seen), op
+    reduced = spectrum(op).table if n > p else op
+    return CompleteTable(reduced, n), reduced

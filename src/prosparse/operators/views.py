@@ -1,0 +1,250 @@
+"""Several views of the same samples: which columns belong together, and what was not observed.
+
+A model of views sees a `Table`: it asks for the moments of its latents and never for single
+entries. `CompleteTable` wraps an `Operator` (dense or sparse, n > p reduced to p rows);
+`GappyTable` holds a dense table with holes, whose rows are grouped by what is missing.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import InputError, ParameterError
+from .base import Operator
+from .standardise import Columns, unit_of
+
+Array = np.ndarray
+
+
+def column_groups(views: Any, width: int, names: Any = None) -> list[Array]:
+    """Positions of the columns of every view, from names, slices, masks or positions.
+
+    Every column must belong to exactly one view.
+    """
+    if views is None:
+        return [np.arange(width)]
+    if isinstance(views, str) or not hasattr(views, "__len__") or len(views) == 0:
+        raise ParameterError(
+            "`views` must be a list of column groups (names, slices or positions), "
+            f"one per view, got {views!r}"
+        )
+    groups = [_positions(group, number, width, names) for number, group in enumerate(views)]
+    count = np.bincount(np.concatenate(groups), minlength=width)
+    for wrong, what in ((count > 1, "more than one view"), (count == 0, "no view")):
+        if np.any(wrong):
+            label = np.asarray(names)[wrong] if names is not None else np.flatnonzero(wrong)
+            raise ParameterError(
+                f"`views` must put every column into exactly one view; {int(wrong.sum())} of "
+                f"{width} columns are in {what}, the first of them {label.tolist()[0]!r}"
+            )
+    return groups
+
+
+def _positions(group: Any, number: int, width: int, names: Any) -> Array:
+    where = f"view {number} of `views`"
+    if isinstance(group, slice):
+        found = np.arange(width)[group]
+    else:
+        items = np.asarray([group] if isinstance(group, str) else list(group))
+        if items.dtype.kind in "UO" and all(isinstance(item, str) for item in items.tolist()):
+            found = _named(items, where, names)
+        elif items.dtype == bool and items.shape == (width,):
+            found = np.flatnonzero(items)
+        elif items.dtype.kind in "iu" and items.ndim == 1:
+            wrong = items[(items < -width) | (items >= width)]
+            if wrong.size:
+                raise ParameterError(f"{where} names column {wrong[0]}; X has {width} columns")
+            found = items % width
+        elif items.size:
+            raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
+        else:
+            found = np.zeros(0, dtype=int)
+    if found.size == 0:
+        raise ParameterError(f"{where} is empty; leave it out, or check the names and positions")
+    return found
+
+
+def _named(items: Array, where: str, names: Any) -> Array:
+    if names is None:
+        raise ParameterError(f"{where} has column names, but X has none: use slices or positions")
+    place = {name: i for i, name in enumerate(names)}
+    unknown = [item for item in items.tolist() if item not in place]
+    if unknown:
+        raise ParameterError(f"{where} names {unknown[0]!r}, which is not a column of X")
+    return np.array([place[item] for item in items.tolist()])
+
+
+def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
+    """A list of tables side by side, and where each of them stands. Sparse stays sparse."""
+    from scipy import sparse
+
+    tables = [t if sparse.issparse(t) or hasattr(t, "shape") else np.asarray(t) for t in tables]
+    for number, table in enumerate(tables):
+        if len(table.shape) != 2:
+            raise InputError(
+                f"view {number} must be a table with two dimensions, got shape {table.shape}"
+            )
+    lengths = [table.shape[0] for table in tables]
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"the views must describe the same samples, row by row; they have {lengths} rows. "
+            "Give rows of NaN to a view in which a sample is missing."
+        )
+    edges = np.cumsum([0, *(table.shape[1] for table in tables)])
+    slices = [slice(a, b) for a, b in pairwise(edges.tolist())]
+    if all(sparse.issparse(table) for table in tables):
+        return sparse.hstack(tables, format="csr"), slices
+    dense = [t.toarray() if sparse.issparse(t) else np.asarray(t) for t in tables]
+    return np.hstack(dense), slices
+
+
+def is_list_of_tables(X: Any) -> bool:
+    if not isinstance(X, list | tuple) or not X:
+        return False
+    return any(t is None or (hasattr(t, "shape") and len(t.shape) == 2) for t in X)
+
+
+def one_table(X: Any, views: Any) -> tuple[Any, Any]:
+    """A list of tables as one table and its column groups; anything else as it is."""
+    if not is_list_of_tables(X):
+        return X, views
+    if views is not None:
+        raise ParameterError("give either `views` or a list of tables, not both")
+    if any(t is None for t in X):
+        raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
+    return joined(list(X))
+
+
+def side_by_side(tables: list[Any], groups: list[Array]) -> Any:
+    """New rows of fitted views as one table, its columns in their old places; None is missing."""
+    if len(tables) != len(groups):
+        raise InputError(
+            f"{len(groups)} views were fitted, got {len(tables)}; give None for a view that is "
+            "missing"
+        )
+    n = next((t.shape[0] for t in tables if t is not None), 0)
+    pairs = zip(tables, groups, strict=True)
+    full = [np.full((n, c.size), np.nan) if t is None else t for t, c in pairs]
+    for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
+        if part.shape[1] != columns.size:
+            raise InputError(
+                f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
+            )
+    return joined(full)[0][:, np.argsort(np.concatenate(groups))]
+
+
+class Moments(NamedTuple):
+    """The latents given the weights, as far as the weights and the noise need them."""
+
+    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
+    G: Array  # (p, Q) sum of (x - mu) <z>
+    z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
+    zz: Array  # (Q, Q) sum of <z z'> over all samples
+    log_det: float  # sum over samples of log det S_n
+    explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
+
+
+class CompleteTable:
+    """Nothing is missing: S_n is the same for all samples, and two products with X suffice."""
+
+    def __init__(self, op: Operator, n: int):
+        self.op, self.n, self.p = op, n, op.shape[1]
+        self.squares = np.asarray(op.column_squares())  # (p,)
+        self.observed = np.full(self.p, float(n))  # (p,)
+
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
+        """[AB08] (17) or, with the covariances C of the weights, (25). ``mu`` is zero here."""
+        weighted = tau[:, None] * L
+        precision = weighted.T @ L + np.eye(L.shape[1])
+        if C is not None:
+            precision = precision + np.tensordot(tau, C, axes=1)
+        S = np.linalg.inv(precision)
+        S = 0.5 * (S + S.T)
+        filters = weighted @ S
+
+        def products(block: Any) -> tuple[Array, Array]:
+            Z = block @ filters
+            return block.T @ Z, Z.T @ Z
+
+        G, ZZ = (np.asarray(part) for part in self.op.sum_rows(products))
+        zz = self.n * S + ZZ
+        log_det = -self.n * float(np.linalg.slogdet(precision)[1])
+        explained = float(np.sum(precision * ZZ))
+        return Moments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)
+
+
+class GappyTable:
+    """Some entries are missing: the posterior of z_n uses the observed coordinates only.
+
+    Rows that miss the same variables share S_n, so a view that is missing altogether costs one
+    more covariance, not one per sample.
+    """
+
+    def __init__(self, X: Array, seen: Array):
+        self.X = np.where(seen, X, 0.0)  # observed entries minus their column mean
+        self.n, self.p = X.shape
+        self.seen = seen
+        patterns, self.pattern_of = np.unique(seen, axis=0, return_inverse=True)
+        self.pattern_of = self.pattern_of.reshape(-1)
+        self.patterns = patterns.astype(float)  # (r, p)
+        self.in_pattern = np.bincount(self.pattern_of).astype(float)  # (r,)
+        self.observed = seen.sum(axis=0).astype(float)
+        self.squares = np.sum(self.X**2, axis=0)
+
+    def latents(
+        self, L: Array, C: Array | None, tau: Array, mu: Array
+    ) -> tuple[Array, Array, Array]:
+        """(rows minus mu, S of every pattern, <z_n>)."""
+        p, Q = L.shape
+        outer = L[:, :, None] * L[:, None, :]
+        if C is not None:
+            outer += C
+        outer *= tau[:, None, None]
+        precision = (self.patterns @ outer.reshape(p, Q * Q)).reshape(-1, Q, Q) + np.eye(Q)
+        S = np.linalg.inv(precision)
+        S = 0.5 * (S + S.transpose(0, 2, 1))
+        centred = np.where(self.seen, self.X - mu, 0.0)
+        Y = centred @ (tau[:, None] * L)
+        return centred, S, np.einsum("nij,nj->ni", S[self.pattern_of], Y)
+
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
+        """[AB08] (17) or (25), sample by sample."""
+        p, Q = L.shape
+        centred, S, Z = self.latents(L, C, tau, mu)
+        ZZ = np.zeros((S.shape[0], Q, Q))
+        np.add.at(ZZ, self.pattern_of, Z[:, :, None] * Z[:, None, :])
+        total = ZZ + self.in_pattern[:, None, None] * S
+        A = (self.patterns.T @ total.reshape(-1, Q * Q)).reshape(p, Q, Q)
+        log_det = float(np.sum(self.in_pattern * np.linalg.slogdet(S)[1]))
+        explained = float(np.sum(np.linalg.inv(S) * ZZ))
+        z_sum = self.seen.T.astype(float) @ Z
+        return Moments(A, centred.T @ Z, z_sum, total.sum(axis=0), log_det, explained)
+
+
+Table = CompleteTable | GappyTable
+
+
+def filled(X: Array) -> tuple[Array, Array, Columns]:
+    """A table with NaN, centred by the observed means, zero where missing, without its constant
+    columns; what was observed of it; and the record that leads back."""
+    seen = ~np.isnan(X)
+    count = seen.sum(axis=0)
+    empty = np.flatnonzero(count == 0)
+    if empty.size:
+        raise InputError(
+            f"{empty.size} columns of X have no observed entry, the first of them column "
+            f"{empty[0]}: leave them out"
+        )
+    Z = np.where(seen, X, 0.0).astype(float)
+    varying = np.where(seen, X, -np.inf).max(axis=0) > np.where(seen, X, np.inf).min(axis=0)
+    mean = np.zeros(X.shape[1])
+    for _ in range(2):  # the first mean carries rounding
+        rest = Z.sum(axis=0) / count
+        Z = np.where(seen, Z - rest, 0.0)
+        mean += rest
+    unit = unit_of(float(np.abs(Z[:, varying]).max(initial=0.0)))
+    columns = Columns(mean, np.ones_like(mean), unit, varying)
+    return Z[:, varying] / unit, seen[:, varying], columns

@@ -1,0 +1,81 @@
+"""Column groups and tables with gaps."""
+
+import numpy as np
+import pytest
+
+from prosparse import InputError, ParameterError
+from prosparse.operators import DenseOperator
+from prosparse.operators.views import (
+    CompleteTable,
+    GappyTable,
+    column_groups,
+    filled,
+    joined,
+    side_by_side,
+)
+
+
+def test_groups_in_every_form():
+    names = np.array(list("abcde"))
+    for views in (
+        [["a", "c"], ["b", "d", "e"]],
+        [[0, 2], [1, 3, -1]],
+        [np.isin(names, ["a", "c"]), ~np.isin(names, ["a", "c"])],
+    ):
+        first, second = column_groups(views, 5, names)
+        assert first.tolist() == [0, 2]
+        assert second.tolist() == [1, 3, 4]
+    assert column_groups([slice(None, None, 2), slice(1, None, 2)], 4)[1].tolist() == [1, 3]
+    assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
+    with pytest.raises(ParameterError, match="first of them 'b'"):
+        column_groups([["a"], ["c", "d", "e"]], 5, names)
+
+
+def test_side_by_side_undoes_the_grouping(rng):
+    X = rng.standard_normal((4, 5))
+    groups = [np.array([4, 0]), np.array([2, 1, 3])]
+    np.testing.assert_array_equal(side_by_side([X[:, g] for g in groups], groups), X)
+    missing = side_by_side([X[:, groups[0]], None], groups)
+    assert np.isnan(missing[:, [1, 2, 3]]).all()
+    with pytest.raises(InputError, match="rows"):
+        joined([X, X[:2]])
+
+
+def test_filled_centres_what_was_observed(rng):
+    X = rng.standard_normal((30, 4)) * 1e3 + 1e6
+    X[:, 2] = 5.0
+    holes = np.where(rng.random((30, 4)) < 0.3, np.nan, X)
+    Z, seen, columns = filled(holes)
+    assert Z.shape == (30, 3)
+    assert columns.varying.tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(seen, ~np.isnan(holes[:, [0, 1, 3]]))
+    assert np.all(Z[~seen] == 0)
+    np.testing.assert_allclose(columns.mean, np.nanmean(holes, axis=0))
+    back = columns.mean[[0, 1, 3]] + columns.unit * Z
+    np.testing.assert_allclose(back[seen], X[:, [0, 1, 3]][seen])
+
+
+@pytest.mark.parametrize("uncertain", [False, True])
+def test_moments_with_and_without_gaps_agree(uncertain, rng):
+    X = rng.standard_normal((20, 6))
+    X -= X.mean(axis=0)
+    L, tau = rng.standard_normal((6, 3)), rng.uniform(1, 2, 6)
+    root = rng.standard_normal((6, 3, 3))
+    C = root @ root.transpose(0, 2, 1) if uncertain else None
+    whole = CompleteTable(DenseOperator(X), 20).moments(L, C, tau, np.zeros(6))
+    table = GappyTable(X, np.ones_like(X, dtype=bool))
+    assert table.patterns.shape[0] == 1
+    parts = table.moments(L, C, tau, np.zeros(6))
+    for a, b in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(np.broadcast_to(a, np.shape(b)), b, atol=1e-10)
+
+
+def test_rows_that_miss_the_same_share_a_pattern(rng):
+    seen = np.ones((50, 6), dtype=bool)
+    seen[:20, :3] = False
+    seen[20] = False
+    table = GappyTable(rng.standard_normal((50, 6)), seen)
+    assert table.patterns.shape[0] == 3
+    assert sorted(table.in_pattern) == [1, 20, 29]
+    m = table.moments(rng.standard_normal((6, 2)), None, np.ones(6), np.zeros(6))
+    assert np.all(np.isfinite(m.A))
