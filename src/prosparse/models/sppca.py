@@ -251,7 +251,7 @@ class SPPCA(SparseProjection):
     --------
     >>> from prosparse import SPPCA, datasets
     >>> X = datasets.make_globally_sparse(200, 20, n_components=2, random_state=0).X
-    >>> model = SPPCA(n_components=2, penalty="bic").fit(X)
+    >>> model = SPPCA(n_components=2, penalty=200.0).fit(X)
     >>> model.n_selected_
     10
     """
