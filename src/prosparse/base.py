@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -36,6 +36,23 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     n_nonzero_: np.ndarray
     explained_variance_: np.ndarray
     explained_variance_ratio_: np.ndarray
+
+    def _fit_whole(self, fit: Callable[[], None]) -> Self:
+        """Check the parameters, run ``fit``, and say what the user should know.
+
+        A fit that fails leaves the estimator as it was.
+        """
+        self._check_parameters()
+        with self._all_or_nothing():
+            fit()
+        self._warn()
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are not allowed; nothing to refuse unless a method says so."""
+
+    def _warn(self) -> None:
+        """Warn of what the fit found; nothing to say unless a method does."""
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:

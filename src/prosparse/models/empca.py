@@ -166,14 +166,14 @@ class EMPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EMPCA:
         """Find the components of ``X``. A row with weight 2 counts as two equal rows."""
-        self._check_parameters()
-        with self._all_or_nothing():
-            op, columns, total = self._prepared(X, sample_weight)
-            quadratic = quadratic_of(op)
-            cardinalities = self._cardinalities(op, total)
-            found = self._components(quadratic, cardinalities, {})
-            self._set_results(op, columns, total, quadratic, cardinalities, found)
-        return self
+        return self._fit_whole(lambda: self._fit(X, sample_weight))
+
+    def _fit(self, X: Any, sample_weight: Any) -> None:
+        op, columns, total = self._prepared(X, sample_weight)
+        quadratic = quadratic_of(op)
+        cardinalities = self._cardinalities(op, total)
+        found = self._components(quadratic, cardinalities, {})
+        self._set_results(op, columns, total, quadratic, cardinalities, found)
 
     def path(self, X: Any, cardinalities: Any, sample_weight: Any = None) -> list[EMPCA]:
         """Fit every cardinality, each from the start that its neighbours provide.
@@ -279,7 +279,7 @@ class EMPCA(SparseProjection):
         self.stop_reason_ = StopReason.MAX_ITER if stopped else StopReason.CONVERGED
         if len(found) < len(cardinalities):
             self.stop_reason_ = StopReason.EXHAUSTED
-        self._warn(len(cardinalities), stopped)
+        self._warn_of(len(cardinalities), stopped)
 
     def _gaps(
         self, quadratic: Quadratic, cardinalities: list[int], found: list[Found]
@@ -346,12 +346,12 @@ class EMPCA(SparseProjection):
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
-    def _warn(self, wanted: int, stopped: bool) -> None:
+    def _warn_of(self, wanted: int, stopped: bool) -> None:
         if stopped:
-            warnings.warn(f"EMPCA {StopReason.MAX_ITER}", ConvergenceWarning, stacklevel=4)
+            warnings.warn(f"EMPCA {StopReason.MAX_ITER}", ConvergenceWarning, stacklevel=7)
         if self.n_components_ < wanted:
             warnings.warn(
                 f"EMPCA found {self.n_components_} of {wanted} components: {StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
-                stacklevel=4,
+                stacklevel=7,
             )

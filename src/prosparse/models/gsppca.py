@@ -247,11 +247,7 @@ class GSPPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> GSPPCA:
         """Rank the variables of ``X``, choose how many, and find their principal components."""
-        self._check_parameters()
-        with self._all_or_nothing():
-            self._fit(X)
-        self._warn()
-        return self
+        return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
@@ -387,7 +383,7 @@ class GSPPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
             advice = (
                 "`relevance_` is zero everywhere; `ranking_` orders the variables by how soon they "
@@ -395,5 +391,5 @@ class GSPPCA(SparseProjection):
                 "finding. Fewer components or more samples may help."
             )
             warnings.warn(
-                f"GSPPCA: {self.stop_reason_}. {advice}", NoStructureWarning, stacklevel=3
+                f"GSPPCA: {self.stop_reason_}. {advice}", NoStructureWarning, stacklevel=4
             )

@@ -162,11 +162,7 @@ class SCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> SCA:
         """Fit the weights of all views jointly; ``X`` is a table or a list of tables."""
-        self._check_parameters()
-        with self._all_or_nothing():
-            self._fit(X)
-        self._warn()
-        return self
+        return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
         X, views = one_table(X, self.views)
@@ -374,13 +370,13 @@ class SCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if not self.support_.any():
             warnings.warn(
                 "SCA: every weight is zero: the data show no common structure at this noise. One "
                 "latent without loadings is kept. More samples, or a vaguer prior, may help.",
                 NoStructureWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def __sklearn_tags__(self) -> Any:

@@ -277,11 +277,7 @@ class SPPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> SPPCA:
         """Fit the path and keep the penalty that the criterion prefers."""
-        self._check_parameters()
-        with self._all_or_nothing():
-            self._fit(X)
-        self._warn()
-        return self
+        return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, False)
@@ -389,9 +385,9 @@ class SPPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=3)
+            warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if not self.support_.any():
             message = (
                 f"SPPCA: at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
             )
-            warnings.warn(message, NoStructureWarning, stacklevel=3)
+            warnings.warn(message, NoStructureWarning, stacklevel=4)
