@@ -7,13 +7,16 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from .arrays import as_like, host, in_kind, is_foreign, spread, take_columns
 from .engine.linalg import added_squares
 from .errors import InputError
-from .operators import Columns, Operator, standardise, standardise_weighted
+from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
+from .validation import checked_array, first_not_finite
 
 Array = Any
 
@@ -65,9 +68,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        """A dense float array or a CSR matrix, checked; names and width remembered on reset."""
+        """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
+        reset."""
         if hasattr(X, "collect_schema") and not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
+        if is_foreign(X):
+            checked = checked_array(X, 2 if reset else 1)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            self._refuse_missing(checked)
+            return checked
         checked = validate_data(
             self,
             X,
@@ -82,19 +91,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return checked
 
     def _refuse_missing(self, X: Any) -> None:
-        values = X.data if issparse(X) else X
-        bad = ~np.isfinite(values)
-        if not bad.any():
+        found = first_not_finite(X)
+        if found is None:
             return
-        if issparse(X):
-            X = X.tocoo()
-            row, column = X.row[~np.isfinite(X.data)][0], X.col[~np.isfinite(X.data)][0]
-        else:
-            row, column = np.argwhere(bad)[0]
+        what, count, row, column = found
         name = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[column]
-        what = "NaN" if np.isnan(values[bad]).any() else "infinity"
         raise InputError(
-            f"Input X contains {what}: {int(bad.sum())} value(s), the first in row {row}, column "
+            f"Input X contains {what}: {count} value(s), the first in row {row}, column "
             f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
             "fill them in first (scikit-learn's SimpleImputer, for one)."
         )
@@ -126,18 +129,17 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
         ``order`` ranks the varying columns, ``chosen`` are the selected ones among them.
         """
-        self.mean_, self.scale_ = np.asarray(columns.mean), np.asarray(columns.scale)
-        self.varying_ = np.asarray(columns.varying)
-        width, kept = self.varying_.size, np.flatnonzero(self.varying_)
-        self.components_ = np.zeros((components.shape[0], width))
-        self.components_[:, kept[chosen]] = components
-        self.support_ = np.zeros(width, dtype=bool)
-        self.support_[kept[chosen]] = True
-        self.relevance_ = np.zeros(width)
-        self.relevance_[kept] = relevance
-        self.ranking_ = np.empty(width, dtype=int)
-        ranked = np.concatenate([kept[order], np.flatnonzero(~self.varying_)])
-        self.ranking_[ranked] = np.arange(1, width + 1)
+        self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
+        like, varying = columns.mean, host(columns.varying)
+        width, kept = varying.size, np.flatnonzero(varying)
+        components = array_namespace(components).astype(components, like.dtype)
+        self.components_ = spread(components, kept[chosen], width)
+        support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
+        support[kept[chosen]] = True
+        full[kept] = relevance
+        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
+        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
+        self.relevance_ = in_kind(full, like, like.dtype)
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """All that follows from components W (d x varying columns) of ``total`` observations."""
@@ -161,47 +163,55 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """What a centred row is multiplied with to give its scores, d x p."""
         return self.components_
 
-    def transform(self, X: Any) -> np.ndarray:
+    def _operator_of(self, X: Any, columns: np.ndarray | None = None) -> Operator:
+        """New rows, validated (on some of the columns), centred and scaled as in ``fit``."""
+        mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
+        if columns is not None:
+            mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
+            X = take_columns(X, columns)
+        return operator_of(X, mean, scale)
+
+    def transform(self, X: Any) -> Any:
         """Scores of the rows of ``X`` on the components, n x d."""
         check_is_fitted(self)
+        chosen = np.flatnonzero(host(self.support_))
         X = self._validated(X, reset=False)
-        chosen = np.flatnonzero(self.support_)
-        loadings = self._filters()[:, chosen] / self.scale_[chosen]
-        columns, mean = X[:, chosen], self.mean_[chosen]
-        if issparse(X):
-            scores = columns @ loadings.T - loadings @ mean
-        else:
-            scores = (columns - mean) @ loadings.T
-        return np.asarray(scores).astype(X.dtype, copy=False)
+        op = self._operator_of(X, chosen)
+        filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
+        return op.xp.astype(op.matmul(filters), X.dtype, copy=False)
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def inverse_transform(self, X: Any) -> Any:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
         check_is_fitted(self)
-        scores = check_array(X, dtype=[np.float64, np.float32])
-        if scores.shape[1] != self._n_features_out:
+        scores = X if is_foreign(X) else check_array(X, dtype=[np.float64, np.float32])
+        if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
                 f"got shape {scores.shape}"
             )
-        return (scores @ self.components_) * self.scale_ + self.mean_
+        components, scale, mean = (
+            as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
+        )
+        return (scores @ components) * scale + mean
 
-    def get_support(self, indices: bool = False) -> np.ndarray:
+    def get_support(self, indices: bool = False) -> Any:
         """Which columns were chosen: a mask, or their positions."""
         check_is_fitted(self)
-        return np.flatnonzero(self.support_) if indices else self.support_.copy()
+        mask = host(self.support_)
+        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
     def select(self, X: Any) -> Any:
         """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
         check_is_fitted(self)
         validated = self._validated(X, reset=False)
-        chosen = np.flatnonzero(self.support_)
+        chosen = np.flatnonzero(host(self.support_))
         if hasattr(X, "iloc"):  # pandas
             return X.iloc[:, chosen]
         if hasattr(X, "select") and hasattr(X, "columns"):  # polars
             return X.select([X.columns[i] for i in chosen])
         if issparse(X):
             return X.tocsc()[:, chosen].asformat(X.format)
-        return X[:, chosen] if isinstance(X, np.ndarray) else validated[:, chosen]
+        return take_columns(X if is_array_api_obj(X) else validated, chosen)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

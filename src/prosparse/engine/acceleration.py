@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
+from ..arrays import host, in_kind
+
 Array = Any
 State = Any
 
@@ -61,7 +63,7 @@ class Anderson:
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
-        weights = self.xp.asarray(weights / weights.sum(), dtype=end.dtype, device=device(end))
+        weights = in_kind(weights / weights.sum(), end, end.dtype)
         return self._go(weights @ self.ends[:m, :], result)
 
     def retreat(self, best: State) -> State:
@@ -94,7 +96,7 @@ class Anderson:
         self.steps[place, :] = step
         self.count += 1
         m = min(self.count, self.memory)
-        self.products[place, :m] = self.products[:m, place] = np.asarray(self.steps[:m, :] @ step)
+        self.products[place, :m] = self.products[:m, place] = host(self.steps[:m, :] @ step)
 
 
 def over_loadings(field: str, xp: Any) -> Anderson:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from array_api_compat import array_namespace
 from scipy.sparse import issparse
 
 from .base import Operator
-from .dense import DenseOperator, standardise_dense
+from .dense import DenseOperator, standardise_dense, working_type
 from .sparse import SparseOperator, standardise_sparse
 from .standardise import Columns
 from .weighted import standardise_weighted
@@ -36,4 +36,5 @@ def operator_of(X: Any, mean: Any, scale: Any) -> Operator:
     """The operator of new rows of a table whose means and scales are known."""
     if issparse(X):
         return SparseOperator(X, mean, 1.0 / scale)
-    return DenseOperator((np.asarray(X, dtype=float) - mean) / scale)
+    xp = array_namespace(X)
+    return DenseOperator((xp.astype(X, working_type(X)) - mean) / scale)

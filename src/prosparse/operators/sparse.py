@@ -49,8 +49,9 @@ class SparseOperator(Operator):
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S = sparse.csr_array(S)
+        self.S.sum_duplicates()
         self.shift, self.factor = shift, factor
-        self.xp = xp
+        self.xp, self.dtype = xp, xp.float64
         self.shape = self.S.shape
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
@@ -62,6 +63,14 @@ class SparseOperator(Operator):
 
     def take_columns(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
+
+    def _sum_squares(self) -> Array:
+        # Stored entries and zeros apart: expanding the square would lose the digits of both.
+        n, p = self.shape
+        deviations = (self.S.data - self.shift[self.S.indices]) ** 2
+        stored = np.bincount(self.S.indices, weights=deviations, minlength=p)
+        absent = n - np.bincount(self.S.indices, minlength=p)
+        return (stored + absent * self.shift**2) * self.factor**2
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
