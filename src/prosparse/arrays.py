@@ -44,6 +44,11 @@ def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
     return xp.asarray(np.array(values), dtype=dtype, device=device(like))
 
 
+def is_floating(X: Any) -> bool:
+    """Whether ``X`` holds single or double precision numbers (not integers, say)."""
+    return str(X.dtype).rpartition(".")[2] in ("float32", "float64")
+
+
 def on_accelerator(array: Array) -> bool:
     """Whether ``array`` is on a card, where many small kernels cost more than one large one."""
     if is_torch_array(array):

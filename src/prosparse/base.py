@@ -7,16 +7,17 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
-from array_api_compat import array_namespace, is_array_api_obj
+from array_api_compat import array_namespace, is_array_api_obj, is_dask_array
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .arrays import as_like, host, in_kind, is_foreign, spread, take_columns
+from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
 from .engine.linalg import added_squares
 from .errors import InputError
 from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
-from .validation import checked_array, first_not_finite
+from .operators.mapped import is_large_map
+from .validation import checked_elsewhere, first_not_finite
 
 Array = Any
 
@@ -72,10 +73,11 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         reset."""
         if hasattr(X, "collect_schema") and not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
-        if is_foreign(X):
-            checked = checked_array(X, 2 if reset else 1)
+        if is_foreign(X) or is_dask_array(X) or is_large_map(X):
+            checked = checked_elsewhere(X, 2 if reset else 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
-            self._refuse_missing(checked)
+            if is_foreign(X):  # rows in blocks are looked at when they are read
+                self._refuse_missing(checked)
             return checked
         checked = validate_data(
             self,
@@ -178,12 +180,14 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         X = self._validated(X, reset=False)
         op = self._operator_of(X, chosen)
         filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
-        return op.xp.astype(op.matmul(filters), X.dtype, copy=False)
+        scores = op.matmul(filters)
+        return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
 
     def inverse_transform(self, X: Any) -> Any:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
         check_is_fitted(self)
-        scores = X if is_foreign(X) else check_array(X, dtype=[np.float64, np.float32])
+        there = is_foreign(X) or is_dask_array(X)
+        scores = X if there else check_array(X, dtype=[np.float64, np.float32])
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "

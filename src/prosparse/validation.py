@@ -5,18 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_dask_array, is_numpy_array
 from scipy.sparse import issparse
 
 from .errors import InputError
+from .operators.dask import checked_dask
 
 Array = Any
 
 
-def checked_array(X: Array, least: int) -> Array:
-    """An array of any array API library: two dimensions, ``least`` rows and columns, floats."""
-    xp = array_namespace(X)
+def checked_elsewhere(X: Array, least: int) -> Array:
+    """A table on a card, on a cluster or in a file: two dimensions, ``least`` rows and columns,
+    floats."""
     check_shape(X, least)
+    if is_numpy_array(X):  # blocks of a file are converted as they are read
+        return X
+    if is_dask_array(X):
+        return checked_dask(X)
+    xp = array_namespace(X)
     if xp.isdtype(X.dtype, "complex floating"):
         raise InputError(f"Complex data not supported: X has dtype {X.dtype}")
     if X.dtype in (xp.float32, xp.float64):

@@ -7,6 +7,12 @@ from scipy import sparse
 
 from prosparse.operators import base, operator_of, standardise
 
+
+def chunked(X):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    return da.from_array(X, chunks=(9, -1))
+
+
 KINDS = {
     "numpy": lambda X: X,
     "fortran": np.asfortranarray,
@@ -14,6 +20,8 @@ KINDS = {
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
     "coo matrix": sparse.coo_matrix,
+    "dask": chunked,
+    "dask of sparse": lambda X: chunked(X).map_blocks(sparse.csr_array),
 }
 
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_dask_array
 from scipy.sparse import issparse
 
 from .base import Operator
+from .blocks import BlockedOperator, Source, standardise_blocks
+from .dask import DaskRows
 from .dense import DenseOperator, standardise_dense, working_type
+from .mapped import MappedRows, is_large_map
 from .sparse import SparseOperator, standardise_sparse
 from .standardise import Columns
 from .weighted import standardise_weighted
 
 __all__ = [
+    "BlockedOperator",
     "Columns",
     "DenseOperator",
     "Operator",
     "SparseOperator",
     "operator_of",
+    "source_of",
     "standardise",
     "standardise_weighted",
 ]
@@ -29,12 +34,23 @@ def standardise(X: Any, scale: bool = False) -> tuple[Operator, Columns]:
     constant columns, and the record that leads back to the table's own units."""
     if issparse(X):
         return standardise_sparse(X, scale)
-    return standardise_dense(X, scale)
+    source = source_of(X)
+    return standardise_dense(X, scale) if source is None else standardise_blocks(source, scale)
 
 
 def operator_of(X: Any, mean: Any, scale: Any) -> Operator:
     """The operator of new rows of a table whose means and scales are known."""
     if issparse(X):
         return SparseOperator(X, mean, 1.0 / scale)
+    source = source_of(X)
+    if source is not None:
+        return BlockedOperator(source, None, mean, 1.0 / scale)
     xp = array_namespace(X)
     return DenseOperator((xp.astype(X, working_type(X)) - mean) / scale)
+
+
+def source_of(X: Any) -> Source | None:
+    """Where the rows are, if they are not in memory."""
+    if is_dask_array(X):
+        return DaskRows(X)
+    return MappedRows(X) if is_large_map(X) else None

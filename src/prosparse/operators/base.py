@@ -71,6 +71,12 @@ class Operator(ABC):
         ]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts, axis=0)
 
+    def gather_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        """`map_rows`, in memory even where that is lazy."""
+        return self.map_rows(f, *row_arrays, entrywise=entrywise)
+
     def matmul(self, F: Array) -> Array:
         """X F."""
         return self.map_rows(lambda block: block @ F)

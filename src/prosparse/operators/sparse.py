@@ -51,7 +51,7 @@ class SparseOperator(Operator):
         self.S = sparse.csr_array(S)
         self.S.sum_duplicates()
         self.shift, self.factor = shift, factor
-        self.xp, self.dtype = xp, xp.float64
+        self.xp, self.dtype = xp, np.float64
         self.shape = self.S.shape
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
@@ -89,6 +89,16 @@ class SparseOperator(Operator):
         return (S @ S.T).toarray() - projection[:, None] - projection + mean @ mean
 
 
+def check_near_zero(mean: Array, largest: Array, varying: Array) -> None:
+    """Refuse sparse columns far away from zero."""
+    if np.any(np.abs(mean) > FARTHEST_MEAN * largest, where=varying):
+        raise InputError(
+            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
+            "zero; centring it without making X dense would lose its digits. Subtract a constant "
+            "first, or pass X as a dense array."
+        )
+
+
 def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
     """Remember means and scales; the entries stay where they are."""
     S = sparse.csc_array(X, dtype=np.float64, copy=True)
@@ -99,12 +109,7 @@ def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
     with np.errstate(over="ignore"):  # refused below
         mean = np.asarray(S.sum(axis=0)) / n
     largest = np.where(varying, np.maximum(top - mean, mean - bottom), 0.0)
-    if np.any(np.abs(mean) > FARTHEST_MEAN * largest, where=varying):
-        raise InputError(
-            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
-            "zero; centring it without making X dense would lose its digits. Subtract a constant "
-            "first, or pass X as a dense array."
-        )
+    check_near_zero(mean, largest, varying)
     if scale:
         check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
         safe = np.where(varying, largest, 1.0)

@@ -16,9 +16,9 @@ r = |x_v|:
 
 Both are maximised over log b by Newton's method, all cardinalities at once, one pass over
 the rows per step. Some cardinalities go first: between them the maximiser is interpolated, so
-that the many others need a pass or two. The evidence treats observations as independent given the model, each with
-its own W integrated out: it is the papers' criterion for comparing models, not the joint
-density of the table.
+that the many others need a pass or two. The evidence treats observations as independent given
+the model, each with its own W integrated out: it is the papers' criterion for comparing models,
+not the joint density of the table.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class _Models:
             return None
         order, last = self._places(q)
         f = partial(_radii, order=order, last=last, xp=self.op.xp)
-        return DenseOperator(self.op.map_rows(f, entrywise=True))
+        return DenseOperator(self.op.gather_rows(f, entrywise=True))
 
     def _places(self, q: np.ndarray) -> tuple[Array, Array]:
         like = self.columns
