@@ -2,7 +2,14 @@
 
 from . import baselines, datasets, metrics, plot
 from ._version import __version__
-from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
+from .engine.checkpoint import Checkpoint
+from .errors import (
+    CheckpointError,
+    FewerComponentsWarning,
+    InputError,
+    NoStructureWarning,
+    ParameterError,
+)
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
@@ -13,6 +20,8 @@ __all__ = [
     "GSPPCA",
     "SCA",
     "SPPCA",
+    "Checkpoint",
+    "CheckpointError",
     "FewerComponentsWarning",
     "InputError",
     "NoStructureWarning",

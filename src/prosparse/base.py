@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
+from .engine.checkpoint import Checkpoint
 from .engine.linalg import added_squares
 from .errors import InputError
 from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
@@ -118,6 +119,21 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
                 "vary, or there is nothing to choose from. Check how the table was read."
             )
         return op, columns
+
+    def _opened(self, checkpoint: Any, op: Operator, columns: Columns) -> Checkpoint | None:
+        """The file that this fit is kept in, if one was asked for."""
+        if checkpoint is None:
+            return None
+        file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
+            parameters.pop(name, None)
+        data = {
+            "shape": np.array(op.shape),
+            "column means": host(columns.mean),
+            "column variances": columns.unit**2 * host(op.column_squares()),
+        }
+        return file.open(parameters, data)
 
     def _set_columns(
         self,

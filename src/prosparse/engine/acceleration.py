@@ -24,6 +24,11 @@ Array = Any
 State = Any
 
 
+# What there is to remember, and how it reads from a file.
+_NUMBERS = {"stretch": float, "stretching": bool, "latest": int, "count": int, "products": np.array}
+_ARRAYS = ("ends", "steps", "start")
+
+
 class Anderson:
     """Acceleration over ``pack(state)``, a flat vector; ``unpack(vector, state)`` undoes it."""
 
@@ -75,6 +80,19 @@ class Anderson:
 
     def probe(self, best: State) -> State:
         return best if self.ends is None else self._stretch(max(self.stretch, 16.0), best)
+
+    def remembered(self) -> dict[str, Any]:
+        numbers = {name: np.array(getattr(self, name)) for name in _NUMBERS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        return numbers | {name: array for name, array in arrays.items() if array is not None}
+
+    def restore(self, memory: dict[str, Any], like: State) -> None:
+        packed = self.pack(like)
+        for name, kind in _NUMBERS.items():
+            setattr(self, name, kind(memory[name]))
+        for name in _ARRAYS:
+            array = memory.get(name)
+            setattr(self, name, None if array is None else in_kind(array, packed, packed.dtype))
 
     def _stretch(self, factor: float, best: State) -> State:
         latest = self.latest

@@ -37,6 +37,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..arrays import as_like, host, in_kind, take_columns
 from ..base import SparseProjection
 from ..engine.acceleration import over_loadings
+from ..engine.checkpoint import Checkpoint
 from ..engine.expansion import expand
 from ..engine.linalg import Spectrum, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
@@ -254,16 +255,21 @@ class GSPPCA(SparseProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> GSPPCA:
-        """Rank the variables of ``X``, choose how many, and find their principal components."""
-        return self._fit_whole(lambda: self._fit(X))
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> GSPPCA:
+        """Rank the variables of ``X``, choose how many, and find their principal components.
 
-    def _fit(self, X: Any) -> None:
+        ``checkpoint``, a path or a `Checkpoint`, keeps a long fit's state in a file, from which
+        a later ``fit`` of the same table goes on.
+        """
+        return self._fit_whole(lambda: self._fit(X, checkpoint))
+
+    def _fit(self, X: Any, checkpoint: Any) -> None:
         op, columns = self._standardised(X, self.scale)
+        file = self._opened(checkpoint, op, columns)
         squares = op.column_squares()
         parts, d = self._spectrum(op)
         for _ in range(RECOUNTS):
-            run = self._rank(parts, d)
+            run = self._rank(parts, d, file)
             order = ranking(run.state)
             noise = self._noise(parts, host(squares), d, run.state.sigma2)
             q, log_evidence = self._weigh(op, order, d, noise)
@@ -314,7 +320,7 @@ class GSPPCA(SparseProjection):
         values = host(spectrum(op.take_columns(chosen)).eigenvalues)
         return count_signals(values, op.shape[0], chosen.size, noise)
 
-    def _rank(self, parts: Spectrum, d: int) -> Run:
+    def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
         """Fit the relaxed model."""
         xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
         return iterate(
@@ -325,6 +331,7 @@ class GSPPCA(SparseProjection):
             accelerator=over_loadings("M", xp),
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
+            checkpoint=file.stage(f"{d} components") if file else None,
         )
 
     def _noise(self, parts: Spectrum, squares: np.ndarray, d: int, relaxed: float) -> float:
