@@ -25,7 +25,13 @@ State = Any
 
 
 # What there is to remember, and how it reads from a file.
-_NUMBERS = {"stretch": float, "stretching": bool, "latest": int, "count": int, "products": np.array}
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "stretch": float,
+    "stretching": bool,
+    "latest": int,
+    "count": int,
+    "products": np.array,
+}
 _ARRAYS = ("ends", "steps", "start")
 
 

@@ -38,6 +38,7 @@ from ..arrays import as_like, host, in_kind, take_columns
 from ..base import SparseProjection
 from ..engine.acceleration import over_loadings
 from ..engine.checkpoint import Checkpoint
+from ..engine.density import NoisyPlane, log_density
 from ..engine.expansion import expand
 from ..engine.linalg import Spectrum, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
@@ -53,7 +54,7 @@ from ..errors import (
 )
 from ..operators import Operator
 from ..selection.dimension import count_signals, resolve_dimension
-from ..selection.evidence import EVIDENCES, coarse_to_fine, evidence_path
+from ..selection.evidence import EVIDENCES, Models, coarse_to_fine
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
 
@@ -351,9 +352,10 @@ class GSPPCA(SparseProjection):
         wanted = self.n_features_to_select
         q = np.arange(d + 1, p + 1) if wanted is None else np.array([wanted])
 
+        models = Models(op, order, d, noise, self.evidence)
+
         def weigh(q: np.ndarray) -> np.ndarray:
-            path = evidence_path(op, order, d, noise, q, kind=self.evidence)
-            return path.log_evidence + log_prior(self.model_prior, q, n, p)
+            return models.path(q).log_evidence + log_prior(self.model_prior, q, n, p)
 
         return (q, weigh(q)) if n * p <= WHOLE_PATH else coarse_to_fine(weigh, q)
 
@@ -365,35 +367,17 @@ class GSPPCA(SparseProjection):
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        op = self._operator_of(X)
-        xp, support, varying = op.xp, host(self.support_), host(self.varying_)
+        support, varying = host(self.support_), host(self.varying_)
         inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
-        noise, active = self.noise_variance_, self.active_noise_variance_
-        variances = np.maximum(host(self.explained_variance_), active)
-        filters = as_like(take_columns(self.components_, inside), X, op.dtype)
-        inverse = in_kind(1.0 / variances, filters, filters.dtype)
-        inside_at, outside_at = in_kind(inside, filters), in_kind(outside, filters)
-
-        def squared_distances(block: Array) -> Array:
-            chosen = xp.take(block, inside_at, axis=1)
-            scores = chosen @ filters.T
-            off = chosen - scores @ filters
-            rest = xp.take(block, outside_at, axis=1)
-            return (
-                xp.sum(scores * scores * inverse, axis=1)
-                + xp.sum(off * off, axis=1) / active
-                + xp.sum(rest * rest, axis=1) / noise
-            )
-
-        log_variances = (
-            np.sum(np.log(variances))
-            + (self.n_selected_ - self.n_components_) * np.log(active)
-            + outside.size * np.log(noise)
-            + 2.0 * np.sum(np.log(host(self.scale_)[varying]))
+        op = self._operator_of(X)
+        law = NoisyPlane(
+            as_like(take_columns(self.components_, inside), X, op.dtype),
+            np.maximum(host(self.explained_variance_), self.active_noise_variance_),
+            self.active_noise_variance_,
+            self.noise_variance_,
         )
-        constant = float(log_variances + varying.sum() * np.log(2 * np.pi))
-        with np.errstate(over="ignore"):  # a row too far away has log density -inf
-            return -0.5 * (op.map_rows(squared_distances, entrywise=True) + constant)
+        log_scale = float(np.sum(np.log(host(self.scale_)[varying])))
+        return log_density(op, law, inside, outside) - log_scale
 
     def score(self, X: Any, y: Any = None) -> float:
         """Mean log density of the rows of ``X``; see `score_samples`."""

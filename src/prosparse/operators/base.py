@@ -77,6 +77,11 @@ class Operator(ABC):
         """`map_rows`, in memory even where that is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
+    def sample_rows(self, count: int) -> Operator:
+        """About ``count`` rows at equal distances, in memory; all of them if there is no other
+        way. For guesses that only save time."""
+        return self
+
     def matmul(self, F: Array) -> Array:
         """X F."""
         return self.map_rows(lambda block: block @ F)

@@ -55,6 +55,10 @@ class Source(ABC):
         """The same in memory."""
 
     @abstractmethod
+    def every(self, step: int) -> Any:
+        """Every ``step``-th row, in memory."""
+
+    @abstractmethod
     def blocks(self) -> Iterator[tuple[slice, Any]]:
         """The blocks one after the other, each with its position."""
 
@@ -113,6 +117,9 @@ class BlockedOperator(Operator):
     ) -> Array:
         g = partial(_map_block, f=f, entrywise=entrywise, standard=self.standard)
         return self.source.gather(g, row_arrays)
+
+    def sample_rows(self, count: int) -> Operator:
+        return _local(self.source.every(max(1, self.shape[0] // count)), *self.standard)
 
     def take_columns(self, columns: Array) -> BlockedOperator:
         known, shift, factor = self.standard

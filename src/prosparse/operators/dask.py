@@ -46,6 +46,9 @@ class DaskRows(Source):
         for number, rows in enumerate(self.rows):
             yield rows, self.X.blocks[number].compute()
 
+    def every(self, step: int) -> Any:
+        return self.X[::step].compute()
+
     def _pieces(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
         """Every block as a delayed object, with its rows of the arrays that go along."""
         filled = [k for k, rows in enumerate(self.rows) if rows.stop > rows.start]

@@ -33,6 +33,9 @@ class DenseOperator(Operator):
         for rows in row_slices(*self.shape, *size):
             yield rows, self.X[rows, :]
 
+    def sample_rows(self, count: int) -> DenseOperator:
+        return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
+
     def take_columns(self, columns: Array) -> DenseOperator:
         return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
 

@@ -44,6 +44,9 @@ class MappedRows(Source):
             X = np.memmap(X.filename, X.dtype, "r", X.offset, self.shape, order)
         return np.array(X[rows])
 
+    def every(self, step: int) -> np.ndarray:
+        return self._read(slice(None, None, step))
+
     def reduce(
         self,
         f: Callable[..., Parts],

@@ -61,6 +61,10 @@ class SparseOperator(Operator):
         for rows in row_slices(*self.shape):
             yield rows, (self.S[rows].toarray() - self.shift) * self.factor
 
+    def sample_rows(self, count: int) -> SparseOperator:
+        some = self.S[:: max(1, self.shape[0] // count)]
+        return SparseOperator(some, self.shift, self.factor)
+
     def take_columns(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
 

@@ -45,15 +45,17 @@ _SMALLEST_ROW = 1e-12
 _REACH = 12.0
 # A Newton step this small leaves an error of its square in log b; the evidence at its end, from
 # the quadratic at its start, is off by its cube.
-_SMALL_STEP = 1e-4
+_SMALL_STEP = 3e-4
 _MAX_STEPS = 50
 # Cardinalities for which log b is sought first, and for which it is interpolated afterwards.
-_GUIDES = 64
+_GUIDES = 256
+# Rows from which log b is guessed where there are many more.
+_SAMPLE = 4096
 # Entries of the tables of radii that are kept, and of the tiles on which densities are computed.
 _KEPT = 2**23
 _TILE = 2**15
 # Cardinalities of one round of the search from coarse to fine.
-GRID = 300
+GRID = 120
 
 EVIDENCES = ("noiseless", "noisy")
 
@@ -111,8 +113,11 @@ def _block_sums(block: Array, order: Array, last: Array, **rest: Any) -> tuple[A
     return _sums(_radii(block, order, last, rest["terms"].xp), **rest)
 
 
-class _Models:
-    """The models made of the first variables of ``order``."""
+class Models:
+    """The models made of the first variables of ``order``.
+
+    What is known of log b at some cardinalities is the start at others.
+    """
 
     def __init__(self, op: Operator, order: np.ndarray, d: int, noise: float, kind: str):
         self.op, self.order, self.d, self.noise, self.kind = op, order, d, noise, kind
@@ -121,6 +126,38 @@ class _Models:
         self.inside = np.cumsum(squares)  # sum_i r_i^2
         # Sums from the far end: a difference of totals would drown small inactive columns.
         self.beyond = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
+        self.known = np.zeros((2, 0))  # cardinalities, in order, and log b there minus `start`
+
+    def path(self, cardinalities: np.ndarray) -> EvidencePath:
+        """Log evidence of the models made of the first q variables.
+
+        Works through blocks of rows; memory is a few blocks, whatever the size of the table.
+        """
+        q = np.asarray(cardinalities)
+        if self.known.shape[1] == 0:
+            self._look_ahead(q)
+        ahead = np.interp(q, *self.known) if self.known.shape[1] else np.zeros(q.size)
+        value, log_b = self.maximise(q, ahead)
+        self._remember(q, log_b - self.start(q))
+        return EvidencePath(q, value + self.outside(q), log_b)
+
+    def _look_ahead(self, q: np.ndarray) -> None:
+        """Find log b for some cardinalities, or from some rows, where all would take long."""
+        n, p = self.op.shape
+        guides = q if q.size <= 2 * _GUIDES else q[_spaced(0, q.size - 1, _GUIDES)]
+        count = min(_SAMPLE, max(_KEPT // p, 1))
+        models = self
+        if n >= 4 * count and n * guides.size > _KEPT:
+            some = self.op.sample_rows(count)
+            models = Models(some, self.order, self.d, self.noise, self.kind)
+        if guides.size < q.size or models is not self:
+            self._remember(guides, models.maximise(guides, np.zeros(guides.size))[1])
+            self.known[1] -= models.start(guides)
+
+    def _remember(self, q: np.ndarray, ahead: np.ndarray) -> None:
+        new = ~np.isin(self.known[0], q)
+        both = np.hstack([self.known[:, new], np.stack([q, ahead])])
+        self.known = both[:, np.argsort(both[0])]
 
     def start(self, q: np.ndarray) -> np.ndarray:
         """log b by the method of moments: E r^2 = d q / b^2."""
@@ -204,19 +241,8 @@ def evidence_path(
     *,
     kind: str = "noiseless",
 ) -> EvidencePath:
-    """Log evidence of the models made of the first q variables of ``order``.
-
-    Works through blocks of rows; memory is a few blocks, whatever the size of the table.
-    """
-    models = _Models(op, np.asarray(order), d, noise_variance, kind)
-    q = np.asarray(cardinalities)
-    ahead = np.zeros(q.size)
-    if q.size > 4 * _GUIDES:
-        guides = q[_spaced(0, q.size - 1, _GUIDES)]
-        found = models.maximise(guides, np.zeros(guides.size))[1] - models.start(guides)
-        ahead = np.interp(q, guides, found)
-    value, log_b = models.maximise(q, ahead)
-    return EvidencePath(q, value + models.outside(q), log_b)
+    """Log evidence of the models made of the first q variables of ``order``."""
+    return Models(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
 
 
 def _spaced(low: int, high: int, count: int) -> np.ndarray:
