@@ -26,6 +26,7 @@ test: lint
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/gsppca.py
+	$(BIN)/python benchmarks/scale.py
 
 clean:
 	rm -rf $(VENV) demo-output build dist
