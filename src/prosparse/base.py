@@ -94,7 +94,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         return checked
 
     def _refuse_missing(self, X: Any) -> None:
-        found = first_not_finite(X)
+        found = first_not_finite(X, self.__sklearn_tags__().input_tags.allow_nan)
         if found is None:
             return
         what, count, row, column = found
@@ -238,3 +238,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class HasDensity:
+    """An estimator whose ``score_samples`` gives the log density of every row."""
+
+    def score_samples(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``; see `score_samples`."""
+        samples = self.score_samples(X)
+        return float(array_namespace(samples).mean(samples))

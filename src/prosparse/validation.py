@@ -44,11 +44,11 @@ def check_shape(X: Any, least: int) -> None:
             )
 
 
-def first_not_finite(X: Any) -> tuple[str, int, int, int] | None:
+def first_not_finite(X: Any, allow_nan: bool = False) -> tuple[str, int, int, int] | None:
     """("NaN" or "infinity", how many values are not finite, row and column of the first)."""
     values = X.data if issparse(X) else X
     xp = array_namespace(values)
-    finite = xp.isfinite(values)
+    finite = ~xp.isinf(values) if allow_nan else xp.isfinite(values)
     if bool(xp.all(finite)):
         return None
     where = xp.nonzero(~finite)

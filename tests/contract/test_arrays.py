@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from array_api_compat import array_namespace, device
 
-from prosparse import GSPPCA, InputError, arrays
+from prosparse import GSPPCA, SCA, InputError, arrays
 from prosparse.datasets import make_globally_sparse
 
 
@@ -43,6 +43,17 @@ ESTIMATORS = {
     "GSPPCA auto, scaled": GSPPCA(scale=True, tol=1e-13),
     "GSPPCA noisy": GSPPCA(4, tol=1e-13, evidence="noisy", model_prior="sparse"),
     "GSPPCA fixed": GSPPCA(3, n_features_to_select=12, noise="ml", tol=1e-13),
+    "SCA": SCA(4, max_iter=60, tol=0.0),
+    "SCA hyperbolic, views": SCA(
+        3,
+        prior="hyperbolic",
+        b=0.5,
+        a=100.0,
+        n_private=1,
+        views=[slice(0, 15), slice(15, None)],
+        max_iter=60,
+        tol=0.0,
+    ),
 }
 SHAPES = {"wide": (40, 90), "tall": (150, 40)}
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
@@ -65,6 +76,7 @@ def array_attributes(model):
     return {k: v for k, v in vars(model).items() if k.endswith("_") and hasattr(v, "shape")}
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_fit_in_kind(make, name, table, dtype):
@@ -83,14 +95,15 @@ def test_fit_in_kind(make, name, table, dtype):
     density = ours.score(X)
 
     plain = ESTIMATORS[name].fit(table)
-    tol = TOLERANCE[dtype]
+    tol = TOLERANCE[dtype] * (10 if name == "SCA" else 1)  # its weights settle slowly
     for key, value in array_attributes(plain).items():
         if key in ("bounds_", "cardinalities_", "ranking_"):
             continue  # as long as the iterations; integers are compared below
         # a relevance on its way to zero is the last to settle
         atol = 10 * tol if key == "relevance_" else tol
         np.testing.assert_allclose(attributes[key], value, rtol=tol, atol=atol, err_msg=key)
-    np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
+    if hasattr(plain, "cardinalities_"):
+        np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
     np.testing.assert_allclose(attributes["bounds_"][-1], plain.bounds_[-1], rtol=tol)
     np.testing.assert_allclose(arrays.host(scores), plain.transform(table), rtol=tol, atol=10 * tol)
     np.testing.assert_allclose(arrays.host(chosen), table[:, plain.support_], rtol=1e-6)
@@ -139,3 +152,10 @@ def test_bad_arrays_are_refused_in_words(make, table):
         GSPPCA(2).fit(make(table[:0], "float64"))
     with pytest.raises(ValueError, match="features"):
         GSPPCA(2).fit(make(table, "float64")).transform(make(table[:, :5], "float64"))
+
+
+def test_gaps_elsewhere_are_refused_in_words(make, table):
+    holes = table.copy()
+    holes[3, 7] = np.nan
+    with pytest.raises(InputError, match="only NumPy tables"):
+        SCA(2).fit(make(holes, "float64"))

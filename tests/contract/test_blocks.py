@@ -9,7 +9,6 @@ from scipy import sparse
 
 from prosparse import GSPPCA, InputError
 from prosparse.datasets import make_globally_sparse
-from prosparse.models import gsppca
 from prosparse.operators import dask as dask_operator
 from prosparse.operators import mapped
 
@@ -207,7 +206,7 @@ def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
         60, 300, n_components=3, n_informative=(10, 40, 150)[seed % 3], random_state=seed
     ).X
     whole = GSPPCA(3, evidence=kind).fit(X)
-    monkeypatch.setattr(gsppca, "WHOLE_PATH", 0)
+    monkeypatch.setattr("prosparse.selection.evidence.WHOLE_PATH", 0)
     some = GSPPCA(3, evidence=kind).fit(X)
     assert some.cardinalities_.size < 0.5 * whole.cardinalities_.size
     assert some.n_selected_ == whole.n_selected_

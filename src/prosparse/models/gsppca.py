@@ -30,12 +30,11 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import as_like, host, in_kind, take_columns
-from ..base import SparseProjection
+from ..base import HasDensity, SparseProjection
 from ..engine.acceleration import over_loadings
 from ..engine.checkpoint import Checkpoint
 from ..engine.density import NoisyPlane, log_density
@@ -54,7 +53,7 @@ from ..errors import (
 )
 from ..operators import Operator
 from ..selection.dimension import count_signals, resolve_dimension
-from ..selection.evidence import EVIDENCES, Models, coarse_to_fine
+from ..selection.evidence import EVIDENCES, Models
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
 
@@ -65,7 +64,6 @@ Array = Any
 NOISE_FLOOR = 1e-14
 RECOUNTS = 5  # of the components, at most, when their number is "auto"
 FIRST_COUNT = 50  # eigenvalues to look at first, of a table too large for all of them
-WHOLE_PATH = 1e8  # entries of a table up to which the evidence of every cardinality is computed
 
 
 class State(NamedTuple):
@@ -153,7 +151,7 @@ def relevance(state: State) -> np.ndarray:
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)
 
 
-class GSPPCA(SparseProjection):
+class GSPPCA(HasDensity, SparseProjection):
     """Globally sparse probabilistic PCA: PCA that chooses its variables.
 
     A relaxed model ranks the variables, the exact evidence along the ranking says how many to
@@ -257,11 +255,8 @@ class GSPPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> GSPPCA:
-        """Rank the variables of ``X``, choose how many, and find their principal components.
-
-        ``checkpoint``, a path or a `Checkpoint`, keeps a long fit's state in a file, from which
-        a later ``fit`` of the same table goes on.
-        """
+        """Rank the variables of ``X``, choose how many, and find their principal components;
+        ``checkpoint`` (a path or a `Checkpoint`) keeps the state of a long fit in a file."""
         return self._fit_whole(lambda: self._fit(X, checkpoint))
 
     def _fit(self, X: Any, checkpoint: Any) -> None:
@@ -277,7 +272,7 @@ class GSPPCA(SparseProjection):
             best = int(np.argmax(log_evidence))
             chosen = np.sort(order[: q[best]])
             # On the chosen columns alone weak components stand out that noise hid before.
-            again = self._recount(op, chosen, noise) if self.n_components == "auto" else d
+            again = self._recount(op, chosen, noise, d)
             if again <= d:
                 break
             d = again
@@ -296,8 +291,7 @@ class GSPPCA(SparseProjection):
         self.log_evidence_path_ = in_kind(log_evidence - log_unit, like)
         self.log_evidence_ = float(log_evidence[best] - log_unit)
         self.explained_variance_ = in_kind(unit**2 * along / (parts.n - 1), like, like.dtype)
-        share = along / host(squares).sum()
-        self.explained_variance_ratio_ = in_kind(share, like, like.dtype)
+        self.explained_variance_ratio_ = in_kind(along / host(squares).sum(), like, like.dtype)
         self.noise_variance_ = float(unit**2 * noise)
         self.active_noise_variance_ = float(unit**2 * max(off, noise_floor(parts)))
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, like)
@@ -315,10 +309,13 @@ class GSPPCA(SparseProjection):
                 return parts, d
             count *= 2
 
-    def _recount(self, op: Operator, chosen: np.ndarray, noise: float) -> int:
+    def _recount(self, op: Operator, chosen: np.ndarray, noise: float, d: int) -> int:
+        if not isinstance(self.n_components, str):
+            return d
         if chosen.size < 3:
             return 1
-        values = host(spectrum(op.take_columns(chosen)).eigenvalues)
+        # With twice as many eigenvalues known as components so far, the count can double.
+        values = host(spectrum(op.take_columns(chosen), max(2 * d, FIRST_COUNT)).eigenvalues)
         return count_signals(values, op.shape[0], chosen.size, noise)
 
     def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
@@ -344,20 +341,12 @@ class GSPPCA(SparseProjection):
         # d components may fit exactly: take what noise the relaxed model leaves.
         return noise if noise > floor else max(relaxed, floor)
 
-    def _weigh(
-        self, op: Operator, order: np.ndarray, d: int, noise: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _weigh(self, op: Operator, order: Array, d: int, noise: float) -> tuple[Array, Array]:
         """Cardinalities and their log evidence, with the model prior's share."""
-        n, p = op.shape
         wanted = self.n_features_to_select
-        q = np.arange(d + 1, p + 1) if wanted is None else np.array([wanted])
-
+        q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
         models = Models(op, order, d, noise, self.evidence)
-
-        def weigh(q: np.ndarray) -> np.ndarray:
-            return models.path(q).log_evidence + log_prior(self.model_prior, q, n, p)
-
-        return (q, weigh(q)) if n * p <= WHOLE_PATH else coarse_to_fine(weigh, q)
+        return models.search(q, lambda some: log_prior(self.model_prior, some, *op.shape))
 
     def score_samples(self, X: Any) -> Any:
         """Log density of every row under the fitted model, in the units of ``X``.
@@ -369,20 +358,12 @@ class GSPPCA(SparseProjection):
         X = self._validated(X, reset=False)
         support, varying = host(self.support_), host(self.varying_)
         inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
-        op = self._operator_of(X)
-        law = NoisyPlane(
-            as_like(take_columns(self.components_, inside), X, op.dtype),
-            np.maximum(host(self.explained_variance_), self.active_noise_variance_),
-            self.active_noise_variance_,
-            self.noise_variance_,
-        )
+        op, around = self._operator_of(X), self.active_noise_variance_
+        components = as_like(take_columns(self.components_, inside), X, op.dtype)
+        along = np.maximum(host(self.explained_variance_), around)
+        law = NoisyPlane(components, along, around, self.noise_variance_)
         log_scale = float(np.sum(np.log(host(self.scale_)[varying])))
         return log_density(op, law, inside, outside) - log_scale
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`."""
-        samples = self.score_samples(X)
-        return float(array_namespace(samples).mean(samples))
 
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:
@@ -416,6 +397,5 @@ class GSPPCA(SparseProjection):
                 "would come in, and `support_` is the best of that order: do not read it as a "
                 "finding. Fewer components or more samples may help."
             )
-            warnings.warn(
-                f"GSPPCA: {self.stop_reason_}. {advice}", NoStructureWarning, stacklevel=4
-            )
+            text = f"GSPPCA: {self.stop_reason_}. {advice}"
+            warnings.warn(text, NoStructureWarning, stacklevel=4)

@@ -54,6 +54,8 @@ _SAMPLE = 4096
 # Entries of the tables of radii that are kept, and of the tiles on which densities are computed.
 _KEPT = 2**23
 _TILE = 2**15
+# Entries of a table up to which the evidence of every cardinality is computed.
+WHOLE_PATH = 1e8
 # Cardinalities of one round of the search from coarse to fine.
 GRID = 120
 
@@ -140,6 +142,19 @@ class Models:
         value, log_b = self.maximise(q, ahead)
         self._remember(q, log_b - self.start(q))
         return EvidencePath(q, value + self.outside(q), log_b)
+
+    def search(
+        self, cardinalities: np.ndarray, log_prior: Callable[[np.ndarray], np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Cardinalities and their log evidence with the prior's share: all of them, or those
+        that lead to the best where the table is too large for all."""
+
+        def weigh(q: np.ndarray) -> np.ndarray:
+            return self.path(q).log_evidence + log_prior(q)
+
+        q = np.asarray(cardinalities)
+        n, p = self.op.shape
+        return (q, weigh(q)) if n * p <= WHOLE_PATH else coarse_to_fine(weigh, q)
 
     def _look_ahead(self, q: np.ndarray) -> None:
         """Find log b for some cardinalities, or from some rows, where all would take long."""
