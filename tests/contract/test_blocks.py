@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from prosparse import GSPPCA, InputError
+from prosparse import GSPPCA, SCA, InputError
 from prosparse.datasets import make_globally_sparse
 from prosparse.operators import dask as dask_operator
 from prosparse.operators import mapped
@@ -58,6 +58,20 @@ def test_dask_on_threads(table, chunks, scale):
     expected = plain.inverse_transform(plain.transform(table))
     np.testing.assert_allclose(rebuilt.compute(), expected, atol=10 * tol)
     assert ours.select(X).shape == (table.shape[0], plain.n_selected_)
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+@pytest.mark.parametrize("chunks", ["rows", "sparse blocks"])
+def test_sca_on_threads(table, chunks, prior):
+    views = [slice(0, 25), slice(25, None)]
+    X, settings = CHUNKS[chunks](table), {"prior": prior, "views": views, "tol": 1e-13}
+    plain, ours = SCA(3, **settings).fit(table), SCA(3, **settings).fit(X)
+    np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
+    np.testing.assert_allclose(ours.noise_variance_, plain.noise_variance_, rtol=1e-6)
+    scores = ours.transform(X)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=1e-5)
+    assert ours.score(X) == pytest.approx(plain.score(table), rel=1e-6)
 
 
 def test_transform_is_lazy(table):

@@ -10,13 +10,13 @@ import array_api_strict
 import numpy as np
 import pytest
 
-from prosparse import GSPPCA, Checkpoint, CheckpointError, ParameterError
+from prosparse import GSPPCA, SCA, Checkpoint, CheckpointError, ParameterError
 from prosparse.arrays import host
 from prosparse.datasets import make_globally_sparse
 
 KILLED = """
     import os, signal
-    from prosparse import GSPPCA, Checkpoint
+    from prosparse import GSPPCA, SCA, Checkpoint
     from prosparse.datasets import make_globally_sparse
     from prosparse.engine import checkpoint
 
@@ -82,6 +82,18 @@ def test_other_libraries_resume_in_kind(table, tmp_path):
     resumed = GSPPCA(4).fit(X, checkpoint=path)
     np.testing.assert_array_equal(host(resumed.components_), host(whole.components_))
     np.testing.assert_array_equal(host(resumed.bounds_), host(whole.bounds_))
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+def test_nested_states(table, tmp_path, prior):
+    """SCA's state holds named tuples, and None where there is nothing."""
+    path = tmp_path / "fit.npz"
+    whole = SCA(2, prior=prior).fit(table)
+    with pytest.warns(UserWarning, match="max_iter"):
+        SCA(2, prior=prior, max_iter=6).fit(table, checkpoint=Checkpoint(path, every=2))
+    resumed = SCA(2, prior=prior).fit(table, checkpoint=path)
+    np.testing.assert_array_equal(resumed.components_, whole.components_)
+    np.testing.assert_array_equal(resumed.bounds_, whole.bounds_)
 
 
 def test_checkpoints_of_something_else_are_refused(table, tmp_path):

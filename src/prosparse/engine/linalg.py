@@ -62,7 +62,7 @@ def spectrum(op: Operator, count: int | None = None) -> Spectrum:
     are computed one by one; the others are represented by their mean.
     """
     xp, (n, p) = op.xp, op.shape
-    if count is not None and min(n, p) > max(EXACT_SIDE, 4 * count):
+    if count is not None and min(n, p) > max(EXACT_SIDE, _DEPTH * (count + _OVERSAMPLE)):
         return _leading_spectrum(op, count)
     values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
     values = xp.flip(xp.clip(values, 0.0, None), axis=0)
@@ -94,10 +94,12 @@ def leading_directions(
 
     Block Krylov iteration (Musco & Musco 2015, "Randomized block Krylov methods for stronger and
     faster approximate singular value decomposition") from random directions, restarted from the
-    best directions found until their residuals are below ``tol`` of the largest eigenvalue.
+    best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
+    most half as many as there are columns can be asked for.
     """
     xp, (n, p) = op.xp, op.shape
-    width = min(count + _OVERSAMPLE, n, p)
+    width = min(count + _OVERSAMPLE, p // 2)
+    depth = min(_DEPTH, p // width)  # no more directions than there are
     some = op.column_squares()
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
 
@@ -109,9 +111,9 @@ def leading_directions(
     V = xp.linalg.qr(in_kind(start, some))[0]
     image = squared(V)
     values = np.zeros(width)
-    for _ in range(max(1, max_passes // _DEPTH)):
+    for _ in range(max(1, max_passes // depth)):
         basis, images, last = V, image, image
-        for _ in range(_DEPTH - 1):
+        for _ in range(depth - 1):
             for _ in range(2):  # once more: rounding leaves something of the basis behind
                 last = last - basis @ (basis.T @ last)
                 last = xp.linalg.qr(last)[0]
