@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
 from .engine.checkpoint import Checkpoint
-from .engine.linalg import added_squares
+from .engine.linalg import added_squares, sums_of_squares
 from .errors import InputError
 from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
 from .operators.mapped import is_large_map
@@ -161,17 +161,19 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """All that follows from components W (d x varying columns) of ``total`` observations."""
-        squares = np.asarray(op.column_squares())
-        along = np.sum(np.asarray(op.matmul(op.xp.asarray(W.T))) ** 2, axis=0)
+        squares, like = host(op.column_squares()), columns.mean
+        along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
         order = np.lexsort((-squares, -weight))
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
-        self._set_columns(columns, order, chosen, W[:, chosen], relevance)
+        self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
         self.n_components_ = W.shape[0]
-        self.n_nonzero_ = np.count_nonzero(W, axis=1)
-        self.explained_variance_ = columns.unit**2 * along / (total - 1.0)
-        self.explained_variance_ratio_ = added_squares(op, W) / float(np.sum(squares))
+        self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
+        variances = columns.unit**2 * along / (total - 1.0)
+        self.explained_variance_ = in_kind(variances, like, like.dtype)
+        ratio = added_squares(op, W) / float(np.sum(squares))
+        self.explained_variance_ratio_ = in_kind(ratio, like, like.dtype)
 
     @property
     def _n_features_out(self) -> int:

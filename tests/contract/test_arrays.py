@@ -8,8 +8,9 @@ import array_api_strict
 import numpy as np
 import pytest
 from array_api_compat import array_namespace, device
+from sklearn.base import clone
 
-from prosparse import GSPPCA, SCA, InputError, arrays
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError, arrays
 from prosparse.datasets import make_globally_sparse
 
 
@@ -55,6 +56,15 @@ ESTIMATORS = {
         tol=0.0,
     ),
 }
+ESTIMATORS |= {
+    "EMPCA": EMPCA(3, n_nonzero=8, random_state=0),
+    "EMPCA non-negative, disjoint": EMPCA(
+        2, n_nonzero=6, nonnegative=True, orthogonality="disjoint", scale=True, random_state=0
+    ),
+    "EMPCA auto": EMPCA("auto", n_nonzero=10, random_state=0),
+    "SPPCA": SPPCA(3, penalty="bic", penalties=[0.0, 2.0, 5.0, 20.0]),
+    "SPPCA fixed": SPPCA(2, penalty=30.0),
+}
 SHAPES = {"wide": (40, 90), "tall": (150, 40)}
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
 
@@ -81,7 +91,7 @@ def array_attributes(model):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_fit_in_kind(make, name, table, dtype):
     X = make(table, dtype)
-    ours = ESTIMATORS[name].fit(X)
+    ours = clone(ESTIMATORS[name]).fit(X)
     attributes = {k: arrays.host(v) for k, v in array_attributes(ours).items()}
     for key, value in array_attributes(ours).items():
         assert array_namespace(value) is array_namespace(X), key
@@ -92,22 +102,30 @@ def test_fit_in_kind(make, name, table, dtype):
     for result in (scores, rebuilt, chosen):
         assert array_namespace(result) is array_namespace(X)
         assert result.dtype == X.dtype
-    density = ours.score(X)
+    density = ours.score(X) if hasattr(ours, "score") else 0.0
 
-    plain = ESTIMATORS[name].fit(table)
-    tol = TOLERANCE[dtype] * (10 if name == "SCA" else 1)  # its weights settle slowly
+    plain = clone(ESTIMATORS[name]).fit(table)
+    tol = TOLERANCE[dtype] * (10 if name.startswith("S") else 1)  # their weights settle slowly
     for key, value in array_attributes(plain).items():
         if key in ("bounds_", "cardinalities_", "ranking_"):
             continue  # as long as the iterations; integers are compared below
+        if key == "n_parameters_path_" and dtype == "float32":
+            continue  # loadings on the verge of zero
         # a relevance on its way to zero is the last to settle
         atol = 10 * tol if key == "relevance_" else tol
         np.testing.assert_allclose(attributes[key], value, rtol=tol, atol=atol, err_msg=key)
     if hasattr(plain, "cardinalities_"):
         np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
-    np.testing.assert_allclose(attributes["bounds_"][-1], plain.bounds_[-1], rtol=tol)
+    if isinstance(plain, EMPCA):  # one trace per component
+        for trace, other in zip(ours.bounds_, plain.bounds_, strict=True):
+            assert array_namespace(trace) is array_namespace(X)
+            assert float(trace[-1]) == pytest.approx(other[-1], rel=tol)
+    else:
+        np.testing.assert_allclose(attributes["bounds_"][-1], plain.bounds_[-1], rtol=tol)
     np.testing.assert_allclose(arrays.host(scores), plain.transform(table), rtol=tol, atol=10 * tol)
     np.testing.assert_allclose(arrays.host(chosen), table[:, plain.support_], rtol=1e-6)
-    assert density == pytest.approx(plain.score(table), rel=tol)
+    if hasattr(plain, "score"):
+        assert density == pytest.approx(plain.score(table), rel=tol)
     assert (
         arrays.host(ours.get_support(indices=True)).tolist()
         == np.flatnonzero(plain.support_).tolist()

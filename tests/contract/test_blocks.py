@@ -6,8 +6,9 @@ import signal
 import numpy as np
 import pytest
 from scipy import sparse
+from sklearn.base import clone
 
-from prosparse import GSPPCA, SCA, InputError
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
 from prosparse.datasets import make_globally_sparse
 from prosparse.operators import dask as dask_operator
 from prosparse.operators import mapped
@@ -58,6 +59,32 @@ def test_dask_on_threads(table, chunks, scale):
     expected = plain.inverse_transform(plain.transform(table))
     np.testing.assert_allclose(rebuilt.compute(), expected, atol=10 * tol)
     assert ours.select(X).shape == (table.shape[0], plain.n_selected_)
+
+
+OTHERS = {
+    "EMPCA": EMPCA(3, n_nonzero=8, random_state=0),
+    "EMPCA quasi": EMPCA(
+        2, n_nonzero=6, nonnegative=True, orthogonality="quasi", min_angle=80.0, random_state=0
+    ),
+    "SPPCA": SPPCA(2, penalty=30.0),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("chunks", ["rows", "sparse blocks"])
+def test_others_on_threads(table, chunks, name):
+    X = CHUNKS[chunks](table)
+    plain, ours = (clone(OTHERS[name]).fit(data) for data in (table, X))
+    np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
+    np.testing.assert_allclose(ours.explained_variance_, plain.explained_variance_, rtol=1e-5)
+    scores = ours.transform(X)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=1e-4)
+
+
+def test_weights_need_a_table_in_memory(table):
+    with pytest.raises(InputError, match="`sample_weight` needs a table in the host's memory"):
+        EMPCA().fit(CHUNKS["rows"](table), sample_weight=np.ones(table.shape[0]))
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])

@@ -29,6 +29,21 @@ def products(block: Array, filters: Array) -> tuple[Array, Array]:
     return block.T @ Y, Y.T @ Y
 
 
+def em_products(op: Operator, filters: Array) -> tuple[Array, Array]:
+    """X'Y and Y'Y for Y = X F in one pass over the rows: products in the table's precision, sums
+    and results in that of F."""
+    xp, narrow = op.xp, op.xp.astype(filters, op.dtype)
+    XY, YY = op.sum_rows(lambda block: products(block, narrow))
+    return xp.astype(XY, filters.dtype), xp.astype(YY, filters.dtype)
+
+
+def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
+    """Squared length of X f for every column f of ``filters``, (p, d) on the host."""
+    xp, there = op.xp, in_kind(filters, op.column_squares(), op.dtype)
+    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ there) ** 2, axis=0),))
+    return host(squares).astype(float)
+
+
 class Spectrum(NamedTuple):
     """The singular value decomposition of a table, as far as the methods here need it.
 
@@ -97,7 +112,7 @@ def leading_directions(
     best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
     most half as many as there are columns can be asked for.
     """
-    xp, (n, p) = op.xp, op.shape
+    xp, p = op.xp, op.shape[1]
     width = min(count + _OVERSAMPLE, p // 2)
     depth = min(_DEPTH, p // width)  # no more directions than there are
     some = op.column_squares()
@@ -154,7 +169,4 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
     basis, R = np.linalg.qr(W.T)
     lengths = np.linalg.norm(W, axis=1)
     new = np.abs(np.diag(R)) > 1e-10 * np.where(lengths > 0, lengths, 1.0)
-    xp = op.xp
-    directions = xp.asarray(basis)
-    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ directions) ** 2, axis=0),))
-    return np.where(new, np.asarray(squares), 0.0)
+    return np.where(new, sums_of_squares(op, basis), 0.0)
