@@ -97,7 +97,7 @@ def leading_directions(
     best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
     most half as many as there are columns can be asked for.
     """
-    xp, (n, p) = op.xp, op.shape
+    xp, p = op.xp, op.shape[1]
     width = min(count + _OVERSAMPLE, p // 2)
     depth = min(_DEPTH, p // width)  # no more directions than there are
     some = op.column_squares()
