@@ -51,9 +51,11 @@ _MAX_STEPS = 50
 _GUIDES = 256
 # Rows from which log b is guessed where there are many more.
 _SAMPLE = 4096
-# Entries of the tables of radii that are kept, and of the tiles on which densities are computed.
+# Entries of the tables of radii that are kept, and of the tiles on which densities are computed:
+# from 128 KiB on, allocators may take every temporary from the system anew (on Dask's workers
+# they do, which costs six times the arithmetic).
 _KEPT = 2**23
-_TILE = 2**15
+_TILE = 2**13
 # Entries of a table up to which the evidence of every cardinality is computed.
 WHOLE_PATH = 1e8
 # Cardinalities of one round of the search from coarse to fine.
