@@ -6,6 +6,7 @@ from .errors import FewerComponentsWarning, InputError, NoStructureWarning, Para
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
+from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "InputError",
     "NoStructureWarning",
     "ParameterError",
+    "SpinyRegressor",
     "__version__",
     "baselines",
     "datasets",

@@ -10,7 +10,7 @@ from scipy.sparse import issparse
 from .base import Operator
 from .dense import DenseOperator, standardise_dense
 from .sparse import SparseOperator, standardise_sparse
-from .standardise import Columns
+from .standardise import LARGEST_SCALE, SMALLEST_SCALE, Columns, check_range, unit_of
 from .weighted import standardise_weighted
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Operator",
     "SparseOperator",
     "operator_of",
+    "rescale",
     "standardise",
     "standardise_weighted",
 ]
@@ -30,6 +31,28 @@ def standardise(X: Any, scale: bool = False) -> tuple[Operator, Columns]:
     if issparse(X):
         return standardise_sparse(X, scale)
     return standardise_dense(X, scale)
+
+
+def rescale(X: Any, scale: bool = False) -> tuple[Operator, Columns]:
+    """As `standardise`, about zero instead of the mean: for models without an intercept. Scaled
+    columns have mean square one; columns of zeros are left out."""
+    largest = abs(X).max(axis=0)
+    largest = np.asarray(largest.toarray() if issparse(largest) else largest, dtype=float).ravel()
+    varying = largest > 0
+    kept = np.flatnonzero(varying)
+    mean, one = np.zeros(largest.size), np.ones(largest.size)
+    if not scale:
+        unit = unit_of(float(largest.max(initial=0.0)))
+        return operator_of(X[:, kept], mean[kept], unit * one[kept]), Columns(
+            mean, one, unit, varying
+        )
+    check_range(largest[kept], SMALLEST_SCALE, LARGEST_SCALE)
+    op = operator_of(X[:, kept], mean[kept], largest[kept])
+    deviation = one.copy()
+    deviation[kept] = largest[kept] * np.sqrt(op.column_squares() / op.shape[0])
+    return operator_of(X[:, kept], mean[kept], deviation[kept]), Columns(
+        mean, deviation, 1.0, varying
+    )
 
 
 def operator_of(X: Any, mean: Any, scale: Any) -> Operator:

@@ -1,0 +1,314 @@
+"""Which variables predict y? The exact evidence of linear models, and a search through them.
+
+[LMBC16]  P. Latouche, P.-A. Mattei, C. Bouveyron, J. Chiquet. Combining a relaxed EM algorithm
+          with Occam's razor for Bayesian variable selection in high-dimensional regression.
+          Journal of Multivariate Analysis 146, 2016.
+
+The model v says y = X_v w + noise, w ~ N(0, I/alpha), noise ~ N(0, I/gamma). With w integrated
+out y ~ N(0, I/gamma + X_v X_v'/alpha). Write lambda = alpha/gamma, sigma2 = 1/gamma and
+
+    P = (X_v'X_v + lambda I)^-1      m = P X_v'y      R = y'y - (X_v'y)'m ;
+
+    log p(y | v) = -n/2 log(2 pi sigma2) - R / (2 sigma2) - 1/2 log det(I + X_v'X_v / lambda) .
+
+The best sigma2 is R/n, so that one number, log lambda, is left to optimise: Newton's method,
+every evaluation one Cholesky factor of the q x q matrix. At a given lambda the evidence of all
+neighbours of v (one variable more, one less, one exchanged for another) follows from P, m and R
+by rank-one formulas; X itself is not needed, only X'X and X'y.
+
+A flat prior on the 2^p models is no neutral one: of a hundred variables of pure noise it keeps
+twenty. Models are compared under a prior that pays for their number (`prior.log_multiplicity`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
+
+from ..engine.loop import Run, iterate
+from ..engine.progress import Progress
+
+Array = np.ndarray
+
+NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
+REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
+COARSE = 1e-2  # how well lambda is optimised on the way, in log evidence
+FINE = 1e-11  # and in the end
+
+
+class Moments(NamedTuple):
+    """All that the evidence needs of the data."""
+
+    G: Array  # (p, p) X'X
+    b: Array  # (p,) X'y
+    yy: float  # y'y, not zero
+    n: int
+
+    @property
+    def d(self) -> Array:
+        return np.diagonal(self.G)
+
+
+class Fit(NamedTuple):
+    """A model v at some lambda, with the best noise variance for it."""
+
+    v: Array  # (q,) variables, in the order in which they came
+    log_ratio: float  # log lambda = log(alpha / gamma)
+    P: Array  # (q, q)
+    m: Array  # (q,) posterior mean of w
+    R: float
+    sigma2: float
+    log_evidence: float
+    slope: float  # derivatives of the log evidence in log lambda
+    curvature: float
+
+
+def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
+    """The evidence of model v at one lambda, and its two derivatives in log lambda."""
+    n, q, b = data.n, v.size, data.b[v]
+    floor = NOISE_FLOOR * data.yy / n
+    if q == 0:
+        sigma2 = data.yy / n
+        value = -0.5 * n * (math.log(2.0 * math.pi * sigma2) + 1.0)
+        return Fit(v, log_ratio, np.zeros((0, 0)), b, data.yy, sigma2, value, 0.0, -1.0)
+    lam = math.exp(log_ratio)
+    A = data.G[v[:, None], v]
+    A.flat[:: q + 1] += lam
+    L, _ = dpotrf(A, lower=1)
+    P, _ = dpotri(L, lower=1)
+    P = np.tril(P) + np.tril(P, -1).T
+    m = P @ b
+    R = max(data.yy - float(b @ m), 0.0)
+    sigma2 = max(R / n, floor)
+    log_det = 2.0 * float(np.sum(np.log(L.diagonal()))) - q * log_ratio
+    value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
+    # d P / d log lambda = -lambda P^2, hence those of R and of the log determinant
+    dR = lam * float(m @ m)
+    ddR = dR - 2.0 * lam * lam * float(m @ (P @ m))
+    trace = lam * float(P.trace())
+    ddD = trace - lam * lam * float(np.vdot(P, P))
+    slope = -0.5 * (dR / sigma2 + trace - q)
+    bend = ddR / sigma2 - (dR * dR / (R * sigma2) if sigma2 > floor else 0.0)
+    return Fit(v, log_ratio, P, m, R, sigma2, value, slope, -0.5 * (bend + ddD))
+
+
+def optimise(data: Moments, fit: Fit, tol: float = FINE) -> Fit:
+    """Raise the evidence over lambda until less than ``tol`` is to be gained."""
+    centre = math.log(float(np.mean(data.d)))
+    low, high = centre - math.log(REACH), centre + math.log(REACH)
+    for _ in range(100):
+        newton = -fit.slope / fit.curvature if fit.curvature < 0 else math.copysign(2, fit.slope)
+        there = min(max(fit.log_ratio + min(max(newton, -2.0), 2.0), low), high)
+        if abs((there - fit.log_ratio) * fit.slope) <= tol:
+            break
+        trial = evaluate(data, fit.v, there)
+        while trial.log_evidence < fit.log_evidence and abs(there - fit.log_ratio) > 1e-9:
+            there = fit.log_ratio + 0.25 * (there - fit.log_ratio)
+            trial = evaluate(data, fit.v, there)
+        if not trial.log_evidence > fit.log_evidence:
+            break
+        fit = trial
+    return fit
+
+
+class Neighbours(NamedTuple):
+    """What joining the model would change for each of some variables, at the same lambda."""
+
+    H: Array  # (p, q) X'X_v P
+    s: Array  # (p,) lambda + |x_j|^2 after regression on the model
+    e: Array  # (p,) x_j'(y - X_v m)
+    gain: Array  # (p,) rise of the log evidence
+
+
+def neighbours(fit: Fit, cross: Array, d: Array, b: Array, n: int) -> Neighbours:
+    """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
+    lam = math.exp(fit.log_ratio)
+    H = cross @ fit.P
+    # Rounding must not make a copy of an active variable look new: s is at least lambda.
+    s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
+    e = b - cross @ fit.m
+    left = np.maximum(fit.R - e * e / s, NOISE_FLOOR * fit.R)
+    return Neighbours(H, s, e, -0.5 * (n * np.log(left / fit.R) + np.log(s / lam)))
+
+
+def first_lambda(data: Moments, j: int) -> float:
+    """The best log lambda of the model of variable j alone, in closed form.
+
+    With rho the squared correlation of x_j and y and u = d/(lambda + d), the evidence is
+    -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, largest at n rho - 1 = u rho (n - 1).
+    """
+    n, d = data.n, float(data.d[j])
+    rho = float(data.b[j]) ** 2 / (d * data.yy)
+    u = (n * rho - 1.0) / (rho * (n - 1)) if n * rho > 1.0 else 0.0
+    u = min(max(u, 1.0 / REACH), 1.0 - 1.0 / REACH)
+    return math.log(d * (1.0 - u) / u)
+
+
+def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
+    """The best model with one variable more, which may be worse than ``fit``."""
+    if fit.v.size == 0:
+        j = int(np.argmax(data.b**2 / data.d))
+        return optimise(data, evaluate(data, np.array([j]), first_lambda(data, j)), tol)
+    near = neighbours(fit, data.G[:, fit.v], data.d, data.b, data.n)
+    near.gain[fit.v] = -np.inf
+    v = np.append(fit.v, np.argmax(near.gain))
+    return optimise(data, evaluate(data, v, fit.log_ratio), tol)
+
+
+def removal_gains(fit: Fit, n: int) -> Array:
+    """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
+    kept = np.diagonal(fit.P)
+    more = fit.m**2 / kept
+    return -0.5 * (n * np.log1p(more / max(fit.R, 1e-300)) + np.log(kept) + fit.log_ratio)
+
+
+def with_one_less(data: Moments, fit: Fit, tol: float) -> Fit:
+    """The best model with one variable less."""
+    v = np.delete(fit.v, np.argmax(removal_gains(fit, data.n)))
+    return optimise(data, evaluate(data, v, fit.log_ratio), tol)
+
+
+def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
+    """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
+    kept = np.diagonal(fit.P)
+    H, R = near.H, fit.R + fit.m**2 / kept
+    s = near.s[:, None] + H * H / kept
+    e = near.e[:, None] + H * (fit.m / kept)
+    left = np.maximum(R - e * e / s, NOISE_FLOOR * fit.R)
+    return -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
+
+
+class Search(NamedTuple):
+    fit: Fit
+    bound: float  # log evidence + log prior of the model, which may never fall
+
+
+def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search], Search]:
+    """One move to the best neighbour: a variable more, one less, or one for another.
+
+    ``log_prior[q]`` belongs to the models of q variables, of which ``limit`` are allowed.
+    """
+
+    def step(state: Search) -> Search:
+        fit, n = state.fit, data.n
+        q = fit.v.size
+        if q == 0:
+            return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
+        near = neighbours(fit, data.G[:, fit.v], data.d, data.b, n)
+        out = removal_gains(fit, n)
+        swap = exchange_gains(fit, near, n)
+        near.gain[fit.v] = -np.inf
+        swap[fit.v] = -np.inf
+        i, j = int(np.argmax(out)), int(np.argmax(near.gain))
+        into, from_ = divmod(int(np.argmax(swap)), q)
+        moves = [(float(out[i]) + log_prior[q - 1] - log_prior[q], np.delete(fit.v, i))]
+        if q < limit:
+            rise = float(near.gain[j]) + log_prior[q + 1] - log_prior[q]
+            moves.append((rise, np.append(fit.v, j)))
+        moves.append((float(swap[into, from_]), np.append(np.delete(fit.v, from_), into)))
+        rise, v = max(moves, key=lambda move: move[0])
+        if not rise > 0.0:
+            return state
+        return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
+
+    def best_of(state: Search, fit: Fit) -> Search:
+        bound = fit.log_evidence + log_prior[fit.v.size]
+        return Search(fit, bound) if bound > state.bound else state
+
+    return step
+
+
+def largest_model(n: int, p: int, fit_intercept: bool) -> int:
+    """The most variables a model may have.
+
+    As many variables as there are degrees of freedom fit y exactly, and the evidence has no
+    maximum in gamma. With p >= n the first, greedy half of the search ends at n/2.
+    """
+    most = max(n - 2 if fit_intercept else n - 1, 0)
+    return min(p, most) if p < n else min(most, max(n // 2, 1))
+
+
+class Rules(NamedTuple):
+    """How a search goes: the prior, the largest model, and when to stop."""
+
+    log_prior: Array  # (p + 1,) of each model of 0 .. p variables
+    limit: int
+    max_iter: int
+    tol: float  # rise of the log posterior
+    verbose: int = 0
+
+    def posterior(self, fit: Fit) -> float:
+        """Log evidence plus log prior."""
+        return fit.log_evidence + float(self.log_prior[fit.v.size])
+
+
+def climb(data: Moments, fit: Fit, rules: Rules) -> Run:
+    """Move to better neighbours until there is none."""
+    return iterate(
+        make_step(data, rules.log_prior, rules.limit),
+        Search(fit, rules.posterior(fit)),
+        max_iter=rules.max_iter,
+        tol=rules.tol,
+        progress=Progress(rules.max_iter, "search", rules.verbose),
+    )
+
+
+def strip(data: Moments, fit: Fit, tol: float = COARSE) -> list[Fit]:
+    """``fit`` and what is left as the least useful variables leave, down to none."""
+    fits = [fit]
+    while fits[-1].v.size:
+        fits.append(with_one_less(data, fits[-1], tol))
+    return fits
+
+
+def search(data: Moments, weights: Array, rules: Rules) -> list[Run]:
+    """The climbs that led to the most probable model that could be found, the best one last.
+
+    Variables that are useful together can each look useless alone, and the prior would keep them
+    out one by one: a first climb does without it and goes too far; what it found is stripped, and
+    a second climb starts from the most probable model on that way. All this twice: from the empty
+    model, and from as many variables of largest ``weights``, those of the model with all of them.
+    Where variables are correlated the two often end differently.
+    """
+    flat = rules._replace(log_prior=np.zeros_like(rules.log_prior))
+    start = evaluate(data, np.array([], dtype=int), 0.0)
+    runs: list[Run] = []
+    for again in (False, True):
+        over = climb(data, start, flat)
+        probable = max(strip(data, over.state.fit), key=rules.posterior)
+        runs += [over, climb(data, probable, rules)]
+        found = over.state.fit
+        if again or found.v.size == 0:
+            break
+        others = np.argsort(-np.abs(weights), kind="stable")[: found.v.size]
+        start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
+    return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
+
+
+class EvidencePath(NamedTuple):
+    order: Array  # (K,) variables, the most useful first
+    cardinalities: Array  # (K + 1,) 0 .. K
+    fits: list[Fit]  # of the first q variables, q = 0 .. K
+
+    @property
+    def log_evidence(self) -> Array:
+        return np.array([fit.log_evidence for fit in self.fits])
+
+
+def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
+    """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
+    variables that are missed least, larger ones with those that help most."""
+    fits = strip(data, optimise(data, fit), FINE)[::-1]
+    while fits[-1].v.size < longest:
+        fits.append(with_one_more(data, fits[-1], FINE))
+    inner = [_newest(small.v, large.v) for small, large in pairwise(fits)]
+    return EvidencePath(np.array(inner, dtype=int), np.arange(len(fits)), fits)
+
+
+def _newest(small: Array, large: Array) -> int:
+    return int(np.setdiff1d(large, small, assume_unique=True)[0])
