@@ -53,7 +53,7 @@ from ..selection.shortlist import Problem
 Array = np.ndarray
 
 REFITS = ("posterior", "ols")
-BEYOND = 10  # the path goes so many variables beyond the best model
+BEYOND = 5  # the path goes so many variables beyond the best model
 
 
 class SpinyRegressor(RegressorMixin, VariableSelector):

@@ -28,7 +28,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ..engine.loop import Run, iterate
 from ..engine.progress import Progress
@@ -38,7 +38,7 @@ Array = np.ndarray
 NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
 REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
 COARSE = 1e-2  # how well lambda is optimised on the way, in log evidence
-FINE = 1e-11  # and in the end
+FINE = 1e-9  # and in the end
 
 
 class Moments(NamedTuple):
@@ -48,10 +48,13 @@ class Moments(NamedTuple):
     b: Array  # (p,) X'y
     yy: float  # y'y, not zero
     n: int
+    d: Array  # (p,) diagonal of X'X
+    centre: float  # log of its mean
 
-    @property
-    def d(self) -> Array:
-        return np.diagonal(self.G)
+
+def moments(G: Array, b: Array, yy: float, n: int) -> Moments:
+    d = np.diagonal(G)
+    return Moments(G, b, yy, n, d, math.log(float(np.mean(d))))
 
 
 class Fit(NamedTuple):
@@ -80,12 +83,12 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     A = data.G[v[:, None], v]
     A.flat[:: q + 1] += lam
     L, _ = dpotrf(A, lower=1)
-    P, _ = dpotri(L, lower=1)
-    P = np.tril(P) + np.tril(P, -1).T
+    inverse, _ = dtrtri(L, lower=1)
+    P = inverse.T @ inverse
     m = P @ b
     R = max(data.yy - float(b @ m), 0.0)
     sigma2 = max(R / n, floor)
-    log_det = 2.0 * float(np.sum(np.log(L.diagonal()))) - q * log_ratio
+    log_det = 2.0 * float(np.log(L.diagonal()).sum()) - q * log_ratio
     value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
     # d P / d log lambda = -lambda P^2, hence those of R and of the log determinant
     dR = lam * float(m @ m)
@@ -99,8 +102,7 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
 
 def optimise(data: Moments, fit: Fit, tol: float = FINE) -> Fit:
     """Raise the evidence over lambda until less than ``tol`` is to be gained."""
-    centre = math.log(float(np.mean(data.d)))
-    low, high = centre - math.log(REACH), centre + math.log(REACH)
+    low, high = data.centre - math.log(REACH), data.centre + math.log(REACH)
     for _ in range(100):
         newton = -fit.slope / fit.curvature if fit.curvature < 0 else math.copysign(2, fit.slope)
         there = min(max(fit.log_ratio + min(max(newton, -2.0), 2.0), low), high)
@@ -189,7 +191,7 @@ class Search(NamedTuple):
 
 
 def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search], Search]:
-    """One move to the best neighbour: a variable more, one less, or one for another.
+    """One move to the best neighbour with a variable more or less, or else to one with another.
 
     ``log_prior[q]`` belongs to the models of q variables, of which ``limit`` are allowed.
     """
@@ -200,20 +202,20 @@ def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search],
         if q == 0:
             return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
         near = neighbours(fit, data.G[:, fit.v], data.d, data.b, n)
-        out = removal_gains(fit, n)
-        swap = exchange_gains(fit, near, n)
         near.gain[fit.v] = -np.inf
-        swap[fit.v] = -np.inf
-        i, j = int(np.argmax(out)), int(np.argmax(near.gain))
-        into, from_ = divmod(int(np.argmax(swap)), q)
-        moves = [(float(out[i]) + log_prior[q - 1] - log_prior[q], np.delete(fit.v, i))]
-        if q < limit:
-            rise = float(near.gain[j]) + log_prior[q + 1] - log_prior[q]
-            moves.append((rise, np.append(fit.v, j)))
-        moves.append((float(swap[into, from_]), np.append(np.delete(fit.v, from_), into)))
-        rise, v = max(moves, key=lambda move: move[0])
-        if not rise > 0.0:
-            return state
+        out = removal_gains(fit, n)
+        i, j = int(out.argmax()), int(near.gain.argmax())
+        less = float(out[i]) + log_prior[q - 1] - log_prior[q]
+        more = float(near.gain[j]) + log_prior[q + 1] - log_prior[q] if q < limit else -math.inf
+        if max(less, more) > 0.0:
+            v = np.append(fit.v, j) if more > less else np.delete(fit.v, i)
+        else:  # exchanges are q times as many
+            swap = exchange_gains(fit, near, n)
+            swap[fit.v] = -np.inf
+            j, i = divmod(int(swap.argmax()), q)
+            if not swap[j, i] > 0.0:
+                return state
+            v = np.append(np.delete(fit.v, i), j)
         return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
 
     def best_of(state: Search, fit: Fit) -> Search:
@@ -286,6 +288,8 @@ def search(data: Moments, weights: Array, rules: Rules) -> list[Run]:
         if again or found.v.size == 0:
             break
         others = np.argsort(-np.abs(weights), kind="stable")[: found.v.size]
+        if set(others) == set(found.v):
+            break
         start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
 
@@ -306,9 +310,5 @@ def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
     fits = strip(data, optimise(data, fit), FINE)[::-1]
     while fits[-1].v.size < longest:
         fits.append(with_one_more(data, fits[-1], FINE))
-    inner = [_newest(small.v, large.v) for small, large in pairwise(fits)]
-    return EvidencePath(np.array(inner, dtype=int), np.arange(len(fits)), fits)
-
-
-def _newest(small: Array, large: Array) -> int:
-    return int(np.setdiff1d(large, small, assume_unique=True)[0])
+    order = [(set(large.v) - set(small.v)).pop() for small, large in pairwise(fits)]
+    return EvidencePath(np.array(order, dtype=int), np.arange(len(fits)), fits)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..engine.loop import Run
 from ..operators import Operator
-from .regression import Fit, Moments, Rules, climb, neighbours, search
+from .regression import Fit, Rules, climb, moments, neighbours, search
 
 Array = np.ndarray
 
@@ -47,7 +47,7 @@ class Problem:
         self.d = np.diagonal(G) if G is not None else np.asarray(op.column_squares())
         self.weights = all_in(op, y, self.b, G)
         if G is not None:
-            self.listed, self.data = np.arange(p), Moments(G, self.b, yy, self.n)
+            self.listed, self.data = np.arange(p), moments(G, self.b, yy, self.n)
         else:
             self.shortlist(np.abs(self.b) / np.sqrt(self.d), np.abs(self.weights))
 
@@ -57,7 +57,7 @@ class Problem:
         tops = [np.argpartition(-score, each)[:each] for score in scores]
         self.listed = np.unique(np.concatenate(tops))
         G = np.asarray(self.op.take_columns(self.listed).gram())
-        self.data = Moments(G, self.b[self.listed], self.yy, self.n)
+        self.data = moments(G, self.b[self.listed], self.yy, self.n)
 
     def gains(self, fit: Fit) -> Array:
         """Rise of the log evidence if each of all variables joined ``fit``, a model of listed
