@@ -23,7 +23,7 @@ twenty. Models are compared under a prior that pays for their number (`prior.log
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -37,7 +37,7 @@ Array = np.ndarray
 
 NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
 REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
-COARSE = 1e-2  # how well lambda is optimised on the way, in log evidence
+COARSE = 0.1  # how well lambda is optimised on the way, in log evidence
 FINE = 1e-9  # and in the end
 
 
@@ -260,12 +260,24 @@ def climb(data: Moments, fit: Fit, rules: Rules) -> Run:
     )
 
 
-def strip(data: Moments, fit: Fit, tol: float = COARSE) -> list[Fit]:
+def strip(data: Moments, fit: Fit, tol: float) -> Iterator[Fit]:
     """``fit`` and what is left as the least useful variables leave, down to none."""
-    fits = [fit]
-    while fits[-1].v.size:
-        fits.append(with_one_less(data, fits[-1], tol))
-    return fits
+    yield fit
+    while fit.v.size:
+        fit = with_one_less(data, fit, tol)
+        yield fit
+
+
+def most_probable(data: Moments, fit: Fit, rules: Rules) -> Fit:
+    """The most probable of ``fit`` and what is left of it as variables leave."""
+    best = fit
+    for smaller in strip(data, fit, COARSE):
+        if rules.posterior(smaller) > rules.posterior(best):
+            best = smaller
+        # The evidence goes on falling: no prior could make up for it.
+        if smaller.log_evidence + rules.log_prior[0] < rules.posterior(best):
+            break
+    return best
 
 
 def search(data: Moments, weights: Array, rules: Rules) -> list[Run]:
@@ -282,9 +294,8 @@ def search(data: Moments, weights: Array, rules: Rules) -> list[Run]:
     runs: list[Run] = []
     for again in (False, True):
         over = climb(data, start, flat)
-        probable = max(strip(data, over.state.fit), key=rules.posterior)
-        runs += [over, climb(data, probable, rules)]
         found = over.state.fit
+        runs += [over, climb(data, most_probable(data, found, rules), rules)]
         if again or found.v.size == 0:
             break
         others = np.argsort(-np.abs(weights), kind="stable")[: found.v.size]
@@ -307,7 +318,7 @@ class EvidencePath(NamedTuple):
 def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
     """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
     variables that are missed least, larger ones with those that help most."""
-    fits = strip(data, optimise(data, fit), FINE)[::-1]
+    fits = list(strip(data, optimise(data, fit), FINE))[::-1]
     while fits[-1].v.size < longest:
         fits.append(with_one_more(data, fits[-1], FINE))
     order = [(set(large.v) - set(small.v)).pop() for small, large in pairwise(fits)]
