@@ -53,6 +53,7 @@ from ..selection.shortlist import Problem
 Array = np.ndarray
 
 REFITS = ("posterior", "ols")
+WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 BEYOND = 5  # the path goes so many variables beyond the best model
 
 
@@ -157,6 +158,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
                 "to choose from. Check how the table was read."
             )
+        self._refuse_spread(np.asarray(op.column_squares()))
         centred, centre, unit, yy = self._response(y)
         problem = Problem(op, centred, yy)
         limit = largest_model(n, p, self.fit_intercept)
@@ -234,6 +236,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if float(np.ptp(y)) == 0.0 and self.fit_intercept:
             centred = np.zeros_like(y)
         return centred, (centre + rest) * unit, unit, max(float(centred @ centred), rounding)
+
+    def _refuse_spread(self, squares: Array) -> None:
+        spread = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
+        if spread > WIDEST_SPREAD:
+            raise InputError(
+                f"the largest column of X is {spread:.3g} times the smallest: without scaling, no "
+                "prior fits both. Set `normalize=True`, or bring the columns to similar units."
+            )
 
     def _relax(self, data: Moments, path: EvidencePath, best: Fit) -> Run:
         """The relaxed model of the variables on the path, at the noise of the best one."""

@@ -229,10 +229,11 @@ def largest_model(n: int, p: int, fit_intercept: bool) -> int:
     """The most variables a model may have.
 
     As many variables as there are degrees of freedom fit y exactly, and the evidence has no
-    maximum in gamma. With p >= n the first, greedy half of the search ends at n/2.
+    maximum in gamma. Where there are many to choose from, far fewer come near that: more than
+    n/3 of them cannot be told from chance.
     """
     most = max(n - 2 if fit_intercept else n - 1, 0)
-    return min(p, most) if p < n else min(most, max(n // 2, 1))
+    return min(p, most) if p < n else min(most, max(n // 3, 1))
 
 
 class Rules(NamedTuple):
