@@ -39,14 +39,12 @@ from ..errors import (
 )
 from ..operators import Columns, rescale, standardise
 from ..operators.standardise import LARGEST_UNIT, SMALLEST_UNIT, unit_of
-from ..selection.prior import log_multiplicity
 from ..selection.regression import (
     EvidencePath,
     Fit,
     Moments,
-    Rules,
     evidence_path,
-    largest_model,
+    rules_for,
 )
 from ..selection.shortlist import Problem
 
@@ -161,12 +159,12 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self._refuse_spread(np.asarray(op.column_squares()))
         centred, centre, unit, yy = self._response(y)
         problem = Problem(op, centred, yy)
-        limit = largest_model(n, p, self.fit_intercept)
-        rules = Rules(log_multiplicity(p), limit, self.max_iter, self.tol * n, self.verbose)
+        options = {"max_iter": self.max_iter, "tol": self.tol * n, "verbose": self.verbose}
+        rules = rules_for(n, p, self.fit_intercept, **options)
         runs = problem.solve(rules)
         best = runs[-1].state.fit
-        longest = max(best.v.size, min(limit, best.v.size + BEYOND))
-        path = evidence_path(problem.data, best, min(longest, problem.listed.size))
+        longest = min(rules.limit, best.v.size + BEYOND, problem.listed.size)
+        path = evidence_path(problem.data, best, longest)
         log_posterior = path.log_evidence + rules.log_prior[path.cardinalities]
         chosen = int(np.argmax(log_posterior))
         best = path.fits[chosen]

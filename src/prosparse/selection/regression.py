@@ -25,13 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from ..engine.loop import Run, iterate
 from ..engine.progress import Progress
+from .prior import log_multiplicity
 
 Array = np.ndarray
 
@@ -225,22 +226,32 @@ def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search],
     return step
 
 
-def largest_model(n: int, p: int, fit_intercept: bool) -> int:
-    """The most variables a model may have.
+def largest_models(n: int, p: int, fit_intercept: bool) -> tuple[int, int]:
+    """The most variables that a model may have, and that it may have on the way there.
 
     As many variables as there are degrees of freedom fit y exactly, and the evidence has no
     maximum in gamma. Where there are many to choose from, far fewer come near that: more than
     n/3 of them cannot be told from chance.
     """
     most = max(n - 2 if fit_intercept else n - 1, 0)
-    return min(p, most) if p < n else min(most, max(n // 3, 1))
+    if p < n:
+        return min(p, most), min(p, most)
+    return min(most, max(n // 3, 1)), min(most, max(n // 2, 1))
+
+
+def rules_for(n: int, p: int, fit_intercept: bool, **options: Any) -> Rules:
+    """The usual rules for n samples of p variables."""
+    allowed, passed = largest_models(n, p, fit_intercept)
+    log_prior = log_multiplicity(p)
+    log_prior[allowed + 1 :] = -math.inf
+    return Rules(log_prior, passed, **options)
 
 
 class Rules(NamedTuple):
     """How a search goes: the prior, the largest model, and when to stop."""
 
-    log_prior: Array  # (p + 1,) of each model of 0 .. p variables
-    limit: int
+    log_prior: Array  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
+    limit: int  # the most variables on the way
     max_iter: int
     tol: float  # rise of the log posterior
     verbose: int = 0
