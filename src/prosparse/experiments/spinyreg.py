@@ -73,8 +73,8 @@ def methods() -> dict[str, Any]:
     """Estimators by name. ARDRegression and the lasso are given scaled columns, as ours are."""
     found: dict[str, Any] = {
         "ours": SpinyRegressor(),
-        "lasso": make_pipeline(StandardScaler(), LassoCV()),
-        "elastic net": make_pipeline(StandardScaler(), ElasticNetCV()),
+        "lasso": make_pipeline(StandardScaler(), LassoCV(max_iter=10_000)),
+        "elastic net": make_pipeline(StandardScaler(), ElasticNetCV(max_iter=10_000)),
         "ARD": make_pipeline(StandardScaler(), ARDRegression()),
     }
     try:
