@@ -49,19 +49,22 @@ def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[
         inverse = np.linalg.inv(np.eye(t.size) + root[:, None] * F)
         A = G / sigma2 - F @ inverse @ F.T
         c = b / sigma2 - F @ (inverse @ (root * b)) / sigma2
+        bound = state.bound
         for j in range(t.size):
-            share = 1.0 - t[j] * A[j, j]  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            s, q = A[j, j] / share, c[j] / share
+            at, column = t[j], A[:, j].copy()
+            share = 1.0 - at * column[j]  # what C_j^-1 makes of x_j, by Sherman & Morrison
+            s, q = column[j] / share, c[j] / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0
-            change = best - t[j]
+            change = best - at
             if change == 0.0:
                 continue
-            column = A[:, j].copy()
+            grown, was = 1.0 + best * s, 1.0 + at * s
+            bound += 0.5 * (q * q * (best / grown - at / was) - math.log(grown / was))
             scale = change / (1.0 + change * column[j])
             c -= (scale * c[j]) * column
             A -= np.outer(scale * column, column)
             t[j] = best
-        return State(t, log_likelihood(G, b, yy, n, sigma2, t))
+        return State(t, bound)
 
     return step
 

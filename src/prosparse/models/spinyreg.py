@@ -156,7 +156,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
                 "to choose from. Check how the table was read."
             )
-        self._refuse_spread(np.asarray(op.column_squares()))
+        if not self.normalize:
+            self._refuse_spread(np.asarray(op.column_squares()))
         centred, centre, unit, yy = self._response(y)
         problem = Problem(op, centred, yy)
         options = {"max_iter": self.max_iter, "tol": self.tol * n, "verbose": self.verbose}

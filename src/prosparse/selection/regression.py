@@ -65,7 +65,7 @@ class Fit(NamedTuple):
     log_ratio: float  # log lambda = log(alpha / gamma)
     P: Array  # (q, q)
     m: Array  # (q,) posterior mean of w
-    R: float
+    R: float  # positive
     sigma2: float
     log_evidence: float
     slope: float  # derivatives of the log evidence in log lambda
@@ -87,14 +87,14 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     inverse, _ = dtrtri(L, lower=1)
     P = inverse.T @ inverse
     m = P @ b
-    R = max(data.yy - float(b @ m), 0.0)
+    R = max(data.yy - float(b @ m), 1e-4 * NOISE_FLOOR * data.yy)  # rounding
     sigma2 = max(R / n, floor)
     log_det = 2.0 * float(np.log(L.diagonal()).sum()) - q * log_ratio
     value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
     # d P / d log lambda = -lambda P^2, hence those of R and of the log determinant
     dR = lam * float(m @ m)
     ddR = dR - 2.0 * lam * lam * float(m @ (P @ m))
-    trace = lam * float(P.trace())
+    trace = lam * float(np.vdot(inverse, inverse))
     ddD = trace - lam * lam * float(np.vdot(P, P))
     slope = -0.5 * (dR / sigma2 + trace - q)
     bend = ddR / sigma2 - (dR * dR / (R * sigma2) if sigma2 > floor else 0.0)
@@ -159,21 +159,28 @@ def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
         return optimise(data, evaluate(data, np.array([j]), first_lambda(data, j)), tol)
     near = neighbours(fit, data.G[:, fit.v], data.d, data.b, data.n)
     near.gain[fit.v] = -np.inf
-    v = np.append(fit.v, np.argmax(near.gain))
-    return optimise(data, evaluate(data, v, fit.log_ratio), tol)
+    j = int(near.gain.argmax())
+    left = max(fit.R - float(near.e[j] ** 2 / near.s[j]), NOISE_FLOOR * fit.R)
+    return _from_neighbour(data, fit, np.append(fit.v, j), left, tol)
+
+
+def _from_neighbour(data: Moments, fit: Fit, v: Array, left: float, tol: float) -> Fit:
+    """Model v from ``fit``, with R about ``left``: alpha changes little, so lambda as the noise."""
+    return optimise(data, evaluate(data, v, fit.log_ratio + math.log(left / fit.R)), tol)
 
 
 def removal_gains(fit: Fit, n: int) -> Array:
     """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
     kept = np.diagonal(fit.P)
     more = fit.m**2 / kept
-    return -0.5 * (n * np.log1p(more / max(fit.R, 1e-300)) + np.log(kept) + fit.log_ratio)
+    return -0.5 * (n * np.log1p(more / fit.R) + np.log(kept) + fit.log_ratio)
 
 
 def with_one_less(data: Moments, fit: Fit, tol: float) -> Fit:
     """The best model with one variable less."""
-    v = np.delete(fit.v, np.argmax(removal_gains(fit, data.n)))
-    return optimise(data, evaluate(data, v, fit.log_ratio), tol)
+    i = int(removal_gains(fit, data.n).argmax())
+    left = fit.R + float(fit.m[i] ** 2 / fit.P[i, i])
+    return _from_neighbour(data, fit, np.delete(fit.v, i), left, tol)
 
 
 def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
