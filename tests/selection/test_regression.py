@@ -72,6 +72,19 @@ def test_alpha_and_gamma_are_the_best(n, p, rng):
         assert -found.fun <= fit.log_evidence + 1e-8
 
 
+def test_posterior_is_that_of_the_contrasts():
+    """Without the share of the mean: n - 1 orthonormal contrasts of y, and the prior."""
+    X, y, data, coef = problem(20, 8)
+    rules = rg.rules_for(20, 8, True, max_iter=9, tol=0.0)
+    fit = rg.evaluate(data, np.flatnonzero(coef), 0.3)
+    contrasts = np.linalg.svd(np.eye(20) - 1 / 20)[0][:, :19].T
+    slow = dense(contrasts @ X, contrasts @ y, fit.v, *precisions(fit)) + log_multiplicity(8)[3]
+    assert rules.posterior(fit) == pytest.approx(slow, abs=1e-8)
+    through_origin = rg.rules_for(20, 8, False, max_iter=9, tol=0.0)
+    plain = fit.log_evidence + log_multiplicity(8)[3]
+    assert through_origin.posterior(fit) == pytest.approx(plain)
+
+
 def test_the_best_lambda_of_one_variable_is_known():
     _, _, data, _ = problem(40, 10)
     for j in range(10):
@@ -109,7 +122,7 @@ def test_a_climb_never_falls(n, p, correlation, flat):
     rules = rg.rules_for(n, p, True, max_iter=500, tol=1e-9)
     if flat:
         rules = rules._replace(log_prior=np.zeros(p + 1))
-    step = rg.make_step(data, rules.log_prior, rules.limit)
+    step = rg.make_step(data, rules)
     fit = rg.evaluate(data, np.array([], dtype=int), 0.0)
     state = rg.Search(fit, rules.posterior(fit))
     for _ in range(30):

@@ -88,7 +88,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         1 for the variable that would be given up last; beyond the path, by what each would add.
     cardinalities_, log_evidence_path_, log_posterior_path_ : arrays
         Models of 0, 1, 2, ... variables in the order of ``ranking_``: log evidence, and log
-        evidence plus log prior, whose maximum is the choice.
+        evidence plus log prior (less the share of the mean of y), whose maximum is the choice.
     alpha_path_, gamma_path_ : arrays
         The precisions of weights and noise that maximise the evidence of each.
     log_evidence_, alpha_, gamma_ : float
@@ -166,7 +166,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         best = runs[-1].state.fit
         longest = min(rules.limit, best.v.size + BEYOND, problem.listed.size)
         path = evidence_path(problem.data, best, longest)
-        log_posterior = path.log_evidence + rules.log_prior[path.cardinalities]
+        log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
         chosen = int(np.argmax(log_posterior))
         best = path.fits[chosen]
         relaxed = self._relax(problem.data, path, best)
@@ -178,7 +178,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         sigma2 = np.array([fit.sigma2 for fit in path.fits])
         self.cardinalities_ = path.cardinalities
         self.log_evidence_path_ = path.log_evidence - log_unit
-        self.log_posterior_path_ = log_posterior - log_unit
+        self.log_posterior_path_ = log_posterior - log_unit * (n - rules.lost) / n
         self.gamma_path_ = 1.0 / (unit**2 * sigma2)
         self.alpha_path_ = ratio**2 * np.exp([fit.log_ratio for fit in path.fits]) / sigma2
         self.log_evidence_ = float(self.log_evidence_path_[chosen])

@@ -193,19 +193,39 @@ def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
     return -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
 
 
+class Rules(NamedTuple):
+    """What a search prefers, the largest model on its way, and when it stops."""
+
+    log_prior: Array  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
+    limit: int
+    lost: int  # degrees of freedom spent on an intercept, 0 or 1
+    max_iter: int
+    tol: float  # rise of the log posterior
+    verbose: int = 0
+
+    def weight(self, fit: Fit) -> float:
+        """Log evidence without what the mean of y adds to it.
+
+        A centred y has the mean 0, which any model predicts, the better the smaller its noise:
+        that factor N(0; 0, sigma2) says nothing, and few samples cannot afford it.
+        """
+        return fit.log_evidence + 0.5 * self.lost * math.log(2.0 * math.pi * fit.sigma2)
+
+    def posterior(self, fit: Fit) -> float:
+        return self.weight(fit) + float(self.log_prior[fit.v.size])
+
+
 class Search(NamedTuple):
     fit: Fit
-    bound: float  # log evidence + log prior of the model, which may never fall
+    bound: float  # log posterior of the model, which may never fall
 
 
-def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search], Search]:
-    """One move to the best neighbour with a variable more or less, or else to one with another.
-
-    ``log_prior[q]`` belongs to the models of q variables, of which ``limit`` are allowed.
-    """
+def make_step(data: Moments, rules: Rules) -> Callable[[Search], Search]:
+    """One move to the best neighbour with a variable more or less, or else to one with another."""
+    log_prior, limit = rules.log_prior, rules.limit
 
     def step(state: Search) -> Search:
-        fit, n = state.fit, data.n
+        fit, n = state.fit, data.n - rules.lost
         q = fit.v.size
         if q == 0:
             return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
@@ -227,7 +247,7 @@ def make_step(data: Moments, log_prior: Array, limit: int) -> Callable[[Search],
         return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
 
     def best_of(state: Search, fit: Fit) -> Search:
-        bound = fit.log_evidence + log_prior[fit.v.size]
+        bound = rules.posterior(fit)
         return Search(fit, bound) if bound > state.bound else state
 
     return step
@@ -251,27 +271,13 @@ def rules_for(n: int, p: int, fit_intercept: bool, **options: Any) -> Rules:
     allowed, passed = largest_models(n, p, fit_intercept)
     log_prior = log_multiplicity(p)
     log_prior[allowed + 1 :] = -math.inf
-    return Rules(log_prior, passed, **options)
-
-
-class Rules(NamedTuple):
-    """How a search goes: the prior, the largest model, and when to stop."""
-
-    log_prior: Array  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
-    limit: int  # the most variables on the way
-    max_iter: int
-    tol: float  # rise of the log posterior
-    verbose: int = 0
-
-    def posterior(self, fit: Fit) -> float:
-        """Log evidence plus log prior."""
-        return fit.log_evidence + float(self.log_prior[fit.v.size])
+    return Rules(log_prior, passed, int(fit_intercept), **options)
 
 
 def climb(data: Moments, fit: Fit, rules: Rules) -> Run:
     """Move to better neighbours until there is none."""
     return iterate(
-        make_step(data, rules.log_prior, rules.limit),
+        make_step(data, rules),
         Search(fit, rules.posterior(fit)),
         max_iter=rules.max_iter,
         tol=rules.tol,
@@ -294,7 +300,7 @@ def most_probable(data: Moments, fit: Fit, rules: Rules) -> Fit:
         if rules.posterior(smaller) > rules.posterior(best):
             best = smaller
         # The evidence goes on falling: no prior could make up for it.
-        if smaller.log_evidence + rules.log_prior[0] < rules.posterior(best):
+        if rules.weight(smaller) + rules.log_prior[0] < rules.posterior(best):
             break
     return best
 
