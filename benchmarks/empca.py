@@ -69,11 +69,11 @@ def beside_abess() -> None:
         return
     print("\n                        abess               EMPCA             EMPCA, n_restarts=0")
     print("   n     p    K    seconds  variance    seconds  variance    seconds  variance")
-    for n, p in ((1000, 100), (2000, 300), (2000, 1000), (3000, 2000)):
+    for n, p in ((500, 50), (1000, 100), (2000, 300), (2000, 1000), (3000, 2000)):
         X = factors(n, p, 0.1, 1)
         centred = X - X.mean(axis=0)
         for K in (10, 50):
-            seconds, peer = timed(lambda: AbessPCA(support_size=K).fit(X), 3)  # noqa: B023
+            seconds, peer = timed(lambda: AbessPCA(support_size=K).fit(X), 9)  # noqa: B023
             w = np.ravel(peer.coef_)
             variance = np.var(centred @ w / np.linalg.norm(w), ddof=1)
             assert np.count_nonzero(w) == K

@@ -167,9 +167,11 @@ class SlopeDisplay:
         dimension, likelihood = model.n_parameters_path_, model.log_likelihood_path_
         left.plot(dimension, likelihood, ".", color=_PATH)
         if model.slope_ is not None and model.slope_.n_points:
-            ends = np.array([dimension.min(), dimension.max()])
-            line = model.slope_.intercept + model.slope_.slope * ends
-            left.plot(ends, line, color=_REST, label=f"slope {model.slope_.slope:.3g}")
+            # the penalty's shape, read off the criterion: a line in it is a curve in dimension
+            shape = (likelihood - model.criterion_path_) / (2.0 * model.slope_.slope)
+            order = np.argsort(dimension)
+            line = model.slope_.intercept + model.slope_.slope * shape
+            left.plot(dimension[order], line[order], color=_REST, label="growth by noise alone")
             left.set_ylim(bottom=likelihood.min() - 0.05 * np.ptp(likelihood))
             left.legend(frameon=False, loc="lower right")
         left.plot(dimension[best], likelihood[best], "o", color=_CHOSEN)

@@ -8,6 +8,7 @@ from scipy import sparse
 
 from prosparse.engine.angle import furthest
 from prosparse.engine.quadratic import Gram, Table, lanczos_pair, leading_pair
+from prosparse.engine.support import exact_gains
 from prosparse.operators import DenseOperator, SparseOperator
 
 
@@ -85,3 +86,21 @@ def test_furthest_point_at_an_angle(nonnegative, seed):
     rivals = Z[np.all(c >= Z @ G, axis=1)]
     assert rivals.shape[0] > 100
     assert np.max(rivals @ f) <= f @ w + 1e-9
+
+
+@pytest.mark.parametrize(("K", "p", "n"), [(2, 6, 30), (5, 12, 30), (9, 30, 6)])
+def test_every_exchange_is_judged_exactly(K, p, n):
+    """The sign of a gain, against the eigenvalues of every exchanged block."""
+    A = np.random.default_rng(K).standard_normal((n, p))
+    C = A.T @ A
+    S, enter = np.arange(K), np.arange(K, p)
+    largest = np.linalg.eigvalsh(C[:K, :K])[-1]
+    gains = exact_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:])
+    pays = np.zeros_like(gains, dtype=bool)
+    for i in S:
+        for j in enter:
+            T = [k for k in S if k != i] + [j]
+            pays[i, j - K] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1] > largest
+    assert pays.any()
+    assert not pays.all()
+    np.testing.assert_array_equal(gains > 0, pays)

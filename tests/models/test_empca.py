@@ -1,5 +1,6 @@
 """EMPCA against brute force, slow formulas typed from the paper, and its own constraints."""
 
+import pickle
 from itertools import combinations
 
 import numpy as np
@@ -7,7 +8,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.decomposition import PCA
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from prosparse import EMPCA, FewerComponentsWarning, ParameterError
 from prosparse.engine.loop import StopReason
@@ -338,3 +339,11 @@ def test_weights_keep_the_names_of_columns(rng):
     assert list(model.feature_names_in_) == list("abcd")
     with pytest.raises(ParameterError, match=r"one number for each of the 20 rows"):
         EMPCA(n_nonzero=2).fit(frame, sample_weight=np.ones(19))
+
+
+def test_the_gap_travels_with_a_pickle():
+    model = EMPCA(2, n_nonzero=3, random_state=0).fit(groups(2))
+    loaded = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(loaded.optimality_gap_, model.optimality_gap_)
+    with pytest.raises(NotFittedError):
+        EMPCA().optimality_gap_  # noqa: B018

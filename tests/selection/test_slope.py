@@ -5,7 +5,7 @@ import pytest
 
 from prosparse.errors import InputError
 from prosparse.selection.criteria import aic, bic
-from prosparse.selection.slope import dimension_jump, robust_slope
+from prosparse.selection.slope import choice_shape, dimension_jump, robust_slope
 
 
 def collection(slope, true=20, most=120, jitter=0.0, seed=0):
@@ -62,7 +62,7 @@ def test_order_and_repeated_dimensions_do_not_matter(rng):
 
 
 def test_refusals_in_words():
-    with pytest.raises(InputError, match="at least 10 models of different dimension, got 5"):
+    with pytest.raises(InputError, match="at least 10 models of different shape, got 5"):
         robust_slope([1, 2, 3, 4, 5, 5], [1, 2, 3, 4, 5, 6])
     with pytest.raises(InputError, match="two lists of one length, got shapes"):
         robust_slope([1, 2], [1, 2, 3])
@@ -71,10 +71,42 @@ def test_refusals_in_words():
     D = np.arange(1, 60)
     with pytest.raises(InputError, match=r"no linear part.*Add larger models"):
         robust_slope(D, -1e3 * 0.8**D - 30.0 * D)  # falls: no positive slope anywhere
-    with pytest.raises(InputError, match="does not grow with the dimension"):
+    with pytest.raises(InputError, match=r"no linear part.*`choice_shape` of the dimension"):
+        robust_slope(D, -np.exp(-0.3 * (D - 60.0)))  # bends everywhere
+    with pytest.raises(InputError, match=r"smallest of all models.*Add larger models"):
+        robust_slope(D, 5.0 * D)  # rises to the end
+    with pytest.raises(InputError, match="does not grow with the shape"):
         dimension_jump(D, -1.0 * D)
 
 
 def test_information_criteria():
     np.testing.assert_array_equal(aic([-10.0, -5.0], [1, 3]), [-11.0, -8.0])
     np.testing.assert_allclose(bic([-10.0], [4], 100), [-10.0 - 2 * np.log(100)])
+
+
+@pytest.mark.parametrize(("total", "seed"), [(200, 0), (1000, 1)])
+def test_the_shape_of_a_choice_is_what_choosing_noise_gains(total, seed):
+    """Half the sum of the D largest squares of normal variables, by simulation."""
+    squares = np.random.default_rng(seed).standard_normal((4000, total)) ** 2
+    gains = 0.5 * np.cumsum(np.sort(squares, axis=1)[:, ::-1], axis=1).mean(axis=0)
+    D = np.array([5, 20, total // 4, total // 2, total])
+    np.testing.assert_allclose(choice_shape(D, total), gains[D - 1], rtol=0.04)
+    assert choice_shape(0, total) == 0.0
+
+
+@pytest.mark.parametrize("slope", [1.0, 7.0])
+def test_chosen_parameters_need_the_shape_of_a_choice(slope):
+    """15 of 300 coordinates are not zero; the D largest of all are picked."""
+    found = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal(300)
+        x[:15] += 6.0
+        L = slope * 0.5 * np.cumsum(np.sort(x**2)[::-1])
+        D = np.arange(1, 301)
+        with pytest.raises(InputError, match="no linear part"):
+            robust_slope(D, L)
+        choice = robust_slope(choice_shape(D, 300), L)
+        assert choice.slope == pytest.approx(slope, rel=0.4)
+        found.append(D[choice.best])
+    assert abs(np.median(found) - 15) <= 2

@@ -23,7 +23,9 @@ from ..operators import Operator
 
 Array = np.ndarray
 
-# Up to this side a dense eigenvector costs less than Lanczos and its overhead.
+# Up to this side a dense eigenvector of a matrix at hand costs less than Lanczos.
+LANCZOS_SIDE = 200
+# Up to this side it is worth its while to form the matrix.
 DENSE_SIDE = 600
 # Up to this many columns C is formed, if the table is not much wider than high.
 GRAM_WIDTH = 4000
@@ -217,7 +219,7 @@ def new_direction(Q: Array, w: Array) -> Array | None:
 def leading_pair(C: Array) -> tuple[float, Array]:
     """Largest eigenvalue of a symmetric matrix and its unit vector."""
     k = C.shape[0]
-    if k > DENSE_SIDE:
+    if k > LANCZOS_SIDE:
         return lanczos_pair(lambda w: C @ w, k)
     values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
     return max(float(values[0]), 0.0), vectors[:, 0]

@@ -15,8 +15,6 @@ from .loop import StopReason, iterate
 from .progress import Progress
 from .quadratic import Quadratic
 from .support import (
-    EXACT_SWAPS,
-    SWAPS,
     Constraint,
     Support,
     begin,
@@ -30,8 +28,8 @@ Array = np.ndarray
 
 # All supports found are pursued while K p is below this, else the best few.
 CHEAP_SWAPS = 100_000
-# And with exact eigenvalues on every support, not on the best alone, below this.
-CHEAP_EXACT = 3_000
+# EM stops at this relative rise when exact weights and better supports follow.
+ROUGH = 1e-3
 # A step at an angle solves two small problems: only the best starts are pursued.
 ANGLE_STARTS = 4
 
@@ -84,7 +82,7 @@ def find_component(
         make_em_step(quadratic, c),
         begun,
         max_iter=search.max_iter,
-        tol=search.tol * begun.bound,
+        tol=(ROUGH if search.renormalize else search.tol) * begun.bound,
         progress=Progress(search.max_iter, "EMPCA", search.verbose),
     )
     traces = np.array(run.state.trace)  # (iterations, starts)
@@ -132,11 +130,10 @@ def polished(
     cost = c.K * quadratic.width
     many = None if cost <= CHEAP_SWAPS else 6
     few = None if cost <= CHEAP_SWAPS else 3
-    steps = {swaps: make_polish_step(quadratic, c, swaps=swaps) for swaps in SWAPS}
-    runs = _climbed(_ranked(runs)[:many], steps["none"], search, search.tol)
-    runs = _climbed(runs[:few], steps["exact" if cost <= CHEAP_EXACT else "plane"], search, 0.0)
-    if cost > CHEAP_EXACT and c.K**3 <= EXACT_SWAPS:
-        runs = _climbed(runs[:1], steps["exact"], search, 0.0)
+    runs = _climbed(
+        _ranked(runs)[:many], make_polish_step(quadratic, c, swaps=False), search, search.tol
+    )
+    runs = _climbed(runs[:few], make_polish_step(quadratic, c), search, 0.0)
     best = runs[0]
     return Found(best.state.w, best.state.bound, best.trace, best.reason)
 

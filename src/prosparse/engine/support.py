@@ -28,13 +28,14 @@ Array = np.ndarray
 # A step is an improvement if it raises the objective by more than this share: below, it is
 # rounding, and two supports of equal value would be exchanged for ever.
 RELATIVE_RISE = 1e-12
-# Exact eigenvalues of this many K x K swaps (in units of K^3) are affordable per swap step.
-EXACT_SWAPS = 4e6
+# Supports up to this size are exchanged by the exact rule, larger ones by a lower bound.
+EXACT_SIDE = 600
 # Swap matrices larger than this are only searched among the most promising variables.
 SWAP_ENTRIES = 400_000
-
-# How exchanges of two variables are judged: not at all, by a lower bound, exactly.
-SWAPS = ("none", "plane", "exact")
+# So many of the exchanges that pay are computed in full, and the best of them is made.
+SWAPS_TRIED = 8
+# Non-negative weights have no exact rule: so many exchanges are computed in full.
+NONNEGATIVE_SWAPS_TRIED = 24
 
 
 class Constraint(NamedTuple):
@@ -62,7 +63,7 @@ class Support(NamedTuple):
 
 def strength(F: Array, c: Constraint) -> Array:
     """What an entry of Cw promises: its size, or its positive part; -1 where not allowed."""
-    gain = np.clip(F, 0.0, None) if c.nonnegative else np.abs(F)
+    gain = np.maximum(F, 0.0) if c.nonnegative else np.abs(F)
     return np.where(c.allowed, gain, -1.0)
 
 
@@ -74,21 +75,26 @@ def threshold(F: Array, c: Constraint, *, soft: bool = True) -> Array:
     """
     gain = strength(F, c)
     p = gain.shape[1]
-    top = np.argpartition(gain, p - c.K, axis=1)[:, p - c.K :] if p > c.K else None
-    kept = np.clip(gain, 0.0, None)
-    if top is not None:
-        hard = np.zeros_like(kept)
-        np.put_along_axis(hard, top, np.take_along_axis(kept, top, axis=1), axis=1)
-        if soft:
-            outside = gain.copy()
-            np.put_along_axis(outside, top, -1.0, axis=1)
-            next_largest = np.clip(outside.max(axis=1, keepdims=True), 0.0, None)
-            shrunk = np.clip(hard - next_largest, 0.0, None)
-            lost = shrunk.max(axis=1, keepdims=True) <= 1e-12 * hard.max(axis=1, keepdims=True)
-            hard = np.where(lost, hard, shrunk)
-        kept = hard
-    norms = np.linalg.norm(kept, axis=1, keepdims=True)
-    return np.copysign(kept, F) * (kept > 0) / np.where(norms > 0, norms, 1.0)
+    if p <= c.K:
+        kept = np.maximum(gain, 0.0)
+    elif soft:
+        next_largest = np.partition(gain, p - c.K - 1, axis=1)[:, p - c.K - 1, None]
+        kept = np.maximum(gain - np.maximum(next_largest, 0.0), 0.0)
+        lost = kept.max(axis=1) <= 1e-12 * gain.max(axis=1)
+        if lost.any():
+            kept[lost] = _largest(gain[lost], c.K)
+    else:
+        kept = _largest(gain, c.K)
+    norms = np.sqrt(np.einsum("rp,rp->r", kept, kept))[:, None]
+    return np.copysign(kept, F) / np.where(norms > 0, norms, 1.0)
+
+
+def _largest(gain: Array, K: int) -> Array:
+    """The K largest entries of every row, if positive; zero elsewhere."""
+    top = np.argpartition(gain, gain.shape[1] - K, axis=1)[:, -K:]
+    kept = np.zeros_like(gain)
+    np.put_along_axis(kept, top, np.maximum(np.take_along_axis(gain, top, axis=1), 0.0), axis=1)
+    return kept
 
 
 def begin(quadratic: Quadratic, W: Array, c: Constraint) -> Starts:
@@ -130,7 +136,7 @@ def make_em_step(quadratic: Quadratic, c: Constraint) -> Callable[[Starts], Star
     def step(state: Starts) -> Starts:
         W = threshold(state.F, c)
         F = quadratic.matmul(W.T).T
-        values = np.sum(W * F, axis=1)
+        values = np.einsum("rp,rp->r", W, F)
         better = values > state.values
         pick = better[:, None]
         values = np.where(better, values, state.values)
@@ -186,67 +192,88 @@ def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
 
 
 def make_polish_step(
-    quadratic: Quadratic, c: Constraint, *, swaps: str = "exact"
+    quadratic: Quadratic, c: Constraint, *, swaps: bool = True
 ) -> Callable[[Support], Support]:
-    """One replacement of the support by a better one, with the best weights on both.
-
-    ``swaps`` is one of `SWAPS`; the lower bound is that of `best_swap`.
-    """
+    """One replacement of the support by a better one, with the best weights on both."""
     diagonal = quadratic.diagonal()
 
     def step(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
         target = threshold(f[None, :], c, soft=False)[0]
-        moved = np.any((target != 0) != (state.w != 0))
-        if moved:
+        if np.any((target != 0) != (state.w != 0)):
             result = renormalised(quadratic, target, c)
             if result.bound > state.bound * (1.0 + RELATIVE_RISE):
                 return result
-        if swaps == "none" or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
+        if not swaps or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
             return state
-        return best_swap(quadratic, diagonal, state, f, c, exact=swaps == "exact")
+        return best_swap(quadratic, diagonal, state, f, c)
 
     return step
 
 
 def best_swap(
-    quadratic: Quadratic,
-    diagonal: Array,
-    state: Support,
-    f: Array,
-    c: Constraint,
-    *,
-    exact: bool,
+    quadratic: Quadratic, diagonal: Array, state: Support, f: Array, c: Constraint
 ) -> Support:
-    """Exchange one variable for another, if that pays; else the state itself.
-
-    What remains of w without variable i, v, and a new variable j span a plane, on which the
-    largest value of the form is known: [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj. That is
-    a lower bound of the swapped block's eigenvalue, for all (i, j) at once; the most promising
-    are then computed exactly.
-    """
+    """Exchange one variable for another, if that pays; else the state itself."""
     w, (leave, enter) = state.w, _candidates(state.w, f, diagonal, c)
     if enter.size == 0:
         return state
-    columns = quadratic.columns(leave)
-    rest = 1.0 - w[leave] ** 2
-    if leave.size == 1 and rest[0] < 1e-12:  # K = 1: nothing remains of w
+    if np.count_nonzero(w) == 1:  # nothing remains of w: the largest diagonal entry is best
         best = enter[np.argmax(diagonal[enter])]
         lone = Support(_spread(np.ones(1), np.array([best]), w.size), float(diagonal[best]))
         return lone if lone.bound > state.bound * (1.0 + RELATIVE_RISE) else state
-    rest = np.maximum(rest, 1e-12)
+    S = np.flatnonzero(w)
+    if c.nonnegative or S.size > EXACT_SIDE:
+        gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+        tried = NONNEGATIVE_SWAPS_TRIED if c.nonnegative else 1
+    else:
+        columns = quadratic.columns(S)
+        gain = exact_gains(columns[S], columns[enter], diagonal[enter])
+        gain = gain[np.searchsorted(S, leave)]
+        tried = SWAPS_TRIED
+    return _first_or_best(quadratic, state, leave, enter, gain, tried, c)
+
+
+def exact_gains(block: Array, columns: Array, diagonal: Array) -> Array:
+    """Positive where leaving out variable i for variable j raises the largest eigenvalue.
+
+    ``block`` = C[S, S] (K, K) with largest eigenvalue l and its vector u, ``columns`` =
+    C[enter, S], ``diagonal`` = C_jj of those that enter; the result is (K, |enter|). With B the
+    block without i, the bordered block [B c_j; c_j' C_jj] has an eigenvalue above l if and only
+    if C_jj - l + c_j' (l - B)^-1 c_j > 0 (the secular equation, l being above B's own). The
+    inverse for every i follows from that of the whole block, N(m) = (m - C[S, S])^-1, as
+    N - N e_i e_i' N / N_ii; for m -> l, where N = uu' / (m - l) + R, it tends to
+    R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One eigenproblem serves all K |enter|
+    exchanges.
+    """
+    values, vectors = np.linalg.eigh(block)
+    largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
+    u = np.where(np.abs(u) > 1e-100, u, 1e-100)
+    below = np.maximum(largest - values[:-1], 1e-14 * largest)
+    Z = columns @ V
+    R = Z / below
+    along = columns @ u
+    own = np.sum(V * V / below, axis=1)  # R_ii
+    base = diagonal - largest + np.sum(Z * R, axis=1)
+    return base + np.outer(own / u**2, along**2) - 2.0 * (V / u[:, None]) @ (R * along[:, None]).T
+
+
+def plane_gains(
+    state: Support, f: Array, diagonal: Array, columns: Array, leave: Array, enter: Array
+) -> Array:
+    """A lower bound of what each exchange gains, (|leave|, |enter|).
+
+    What remains of w without variable i, v, and a new variable j span a plane, on which the
+    largest value of the form is known: [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj.
+    ``columns`` is C[:, leave].
+    """
+    w = state.w
+    rest = np.maximum(1.0 - w[leave] ** 2, 1e-12)
     a = state.bound - 2.0 * w[leave] * f[leave] + w[leave] ** 2 * diagonal[leave]
     a = (a / rest)[:, None]
-    b = ((f[enter][:, None] - columns[enter] * w[leave]) / np.sqrt(rest)).T  # (|leave|, |enter|)
+    b = ((f[enter][:, None] - columns[enter] * w[leave]) / np.sqrt(rest)).T
     d = diagonal[enter]
-    half = np.sqrt(0.25 * (a - d) ** 2 + b * b)
-    value = 0.5 * (a + d) + half
-    if c.nonnegative:
-        value = np.where(b > 0, value, np.maximum(a, d))
-    affordable = exact and leave.size**3 <= EXACT_SWAPS
-    if not affordable and value.max() <= state.bound * (1.0 + RELATIVE_RISE):
-        return state
-    return _exact(quadratic, state, leave, enter, value, c)
+    return 0.5 * (a + d) + np.sqrt(0.25 * (a - d) ** 2 + b * b) - state.bound
 
 
 def _candidates(w: Array, f: Array, diagonal: Array, c: Constraint) -> tuple[Array, Array]:
@@ -263,46 +290,37 @@ def _candidates(w: Array, f: Array, diagonal: Array, c: Constraint) -> tuple[Arr
     return leave, enter
 
 
-def _exact(
-    quadratic: Quadratic, state: Support, leave: Array, enter: Array, value: Array, c: Constraint
+def _first_or_best(
+    quadratic: Quadratic,
+    state: Support,
+    leave: Array,
+    enter: Array,
+    gain: Array,
+    tried: int,
+    c: Constraint,
 ) -> Support:
-    """The best of the most promising swaps, with exact weights."""
-    w, S = state.w, np.flatnonzero(state.w)
-    goal = state.bound * (1.0 + RELATIVE_RISE)
-    flat = value.ravel()
-    budget = int(np.clip(EXACT_SWAPS / (S.size**3 + 1000.0), 1, 1000))
-    budget = min(budget, 24) if c.nonnegative else budget
-    top = (
-        np.argpartition(-flat, budget - 1)[:budget] if budget < flat.size else np.arange(flat.size)
-    )
+    """The best of the most promising swaps, with exact weights.
+
+    For non-negative weights the gains say little, and many are tried: there the first that
+    pays is taken.
+    """
+    flat = gain.ravel()
+    tried = min(tried, flat.size)
+    top = np.argpartition(-flat, tried - 1)[:tried]
     top = top[np.argsort(-flat[top], kind="stable")]
-    i, j = leave[top // enter.size], enter[top % enter.size]
-
-    def swapped(k: int) -> Support:
-        target = w.copy()
-        target[i[k]], target[j[k]] = 0.0, max(float(np.max(np.abs(w))) * 0.5, 1e-3)
-        return renormalised(quadratic, target / np.linalg.norm(target), c)
-
-    if flat[top[0]] > goal:  # the plane improves: the whole block does at least as well
-        result = swapped(0)
-        return result if result.bound > goal else state
-    if c.nonnegative:
-        for k in range(top.size):
-            result = swapped(k)
-            if result.bound > goal:
-                return result
-        return state
-    variables = np.concatenate([S, np.unique(j)])
-    blocks = quadratic.block(variables)
-    sets = np.tile(np.arange(S.size), (top.size, 1))
-    new = S.size + np.searchsorted(variables[S.size :], j)
-    sets[np.arange(top.size), np.searchsorted(S, i)] = new
-    largest = np.linalg.eigvalsh(blocks[sets[:, :, None], sets[:, None, :]])[:, -1]
-    best = int(np.argmax(largest))
-    if largest[best] <= goal:
-        return state
-    result = swapped(best)
-    return result if result.bound > goal else state
+    if not c.nonnegative:
+        top = top[flat[top] > RELATIVE_RISE * state.bound]
+    best = state
+    for k in top:
+        target = state.w.copy()
+        target[leave[k // enter.size]] = 0.0
+        target[enter[k % enter.size]] = max(0.5 * float(np.max(np.abs(state.w))), 1e-3)
+        swapped = renormalised(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
+            best = swapped
+            if c.nonnegative:
+                break
+    return best
 
 
 def _spread(v: Array, S: Array, p: int) -> Array:

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 from sklearn.decomposition import PCA
 
+from ..errors import InputError
 from ..models.sppca import SPPCA
 from ..plot import SlopeDisplay
+from ..selection.slope import choice_shape, robust_slope
 
 PUBLISHED: dict[str, Any] = {"penalty": 126, "nonzeros": (21, 19)}
 
@@ -30,21 +32,31 @@ def load(folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def run(data: Path, output: Path) -> dict[str, Any]:
-    """Fit the paper's grid and the default one, print ours beside the published figures."""
+    """Fit the paper's grid and the default one, print ours beside the published figures.
+
+    On the paper's grid the exact optimum keeps four fifths of the loadings even at the largest
+    penalty, and the slope heuristic refuses such a path: there the choice is BIC's.
+    """
     X, y = load(data)
     output.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    paper = SPPCA(n_components=2, penalties=np.arange(151.0)).fit(X)
+    paper = SPPCA(n_components=2, penalty="bic", penalties=np.arange(151.0)).fit(X)
     seconds = time.perf_counter() - start
+    try:
+        robust_slope(choice_shape(paper.n_parameters_path_ - 1, 512), paper.log_likelihood_path_)
+    except InputError as refusal:
+        print(f"slope heuristic on 0, 1, ..., 150: {refusal}")
     wide = SPPCA(n_components=2).fit(X)
-    print(f"{'':36s}{'ours':>14s}{'published':>14s}")
+    at_126 = int(paper.n_parameters_path_[126] - 1)
+    print(f"nonzeros at penalty 126: {at_126} in all, published {sum(PUBLISHED['nonzeros'])}")
+    print(f"{'':44s}{'ours':>14s}{'published':>14s}")
     for name, model, published in (
-        ("0, 1, ..., 150", paper, PUBLISHED),
-        ("default", wide, {"penalty": "", "nonzeros": ""}),
+        ("BIC on 0, 1, ..., 150", paper, PUBLISHED),
+        ("slope heuristic up to W = 0", wide, PUBLISHED),
     ):
         counts = tuple(int(k) for k in np.count_nonzero(model.components_, axis=1))
-        print(f"{'penalty, grid ' + name:36s}{model.penalty_:14.0f}{published['penalty']!s:>14s}")
-        print(f"{'nonzeros of the two':36s}{counts!s:>14s}{published['nonzeros']!s:>14s}")
+        print(f"{'penalty, ' + name:44s}{model.penalty_:14.0f}{published['penalty']!s:>14s}")
+        print(f"{'nonzeros of the two':44s}{counts!s:>14s}{published['nonzeros']!s:>14s}")
     print(f"151 penalties in {seconds:.1f} s")
     _slope_figure(paper, output / "slope_paper_grid.png")
     _slope_figure(wide, output / "slope_default_grid.png")

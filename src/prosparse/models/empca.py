@@ -25,6 +25,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
 from ..engine.loop import StopReason
@@ -48,6 +49,8 @@ Array = np.ndarray
 ORTHOGONALITIES = ("deflation", "disjoint", "quasi")
 # A component with less than this share of the table's variance is rounding.
 RANK_TOL = 1e-12
+# Up to this many columns their covariance is kept until the optimality gap is asked for.
+LAZY_GAP = 1000
 
 
 def _turned(w: Array) -> Array:
@@ -272,7 +275,10 @@ class EMPCA(SparseProjection):
         W = np.array([f.w for f in found]).reshape(-1, op.shape[1])
         self._set_components(op, columns, W, total)
         variance_unit = columns.unit**2 / (total - 1.0)
-        self.optimality_gap_ = self._gaps(quadratic, cardinalities, found)
+        self._gap_problem: tuple[Quadratic, list[int], list[Found]] | None
+        self._gap_problem = (quadratic, cardinalities, found)
+        if quadratic.width > LAZY_GAP:
+            self._solve_gap()
         self.bounds_ = [variance_unit * np.array(f.trace) for f in found]
         self.n_iter_ = sum(len(f.trace) for f in found)
         stopped = StopReason.MAX_ITER in [f.reason for f in found]
@@ -280,6 +286,27 @@ class EMPCA(SparseProjection):
         if len(found) < len(cardinalities):
             self.stop_reason_ = StopReason.EXHAUSTED
         self._warn_of(len(cardinalities), stopped)
+
+    @property
+    def optimality_gap_(self) -> np.ndarray:
+        """How far from the best each component can be at most; see the class.
+
+        With few columns the sharpest bounds cost more than the fit itself, so that they are
+        computed when they are first asked for.
+        """
+        check_is_fitted(self)
+        self._solve_gap()
+        return self._optimality_gap
+
+    def _solve_gap(self) -> None:
+        if self._gap_problem is not None:
+            self._optimality_gap = self._gaps(*self._gap_problem)
+            self._gap_problem = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if hasattr(self, "_gap_problem"):
+            self._solve_gap()
+        return dict(super().__getstate__())
 
     def _gaps(
         self, quadratic: Quadratic, cardinalities: list[int], found: list[Found]

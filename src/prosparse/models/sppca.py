@@ -28,15 +28,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..base import SparseProjection
 from ..engine.acceleration import over_loadings
-from ..engine.l1 import soft_threshold, sparsest_rotation
+from ..engine.l1 import lasso_rows, sparsest_rotation
 from ..engine.linalg import Spectrum, added_squares, eye_like, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
+from ..engine.progress import Progress
 from ..errors import (
     NoStructureWarning,
     ParameterError,
@@ -47,12 +47,12 @@ from ..errors import (
 from ..operators import Columns, Operator, operator_of
 from ..selection.criteria import aic, bic
 from ..selection.dimension import resolve_dimension
-from ..selection.slope import robust_slope
+from ..selection.slope import choice_shape, robust_slope
 
 Array = Any
 
 NOISE_FLOOR = 1e-12  # share of the mean square of X, as the least noise variance
-SWEEPS = 50  # of coordinate descent in one M-step
+SWEEPS = 2  # of coordinate descent per M-step: more cost more than they save passes
 GAP = 1e-5  # how well the optimality conditions must hold, relative to the penalty
 GRID = 100  # penalties on the default path
 
@@ -84,8 +84,13 @@ def log_likelihood(op: Operator, n: int, state: State) -> float:
     return -0.5 * (n * p * math.log(2.0 * math.pi) + n * log_det + distance)
 
 
-def make_step(op: Operator, n: int, penalty: float) -> Callable[[State], State]:
-    """One EM pass. ``op`` may be any table with the same X'X as the n rows observed."""
+def make_step(
+    op: Operator, n: int, penalty: float, allowed: Array | None = None, sweeps: int = SWEEPS
+) -> Callable[[State], State]:
+    """One EM pass. ``op`` may be any table with the same X'X as the n rows observed.
+
+    Entries of W outside ``allowed`` (d, p) stay zero.
+    """
     xp, p = op.xp, op.shape[1]
     total = float(xp.sum(op.column_squares()))
 
@@ -99,7 +104,7 @@ def make_step(op: Operator, n: int, penalty: float) -> Callable[[State], State]:
         B, s = op.sum_rows(lambda block: products(block, W.T @ M_inverse))
         B, s = B.T, s + n * sigma2 * M_inverse
         # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
-        W = lasso_rows(W, B, s, sigma2 * penalty, xp)
+        W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
         residual = total - 2.0 * float(xp.sum(B * W)) + float(xp.sum((s @ W) * W))
         new_sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         # E log p(Y, X) plus the entropy of q(X), minus the penalty
@@ -109,31 +114,6 @@ def make_step(op: Operator, n: int, penalty: float) -> Callable[[State], State]:
         return State(W, new_sigma2, fit - divergence - penalty * float(xp.sum(xp.abs(W))))
 
     return step
-
-
-def lasso_rows(W: Array, B: Array, s: Array, threshold: float, xp: Any) -> Array:
-    """Minimise w's w / 2 - w'b + threshold |w|_1 for every column w of W, b of B.
-
-    Coordinate descent over the d entries, all columns at once, to machine precision. Columns
-    that are zero and whose b stays below the threshold cannot move: they are left out, and at
-    the sparse end of a path most are such.
-    """
-    moving = xp.nonzero(xp.any(W != 0, axis=0) | xp.any(xp.abs(B) > threshold, axis=0))[0]
-    if moving.shape[0] == 0:
-        return xp.zeros_like(W)
-    V, b = xp.take(W, moving, axis=1), xp.take(B, moving, axis=1)
-    for _ in range(SWEEPS):
-        before = xp.asarray(V, copy=True)
-        for j in range(V.shape[0]):
-            rest = b[j, :] - s[j, :] @ V + s[j, j] * V[j, :]
-            V[j, :] = soft_threshold(rest, threshold, xp) / s[j, j]
-        if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
-            break
-    # Back in place: column k of W is column (number of moving ones before k) of V, or zero.
-    position = xp.searchsorted(moving, xp.arange(W.shape[1], device=device(W)))
-    position = xp.clip(position, None, moving.shape[0] - 1)
-    stays = xp.take(moving, position) != xp.arange(W.shape[1], device=device(W))
-    return xp.where(stays, 0.0, xp.take(V, position, axis=1))
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
@@ -149,7 +129,6 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
 
 class Fit(NamedTuple):
     state: State
-    log_likelihood: float
     runs: list[Run]
 
 
@@ -173,7 +152,20 @@ def fit_one(parts: Spectrum, start: State, penalty: float, max_iter: int, tol: f
         state = run.state
         if penalty == 0.0 or len(runs) == 4 or subgradient_gap(op, n, state, penalty) < GAP:
             break
-    return Fit(state, log_likelihood(op, n, state), runs)
+    return Fit(state, runs)
+
+
+def refitted(parts: Spectrum, state: State, max_iter: int, tol: float) -> State:
+    """Maximum likelihood with the nonzeros of ``state``: what the criteria are about. Along a path
+    of shrunken fits the likelihood has no straight part."""
+    op, n = parts.table, parts.n
+    return iterate(
+        make_step(op, n, 0.0, state.W != 0),
+        state._replace(bound=-math.inf),
+        max_iter=max_iter,
+        tol=tol * n * op.shape[1],
+        accelerator=over_loadings("W", op.xp),
+    ).state
 
 
 def vanishing_penalty(parts: Spectrum, start: State, max_iter: int, tol: float) -> float:
@@ -196,13 +188,29 @@ def vanishing_penalty(parts: Spectrum, start: State, max_iter: int, tol: float) 
     return high
 
 
-def path(parts: Spectrum, d: int, penalties: np.ndarray, max_iter: int, tol: float) -> list[Fit]:
+def path(
+    parts: Spectrum, d: int, penalties: np.ndarray, max_iter: int, tol: float, verbose: int = 0
+) -> list[Fit]:
     """Fits at rising penalties, each from the one before."""
     state, fits = maximum_likelihood(parts, d), []
-    for penalty in penalties:
-        fits.append(fit_one(parts, state, float(penalty), max_iter, tol))
-        state = fits[-1].state
+    with Progress(penalties.size, "SPPCA, penalties", verbose) as progress:
+        for penalty in penalties:
+            fits.append(fit_one(parts, state, float(penalty), max_iter, tol))
+            state = fits[-1].state
+            progress.advance(state.bound)
     return fits
+
+
+def best_likelihoods(parts: Spectrum, fits: list[Fit], max_iter: int, tol: float) -> np.ndarray:
+    """The log-likelihood that the nonzeros of every fit can reach."""
+    xp, values = parts.table.xp, np.empty(len(fits))
+    for k, fit in enumerate(fits):
+        if k and bool(xp.all((fit.state.W != 0) == (fits[k - 1].state.W != 0))):
+            values[k] = values[k - 1]
+        else:
+            best = refitted(parts, fit.state, max_iter, tol)
+            values[k] = log_likelihood(parts.table, parts.n, best)
+    return values
 
 
 class SPPCA(SparseProjection):
@@ -219,33 +227,35 @@ class SPPCA(SparseProjection):
     penalties : array or None, default=None
         The grid. None: 100 values from 0 to the smallest penalty that leaves no loading.
     max_iter, tol : int, default=2000; float, default=1e-10
-        The most passes per penalty; the rise of the objective per entry that ends them. The
-        tolerance is refined until the optimality conditions hold to 1e-5 of the penalty.
+        The most passes per penalty; the rise of the objective per entry that ends them, refined
+        until the optimality conditions hold to 1e-5 of the penalty.
     random_state, verbose : None; int, default=0
-        Nothing here is random; ``verbose=1`` prints a line per penalty.
+        Nothing here is random; ``verbose=1`` shows a progress bar over the penalties.
 
     Attributes
     ----------
     components_ : array (n_components_, n_features_in_)
         The loadings W', with exact zeros; components in falling order of their norm.
     penalties_, log_likelihood_path_, n_parameters_path_, criterion_path_ : arrays
-        Along the path; the number of parameters is that of nonzero loadings plus one.
+        Along the path: the largest log-likelihood with these nonzeros (their weights not
+        shrunken), and the number of parameters, that of nonzero loadings plus one.
     penalty_ : float
         The penalty chosen.
     slope_ : Slope or None
         What the slope heuristic found, when it was used.
-    support_, relevance_, ranking_, n_selected_ :
+    support_, relevance_, ranking_, n_selected_
         Variables with any loading; the norm of their loadings relative to the largest.
     explained_variance_, explained_variance_ratio_ : arrays (n_components_,)
-        Variance that each loading vector adds to the span of those before it.
+        Variance that each adds to the span of those before it.
     noise_variance_, mean_, bounds_, n_iter_, stop_reason_, n_components_
         ``bounds_`` is the penalised log-likelihood's bound per pass at the chosen penalty.
 
     Notes
     -----
     ``transform`` returns the posterior means of the latent variables. The columns should have
-    comparable units: the noise variance is common. The likelihood of penalised fits bends along
-    the whole path, so that the slope heuristic's choice depends on the grid: see `SlopeDisplay`.
+    comparable units: the noise variance is common. The slope heuristic takes account of the
+    choice of loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep
+    more of them.
 
     Examples
     --------
@@ -285,14 +295,14 @@ class SPPCA(SparseProjection):
         d = resolve_dimension(self.n_components, parts)
         unit = columns.unit  # penalties act on loadings in units of the table
         grid = self._grid(parts, d, unit)
-        fits = path(parts, d, grid, self.max_iter, self.tol)
+        fits = path(parts, d, grid, self.max_iter, self.tol, self.verbose)
+        likelihoods = best_likelihoods(parts, fits, self.max_iter, self.tol)
         log_unit = op.shape[0] * op.shape[1] * math.log(unit)
         self.penalties_ = grid / unit
-        self.log_likelihood_path_ = np.array([fit.log_likelihood for fit in fits]) - log_unit
-        self.n_parameters_path_ = np.array(
-            [int(np.sum(np.asarray(f.state.W) != 0)) + 1 for f in fits]
-        )
-        best = self._choose(op.shape[0])
+        self.log_likelihood_path_ = likelihoods - log_unit
+        nonzeros = [int(np.sum(np.asarray(f.state.W) != 0)) for f in fits]
+        self.n_parameters_path_ = np.array(nonzeros) + 1
+        best = self._choose(op.shape[0], d * op.shape[1])
         self.penalty_ = float(self.penalties_[best])
         self._describe(op, columns, fits[best])
         self.bounds_ = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
@@ -309,12 +319,12 @@ class SPPCA(SparseProjection):
         largest = vanishing_penalty(parts, start, self.max_iter, self.tol)
         return largest * np.linspace(0.0, 1.0, GRID) ** 2  # dense where the models are large
 
-    def _choose(self, n: int) -> int:
+    def _choose(self, n: int, n_loadings: int) -> int:
         """Position of the chosen penalty; sets the criterion."""
         likelihood, dimension = self.log_likelihood_path_, self.n_parameters_path_
         self.slope_ = None
         if self.penalty == "slope":
-            self.slope_ = robust_slope(dimension, likelihood)
+            self.slope_ = robust_slope(choice_shape(dimension - 1, n_loadings), likelihood)
             self.criterion_path_ = self.slope_.criterion
         elif self.penalty == "aic":
             self.criterion_path_ = aic(likelihood, dimension)
@@ -376,10 +386,8 @@ class SPPCA(SparseProjection):
         if self.penalties is not None:
             grid = np.asarray(self.penalties, dtype=float)
             if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid >= 0)):
-                raise ParameterError(
-                    "`penalties` must be a list of finite non-negative numbers, or None, got "
-                    f"{self.penalties!r}"
-                )
+                allowed = "a list of finite non-negative numbers, or None"
+                raise ParameterError(f"`penalties` must be {allowed}, got {self.penalties!r}")
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
@@ -387,7 +395,5 @@ class SPPCA(SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if not self.support_.any():
-            message = (
-                f"SPPCA: at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
-            )
-            warnings.warn(message, NoStructureWarning, stacklevel=4)
+            message = f"at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
+            warnings.warn(f"SPPCA: {message}", NoStructureWarning, stacklevel=4)

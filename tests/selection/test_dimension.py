@@ -1,0 +1,173 @@
+"""Rules for the number of components, against slow forms typed from their papers."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import gammaln
+from scipy.stats import multivariate_normal
+from sklearn.decomposition import PCA
+
+from prosparse.selection import dimension
+from prosparse.selection.dimension import (
+    bic_count,
+    count_signals,
+    hard_threshold_count,
+    minka_count,
+    parallel_count,
+    variational_count,
+)
+
+SHAPES = [(300, 12, 3), (60, 40, 4), (40, 100, 3)]
+RULES = [count_signals, variational_count, minka_count, bic_count, hard_threshold_count]
+
+
+def table(n, p, d, strength=3.0, seed=0):
+    rng = np.random.default_rng(seed)
+    W = np.linalg.qr(rng.standard_normal((p, d)))[0] * strength * np.sqrt(1 + p / n)
+    X = rng.standard_normal((n, d)) @ W.T + rng.standard_normal((n, p))
+    return X - X.mean(axis=0)
+
+
+def eigenvalues(X):
+    return np.linalg.svd(X, compute_uv=False)[: min(X.shape[0] - 1, X.shape[1])] ** 2
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_strong_components_are_counted_by_all(rule):
+    X = table(500, 20, 4, strength=5.0)
+    assert rule(eigenvalues(X), 500, 20) == 4
+    assert parallel_count(eigenvalues(X), 500, np.sum(X**2, axis=0), 0) == 4
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_units_do_not_matter(rule, scale):
+    X = table(60, 40, 4, strength=2.0)
+    assert rule(eigenvalues(scale * X), 60, 40) == rule(eigenvalues(X), 60, 40)
+
+
+def test_noise_alone_has_no_component():
+    """Those that may answer zero do; Minka's and BIC compare models from one component on."""
+    for seed in range(5):
+        X = table(80, 30, 0, seed=seed)
+        for rule in (count_signals, variational_count):
+            assert rule(eigenvalues(X), 80, 30) == 0
+        assert parallel_count(eigenvalues(X), 80, np.sum(X**2, axis=0), seed) <= 1
+
+
+def slow_minka(values, n, p):
+    """[M00] (30), every pair written out."""
+    values = np.concatenate([values / n, np.zeros(p - values.size)])
+    rank = int(np.sum(values > 1e-12 * values[0]))
+    evidences = []
+    for k in range(1, min(rank, p)):
+        v = values[k:].sum() / (p - k)
+        model = np.where(np.arange(p) < k, values, v)
+        log_u = sum(
+            gammaln((p - i) / 2) - (p - i) / 2 * math.log(math.pi) - math.log(2) for i in range(k)
+        )
+        log_det = sum(
+            math.log((1 / model[j] - 1 / model[i]) * (values[i] - values[j])) + math.log(n)
+            for i in range(k)
+            for j in range(i + 1, p)
+        )
+        m = p * k - k * (k + 1) / 2
+        evidences.append(
+            log_u
+            - n / 2 * np.log(values[:k]).sum()
+            - n * (p - k) / 2 * math.log(v)
+            + (m + k) / 2 * math.log(2 * math.pi)
+            - log_det / 2
+            - k / 2 * math.log(n)
+        )
+    return int(np.argmax(evidences)) + 1
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+@pytest.mark.parametrize("strength", [0.7, 1.2, 3.0])
+def test_minka_is_the_formula_of_the_paper(n, p, d, strength):
+    values = eigenvalues(table(n, p, d, strength))
+    assert minka_count(values, n, p) == slow_minka(values, n, p)
+
+
+@pytest.mark.parametrize("strength", [0.3, 0.5, 3.0])
+def test_minka_is_that_of_scikit_learn_where_n_is_large(strength):
+    X = table(2000, 12, 3, strength)
+    assert minka_count(eigenvalues(X), 2000, 12) == PCA("mle").fit(X).n_components_
+
+
+def test_bic_is_that_of_the_normal_law():
+    X = table(60, 10, 3, strength=1.2)
+    values, vectors = np.linalg.eigh(X.T @ X / 60)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    criterion = []
+    for k in range(1, 10):
+        noise = values[k:].mean()
+        V = vectors[:, :k]
+        covariance = V @ np.diag(values[:k] - noise) @ V.T + noise * np.eye(10)
+        law = multivariate_normal(np.zeros(10), covariance)
+        n_free = 10 * k - k * (k - 1) / 2 + 1
+        criterion.append(law.logpdf(X).sum() - 0.5 * n_free * np.log(60))
+    assert bic_count(60 * values, 60, 10) == int(np.argmax(criterion)) + 1
+
+
+def slow_variational(X, most, sweeps=4000):
+    """Components left by variational matrix factorisation, its five updates in turn (which
+    near the threshold can stop at a local maximum with one too many).
+
+    X (m, p) = A B' + noise, q(A) q(B), rows with one covariance each; the scale of every
+    component's prior on both sides and the noise variance are those that maximise the bound.
+    """
+    m, p = X.shape
+    U, s, Vt = np.linalg.svd(X, full_matrices=False)
+    A, B = U[:, :most] * np.sqrt(s[:most]), Vt[:most].T * np.sqrt(s[:most])
+    SA, SB = np.eye(most), np.eye(most)
+    a = b = np.ones(most) * 10.0
+    noise = np.var(X)
+    for _ in range(sweeps):
+        SA = noise * np.linalg.inv(B.T @ B + p * SB + noise * np.diag(1 / a))
+        A = X @ B @ SA / noise
+        SB = noise * np.linalg.inv(A.T @ A + m * SA + noise * np.diag(1 / b))
+        B = X.T @ A @ SB / noise
+        a = np.maximum(np.sum(A**2, axis=0) / m + np.diag(SA), 1e-12)
+        b = np.maximum(np.sum(B**2, axis=0) / p + np.diag(SB), 1e-12)
+        square = np.trace((A.T @ A + m * SA) @ (B.T @ B + p * SB))
+        noise = (np.sum(X**2) - 2 * np.sum(X * (A @ B.T)) + square) / (m * p)
+    sizes = np.linalg.norm(A, axis=0) * np.linalg.norm(B, axis=0)
+    return int(np.sum(sizes > 1e-3 * s[0]))
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "d", "strength"), [(60, 10, 3, 2.0), (20, 40, 2, 3.0), (40, 30, 4, 2.5)]
+)
+def test_the_variational_count_is_that_of_its_iteration(n, p, d, strength):
+    X = table(n, p, d, strength)
+    rows = np.linalg.qr(np.column_stack([np.ones(n), np.eye(n)[:, 1:]]))[0][:, 1:].T @ X
+    slow = slow_variational(rows, 8)
+    assert 0 < slow < 8
+    assert variational_count(eigenvalues(X), n, p) == slow
+
+
+@pytest.mark.parametrize("beta", [0.1, 0.3, 0.5, 0.8, 1.0])
+def test_the_hard_threshold_is_the_published_one(beta):
+    """[GD14] (5): the cubic that the authors fitted to their table, good to 0.02."""
+    n, p = 2002, round(2001 / beta)
+    cubic = 0.56 * beta**3 - 0.95 * beta**2 + 1.82 * beta + 1.43
+    for factor, expected in ((1.03, 1), (0.97, 0)):
+        values = np.r_[(factor * cubic) ** 2, np.ones(1001), np.zeros(999)]  # median 1
+        assert hard_threshold_count(values, n, p) == expected
+
+
+def test_the_median_of_noise_by_simulation():
+    Z = np.random.default_rng(0).standard_normal((2000, 600))
+    simulated = np.median(np.linalg.eigvalsh(Z.T @ Z / 2000))
+    assert dimension._marchenko_pastur_median(0.3) == pytest.approx(simulated, rel=0.01)
+
+
+def test_parallel_analysis_allows_for_different_variances():
+    rng = np.random.default_rng(0)
+    X = table(100, 30, 0) * np.exp(rng.standard_normal(30))
+    squares = np.sum(X**2, axis=0)
+    assert parallel_count(eigenvalues(X), 100, squares, 0) <= 1
+    assert count_signals(eigenvalues(X), 100, 30) > 3
