@@ -396,3 +396,18 @@ def test_verbose_shows_progress(capsys):
     X, y, _ = example()
     SpinyRegressor(verbose=1).fit(X, y)
     assert "SpinyRegressor" in capsys.readouterr().out
+
+
+def test_a_sparse_table_is_never_made_dense():
+    import tracemalloc
+
+    X = sparse.random(300, 20_000, 0.01, random_state=0, format="csr")
+    places = [17, 5_000, 19_999]
+    y = 5.0 * np.asarray(X[:, places].sum(axis=1)).ravel()
+    y += 0.05 * np.random.default_rng(1).standard_normal(300)
+    tracemalloc.start()
+    model = SpinyRegressor().fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.get_support(indices=True).tolist() == places
+    assert peak < 0.5 * 8 * 300 * 20_000
