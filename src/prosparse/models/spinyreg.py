@@ -90,12 +90,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Models of 0, 1, 2, ... variables in the order of ``ranking_``: log evidence, and log
         evidence plus log prior (less the share of the mean of y), whose maximum is the choice.
     alpha_path_, gamma_path_ : arrays
-        The precisions of weights and noise that maximise the evidence of each.
+        The precisions of weights and noise that maximise the evidence of each (without any
+        variable alpha means nothing).
     log_evidence_, alpha_, gamma_ : float
         Those of the chosen model.
     coef_covariance_ : array (n_selected_, n_selected_)
         Of the coefficients of the chosen variables.
-    noise_variance_ : float
+    noise_variance_, n_samples_ : float, int
     bounds_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_, stop_reason_ : int, StopReason
@@ -173,28 +174,30 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         places = self._describe(problem, columns, path, best, relaxed)
 
         # In the units of the table; see `Columns`.
-        log_unit = n * math.log(unit)
         ratio = columns.unit / unit
+        log_unit = math.log(unit)
+        self.log_posterior_path_ = log_posterior - (n - rules.lost) * log_unit
+        self._set_path(path, chosen, unit, ratio)
+        self._set_coefficients(problem.data, best, places, 1.0 / (ratio * self.scale_[places]))
+        self.noise_variance_ *= unit**2
+        self.intercept_ = centre - float(self.mean_ @ self.coef_)
+        self.bounds_ = np.array(relaxed.bounds) - n * log_unit
+        self.n_iter_ = len(relaxed.bounds)
+        self.n_samples_, self.n_selected_ = n, chosen
+        if StopReason.MAX_ITER in [run.reason for run in (*runs, relaxed)]:
+            self.stop_reason_ = StopReason.MAX_ITER
+        else:
+            self.stop_reason_ = StopReason.CONVERGED if chosen else StopReason.NOTHING_FOUND
+
+    def _set_path(self, path: EvidencePath, chosen: int, unit: float, ratio: float) -> None:
+        """The evidence of the models and their precisions; ``chosen`` is the best of them."""
         sigma2 = np.array([fit.sigma2 for fit in path.fits])
         self.cardinalities_ = path.cardinalities
-        self.log_evidence_path_ = path.log_evidence - log_unit
-        self.log_posterior_path_ = log_posterior - log_unit * (n - rules.lost) / n
+        self.log_evidence_path_ = path.log_evidence - path.n * math.log(unit)
         self.gamma_path_ = 1.0 / (unit**2 * sigma2)
         self.alpha_path_ = ratio**2 * np.exp([fit.log_ratio for fit in path.fits]) / sigma2
         self.log_evidence_ = float(self.log_evidence_path_[chosen])
         self.alpha_, self.gamma_ = float(self.alpha_path_[chosen]), float(self.gamma_path_[chosen])
-        self._set_coefficients(problem.data, best, places, 1.0 / (ratio * self.scale_[places]))
-        self.noise_variance_ *= unit**2
-        self.intercept_ = centre - float(self.mean_ @ self.coef_)
-        self.n_samples_ = n
-        self.bounds_ = np.array(relaxed.bounds) - log_unit
-        self.n_iter_ = len(relaxed.bounds)
-        self.n_selected_ = chosen
-        reasons = [run.reason for run in (*runs, relaxed)]
-        if StopReason.MAX_ITER in reasons:
-            self.stop_reason_ = StopReason.MAX_ITER
-        else:
-            self.stop_reason_ = StopReason.CONVERGED if chosen else StopReason.NOTHING_FOUND
 
     def _validated_with_response(self, X: Any, y: Any) -> tuple[Any, Array]:
         if y is None:

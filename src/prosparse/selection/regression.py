@@ -334,6 +334,7 @@ class EvidencePath(NamedTuple):
     order: Array  # (K,) variables, the most useful first
     cardinalities: Array  # (K + 1,) 0 .. K
     fits: list[Fit]  # of the first q variables, q = 0 .. K
+    n: int
 
     @property
     def log_evidence(self) -> Array:
@@ -347,4 +348,4 @@ def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
     while fits[-1].v.size < longest:
         fits.append(with_one_more(data, fits[-1], FINE))
     order = [(set(large.v) - set(small.v)).pop() for small, large in pairwise(fits)]
-    return EvidencePath(np.array(order, dtype=int), np.arange(len(fits)), fits)
+    return EvidencePath(np.array(order, dtype=int), np.arange(len(fits)), fits, data.n)
