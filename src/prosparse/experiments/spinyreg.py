@@ -1,5 +1,5 @@
 """E16: variable selection in regression, after [LMBC16]; ours beside the lasso and the elastic net
-(by cross-validation), relevance determination, the minimax concave penalty (by BIC) and R.
+(by cross-validation), relevance determination, the minimax concave penalty (BIC, EBIC) and R.
 
     python -m prosparse.experiments.spinyreg --data FOLDER [--runs 50] [--seed 0]
 
@@ -40,16 +40,21 @@ CORRELATIONS = (0.0, 0.75)
 
 
 class MCPWithBIC(RegressorMixin, BaseEstimator):
-    """skglm's minimax concave penalty on a grid of 50 penalties, chosen by Schwarz's criterion.
+    """skglm's minimax concave penalty on a grid of 50 penalties, chosen by Schwarz's criterion or
+    by its extension to many variables (Chen & Chen 2008).
 
-    With more variables than samples the criterion has no use for models that fit exactly: the
-    grid ends where half as many variables as samples are in.
+    With more variables than samples Schwarz's criterion prefers models that fit exactly: the grid
+    ends where half as many variables as samples are in.
     """
+
+    def __init__(self, extended: bool = False):
+        self.extended = extended
 
     def fit(self, X: Array, y: Array) -> MCPWithBIC:
         from skglm import MCPRegression
 
-        n = X.shape[0]
+        n, p = X.shape
+        price = np.log(n) + (2.0 * np.log(p) if self.extended else 0.0)
         centred = y - y.mean()
         largest = float(np.max(np.abs(X.T @ centred))) / n
         best = np.inf
@@ -59,7 +64,7 @@ class MCPWithBIC(RegressorMixin, BaseEstimator):
             if 2 * size > n:
                 break
             rss = float(np.sum((centred - X @ model.coef_) ** 2))
-            bic = n * np.log(rss / n) + size * np.log(n)
+            bic = n * np.log(rss / n) + size * price
             if bic < best:
                 best, self.coef_ = bic, model.coef_.copy()
         self.intercept_ = y.mean() - X.mean(axis=0) @ self.coef_
@@ -81,7 +86,10 @@ def methods() -> dict[str, Any]:
         import skglm  # noqa: F401
     except ImportError:
         return found
-    return found | {"MCP, BIC": make_pipeline(StandardScaler(), MCPWithBIC())}
+    return found | {
+        "MCP, BIC": make_pipeline(StandardScaler(), MCPWithBIC()),
+        "MCP, EBIC": make_pipeline(StandardScaler(), MCPWithBIC(extended=True)),
+    }
 
 
 def support(model: Any) -> Array:
