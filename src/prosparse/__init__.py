@@ -13,6 +13,7 @@ from .errors import (
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
+from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "InputError",
     "NoStructureWarning",
     "ParameterError",
+    "SpinyRegressor",
     "__version__",
     "baselines",
     "datasets",

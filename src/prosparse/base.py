@@ -23,24 +23,19 @@ from .validation import checked_elsewhere, first_not_finite
 Array = Any
 
 
-class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A linear projection on some of the columns.
+class VariableSelector(BaseEstimator):
+    """Anything that chooses columns: checks its input, and knows what it chose.
 
-    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
-    and inherits the rest.
+    A method sets ``support_`` in ``fit`` and inherits the rest.
     """
 
-    components_: np.ndarray
-    mean_: np.ndarray
-    scale_: np.ndarray
     support_: np.ndarray
     varying_: np.ndarray
     relevance_: np.ndarray
     ranking_: np.ndarray
-    n_components_: int
-    n_nonzero_: np.ndarray
-    explained_variance_: np.ndarray
-    explained_variance_ratio_: np.ndarray
+    mean_: np.ndarray
+    scale_: np.ndarray
+    _fewest_features = 2
 
     def _fit_whole(self, fit: Callable[[], None]) -> Self:
         """Check the parameters, run ``fit``, and say what the user should know.
@@ -88,7 +83,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
-            ensure_min_features=2 if reset else 1,
+            ensure_min_features=self._fewest_features if reset else 1,
         )
         self._refuse_missing(checked)
         return checked
@@ -104,6 +99,63 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
             "fill them in first (scikit-learn's SimpleImputer, for one)."
         )
+
+    def _set_selection(
+        self, columns: Columns, order: np.ndarray, chosen: np.ndarray, relevance: np.ndarray
+    ) -> np.ndarray:
+        """Translate a choice among the columns that vary to all columns of the table.
+
+        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them, whose
+        places in the table are returned.
+        """
+        self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
+        like, varying = columns.mean, host(columns.varying)
+        width, kept = varying.size, np.flatnonzero(varying)
+        support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
+        support[kept[chosen]] = True
+        full[kept] = relevance
+        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
+        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
+        self.relevance_ = in_kind(full, like, like.dtype)
+        return kept[chosen]
+
+    def get_support(self, indices: bool = False) -> Any:
+        """Which columns were chosen: a mask, or their positions."""
+        check_is_fitted(self)
+        mask = host(self.support_)
+        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
+
+    def select(self, X: Any) -> Any:
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
+        check_is_fitted(self)
+        validated = self._validated(X, reset=False)
+        chosen = np.flatnonzero(host(self.support_))
+        if hasattr(X, "iloc"):  # pandas
+            return X.iloc[:, chosen]
+        if hasattr(X, "select") and hasattr(X, "columns"):  # polars
+            return X.select([X.columns[i] for i in chosen])
+        if issparse(X):
+            return X.tocsc()[:, chosen].asformat(X.format)
+        return take_columns(X if is_array_api_obj(X) else validated, chosen)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VariableSelector):
+    """A linear projection on some of the columns.
+
+    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
+    and inherits the rest.
+    """
+
+    components_: np.ndarray
+    n_components_: int
+    n_nonzero_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
 
     def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
@@ -143,21 +195,10 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         components: np.ndarray,
         relevance: np.ndarray,
     ) -> None:
-        """Translate results on the columns that vary to all columns of the table.
-
-        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them.
-        """
-        self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
-        like, varying = columns.mean, host(columns.varying)
-        width, kept = varying.size, np.flatnonzero(varying)
+        """As `_set_selection`, with the components of the chosen columns."""
+        places, like = self._set_selection(columns, order, chosen, relevance), columns.mean
         components = array_namespace(components).astype(components, like.dtype)
-        self.components_ = spread(components, kept[chosen], width)
-        support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
-        support[kept[chosen]] = True
-        full[kept] = relevance
-        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
-        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
-        self.relevance_ = in_kind(full, like, like.dtype)
+        self.components_ = spread(components, places, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """All that follows from components W (d x varying columns) of ``total`` observations."""
@@ -216,28 +257,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         )
         return (scores @ components) * scale + mean
 
-    def get_support(self, indices: bool = False) -> Any:
-        """Which columns were chosen: a mask, or their positions."""
-        check_is_fitted(self)
-        mask = host(self.support_)
-        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
-
-    def select(self, X: Any) -> Any:
-        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
-        check_is_fitted(self)
-        validated = self._validated(X, reset=False)
-        chosen = np.flatnonzero(host(self.support_))
-        if hasattr(X, "iloc"):  # pandas
-            return X.iloc[:, chosen]
-        if hasattr(X, "select") and hasattr(X, "columns"):  # polars
-            return X.select([X.columns[i] for i in chosen])
-        if issparse(X):
-            return X.tocsc()[:, chosen].asformat(X.format)
-        return take_columns(X if is_array_api_obj(X) else validated, chosen)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

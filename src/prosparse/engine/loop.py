@@ -24,7 +24,7 @@ class StopReason(Enum):
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
-
+    NOTHING_FOUND = "no set of variables is more probable than none"
     EXHAUSTED = (
         "under these constraints nothing is left to explain: ask for fewer components, or let "
         "them share variables"
