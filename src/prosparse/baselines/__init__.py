@@ -2,6 +2,8 @@
 
 from .nspca import NSPCA
 from .pathspca import PathSPCA
+from .spca import SPCA
+from .sspca import SSPCA
 from .thresholded import ThresholdedPCA
 
-__all__ = ["NSPCA", "PathSPCA", "ThresholdedPCA"]
+__all__ = ["NSPCA", "SPCA", "SSPCA", "PathSPCA", "ThresholdedPCA"]
