@@ -75,6 +75,8 @@ def best_rows(F: Array, a: Array, penalty: float, group: Array) -> Array:
 
     V_g = 0 if |F_g| <= penalty, else V_g = F_g (diag(a) + penalty / s)^-1 with s = |V_g|.
     """
+    if penalty == 0.0:  # least squares
+        return F / np.maximum(a, 1e-12 * max(float(a.max()), 1e-300))
     count = int(group.max()) + 1
     squares = F**2
     f2 = squares if count == F.shape[0] else _summed(squares, group, count)
@@ -82,7 +84,7 @@ def best_rows(F: Array, a: Array, penalty: float, group: Array) -> Array:
     s = np.zeros(count)
     s[inside] = secular_root(f2[inside], a, penalty, 1.0)
     s = s[group][:, None]
-    return np.where(s > 0, F * s / (a * s + max(penalty, 1e-300)), 0.0)
+    return np.where(s > 0, F * s / (a * s + penalty), 0.0)
 
 
 def _summed(squares: Array, group: Array, count: int) -> Array:
@@ -118,7 +120,15 @@ def make_step(op: Operator, penalty: float, group: Array) -> Callable[[State], S
     return step
 
 
-def solve(op: Operator, V: Array, penalty: float, group: Array, max_iter: int, tol: float) -> Run:
+def solve(
+    op: Operator,
+    V: Array,
+    penalty: float,
+    group: Array,
+    max_iter: int,
+    tol: float,
+    progress: Progress | None = None,
+) -> Run:
     """Turns from V until the objective rests, with acceleration over V."""
     accelerator = Anderson(
         lambda state: state.V.ravel(),
@@ -132,6 +142,7 @@ def solve(op: Operator, V: Array, penalty: float, group: Array, max_iter: int, t
         tol=tol * float(op.xp.sum(op.column_squares())),
         accelerator=accelerator,
         exhausted=lambda state: not state.V.any(),
+        progress=progress,
     )
 
 
@@ -289,7 +300,8 @@ class SSPCA(SparseProjection):
 
     def _run(self, table: Operator, group: Array, penalty: float, V: Array | None = None) -> Run:
         V = start(table, self.n_components)[0] if V is None else V
-        return solve(table, V, penalty, group, self.max_iter, self.tol)
+        progress = Progress(self.max_iter, "SSPCA", self.verbose)
+        return solve(table, V, penalty, group, self.max_iter, self.tol, progress)
 
     def _grid(self, op: Operator, group: Array, unit: float) -> Any:
         if not isinstance(self.penalty, str):
