@@ -83,7 +83,7 @@ def _run(
         shared = Data(data)
         for name in names:
             try:
-                console.print(_table(report.run(name, quick, shared, output)))
+                _show(console, report.run(name, quick, shared, output))
             except MissingDataError as error:
                 failures += 1
                 errors.print(f"{name}: {error}", soft_wrap=True, highlight=False)
@@ -92,7 +92,7 @@ def _run(
         started = {pool.submit(report.run, n, quick, Data(data), output): n for n in names}
         for future in as_completed(started):
             try:
-                console.print(_table(future.result()))
+                _show(console, future.result())
             except MissingDataError as error:
                 failures += 1
                 errors.print(f"{started[future]}: {error}", soft_wrap=True, highlight=False)
@@ -111,7 +111,7 @@ def _listing() -> Table:
     return table
 
 
-def _table(record: dict[str, Any]) -> Table:
+def _show(console: Console, record: dict[str, Any]) -> None:
     about_it = experiments()[record["name"]]
     title = f"{about_it.name} {about_it.title}"
     shown = f"seeds: {record['seeds']}; {record['seconds']:g} s"
@@ -122,7 +122,7 @@ def _table(record: dict[str, Any]) -> Table:
         table.columns[column].justify = "right"
     for row in record["rows"]:
         table.add_row(*report.cells(row))
+    console.print(table)
     for claim in record["claims"]:
-        held = "yes" if claim["holds"] else "NO"
-        table.add_row(f"[{'green' if claim['holds'] else 'red'}]{held}[/]: {claim['text']}")
-    return table
+        held = "[green]found here too[/]" if claim["holds"] else "[red]not found here[/]"
+        console.print(f"{held}: {claim['text']}" + (f" ({claim['note']})" if claim["note"] else ""))

@@ -124,7 +124,7 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
 
 
 class PathwayEnrichment(NamedTuple):
-    index: float  # share of the sets that are enriched
+    share: float  # of the sets that are enriched: the index
     enriched: np.ndarray  # (m,) bool
     p_values: np.ndarray  # (m,) before the correction for many tests
 
@@ -147,7 +147,7 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
 
     Returns
     -------
-    PathwayEnrichment : named tuple (index, enriched, p_values)
+    PathwayEnrichment : named tuple (share, enriched, p_values)
         The arrays are about the sets that have genes here, in the given order.
     """
     support, sets = _mask(support), _mask(sets)

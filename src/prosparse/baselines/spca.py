@@ -219,7 +219,11 @@ class SPCA(SparseProjection):
                     "its authors advise for wide tables."
                 )
             C = np.asarray(op.gram())
-            solve, product = elastic_net(C, ridge, K, l1), C.__matmul__
+            solve = elastic_net(C, ridge, K, l1)
+
+            def product(B: Array) -> Array:
+                return C @ B
+
         V = principal_components(op, self.n_components)[0].T
         CV = product(V)
         B = np.column_stack([solve(CV[:, j], j) for j in range(V.shape[1])])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -61,8 +61,12 @@ def seeds_of(runs: int) -> str:
 
 def figure_of(columns: int, rows: int = 1, width: float = 4.6, height: float = 3.8) -> Any:
     """A figure that needs no display, and its axes as a rows x columns array."""
-    from matplotlib.figure import Figure
-
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            "drawing needs matplotlib, which is not installed: pip install 'prosparse[plot]'"
+        ) from error
     figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     for ax in axes.ravel():
@@ -76,7 +80,7 @@ def saved(figure: Any, path: Path) -> Path:
     return path
 
 
-def above(text: str, ours: Sequence[float], theirs: Sequence[float], slack: float = 0.0) -> Claim:
+def above(text: str, ours: Any, theirs: Any, slack: float = 0.0) -> Claim:
     """A claim that every number of ``ours`` is at least that of ``theirs``."""
     gaps = np.asarray(ours, dtype=float) - np.asarray(theirs, dtype=float)
     return Claim(text, bool(np.all(gaps >= -slack)), f"smallest difference {gaps.min():+.3g}")

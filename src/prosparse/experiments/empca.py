@@ -181,10 +181,11 @@ def e13(quick: bool, data: Data, output: Path) -> Result:
     Ks = [10, 40] if quick else [5, 10, 20, 40, 60, 80, 100]
     rows, claims = one_component(axes[0][0], X, Ks, quick)
     d = 3 if quick else 10
-    disjoint = {"n_nonzero": 20, "nonnegative": True, "orthogonality": "disjoint"}
     models = {
         "EMPCA, free signs": EMPCA(d, n_nonzero=20, random_state=0).fit(X),
-        "EMPCA": EMPCA(d, **disjoint, random_state=0).fit(X),
+        "EMPCA": EMPCA(
+            d, n_nonzero=20, nonnegative=True, orthogonality="disjoint", random_state=0
+        ).fit(X),
         "NSPCA": nspca_with_nonzeros(X, d, 1.0, 20 * d),
     }
     sums = {label: cumulative(X, model.components_) for label, model in models.items()}

@@ -216,7 +216,7 @@ def pathways(quick: bool, data: Data, output: Path) -> Result:
                 note = f"{theirs} of {ENRICHMENT_WIDTH} scaled to {q} of {X.shape[1]}; "
                 note += f"{nominal[name][-1]:.1f} % enriched before the correction"
                 text = f"{label}: {name}, {q} genes: enriched pathways, per cent"
-                rows.append(Row(text, 100.0 * found.index, None, published, note))
+                rows.append(Row(text, 100.0 * found.share, None, published, note))
         if key == "vdx":
             text = "at every cardinality GSPPCA's genes are enriched in at least as many pathways "
             text += "(before the correction for multiple tests)"

@@ -120,7 +120,8 @@ def tables(quick: bool, data: Data) -> dict[str, tuple[Views, Array, int, int, i
 
 def run_views(quick: bool, data: Data, output: Path) -> Result:
     """E11: held-out correlation, prediction and separation."""
-    rows, claims, absent = [], [], []
+    rows, claims = [], []
+    absent: list[str] = []
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "self.within_class_std_dev_", UserWarning)
         for name, (views, y, k, private, folds) in tables(quick, data).items():
