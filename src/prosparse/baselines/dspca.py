@@ -2,8 +2,6 @@
 
 [AGJL07]  A. d'Aspremont, L. El Ghaoui, M. I. Jordan, G. R. G. Lanckriet. A direct formulation
           for sparse PCA using semidefinite programming. SIAM Review 49, 2007.
-[ZE11]    Y. Zhang, L. El Ghaoui. Large-scale sparse principal component analysis with
-          application to text data. NeurIPS 2011.
 
     maximise  tr(C Z) - rho sum |Z_ij|    over  Z >= 0 (semidefinite),  tr Z = 1
 
@@ -11,8 +9,11 @@ in place of w'Cw over unit w with few nonzeros, Z standing for ww'. The dual is 
 largest eigenvalue of C - L over |L_ij| <= rho ([AGJL07] (8)): any such L bounds the optimum from
 above, and the gap between the two is the certificate. [AGJL07] smooths the dual; here the
 alternating direction method of multipliers splits the two constraints, which needs the same
-eigendecomposition per turn and far fewer turns for a small gap. Variables with C_ii <= rho have
-no part in the optimum ([ZE11] Theorem 2.1) and are left out from the start.
+eigendecomposition per turn and far fewer turns for a small gap.
+
+A variable with |C_ij| <= rho for all j has no part in the optimum: each of its entries of Z costs
+at least what it brings. Such variables are left out from the start. (C_ii <= rho is enough for
+the problem that counts nonzeros, but not for this one.)
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from ..errors import (
 
 Array = np.ndarray
 
-WIDEST = 1500  # variables that take part: an eigendecomposition of that side per turn
+WIDEST = 1500  # C is p x p, and a matrix of the side of the variables left is decomposed per turn
 OVER_RELAXATION = 1.6
 RANK_TOL = 1e-12
 
@@ -89,8 +90,8 @@ def solve(C: Array, rho: float, max_iter: int, tol: float, progress: Progress) -
     Z = np.zeros((p, p))
     Z[first, first] = 1.0
     value = float(C[first, first]) - rho
-    # Multipliers are of the size of rho, Z of that of 1 / nonzeros: steps between the two.
-    mu = max(rho, 1e-3) * np.sqrt(p)
+    # Any mu converges; near the largest eigenvalue it took the fewest turns over all penalties.
+    mu = 0.7 * leading_pair(C)[0]
     begun = State(Z, Z, np.zeros((p, p)), value, np.inf, 0.0)
     return iterate(make_step(C, rho, mu), begun, max_iter=max_iter, tol=tol, progress=progress)
 
@@ -119,8 +120,8 @@ class DSPCA(SparseProjection):
     scale : bool, default=False
         Divide every column by its standard deviation first.
     max_iter : int, default=5000
-        The most turns for a component, each of which decomposes a matrix as wide as the number
-        of columns whose variance exceeds rho.
+        The most turns for a component, each of which decomposes two matrices as wide as the
+        number of columns whose covariance with some column exceeds rho.
     tol : float, default=1e-4
         The gap to the optimum of the relaxation, as a share of the largest column variance, plus
         the distance between the two copies of Z, semidefinite and sparse, that must agree.
@@ -175,13 +176,10 @@ class DSPCA(SparseProjection):
                 f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
                 f"{min(n - 1, p)}, got {self.n_components}"
             )
-        squares = np.asarray(op.column_squares())
-        wide = int(np.sum(squares > self.penalty * squares.max()))
-        if wide > WIDEST:
+        if p > WIDEST:
             raise InputError(
-                f"{wide} columns of X have a variance above `penalty` times the largest, and "
-                f"DSPCA decomposes matrices of that width; at most {WIDEST} are allowed. Raise "
-                "`penalty`, or use EMPCA."
+                f"X has {p} columns that vary, and DSPCA decomposes matrices of that width; at "
+                f"most {WIDEST} are allowed. Choose columns first, or use EMPCA."
             )
         form = Gram(np.asarray(op.gram()))
         floor = RANK_TOL * float(np.trace(form.C))
@@ -193,7 +191,7 @@ class DSPCA(SparseProjection):
             largest = float(diagonal.max())
             if largest <= floor:
                 break
-            S = np.flatnonzero(diagonal > self.penalty * largest)
+            S = np.flatnonzero(np.abs(form.C).max(axis=1) > self.penalty * largest)
             S = S if S.size else np.array([int(np.argmax(diagonal))])
             progress = Progress(self.max_iter, "DSPCA", self.verbose)
             run = solve(form.block(S) / largest, self.penalty, self.max_iter, self.tol, progress)

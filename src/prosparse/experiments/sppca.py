@@ -86,7 +86,7 @@ def _plane_figure(model: Any, X: np.ndarray, y: np.ndarray, path: Path) -> Path:
     scores = model.transform(X)
     for digit, colour in zip((3, 5, 8), ("#1e4e79", "#c2410c", "#4d7c0f"), strict=True):
         plane.plot(*scores[y == digit].T, ".", markersize=3, color=colour, label=str(digit))
-    plane.legend(frameon=False)
+    plane.legend(framealpha=0.9, markerscale=3)
     plane.set(xlabel="first component", ylabel="second component")
     for j, ax in enumerate(images):
         image = model.components_[j].reshape(16, 16)
