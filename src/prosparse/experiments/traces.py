@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ..models.sca import SCA
-from .base import Claim, Experiment, Result, Row, above, figure_of, saved
+from .base import Claim, Experiment, Result, Row, figure_of, saved
 from .data import Data
 from .sca import PAPER
 
@@ -117,13 +117,13 @@ def run_traces(quick: bool, data: Data, output: Path) -> Result:
             bytes_found(correlation, key, kept) == 16 and bool(kept.mean() < 1 / 3),
             f"{int(kept.sum())} of {kept.size} samples",
         ),
-        above(
-            "of the 50 strongest leaks SCA-2 keeps as many as PCA cut to the same size",
-            shares["SCA-2"],
-            shares["PCA"],
-        ),
     ]
-    remarks = "Other traces than the paper's: 350 of an AES encryption in software."
+    behind = int(np.sum(np.array(shares["SCA-2"]) < shares["PCA"]))
+    remarks = (
+        "Other traces than the paper's: 350 of an AES encryption in software. Not in the paper: "
+        "PCA cut to as many samples keeps more of the 50 strongest leaks than SCA-2 at "
+        f"{behind} of {len(shares['PCA'])} penalties."
+    )
     return Result(rows, claims, [path], "none: nothing is random", remarks)
 
 
