@@ -273,7 +273,7 @@ def urine(quick: bool, data: Data, output: Path) -> Result:
     )
     ticks = place[:: max(1, len(place) // 6)]
     axes[0][0].set_xticks(ticks, names[ticks])
-    axes[0][0].set(xlabel="bin", ylabel="mean spectrum, chosen bins marked")
+    axes[0][0].set(xlabel="bin", ylabel="mean spectrum, chosen bins marked", yscale="symlog")
     EvidenceDisplay.from_estimator(model, ax=axes[0][1])
     remarks = (
         "The spectra of the slides are private and no result is printed; these are 873 of 22 "
