@@ -59,7 +59,7 @@ def test_page_puts_ours_beside_published(tmp_path):
     assert "| some score | 1 ± 0.058 | 0.97 | +0.03 | a note |" in page
     assert "| another | 12346 |  |  |  |" in page
     assert "| nothing | none |" in page
-    assert "1 of 2 findings" in page
+    assert "1 of 2 hold here" in page
     assert "- E1: second does not (because)" in page
     assert "A quick run" in page
     assert "![introductory example (Fig. 1)](results/picture.png)" in page
