@@ -1,15 +1,10 @@
 """E16: variable selection in regression, after [LMBC16]; ours beside the lasso and the elastic net
-(by cross-validation), relevance determination, the minimax concave penalty (BIC, EBIC) and R.
-
-    python -m prosparse.experiments.spinyreg --data FOLDER [--runs 50] [--seed 0]
-
-FOLDER holds ``prostate_clinical_97x8.npz`` and ``diabetes_442.npz``. The minimax concave penalty
-needs skglm, and its column is left out without.
+(by cross-validation), relevance determination, the minimax concave penalty (BIC, EBIC; needs skglm,
+and is left out without) and R.
 """
 
 from __future__ import annotations
 
-import argparse
 import warnings
 from pathlib import Path
 from typing import Any
@@ -24,6 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from ..datasets import make_sparse_regression
 from ..metrics import support_f_score
 from ..models.spinyreg import SpinyRegressor
+from .base import Claim, Experiment, Result, Row
+from .data import Data
 
 Array = np.ndarray
 
@@ -124,80 +121,96 @@ def simulated(
     return {name: np.array(values) for name, values in results.items()}
 
 
-def prostate(folder: Path) -> SpinyRegressor:
+def prostate(data: Data) -> tuple[list[Row], list[Claim]]:
     """The whole path beside that of the R program."""
-    with np.load(folder / "prostate_clinical_97x8.npz") as file:
-        X, y, names = file["X"], file["y"], file["feature_names"]
+    file = data("prostate")
+    X, y, names = file["X"], file["y"], file["feature_names"]
     model = SpinyRegressor().fit(X, y)
-    print("prostate, 97 x 8")
-    print(f"  ours  {model.n_selected_} variables: {', '.join(names[model.support_])}")
-    print(f"  R     {len(R_PROSTATE['variables'])} variables: {', '.join(R_PROSTATE['variables'])}")
-    print(f"  {'log evidence of':18s}{'ours':>12s}{'R':>12s}")
-    order = names[np.argsort(model.ranking_)]
-    for q, value in zip(model.cardinalities_, model.log_evidence_path_, strict=True):
-        theirs = R_PROSTATE["log_evidence"][q - 1] if 1 <= q <= 6 else np.nan
-        print(f"  {'+ ' + order[q - 1] if q else 'none':18s}{value:12.4f}{theirs:12.4f}")
-    _folds(X, y, (0,))
-    return model
+    chosen = tuple(str(name) for name in names[model.support_])
+    rows = [Row("prostate: variables chosen", model.n_selected_, None, 3, ", ".join(chosen))]
+    theirs = R_PROSTATE["log_evidence"]
+    ours = {int(q): v for q, v in zip(model.cardinalities_, model.log_evidence_path_, strict=True)}
+    for q, value in enumerate(theirs, start=1):
+        if q in ours:
+            rows.append(Row(f"prostate: log evidence of {q}", ours[q], None, value, "R spinyReg"))
+    claims = [
+        Claim("prostate: lcavol, lweight and svi are chosen", chosen == R_PROSTATE["variables"]),
+        Claim(
+            "prostate: the evidence of every model is at least R's",
+            all(ours[q] >= value for q, value in enumerate(theirs, start=1) if q in ours),
+            "R does not maximise over the precisions of each model",
+        ),
+    ]
+    return rows, claims
 
 
-def diabetes(folder: Path, seeds: tuple[int, ...] = (0, 1, 2)) -> dict[str, Array]:
+def diabetes(data: Data, seeds: tuple[int, ...]) -> tuple[list[Row], list[Claim]]:
     """442 patients, 10 measurements with their squares and interactions."""
-    with np.load(folder / "diabetes_442.npz") as file:
-        X, y, names = file["X2"].astype(float), file["y"].astype(float), file["feature_names2"]
+    file = data("diabetes")
+    X, y = file["X2"].astype(float), file["y"].astype(float)
     model = SpinyRegressor().fit(X, y)
-    print("\ndiabetes with interactions, 442 x 64")
-    print(f"  ours  {model.n_selected_} variables: {', '.join(names[model.support_])}")
-    print(f"  R     {R_DIABETES} variables")
-    return _folds(X, y, seeds)
+    rows = [Row("diabetes: variables chosen", model.n_selected_, None, R_DIABETES, "R spinyReg")]
+    errors = {}
+    for name, method in methods().items():
+        folds = np.array([ten_fold(X, y, method, seed) for seed in seeds])
+        errors[name] = folds[:, 0].mean()
+        size = f"{folds[:, 1].mean():.1f} variables"
+        rows.append(Row(f"diabetes: ten-fold error, {name}", errors[name], None, None, size))
+    claim = "diabetes: the ten-fold error is no worse than the lasso's"
+    return rows, [Claim(claim, bool(errors["ours"] <= errors["lasso"]))]
 
 
-def _folds(X: Array, y: Array, seeds: tuple[int, ...]) -> dict[str, Array]:
-    print(f"  {'ten-fold error':18s}{'variables':>12s}" + "".join(f"{f'#{s}':>10s}" for s in seeds))
-    results = {}
-    for name, model in methods().items():
-        folds = np.array([ten_fold(X, y, model, seed) for seed in seeds])
-        results[name] = folds[:, 0]
-        print(
-            f"  {name:18s}{folds[:, 1].mean():12.1f}" + "".join(f"{e:10.4g}" for e in folds[:, 0])
-        )
-    return results
-
-
-def simulations(runs: int, seed: int) -> dict[tuple[Any, ...], dict[str, Array]]:
+def simulations(runs: int) -> tuple[list[Row], list[Claim]]:
     """F-scores, n < p, on independent and on correlated columns."""
-    tables = {}
+    rows, claims = [], []
     for design in DESIGNS:
         for correlation in CORRELATIONS:
-            table = simulated(design, correlation, runs, seed)
-            tables[(*design, correlation)] = table
+            table = simulated(design, correlation, runs, 0)
             n, p, q = design
-            print(f"\n{n} x {p}, {q} true, neighbours' correlation {correlation:g}, {runs} runs")
-            print(f"  {'':14s}{'F-score':>10s}{'std. err.':>11s}{'variables':>11s}")
+            setting = f"{n} x {p}, {q} true, correlation {correlation:g}"
             for name, values in table.items():
-                error = values[:, 0].std(ddof=1) / np.sqrt(runs) if runs > 1 else np.nan
-                score, size = values.mean(axis=0)
-                print(f"  {name:14s}{score:10.3f}{error:11.3f}{size:11.1f}")
+                error = values[:, 0].std(ddof=1) / np.sqrt(runs)
+                size = f"{values[:, 1].mean():.1f} variables"
+                rows.append(
+                    Row(f"F-score, {setting}, {name}", values[:, 0].mean(), error, None, size)
+                )
             if correlation == 0.0:
                 k, right = R_SIMULATED[design]
-                print(f"  {'R, one run':14s}{2 * right / (q + k):10.3f}{'':11s}{k:11.1f}")
-    return tables
+                score = 2 * right / (q + k)
+                rows.append(Row(f"F-score, {setting}, R spinyReg", score, None, None, "one run"))
+            means = {name: values[:, 0].mean() for name, values in table.items()}
+            others = [means[name] for name in means if name not in ("ours", "MCP, EBIC")]
+            note = "" if "MCP, BIC" in means else "skglm is not installed"
+            text = f"{setting}: F-score above those of lasso, elastic net, ARD and MCP with BIC"
+            claims.append(Claim(text, bool(means["ours"] > max(others)), note))
+    return rows, claims
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--data", type=Path)
-    parser.add_argument("--runs", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # of the peers: convergence, divisions
-    if arguments.data is None:
-        print("--data was not given: simulations only")
-    else:
-        prostate(arguments.data)
-        diabetes(arguments.data)
-    simulations(arguments.runs, arguments.seed)
+def run(quick: bool, data: Data, output: Path) -> Result:
+    """Prostate, diabetes with interactions, and simulations with n < p."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the peers: convergence, divisions
+        parts = [
+            prostate(data),
+            diabetes(data, (0,) if quick else tuple(range(10))),
+            simulations(3 if quick else 50),
+        ]
+    rows = [row for some, _ in parts for row in some]
+    claims = [claim for _, some in parts for claim in some]
+    return Result(rows, claims, [], "0 to 2" if quick else "0 to 49; folds 0 to 9", REMARKS)
 
 
-if __name__ == "__main__":
-    main()
+REMARKS = (
+    "The choice is by evidence and a prior on the number of variables. MCP with extended BIC, "
+    "where skglm is installed, is shown beside it and is not part of the statements."
+)
+
+EXPERIMENTS = [
+    Experiment(
+        "E16",
+        "variable selection in regression",
+        "Latouche, Mattei, Bouveyron & Chiquet 2016",
+        ("prostate", "diabetes"),
+        run,
+    )
+]
