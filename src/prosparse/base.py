@@ -29,6 +29,10 @@ class VariableSelector(BaseEstimator):
     A method sets ``support_`` in ``fit`` and inherits the rest.
     """
 
+    # Whether tables on a card, on a cluster or in a large file are taken where they are; the
+    # others are copied into memory by scikit-learn's checks, where that is possible.
+    _takes_any_table = False
+
     support_: np.ndarray
     varying_: np.ndarray
     relevance_: np.ndarray
@@ -69,7 +73,7 @@ class VariableSelector(BaseEstimator):
         reset."""
         if hasattr(X, "collect_schema") and not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
-        if is_foreign(X) or is_dask_array(X) or is_large_map(X):
+        if self._takes_any_table and (is_foreign(X) or is_dask_array(X) or is_large_map(X)):
             checked = checked_elsewhere(X, 2 if reset else 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
             if is_foreign(X):  # rows in blocks are looked at when they are read

@@ -254,3 +254,9 @@ def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
     assert some.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-10)
     near = np.abs(whole.cardinalities_ - whole.n_selected_) <= 2
     assert np.isin(whole.cardinalities_[near], some.cardinalities_).all()
+
+
+def test_samples_of_a_map(tmp_path):
+    X = np.memmap(tmp_path / "X", "float64", "w+", shape=(1000, 3))
+    X[:] = np.arange(3000.0).reshape(1000, 3)
+    np.testing.assert_array_equal(mapped.MappedRows(X).every(7), np.array(X)[::7])

@@ -140,6 +140,8 @@ class EMPCA(SparseProjection):
     (array([8]), True)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = 1,

@@ -229,6 +229,8 @@ class GSPPCA(HasDensity, SparseProjection):
     (10, True)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = "auto",
@@ -310,11 +312,8 @@ class GSPPCA(HasDensity, SparseProjection):
             count *= 2
 
     def _recount(self, op: Operator, chosen: np.ndarray, noise: float, d: int) -> int:
-        if not isinstance(self.n_components, str):
+        if not isinstance(self.n_components, str) or chosen.size < 3:
             return d
-        if chosen.size < 3:
-            return 1
-        # With twice as many eigenvalues known as components so far, the count can double.
         values = host(spectrum(op.take_columns(chosen), max(2 * d, FIRST_COUNT)).eigenvalues)
         return count_signals(values, op.shape[0], chosen.size, noise)
 

@@ -147,6 +147,8 @@ class SCA(HasDensity, SparseProjection):
     (100, 4)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = "auto",

@@ -25,7 +25,6 @@ from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from ..arrays import is_foreign
 from ..base import VariableSelector
 from ..engine import ard
 from ..engine.loop import Run, StopReason, iterate
@@ -38,7 +37,7 @@ from ..errors import (
     check_integer,
     check_non_negative,
 )
-from ..operators import Columns, rescale, source_of, standardise
+from ..operators import Columns, rescale, standardise
 from ..operators.standardise import LARGEST_UNIT, SMALLEST_UNIT, unit_of
 from ..selection.regression import (
     EvidencePath,
@@ -204,11 +203,6 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
-            )
-        if is_foreign(X) or source_of(X) is not None:
-            raise InputError(
-                "SpinyRegressor takes tables in the host's memory (NumPy, pandas, polars, SciPy "
-                f"sparse), got {type(X).__module__}.{type(X).__name__}: convert it first"
             )
         X = self._validated(X, reset=True)
         y = np.asarray(column_or_1d(y, warn=True), dtype=float)

@@ -276,6 +276,8 @@ class SPPCA(HasDensity, SparseProjection):
     10
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = "auto",
