@@ -15,9 +15,8 @@ dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for 
 exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
 never reaches zero, and its (9) has a factor 1/2 too many.) The likelihood does not change when W
 is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is smallest.
-
-W = 0 is stationary for every lambda > 0, as the gradient of the likelihood vanishes there: a path
-cannot start from it. Paths start from the maximum likelihood of probabilistic PCA and go up.
+W = 0 is stationary for every lambda > 0, so that no path can start there: paths start from the
+maximum likelihood of probabilistic PCA and go up.
 """
 
 from __future__ import annotations
@@ -263,9 +262,8 @@ class SPPCA(HasDensity, SparseProjection):
     Notes
     -----
     ``transform`` returns the posterior means of the latent variables. The columns should have
-    comparable units: the noise variance is common. The slope heuristic takes account of the
-    choice of loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep
-    more of them.
+    comparable units: the noise variance is common. The slope heuristic allows for the choice of
+    loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep more.
 
     Examples
     --------
