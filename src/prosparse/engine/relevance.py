@@ -62,7 +62,7 @@ def _gain(t: Array, e: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, A
     T = w * D
     T *= t
     # Logarithms of products of eight: a logarithm costs as much as ten multiplications.
-    d = D.shape[0]
-    eights = (xp.prod(D[i : min(i + 8, d), :], axis=0) for i in range(0, d, 8))
-    log_D = sum(xp.log(product) for product in eights)
+    whole = D.shape[0] // 8 * 8
+    eights = xp.prod(xp.reshape(D[:whole, :], (whole // 8, 8, D.shape[1])), axis=1)
+    log_D = xp.sum(xp.log(eights), axis=0) + xp.log(xp.prod(D[whole:, :], axis=0))
     return D, T, log_D, 0.5 * (log_D + xp.sum(T, axis=0))

@@ -116,9 +116,14 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         G = in_kind(Q.T, M) @ xp.astype(XY, M.dtype).T
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
         t, D, T, slope, log_D = update_variances(state.t, in_kind(c * a, M), (c * G) ** 2, xp)
-        inside = xp.astype(t > 0, t.dtype)
+        inside, root_t = xp.astype(t > 0, t.dtype), xp.sqrt(t)
+        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
         sums = [xp.sum(values) for values in (T, T * D, D, log_D, inside)]
-        sum_T, sum_TD, sum_D, sum_log_D, q = host(xp.stack(sums)).tolist()
+        parts = (xp.stack(sums), D @ inside, D @ t, V @ V.T)
+        # one way to the host, as each waits for the device
+        packed = host(xp.concat([xp.reshape(part, (-1,)) for part in parts]))
+        sum_T, sum_TD, sum_D, sum_log_D, q = packed[:5].tolist()
+        in_model, S_diagonal, VV = packed[5:][:d], packed[5 + d :][:d], packed[5 + 2 * d :]
         lost = p * d - sum_D
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
@@ -129,10 +134,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
         # the next start, with the scale and shape of Y and W balanced
-        root_t = xp.sqrt(t)
-        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
-        in_model, S_diagonal = host(D @ xp.stack([inside, t], axis=1)).T
-        R, stretch = expand(a, host(V @ V.T) + np.diag(in_model), n, q)
+        R, stretch = expand(a, np.reshape(VV, (d, d)) + np.diag(in_model), n, q)
         QR = Q @ R.T
         S_sum = (QR * S_diagonal) @ QR.T
         return State(in_kind(QR, M) @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
