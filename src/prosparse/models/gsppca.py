@@ -30,7 +30,6 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -107,9 +106,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         M, c = state.M, 1.0 / state.sigma2
         d = M.shape[0]
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
-        root, _ = dpotrf(c * (host(M @ M.T) + state.S_sum) + np.eye(d), lower=1)
-        Sigma, _ = dpotri(root, lower=1)  # LAPACK itself: these are small, and the device waits
-        Sigma = Sigma + np.tril(Sigma, -1).T
+        root = np.linalg.inv(np.linalg.cholesky(c * (host(M @ M.T) + state.S_sum) + np.eye(d)))
+        Sigma = root.T @ root
         XY, YY = products(op, (in_kind(c * Sigma, M) @ M).T)
         YY = host(YY)
         a, Q = np.linalg.eigh(n * Sigma + YY)
@@ -129,7 +127,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
         sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-        log_det = -2.0 * float(np.sum(np.log(np.diagonal(root))))
+        log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))
         divergence_Y = 0.5 * (n * float(np.trace(Sigma)) + float(np.trace(YY)) - n * (d + log_det))
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
