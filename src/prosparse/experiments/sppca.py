@@ -26,6 +26,33 @@ def digits(data: Data) -> tuple[np.ndarray, np.ndarray]:
     return file["X"][kept] / 1000.0, file["y"][kept]
 
 
+def quadratic_approximation(X: np.ndarray, penalty: float, max_iter: int = 500) -> np.ndarray:
+    """The loadings (p, 2) of the paper's algorithm, (7) to (10), with its misprints mended.
+
+    The l1 norm is replaced by w^2 / (2 |w_old|): weights shrink for ever and are never zero.
+    """
+    X = X - X.mean(axis=0)
+    n, p = X.shape
+    C = X.T @ X
+    total, d = float(np.trace(C)), 2
+    values, vectors = np.linalg.eigh(C / n)
+    sigma2 = float(values[:-d].mean())
+    W = vectors[:, : -d - 1 : -1] * np.sqrt(values[: -d - 1 : -1] - sigma2)
+    for _ in range(max_iter):
+        inverse = np.linalg.inv(W.T @ W + sigma2 * np.eye(d))
+        B = C @ W @ inverse
+        s = n * sigma2 * inverse + inverse @ W.T @ B
+        before = W.copy()
+        for j in range(d):  # (9)
+            rest = B[:, j] - s[j, 1 - j] * W[:, 1 - j]
+            shrinkage = sigma2 * penalty / np.maximum(np.abs(W[:, j]), 1e-12)
+            W[:, j] = rest / (s[j, j] + shrinkage)
+        sigma2 = (total - 2.0 * np.sum(B * W) + np.sum(s * (W.T @ W))) / (n * p)  # (10)
+        if np.max(np.abs(W - before)) <= 1e-6 * np.max(np.abs(W)):
+            break
+    return W
+
+
 def run(quick: bool, data: Data, output: Path) -> Result:
     """The paper's grid, where the slope heuristic refuses to choose, and the default one."""
     X, y = digits(data)
@@ -42,6 +69,11 @@ def run(quick: bool, data: Data, output: Path) -> Result:
     at = int(np.argmin(np.abs(paper.penalties_ - PENALTY)))
     there = int(paper.n_parameters_path_[at]) - 1
     rows.append(Row(f"nonzeros at penalty {paper.penalties_[at]:g}", there, None, sum(NONZEROS)))
+    theirs = np.abs(quadratic_approximation(X, PENALTY))
+    for zero in (1e-8, 1e-3):
+        count = int(np.sum(theirs > zero * theirs.max()))
+        text = f"loadings above {zero:g} of the largest at 126, by the paper's algorithm mended"
+        rows.append(Row(text, count, None, sum(NONZEROS)))
     alike = int(np.argmin(np.abs(wide.n_parameters_path_ - 1 - sum(NONZEROS))))
     text = f"penalty at which {wide.n_parameters_path_[alike] - 1:.0f} nonzeros are left"
     rows.append(Row(text, float(wide.penalties_[alike]), None, PENALTY))
@@ -52,10 +84,9 @@ def run(quick: bool, data: Data, output: Path) -> Result:
             bool(abs(wide.penalty_ - PENALTY) <= 1 and tuple(chosen) == NONZEROS),
             f"{wide.penalty_:.0f}, with {chosen[0]} and {chosen[1]}: at {paper.penalties_[at]:g} "
             f"the optimum has {there} nonzeros, and {sum(NONZEROS):.0f} are left only near a "
-            f"penalty of {wide.penalties_[alike]:.0f}. The paper's update as printed does not "
-            "maximise its objective; with the misprints mended its quadratic approximation "
-            "agrees with ours (about 200 nonzeros per component at 126, whatever is taken for "
-            f"zero). On 0 to 150 itself: {_refusal(paper)}",
+            f"penalty of {wide.penalties_[alike]:.0f}. The paper's own algorithm, its misprints "
+            f"mended, leaves {count} loadings above a thousandth of the largest at 126: what the "
+            f"published counts took for zero is not known. On 0 to 150 itself: {_refusal(paper)}",
         ),
         Claim(
             "sparse components still show the digits' strokes: both have fewer than half of the "
