@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from prosparse.metrics import adjusted_explained_variance, support_f_score
+from prosparse.metrics import adjusted_explained_variance, pathway_enrichment, support_f_score
 
 
 def test_f_score():
@@ -57,3 +57,37 @@ def test_bad_input(rng):
         adjusted_explained_variance(np.ones((3, 2)), np.ones((1, 2)), "sum")
     with pytest.raises(ValueError, match="components have 3 features, X has 2"):
         adjusted_explained_variance(np.ones((3, 2)), np.ones((1, 3)))
+
+
+def test_pathway_enrichment_by_hand():
+    """Ten genes, four chosen; the first set holds three of the four."""
+    from math import comb
+
+    chosen = np.arange(10) < 4
+    sets = np.zeros((3, 10), dtype=bool)
+    sets[0, :3] = True
+    sets[1, [3, 7, 8, 9]] = True
+    result = pathway_enrichment(chosen, sets)
+    tail = comb(3, 3) * comb(7, 1) / comb(10, 4)  # all three among four drawn
+    at_least_one = 1.0 - comb(6, 4) / comb(10, 4)
+    np.testing.assert_allclose(result.p_values, [tail, at_least_one])  # the empty set is left out
+    assert result.enriched.tolist() == [tail * 2 <= 0.05, False]
+    assert pathway_enrichment(chosen, sets, level=0.5).share == 0.5
+
+
+def test_pathway_enrichment_corrects_for_many_tests():
+    rng = np.random.default_rng(0)
+    sets = rng.random((400, 300)) < 0.1
+    chosen = rng.random(300) < 0.3
+    result = pathway_enrichment(chosen, sets)
+    assert np.mean(result.p_values <= 0.05) > 0.01  # by chance
+    assert result.share <= 0.01
+    chosen = sets[0] | sets[1]
+    assert pathway_enrichment(chosen, sets).enriched[:2].all()
+
+
+def test_pathway_enrichment_refuses():
+    with pytest.raises(ValueError, match="one column for each of the 3 genes"):
+        pathway_enrichment([True, False, True], np.ones((2, 4)))
+    with pytest.raises(ValueError, match="do their names match"):
+        pathway_enrichment([True, False], np.zeros((2, 2)))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.stats import false_discovery_control, hypergeom
 from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
@@ -120,6 +121,50 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
     (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
     together = n11 + n10 + n01
     return float(n11 / together) if together else 1.0
+
+
+class PathwayEnrichment(NamedTuple):
+    share: float  # of the sets that are enriched: the index
+    enriched: np.ndarray  # (m,) bool
+    p_values: np.ndarray  # (m,) before the correction for many tests
+
+
+def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> PathwayEnrichment:
+    """Pathway enrichment index: the share of gene sets over-represented among the chosen genes.
+
+    Each set is tested with the hypergeometric law, the chosen genes being a draw without
+    replacement from all; those significant after Benjamini and Hochberg's correction are
+    enriched (Teschendorff et al. 2007). Sets without any of the genes are left out.
+
+    Parameters
+    ----------
+    support : bool array of shape (n_features,)
+        The chosen genes.
+    sets : bool array of shape (n_sets, n_features)
+        Which gene belongs to which set.
+    level : float
+        Of the false discovery rate.
+
+    Returns
+    -------
+    PathwayEnrichment : named tuple (share, enriched, p_values)
+        The arrays are about the sets that have genes here, in the given order.
+    """
+    support, sets = _mask(support), _mask(sets)
+    if sets.ndim != 2 or sets.shape[1] != support.size:
+        raise ValueError(
+            f"`sets` must have one column for each of the {support.size} genes, got shape "
+            f"{sets.shape}"
+        )
+    sets = sets[np.any(sets, axis=1)]
+    if not sets.shape[0]:
+        raise ValueError("none of the sets has any of the genes: do their names match?")
+    found = np.sum(sets & support, axis=1)
+    # P(at least as many)
+    p = hypergeom.sf(found - 1, support.size, np.sum(sets, axis=1), int(support.sum()))
+    p = np.clip(p, 0.0, 1.0)
+    enriched = false_discovery_control(p) <= level
+    return PathwayEnrichment(float(np.mean(enriched)), enriched, p)
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray]:

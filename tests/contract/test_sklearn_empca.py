@@ -4,7 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prosparse import EMPCA
-from prosparse.baselines import NSPCA, PathSPCA, ThresholdedPCA
+from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 
 ESTIMATORS = [
     EMPCA(),
@@ -16,6 +16,12 @@ ESTIMATORS = [
     ThresholdedPCA(n_nonzero=1),
     PathSPCA(n_nonzero=1),
     NSPCA(random_state=0),
+    DSPCA(penalty=0.3),
+    SPCA(n_nonzero=1),
+    SPCA(penalty=0.1, ridge=float("inf"), scale=True),
+    SSPCA(penalty=0.1),
+    SSPCA(n_features_to_select=1),
+    SSPCA(penalty="cv-refit", n_penalties=3, cv=2, random_state=0),
 ]
 
 

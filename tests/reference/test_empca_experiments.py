@@ -1,20 +1,15 @@
 """What the experiments of the paper found, in short."""
 
-import os
-from pathlib import Path
-
 import numpy as np
-import pytest
 
 from prosparse import EMPCA
-from prosparse.experiments.empca import LEUKEMIA, clustering_scores, load
+from prosparse.experiments.data import Data
+from prosparse.experiments.empca import clustering_scores
 
 
-def test_seventy_genes_beat_the_full_data():
-    if "PROSPARSE_DATA" not in os.environ:
-        pytest.skip("set PROSPARSE_DATA to the folder with the files to run this test")
-    X, y = load(Path(os.environ["PROSPARSE_DATA"]), LEUKEMIA)
-    X = np.clip(X, 100.0, 16000.0)
+def test_seventy_genes_beat_the_full_data(data_folder):
+    file = Data(data_folder)("armstrong")
+    X, y = np.clip(file["X"].astype(float), 100.0, 16000.0), file["y"]
     model = EMPCA(n_nonzero=70, nonnegative=True, random_state=0).fit(X)
     chosen, _ = clustering_scores(model.select(X), y, 20)
     full, _ = clustering_scores(X, y, 20)

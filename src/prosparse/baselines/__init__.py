@@ -1,7 +1,10 @@
 """The methods that the papers compare with, as estimators of the same kind."""
 
+from .dspca import DSPCA
 from .nspca import NSPCA
 from .pathspca import PathSPCA
+from .spca import SPCA
+from .sspca import SSPCA
 from .thresholded import ThresholdedPCA
 
-__all__ = ["NSPCA", "PathSPCA", "ThresholdedPCA"]
+__all__ = ["DSPCA", "NSPCA", "SPCA", "SSPCA", "PathSPCA", "ThresholdedPCA"]

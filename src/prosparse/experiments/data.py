@@ -1,0 +1,174 @@
+"""Where the data of the experiments come from.
+
+First a folder, given to the command as ``--data`` or in the environment as ``PROSPARSE_DATA``,
+that holds the files below; then, for data sets that OpenML has, scikit-learn's `fetch_openml`;
+else a message that says what to put where.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Arrays = dict[str, np.ndarray]
+
+VARIABLE = "PROSPARSE_DATA"
+
+
+class MissingDataError(FileNotFoundError):
+    """The data of an experiment are neither in the folder nor to be had from a public source."""
+
+
+class Source(NamedTuple):
+    file: str
+    what: str  # whose data
+    arrays: str  # the arrays in the file, in words
+    fetch: Callable[[], Arrays] | None = None  # from a public source
+
+
+def _openml(name: str, version: int) -> tuple[np.ndarray, np.ndarray]:
+    from sklearn.datasets import fetch_openml
+
+    return fetch_openml(name, version=version, return_X_y=True, as_frame=False, parser="auto")
+
+
+def _sevens() -> Arrays:
+    X, y = _openml("mnist_784", 1)
+    train = np.arange(len(X)) < 60000  # OpenML keeps the original order, training images first
+    return {"X": np.asarray(X[train & (y == "7")], dtype=np.uint8)}
+
+
+def _usps() -> Arrays:
+    X, y = _openml("USPS", 2)  # values in [-1, 1], labels 1 to 10 for the digits 0 to 9
+    digits = np.asarray(y, dtype=float).astype(int) - 1
+    thousandths = np.round(1000.0 * np.asarray(X, dtype=float)).astype(np.int16)
+    return {"X": thousandths[:7291], "y": digits[:7291]}
+
+
+def _mfeat() -> Arrays:
+    views = {
+        "fac": "mfeat-factors",
+        "fou": "mfeat-fourier",
+        "kar": "mfeat-karhunen",
+        "mor": "mfeat-morphological",
+        "pix": "mfeat-pixel",
+        "zer": "mfeat-zernike",
+    }
+    arrays: Arrays = {}
+    for key, name in views.items():
+        X, y = _openml(name, 1)
+        arrays[key], arrays["y"] = np.asarray(X, dtype=float), np.asarray(y)
+    return arrays
+
+
+SOURCES = {
+    "golub": Source(
+        "golub_leukemia_38x3051.npz",
+        "leukemia of Golub et al. (1999), preprocessed as by Dudoit et al. (R package plsgenomics)",
+        "X (38 x 3051 log expressions)",
+    ),
+    "sevens": Source(
+        "mnist_sevens_6265x784.npz",
+        "handwritten sevens of MNIST's training images",
+        "X (6265 x 784 grey levels from 0 to 255)",
+        _sevens,
+    ),
+    "images": Source(
+        "grey_images_20.npz",
+        "20 grey images, to cut backgrounds from",
+        "one 2-d array of grey levels from 0 to 255 for each image, at least 28 x 28",
+    ),
+    "vdx": Source(
+        "breast_vdx_150x966.npz",
+        "breast cancer of Wang et al. (2005) and Minn et al. (2007) (R package genefu)",
+        "X (150 x 966 expressions), gene_symbols (966 strings)",
+    ),
+    "nki": Source(
+        "breast_nki_150x922.npz",
+        "breast cancer of van de Vijver et al. (2002) (R package genefu)",
+        "X (150 x 922 expressions, some missing), gene_symbols (922 strings)",
+    ),
+    "kegg": Source(
+        "genesets_kegg_msigdb_186.npz",
+        "186 KEGG pathways of MSigDB",
+        "indices and indptr (pathway i holds genes indices[indptr[i]:indptr[i + 1]]), "
+        "gene_names, set_names",
+    ),
+    "urine": Source(
+        "nmr_metref_urine_873x450.npz",
+        "NMR spectra of urine, Assfalg et al. (2008) (MetRef of the R package KODAMA)",
+        "X (873 x 450 bins), y_donor (873 labels), feature_names (450 strings)",
+    ),
+    "traces": Source(
+        "cw_aes_tutorialB5_350x5000.npz",
+        "power traces of AES (ChipWhisperer tutorial B5)",
+        "X (350 x 5000 integers), scale, plaintext (350 x 16 bytes), key (16), session (350)",
+    ),
+    "nutrimouse": Source(
+        "nutrimouse_40.npz",
+        "genes and lipids of 40 mice, Martin et al. (2007) (R package mixOmics)",
+        "gene (40 x 120), lipid (40 x 21), y_genotype (40 labels)",
+    ),
+    "tcga": Source(
+        "tcga_breast_mixomics_150.npz",
+        "TCGA breast cancer, three views (R package mixOmics)",
+        "mrna_train (150 x 200), mirna_train (150 x 184), protein_train (150 x 142), y_train",
+    ),
+    "mfeat": Source(
+        "mfeat_2000_6views.npz",
+        "UCI multiple features, six views of handwritten digits",
+        "fac, fou, kar, mor, pix, zer (2000 rows each), y",
+        _mfeat,
+    ),
+    "faces": Source(
+        "cbcl_faces_2429x361.npz",
+        "MIT CBCL faces of 19 x 19 pixels",
+        "X (2429 x 361 grey levels)",
+    ),
+    "armstrong": Source(
+        "armstrong_mll_72x12582.npz",
+        "leukemia of Armstrong et al. (2002)",
+        "X (72 x 12582 intensities), y (72 diagnoses)",
+    ),
+    "usps": Source(
+        "usps_16x16.npz",
+        "USPS handwritten digits, training images",
+        "X (7291 x 256, thousandths of grey levels in [-1, 1]), y (7291 digits)",
+        _usps,
+    ),
+}
+
+
+class Data:
+    """The data sets by name, from a folder or from public sources, each read once."""
+
+    def __init__(self, folder: Path | str | None = None):
+        place = folder if folder is not None else os.environ.get(VARIABLE)
+        self.folder = Path(place) if place else None
+        self._read: dict[str, Arrays] = {}
+
+    def __call__(self, name: str) -> Any:
+        if name not in self._read:
+            self._read[name] = self._load(SOURCES[name])
+        return self._read[name]
+
+    def _load(self, source: Source) -> Arrays:
+        if self.folder is not None and (self.folder / source.file).is_file():
+            with np.load(self.folder / source.file, allow_pickle=False) as file:
+                return {key: file[key] for key in file.files}
+        reason = "there is no public source that could be read instead"
+        if source.fetch is not None:
+            try:
+                return source.fetch()
+            except Exception as error:  # whatever a network can do
+                reason = f"OpenML could not be read ({type(error).__name__}: {error})"
+        where = "no data folder was given" if self.folder is None else f"not in {self.folder}"
+        raise MissingDataError(
+            f"{source.what}: {where}, and {reason}. Put a file {source.file} with the arrays "
+            f"{source.arrays} into a folder and name the folder with --data or in the "
+            f"environment variable {VARIABLE}."
+        )
