@@ -2,11 +2,19 @@
 
 from . import baselines, datasets, metrics, plot
 from ._version import __version__
-from .errors import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
+from .errors import (
+    FewerComponentsWarning,
+    InputError,
+    ModelFileError,
+    NoStructureWarning,
+    ParameterError,
+    TableError,
+)
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .models.sppca import SPPCA
+from .persistence import load, save
 
 __all__ = [
     "EMPCA",
@@ -15,11 +23,15 @@ __all__ = [
     "SPPCA",
     "FewerComponentsWarning",
     "InputError",
+    "ModelFileError",
     "NoStructureWarning",
     "ParameterError",
+    "TableError",
     "__version__",
     "baselines",
     "datasets",
+    "load",
     "metrics",
     "plot",
+    "save",
 ]
