@@ -119,18 +119,18 @@ def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
     return path
 
 
-def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
+def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: PLR0911
     """``value`` as JSON; arrays are added to ``arrays`` and referred to by number."""
 
     def inside(part: Any) -> Any:
         return _encode(part, arrays, where)
 
-    if value is None or isinstance(value, bool | int | float | str) and not _is_numpy(value):
-        return value
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic):  # before float and str: np.float64 and np.str_ are such
         return {"$scalar": [value.dtype.str, value.item()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
     if isinstance(value, Enum) and ENUMS.get(type(value).__name__) is type(value):
         return {"$enum": [type(value).__name__, value.name]}
     if isinstance(value, tuple) and RECORDS.get(type(value).__name__) is type(value):
@@ -148,10 +148,6 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
         f"`{where}` holds a {type(value).__name__}, which a model file cannot hold. Use plain "
         "numbers, texts, lists or NumPy arrays; for `random_state`, an integer or None."
     )
-
-
-def _is_numpy(value: Any) -> bool:
-    return isinstance(value, np.generic)  # np.float64 is a float, np.str_ a str
 
 
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
@@ -262,7 +258,7 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
     return model
 
 
-def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:
+def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
     def inside(part: Any) -> Any:
         return _decode(part, arrays)
 
