@@ -27,7 +27,6 @@ import json
 import math
 import os
 import platform
-import tempfile
 import zipfile
 from enum import Enum
 from pathlib import Path
@@ -105,18 +104,16 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
 
 def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
     """Write beside ``path`` and rename, so that no half a file is ever seen."""
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+        with zipfile.ZipFile(partial, "w") as archive:
             archive.writestr(_HEADER, header)
             for number, array in enumerate(arrays):
                 with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
-        os.replace(partial, path)
-    except BaseException:
-        os.unlink(partial)
-        raise
-    return path
+        return partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: PLR0911

@@ -90,10 +90,9 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     cells = [cell for row in body for cell in row]
     decimal = _decimal(cells, separator)
     if separator != "," or decimal != ".":
-        commas = " and decimal commas" if decimal == "," else ""
-        notes.append(
-            f"the columns are separated by {_SEPARATORS.get(separator, separator)}{commas}"
-        )
+        commas = ", numbers have decimal commas" if decimal == "," else ""
+        called = _SEPARATORS.get(separator, quietly(separator))
+        notes.append(f"the columns are separated by {called}{commas}")
     if encoding not in ("utf-8", "utf-8-sig"):
         notes.append(f"the text was read as {encoding}")
     if ask.header and all(_number(name, decimal) is not None for name in names):
@@ -289,7 +288,8 @@ def _advice(cell: str, shape: Shape, k: int) -> str:
         )
     name = quietly(shape.names[k])
     return (
-        f"Correct it, or leave the column out: --drop {name}, --label {name} or --id-column {name}"
+        f"Correct it, or say what the column is: --drop {name} leaves it out, --label {name} "
+        f"colours by it, --id-column {name} names the rows by it"
     )
 
 
