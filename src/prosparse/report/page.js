@@ -24,7 +24,7 @@
   };
   const shown = (value) => value === null ? "missing" : Number(value.toPrecision(4)).toString();
 
-  function ticks(low, high, wanted = 5) {
+  function ticks(low, high, wanted = 6) {
     if (!(high > low)) return [low];
     const raw = (high - low) / wanted, power = 10 ** Math.floor(Math.log10(raw));
     const step = [1, 2, 5, 10].find((m) => m * power >= raw) * power;

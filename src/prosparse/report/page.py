@@ -189,9 +189,7 @@ def _scatter(
         "values": [_numbers(scores[rows, k]) for k in range(min(scores.shape[1], MOST_COMPONENTS))],
         "rows": (rows + 1).tolist(),
         "ids": None if ids is None else [str(ids[int(k)]) for k in rows],
-        "label": None
-        if label is None
-        else _coloured([label[int(k)] for k in rows], name or "label"),
+        "label": None if picked is None else _coloured(picked, name or "label"),
     }
 
 
