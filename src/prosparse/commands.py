@@ -46,6 +46,9 @@ Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")]
 Variables = Annotated[
     int | None, typer.Option(min=1, help="How many variables; left out, the data decide.")
 ]
+Penalty = Annotated[
+    str | None, typer.Option(help="For sppca: slope (the default), aic, bic, or a number.")
+]
 IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
 Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance first.")]
@@ -94,6 +97,7 @@ def select(
     components: Components = "auto",
     method: Method = "gsppca",
     variables: Variables = None,
+    penalty: Penalty = None,
     id_column: IdColumn = None,
     drop: Drop = None,
     scale: Scale = False,
@@ -114,7 +118,7 @@ def select(
     ask = _ask(id_column, label, drop, transpose, no_header, encoding, separator)
     folder = output or Path(f"{file.name.split('.')[0]}-prosparse")
     with _told():
-        wish = _wish(method, components, variables, scale, log1p, missing, quiet)
+        wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
         with whole_folder(folder) as partial:
             result = analyse(_read(file, ask, quiet), ask, wish, _command_line())
             write_results(result, partial)
@@ -129,6 +133,7 @@ def fit(
     components: Components = "auto",
     method: Method = "gsppca",
     variables: Variables = None,
+    penalty: Penalty = None,
     id_column: IdColumn = None,
     drop: Drop = None,
     scale: Scale = False,
@@ -148,7 +153,7 @@ def fit(
     ask = _ask(id_column, None, drop, transpose, no_header, encoding, separator)
     path = output or Path(f"{file.name.split('.')[0]}.prosparse")
     with _told():
-        wish = _wish(method, components, variables, scale, log1p, missing, quiet)
+        wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
         result = analyse(_read(file, ask, quiet), ask, wish, _command_line())
         save(result.model, path, about=result.about)
     if as_json:
@@ -225,6 +230,7 @@ def _wish(
     method: str,
     components: str,
     variables: int | None,
+    penalty: str | None,
     scale: bool,
     log1p: bool,
     missing: str,
@@ -236,7 +242,7 @@ def _wish(
         raise ParameterError(f"--components must be a positive number or auto, got {components!r}")
     wanted = "auto" if components == "auto" else int(components)
     shown = int(sys.stderr.isatty() and not quiet)
-    return Wish(method, wanted, variables, scale, log1p, missing, shown)
+    return Wish(method, wanted, variables, penalty, scale, log1p, missing, shown)
 
 
 def _command_line() -> str:

@@ -30,6 +30,7 @@ class Wish(NamedTuple):
     method: str = "gsppca"
     components: int | str = "auto"
     variables: int | None = None
+    penalty: str | None = None
     scale: bool = False
     log1p: bool = False
     missing: str = "error"
@@ -195,7 +196,18 @@ def estimator(wish: Wish) -> Any:
         )
     if wish.variables is not None:
         parameters[str(number)] = wish.variables
+    if wish.penalty is not None:
+        if "penalty" not in known:
+            raise ParameterError(f"--penalty has no effect with --method {wish.method}; use sppca")
+        parameters["penalty"] = _penalty(wish.penalty)
     return METHODS[wish.method](**parameters)
+
+
+def _penalty(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # the name of a criterion, which the estimator knows
 
 
 def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:

@@ -17,6 +17,12 @@ def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
     regression = found.method == "SpinyRegressor"
     if q == 0:
         return [f"None of the {p:,} variables carries structure that could be told from noise."]
+    if not np.any(found.relevance):
+        return [
+            f"No common structure of the {p:,} variables stands out from noise.",
+            f"{q:,} of them are listed as chosen only because some had to be: do not read this as "
+            "a finding. Fewer components or more rows may help.",
+        ]
     if regression:
         said = [f"{q:,} of {p:,} variables predict the response."]
     else:
