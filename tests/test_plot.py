@@ -108,11 +108,11 @@ def test_convergence(model):
 
 
 def test_given_axes_are_used(model):
-    _, ax = plt.subplots()
-    assert ConvergenceDisplay.from_estimator(model, ax=ax).ax_ is ax
-    assert LoadingsDisplay.from_estimator(model, ax=ax).ax_ is ax
-    assert EvidenceDisplay.from_estimator(model, ax=ax).ax_ is ax
-    assert RelevanceDisplay.from_estimator(model, ax=ax).figure_ is ax.figure
+    for display in (EvidenceDisplay, RelevanceDisplay, LoadingsDisplay, ConvergenceDisplay):
+        _, ax = plt.subplots()
+        drawn = display.from_estimator(model, ax=ax)
+        assert drawn.ax_ is ax
+        assert drawn.figure_ is ax.figure
 
 
 def test_without_matplotlib(model, monkeypatch):

@@ -72,8 +72,12 @@ def render(
     about: dict[str, Any] | None = None,
 ) -> str:
     """The page as text; see `write_report`."""
-    from jinja2 import Environment, PackageLoader
-
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "a report needs jinja2, which is not installed: pip install 'prosparse[cli]'"
+        ) from error
     about = about or {}
     found = findings_of(model, about.get("total_variance"))
     environment = Environment(
