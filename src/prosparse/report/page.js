@@ -4,10 +4,10 @@
   const DATA = JSON.parse(document.getElementById("page-data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  const COLOURS = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9",
-    "#8c6bb1", "#b3a900", "#7f5539", "#5f9ea0", "#e377c2", "#8a8f98"];
+  const COLOURS = Array.from({ length: 12 }, (_, k) => `var(--c${k})`);  // light or dark: page.css
   const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
-  const MISSING = "#8a8f98";
+  const MISSING = COLOURS[11];
+  const redraw = [];  // what to draw again when the window changes its width
 
   function add(parent, tag, attributes = {}, text) {
     const svg = parent.namespaceURI === SVG || tag === "svg";
@@ -42,7 +42,7 @@
   // A frame with axes: returns the svg and the two maps from data to pixels.
   function frame(host, label, x, y, { height = 320, log = false, bottom = 46 } = {}) {
     host.replaceChildren();
-    const width = 900, left = 78, right = 18, top = 26;
+    const width = Math.max(300, host.clientWidth || 900), left = 74, right = 18, top = 26;
     const svg = add(host, "svg", {
       viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label,
     });
@@ -58,12 +58,12 @@
       add(svg, "text", { x: left - 9, y: up(t) + 4, "text-anchor": "end" },
         log ? `1e${Math.round(Math.log10(t))}` : tickText(t));
     }
-    for (const t of x.ticks || ticks(x.low, x.high, 8)) {
+    for (const t of x.ticks || ticks(x.low, x.high, width / 110)) {
       add(svg, "path", { class: "axis", d: `M${across(t)},${floor}v5` });
       add(svg, "text", { x: across(t), y: floor + 19, "text-anchor": "middle" }, tickText(t));
     }
     add(svg, "text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, x.label);
-    add(svg, "text", { x: left - 60, y: 13 }, y.label);
+    add(svg, "text", { x: 4, y: 13 }, y.label);
     return { svg, across, up, left, top, floor, right: width - right, width };
   }
 
@@ -126,7 +126,7 @@
     const mx = plot.across(xs[best]), my = plot.up(ys[best]);
     add(plot.svg, "path", { class: "markline", d: `M${mx},${plot.floor}V${my}` });
     add(plot.svg, "circle", { class: "mark", r: 6, cx: mx, cy: my });
-    const side = mx > 700 ? "end" : mx < 200 ? "start" : "middle";
+    const side = mx > plot.right - 60 ? "end" : mx < plot.left + 60 ? "start" : "middle";
     add(plot.svg, "text", { class: "marklabel", x: mx, y: my - 11, "text-anchor": side },
       c.noun === "penalty" ? `penalty ${shown(c.x[c.best])}` : word);
     const label2 = tip(plot);
@@ -277,6 +277,7 @@
       add(legend, "span", {}, shown(range.high));
     }
     draw();
+    redraw.push(draw);
   }
 
   // --- the table
@@ -337,17 +338,26 @@
   }
 
   if (DATA.choice) {
-    drawChoice(false);
-    const zoom = byId("choice-zoom");
+    const zoom = byId("choice-zoom"), zoomed = () => zoom.getAttribute("aria-pressed") === "true";
     if (DATA.choice.x.length <= 31) zoom.parentNode.hidden = true;
     zoom.addEventListener("click", () => {
-      const pressed = zoom.getAttribute("aria-pressed") !== "true";
-      zoom.setAttribute("aria-pressed", String(pressed));
-      drawChoice(pressed);
+      zoom.setAttribute("aria-pressed", String(!zoomed()));
+      drawChoice(zoomed());
     });
+    redraw.push(() => drawChoice(zoomed()));
   }
-  drawRelevance();
-  drawConvergence();
+  redraw.push(drawRelevance, drawConvergence);
+  for (const draw of redraw) draw();
   if (DATA.scores) drawScores();
   makeTable();
+
+  let wide = document.documentElement.clientWidth, waiting = 0;
+  window.addEventListener("resize", () => {
+    clearTimeout(waiting);
+    waiting = setTimeout(() => {
+      if (document.documentElement.clientWidth === wide) return;
+      wide = document.documentElement.clientWidth;
+      for (const draw of redraw) draw();
+    }, 150);
+  });
 })();

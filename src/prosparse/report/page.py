@@ -235,8 +235,9 @@ def _heat(found: Findings) -> dict[str, Any]:
     rows = found.chosen[:MOST_LOADINGS]
     values = found.loadings[:MOST_COMPONENTS, rows].T
     largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
+    decimals = min(max(0, 2 - math.floor(math.log10(largest))), 12)  # three digits of the largest
     body = [
-        (found.names[k], [(float(v), round(float(v) / largest, 3)) for v in row])
+        (found.names[k], [(float(v), f"{v:.{decimals}f}", abs(v) / largest) for v in row])
         for k, row in zip(rows, values, strict=True)
     ]
     return {"rows": body, "n_components": values.shape[1], "n_chosen": found.n_selected}

@@ -33,7 +33,7 @@ def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
         subject = "This component holds" if d == 1 else "Together these components hold"
         said.append(
             f"{subject} {found.retained:.0%} of the variance of all {p:,} variables; the rest is "
-            "noise, or structure of single variables."
+            "noise, or structure that they leave out."
         )
     said.append(f"Why {q:,}: {found.why}.")
     first = [found.names[k] for k in found.chosen[:_FEW]]
