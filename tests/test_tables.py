@@ -107,6 +107,17 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
     assert seen[-1] == 500
 
 
+def test_very_wide(tmp_path):
+    """Lines too long to be one cell, and more of them than are looked at."""
+    values = np.arange(6 * 30_000.0).reshape(6, 30_000) / 7
+    head = ";".join(f"variable {k}" for k in range(30_000))
+    rows = "\n".join(";".join(map(cell, row, [","] * 30_000)) for row in values)
+    table = read_table(write(tmp_path / "wide.csv", head + "\n" + rows + "\n"))
+    np.testing.assert_array_equal(table.X, values)
+    with pytest.raises(TableError, match="cannot be cut into columns"):
+        read_table(tmp_path / "wide.csv", Ask(separator="|"))
+
+
 BAD = {
     "text in a numeric column": (
         "a,b\n1,2\n3,4\n5,abc\n",

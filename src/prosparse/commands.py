@@ -120,7 +120,7 @@ def select(
     with _told():
         wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
         with whole_folder(folder) as partial:
-            result = analyse(_read(file, ask, quiet), ask, wish, _command_line())
+            result = _analysed(file, ask, wish, quiet)
             write_results(result, partial)
     if as_json:
         print(json.dumps(summary(result, folder), ensure_ascii=False))
@@ -154,7 +154,7 @@ def fit(
     path = output or Path(f"{file.name.split('.')[0]}.prosparse")
     with _told():
         wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
-        result = analyse(_read(file, ask, quiet), ask, wish, _command_line())
+        result = _analysed(file, ask, wish, quiet)
         save(result.model, path, about=result.about)
     if as_json:
         print(json.dumps(summary(result, path), ensure_ascii=False))
@@ -260,6 +260,15 @@ def _read(file: Path, ask: Ask, quiet: bool) -> Table:
             bar.update(task, description=f"reading, {done:,} rows")
 
         return read_table(file, ask._replace(progress=rows))
+
+
+def _analysed(file: Path, ask: Ask, wish: Wish, quiet: bool) -> Result:
+    table = _read(file, ask, quiet)
+    if wish.verbose:
+        n, p = table.X.shape
+        words = f"fitting {n:,} rows of {p:,} variables"
+        Console(stderr=True).print(Text(words, style="dim"))
+    return analyse(table, ask, wish, _command_line())
 
 
 def _write_text(path: Path, text: str) -> None:

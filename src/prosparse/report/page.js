@@ -115,7 +115,7 @@
     let from = 0, to = c.x.length - 1;
     if (zoomed) { from = Math.max(0, c.best - 15); to = Math.min(to, c.best + 15); }
     const xs = c.x.slice(from, to + 1), ys = c.y.slice(from, to + 1), best = c.best - from;
-    const word = `${shown(c.x[c.best])} ${c.noun}`;
+    const word = `${Number(c.x[c.best].toPrecision(6)).toLocaleString("en")} ${c.noun}`;
     const label = `${c.yLabel} against ${c.xLabel}, from ${shown(xs[0])} to ${shown(xs.at(-1))}; ` +
       `the highest point, ${word}, was chosen`;
     const plot = frame(host, label, { ...span(xs, 0.02), label: c.xLabel },
@@ -147,7 +147,8 @@
     const plot = frame(host, label,
       { low: 0.5, high: last + 0.5, label: few ? "" : "variables, most relevant first", ticks: few ? [] : undefined },
       { low: 0, high: 1, label: "relevance" }, { height: few ? 340 : 300, bottom: few ? 110 : 46 });
-    const wide = Math.max(1, (plot.right - plot.left) / bars.length * (few ? 0.8 : 0.92));
+    const slot = (plot.right - plot.left) / bars.length;
+    const wide = bars.length > 150 ? slot + 0.6 : slot * (few ? 0.8 : 0.92);  // no stripes if many
     for (const k of bars) {
       const height = plot.floor - plot.up(DATA.relevance[k]), x = plot.across(k + 1);
       add(plot.svg, "rect", {

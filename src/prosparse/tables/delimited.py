@@ -31,7 +31,8 @@ from .base import (
     refuse_repeated_index,
 )
 
-SAMPLE_LINES = 200
+SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
+SAMPLE_LETTERS = 2_000_000
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
@@ -76,7 +77,10 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     encoding = _encoding(path, ask)
     lines = _first_lines(path, encoding, ask)
     separator = ask.separator or _separator(path, lines)
-    rows = [row for row in csv.reader(lines, delimiter=separator) if row]
+    try:
+        rows = _cut(lines, separator)
+    except csv.Error as error:
+        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
     if not rows:
         raise TableError(f"{path}: the file holds nothing but empty lines")
     if ask.header:
@@ -129,9 +133,21 @@ def _opened(path: Path) -> Any:
 def _first_lines(path: Path, encoding: str, ask: Ask) -> list[str]:
     try:
         with io.TextIOWrapper(_opened(path), encoding=encoding, newline="") as file:
-            return [line for line in itertools.islice(file, SAMPLE_LINES) if line.strip()]
+            lines: list[str] = []
+            letters = 0
+            for line in itertools.islice(file, SAMPLE_LINES):
+                if line.strip():
+                    lines.append(line)
+                    letters += len(line)
+                if letters > SAMPLE_LETTERS and len(lines) > 2:
+                    break
+            return lines
     except UnicodeError:
         _blame_encoding(path, encoding, ask.separator or ",")
+
+
+def _cut(lines: list[str], separator: str) -> list[list[str]]:
+    return [row for row in csv.reader(lines, delimiter=separator) if row]
 
 
 def _separator(path: Path, lines: list[str]) -> str:
@@ -140,7 +156,10 @@ def _separator(path: Path, lines: list[str]) -> str:
         return "\t"
     best, most = ",", (0.0, 0)
     for separator in _SEPARATORS:
-        counts = [len(row) for row in csv.reader(lines, delimiter=separator) if row]
+        try:
+            counts = [len(row) for row in _cut(lines, separator)]
+        except csv.Error:  # a cell of many thousand letters: this is not the separator
+            continue
         usual = max(set(counts), key=counts.count, default=0)
         # decimal commas cut rows, too, but not all into the same number, and never the header
         merit = (float(np.mean([c == usual for c in counts])), usual) if usual > 1 else (0.0, 0)
