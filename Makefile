@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench results clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,11 @@ test: lint
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/gsppca.py
+	$(BIN)/python benchmarks/scale.py
+	$(BIN)/python benchmarks/peers.py
+
+results: $(VENV)/installed # with the data sets in the folder PROSPARSE_DATA
+	$(BIN)/prosparse reproduce --all --jobs 2 --output docs
 
 clean:
 	rm -rf $(VENV) demo-output build dist

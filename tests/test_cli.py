@@ -24,7 +24,7 @@ def test_one_experiment(tmp_path):
     result = run(app, ["reproduce", "e1", "--quick", "--output", str(tmp_path)])
     assert result.exit_code == 0, result.output
     assert "F-score" in result.output
-    assert "found here too" in result.output
+    assert "holds: the model" in result.output
     record = json.loads((tmp_path / "results" / "E1.json").read_text())
     assert record["quick"]
     assert "## E1" in (tmp_path / "results.md").read_text()

@@ -2,7 +2,11 @@ import numpy as np
 import pytest
 
 from prosparse import ParameterError
-from prosparse.datasets import make_globally_sparse, make_sparse_projection
+from prosparse.datasets import (
+    make_globally_sparse,
+    make_sparse_projection,
+    make_sparse_regression,
+)
 
 
 def test_shapes_and_support():
@@ -64,3 +68,30 @@ def test_sparse_projection_refuses():
         make_sparse_projection(latents="cauchy")
     with pytest.raises(ParameterError, match="n_nonzero <= n_features"):
         make_sparse_projection(n_nonzero=11)
+
+
+def test_sparse_regression_is_the_model():
+    X, y, coef = make_sparse_regression(
+        50_000, 6, n_informative=3, noise=0.5, correlation=0.6, random_state=0
+    )
+    lags = np.abs(np.subtract.outer(np.arange(6), np.arange(6)))
+    np.testing.assert_allclose(np.cov(X.T), 0.6**lags, atol=0.03)
+    assert np.std(y - X @ coef) == pytest.approx(0.5, rel=0.02)
+    sizes = np.abs(coef[coef != 0])
+    assert sizes.size == 3
+    assert np.all((sizes >= 1) & (sizes <= 3))
+    first = [make_sparse_regression(random_state=s).coef[0] != 0 for s in range(200)]
+    assert 1 <= sum(first) < 40  # anywhere
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_informative": 300}, "n_informative <= n_features is needed, got 300, 200"),
+        ({"correlation": 1.0}, "`correlation` must be between -1 and 1, got 1.0"),
+        ({"n_samples": 1}, "`n_samples` must be an integer of at least 2, got 1"),
+    ],
+)
+def test_sparse_regression_refuses(parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        make_sparse_regression(**parameters)

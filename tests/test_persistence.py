@@ -11,9 +11,20 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 import prosparse
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, ModelFileError, baselines, load, save
+from prosparse import (
+    EMPCA,
+    GSPPCA,
+    SCA,
+    SPPCA,
+    ModelFileError,
+    SpinyRegressor,
+    baselines,
+    load,
+    save,
+)
 from prosparse.datasets import make_globally_sparse
 from prosparse.engine.loop import StopReason
 from prosparse.persistence import load_with_about
@@ -21,6 +32,7 @@ from prosparse.registry import ESTIMATORS
 from prosparse.selection.slope import Slope
 
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
+RESPONSE = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60)
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
 MODELS = {
     "GSPPCA": GSPPCA(2, scale=True),
@@ -32,6 +44,8 @@ MODELS = {
     "SPPCA, bic": SPPCA(2, penalty=10.0, penalties=np.array([1.0, 5.0, 10.0])),
     "EMPCA": EMPCA(2, n_nonzero=[4, 5], random_state=0),
     "EMPCA, quasi": EMPCA(2, n_nonzero=3, orthogonality="quasi", min_angle=85.0, random_state=1),
+    "SpinyRegressor": SpinyRegressor(),
+    "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
     "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),
     "SPCA": baselines.SPCA(2, n_nonzero=4),
     "SSPCA": baselines.SSPCA(2, n_features_to_select=5),
@@ -63,20 +77,33 @@ def assert_same(a, b, where=""):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_after_a_round_trip(name, tmp_path):
-    model = prosparse.registry.ESTIMATORS[type(MODELS[name]).__name__](**MODELS[name].get_params())
-    model.fit(FRAME)
+    model = clone(MODELS[name]).fit(FRAME, RESPONSE)
     again = load(save(model, tmp_path / "model.prosparse"))
     assert type(again) is type(model)
     assert_same(vars(model), vars(again), name)
     assert_same(model.get_params(), again.get_params(), name)
-    np.testing.assert_array_equal(model.transform(FRAME), again.transform(FRAME))
-    scores = model.transform(FRAME)
-    np.testing.assert_array_equal(model.inverse_transform(scores), again.inverse_transform(scores))
-    assert list(model.get_feature_names_out()) == list(again.get_feature_names_out())
     pd.testing.assert_frame_equal(model.select(FRAME), again.select(FRAME))
-    if hasattr(model, "score_samples"):
-        np.testing.assert_array_equal(model.score_samples(FRAME), again.score_samples(FRAME))
-    again.fit(FRAME)  # and it can be fitted anew
+    for method in ("transform", "predict", "score_samples"):
+        if hasattr(model, method):
+            np.testing.assert_array_equal(
+                getattr(model, method)(FRAME), getattr(again, method)(FRAME)
+            )
+    if hasattr(model, "transform"):
+        scores = model.transform(FRAME)
+        np.testing.assert_array_equal(
+            model.inverse_transform(scores), again.inverse_transform(scores)
+        )
+        assert list(model.get_feature_names_out()) == list(again.get_feature_names_out())
+    again.fit(FRAME, RESPONSE)  # and it can be fitted anew
+
+
+def test_fitted_on_a_card_or_a_cluster(tmp_path):
+    """What was fitted where the table was is saved as plain numbers."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    model = GSPPCA(2).fit(torch.asarray(X))
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.components_, np.asarray(model.components_))
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
 def test_the_gap_that_is_computed_when_asked_for(tmp_path):

@@ -7,8 +7,8 @@ import pytest
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
-from prosparse import EMPCA, GSPPCA, SPPCA
-from prosparse.datasets import make_globally_sparse
+from prosparse import EMPCA, GSPPCA, SPPCA, SpinyRegressor
+from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
     ConvergenceDisplay,
     EvidenceDisplay,
@@ -48,6 +48,20 @@ def test_relevance(model):
     few = RelevanceDisplay.from_estimator(model, max_features=7)
     names = [text.get_text() for text in few.ax_.get_xticklabels()]
     assert names == [f"x{i}" for i in np.argsort(model.ranking_)[:7]]
+
+
+def test_regression():
+    X, y, _ = make_sparse_regression(60, 20, n_informative=4, random_state=0)
+    model = SpinyRegressor().fit(X, y)
+    display = EvidenceDisplay.from_estimator(model)
+    np.testing.assert_array_equal(display.line_.get_ydata(), model.log_evidence_path_)
+    posterior = display.posterior_line_.get_ydata()
+    assert display.posterior_line_.get_xdata()[np.argmax(posterior)] == model.n_selected_ == 4
+    assert any("4 variables" in text.get_text() for text in display.ax_.texts)
+    bars = RelevanceDisplay.from_estimator(model)
+    assert [bar.get_height() for bar in bars.bars_][:20] == list(
+        model.relevance_[np.argsort(model.ranking_)]
+    )
 
 
 def test_slope():

@@ -2,7 +2,9 @@
 
 from . import baselines, datasets, metrics, plot
 from ._version import __version__
+from .engine.checkpoint import Checkpoint
 from .errors import (
+    CheckpointError,
     FewerComponentsWarning,
     InputError,
     ModelFileError,
@@ -13,6 +15,7 @@ from .errors import (
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
+from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
 from .persistence import load, save
 
@@ -21,11 +24,14 @@ __all__ = [
     "GSPPCA",
     "SCA",
     "SPPCA",
+    "Checkpoint",
+    "CheckpointError",
     "FewerComponentsWarning",
     "InputError",
     "ModelFileError",
     "NoStructureWarning",
     "ParameterError",
+    "SpinyRegressor",
     "TableError",
     "__version__",
     "baselines",

@@ -7,35 +7,39 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy as np
+from array_api_compat import array_namespace, is_array_api_obj, is_dask_array
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from .engine.linalg import added_squares
+from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
+from .engine.checkpoint import Checkpoint
+from .engine.linalg import added_squares, sums_of_squares
 from .errors import InputError
-from .operators import Columns, Operator, standardise, standardise_weighted
+from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
+from .operators.mapped import is_large_map
+from .validation import checked_elsewhere, first_not_finite
 
 Array = Any
 
 
-class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A linear projection on some of the columns.
+class VariableSelector(BaseEstimator):
+    """Anything that chooses columns: checks its input, and knows what it chose.
 
-    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
-    and inherits the rest.
+    A method sets ``support_`` in ``fit`` and inherits the rest.
     """
 
-    components_: np.ndarray
-    mean_: np.ndarray
-    scale_: np.ndarray
+    # Whether tables on a card, on a cluster or in a large file are taken where they are; the
+    # others are copied into memory by scikit-learn's checks, where that is possible.
+    _takes_any_table = False
+
     support_: np.ndarray
     varying_: np.ndarray
     relevance_: np.ndarray
     ranking_: np.ndarray
-    n_components_: int
-    n_nonzero_: np.ndarray
-    explained_variance_: np.ndarray
-    explained_variance_ratio_: np.ndarray
+    mean_: np.ndarray
+    scale_: np.ndarray
+    _fewest_features = 2
 
     def _fit_whole(self, fit: Callable[[], None]) -> Self:
         """Check the parameters, run ``fit``, and say what the user should know.
@@ -65,9 +69,16 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             raise
 
     def _validated(self, X: Any, *, reset: bool) -> Any:
-        """A dense float array or a CSR matrix, checked; names and width remembered on reset."""
+        """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
+        reset."""
         if hasattr(X, "collect_schema") and not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
+        if self._takes_any_table and (is_foreign(X) or is_dask_array(X) or is_large_map(X)):
+            checked = checked_elsewhere(X, 2 if reset else 1)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            if is_foreign(X):  # rows in blocks are looked at when they are read
+                self._refuse_missing(checked)
+            return checked
         checked = validate_data(
             self,
             X,
@@ -76,28 +87,79 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             dtype=[np.float64, np.float32],
             ensure_all_finite=False,
             ensure_min_samples=2 if reset else 1,
-            ensure_min_features=2 if reset else 1,
+            ensure_min_features=self._fewest_features if reset else 1,
         )
         self._refuse_missing(checked)
         return checked
 
     def _refuse_missing(self, X: Any) -> None:
-        values = X.data if issparse(X) else X
-        bad = ~np.isfinite(values)
-        if not bad.any():
+        found = first_not_finite(X, self.__sklearn_tags__().input_tags.allow_nan)
+        if found is None:
             return
-        if issparse(X):
-            X = X.tocoo()
-            row, column = X.row[~np.isfinite(X.data)][0], X.col[~np.isfinite(X.data)][0]
-        else:
-            row, column = np.argwhere(bad)[0]
+        what, count, row, column = found
         name = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[column]
-        what = "NaN" if np.isnan(values[bad]).any() else "infinity"
         raise InputError(
-            f"Input X contains {what}: {int(bad.sum())} value(s), the first in row {row}, column "
+            f"Input X contains {what}: {count} value(s), the first in row {row}, column "
             f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
             "fill them in first (scikit-learn's SimpleImputer, for one)."
         )
+
+    def _set_selection(
+        self, columns: Columns, order: np.ndarray, chosen: np.ndarray, relevance: np.ndarray
+    ) -> np.ndarray:
+        """Translate a choice among the columns that vary to all columns of the table.
+
+        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them, whose
+        places in the table are returned.
+        """
+        self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
+        like, varying = columns.mean, host(columns.varying)
+        width, kept = varying.size, np.flatnonzero(varying)
+        support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
+        support[kept[chosen]] = True
+        full[kept] = relevance
+        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
+        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
+        self.relevance_ = in_kind(full, like, like.dtype)
+        return kept[chosen]
+
+    def get_support(self, indices: bool = False) -> Any:
+        """Which columns were chosen: a mask, or their positions."""
+        check_is_fitted(self)
+        mask = host(self.support_)
+        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
+
+    def select(self, X: Any) -> Any:
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
+        check_is_fitted(self)
+        validated = self._validated(X, reset=False)
+        chosen = np.flatnonzero(host(self.support_))
+        if hasattr(X, "iloc"):  # pandas
+            return X.iloc[:, chosen]
+        if hasattr(X, "select") and hasattr(X, "columns"):  # polars
+            return X.select([X.columns[i] for i in chosen])
+        if issparse(X):
+            return X.tocsc()[:, chosen].asformat(X.format)
+        return take_columns(X if is_array_api_obj(X) else validated, chosen)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VariableSelector):
+    """A linear projection on some of the columns.
+
+    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
+    and inherits the rest.
+    """
+
+    components_: np.ndarray
+    n_components_: int
+    n_nonzero_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
 
     def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
@@ -114,6 +176,21 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
             )
         return op, columns
 
+    def _opened(self, checkpoint: Any, op: Operator, columns: Columns) -> Checkpoint | None:
+        """The file that this fit is kept in, if one was asked for."""
+        if checkpoint is None:
+            return None
+        file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
+            parameters.pop(name, None)
+        data = {
+            "shape": np.array(op.shape),
+            "column means": host(columns.mean),
+            "column variances": columns.unit**2 * host(op.column_squares()),
+        }
+        return file.open(parameters, data)
+
     def _set_columns(
         self,
         columns: Columns,
@@ -122,36 +199,26 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         components: np.ndarray,
         relevance: np.ndarray,
     ) -> None:
-        """Translate results on the columns that vary to all columns of the table.
-
-        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them.
-        """
-        self.mean_, self.scale_ = np.asarray(columns.mean), np.asarray(columns.scale)
-        self.varying_ = np.asarray(columns.varying)
-        width, kept = self.varying_.size, np.flatnonzero(self.varying_)
-        self.components_ = np.zeros((components.shape[0], width))
-        self.components_[:, kept[chosen]] = components
-        self.support_ = np.zeros(width, dtype=bool)
-        self.support_[kept[chosen]] = True
-        self.relevance_ = np.zeros(width)
-        self.relevance_[kept] = relevance
-        self.ranking_ = np.empty(width, dtype=int)
-        ranked = np.concatenate([kept[order], np.flatnonzero(~self.varying_)])
-        self.ranking_[ranked] = np.arange(1, width + 1)
+        """As `_set_selection`, with the components of the chosen columns."""
+        places, like = self._set_selection(columns, order, chosen, relevance), columns.mean
+        components = array_namespace(components).astype(components, like.dtype)
+        self.components_ = spread(components, places, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """All that follows from components W (d x varying columns) of ``total`` observations."""
-        squares = np.asarray(op.column_squares())
-        along = np.sum(np.asarray(op.matmul(op.xp.asarray(W.T))) ** 2, axis=0)
+        squares, like = host(op.column_squares()), columns.mean
+        along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
         order = np.lexsort((-squares, -weight))
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
-        self._set_columns(columns, order, chosen, W[:, chosen], relevance)
+        self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
         self.n_components_ = W.shape[0]
-        self.n_nonzero_ = np.count_nonzero(W, axis=1)
-        self.explained_variance_ = columns.unit**2 * along / (total - 1.0)
-        self.explained_variance_ratio_ = added_squares(op, W) / float(np.sum(squares))
+        self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
+        variances = columns.unit**2 * along / (total - 1.0)
+        self.explained_variance_ = in_kind(variances, like, like.dtype)
+        ratio = added_squares(op, W) / float(np.sum(squares))
+        self.explained_variance_ratio_ = in_kind(ratio, like, like.dtype)
 
     @property
     def _n_features_out(self) -> int:
@@ -161,50 +228,52 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         """What a centred row is multiplied with to give its scores, d x p."""
         return self.components_
 
-    def transform(self, X: Any) -> np.ndarray:
+    def _operator_of(self, X: Any, columns: np.ndarray | None = None) -> Operator:
+        """New rows, validated (on some of the columns), centred and scaled as in ``fit``."""
+        mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
+        if columns is not None:
+            mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
+            X = take_columns(X, columns)
+        return operator_of(X, mean, scale)
+
+    def transform(self, X: Any) -> Any:
         """Scores of the rows of ``X`` on the components, n x d."""
         check_is_fitted(self)
+        chosen = np.flatnonzero(host(self.support_))
         X = self._validated(X, reset=False)
-        chosen = np.flatnonzero(self.support_)
-        loadings = self._filters()[:, chosen] / self.scale_[chosen]
-        columns, mean = X[:, chosen], self.mean_[chosen]
-        if issparse(X):
-            scores = columns @ loadings.T - loadings @ mean
-        else:
-            scores = (columns - mean) @ loadings.T
-        return np.asarray(scores).astype(X.dtype, copy=False)
+        op = self._operator_of(X, chosen)
+        filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
+        scores = op.matmul(filters)
+        return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
 
-    def inverse_transform(self, X: Any) -> np.ndarray:
+    def inverse_transform(self, X: Any) -> Any:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
         check_is_fitted(self)
-        scores = check_array(X, dtype=[np.float64, np.float32])
-        if scores.shape[1] != self._n_features_out:
+        there = is_foreign(X) or is_dask_array(X)
+        scores = X if there else check_array(X, dtype=[np.float64, np.float32])
+        if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
                 f"got shape {scores.shape}"
             )
-        return (scores @ self.components_) * self.scale_ + self.mean_
-
-    def get_support(self, indices: bool = False) -> np.ndarray:
-        """Which columns were chosen: a mask, or their positions."""
-        check_is_fitted(self)
-        return np.flatnonzero(self.support_) if indices else self.support_.copy()
-
-    def select(self, X: Any) -> Any:
-        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
-        check_is_fitted(self)
-        validated = self._validated(X, reset=False)
-        chosen = np.flatnonzero(self.support_)
-        if hasattr(X, "iloc"):  # pandas
-            return X.iloc[:, chosen]
-        if hasattr(X, "select") and hasattr(X, "columns"):  # polars
-            return X.select([X.columns[i] for i in chosen])
-        if issparse(X):
-            return X.tocsc()[:, chosen].asformat(X.format)
-        return X[:, chosen] if isinstance(X, np.ndarray) else validated[:, chosen]
+        components, scale, mean = (
+            as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
+        )
+        return (scores @ components) * scale + mean
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class HasDensity:
+    """An estimator whose ``score_samples`` gives the log density of every row."""
+
+    def score_samples(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``; see `score_samples`."""
+        samples = self.score_samples(X)
+        return float(array_namespace(samples).mean(samples))

@@ -133,5 +133,5 @@ def _show(console: Console, record: dict[str, Any]) -> None:
         table.add_row(*report.cells(row))
     console.print(table)
     for claim in record["claims"]:
-        held = "[green]found here too[/]" if claim["holds"] else "[red]not found here[/]"
+        held = "[green]holds[/]" if claim["holds"] else "[red]does not hold[/]"
         console.print(f"{held}: {claim['text']}" + (f" ({claim['note']})" if claim["note"] else ""))

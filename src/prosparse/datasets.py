@@ -127,3 +127,55 @@ def make_sparse_projection(
     deviation = noise * float(np.sqrt(np.mean(clean**2)))
     X = clean + deviation * rng.standard_normal(clean.shape)
     return SparseProjection(X, clean, loadings, deviation)
+
+
+class SparseRegression(NamedTuple):
+    X: np.ndarray  # (n, p)
+    y: np.ndarray  # (n,)
+    coef: np.ndarray  # (p,), zero outside the true variables
+
+
+def make_sparse_regression(
+    n_samples: int = 100,
+    n_features: int = 200,
+    *,
+    n_informative: int = 10,
+    noise: float = 1.0,
+    correlation: float = 0.0,
+    random_state: Any = None,
+) -> SparseRegression:
+    """A linear model of which few variables have coefficients: of size 1 to 3, of either sign.
+
+    Parameters
+    ----------
+    n_samples, n_features : int
+    n_informative : int
+        Number of variables with nonzero coefficients.
+    noise : float
+        Standard deviation of the noise.
+    correlation : float, in (-1, 1)
+        Of neighbouring columns; columns i and j have correlation ** |i - j|.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    SparseRegression : named tuple (X, y, coef)
+    """
+    check_integer("n_samples", n_samples, 2)
+    check_integer("n_features", n_features, 1)
+    check_non_negative("noise", noise)
+    if not 0 <= n_informative <= n_features:
+        raise ParameterError(
+            f"0 <= n_informative <= n_features is needed, got {n_informative}, {n_features}"
+        )
+    if not -1 < correlation < 1:
+        raise ParameterError(f"`correlation` must be between -1 and 1, got {correlation!r}")
+    rng = check_random_state(random_state)
+    X = rng.standard_normal((n_samples, n_features))
+    for j in range(1, n_features if correlation else 0):
+        X[:, j] = correlation * X[:, j - 1] + np.sqrt(1.0 - correlation**2) * X[:, j]
+    coef = np.zeros(n_features)
+    places = rng.permutation(n_features)[:n_informative]
+    coef[places] = rng.uniform(1.0, 3.0, n_informative) * rng.choice([-1.0, 1.0], n_informative)
+    y = X @ coef + noise * rng.standard_normal(n_samples)
+    return SparseRegression(X, y, coef)

@@ -25,6 +25,10 @@ class ParameterError(ValueError):
     """A parameter has a value that is not allowed."""
 
 
+class CheckpointError(ValueError):
+    """A checkpoint belongs to something else."""
+
+
 class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 

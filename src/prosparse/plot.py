@@ -42,22 +42,33 @@ def _names(estimator: Any) -> np.ndarray:
 class EvidenceDisplay:
     """Log evidence against the number of variables, the choice marked.
 
+    Where the choice is made by log evidence plus log prior, that is drawn as well.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
     line_ : matplotlib Line2D
+    posterior_line_ : matplotlib Line2D, if there is a posterior
     """
 
-    def __init__(self, cardinalities: Any, log_evidence: Any, n_selected: int):
+    def __init__(
+        self, cardinalities: Any, log_evidence: Any, n_selected: int, log_posterior: Any = None
+    ):
         self.cardinalities = np.asarray(cardinalities)
         self.log_evidence = np.asarray(log_evidence)
         self.n_selected = n_selected
+        self.log_posterior = log_posterior
 
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
         """Draw the path of a fitted estimator that has ``log_evidence_path_``."""
         check_is_fitted(estimator, "log_evidence_path_")
-        display = cls(estimator.cardinalities_, estimator.log_evidence_path_, estimator.n_selected_)
+        display = cls(
+            estimator.cardinalities_,
+            estimator.log_evidence_path_,
+            estimator.n_selected_,
+            getattr(estimator, "log_posterior_path_", None),
+        )
         return display.plot(ax=ax, **line)
 
     def plot(self, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
@@ -65,6 +76,11 @@ class EvidenceDisplay:
         self.figure_ = self.ax_.figure
         style = {"color": _PATH, "marker": "." if self.cardinalities.size <= 60 else ""} | line
         (self.line_,) = self.ax_.plot(self.cardinalities, self.log_evidence, **style)
+        if self.log_posterior is not None:
+            style = {"color": _CHOSEN, "linestyle": "--", "label": "with the prior of the models"}
+            (self.posterior_line_,) = self.ax_.plot(self.cardinalities, self.log_posterior, **style)
+            self.line_.set_label("evidence")
+            self.ax_.legend(frameon=False)
         best = self.log_evidence[self.cardinalities == self.n_selected]
         self.ax_.axvline(self.n_selected, color=_CHOSEN, linestyle=":", linewidth=1)
         self.ax_.plot([self.n_selected], best, "o", color=_CHOSEN, zorder=3)

@@ -8,6 +8,7 @@ from . import baselines
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
+from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
 
 METHODS: dict[str, type] = {"gsppca": GSPPCA, "sca": SCA, "sppca": SPPCA, "empca": EMPCA}
@@ -15,6 +16,10 @@ METHODS: dict[str, type] = {"gsppca": GSPPCA, "sca": SCA, "sppca": SPPCA, "empca
 
 ESTIMATORS: dict[str, type[Any]] = {
     one.__name__: one
-    for one in (*METHODS.values(), *(getattr(baselines, name) for name in baselines.__all__))
+    for one in (
+        *METHODS.values(),
+        SpinyRegressor,
+        *(getattr(baselines, name) for name in baselines.__all__),
+    )
 }
 """What can be saved and loaded, by class name."""

@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from prosparse.operators import base, operator_of, standardise
+from prosparse.operators import base, operator_of, rescale, standardise
+
+
+def chunked(X):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    return da.from_array(X, chunks=(9, -1))
+
 
 KINDS = {
     "numpy": lambda X: X,
@@ -14,6 +20,8 @@ KINDS = {
     "csr": sparse.csr_array,
     "csc": sparse.csc_array,
     "coo matrix": sparse.coo_matrix,
+    "dask": chunked,
+    "dask of sparse": lambda X: chunked(X).map_blocks(sparse.csr_array),
 }
 
 
@@ -154,3 +162,17 @@ def test_sparse_is_never_made_dense(rng, monkeypatch):
 
 def close(ours, theirs):
     np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+def test_without_centring(scale, make, rng):
+    X = table(rng)
+    op, columns = rescale(make(X), scale)
+    kept = np.any(X != 0, axis=0)
+    np.testing.assert_array_equal(columns.varying, kept)
+    assert not columns.mean.any()
+    Z = X[:, kept] / np.sqrt(np.mean(X[:, kept] ** 2, axis=0)) if scale else X[:, kept]
+    np.testing.assert_allclose(columns.unit * op.matmul(np.eye(Z.shape[1])), Z, atol=1e-12)
+    np.testing.assert_allclose(columns.unit**2 * op.gram(), Z.T @ Z, atol=1e-10)
+    np.testing.assert_allclose(columns.scale[~kept], 1.0)

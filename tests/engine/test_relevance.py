@@ -86,7 +86,7 @@ def test_expansion_minimises_the_divergences(n):
             + d * inside.sum() * np.log(r2)
         )
 
-    R, stretch = expand(a, V, D, t, n, xp)
+    R, stretch = expand(a, B, n, inside.sum())
     assert divergence(R, stretch) <= divergence(np.eye(d))
     shape_only = R / np.sqrt(stretch)
     best = minimize(lambda x: divergence(x.reshape(d, d)), np.eye(d).ravel(), tol=1e-12)

@@ -5,7 +5,8 @@ import mpmath
 import numpy as np
 import pytest
 
-from prosparse.engine.special import kv_ratio, log_kv
+from prosparse.engine import special
+from prosparse.engine.special import kv_ratio, log_kv, log_kv_and_ratio
 
 # Orders on both sides of every change of formula.
 ORDERS = [0.0, 0.5, 1.0, 3.5, 10.0, 24.5, 25.0, 49.5, 50.0, 149.0, 150.0, 999.0, 1000.0, 20000.5]
@@ -78,3 +79,16 @@ def test_other_array_library():
 def test_negative_order_is_refused():
     with pytest.raises(ValueError, match=r"`nu` must be non-negative, got -1"):
         log_kv(-1.0, np.array([1.0]))
+
+
+def test_small_orders_at_large_arguments_use_the_series(rng):
+    """Where sqrt(nu^2 + x^2) is large the expansion holds for any order above zero."""
+    nu = np.arange(0.5, 25.0, 0.5)
+    x = rng.uniform(26.0, 500.0, (30, nu.size))
+    far_log, far_ratio = log_kv_and_ratio(nu, x)
+    near_log, near_ratio = special._climb(nu, x)
+    assert np.all(special._bands(nu, x, np) == 1)
+    np.testing.assert_allclose(far_log, near_log, rtol=1e-13)
+    np.testing.assert_allclose(far_ratio, near_ratio, rtol=1e-13)
+    np.testing.assert_allclose(far_log, log_kv(nu, x))
+    np.testing.assert_allclose(far_ratio, kv_ratio(nu, x))

@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -59,7 +61,7 @@ def test_page_puts_ours_beside_published(tmp_path):
     assert "| some score | 1 ± 0.058 | 0.97 | +0.03 | a note |" in page
     assert "| another | 12346 |  |  |  |" in page
     assert "| nothing | none |" in page
-    assert "1 of 2 findings" in page
+    assert "1 of 2 hold here" in page
     assert "- E1: second does not (because)" in page
     assert "A quick run" in page
     assert "![introductory example (Fig. 1)](results/picture.png)" in page
@@ -72,3 +74,14 @@ def test_page_puts_ours_beside_published(tmp_path):
 )
 def test_cells_have_four_digits(value, text):
     assert report.cell(value) == text
+
+
+def test_page_in_the_docs_is_what_the_runs_wrote(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    shutil.copytree(docs / "results", tmp_path / "results")
+    assert report.write_page(tmp_path).read_text() == (docs / "results.md").read_text()
+    for path in (docs / "results").glob("*.json"):
+        record = json.loads(path.read_text())
+        assert not record["quick"]
+        for figure in record["figures"]:
+            assert (docs / "results" / figure).is_file()

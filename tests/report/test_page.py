@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA
-from prosparse.datasets import make_globally_sparse
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor
+from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.report import findings_of, render, write_report
 from prosparse.report.words import reading
 
@@ -149,3 +149,14 @@ def test_write_report_with_a_frame(tmp_path):
     page = path.read_text("utf-8")
     assert "<i>" not in page
     assert "&lt;i&gt;" in page
+
+
+def test_regression(tmp_path):
+    data = make_sparse_regression(100, 20, random_state=0)
+    model = SpinyRegressor().fit(data.X, data.y)
+    page = write_report(model, tmp_path / "r.html", X=data.X).read_text("utf-8")
+    q = int(model.support_.sum())
+    assert f"{q} of 20 variables predict the response" in page
+    assert "Coefficients of the chosen variables" in page
+    assert 'id="scores-chart"' not in page
+    assert f"{q}: the evidence is highest there" in page

@@ -39,12 +39,12 @@ def sphere(q):
 
 def log_noiseless(r, q, d, b):
     terms = NoiselessTerms(np.array([q]), d, xp)
-    return terms.value(np.array([[r**2]]), np.array([np.log(b)]))[0, 0]
+    return terms.derivatives(np.array([[r**2]]), np.array([np.log(b)]))[0][0, 0]
 
 
 def log_noisy(r, q, d, b, sigma2):
     terms = NoisyTerms(np.array([q]), d, sigma2, xp)
-    return terms.value(np.array([[r**2]]), np.array([np.log(b)]))[0, 0]
+    return terms.derivatives(np.array([[r**2]]), np.array([np.log(b)]))[0][0, 0]
 
 
 @pytest.mark.parametrize(("q", "d"), [(2, 1), (3, 1), (5, 2), (9, 4), (12, 12)])
@@ -107,8 +107,8 @@ def test_slopes_are_derivatives(d, rng):
     log_b = rng.normal(size=5)
     for terms in (NoiselessTerms(q, d, xp), NoisyTerms(q, d, 0.5, xp)):
         step = 1e-4
-        low, mid, high = (terms.value(r2, log_b + s * step) for s in (-1, 0, 1))
-        first, second = terms.slopes(r2, log_b)
+        low, mid, high = (terms.derivatives(r2, log_b + s * step)[0] for s in (-1, 0, 1))
+        _, first, second = terms.derivatives(r2, log_b)
         np.testing.assert_allclose(first, (high - low) / (2 * step), rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(second, (high - 2 * mid + low) / step**2, rtol=2e-3, atol=2e-3)
 

@@ -18,8 +18,21 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
+from ..arrays import host, in_kind
+
 Array = Any
 State = Any
+
+
+# What there is to remember, and how it reads from a file.
+_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "stretch": float,
+    "stretching": bool,
+    "latest": int,
+    "count": int,
+    "products": np.array,
+}
+_ARRAYS = ("ends", "steps", "start")
 
 
 class Anderson:
@@ -61,7 +74,7 @@ class Anderson:
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
-        weights = self.xp.asarray(weights / weights.sum(), dtype=end.dtype, device=device(end))
+        weights = in_kind(weights / weights.sum(), end, end.dtype)
         return self._go(weights @ self.ends[:m, :], result)
 
     def retreat(self, best: State) -> State:
@@ -73,6 +86,19 @@ class Anderson:
 
     def probe(self, best: State) -> State:
         return best if self.ends is None else self._stretch(max(self.stretch, 16.0), best)
+
+    def remembered(self) -> dict[str, Any]:
+        numbers = {name: np.array(getattr(self, name)) for name in _NUMBERS}
+        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        return numbers | {name: array for name, array in arrays.items() if array is not None}
+
+    def restore(self, memory: dict[str, Any], like: State) -> None:
+        packed = self.pack(like)
+        for name, kind in _NUMBERS.items():
+            setattr(self, name, kind(memory[name]))
+        for name in _ARRAYS:
+            array = memory.get(name)
+            setattr(self, name, None if array is None else in_kind(array, packed, packed.dtype))
 
     def _stretch(self, factor: float, best: State) -> State:
         latest = self.latest
@@ -94,7 +120,7 @@ class Anderson:
         self.steps[place, :] = step
         self.count += 1
         m = min(self.count, self.memory)
-        self.products[place, :m] = self.products[:m, place] = np.asarray(self.steps[:m, :] @ step)
+        self.products[place, :m] = self.products[:m, place] = host(self.steps[:m, :] @ step)
 
 
 def over_loadings(field: str, xp: Any) -> Anderson:

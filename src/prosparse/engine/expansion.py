@@ -7,15 +7,14 @@ The idea is that of Liu, Rubin & Wu (1998) for EM, and of Luttinen & Ilin (2010,
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from .linalg import eye_like
+import numpy as np
 
-Array = Any
+Array = np.ndarray
 
 
-def expand(a: Array, V: Array, D: Array, t: Array, n: int, xp: Any) -> tuple[Array, float]:
-    """The best change of latent basis, W -> W R and Y -> Y R^-T.
+def expand(a: Array, B: Array, n: int, q: float) -> tuple[Array, float]:
+    """The best change of latent basis, W -> W R and Y -> Y R^-T; d x d matrices only.
 
     The fit only sees W Y', but the divergences from the priors depend on Z = R R' through
     tr(A Z^-1) + tr(B Z) + (n - q) log det Z, where A = diag(a), B = sum_k E[w_k w_k'] / t_k
@@ -24,18 +23,14 @@ def expand(a: Array, V: Array, D: Array, t: Array, n: int, xp: Any) -> tuple[Arr
     t -> r^2 t, leaves the divergence of W alone and has r^2 = tr E[Y'Y] / (n d).
     Plain iterations creep along these directions by a fraction of a percent each.
     """
-    inside = xp.astype(t > 0, t.dtype)
-    B = V @ V.T
-    eye = eye_like(B, xp)
-    B += eye * (D @ inside)
-    k = n - float(xp.sum(inside))
-    root_a = xp.sqrt(a)
-    values, vectors = xp.linalg.eigh(root_a[:, None] * B * root_a)
-    values = xp.clip(values, 1e-300, None)
-    root = xp.sqrt(k * k + 4.0 * values)
+    k = n - q
+    root_a = np.sqrt(a)
+    values, vectors = np.linalg.eigh(root_a[:, None] * B * root_a)
+    values = np.clip(values, 1e-300, None)
+    root = np.sqrt(k * k + 4.0 * values)
     z = 2.0 / (k + root) if k > 0 else (root - k) / (2.0 * values)
-    half = root_a[:, None] * vectors * xp.sqrt(z)
-    R = xp.linalg.cholesky(half @ half.T)
-    latent = xp.linalg.solve(R, root_a * eye)
-    stretch = float(xp.sum(latent * latent)) / (n * a.shape[0])
+    half = root_a[:, None] * vectors * np.sqrt(z)
+    R = np.linalg.cholesky(half @ half.T)
+    latent = np.linalg.solve(R, np.diag(root_a))
+    stretch = float(np.sum(latent * latent)) / (n * a.shape[0])
     return math.sqrt(stretch) * R, stretch

@@ -1,4 +1,5 @@
-"""The spectrum of a table through the Gram matrix of its smaller side."""
+"""The spectrum of a table through the Gram matrix of its smaller side, or, where both sides are
+large, its leading part through a few products."""
 
 from __future__ import annotations
 
@@ -7,9 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
+from ..arrays import host, in_kind
 from ..operators import DenseOperator, Operator
 
 Array = Any
+
+# Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
+EXACT_SIDE = 2048
+_OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
+_DEPTH = 4  # blocks between restarts
 
 
 def eye_like(square: Array, xp: Any) -> Array:
@@ -22,6 +29,21 @@ def products(block: Array, filters: Array) -> tuple[Array, Array]:
     return block.T @ Y, Y.T @ Y
 
 
+def em_products(op: Operator, filters: Array) -> tuple[Array, Array]:
+    """X'Y and Y'Y for Y = X F in one pass over the rows: products in the table's precision, sums
+    and results in that of F."""
+    xp, narrow = op.xp, op.xp.astype(filters, op.dtype)
+    XY, YY = op.sum_rows(lambda block: products(block, narrow))
+    return xp.astype(XY, filters.dtype), xp.astype(YY, filters.dtype)
+
+
+def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
+    """Squared length of X f for every column f of ``filters``, (p, d) on the host."""
+    xp, there = op.xp, in_kind(filters, op.column_squares(), op.dtype)
+    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ there) ** 2, axis=0),))
+    return host(squares).astype(float)
+
+
 class Spectrum(NamedTuple):
     """The singular value decomposition of a table, as far as the methods here need it.
 
@@ -29,32 +51,40 @@ class Spectrum(NamedTuple):
     columns is replaced by a p x p one with the same X'X: every later pass is cheaper.
     """
 
-    eigenvalues: Array  # (min(n, p),) of X'X, in falling order
-    table: Operator  # X itself if n <= p, else diag(singular values) V', p x p
-    left: Array  # left singular vectors of `table`
+    eigenvalues: Array  # (min(n, p),) of X'X, in falling order; see `spectrum`
+    table: Operator  # X itself if n <= p or p is large, else diag(singular values) V', p x p
+    left: Array  # left singular vectors of `table`, unless `right` are known
     n: int  # rows of X
+    right: Array = None  # (p, m) leading right singular vectors
 
     def directions(self, d: int) -> Array:
         """The d leading eigenvectors of X'X, p x d (zero where the eigenvalue is)."""
+        if self.right is not None:
+            return self.right[:, :d]
         xp, values = self.table.xp, self.eigenvalues[:d]
         present = values > 1e-14 * self.eigenvalues[0]
         inverse = xp.where(present, 1.0 / xp.sqrt(xp.where(present, values, 1.0)), 0.0)
-        return self.table.rmatmul(self.left[:, :d]) * inverse
+        left = xp.astype(self.left[:, :d], self.table.dtype)
+        return xp.astype(self.table.rmatmul(left), values.dtype) * inverse
 
 
-def spectrum(op: Operator) -> Spectrum:
+def spectrum(op: Operator, count: int | None = None) -> Spectrum:
     """Eigenvalues of X'X and the table on which to iterate.
 
     A Gram matrix is ten times cheaper than an SVD but knows nothing of singular values below
     1e-8 of the largest: where half of them are that small, as beside an outlier, the SVD decides.
+    With a ``count``, and both sides of the table above `EXACT_SIDE`, only that many eigenvalues
+    are computed one by one; the others are represented by their mean.
     """
     xp, (n, p) = op.xp, op.shape
+    if count is not None and min(n, p) > max(EXACT_SIDE, _DEPTH * (count + _OVERSAMPLE)):
+        return _leading_spectrum(op, count)
     values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
     values = xp.flip(xp.clip(values, 0.0, None), axis=0)
     vectors = xp.flip(vectors, axis=1)
     middle = values.shape[0] // 2
     if isinstance(op, DenseOperator) and float(values[middle]) < 1e-10 * float(values[0]):
-        U, singular, Vt = xp.linalg.svd(op.X, full_matrices=False)
+        U, singular, Vt = xp.linalg.svd(xp.astype(op.X, values.dtype), full_matrices=False)
         values, vectors = singular**2, U if n <= p else Vt.T
     if n <= p:
         return Spectrum(values, op, vectors, n)
@@ -62,20 +92,76 @@ def spectrum(op: Operator) -> Spectrum:
     return Spectrum(values, DenseOperator(factor), eye_like(factor, xp), n)
 
 
-def principal_components(op: Operator, d: int) -> tuple[np.ndarray, np.ndarray]:
+def _leading_spectrum(op: Operator, count: int) -> Spectrum:
+    xp, (n, p) = op.xp, op.shape
+    values, right = leading_directions(op, count)
+    total = float(xp.sum(op.column_squares()))
+    rest = min(n, p) - count
+    mean = max(total - float(values.sum()), 0.0) / rest
+    tail = np.full(rest, min(mean, float(values[-1])))
+    return Spectrum(in_kind(np.concatenate([values, tail]), right), op, None, n, right)
+
+
+def leading_directions(
+    op: Operator, count: int, tol: float = 1e-8, max_passes: int = 60
+) -> tuple[np.ndarray, Array]:
+    """The leading eigenvalues of X'X and their vectors (p, count), a block of products at a time.
+
+    Block Krylov iteration (Musco & Musco 2015, "Randomized block Krylov methods for stronger and
+    faster approximate singular value decomposition") from random directions, restarted from the
+    best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
+    most half as many as there are columns can be asked for.
+    """
+    xp, p = op.xp, op.shape[1]
+    width = min(count + _OVERSAMPLE, p // 2)
+    depth = min(_DEPTH, p // width)  # no more directions than there are
+    some = op.column_squares()
+    tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
+
+    def squared(V: Array) -> Array:  # X'X V, one pass
+        narrow = xp.astype(V, op.dtype)
+        return xp.astype(op.sum_rows(lambda block: (block.T @ (block @ narrow),))[0], V.dtype)
+
+    start = np.random.default_rng(0).standard_normal((p, width))
+    V = xp.linalg.qr(in_kind(start, some))[0]
+    image = squared(V)
+    values = np.zeros(width)
+    for _ in range(max(1, max_passes // depth)):
+        basis, images, last = V, image, image
+        for _ in range(depth - 1):
+            for _ in range(2):  # once more: rounding leaves something of the basis behind
+                last = last - basis @ (basis.T @ last)
+                last = xp.linalg.qr(last)[0]
+            basis = xp.concat([basis, last], axis=1)
+            last = squared(last)
+            images = xp.concat([images, last], axis=1)
+        small = host(basis.T @ images)
+        values, turn = np.linalg.eigh(0.5 * (small + small.T))
+        values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
+        V, image = basis @ turn, images @ turn
+        gap = image - V * in_kind(values, some)
+        errors = np.sqrt(host(xp.sum(gap * gap, axis=0)))[:count]
+        if float(errors.max()) <= tol * float(values[0]):
+            break
+    return np.clip(values[:count], 0.0, None), V[:, :count]
+
+
+def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
     """The d leading orthonormal directions of a table (d x p) and the sums of squares along them.
 
     Directions from a Gram matrix lose orthogonality when the spectrum spans many decades: one
     QR decomposition and one rotation restore it. The largest entry of each is positive.
     """
     xp = op.xp
-    basis = xp.linalg.qr(spectrum(op).directions(d))[0]
-    (squares,) = op.sum_rows(lambda block: products(block, basis)[1:])
-    values, rotation = xp.linalg.eigh(squares)
-    components = np.asarray((basis @ xp.flip(rotation, axis=1)).T)
-    strongest = components[np.arange(d), np.argmax(np.abs(components), axis=1)]
-    components = components * np.where(strongest < 0, -1.0, 1.0)[:, None]
-    return components, np.clip(np.asarray(xp.flip(values, axis=0)), 0.0, None)
+    basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
+    narrow = xp.astype(basis, op.dtype)
+    (squares,) = op.sum_rows(lambda block: products(block, narrow)[1:])
+    values, rotation = np.linalg.eigh(host(squares).astype(float))
+    components = (basis @ in_kind(rotation[:, ::-1], basis)).T
+    strongest = xp.argmax(xp.abs(components), axis=1)
+    here = xp.arange(components.shape[1], device=device(basis)) == strongest[:, None]
+    negative = xp.sum(xp.where(here, components, 0.0), axis=1) < 0
+    return xp.where(negative[:, None], -components, components), np.clip(values[::-1], 0.0, None)
 
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
@@ -83,7 +169,4 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
     basis, R = np.linalg.qr(W.T)
     lengths = np.linalg.norm(W, axis=1)
     new = np.abs(np.diag(R)) > 1e-10 * np.where(lengths > 0, lengths, 1.0)
-    xp = op.xp
-    directions = xp.asarray(basis)
-    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ directions) ** 2, axis=0),))
-    return np.where(new, np.asarray(squares), 0.0)
+    return np.where(new, sums_of_squares(op, basis), 0.0)

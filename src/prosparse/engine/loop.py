@@ -1,4 +1,4 @@
-"""The only iteration loop: it owns stopping, acceleration and progress.
+"""The only iteration loop: it owns stopping, acceleration, progress and checkpoints.
 
 A method hands over ``step``, a pure function from a state to a better state. A state is
 any object with a ``bound``, the objective that may never fall.
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
+from .checkpoint import Position, Stage
 from .progress import Progress
 
 State = Any
@@ -23,7 +24,7 @@ class StopReason(Enum):
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
-
+    NOTHING_FOUND = "no set of variables is more probable than none"
     EXHAUSTED = (
         "under these constraints nothing is left to explain: ask for fewer components, or let "
         "them share variables"
@@ -45,6 +46,12 @@ class Accelerator(Protocol):
     def probe(self, best: State) -> State:
         """A start far along the last step: at a maximum it cannot pay, at a saddle it does."""
 
+    def remembered(self) -> dict[str, Any]:
+        """All that later proposals depend on, by name."""
+
+    def restore(self, memory: dict[str, Any], like: State) -> None:
+        """Undo `remembered`; arrays become of the kind of ``like``."""
+
 
 class Run(NamedTuple):
     state: State
@@ -61,6 +68,7 @@ def iterate(
     accelerator: Accelerator | None = None,
     exhausted: Callable[[State], bool] = lambda state: False,
     progress: Progress | None = None,
+    checkpoint: Stage | None = None,
 ) -> Run:
     """Apply ``step`` until the objective rises by less than ``tol``.
 
@@ -70,33 +78,49 @@ def iterate(
     accelerated start can be unlucky. A saddle looks like convergence, so before the loop
     believes it, one step starts from the accelerator's probe.
     """
-    progress = progress or Progress(0, "")
-    start, best = state, state
-    bounds: list[float] = []
-    quiet, probing = 0, False
-    with progress:
-        for _ in range(max_iter):
-            plain = start is best
-            result = step(start)
-            rise = result.bound - best.bound
-            fell = not rise >= 0  # an overflow is a fall too
-            if not fell:
-                best = result
-            bounds.append(best.bound)
-            progress.advance(best.bound)
-            if exhausted(best):
-                return Run(best, bounds, StopReason.NOTHING_LEFT)
-            quiet = quiet + 1 if rise <= tol else 0
-            if (probing and not rise > tol) or (plain and fell):
-                return Run(best, bounds, StopReason.CONVERGED)
-            probing = False
-            if accelerator is None:
-                if quiet:
-                    return Run(best, bounds, StopReason.CONVERGED)
-                start = best
-                continue
-            start = accelerator.retreat(best) if fell else accelerator.propose(start, result)
-            if quiet and (plain or (quiet >= 2 and not fell)):
-                probing = True
-                start = accelerator.probe(best)
-    return Run(best, bounds, StopReason.MAX_ITER)
+    at = Position(state, state, [], 0, False)
+    found = checkpoint.load(state, accelerator) if checkpoint else None
+    if found is not None:
+        at, reason = found
+        if reason:
+            return Run(at.best, at.bounds, StopReason[reason])
+    with progress or Progress(0, ""):
+        for _ in range(max_iter - len(at.bounds)):
+            at, ended = _advance(step, at, tol, accelerator, exhausted)
+            if progress:
+                progress.advance(at.bounds[-1])
+            if checkpoint and (ended or checkpoint.due(len(at.bounds))):
+                checkpoint.save(at, accelerator, ended.name if ended else "")
+            if ended:
+                return Run(at.best, at.bounds, ended)
+    return Run(at.best, at.bounds, StopReason.MAX_ITER)
+
+
+def _advance(
+    step: Callable[[State], State],
+    at: Position,
+    tol: float,
+    accelerator: Accelerator | None,
+    exhausted: Callable[[State], bool],
+) -> tuple[Position, StopReason | None]:
+    """One iteration: where the loop stands after it, and whether it ends there."""
+    start, best, bounds, quiet, probing = at
+    plain = start is best
+    result = step(start)
+    rise = result.bound - best.bound
+    fell = not rise >= 0  # an overflow is a fall too
+    if not fell:
+        best = result
+    bounds = [*bounds, best.bound]
+    quiet = quiet + 1 if rise <= tol else 0
+    here = Position(best, best, bounds, quiet, False)
+    if exhausted(best):
+        return here, StopReason.NOTHING_LEFT
+    if (probing and not rise > tol) or (plain and fell) or (accelerator is None and quiet):
+        return here, StopReason.CONVERGED
+    if accelerator is None:
+        return here, None
+    following = accelerator.retreat(best) if fell else accelerator.propose(start, result)
+    if quiet and (plain or (quiet >= 2 and not fell)):
+        return here._replace(start=accelerator.probe(best), probing=True), None
+    return here._replace(start=following), None

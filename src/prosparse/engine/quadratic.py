@@ -16,9 +16,11 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+from array_api_compat import is_numpy_array
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
+from ..arrays import host, in_kind
 from ..operators import Operator
 
 Array = np.ndarray
@@ -62,8 +64,9 @@ class Quadratic(ABC):
         """The form without direction w (and those removed before)."""
 
     @abstractmethod
-    def factor(self, S: Array) -> Array:
-        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first."""
+    def factor(self, S: Array) -> Array | None:
+        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first; None if
+        the table is not the host's, as A is as large."""
 
     @abstractmethod
     def restricted(self, S: Array) -> Quadratic:
@@ -116,69 +119,76 @@ class Gram(Quadratic):
 
 
 class Table(Quadratic):
-    """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'."""
+    """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'.
 
-    def __init__(self, op: Operator, Q: Array | None = None, Y: Array | None = None):
+    X, Y and what has as many rows stay where the table is; vectors of length p, of which there
+    are few, are the host's.
+    """
+
+    def __init__(self, op: Operator, Q: Array | None = None, Y: Any = None):
         self.op = op
         self.width, self.rank_bound = op.shape[1], min(op.shape)
         self.Q = np.empty((self.width, 0)) if Q is None else Q
-        self.Y = self._products(self.Q) if Y is None else Y
+        self.Y = Y if Y is not None or self.Q.shape[1] == 0 else self._times(op, self.Q)
 
-    def _products(self, W: Array) -> Array:
-        if W.shape[1] == 0:
-            return np.empty((self.op.shape[0], 0))
-        return np.asarray(self.op.matmul(self.op.xp.asarray(W)))
+    def _there(self, W: Array) -> Any:
+        return in_kind(W, self.op.column_squares(), self.op.dtype)
 
-    def _rows(self, Y: Array) -> Array:
+    def _times(self, part: Operator, W: Array) -> Any:
+        """X W, where the table is."""
+        there = self._there(W)
+        return part.gather_rows(lambda block: block @ there)
+
+    def _deflated(self, Y: Any, Q: Array, W: Array) -> Any:
+        """Y - (X Q) Q'W for Y = X W."""
+        return Y if self.Y is None else Y - self.Y @ self._there(Q.T @ W)
+
+    def _back(self, part: Operator, Q: Array, Y: Any) -> Array:
         """P X' Y."""
-        F = np.asarray(self.op.rmatmul(self.op.xp.asarray(Y)))
-        return F - self.Q @ (self.Y.T @ Y)
+        F = host(part.rmatmul(Y)).astype(float)
+        return F if self.Y is None else F - Q @ host(self.Y.T @ Y)
+
+    def _product(self, part: Operator, Q: Array, W: Array) -> Array:
+        """P X'X P W on the columns of ``part``, whose rows of Q are given."""
+        return self._back(part, Q, self._deflated(self._times(part, W), Q, W))
 
     def matmul(self, W: Array) -> Array:
-        return self._rows(self._products(W) - self.Y @ (self.Q.T @ W))
+        return self._product(self.op, self.Q, W)
 
-    def _some(self, S: Array) -> Array:
+    def _some(self, S: Array) -> Any:
         """X P e_S as a dense array, (n, |S|)."""
-        part = self.op.take_columns(self.op.xp.asarray(S))
-        columns = np.asarray(part.map_rows(lambda block: block, entrywise=True))
-        return columns - self.Y @ self.Q[S].T
+        columns = self.op.take_columns(S).gather_rows(lambda block: block, entrywise=True)
+        return columns if self.Y is None else columns - self.Y @ self._there(self.Q[S].T)
 
     def columns(self, S: Array) -> Array:
-        return self._rows(self._some(S))
+        return self._back(self.op, self.Q, self._some(S))
 
     def block(self, S: Array) -> Array:
         A = self._some(S)
-        return A.T @ A
+        return host(A.T @ A).astype(float)
 
     def diagonal(self) -> Array:
         # |x_j - Y q_j|^2, with q_j row j of Q
-        cross = np.asarray(self.op.rmatmul(self.op.xp.asarray(self.Y))) if self.Q.size else self.Q
-        squares = np.asarray(self.op.column_squares())
-        removed = 2.0 * cross - self.Q @ (self.Y.T @ self.Y)
+        squares = host(self.op.column_squares()).astype(float)
+        if self.Y is None:
+            return squares
+        removed = 2.0 * host(self.op.rmatmul(self.Y)) - self.Q @ host(self.Y.T @ self.Y)
         return np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
 
     def leading(self, S: Array) -> tuple[float, Array]:
         n, size = self.op.shape[0], S.size
         if size <= min(n, DENSE_SIDE):
             return leading_pair(self.block(S))
-        part = self.op.take_columns(self.op.xp.asarray(S)) if size < self.width else self.op
-        QS, xp = self.Q[S], part.xp
-
-        def rows(Y: Array) -> Array:
-            return np.asarray(part.rmatmul(xp.asarray(Y))) - QS @ (self.Y.T @ Y)
-
+        part = self.op.take_columns(S) if size < self.width else self.op
+        QS = self.Q[S]
         if n <= DENSE_SIDE:
             # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
-            cross = np.asarray(part.matmul(xp.asarray(QS))) @ self.Y.T if QS.size else 0.0
-            inner = self.Y @ (QS.T @ QS) @ self.Y.T
-            value, y = leading_pair(np.asarray(part.outer()) - cross - np.transpose(cross) + inner)
-            w = rows(y[:, None])[:, 0]
+            value, y = leading_pair(self._outer(part, QS))
+            w = self._back(part, QS, self._there(y[:, None]))[:, 0]
         else:
 
             def product(w: Array) -> Array:
-                w = w.reshape(-1, 1)
-                y = np.asarray(part.matmul(xp.asarray(w))) - self.Y @ (QS.T @ w)
-                return rows(y)[:, 0]
+                return self._product(part, QS, w.reshape(-1, 1))[:, 0]
 
             value, w = lanczos_pair(product, size)
         norm = float(np.linalg.norm(w))
@@ -186,25 +196,33 @@ class Table(Quadratic):
             return 0.0, np.full(size, size**-0.5)
         return value, w / norm
 
+    def _outer(self, part: Operator, QS: Array) -> Array:
+        outer = host(part.outer()).astype(float)
+        if self.Y is None:
+            return outer
+        Y = host(self.Y).astype(float)
+        cross = host(self._times(part, QS)).astype(float) @ Y.T
+        return outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
+
     def deflated(self, w: Array) -> Table:
         q = new_direction(self.Q, w)
         return self if q is None else Table(self.op, np.column_stack([self.Q, q]))
 
-    def factor(self, S: Array) -> Array:
+    def factor(self, S: Array) -> Array | None:
         A = self._some(S)
-        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A
+        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A if is_numpy_array(A) else None
 
     def restricted(self, S: Array) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
             return Gram(self.block(S))
-        return Table(self.op.take_columns(self.op.xp.asarray(S)), self.Q[S], self.Y)
+        return Table(self.op.take_columns(S), self.Q[S], self.Y)
 
 
 def quadratic_of(op: Operator) -> Quadratic:
     """C = X'X itself where that is the smaller thing, the table where it is not."""
     n, p = op.shape
     if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
-        return Gram(np.asarray(op.gram()))
+        return Gram(host(op.gram()).astype(float, copy=False))
     return Table(op)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from array_api_compat import array_namespace, device
 
+from ..arrays import host, in_kind
 from ..operators import Operator
 from .linalg import spectrum
 
@@ -33,20 +37,36 @@ def varimax(L: Array, max_iter: int = 200, tol: float = 1e-8) -> Array:
     return R
 
 
-def _directions(op: Operator, k: int) -> Array:
+def _directions(op: Operator, k: int) -> Any:
     """The k leading eigenvectors of X'X, zero beyond the rank."""
-    found = spectrum(op).directions(min(k, *op.shape))
-    return np.pad(np.asarray(found), ((0, 0), (0, k - found.shape[1])))
+    return _padded(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 
-def _scores(op: Operator, k: int) -> Array:
-    """Orthonormal sample scores of the k leading components."""
-    Z = np.asarray(op.matmul(_directions(op, k)))
-    norm = np.linalg.norm(Z, axis=0)
-    return Z / np.where(norm > 1e-10 * max(norm.max(initial=0.0), 1e-300), norm, np.inf)
+def _padded(U: Any, k: int) -> Any:
+    """``U`` with columns of zeros up to k."""
+    xp = array_namespace(U)
+    missing = k - U.shape[1]
+    if missing <= 0:
+        return U
+    nothing = xp.zeros((U.shape[0], missing), dtype=U.dtype, device=device(U))
+    return xp.concat([U, nothing], axis=1)
 
 
-def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Array:
+def _leading(op: Operator, k: int) -> Any:
+    """Sample scores of the k leading components, in memory."""
+    F = op.xp.astype(_directions(op, k), op.dtype)
+    return op.xp.astype(op.gather_rows(lambda block: block @ F), op.xp.float64)
+
+
+def _scores(op: Operator, k: int) -> Any:
+    """The same, orthonormal."""
+    Z = _leading(op, k)
+    norm = np.sqrt(host(op.xp.sum(Z * Z, axis=0)))
+    small = norm <= 1e-10 * max(norm.max(initial=0.0), 1e-300)
+    return Z / in_kind(np.where(small, np.inf, norm), Z)
+
+
+def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Any:
     """Scores of k latents that the views have in common, (n, k) with orthonormal columns.
 
     Without private latents: principal components of the views, each with unit variance. With
@@ -59,14 +79,14 @@ def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> 
         scaled = [_weighted_scores(op, k) for op in parts]
     else:
         scaled = [_scores(op, k + own) for op, own in zip(parts, private, strict=True)]
-    U = np.linalg.svd(np.hstack(scaled), full_matrices=False)[0][:, :k]
-    return np.pad(U, ((0, 0), (0, k - U.shape[1])))
+    xp = parts[0].xp
+    U = xp.linalg.svd(xp.concat(scaled, axis=1), full_matrices=False)[0]
+    return _padded(U[:, :k], k)
 
 
-def _weighted_scores(op: Operator, k: int) -> Array:
-    Z = np.asarray(op.matmul(_directions(op, k)))
-    total = float(np.sum(np.asarray(op.column_squares())))
-    return Z / np.sqrt(total / op.shape[1] if total > 0 else 1.0)
+def _weighted_scores(op: Operator, k: int) -> Any:
+    total = float(op.xp.sum(op.column_squares()))
+    return _leading(op, k) / math.sqrt(total / op.shape[1] if total > 0 else 1.0)
 
 
 def initial_weights(
@@ -78,19 +98,17 @@ def initial_weights(
     of what is left, for the private latents.
     """
     p, Q = op.shape[1], k + sum(private)
-    squares = np.asarray(op.column_squares())
+    squares = host(op.column_squares())
     parts = [op.take_columns(columns) for columns in groups]
     scores = shared_scores(parts, k, private)
-    shared = np.asarray(op.rmatmul(scores))  # (p, k): scores are orthonormal
+    shared = _regressed(op, scores)  # (p, k): scores are orthonormal
     L = np.zeros((p, Q))
     L[:, :k] = (shared @ varimax(shared)) / np.sqrt(n)
     left = squares - np.sum(shared**2, axis=1)
     first = k
     for part, columns, own in zip(parts, groups, private, strict=True):
         if own:
-            outer = np.asarray(part.outer()) if part.shape[0] <= part.shape[1] else None
-            U = _left_over(part, scores, own, outer)
-            loadings = np.asarray(part.rmatmul(U))
+            loadings = _regressed(part, _left_over(part, scores, own))
             L[columns, first : first + own] = (loadings @ varimax(loadings)) / np.sqrt(n)
             left[columns] -= np.sum(loadings**2, axis=1)
         first += own
@@ -99,19 +117,29 @@ def initial_weights(
     return L, np.maximum(noise, rough)
 
 
-def _left_over(part: Operator, scores: Array, own: int, outer: Array | None) -> Array:
+def _regressed(op: Operator, scores: Any) -> Array:
+    """X' times orthonormal scores, on the host."""
+    return host(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
+
+
+def _left_over(part: Operator, scores: Any, own: int) -> Any:
     """Orthonormal scores of the leading components of a view after regressing on ``scores``."""
-    if outer is not None:
-        kernel = outer - scores @ (scores.T @ outer)
+    xp = part.xp
+    if part.shape[0] <= part.shape[1]:
+        kernel = part.outer()
+        kernel = kernel - scores @ (scores.T @ kernel)
         kernel = kernel - (kernel @ scores) @ scores.T
-        values, vectors = np.linalg.eigh(kernel)
+        values, vectors = xp.linalg.eigh(kernel)
+        U = xp.flip(vectors[:, -own:], axis=1)
     else:
-        loadings = np.asarray(part.rmatmul(scores))
-        values, V = np.linalg.eigh(np.asarray(part.gram()) - loadings @ loadings.T)
-        vectors = np.asarray(part.matmul(V)) - scores @ (loadings.T @ V)
-    order = np.argsort(values)[::-1][:own]
-    U = vectors[:, order]
-    norm = np.linalg.norm(U, axis=0)
-    largest = max(float(values[-1]), 1e-300)
-    U = np.where(values[order] > 1e-10 * largest, U / np.where(norm > 0, norm, 1.0), 0.0)
-    return np.pad(U, ((0, 0), (0, own - U.shape[1])))
+        loadings = in_kind(_regressed(part, scores), scores)
+        values, V = xp.linalg.eigh(part.gram() - loadings @ loadings.T)
+        V = xp.flip(V[:, -own:], axis=1)
+        F = xp.astype(V, part.dtype)
+        along = xp.astype(part.gather_rows(lambda block: block @ F), xp.float64)
+        U = along - scores @ (loadings.T @ V)
+    top = host(values)[::-1][:own]
+    norm = np.sqrt(host(xp.sum(U * U, axis=0)))
+    present = (top > 1e-10 * max(float(top[0]), 1e-300)) & (norm > 0)
+    factor = np.where(present, 1.0 / np.where(present, norm, 1.0), 0.0)
+    return _padded(U * in_kind(factor, U), own)

@@ -134,6 +134,16 @@ SOURCES = {
         "leukemia of Armstrong et al. (2002)",
         "X (72 x 12582 intensities), y (72 diagnoses)",
     ),
+    "prostate": Source(
+        "prostate_clinical_97x8.npz",
+        "prostate cancer of Stamey et al. (1989)",
+        "X (97 x 8), y (97 responses), feature_names (8 strings)",
+    ),
+    "diabetes": Source(
+        "diabetes_442.npz",
+        "diabetes of Efron et al. (2004) with all interactions (R package elasticnet)",
+        "X2 (442 x 64), y (442 responses), feature_names2 (64 strings)",
+    ),
     "usps": Source(
         "usps_16x16.npz",
         "USPS handwritten digits, training images",

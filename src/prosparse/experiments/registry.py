@@ -14,6 +14,7 @@ MODULES = (
     "views",  # E11
     "empca",  # E12 to E14
     "sppca",  # E15
+    "spinyreg",  # E16
 )
 
 

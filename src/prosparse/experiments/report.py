@@ -89,7 +89,7 @@ def section(record: dict[str, Any]) -> str:
     if record["quick"]:
         lines[-1] += " **A quick run: fewer repetitions than the paper.**"
     if record["claims"]:
-        lines += ["", "| what the paper found | here | |", "|---|---|---|"]
+        lines += ["", "| what should hold | here | |", "|---|---|---|"]
         for claim in record["claims"]:
             shown = "yes" if claim["holds"] else "**no**"
             lines.append(f"| {claim['text']} | {shown} | {claim['note']} |")
@@ -118,9 +118,10 @@ def write_page(output: Path) -> Path:
         "# The papers' experiments, run here\n\n"
         "Written by `prosparse reproduce`; do not edit. *Ours* is a mean over the seeds with "
         "its standard error; *published* is what the paper prints, empty where it prints no "
-        f"number.\n\n{total - len(failed)} of {total} findings of the papers are found here too"
+        "number. What should hold are the findings of the papers, or, where they print none, the "
+        f"comparison that the experiment is for: {total - len(failed)} of {total} hold here"
     )
-    head += ".\n" if not failed else "; not so:\n\n" + "\n".join(failed) + "\n"
+    head += ".\n" if not failed else "; these do not:\n\n" + "\n".join(failed) + "\n"
     page = output / PAGE
     page.write_text("\n".join([head, *map(section, records)]), encoding="utf-8")
     return page

@@ -62,7 +62,7 @@ def denoise(data: SparseProjection, method: str) -> np.ndarray:
     if method in ("SPCA", "DSPCA"):  # tuned, as in the paper: here with the clean data
         d = W.shape[1]
         models = (
-            [SPCA(d, n_nonzero=K) for K in (4, 6, 8, 10)]
+            [SPCA(d, n_nonzero=K, max_iter=50) for K in (6, 8, 10)]
             if method == "SPCA"
             else [DSPCA(d, penalty=rho, tol=1e-3) for rho in (0.0, 0.03, 0.1)]
         )

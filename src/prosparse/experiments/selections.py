@@ -55,6 +55,10 @@ def sspca(d: int) -> Choice:
     return lambda X, q: SSPCA(d, n_features_to_select=q, tol=1e-6).fit(X).support_
 
 
+def gsppca(d: int) -> Choice:
+    return lambda X, q: GSPPCA(d, n_features_to_select=q).fit(X).support_
+
+
 def share_of_variance(X: Array, support: Array, d: int) -> float:
     """Share of the variance of X along d principal components of the chosen columns."""
     X = X - X.mean(axis=0)
@@ -91,7 +95,7 @@ def leukemia(quick: bool, data: Data, output: Path) -> Result:
     claims = [
         above("SSPCA with d = 30 is above every choice with d = 1", few, best_of_one),
         above("GSPPCA with d = 30 is above every choice with d = 1", many, best_of_one),
-        above("GSPPCA is above SSPCA, both with d = 30", many, few, slack=0.02),
+        above("GSPPCA is above SSPCA, both with d = 30", many, few),
     ]
     others = np.max([v for name, v in shares.items() if "variances" not in name], axis=0)
     ahead = int(np.sum(shares["largest variances"] > others))
@@ -135,7 +139,8 @@ def handwritten(quick: bool, data: Data, output: Path) -> Result:
     choices: dict[str, Choice] = {
         "SPCA, d = 1": spca,
         f"SSPCA, d = {d}": sspca(d),
-        f"GSPPCA, d = {d}": lambda X, q: GSPPCA(d, n_features_to_select=q).fit(X).support_,
+        f"GSPPCA, d = {d}": gsppca(d),
+        "GSPPCA, d = 20": gsppca(20),
     }
     tables = with_backgrounds(sevens, data("images"), seed)
     figure, axes = figure_of(len(tables), 1 + len(choices), 2.2, 2.3)
@@ -165,7 +170,8 @@ def handwritten(quick: bool, data: Data, output: Path) -> Result:
     ]
     remarks = (
         "The tables are rebuilt (MNIST sevens; uniform noise, or patches of 20 grey images, behind "
-        "them), so the pixels are not the paper's own."
+        "them), so the pixels are not the paper's own. Not in the paper: 20 components, since 100 "
+        "of 500 images fit much of the noise."
     )
     path = saved(figure, output / "E6_sevens.png")
     return Result(rows, claims, [path], str(seed), remarks)
@@ -273,7 +279,7 @@ def urine(quick: bool, data: Data, output: Path) -> Result:
     )
     ticks = place[:: max(1, len(place) // 6)]
     axes[0][0].set_xticks(ticks, names[ticks])
-    axes[0][0].set(xlabel="bin", ylabel="mean spectrum, chosen bins marked")
+    axes[0][0].set(xlabel="bin", ylabel="mean spectrum, chosen bins marked", yscale="symlog")
     EvidenceDisplay.from_estimator(model, ax=axes[0][1])
     remarks = (
         "The spectra of the slides are private and no result is printed; these are 873 of 22 "

@@ -27,6 +27,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import host, in_kind, is_foreign
 from ..base import SparseProjection
 from ..engine.loop import StopReason
 from ..engine.quadratic import Quadratic, quadratic_of
@@ -34,13 +35,14 @@ from ..engine.search import Found, Search, find_at_angle, find_component
 from ..engine.support import Constraint
 from ..errors import (
     FewerComponentsWarning,
+    InputError,
     ParameterError,
     check_choice,
     check_integer,
     check_non_negative,
     checked_weights,
 )
-from ..operators import Columns, Operator
+from ..operators import Columns, Operator, source_of
 from ..selection.bounds import upper_bound
 from ..selection.dimension import count_signals
 
@@ -138,6 +140,8 @@ class EMPCA(SparseProjection):
     (array([8]), True)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = 1,
@@ -217,6 +221,11 @@ class EMPCA(SparseProjection):
         if sample_weight is None:
             op, columns = self._standardised(X, self.scale)
             return op, columns, float(op.shape[0])
+        if is_foreign(X) or source_of(X) is not None:
+            raise InputError(
+                "`sample_weight` needs a table in the host's memory (NumPy, pandas, polars, "
+                f"SciPy sparse), got {type(X).__module__}.{type(X).__name__}"
+            )
         n_rows = X.shape[0] if hasattr(X, "shape") else np.asarray(X).shape[0]
         weights = checked_weights(sample_weight, n_rows)
         total = float(weights.sum())
@@ -279,7 +288,7 @@ class EMPCA(SparseProjection):
         self._gap_problem = (quadratic, cardinalities, found)
         if quadratic.width > LAZY_GAP:
             self._solve_gap()
-        self.bounds_ = [variance_unit * np.array(f.trace) for f in found]
+        self.bounds_ = [in_kind(variance_unit * np.array(f.trace), columns.mean) for f in found]
         self.n_iter_ = sum(len(f.trace) for f in found)
         stopped = StopReason.MAX_ITER in [f.reason for f in found]
         self.stop_reason_ = StopReason.MAX_ITER if stopped else StopReason.CONVERGED
@@ -296,7 +305,7 @@ class EMPCA(SparseProjection):
         """
         check_is_fitted(self)
         self._solve_gap()
-        return self._optimality_gap
+        return in_kind(self._optimality_gap, self.mean_)
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
@@ -330,7 +339,7 @@ class EMPCA(SparseProjection):
         p = op.shape[1]
         if isinstance(self.n_components, str):
             n = op.shape[0]
-            gram = np.asarray(op.outer() if n <= p else op.gram())
+            gram = host(op.outer() if n <= p else op.gram())
             values = np.linalg.eigvalsh(gram)[::-1]
             values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
             # as many as if every row stood there as often as its weight says

@@ -26,17 +26,20 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import SparseProjection
+from ..arrays import as_like, host, in_kind, take_columns
+from ..base import HasDensity, SparseProjection
 from ..engine.acceleration import over_loadings
+from ..engine.checkpoint import Checkpoint
+from ..engine.density import NoisyPlane, log_density
 from ..engine.expansion import expand
-from ..engine.linalg import Spectrum, eye_like, principal_components, products, spectrum
+from ..engine.linalg import Spectrum, principal_components, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..engine.relevance import update_variances
@@ -48,9 +51,9 @@ from ..errors import (
     check_integer,
     check_non_negative,
 )
-from ..operators import Operator, operator_of
+from ..operators import Operator
 from ..selection.dimension import count_signals, resolve_dimension
-from ..selection.evidence import EVIDENCES, evidence_path
+from ..selection.evidence import EVIDENCES, Models
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
 
@@ -60,11 +63,12 @@ Array = Any
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
 NOISE_FLOOR = 1e-14
 RECOUNTS = 5  # of the components, at most, when their number is "auto"
+FIRST_COUNT = 50  # eigenvalues to look at first, of a table too large for all of them
 
 
 class State(NamedTuple):
     M: Array  # (d, p) posterior means of the rows of W
-    S_sum: Array  # (d, d) sum of their covariances S_k
+    S_sum: np.ndarray  # (d, d) sum of their covariances S_k
     sigma2: float  # noise variance
     t: Array  # (p,) prior variance of each row, exactly 0 for variables out of the model
     slope: Array  # (p,) h_k'(0): would variable k raise the bound if it came (back) in?
@@ -73,15 +77,14 @@ class State(NamedTuple):
 
 def init(parts: Spectrum, d: int) -> State:
     """Start from probabilistic PCA's maximum likelihood loadings; t = column variance / d."""
-    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    n, p = parts.n, parts.table.shape[1]
     squares = parts.table.column_squares()
-    values = parts.eigenvalues / n
-    tail = float(xp.sum(values[d:])) / (p - d)
-    sigma2 = max(tail, 1e-3 * float(xp.sum(values)) / p)
-    signal = xp.clip(values[:d] - sigma2, 1e-3 * sigma2, None)
-    M = (parts.directions(d) * xp.sqrt(signal)).T
-    nothing = xp.zeros((d, d), dtype=M.dtype, device=device(M))
-    return State(M, nothing, sigma2, squares / (n * d), xp.zeros_like(squares), -math.inf)
+    values = host(parts.eigenvalues) / n
+    sigma2 = max(float(np.sum(values[d:])) / (p - d), 1e-3 * float(np.sum(values)) / p)
+    signal = np.maximum(values[:d] - sigma2, 1e-3 * sigma2)
+    M = (parts.directions(d) * in_kind(np.sqrt(signal), squares)).T
+    slope = parts.table.xp.zeros_like(squares)
+    return State(M, np.zeros((d, d)), sigma2, squares / (n * d), slope, -math.inf)
 
 
 def noise_floor(parts: Spectrum) -> float:
@@ -92,7 +95,9 @@ def noise_floor(parts: Spectrum) -> float:
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """One variational pass over ``op``: two products with X, then O(p d + d^3).
 
-    ``op`` may be any table with the same X'X as the n rows observed.
+    ``op`` may be any table with the same X'X as the n rows observed. Arrays of length p stay
+    where the table is, in double precision; d x d matrices are worked on by the host, where
+    they take microseconds.
     """
     xp, p = op.xp, op.shape[1]
     total = float(xp.sum(op.column_squares()))
@@ -101,49 +106,52 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         M, c = state.M, 1.0 / state.sigma2
         d = M.shape[0]
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
-        precision = c * (M @ M.T + state.S_sum) + eye_like(state.S_sum, xp)
-        Sigma = xp.linalg.inv(precision)
+        precision = c * (host(M @ M.T) + state.S_sum) + np.eye(d)
+        Sigma = np.linalg.inv(precision)
         Sigma = 0.5 * (Sigma + Sigma.T)
-        filters = ((c * Sigma) @ M).T
+        filters = xp.astype((in_kind(c * Sigma, M) @ M).T, op.dtype)
         XY, YY = op.sum_rows(lambda block: products(block, filters))
-        a, Q = xp.linalg.eigh(n * Sigma + YY)
-        G = Q.T @ XY.T
+        YY = host(YY).astype(float)
+        a, Q = np.linalg.eigh(n * Sigma + YY)
+        G = in_kind(Q.T, M) @ xp.astype(XY, M.dtype).T
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
-        t, D, T, slope, log_D = update_variances(state.t, c * a, (c * G) ** 2, xp)
-        TD = T * D
-        sum_T, sum_TD, lost = float(xp.sum(T)), float(xp.sum(TD)), p * d - float(xp.sum(D))
+        t, D, T, slope, log_D = update_variances(state.t, in_kind(c * a, M), (c * G) ** 2, xp)
+        inside = xp.astype(t > 0, t.dtype)
+        sums = [xp.sum(values) for values in (T, T * D, D, log_D, inside)]
+        sum_T, sum_TD, sum_D, sum_log_D, q = host(xp.stack(sums)).tolist()
+        lost = p * d - sum_D
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
         sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-        log_det = -float(xp.linalg.slogdet(precision)[1])
-        traces = n * float(xp.linalg.trace(Sigma)) + float(xp.linalg.trace(YY))
-        divergence_Y = 0.5 * (traces - n * d - n * log_det)
-        divergence_W = 0.5 * (sum_TD - lost - float(xp.sum(log_D)))
+        log_det = -float(np.linalg.slogdet(precision)[1])
+        divergence_Y = 0.5 * (n * float(np.trace(Sigma)) + float(np.trace(YY)) - n * (d + log_det))
+        divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
         # the next start, with the scale and shape of Y and W balanced
         root_t = xp.sqrt(t)
         V = G * D * (c * root_t)  # m_k / sqrt(t_k)
-        R, stretch = expand(a, V, D, t, n, xp)
+        in_model, S_diagonal = host(D @ xp.stack([inside, t], axis=1)).T
+        R, stretch = expand(a, host(V @ V.T) + np.diag(in_model), n, q)
         QR = Q @ R.T
-        S_sum = (QR * (D @ t)) @ QR.T
-        return State(QR @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
+        S_sum = (QR * S_diagonal) @ QR.T
+        return State(in_kind(QR, M) @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
 
     return step
 
 
 def ranking(state: State) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
-    return np.lexsort((-np.asarray(state.slope), -np.asarray(state.t)))
+    return np.lexsort((-host(state.slope), -host(state.t)))
 
 
 def relevance(state: State) -> np.ndarray:
     """u in [0, 1]: u_k^2 is proportional to t_k, and the most relevant variable has 1."""
-    t = np.asarray(state.t)
+    t = host(state.t)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)
 
 
-class GSPPCA(SparseProjection):
+class GSPPCA(HasDensity, SparseProjection):
     """Globally sparse probabilistic PCA: PCA that chooses its variables.
 
     A relaxed model ranks the variables, the exact evidence along the ranking says how many to
@@ -184,7 +192,8 @@ class GSPPCA(SparseProjection):
     ranking_ : int array (n_features_in_,)
         1 for the most relevant variable.
     cardinalities_, log_evidence_path_ : arrays
-        The evidence (with the model prior's share, if any) at every cardinality tried.
+        The evidence (with the model prior's share, if any) at every cardinality tried: all of
+        them, or, of tables with more than 1e8 entries, some hundred and all around the best.
     log_evidence_ : float
     n_components_ : int
     mean_, scale_, varying_ : arrays (n_features_in_,)
@@ -220,6 +229,8 @@ class GSPPCA(SparseProjection):
     (10, True)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = "auto",
@@ -245,54 +256,68 @@ class GSPPCA(SparseProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> GSPPCA:
-        """Rank the variables of ``X``, choose how many, and find their principal components."""
-        return self._fit_whole(lambda: self._fit(X))
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> GSPPCA:
+        """Rank the variables of ``X``, choose how many, and find their principal components;
+        ``checkpoint`` (a path or a `Checkpoint`) keeps the state of a long fit in a file."""
+        return self._fit_whole(lambda: self._fit(X, checkpoint))
 
-    def _fit(self, X: Any) -> None:
+    def _fit(self, X: Any, checkpoint: Any) -> None:
         op, columns = self._standardised(X, self.scale)
-        parts = spectrum(op)
-        squares = np.asarray(op.column_squares())
-        d = self._dimension(parts)
+        file = self._opened(checkpoint, op, columns)
+        squares = op.column_squares()
+        parts, d = self._spectrum(op)
         for _ in range(RECOUNTS):
-            run = self._rank(parts, d)
+            run = self._rank(parts, d, file)
             order = ranking(run.state)
-            noise = self._noise(parts, squares, d, run.state.sigma2)
+            noise = self._noise(parts, host(squares), d, run.state.sigma2)
             q, log_evidence = self._weigh(op, order, d, noise)
             best = int(np.argmax(log_evidence))
             chosen = np.sort(order[: q[best]])
             # On the chosen columns alone weak components stand out that noise hid before.
-            again = self._recount(op, chosen, noise) if self.n_components == "auto" else d
+            again = self._recount(op, chosen, noise, d)
             if again <= d:
                 break
             d = again
-        components, along = principal_components(op.take_columns(op.xp.asarray(chosen)), d)
+            parts = spectrum(op, d)
+        components, along = principal_components(op.take_columns(chosen), d)
         free = (parts.n - 1) * (chosen.size - d)
-        off = (squares[chosen].sum() - along.sum()) / free if free else noise
+        off = (host(squares)[chosen].sum() - along.sum()) / free if free else noise
 
         # In the table's own columns and units; see `Columns`.
-        log_unit = squares.size * parts.n * math.log(columns.unit)
+        unit, like = columns.unit, columns.mean
+        log_unit = op.shape[1] * parts.n * math.log(unit)
         self._set_columns(columns, order, chosen, components, relevance(run.state))
         self.n_components_ = d
         self.n_selected_ = int(chosen.size)
-        self.cardinalities_ = q
-        self.log_evidence_path_ = log_evidence - log_unit
-        self.log_evidence_ = float(self.log_evidence_path_[best])
-        self.explained_variance_ = columns.unit**2 * along / (parts.n - 1)
-        self.explained_variance_ratio_ = along / squares.sum()
-        self.noise_variance_ = columns.unit**2 * noise
-        self.active_noise_variance_ = columns.unit**2 * max(off, noise_floor(parts))
-        self.bounds_ = np.array(run.bounds) - log_unit
+        self.cardinalities_ = in_kind(q, like)
+        self.log_evidence_path_ = in_kind(log_evidence - log_unit, like)
+        self.log_evidence_ = float(log_evidence[best] - log_unit)
+        self.explained_variance_ = in_kind(unit**2 * along / (parts.n - 1), like, like.dtype)
+        self.explained_variance_ratio_ = in_kind(along / host(squares).sum(), like, like.dtype)
+        self.noise_variance_ = float(unit**2 * noise)
+        self.active_noise_variance_ = float(unit**2 * max(off, noise_floor(parts)))
+        self.bounds_ = in_kind(np.array(run.bounds) - log_unit, like)
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
 
-    def _recount(self, op: Operator, chosen: np.ndarray, noise: float) -> int:
-        if chosen.size < 3:
-            return 1
-        values = np.asarray(spectrum(op.take_columns(op.xp.asarray(chosen))).eigenvalues)
+    def _spectrum(self, op: Operator) -> tuple[Spectrum, int]:
+        """As much of the spectrum as the number of components needs, and that number."""
+        fixed = isinstance(self.n_components, Integral)
+        count = max(1, int(self.n_components)) if fixed else FIRST_COUNT
+        while True:
+            parts = spectrum(op, count)
+            d = self._dimension(parts)
+            if fixed or d < count or parts.right is None:
+                return parts, d
+            count *= 2
+
+    def _recount(self, op: Operator, chosen: np.ndarray, noise: float, d: int) -> int:
+        if not isinstance(self.n_components, str) or chosen.size < 3:
+            return d
+        values = host(spectrum(op.take_columns(chosen), max(2 * d, FIRST_COUNT)).eigenvalues)
         return count_signals(values, op.shape[0], chosen.size, noise)
 
-    def _rank(self, parts: Spectrum, d: int) -> Run:
+    def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
         """Fit the relaxed model."""
         xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
         return iterate(
@@ -303,60 +328,41 @@ class GSPPCA(SparseProjection):
             accelerator=over_loadings("M", xp),
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
+            checkpoint=file.stage(f"{d} components") if file else None,
         )
 
     def _noise(self, parts: Spectrum, squares: np.ndarray, d: int, relaxed: float) -> float:
         """Variance of the inactive variables."""
         # Scaled columns all have one variance: the residual of active ones would mislead.
         kind = "median" if self.scale else self.noise
-        noise = noise_variance(kind, np.asarray(parts.eigenvalues), squares, parts.n, d)
+        noise = noise_variance(kind, host(parts.eigenvalues), squares, parts.n, d)
         floor = noise_floor(parts)
         # d components may fit exactly: take what noise the relaxed model leaves.
         return noise if noise > floor else max(relaxed, floor)
 
-    def _weigh(
-        self, op: Operator, order: np.ndarray, d: int, noise: float
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _weigh(self, op: Operator, order: Array, d: int, noise: float) -> tuple[Array, Array]:
         """Cardinalities and their log evidence, with the model prior's share."""
-        n, p = op.shape
         wanted = self.n_features_to_select
-        q = np.arange(d + 1, p + 1) if wanted is None else np.array([wanted])
-        path = evidence_path(op, order, d, noise, q, kind=self.evidence)
-        return q, path.log_evidence + log_prior(self.model_prior, q, n, p)
+        q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
+        models = Models(op, order, d, noise, self.evidence)
+        return models.search(q, lambda some: log_prior(self.model_prior, some, *op.shape))
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any) -> Any:
         """Log density of every row under the fitted model, in the units of ``X``.
 
         The chosen columns follow probabilistic PCA, the others are Gaussian noise around their
         means. Columns that were constant in ``fit`` are left out.
         """
         check_is_fitted(self)
-        op = operator_of(self._validated(X, reset=False), self.mean_, self.scale_)
-        inside, outside = self.support_, self.varying_ & ~self.support_
-        variances = np.maximum(self.explained_variance_, self.active_noise_variance_)
-
-        def squared_distances(block: np.ndarray) -> np.ndarray:
-            scores = block @ self.components_.T
-            off = block[:, inside] - scores @ self.components_[:, inside]
-            return (
-                np.sum(scores**2 / variances, axis=1)
-                + np.sum(off**2, axis=1) / self.active_noise_variance_
-                + np.sum(block[:, outside] ** 2, axis=1) / self.noise_variance_
-            )
-
-        log_variances = (
-            np.sum(np.log(variances))
-            + (self.n_selected_ - self.n_components_) * np.log(self.active_noise_variance_)
-            + outside.sum() * np.log(self.noise_variance_)
-            + 2.0 * np.sum(np.log(self.scale_[self.varying_]))
-        )
-        with np.errstate(over="ignore"):  # a row too far away has log density -inf
-            distances = op.map_rows(squared_distances, entrywise=True)
-        return -0.5 * (distances + log_variances + self.varying_.sum() * np.log(2 * np.pi))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`."""
-        return float(np.mean(self.score_samples(X)))
+        X = self._validated(X, reset=False)
+        support, varying = host(self.support_), host(self.varying_)
+        inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
+        op, around = self._operator_of(X), self.active_noise_variance_
+        components = as_like(take_columns(self.components_, inside), X, op.dtype)
+        along = np.maximum(host(self.explained_variance_), around)
+        law = NoisyPlane(components, along, around, self.noise_variance_)
+        log_scale = float(np.sum(np.log(host(self.scale_)[varying])))
+        return log_density(op, law, inside, outside) - log_scale
 
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:
@@ -390,6 +396,5 @@ class GSPPCA(SparseProjection):
                 "would come in, and `support_` is the best of that order: do not read it as a "
                 "finding. Fewer components or more samples may help."
             )
-            warnings.warn(
-                f"GSPPCA: {self.stop_reason_}. {advice}", NoStructureWarning, stacklevel=4
-            )
+            text = f"GSPPCA: {self.stop_reason_}. {advice}"
+            warnings.warn(text, NoStructureWarning, stacklevel=4)

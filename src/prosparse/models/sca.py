@@ -13,12 +13,22 @@ import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 from scipy.sparse import issparse
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from ..base import SparseProjection
-from ..engine.conditional import Factors, has_gaps, log_density, posterior, predict
+from ..arrays import host, in_kind, is_floating, is_foreign, spread, take_columns
+from ..base import HasDensity, SparseProjection
+from ..engine.checkpoint import Checkpoint
+from ..engine.conditional import (
+    NO_GAPS_ELSEWHERE,
+    Factors,
+    has_gaps,
+    log_density,
+    posterior,
+    predict,
+)
 from ..engine.factors import (
     Layout,
     Parameters,
@@ -41,7 +51,7 @@ from ..errors import (
     check_integer,
     check_non_negative,
 )
-from ..operators import Columns, DenseOperator, Operator, standardise
+from ..operators import Columns, DenseOperator, Operator, source_of, standardise
 from ..operators.views import (
     CompleteTable,
     GappyTable,
@@ -50,7 +60,9 @@ from ..operators.views import (
     filled,
     is_list_of_tables,
     one_table,
+    private_counts,
     side_by_side,
+    varying_groups,
 )
 from ..selection.dimension import count_signals
 
@@ -64,7 +76,7 @@ class Prediction(NamedTuple):
     variance: np.ndarray  # the same shape: variance of an observation around the mean
 
 
-class SCA(SparseProjection):
+class SCA(HasDensity, SparseProjection):
     """Sparse probabilistic projections of one, two or many views.
 
     One view: sparse PCA. Two: sparse canonical correlation (inter-battery) analysis. More: group
@@ -135,6 +147,8 @@ class SCA(SparseProjection):
     (100, 4)
     """
 
+    _takes_any_table = True
+
     def __init__(
         self,
         n_components: int | str = "auto",
@@ -160,29 +174,34 @@ class SCA(SparseProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> SCA:
-        """Fit the weights of all views jointly; ``X`` is a table or a list of tables."""
-        return self._fit_whole(lambda: self._fit(X))
+    def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> SCA:
+        """Fit the weights of all views jointly; ``X`` is a table or a list of tables.
 
-    def _fit(self, X: Any) -> None:
+        ``checkpoint``, a path or a `Checkpoint`, keeps a long fit's state in a file, from which
+        a later ``fit`` of the same table goes on.
+        """
+        return self._fit_whole(lambda: self._fit(X, checkpoint))
+
+    def _fit(self, X: Any, checkpoint: Any) -> None:
         X, views = one_table(X, self.views)
         X = self._validated(X, reset=True)
         names = getattr(self, "feature_names_in_", None)
         self.view_columns_ = column_groups(views, X.shape[1], names)
         op, columns, seen = self._operator(X)
-        groups = self._varying_groups(columns.varying)
-        private = self._private(len(groups))
+        groups = varying_groups(self.view_columns_, host(columns.varying))
+        private = private_counts(self.n_private, len(groups))
         shared = self._shared(op, sum(private))
         table, start_op = _table(op, seen)
         lay = layout(groups, shared, private)
         L, noise = initial_weights(start_op, table.n, groups, shared, private)
-        run = self._iterate(table, lay, L, noise, columns.unit)
+        file = self._opened(checkpoint, op, columns)
+        run = self._iterate(table, lay, L, noise, columns.unit, file)
 
         observed = float(table.observed.sum())
         log_unit = observed * math.log(columns.unit)
         if self.prior == "hyperbolic":  # a density of weights, too, has units
             log_unit += float(lay.allowed.sum()) * math.log(columns.unit)
-        self.bounds_ = np.array(run.bounds) - log_unit
+        self.bounds_ = in_kind(np.array(run.bounds) - log_unit, columns.mean)
         self.n_iter_ = len(run.bounds)
         self.stop_reason_ = run.reason
         self._keep(run.state.fitted, lay, columns, private)
@@ -192,6 +211,8 @@ class SCA(SparseProjection):
         if not has_gaps(X):
             op, columns = standardise(X)
             seen = None
+        elif is_foreign(X):
+            raise InputError(NO_GAPS_ELSEWHERE)
         elif issparse(X):
             raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
         else:
@@ -204,35 +225,20 @@ class SCA(SparseProjection):
             )
         return op, columns, seen
 
-    def _varying_groups(self, varying: np.ndarray) -> list[np.ndarray]:
-        """The columns of every view, counted among those that vary."""
-        place = np.cumsum(varying) - 1
-        groups = [place[c[varying[c]]] for c in self.view_columns_]
-        for number, group in enumerate(groups):
-            if group.size == 0:
-                raise InputError(f"every column of view {number} is constant: leave that view out")
-        return groups
-
-    def _private(self, n_views: int) -> list[int]:
-        given = self.n_private
-        counts = [given] * n_views if np.ndim(given) == 0 else list(given)
-        if len(counts) != n_views:
-            raise ParameterError(
-                f"`n_private` must be one integer or one per view; there are {n_views} views, "
-                f"got {given!r}"
-            )
-        for count in counts:
-            check_integer("n_private", count, 0)
-        return [int(count) for count in counts]
-
     def _shared(self, op: Operator, private: int) -> int:
         if not isinstance(self.n_components, str):
             return int(self.n_components)
         n, p = op.shape
-        return max(1, count_signals(np.asarray(spectrum(op).eigenvalues), n, p) - private)
+        return max(1, count_signals(host(spectrum(op).eigenvalues), n, p) - private)
 
     def _iterate(
-        self, table: Table, lay: Layout, L: np.ndarray, noise: np.ndarray, unit: float
+        self,
+        table: Table,
+        lay: Layout,
+        L: np.ndarray,
+        noise: np.ndarray,
+        unit: float,
+        file: Checkpoint | None,
     ) -> Run:
         if self.prior == "ard":
             prior, step = None, make_relevance_step(table, lay)
@@ -248,6 +254,7 @@ class SCA(SparseProjection):
             accelerator=accelerator(),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=Progress(self.max_iter, "SCA", self.verbose),
+            checkpoint=file.stage("weights") if file else None,
         )
 
     def _keep(self, fitted: Parameters, lay: Layout, columns: Columns, private: list[int]) -> None:
@@ -260,32 +267,39 @@ class SCA(SparseProjection):
         L = fitted.L[:, alive]
         strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
         L = L * np.where(strongest < 0, -1.0, 1.0)
-        varying, unit = np.asarray(columns.varying), columns.unit
-        self.components_ = np.zeros((alive.size, varying.size))
-        self.components_[:, varying] = unit * L.T
+        like, varying, unit = columns.mean, host(columns.varying), columns.unit
+        kept = np.flatnonzero(varying)
+        components = spread(unit * L.T, kept, varying.size)
+
+        def back(values: np.ndarray) -> Any:
+            return in_kind(values, like, like.dtype)
+
+        self.components_ = back(components)
         if fitted.C is not None:
-            self.components_std_ = np.zeros_like(self.components_)
             variances = np.diagonal(fitted.C, axis1=1, axis2=2)[:, alive]
-            self.components_std_[:, varying] = unit * np.sqrt(np.clip(variances, 0.0, None)).T
-        self.mean_ = np.asarray(columns.mean).copy()
-        self.mean_[varying] += unit * fitted.mu
-        self.scale_, self.varying_ = np.ones(varying.size), varying
-        self.latent_view_ = lay.block[alive] - 1
-        self.n_components_ = int(np.sum(self.latent_view_ == -1))
-        self.n_private_ = [int(np.sum(self.latent_view_ == v)) for v in range(len(private))]
+            deviations = unit * np.sqrt(np.clip(variances, 0.0, None)).T
+            self.components_std_ = back(spread(deviations, kept, varying.size))
+        self.mean_ = columns.mean + back(spread(unit * fitted.mu, kept, varying.size))
+        self.scale_, self.varying_ = columns.scale, columns.varying
+        latent_view = lay.block[alive] - 1
+        self.latent_view_ = in_kind(latent_view, like)
+        self.n_components_ = int(np.sum(latent_view == -1))
+        self.n_private_ = [int(np.sum(latent_view == v)) for v in range(len(private))]
         self.n_removed_ = int(lay.block.size - np.sum(strength > 0))
-        self.noise_variance_ = unit**2 / fitted.tau
-        self.explained_variance_ = np.sum(self.components_**2, axis=1)
-        self.support_ = np.any(self.components_ != 0, axis=0)
-        self.view_components_ = [self.components_[:, c] for c in self.view_columns_]
+        self.noise_variance_ = back(unit**2 / fitted.tau)
+        self.explained_variance_ = back(np.sum(components**2, axis=1))
+        self.support_ = in_kind(np.any(components != 0, axis=0), like)
+        self.view_components_ = [back(components[:, c]) for c in self.view_columns_]
 
     # --- what the fitted model says
 
     def _factors(self, columns: Any = slice(None)) -> Factors:
-        precision = np.empty(self.mean_.size)
-        for view, variance in zip(self.view_columns_, self.noise_variance_, strict=True):
+        precision = np.empty(self.mean_.shape[0])
+        noise = host(self.noise_variance_).astype(float)
+        for view, variance in zip(self.view_columns_, noise, strict=True):
             precision[view] = 1.0 / variance
-        return Factors(self.components_.T[columns], precision[columns], self.mean_[columns])
+        L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
+        return Factors(L[columns], precision[columns], mean[columns])
 
     def _rows(self, X: Any) -> Any:
         """New rows, from a table or from one table per view (None: that view is missing)."""
@@ -294,20 +308,17 @@ class SCA(SparseProjection):
             X = side_by_side(list(X), self.view_columns_)
         return self._validated(X, reset=False)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
         """Posterior means of the latents, (n, latents), from what is observed of each row."""
         X = self._rows(X)
-        return posterior(X, self._factors()).Z.astype(X.dtype, copy=False)
+        Z = posterior(X, self._factors()).Z
+        return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any) -> Any:
         """Exact log density of the observed entries of every row."""
         X = self._rows(X)
-        kept = np.flatnonzero(self.varying_)
-        return log_density(X[:, kept], self._factors(kept))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`."""
-        return float(np.mean(self.score_samples(X)))
+        kept = np.flatnonzero(host(self.varying_))
+        return log_density(take_columns(X, kept), self._factors(kept))
 
     def predict_view(self, views: Any, target: int) -> Prediction:
         """Mean and variance of view ``target`` given the other views.
@@ -330,35 +341,25 @@ class SCA(SparseProjection):
                 raise InputError("at least one view other than `target` must be given")
         X = self._rows(views)
         columns = self.view_columns_[target]
+        if is_foreign(X) or source_of(X) is not None:
+            raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = X.toarray() if issparse(X) else np.array(X, dtype=float)
         X[:, columns] = np.nan
         mean, variance = predict(X, self._factors(), columns)
-        return Prediction(mean, np.where(self.varying_[columns], variance, 0.0))
+        return Prediction(mean, np.where(host(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Any) -> Any:
         """``X`` with every missing entry replaced by its mean given the rest of its row."""
         rows = self._rows(X)
         if not has_gaps(rows):
             return X.copy() if hasattr(X, "copy") else rows
-        mean, _ = predict(rows, self._factors(), np.arange(self.mean_.size))
+        mean, _ = predict(rows, self._factors(), np.arange(self.mean_.shape[0]))
         full = np.where(np.isnan(rows), mean, rows).astype(rows.dtype, copy=False)
         if hasattr(X, "iloc"):
             return type(X)(full, index=X.index, columns=X.columns)
         return full
 
     # --- checks
-
-    def _validated(self, X: Any, *, reset: bool) -> Any:
-        return validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite="allow-nan",
-            ensure_min_samples=2 if reset else 1,
-            ensure_min_features=2 if reset else 1,
-        )
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -371,7 +372,7 @@ class SCA(SparseProjection):
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
-        if not self.support_.any():
+        if not host(self.support_).any():
             warnings.warn(
                 "SCA: every weight is zero: the data show no common structure at this noise. One "
                 "latent without loadings is kept. More samples, or a vaguer prior, may help.",

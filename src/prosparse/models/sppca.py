@@ -15,9 +15,8 @@ dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for 
 exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
 never reaches zero, and its (9) has a factor 1/2 too many.) The likelihood does not change when W
 is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is smallest.
-
-W = 0 is stationary for every lambda > 0, as the gradient of the likelihood vanishes there: a path
-cannot start from it. Paths start from the maximum likelihood of probabilistic PCA and go up.
+W = 0 is stationary for every lambda > 0, so that no path can start there: paths start from the
+maximum likelihood of probabilistic PCA and go up.
 """
 
 from __future__ import annotations
@@ -31,10 +30,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
-from ..base import SparseProjection
+from ..arrays import as_like, host, in_kind
+from ..base import HasDensity, SparseProjection
 from ..engine.acceleration import over_loadings
+from ..engine.density import NoisyPlane, log_density
 from ..engine.l1 import lasso_rows, sparsest_rotation
-from ..engine.linalg import Spectrum, added_squares, eye_like, products, spectrum
+from ..engine.linalg import Spectrum, added_squares, em_products, eye_like, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..errors import (
@@ -44,10 +45,10 @@ from ..errors import (
     check_integer,
     check_non_negative,
 )
-from ..operators import Columns, Operator, operator_of
+from ..operators import Columns, Operator
 from ..selection.criteria import aic, bic
 from ..selection.dimension import resolve_dimension
-from ..selection.slope import choice_shape, robust_slope
+from ..selection.slope import Slope, choice_shape, robust_slope
 
 Array = Any
 
@@ -77,7 +78,7 @@ def log_likelihood(op: Operator, n: int, state: State) -> float:
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
-    (explained,) = op.sum_rows(lambda block: products(block, W.T)[1:])
+    explained = em_products(op, W.T)[1]
     total = float(xp.sum(op.column_squares()))
     distance = (total - float(xp.linalg.trace(xp.linalg.solve(M, explained)))) / sigma2
     log_det = (p - d) * math.log(sigma2) + float(xp.linalg.slogdet(M)[1])
@@ -101,7 +102,7 @@ def make_step(
         M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
         M_inverse = xp.linalg.inv(M)
         M_inverse = 0.5 * (M_inverse + M_inverse.T)
-        B, s = op.sum_rows(lambda block: products(block, W.T @ M_inverse))
+        B, s = em_products(op, W.T @ M_inverse)
         B, s = B.T, s + n * sigma2 * M_inverse
         # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
         W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
@@ -121,7 +122,7 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
     dl/dw = penalty sign(w) where w != 0 and |dl/dw| <= penalty where w = 0."""
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
-    B, s = op.sum_rows(lambda block: products(block, W.T @ M_inverse))
+    B, s = em_products(op, W.T @ M_inverse)
     gradient = (B.T - (s + n * sigma2 * M_inverse) @ W) / sigma2  # Fisher's identity
     gap = xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), xp.abs(gradient) - penalty)
     return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
@@ -213,7 +214,15 @@ def best_likelihoods(parts: Spectrum, fits: list[Fit], max_iter: int, tol: float
     return values
 
 
-class SPPCA(SparseProjection):
+class Trace(NamedTuple):
+    """What the criteria see of a path, in the table's units."""
+
+    penalties: np.ndarray
+    log_likelihood: np.ndarray
+    dimension: np.ndarray
+
+
+class SPPCA(HasDensity, SparseProjection):
     """Sparse probabilistic PCA: few loadings per component, the penalty chosen by the data.
 
     Parameters
@@ -253,9 +262,8 @@ class SPPCA(SparseProjection):
     Notes
     -----
     ``transform`` returns the posterior means of the latent variables. The columns should have
-    comparable units: the noise variance is common. The slope heuristic takes account of the
-    choice of loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep
-    more of them.
+    comparable units: the noise variance is common. The slope heuristic allows for the choice of
+    loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep more.
 
     Examples
     --------
@@ -265,6 +273,8 @@ class SPPCA(SparseProjection):
     >>> model.n_selected_
     10
     """
+
+    _takes_any_table = True
 
     def __init__(
         self,
@@ -298,15 +308,19 @@ class SPPCA(SparseProjection):
         fits = path(parts, d, grid, self.max_iter, self.tol, self.verbose)
         likelihoods = best_likelihoods(parts, fits, self.max_iter, self.tol)
         log_unit = op.shape[0] * op.shape[1] * math.log(unit)
-        self.penalties_ = grid / unit
-        self.log_likelihood_path_ = likelihoods - log_unit
-        nonzeros = [int(np.sum(np.asarray(f.state.W) != 0)) for f in fits]
-        self.n_parameters_path_ = np.array(nonzeros) + 1
-        best = self._choose(op.shape[0], d * op.shape[1])
-        self.penalty_ = float(self.penalties_[best])
+        nonzeros = [int(op.xp.sum(op.xp.astype(f.state.W != 0, op.xp.int64))) for f in fits]
+        trace = Trace(grid / unit, likelihoods - log_unit, np.array(nonzeros) + 1)
+        criterion, self.slope_ = self._criterion(trace, op.shape[0], d * op.shape[1])
+        best = int(np.argmax(criterion))
+        self.penalty_ = float(trace.penalties[best])
         self._describe(op, columns, fits[best])
-        self.bounds_ = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
-        self.n_iter_ = self.bounds_.size
+        bounds = np.concatenate([run.bounds for run in fits[best].runs]) - log_unit
+        like = columns.mean
+        self.penalties_, self.log_likelihood_path_, self.n_parameters_path_ = (
+            in_kind(values, like) for values in trace
+        )
+        self.criterion_path_, self.bounds_ = in_kind(criterion, like), in_kind(bounds, like)
+        self.n_iter_ = bounds.size
         self.stop_reason_ = fits[best].runs[-1].reason
 
     def _grid(self, parts: Spectrum, d: int, unit: float) -> np.ndarray:
@@ -319,24 +333,21 @@ class SPPCA(SparseProjection):
         largest = vanishing_penalty(parts, start, self.max_iter, self.tol)
         return largest * np.linspace(0.0, 1.0, GRID) ** 2  # dense where the models are large
 
-    def _choose(self, n: int, n_loadings: int) -> int:
-        """Position of the chosen penalty; sets the criterion."""
-        likelihood, dimension = self.log_likelihood_path_, self.n_parameters_path_
-        self.slope_ = None
+    def _criterion(self, trace: Trace, n: int, n_loadings: int) -> tuple[np.ndarray, Slope | None]:
+        """What the chosen penalty maximises, along the path."""
         if self.penalty == "slope":
-            self.slope_ = robust_slope(choice_shape(dimension - 1, n_loadings), likelihood)
-            self.criterion_path_ = self.slope_.criterion
-        elif self.penalty == "aic":
-            self.criterion_path_ = aic(likelihood, dimension)
-        elif self.penalty == "bic":
-            self.criterion_path_ = bic(likelihood, dimension, n)
-        else:
-            self.criterion_path_ = -np.abs(self.penalties_ - float(self.penalty))
-        return int(np.argmax(self.criterion_path_))
+            shape = choice_shape(trace.dimension - 1, n_loadings)
+            slope = robust_slope(shape, trace.log_likelihood)
+            return slope.criterion, slope
+        if self.penalty == "aic":
+            return aic(trace.log_likelihood, trace.dimension), None
+        if self.penalty == "bic":
+            return bic(trace.log_likelihood, trace.dimension, n), None
+        return -np.abs(trace.penalties - float(self.penalty)), None
 
     def _describe(self, op: Operator, columns: Columns, fit: Fit) -> None:
         """Fitted attributes, components in falling order of norm, largest loading positive."""
-        W = np.asarray(fit.state.W)
+        W = host(fit.state.W)
         W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
         strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
         W = W * np.where(strongest < 0, -1.0, 1.0)[:, None]
@@ -344,56 +355,47 @@ class SPPCA(SparseProjection):
         order = np.argsort(-norms, kind="stable")
         chosen = np.flatnonzero(norms)
         relevance = norms / norms.max() if chosen.size else norms
-        self._set_columns(columns, order, chosen, columns.unit * W[:, chosen], relevance)
+        unit, like = columns.unit, columns.mean
+        self._set_columns(columns, order, chosen, in_kind(unit * W[:, chosen], like), relevance)
         along = added_squares(op, W)
         self.n_components_ = W.shape[0]
         self.n_selected_ = int(chosen.size)
-        self.noise_variance_ = columns.unit**2 * fit.state.sigma2
-        self.explained_variance_ = columns.unit**2 * along / (op.shape[0] - 1)
-        self.explained_variance_ratio_ = along / float(op.xp.sum(op.column_squares()))
+        self.noise_variance_ = unit**2 * fit.state.sigma2
+        variances, total = unit**2 * along / (op.shape[0] - 1), host(op.column_squares()).sum()
+        self.explained_variance_ = in_kind(variances, like, like.dtype)
+        self.explained_variance_ratio_ = in_kind(along / total, like, like.dtype)
 
     def _filters(self) -> np.ndarray:
         """Posterior means of the latent variables: M^-1 W', [BJ15] (7)."""
-        W = self.components_
-        M = W @ W.T + self.noise_variance_ * np.eye(W.shape[0])
-        return np.linalg.solve(M, W)
+        W = host(self.components_).astype(float)
+        return np.linalg.solve(W @ W.T + self.noise_variance_ * np.eye(W.shape[0]), W)
 
-    def score_samples(self, X: Any) -> np.ndarray:
+    def score_samples(self, X: Any) -> Any:
         """Log density of every row; columns that were constant in ``fit`` are left out."""
         check_is_fitted(self)
-        op = operator_of(self._validated(X, reset=False), self.mean_, self.scale_)
-        W, filters, sigma2 = self.components_, self._filters(), self.noise_variance_
-        d, p = W.shape[0], int(self.varying_.sum())
-        M = W @ W.T + sigma2 * np.eye(d)
-        log_det = (p - d) * math.log(sigma2) + np.linalg.slogdet(M)[1]
-
-        def squared_distances(block: np.ndarray) -> np.ndarray:
-            explained = np.sum((block @ W.T) * (block @ filters.T), axis=1)
-            return (np.sum(block[:, self.varying_] ** 2, axis=1) - explained) / sigma2
-
-        distances = op.map_rows(squared_distances, entrywise=True)
-        return -0.5 * (distances + log_det + p * math.log(2.0 * math.pi))
-
-    def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``."""
-        return float(np.mean(self.score_samples(X)))
+        X = self._validated(X, reset=False)
+        op, sigma2 = self._operator_of(X), self.noise_variance_
+        inside = np.flatnonzero(host(self.varying_))
+        _, lengths, axes = np.linalg.svd(host(self.components_)[:, inside].astype(float), False)
+        plane = as_like(axes, X, op.dtype)
+        law = NoisyPlane(plane, lengths**2 + sigma2, sigma2, 1.0)
+        return log_density(op, law, inside, np.empty(0, dtype=int))
 
     def _check_parameters(self) -> None:
         if isinstance(self.penalty, str):
             check_choice("penalty", self.penalty, ("slope", "aic", "bic"))
         else:
             check_non_negative("penalty", self.penalty)
-        if self.penalties is not None:
-            grid = np.asarray(self.penalties, dtype=float)
-            if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid >= 0)):
-                allowed = "a list of finite non-negative numbers, or None"
-                raise ParameterError(f"`penalties` must be {allowed}, got {self.penalties!r}")
+        grid = np.asarray([0.0] if self.penalties is None else self.penalties, dtype=float)
+        if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid >= 0)):
+            allowed = "a list of finite non-negative numbers, or None"
+            raise ParameterError(f"`penalties` must be {allowed}, got {self.penalties!r}")
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
-        if not self.support_.any():
+        if self.n_selected_ == 0:
             message = f"at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
             warnings.warn(f"SPPCA: {message}", NoStructureWarning, stacklevel=4)

@@ -23,6 +23,8 @@ Block = Any
 # Entrywise blocks hold about this many entries: large enough to hide Python's overhead,
 # small enough for a dozen temporaries to stay near the cache.
 ENTRIES_PER_BLOCK = 2**17
+# On a card every function call costs microseconds, whatever the size.
+ENTRIES_ON_ACCELERATOR = 2**25
 
 
 class Operator(ABC):
@@ -30,6 +32,8 @@ class Operator(ABC):
 
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
+    dtype: Any  # of the blocks; sums of squares are in double precision all the same
+    _column_squares: Array = None
 
     @abstractmethod
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
@@ -67,6 +71,17 @@ class Operator(ABC):
         ]
         return parts[0] if len(parts) == 1 else self.xp.concat(parts, axis=0)
 
+    def gather_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        """`map_rows`, in memory even where that is lazy."""
+        return self.map_rows(f, *row_arrays, entrywise=entrywise)
+
+    def sample_rows(self, count: int) -> Operator:
+        """About ``count`` rows at equal distances, in memory; all of them if there is no other
+        way. For guesses that only save time."""
+        return self
+
     def matmul(self, F: Array) -> Array:
         """X F."""
         return self.map_rows(lambda block: block @ F)
@@ -76,14 +91,23 @@ class Operator(ABC):
         return self.sum_rows(lambda block, rows: (block.T @ rows,), Y)[0]
 
     def column_squares(self) -> Array:
-        """Squared norm of every column."""
+        """Squared norm of every column; one pass over the rows, the first time."""
+        if self._column_squares is None:
+            self._column_squares = self._sum_squares()
+        return self._column_squares
+
+    def _sum_squares(self) -> Array:
         xp = self.xp
-        return self.sum_rows(lambda block: (xp.sum(block * block, axis=0),), entrywise=True)[0]
+        return self.sum_rows(
+            lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
+        )[0]
 
     def row_squares(self) -> Array:
         """Squared norm of every row."""
         xp = self.xp
-        return self.map_rows(lambda block: xp.sum(block * block, axis=1), entrywise=True)
+        return self.map_rows(
+            lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
+        )
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, device
+from array_api_compat import array_namespace, is_numpy_array
 
-from .base import Array, Block, Operator, row_slices
+from ..arrays import host, in_kind, on_accelerator
+from .base import ENTRIES_ON_ACCELERATOR, Array, Block, Operator, row_slices
 from .standardise import LARGEST_SCALE, SMALLEST_SCALE, Columns, check_range, unit_of
+
+# Single-precision products are added up in double precision after this many terms.
+_TERMS = 4096
 
 
 class DenseOperator(Operator):
@@ -18,50 +23,78 @@ class DenseOperator(Operator):
         self.X = X
         self.xp = array_namespace(X)
         self.shape = X.shape
+        self.dtype = X.dtype
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         if not entrywise:
             yield slice(0, self.shape[0]), self.X
             return
-        for rows in row_slices(*self.shape):
+        size = (ENTRIES_ON_ACCELERATOR,) if on_accelerator(self.X) else ()
+        for rows in row_slices(*self.shape, *size):
             yield rows, self.X[rows, :]
 
+    def sample_rows(self, count: int) -> DenseOperator:
+        return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
+
     def take_columns(self, columns: Array) -> DenseOperator:
-        return DenseOperator(self.xp.take(self.X, columns, axis=1))
+        return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
 
     def gram(self) -> Array:
-        return self.X.T @ self.X
+        return _gram(self.X, self.xp)
 
     def outer(self) -> Array:
-        return self.X @ self.X.T
+        return _gram(self.X.T, self.xp)
+
+
+def _gram(A: Array, xp: Any) -> Array:
+    """A'A in double precision."""
+    if A.dtype == xp.float64:
+        return A.T @ A
+    parts = (A[rows, :] for rows in row_slices(A.shape[0], 1, _TERMS))
+    first = next(parts)
+    total = xp.astype(first.T @ first, xp.float64)
+    for part in parts:
+        total += xp.astype(part.T @ part, xp.float64)
+    return total
+
+
+def working_type(X: Array) -> Any:
+    """The type to calculate in: double on the host's own arrays, else what the user chose.
+
+    Cards have little memory and are slow in double precision; of NumPy's arrays only blocks or
+    one copy are ever converted.
+    """
+    xp = array_namespace(X)
+    return xp.float64 if is_numpy_array(X) else X.dtype
 
 
 def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
     """Centre (and scale) into one fresh copy; see `Columns` for what is remembered."""
-    xp = array_namespace(X)
+    xp, n = array_namespace(X), X.shape[0]
     varying = xp.max(X, axis=0) > xp.min(X, axis=0)
-    Z = xp.astype(X, xp.float64)  # a copy: from here on in place
+    Z = xp.astype(X, working_type(X), copy=True)  # from here on in place
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        mean = xp.mean(Z, axis=0)
-        Z -= mean
-        rest = xp.mean(Z, axis=0)  # second pass: the first mean carries rounding
-        Z -= rest
-        mean = mean + rest
+        mean = xp.sum(Z, axis=0, dtype=xp.float64) / n
+        Z -= xp.astype(mean, Z.dtype)
+        rest = xp.sum(Z, axis=0, dtype=xp.float64) / n  # the first mean carries rounding
+        Z -= xp.astype(rest, Z.dtype)
+        mean = xp.astype(mean + rest, Z.dtype)
     largest = xp.maximum(xp.max(Z, axis=0), -xp.min(Z, axis=0))
     largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
     if scale:
-        check_range(np.asarray(largest)[np.asarray(varying)], SMALLEST_SCALE, LARGEST_SCALE)
+        check_range(host(largest)[host(varying)].astype(float), SMALLEST_SCALE, LARGEST_SCALE)
         # Divide by the largest entry first: squares of 1e-170 are zero.
         Z /= xp.where(varying, largest, one)
-        deviation = xp.where(varying, xp.sqrt(xp.mean(Z * Z, axis=0)), one)
+        variance = xp.astype(xp.sum(Z * Z, axis=0, dtype=xp.float64) / n, Z.dtype)
+        deviation = xp.where(varying, xp.sqrt(variance), one)
         Z /= deviation
         columns = Columns(mean, xp.where(varying, largest * deviation, one), 1.0, varying)
     else:
         unit = unit_of(float(xp.max(largest)))
         Z /= unit
         columns = Columns(mean, one, unit, varying)
-    if not bool(xp.all(varying)):
-        kept = xp.nonzero(varying)[0]
-        Z = xp.take(Z, xp.asarray(kept, device=device(X)), axis=1)
+    kept = np.flatnonzero(host(varying))
+    if kept.size < varying.shape[0]:
+        Z = xp.take(Z, in_kind(kept, X), axis=1)
     return DenseOperator(Z), columns

@@ -49,8 +49,9 @@ class SparseOperator(Operator):
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S = sparse.csr_array(S)
+        self.S.sum_duplicates()
         self.shift, self.factor = shift, factor
-        self.xp = xp
+        self.xp, self.dtype = xp, np.float64
         self.shape = self.S.shape
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
@@ -60,8 +61,20 @@ class SparseOperator(Operator):
         for rows in row_slices(*self.shape):
             yield rows, (self.S[rows].toarray() - self.shift) * self.factor
 
+    def sample_rows(self, count: int) -> SparseOperator:
+        some = self.S[:: max(1, self.shape[0] // count)]
+        return SparseOperator(some, self.shift, self.factor)
+
     def take_columns(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
+
+    def _sum_squares(self) -> Array:
+        # Stored entries and zeros apart: expanding the square would lose the digits of both.
+        n, p = self.shape
+        deviations = (self.S.data - self.shift[self.S.indices]) ** 2
+        stored = np.bincount(self.S.indices, weights=deviations, minlength=p)
+        absent = n - np.bincount(self.S.indices, minlength=p)
+        return (stored + absent * self.shift**2) * self.factor**2
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
@@ -80,6 +93,16 @@ class SparseOperator(Operator):
         return (S @ S.T).toarray() - projection[:, None] - projection + mean @ mean
 
 
+def check_near_zero(mean: Array, largest: Array, varying: Array) -> None:
+    """Refuse sparse columns far away from zero."""
+    if np.any(np.abs(mean) > FARTHEST_MEAN * largest, where=varying):
+        raise InputError(
+            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
+            "zero; centring it without making X dense would lose its digits. Subtract a constant "
+            "first, or pass X as a dense array."
+        )
+
+
 def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
     """Remember means and scales; the entries stay where they are."""
     S = sparse.csc_array(X, dtype=np.float64, copy=True)
@@ -90,12 +113,7 @@ def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
     with np.errstate(over="ignore"):  # refused below
         mean = np.asarray(S.sum(axis=0)) / n
     largest = np.where(varying, np.maximum(top - mean, mean - bottom), 0.0)
-    if np.any(np.abs(mean) > FARTHEST_MEAN * largest, where=varying):
-        raise InputError(
-            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
-            "zero; centring it without making X dense would lose its digits. Subtract a constant "
-            "first, or pass X as a dense array."
-        )
+    check_near_zero(mean, largest, varying)
     if scale:
         check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
         safe = np.where(varying, largest, 1.0)

@@ -11,8 +11,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace, is_dask_array
 
-from ..errors import InputError, ParameterError
+from ..arrays import host, in_kind, is_foreign, take_columns
+from ..errors import InputError, ParameterError, check_integer
 from .base import Operator
 from .standardise import Columns, unit_of
 
@@ -77,6 +79,29 @@ def _named(items: Array, where: str, names: Any) -> Array:
     return np.array([place[item] for item in items.tolist()])
 
 
+def varying_groups(groups: list[Array], varying: Array) -> list[Array]:
+    """The columns of every view, counted among those that vary."""
+    place = np.cumsum(varying) - 1
+    kept = [place[columns[varying[columns]]] for columns in groups]
+    for number, group in enumerate(kept):
+        if group.size == 0:
+            raise InputError(f"every column of view {number} is constant: leave that view out")
+    return kept
+
+
+def private_counts(given: Any, n_views: int) -> list[int]:
+    """Latents of each view's own, from one number for all or one per view."""
+    counts = [given] * n_views if np.ndim(given) == 0 else list(given)
+    if len(counts) != n_views:
+        raise ParameterError(
+            f"`n_private` must be one integer or one per view; there are {n_views} views, "
+            f"got {given!r}"
+        )
+    for count in counts:
+        check_integer("n_private", count, 0)
+    return [int(count) for count in counts]
+
+
 def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
     """A list of tables side by side, and where each of them stands. Sparse stays sparse."""
     from scipy import sparse
@@ -97,6 +122,9 @@ def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
     slices = [slice(a, b) for a, b in pairwise(edges.tolist())]
     if all(sparse.issparse(table) for table in tables):
         return sparse.hstack(tables, format="csr"), slices
+    elsewhere = next((t for t in tables if is_foreign(t) or is_dask_array(t)), None)
+    if elsewhere is not None:
+        return array_namespace(elsewhere).concat(tables, axis=1), slices
     dense = [t.toarray() if sparse.issparse(t) else np.asarray(t) for t in tables]
     return np.hstack(dense), slices
 
@@ -127,13 +155,19 @@ def side_by_side(tables: list[Any], groups: list[Array]) -> Any:
         )
     n = next((t.shape[0] for t in tables if t is not None), 0)
     pairs = zip(tables, groups, strict=True)
-    full = [np.full((n, c.size), np.nan) if t is None else t for t, c in pairs]
+    like = next((t for t in tables if is_foreign(t)), None)
+
+    def missing(width: int) -> Any:
+        holes = np.full((n, width), np.nan)
+        return holes if like is None else in_kind(holes, like, like.dtype)
+
+    full = [missing(c.size) if t is None else t for t, c in pairs]
     for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
         if part.shape[1] != columns.size:
             raise InputError(
                 f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
             )
-    return joined(full)[0][:, np.argsort(np.concatenate(groups))]
+    return take_columns(joined(full)[0], np.argsort(np.concatenate(groups)))
 
 
 class Moments(NamedTuple):
@@ -152,7 +186,7 @@ class CompleteTable:
 
     def __init__(self, op: Operator, n: int):
         self.op, self.n, self.p = op, n, op.shape[1]
-        self.squares = np.asarray(op.column_squares())  # (p,)
+        self.squares = host(op.column_squares())  # (p,)
         self.observed = np.full(self.p, float(n))  # (p,)
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
@@ -163,13 +197,13 @@ class CompleteTable:
             precision = precision + np.tensordot(tau, C, axes=1)
         S = np.linalg.inv(precision)
         S = 0.5 * (S + S.T)
-        filters = weighted @ S
+        filters = in_kind(weighted @ S, self.op.column_squares(), self.op.dtype)
 
-        def products(block: Any) -> tuple[Array, Array]:
+        def products(block: Any) -> tuple[Any, Any]:
             Z = block @ filters
             return block.T @ Z, Z.T @ Z
 
-        G, ZZ = (np.asarray(part) for part in self.op.sum_rows(products))
+        G, ZZ = (host(part).astype(float) for part in self.op.sum_rows(products))
         zz = self.n * S + ZZ
         log_det = -self.n * float(np.linalg.slogdet(precision)[1])
         explained = float(np.sum(precision * ZZ))

@@ -43,7 +43,7 @@ class WeightedOperator(Operator):
 
     def __init__(self, inner: Operator, root: Array):
         self.inner, self.root = inner, root
-        self.xp, self.shape = inner.xp, inner.shape
+        self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):
@@ -91,4 +91,4 @@ def standardise_weighted(X: Any, scale: bool, weights: Array) -> tuple[Operator,
         inner.factor = inner.factor * factor
     elif isinstance(inner, DenseOperator):
         inner.X *= factor
-    return op, Columns(mean, deviation, unit, varying)
+    return WeightedOperator(inner, op.root), Columns(mean, deviation, unit, varying)

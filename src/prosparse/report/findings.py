@@ -31,6 +31,7 @@ class Findings(NamedTuple):
     choice: Choice | None
     traces: list[np.ndarray]  # the objective per iteration, one trace or one per component
     stop: str
+    regression: bool  # the one row of loadings holds coefficients
 
     @property
     def n_selected(self) -> int:
@@ -70,6 +71,7 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
         choice_of(model),
         [np.asarray(trace, dtype=float) for trace in traces],
         str(getattr(model, "stop_reason_", "")),
+        not hasattr(model, "components_"),
     )
 
 

@@ -57,7 +57,8 @@ def write_report(
     >>> "10 of 30 variables carry the common structure" in page
     True
     """
-    scores = None if X is None else np.asarray(model.transform(X))
+    projects = X is not None and hasattr(model, "transform")  # a regression has no scores
+    scores = np.asarray(model.transform(X)) if projects else None
     path = Path(path)
     path.write_text(render(model, scores=scores, ids=ids, label=label, about=about), "utf-8")
     return path

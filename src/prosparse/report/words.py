@@ -14,7 +14,6 @@ _FEW = 5  # variables to name in a sentence
 def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
     """Sentences for someone who knows the table, not the method."""
     p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
-    regression = found.method == "SpinyRegressor"
     if q == 0:
         return [f"None of the {p:,} variables carries structure that could be told from noise."]
     if not np.any(found.relevance):
@@ -23,7 +22,7 @@ def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
             f"{q:,} of them are listed as chosen only because some had to be: do not read this as "
             "a finding. Fewer components or more rows may help.",
         ]
-    if regression:
+    if found.regression:
         said = [f"{q:,} of {p:,} variables predict the response."]
     else:
         carry = "carries" if q == 1 else "carry"
@@ -40,7 +39,7 @@ def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
     if q > 1:
         lead = "The most relevant" if q > _FEW else "Most relevant first"
         said.append(f"{lead}: {', '.join(map(quoted, first))}.")
-    if not regression:
+    if not found.regression:
         said += [_component(found, k) for k in range(min(d, 3)) if np.any(found.loadings[k])]
     if warnings:
         said.append("Read this with care: see the warnings below.")

@@ -119,8 +119,9 @@ def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegat
     if S.size <= GERSHGORIN_WIDTH:
         C = quadratic.block(S)
         bounds += [gershgorin_bound(C, K, nonnegative), row_norm_bound(C, K, nonnegative)]
-    if quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE:
-        A = quadratic.factor(S)
+    small = quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE
+    A = quadratic.factor(S) if small else None
+    if A is not None:
         squares = np.sum(A * A, axis=1)
         directions = A / np.sqrt(np.maximum(squares, 1e-300))[:, None]
         bounds.append(spectral_bound(squares, directions, 0.0, K))

@@ -26,6 +26,7 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
+from ..arrays import host
 from ..errors import ParameterError, check_integer
 from .noise import bias_corrected
 
@@ -207,7 +208,7 @@ def resolve_dimension(
     n, p = parts.n, parts.table.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":
-        d = count_signals(np.asarray(parts.eigenvalues), n, p, noise)
+        d = count_signals(host(parts.eigenvalues), n, p, noise)
         return max(1, min(d, limit, most or limit))
     check_integer("n_components", n_components, 1, ' or "auto"')
     if int(n_components) > limit:

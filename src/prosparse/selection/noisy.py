@@ -16,8 +16,9 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
 from scipy.special import gammaln
+
+from ..arrays import in_kind
 
 Array = Any
 
@@ -34,14 +35,7 @@ class NoisyTerms(NamedTuple):
     sigma2: float
     xp: Any
 
-    def value(self, r2: Array, log_b: Array) -> Array:
-        return self._all(r2, log_b)[0]
-
-    def slopes(self, r2: Array, log_b: Array) -> tuple[Array, Array]:
-        _, first, second = self._all(r2, log_b)
-        return first, second
-
-    def _all(self, r2: Array, log_b: Array) -> list[Array]:
+    def derivatives(self, r2: Array, log_b: Array) -> list[Array]:
         """log p and its first two derivatives in log b, for all cardinalities."""
         near = int(np.searchsorted(self.q, self.d + 2))  # q is increasing
         parts = [
@@ -56,7 +50,7 @@ class NoisyTerms(NamedTuple):
     ) -> tuple[Array, Array, Array]:
         """The integral; the derivatives of log p are moments of those of the integrand."""
         xp, d = self.xp, self.d
-        q = xp.asarray(cardinalities, dtype=r2.dtype, device=device(r2))
+        q = in_kind(cardinalities, r2, r2.dtype)
         alpha = xp.exp(-2.0 * log_b)
         mode, width = self._peak(r2, alpha, q)
         peak = self._log_integrand(r2, alpha, q, mode)[0]

@@ -1,0 +1,86 @@
+"""Between array libraries: where an array lives, and the one way from there to the host.
+
+Tables stay where they are. What goes to the host is small, at most as long as the table is
+wide, and goes through `host`; what comes back goes through `in_kind`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_cupy_array,
+    is_dask_array,
+    is_jax_array,
+    is_numpy_array,
+    is_torch_array,
+    to_device,
+)
+
+Array = Any
+
+
+def is_foreign(X: Any) -> bool:
+    """Whether ``X`` is an in-memory array of a library other than NumPy (Torch, CuPy, ...)."""
+    return is_array_api_obj(X) and not (is_numpy_array(X) or is_dask_array(X))
+
+
+def host(array: Array) -> np.ndarray:
+    """A small array as a NumPy array, from whatever device it is on."""
+    if is_torch_array(array) or is_cupy_array(array):
+        array = to_device(array, "cpu")
+    return np.asarray(array)
+
+
+def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
+    """Small host ``values`` as an array of the library, and on the device, of ``like``."""
+    if is_numpy_array(like):
+        return np.asarray(values, dtype=dtype)
+    xp = array_namespace(like)
+    return xp.asarray(np.array(values), dtype=dtype, device=device(like))
+
+
+def is_floating(X: Any) -> bool:
+    """Whether ``X`` holds single or double precision numbers (not integers, say)."""
+    return str(X.dtype).rpartition(".")[2] in ("float32", "float64")
+
+
+def on_accelerator(array: Array) -> bool:
+    """Whether ``array`` is on a card, where many small kernels cost more than one large one."""
+    if is_torch_array(array):
+        return array.device.type != "cpu"
+    if is_jax_array(array):
+        return device(array).platform != "cpu"
+    return is_cupy_array(array)
+
+
+def spread(values: Array, positions: np.ndarray, width: int) -> Array:
+    """The columns (or entries) ``values`` at ``positions`` of an array of zeros."""
+    xp = array_namespace(values)
+    nothing = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
+    place = np.full(width, values.shape[-1])
+    place[positions] = np.arange(values.shape[-1])
+    return xp.take(xp.concat([values, nothing], axis=-1), in_kind(place, values), axis=-1)
+
+
+def take_columns(X: Any, columns: np.ndarray) -> Any:
+    """Some columns of a table of any kind."""
+    if is_foreign(X):
+        return array_namespace(X).take(X, in_kind(columns, X), axis=1)
+    return X[:, columns]
+
+
+def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
+    """``value`` as an array that can meet ``X``: of its library if that is not NumPy's, on its
+    device. Nothing moves where both already agree."""
+    if not is_foreign(X):
+        return value if is_numpy_array(value) else host(value)
+    if is_foreign(value) and device(value) == device(X):
+        xp = array_namespace(value)
+        if xp is array_namespace(X):
+            return value if dtype is None else xp.astype(value, dtype, copy=False)
+    return in_kind(host(value), X, dtype)

@@ -1,0 +1,179 @@
+"""Estimators take arrays of any array API library and answer in kind, without leaving its device.
+
+A NumPy fit of the same table is the measure: to rounding in double precision, and as far as
+single precision goes otherwise.
+"""
+
+import array_api_strict
+import numpy as np
+import pytest
+from array_api_compat import array_namespace, device
+from sklearn.base import clone
+
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError, arrays
+from prosparse.datasets import make_globally_sparse
+
+
+def _torch(where):
+    def make(X, dtype):
+        torch = pytest.importorskip("torch", reason="Torch is not installed")
+        if where == "cuda" and not torch.cuda.is_available():
+            pytest.skip("Torch finds no CUDA card")
+        return torch.asarray(X, dtype=getattr(torch, dtype), device=where)
+
+    return make
+
+
+def _cupy(X, dtype):
+    cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
+    return cupy.asarray(X, dtype=dtype)
+
+
+def _strict(X, dtype):
+    return array_api_strict.asarray(X, dtype=getattr(array_api_strict, dtype))
+
+
+LIBRARIES = {
+    "strict": _strict,
+    "torch": _torch("cpu"),
+    "torch cuda": _torch("cuda"),
+    "cupy": _cupy,
+}
+ESTIMATORS = {
+    "GSPPCA": GSPPCA(5, tol=1e-13),
+    "GSPPCA auto, scaled": GSPPCA(scale=True, tol=1e-13),
+    "GSPPCA noisy": GSPPCA(4, tol=1e-13, evidence="noisy", model_prior="sparse"),
+    "GSPPCA fixed": GSPPCA(3, n_features_to_select=12, noise="ml", tol=1e-13),
+    "SCA": SCA(4, max_iter=60, tol=0.0),
+    "SCA hyperbolic, views": SCA(
+        3,
+        prior="hyperbolic",
+        b=0.5,
+        a=100.0,
+        n_private=1,
+        views=[slice(0, 15), slice(15, None)],
+        max_iter=60,
+        tol=0.0,
+    ),
+}
+ESTIMATORS |= {
+    "EMPCA": EMPCA(3, n_nonzero=8, random_state=0),
+    "EMPCA non-negative, disjoint": EMPCA(
+        2, n_nonzero=6, nonnegative=True, orthogonality="disjoint", scale=True, random_state=0
+    ),
+    "EMPCA auto": EMPCA("auto", n_nonzero=10, random_state=0),
+    "SPPCA": SPPCA(3, penalty="bic", penalties=[0.0, 2.0, 5.0, 20.0]),
+    "SPPCA fixed": SPPCA(2, penalty=30.0),
+}
+SHAPES = {"wide": (40, 90), "tall": (150, 40)}
+TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
+
+
+@pytest.fixture(params=LIBRARIES)
+def make(request):
+    return LIBRARIES[request.param]
+
+
+@pytest.fixture(params=SHAPES, ids=list(SHAPES))
+def table(request):
+    n, p = SHAPES[request.param]
+    X = make_globally_sparse(n, p, n_components=5, n_informative=20, noise=0.5, random_state=1).X
+    X[:, 3] = 2.0  # constant
+    return X
+
+
+def array_attributes(model):
+    return {k: v for k, v in vars(model).items() if k.endswith("_") and hasattr(v, "shape")}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_fit_in_kind(make, name, table, dtype):
+    X = make(table, dtype)
+    ours = clone(ESTIMATORS[name]).fit(X)
+    attributes = {k: arrays.host(v) for k, v in array_attributes(ours).items()}
+    for key, value in array_attributes(ours).items():
+        assert array_namespace(value) is array_namespace(X), key
+        assert device(value) == device(X), key
+    assert ours.components_.dtype == X.dtype
+    scores, chosen = ours.transform(X), ours.select(X)
+    rebuilt = ours.inverse_transform(scores)
+    for result in (scores, rebuilt, chosen):
+        assert array_namespace(result) is array_namespace(X)
+        assert result.dtype == X.dtype
+    density = ours.score(X) if hasattr(ours, "score") else 0.0
+
+    plain = clone(ESTIMATORS[name]).fit(table)
+    tol = TOLERANCE[dtype] * (10 if name.startswith("S") else 1)  # their weights settle slowly
+    for key, value in array_attributes(plain).items():
+        if key in ("bounds_", "cardinalities_", "ranking_"):
+            continue  # as long as the iterations; integers are compared below
+        if key == "n_parameters_path_" and dtype == "float32":
+            continue  # loadings on the verge of zero
+        # a relevance on its way to zero is the last to settle
+        atol = 10 * tol if key == "relevance_" else tol
+        np.testing.assert_allclose(attributes[key], value, rtol=tol, atol=atol, err_msg=key)
+    if hasattr(plain, "cardinalities_"):
+        np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
+    if isinstance(plain, EMPCA):  # one trace per component
+        for trace, other in zip(ours.bounds_, plain.bounds_, strict=True):
+            assert array_namespace(trace) is array_namespace(X)
+            assert float(trace[-1]) == pytest.approx(other[-1], rel=tol)
+    else:
+        np.testing.assert_allclose(attributes["bounds_"][-1], plain.bounds_[-1], rtol=tol)
+    np.testing.assert_allclose(arrays.host(scores), plain.transform(table), rtol=tol, atol=10 * tol)
+    np.testing.assert_allclose(arrays.host(chosen), table[:, plain.support_], rtol=1e-6)
+    if hasattr(plain, "score"):
+        assert density == pytest.approx(plain.score(table), rel=tol)
+    assert (
+        arrays.host(ours.get_support(indices=True)).tolist()
+        == np.flatnonzero(plain.support_).tolist()
+    )
+
+
+def test_only_small_arrays_go_to_the_host(make, monkeypatch):
+    """d x d matrices, and vectors as long as the table is wide."""
+    X = make(make_globally_sparse(60, 100, random_state=1).X, "float64")
+    if not hasattr(type(X), "__array__"):
+        pytest.skip("this library lets nothing go to the host unseen")
+    largest, original = [0], type(X).__array__
+
+    def watched(array, *args, **kwargs):  # every way to the host ends here
+        largest.append(int(np.prod(array.shape)))
+        return original(array, *args, **kwargs)
+
+    monkeypatch.setattr(type(X), "__array__", watched)
+    GSPPCA(5, n_features_to_select=70).fit(X)  # no small order of log K
+    assert 0 < max(largest) <= max(X.shape)
+
+
+def test_new_rows_of_another_library(make, table):
+    model = GSPPCA(5).fit(table)
+    X = make(table, "float64")
+    scores = model.transform(X)
+    assert array_namespace(scores) is array_namespace(X)
+    np.testing.assert_allclose(arrays.host(scores), model.transform(table))
+    back = GSPPCA(5).fit(X).transform(table)
+    assert isinstance(back, np.ndarray)
+    np.testing.assert_allclose(back, model.transform(table), atol=1e-6)
+
+
+def test_bad_arrays_are_refused_in_words(make, table):
+    holes = table.copy()
+    holes[3, 7] = np.nan
+    with pytest.raises(InputError, match=r"contains NaN: 1 value.*row 3, column 7"):
+        GSPPCA(2).fit(make(holes, "float64"))
+    with pytest.raises(InputError, match="Expected 2D array"):
+        GSPPCA(2).fit(make(table[0], "float64"))
+    with pytest.raises(InputError, match=r"0 sample"):
+        GSPPCA(2).fit(make(table[:0], "float64"))
+    with pytest.raises(ValueError, match="features"):
+        GSPPCA(2).fit(make(table, "float64")).transform(make(table[:, :5], "float64"))
+
+
+def test_gaps_elsewhere_are_refused_in_words(make, table):
+    holes = table.copy()
+    holes[3, 7] = np.nan
+    with pytest.raises(InputError, match="only NumPy tables"):
+        SCA(2).fit(make(holes, "float64"))

@@ -1,0 +1,262 @@
+"""Tables in row blocks (Dask, files) give what the table in memory gives."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
+from prosparse.datasets import make_globally_sparse
+from prosparse.operators import dask as dask_operator
+from prosparse.operators import mapped
+
+da = pytest.importorskip("dask.array", reason="Dask is not installed")
+
+SHAPES = {"tall": (300, 60), "wide": (60, 200)}
+
+
+@pytest.fixture(params=SHAPES, ids=list(SHAPES))
+def table(request):
+    n, p = SHAPES[request.param]
+    X = make_globally_sparse(n, p, n_components=4, n_informative=20, random_state=0).X
+    X[:, 3] = 1.0  # constant
+    return X
+
+
+CHUNKS = {
+    "rows": lambda X: da.from_array(X, chunks=(37, -1)),
+    "rows and columns": lambda X: da.from_array(X, chunks=(41, 13)),
+    "sparse blocks": lambda X: da.from_array(X, chunks=(37, -1)).map_blocks(sparse.csr_matrix),
+    "single precision": lambda X: da.from_array(X.astype(np.float32), chunks=(50, -1)),
+}
+
+
+def same(ours, plain, tol):
+    for name in ("components_", "log_evidence_path_", "explained_variance_", "mean_", "scale_"):
+        np.testing.assert_allclose(
+            getattr(ours, name), getattr(plain, name), rtol=tol, atol=tol, err_msg=name
+        )
+    np.testing.assert_array_equal(ours.support_, plain.support_)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("scale", [False, True])
+def test_dask_on_threads(table, chunks, scale):
+    X = CHUNKS[chunks](table)
+    plain, ours = GSPPCA(4, scale=scale).fit(table), GSPPCA(4, scale=scale).fit(X)
+    tol = 1e-3 if X.dtype == np.float32 else 1e-6
+    same(ours, plain, tol)
+    scores = ours.transform(X)
+    assert isinstance(scores, da.Array)
+    assert scores.dtype == X.dtype
+    np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=10 * tol)
+    assert ours.score(X) == pytest.approx(plain.score(table), rel=tol)
+    rebuilt = ours.inverse_transform(scores)
+    assert isinstance(rebuilt, da.Array)
+    expected = plain.inverse_transform(plain.transform(table))
+    np.testing.assert_allclose(rebuilt.compute(), expected, atol=10 * tol)
+    assert ours.select(X).shape == (table.shape[0], plain.n_selected_)
+
+
+OTHERS = {
+    "EMPCA": EMPCA(3, n_nonzero=8, random_state=0),
+    "EMPCA quasi": EMPCA(
+        2, n_nonzero=6, nonnegative=True, orthogonality="quasi", min_angle=80.0, random_state=0
+    ),
+    "SPPCA": SPPCA(2, penalty=30.0),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("chunks", ["rows", "sparse blocks"])
+def test_others_on_threads(table, chunks, name):
+    X = CHUNKS[chunks](table)
+    plain, ours = (clone(OTHERS[name]).fit(data) for data in (table, X))
+    np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
+    np.testing.assert_allclose(ours.explained_variance_, plain.explained_variance_, rtol=1e-5)
+    scores = ours.transform(X)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=1e-4)
+
+
+def test_weights_need_a_table_in_memory(table):
+    with pytest.raises(InputError, match="`sample_weight` needs a table in the host's memory"):
+        EMPCA().fit(CHUNKS["rows"](table), sample_weight=np.ones(table.shape[0]))
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+@pytest.mark.parametrize("chunks", ["rows", "sparse blocks"])
+def test_sca_on_threads(table, chunks, prior):
+    views = [slice(0, 25), slice(25, None)]
+    X, settings = CHUNKS[chunks](table), {"prior": prior, "views": views, "tol": 1e-13}
+    plain, ours = SCA(3, **settings).fit(table), SCA(3, **settings).fit(X)
+    np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
+    np.testing.assert_allclose(ours.noise_variance_, plain.noise_variance_, rtol=1e-6)
+    scores = ours.transform(X)
+    assert isinstance(scores, da.Array)
+    np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=1e-5)
+    assert ours.score(X) == pytest.approx(plain.score(table), rel=1e-6)
+
+
+def test_transform_is_lazy(table):
+    model = GSPPCA(4).fit(table)
+    read = []
+
+    def block(rows):
+        read.append(rows.shape)
+        return rows
+
+    X = da.from_array(table, chunks=(30, -1)).map_blocks(block, meta=np.empty((0, 0)))
+    scores = model.transform(X)
+    model.inverse_transform(scores), model.select(X), model.score_samples(X)
+    assert read == []
+    scores[:30].compute()
+    assert read == [(30, table.shape[1])]
+
+
+def test_one_pass_over_the_blocks_per_iteration(monkeypatch):
+    """More columns than the exact spectrum takes, and more rows: the steps see the table itself."""
+    monkeypatch.setattr("prosparse.engine.linalg.EXACT_SIDE", 30)
+    X = make_globally_sparse(200, 100, n_components=3, n_informative=20, random_state=0).X
+    plain = GSPPCA(3, tol=1e-12).fit(X)
+    passes = []
+    original = dask_operator.DaskRows.reduce
+
+    def counted(self, *args, **kwargs):
+        passes.append(args)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(dask_operator.DaskRows, "reduce", counted)
+    counts = []
+    for max_iter in (5, 15):
+        passes.clear()
+        with pytest.warns(UserWarning, match="max_iter"):
+            GSPPCA(3, max_iter=max_iter, tol=0).fit(da.from_array(X, chunks=(50, -1)))
+        counts.append(len(passes))
+    assert counts[1] - counts[0] == 10
+    same(GSPPCA(3, tol=1e-12).fit(da.from_array(X, chunks=(50, -1))), plain, 1e-6)
+
+
+def test_refusals_in_words(table):
+    X = da.from_array(table, chunks=(30, -1))
+    with pytest.raises(InputError, match=r"compute_chunk_sizes"):
+        GSPPCA(2).fit(X[X[:, 0] > 0])
+    with pytest.raises(InputError, match="Expected 2D"):
+        GSPPCA(2).fit(X[0])
+    holes = table.copy()
+    holes[50, 7] = np.nan
+    with pytest.raises(InputError, match=r"contains NaN in 1 column.*column 7"):
+        GSPPCA(2).fit(da.from_array(holes, chunks=(30, -1)))
+    model = GSPPCA(2).fit(X)
+    with pytest.raises(ValueError, match="features"):
+        model.transform(X[:, :5])
+
+
+def test_zarr_and_parquet(table, tmp_path):
+    zarr = pytest.importorskip("zarr", reason="Zarr is not installed")
+    plain = GSPPCA(4).fit(table)
+    stored = zarr.create_array(
+        tmp_path / "X.zarr", shape=table.shape, chunks=(50, table.shape[1]), dtype="f8"
+    )
+    stored[:] = table
+    same(GSPPCA(4).fit(da.from_zarr(tmp_path / "X.zarr")), plain, 1e-6)
+    dd = pytest.importorskip("dask.dataframe", reason="Dask's data frames are not installed")
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = pd.DataFrame(table, columns=[f"c{i}" for i in range(table.shape[1])])
+    for k in range(3):
+        part = frame.iloc[k * len(frame) // 3 : (k + 1) * len(frame) // 3]
+        part.to_parquet(tmp_path / f"{k}.parquet")
+    read = dd.read_parquet(tmp_path / "*.parquet").to_dask_array(lengths=True)
+    same(GSPPCA(4).fit(read), plain, 1e-6)
+
+
+# --- a cluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp"
+        ) as local,
+        distributed.Client(local) as client,
+    ):
+        yield client
+
+
+@pytest.mark.filterwarnings("ignore")  # of ports, disks and graphs: the cluster's own affairs
+def test_on_a_cluster_and_when_a_worker_dies(cluster, monkeypatch):
+    monkeypatch.setattr("prosparse.engine.linalg.EXACT_SIDE", 30)  # iterate on the blocks
+    X = make_globally_sparse(400, 80, n_components=3, n_informative=20, random_state=0).X
+    plain = GSPPCA(3, tol=1e-12).fit(X)
+    chunked = da.from_array(X, chunks=(50, -1))
+    same(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
+
+    original, passes = dask_operator.DaskRows.reduce, []
+
+    def deadly(self, *args, **kwargs):
+        passes.append(1)
+        if len(passes) == 15:
+            os.kill(next(iter(cluster.run(os.getpid).values())), signal.SIGKILL)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(dask_operator.DaskRows, "reduce", deadly)
+    same(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
+    assert len(passes) > 20
+
+
+# --- files
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+def test_memory_maps(table, tmp_path, monkeypatch, order, dtype):
+    values = np.round(table * 100) if dtype == "int16" else table
+    X = np.memmap(tmp_path / "X", dtype, "w+", offset=64, shape=table.shape, order=order)
+    X[:] = values
+    X.flush()
+    X = np.memmap(tmp_path / "X", dtype, "r", offset=64, shape=table.shape, order=order)
+    plain = GSPPCA(4).fit(np.array(X))
+    monkeypatch.setattr(mapped, "IN_MEMORY", 0)
+    monkeypatch.setattr(mapped, "ENTRIES_PER_READ", 1000)
+    read = []
+    original = mapped.MappedRows._read
+    monkeypatch.setattr(
+        mapped.MappedRows, "_read", lambda self, rows: (read.append(rows), original(self, rows))[1]
+    )
+    ours = GSPPCA(4).fit(X)
+    assert read
+    same(ours, plain, 1e-6)
+    np.testing.assert_allclose(ours.transform(X), plain.transform(np.array(X)), rtol=1e-4)
+    some = GSPPCA(4).fit(X[5:])  # a view of the map
+    same(some, GSPPCA(4).fit(np.array(X)[5:]), 1e-6)
+
+
+# --- coarse to fine
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("kind", ["noiseless", "noisy"])
+def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
+    monkeypatch.setattr("prosparse.selection.evidence.GRID", 24)
+    X = make_globally_sparse(
+        60, 300, n_components=3, n_informative=(10, 40, 150)[seed % 3], random_state=seed
+    ).X
+    whole = GSPPCA(3, evidence=kind).fit(X)
+    monkeypatch.setattr("prosparse.selection.evidence.WHOLE_PATH", 0)
+    some = GSPPCA(3, evidence=kind).fit(X)
+    assert some.cardinalities_.size < 0.5 * whole.cardinalities_.size
+    assert some.n_selected_ == whole.n_selected_
+    assert some.log_evidence_ == pytest.approx(whole.log_evidence_, rel=1e-10)
+    near = np.abs(whole.cardinalities_ - whole.n_selected_) <= 2
+    assert np.isin(whole.cardinalities_[near], some.cardinalities_).all()
+
+
+def test_samples_of_a_map(tmp_path):
+    X = np.memmap(tmp_path / "X", "float64", "w+", shape=(1000, 3))
+    X[:] = np.arange(3000.0).reshape(1000, 3)
+    np.testing.assert_array_equal(mapped.MappedRows(X).every(7), np.array(X)[::7])

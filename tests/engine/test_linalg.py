@@ -1,0 +1,57 @@
+"""The leading spectrum by products alone, against the decomposition of the whole table."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from prosparse import GSPPCA
+from prosparse.datasets import make_globally_sparse
+from prosparse.engine import linalg
+from prosparse.engine.linalg import leading_directions, principal_components, spectrum
+from prosparse.operators import DenseOperator, standardise
+
+
+@pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100)])
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
+def test_leading_directions_are_singular_vectors(shape, make, rng):
+    X = rng.standard_normal(shape) * rng.gamma(1.0, 2.0, shape[1])
+    _, singular, Vt = np.linalg.svd(X)
+    values, V = leading_directions(DenseOperator(make(X)), 6)
+    np.testing.assert_allclose(values, singular[:6] ** 2, rtol=1e-10)
+    cosines = np.abs(np.sum(np.asarray(V) * Vt[:6].T, axis=0))
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-8)
+
+
+def test_fewer_directions_than_asked_for(rng):
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50))
+    values, V = leading_directions(DenseOperator(X), 8)
+    np.testing.assert_allclose(values[:3], np.linalg.svd(X)[1][:3] ** 2)
+    assert np.all(values[3:] < 1e-8 * values[0])
+    np.testing.assert_allclose(V.T @ V, np.eye(8), atol=1e-8)
+
+
+def test_only_the_mean_of_the_other_eigenvalues_is_known(monkeypatch, rng):
+    op = standardise(rng.standard_normal((90, 70)))[0]
+    exact = spectrum(op)
+    monkeypatch.setattr(linalg, "EXACT_SIDE", 10)
+    some = spectrum(op, 5)
+    assert some.table is op
+    np.testing.assert_allclose(some.eigenvalues[:5], exact.eigenvalues[:5])
+    assert some.eigenvalues.shape == exact.eigenvalues.shape
+    assert some.eigenvalues.sum() == pytest.approx(exact.eigenvalues.sum())
+    one, other = principal_components(op, 5), principal_components(op, 5)
+    np.testing.assert_allclose(one[0], other[0])
+
+
+@pytest.mark.parametrize("shape", [(200, 90), (60, 150)])
+@pytest.mark.parametrize("d", [3, "auto"])
+def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch):
+    X = make_globally_sparse(*shape, n_components=3, n_informative=20, random_state=0).X
+    exact = GSPPCA(d, tol=1e-13).fit(X)
+    monkeypatch.setattr(linalg, "EXACT_SIDE", 10)
+    monkeypatch.setattr("prosparse.models.gsppca.FIRST_COUNT", 2)  # "auto" has to look again
+    some = GSPPCA(d, tol=1e-13).fit(X)
+    assert some.n_components_ == exact.n_components_
+    np.testing.assert_array_equal(some.support_, exact.support_)
+    np.testing.assert_allclose(some.components_, exact.components_, atol=1e-6)
+    np.testing.assert_allclose(some.log_evidence_path_, exact.log_evidence_path_, rtol=1e-8)

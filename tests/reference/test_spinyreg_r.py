@@ -1,0 +1,60 @@
+"""SpinyRegressor beside the authors' R program, and beside the lasso on the diabetes data."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from prosparse import SpinyRegressor
+from prosparse.experiments.spinyreg import R_DIABETES, R_PROSTATE, methods, ten_fold
+
+
+@pytest.fixture(scope="module")
+def prostate(data_folder):
+    with np.load(data_folder / "prostate_clinical_97x8.npz") as file:
+        return file["X"], file["y"], file["feature_names"]
+
+
+def test_figures_of_the_experiment_are_those_of_the_program(reference_folder):
+    figures = json.loads((reference_folder / "spinyreg.json").read_text())
+    assert R_PROSTATE["log_evidence"] == tuple(figures["prostate"]["log_evidence_path_from_1"])
+    assert figures["diabetes_64"]["n_selected"] == R_DIABETES
+    assert set(R_PROSTATE["variables"]) < set(figures["prostate"]["coefficients"])
+
+
+def test_prostate_variables_and_evidence(prostate):
+    X, y, names = prostate
+    model = SpinyRegressor().fit(X, y)
+    assert set(names[model.support_]) == set(R_PROSTATE["variables"])
+    theirs = np.array(R_PROSTATE["log_evidence"])
+    path = dict(zip(model.cardinalities_, model.log_evidence_path_, strict=True))
+    assert all(path[q] >= theirs[q - 1] for q in range(1, 7))
+    Z = (X - X.mean(0)) / X.std(0)
+    order = np.argsort(model.ranking_)
+    for q in range(1, 9):
+        chosen = Z[:, order[:q]]
+        covariance = np.eye(97) / model.gamma_path_[q] + chosen @ chosen.T / model.alpha_path_[q]
+        dense = multivariate_normal(np.zeros(97), covariance).logpdf(y - y.mean())
+        assert path[q] == pytest.approx(dense, abs=1e-8)
+
+
+def test_prostate_coefficients_are_close_to_theirs(prostate, reference_folder):
+    """Their alpha and gamma are not those of the chosen model, so that digits differ."""
+    X, y, names = prostate
+    theirs = json.loads((reference_folder / "spinyreg.json").read_text())["prostate"]
+    model = SpinyRegressor().fit(X, y)
+    for name, value in zip(names[model.support_], model.coef_[model.support_], strict=True):
+        assert value == pytest.approx(theirs["coefficients"][name], rel=0.03)
+    assert model.gamma_ == pytest.approx(theirs["gamma"], rel=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the lasso
+def test_diabetes_with_interactions_beside_the_lasso(data_folder):
+    with np.load(data_folder / "diabetes_442.npz") as file:
+        X, y = file["X2"].astype(float), file["y"].astype(float)
+    compared = methods()
+    ours, size = ten_fold(X, y, compared["ours"], seed=0)
+    lasso, larger = ten_fold(X, y, compared["lasso"], seed=0)
+    assert ours <= lasso
+    assert size < larger
