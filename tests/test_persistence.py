@@ -104,6 +104,9 @@ def test_fitted_on_a_card_or_a_cluster(tmp_path):
     again = load(save(model, tmp_path / "model"))
     np.testing.assert_array_equal(again.components_, np.asarray(model.components_))
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    np.testing.assert_array_equal(
+        again.transform(torch.asarray(X)), model.transform(torch.asarray(X))
+    )
 
 
 def test_the_gap_that_is_computed_when_asked_for(tmp_path):

@@ -35,6 +35,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ._version import __version__
+from .arrays import host, is_foreign
 from .engine.loop import StopReason
 from .errors import ModelFileError
 from .registry import ESTIMATORS
@@ -122,6 +123,8 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     def inside(part: Any) -> Any:
         return _encode(part, arrays, where)
 
+    if is_foreign(value):  # fitted on a card: a file keeps the numbers, not where they were
+        value = host(value)
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
     if isinstance(value, np.generic):  # before float and str: np.float64 and np.str_ are such

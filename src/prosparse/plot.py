@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .arrays import host
+
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
 _REST = "#9ab0c4"
@@ -220,9 +222,9 @@ class LoadingsDisplay:
         """Draw ``components_`` of a fitted estimator, or its ``coef_``."""
         check_is_fitted(estimator, "support_")
         raw = estimator.components_ if hasattr(estimator, "components_") else estimator.coef_
-        loadings = np.atleast_2d(raw)
+        loadings = np.atleast_2d(host(raw))
         by_size = np.argsort(-np.linalg.norm(loadings, axis=0), kind="stable")
-        chosen = by_size[np.asarray(estimator.support_)[by_size]][:max_features]
+        chosen = by_size[host(estimator.support_)[by_size]][:max_features]
         return cls(loadings[:, chosen], _names(estimator)[chosen]).plot(ax=ax, **image)
 
     def plot(self, *, ax: Any = None, **image: Any) -> LoadingsDisplay:
@@ -271,7 +273,7 @@ class ScoresDisplay:
         ``components`` are counted from 0. A model with one component is drawn against the rows.
         """
         check_is_fitted(estimator, "components_")
-        scores, W = np.asarray(estimator.transform(X)), estimator.components_
+        scores, W = host(estimator.transform(X)), host(estimator.components_)
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, _names(estimator)
         if biplot and scores.shape[1] > 1:

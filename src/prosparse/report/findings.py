@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..arrays import host
+
 
 class Choice(NamedTuple):
     """A path of models and the one that was chosen."""
@@ -54,8 +56,10 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
     check_is_fitted(model)
     width = model.n_features_in_
     names = [str(n) for n in getattr(model, "feature_names_in_", [f"x{k}" for k in range(width)])]
-    loadings = np.atleast_2d(model.components_ if hasattr(model, "components_") else model.coef_)
-    support = np.asarray(model.support_, dtype=bool)
+    loadings = np.atleast_2d(
+        host(model.components_ if hasattr(model, "components_") else model.coef_)
+    )
+    support = host(model.support_).astype(bool)
     relevance, ranking = _relevance(model, loadings)
     traces = getattr(model, "bounds_", [])
     traces = [traces] if isinstance(traces, np.ndarray) else list(traces)
@@ -77,7 +81,7 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
 
 def _relevance(model: Any, loadings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if hasattr(model, "relevance_"):
-        return np.asarray(model.relevance_), np.asarray(model.ranking_)
+        return host(model.relevance_), host(model.ranking_)
     # the length of a variable's loadings, as SPPCA has it
     norms = np.linalg.norm(loadings, axis=0)
     ranking = np.empty(norms.size, dtype=int)
@@ -87,20 +91,20 @@ def _relevance(model: Any, loadings: np.ndarray) -> tuple[np.ndarray, np.ndarray
 
 def _retained(model: Any, total_variance: float | None) -> float | None:
     if hasattr(model, "explained_variance_ratio_"):
-        return float(np.sum(model.explained_variance_ratio_))
+        return float(np.sum(host(model.explained_variance_ratio_)))
     if total_variance and hasattr(model, "explained_variance_"):
-        return float(np.sum(model.explained_variance_)) / total_variance
+        return float(np.sum(host(model.explained_variance_))) / total_variance
     return None
 
 
 def choice_of(model: Any) -> Choice | None:
     """The path along which the model chose, if it had one of several points."""
     if hasattr(model, "log_evidence_path_") and np.size(model.log_evidence_path_) > 1:
-        x, y = np.asarray(model.cardinalities_), np.asarray(model.log_evidence_path_)
+        x, y = host(model.cardinalities_), host(model.log_evidence_path_)
         best = int(np.flatnonzero(x == model.n_selected_)[0])
         return Choice(x, y, best, "number of variables", "log evidence", "variables")
     if hasattr(model, "criterion_path_") and np.size(model.criterion_path_) > 1:
-        x, y = np.asarray(model.penalties_), np.asarray(model.criterion_path_)
+        x, y = host(model.penalties_), host(model.criterion_path_)
         return Choice(x, y, int(np.argmax(y)), "penalty", "criterion", "penalty")
     return None
 

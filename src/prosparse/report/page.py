@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import host
 from ..persistence import versions
 from .findings import Choice, Findings, findings_of
 from .words import percent, reading
@@ -58,7 +59,7 @@ def write_report(
     True
     """
     projects = X is not None and hasattr(model, "transform")  # a regression has no scores
-    scores = np.asarray(model.transform(X)) if projects else None
+    scores = host(model.transform(X)) if projects else None
     path = Path(path)
     path.write_text(render(model, scores=scores, ids=ids, label=label, about=about), "utf-8")
     return path
