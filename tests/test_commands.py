@@ -238,7 +238,8 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
     if text is not None:
         (inside / "bad.csv").write_bytes(text.encode("cp1252"))
     before = sorted(inside.iterdir())
-    result = run(app, [command, "bad.csv", "--output", "out"])
+    place = "deep/out" if command == "select" else "out"
+    result = run(app, [command, "bad.csv", "--output", place])
     assert result.exit_code == 1
     assert message in result.stderr
     assert result.stderr.startswith("prosparse: bad.csv")
@@ -273,6 +274,17 @@ def test_misuse(inside, options, message):
     assert result.exit_code == 2, result.output
     assert message in result.stderr
     assert sorted(inside.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["fit", "report"])
+@pytest.mark.parametrize(
+    ("place", "message"), [("here", "here is a folder"), ("no/where", "there is no folder no")]
+)
+def test_places_where_no_file_can_be(inside, command, place, message):
+    (inside / "here").mkdir()
+    result = run(app, [command, "whatever", "--output", place])
+    assert result.exit_code == 2
+    assert message in result.stderr
 
 
 def test_unknown_column(inside):

@@ -24,7 +24,7 @@ from .persistence import load_with_about, save
 from .registry import METHODS
 from .report import render
 from .report.words import percent, quoted
-from .results import REPORT, whole_folder, write_results
+from .results import REPORT, check_file, check_folder, whole_folder, write_results
 from .tables import Ask, Table, read_table
 from .workflow import (
     Result,
@@ -119,8 +119,9 @@ def select(
     folder = output or Path(f"{file.name.split('.')[0]}-prosparse")
     with _told():
         wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
+        check_folder(folder)
+        result = _analysed(file, ask, wish, quiet)
         with whole_folder(folder) as partial:
-            result = _analysed(file, ask, wish, quiet)
             write_results(result, partial)
     if as_json:
         print(json.dumps(summary(result, folder), ensure_ascii=False))
@@ -154,6 +155,7 @@ def fit(
     path = output or Path(f"{file.name.split('.')[0]}.prosparse")
     with _told():
         wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
+        check_file(path)
         result = _analysed(file, ask, wish, quiet)
         save(result.model, path, about=result.about)
     if as_json:
@@ -176,6 +178,7 @@ def report(
     """Write the report of a saved model; a table is read as that of the model was."""
     path = output or Path(model.stem + ".html")
     with _told():
+        check_file(path)
         fitted, rest = load_with_about(model)
         about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}

@@ -20,22 +20,31 @@ MODEL, REPORT = "model.prosparse", "report.html"
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
 
 
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to, which appears as ``path`` when all is written, and else not at all.
-
-    An older folder of results is replaced; one with anything else in it is left alone.
-    """
+def check_folder(path: Path) -> None:
+    """Refuse a folder that holds anything but older results, which would be replaced."""
     if path.exists() and not path.is_dir():
         raise ParameterError(f"{path} is a file: choose another folder with --output")
-    strange = (
-        sorted(p.name for p in path.iterdir() if p.name not in RESULTS) if path.exists() else []
-    )
+    there = path.iterdir() if path.exists() else ()
+    strange = sorted(p.name for p in there if p.name not in RESULTS)
     if strange:
         raise ParameterError(
             f"{path} exists and holds other files ({', '.join(strange[:3])}): choose another "
             "folder with --output"
         )
+
+
+def check_file(path: Path) -> None:
+    """Refuse a place where no file can be written, before the work is done."""
+    if path.is_dir():
+        raise ParameterError(f"{path} is a folder: name a file with --output")
+    if not path.parent.is_dir():
+        raise ParameterError(f"there is no folder {path.parent}: make it, or choose another")
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to write to, which appears as ``path`` when all is written, and else not at all."""
+    check_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
     try:
