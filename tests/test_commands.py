@@ -121,6 +121,17 @@ def test_other_methods(inside, method, options, scale):
         assert said["n_selected"] == model.support_.sum()
 
 
+def test_gaps_of_a_large_table_are_filled_by_means(inside, monkeypatch):
+    X = DATA.X.copy()
+    X[3, 5] = np.nan
+    monkeypatch.setattr("prosparse.workflow._LARGEST_SCA", 100)
+    path = sheet(inside / "t.csv", X=X, label=False)
+    said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
+    assert any("by the means of their columns" in note for note in said["notes"])
+    X[3, 5] = np.nanmean(X[:, 5])
+    assert said["n_selected"] == GSPPCA().fit(X).n_selected_
+
+
 def test_missing_values(inside):
     X = DATA.X.copy()
     X[[3, 7], [5, 2]] = np.nan

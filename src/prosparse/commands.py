@@ -55,7 +55,11 @@ Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance f
 Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
 Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
 Missing = Annotated[
-    str, typer.Option(help=f"What to do about missing values: {', '.join(MISSING)}.")
+    str,
+    typer.Option(
+        help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
+        "half empty, then rows; impute: fill in by SCA, large tables by column means."
+    ),
 ]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]

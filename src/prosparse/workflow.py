@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
+from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from .errors import InputError, ParameterError, TableError
@@ -21,6 +22,7 @@ from .report import Findings, findings_of
 from .tables import Ask, Table
 
 _MOSTLY = 0.5  # a column with more gaps than this share is dropped before rows are
+_LARGEST_SCA = 100_000  # values: filling gaps by SCA takes seconds up to here, minutes soon after
 _ROWS = 2**22  # entries looked at together, so that no second table is made
 
 
@@ -130,8 +132,13 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
         return _drop_rows(table, said)
     if wish.method == "sca":
         return table._replace(notes=[*table.notes, f"{said}: SCA leaves them open, exactly"])
-    note = f"{said} and were filled in by SCA, from the other values of their rows"
-    return table._replace(X=imputed(table.X), notes=[*table.notes, note])
+    if table.X.size > _LARGEST_SCA:
+        X = SimpleImputer(copy=False).fit_transform(table.X)
+        note = f"{said} and were filled in by the means of their columns"
+    else:
+        X = imputed(table.X)
+        note = f"{said} and were filled in by SCA, from the other values of their rows"
+    return table._replace(X=X, notes=[*table.notes, note])
 
 
 def _drop_columns(table: Table, empty: np.ndarray) -> Table:
