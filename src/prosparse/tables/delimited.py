@@ -256,6 +256,7 @@ def _stream(
                 ask.progress(growing.rows)
     except (pa.ArrowException, UnicodeError) as error:
         _blame(path, shape, roles, str(error).splitlines()[0])
+    pa.default_memory_pool().release_unused()  # the fit will want it
     return (
         growing.finish(),
         ids if roles.id is not None else None,
