@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from prosparse import GSPPCA
-from prosparse.engine.linalg import products, spectrum
+from prosparse.engine.linalg import spectrum
 from prosparse.models.gsppca import init, make_step
 from prosparse.operators import DenseOperator, standardise
 
@@ -201,8 +201,8 @@ def dask(device, n, p, d):
     print(f"dask, {rows} x {columns}, d = 5, two workers: {together:.1f} s, NumPy {alone:.1f} s:")
     print(f"  ratio {together / alone:.2f}; largest difference of components {gap:.1e}")
     F = np.zeros((20_000, 50))
-    sent = len(cloudpickle.dumps(lambda block: products(block, F)))
-    back = sum(part.nbytes for part in products(np.zeros((2, 20_000)), F))
+    sent = len(cloudpickle.dumps(lambda block: (block.T @ (block @ F),)))
+    back = F.nbytes  # X'Y
     print(f"  a pass with p = 20000, d = 50 sends {sent / 2**20:.1f} MiB to a worker and")
     print(f"  {back / 2**20:.1f} MiB of sums back, whatever the number of rows")
 

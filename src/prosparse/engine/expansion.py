@@ -31,6 +31,5 @@ def expand(a: Array, B: Array, n: int, q: float) -> tuple[Array, float]:
     z = 2.0 / (k + root) if k > 0 else (root - k) / (2.0 * values)
     half = root_a[:, None] * vectors * np.sqrt(z)
     R = np.linalg.cholesky(half @ half.T)
-    latent = np.linalg.solve(R, np.diag(root_a))
-    stretch = float(np.sum(latent * latent)) / (n * a.shape[0])
+    stretch = float(np.sum(1.0 / z)) / (n * a.shape[0])  # tr(A Z^-1) = sum 1/z
     return math.sqrt(stretch) * R, stretch

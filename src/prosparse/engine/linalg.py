@@ -23,18 +23,17 @@ def eye_like(square: Array, xp: Any) -> Array:
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
 
 
-def products(block: Array, filters: Array) -> tuple[Array, Array]:
-    """X_b'Y_b and Y_b'Y_b for Y_b = X_b F: all that one EM pass needs of a block of rows."""
-    Y = block @ filters
-    return block.T @ Y, Y.T @ Y
+def products(op: Operator, filters: Array) -> tuple[Array, Array]:
+    """X'Y and Y'Y for Y = X F, all that an EM pass needs of the rows: two products with X.
 
-
-def em_products(op: Operator, filters: Array) -> tuple[Array, Array]:
-    """X'Y and Y'Y for Y = X F in one pass over the rows: products in the table's precision, sums
-    and results in that of F."""
+    Products are in the table's precision, results in that of F; Y'Y is F'(X'Y), as the filters
+    are short and Y is long.
+    """
     xp, narrow = op.xp, op.xp.astype(filters, op.dtype)
-    XY, YY = op.sum_rows(lambda block: products(block, narrow))
-    return xp.astype(XY, filters.dtype), xp.astype(YY, filters.dtype)
+    (XY,) = op.sum_rows(lambda block: (block.T @ (block @ narrow),))
+    XY = xp.astype(XY, filters.dtype)
+    YY = filters.T @ XY
+    return XY, 0.5 * (YY + YY.T)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
@@ -155,8 +154,12 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
     xp = op.xp
     basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
     narrow = xp.astype(basis, op.dtype)
-    (squares,) = op.sum_rows(lambda block: products(block, narrow)[1:])
-    values, rotation = np.linalg.eigh(host(squares).astype(float))
+
+    def squares(block: Array) -> tuple[Array]:
+        Y = block @ narrow
+        return (Y.T @ Y,)
+
+    values, rotation = np.linalg.eigh(host(op.sum_rows(squares)[0]).astype(float))
     components = (basis @ in_kind(rotation[:, ::-1], basis)).T
     strongest = xp.argmax(xp.abs(components), axis=1)
     here = xp.arange(components.shape[1], device=device(basis)) == strongest[:, None]

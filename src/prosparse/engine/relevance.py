@@ -30,15 +30,15 @@ def update_variances(
     D, T, log_D, h = _gain(t, e, w, xp)
     t = xp.where((slope <= 0) & (h <= 0), 0.0, t)
     h = xp.where(t > 0, h, 0.0)
-    # Newton in log t: dD/dlog t = D^2 - D and dT/dlog t = T D.
-    TD = T * D
-    sum_D, sum_TD = xp.sum(D, axis=0), xp.sum(TD, axis=0)
-    gradient = 0.5 * (sum_TD + sum_D - e.shape[0])
-    curvature = 0.5 * (xp.sum((2.0 * TD + D) * D, axis=0) - sum_TD - sum_D)
+    # Newton in log t: dD/dlog t = D^2 - D and dT/dlog t = T D. (Twice the derivatives of h.)
+    E = (T + 1.0) * D
+    sum_E = xp.sum(E, axis=0)
+    gradient = sum_E - e.shape[0]
+    curvature = xp.sum((E + T * D) * D, axis=0) - sum_E
     concave = curvature < 0
-    newton = -gradient / xp.where(concave, curvature, -1.0)
-    move = xp.clip(xp.where(concave, newton, xp.sign(gradient)), -2.0, 2.0)
-    trial = t * xp.exp(xp.where(t > 0, move, 0.0))
+    newton = gradient / -xp.where(concave, curvature, -1.0)
+    move = xp.where(concave, newton, xp.sign(gradient))
+    trial = t * xp.exp(xp.clip(move, -2.0, 2.0))
     # A variable that comes (back) in starts where it would be if all e_j were equal.
     waking = (t == 0) & (slope > 0)
     trial = xp.where(waking, 2.0 * slope / (e.shape[0] * xp.mean(e) ** 2), trial)
@@ -62,7 +62,7 @@ def _gain(t: Array, e: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, A
     T = w * D
     T *= t
     # Logarithms of products of eight: a logarithm costs as much as ten multiplications.
-    d = D.shape[0]
-    eights = (xp.prod(D[i : min(i + 8, d), :], axis=0) for i in range(0, d, 8))
-    log_D = sum(xp.log(product) for product in eights)
+    whole = D.shape[0] // 8 * 8
+    eights = xp.prod(xp.reshape(D[:whole, :], (whole // 8, 8, D.shape[1])), axis=1)
+    log_D = xp.sum(xp.log(eights), axis=0) + xp.log(xp.prod(D[whole:, :], axis=0))
     return D, T, log_D, 0.5 * (log_D + xp.sum(T, axis=0))

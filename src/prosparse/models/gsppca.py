@@ -30,6 +30,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
@@ -106,33 +107,34 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         M, c = state.M, 1.0 / state.sigma2
         d = M.shape[0]
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
-        precision = c * (host(M @ M.T) + state.S_sum) + np.eye(d)
-        Sigma = np.linalg.inv(precision)
-        Sigma = 0.5 * (Sigma + Sigma.T)
-        filters = xp.astype((in_kind(c * Sigma, M) @ M).T, op.dtype)
-        XY, YY = op.sum_rows(lambda block: products(block, filters))
-        YY = host(YY).astype(float)
+        root, _ = dpotrf(c * (host(M @ M.T) + state.S_sum) + np.eye(d), lower=1)
+        Sigma, _ = dpotri(root, lower=1)  # LAPACK itself: these are small, and the device waits
+        Sigma = Sigma + np.tril(Sigma, -1).T
+        XY, YY = products(op, (in_kind(c * Sigma, M) @ M).T)
+        YY = host(YY)
         a, Q = np.linalg.eigh(n * Sigma + YY)
-        G = in_kind(Q.T, M) @ xp.astype(XY, M.dtype).T
+        G = in_kind(Q.T, M) @ XY.T
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
         t, D, T, slope, log_D = update_variances(state.t, in_kind(c * a, M), (c * G) ** 2, xp)
-        inside = xp.astype(t > 0, t.dtype)
+        inside, root_t = xp.astype(t > 0, t.dtype), xp.sqrt(t)
+        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
         sums = [xp.sum(values) for values in (T, T * D, D, log_D, inside)]
-        sum_T, sum_TD, sum_D, sum_log_D, q = host(xp.stack(sums)).tolist()
+        parts = (xp.stack(sums), D @ inside, D @ t, V @ V.T)
+        # one way to the host, as each waits for the device
+        packed = host(xp.concat([xp.reshape(part, (-1,)) for part in parts]))
+        sum_T, sum_TD, sum_D, sum_log_D, q = packed[:5].tolist()
+        in_model, S_diagonal, VV = packed[5:][:d], packed[5 + d :][:d], packed[5 + 2 * d :]
         lost = p * d - sum_D
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
         sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-        log_det = -float(np.linalg.slogdet(precision)[1])
+        log_det = -2.0 * float(np.sum(np.log(np.diagonal(root))))
         divergence_Y = 0.5 * (n * float(np.trace(Sigma)) + float(np.trace(YY)) - n * (d + log_det))
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
         # the next start, with the scale and shape of Y and W balanced
-        root_t = xp.sqrt(t)
-        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
-        in_model, S_diagonal = host(D @ xp.stack([inside, t], axis=1)).T
-        R, stretch = expand(a, host(V @ V.T) + np.diag(in_model), n, q)
+        R, stretch = expand(a, np.reshape(VV, (d, d)) + np.diag(in_model), n, q)
         QR = Q @ R.T
         S_sum = (QR * S_diagonal) @ QR.T
         return State(in_kind(QR, M) @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)

@@ -35,7 +35,7 @@ from ..base import HasDensity, SparseProjection
 from ..engine.acceleration import over_loadings
 from ..engine.density import NoisyPlane, log_density
 from ..engine.l1 import lasso_rows, sparsest_rotation
-from ..engine.linalg import Spectrum, added_squares, em_products, eye_like, spectrum
+from ..engine.linalg import Spectrum, added_squares, eye_like, products, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..errors import (
@@ -78,7 +78,7 @@ def log_likelihood(op: Operator, n: int, state: State) -> float:
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
-    explained = em_products(op, W.T)[1]
+    explained = products(op, W.T)[1]
     total = float(xp.sum(op.column_squares()))
     distance = (total - float(xp.linalg.trace(xp.linalg.solve(M, explained)))) / sigma2
     log_det = (p - d) * math.log(sigma2) + float(xp.linalg.slogdet(M)[1])
@@ -102,7 +102,7 @@ def make_step(
         M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
         M_inverse = xp.linalg.inv(M)
         M_inverse = 0.5 * (M_inverse + M_inverse.T)
-        B, s = em_products(op, W.T @ M_inverse)
+        B, s = products(op, W.T @ M_inverse)
         B, s = B.T, s + n * sigma2 * M_inverse
         # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
         W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
@@ -122,7 +122,7 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
     dl/dw = penalty sign(w) where w != 0 and |dl/dw| <= penalty where w = 0."""
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
-    B, s = em_products(op, W.T @ M_inverse)
+    B, s = products(op, W.T @ M_inverse)
     gradient = (B.T - (s + n * sigma2 * M_inverse) @ W) / sigma2  # Fisher's identity
     gap = xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), xp.abs(gradient) - penalty)
     return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)

@@ -7,6 +7,7 @@ the function with the small arrays it holds (p x d), once to every worker, and i
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,6 @@ from .base import Array
 from .blocks import Parts, Source, add
 
 FAN_IN = 8  # partial sums that are added up in one task
-RETRIES = 5  # of a pass during which workers were lost
 
 
 def checked_dask(X: Any) -> Any:
@@ -111,36 +111,14 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 
 
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
-    """Run ``graph(f)``; on a cluster, send ``f`` to the workers once, not once per block.
+    """Run ``graph(f)``, where ``f`` is a task of its own: on a cluster it then travels to every
+    worker once, not once per block, and is made again if the workers that hold it die."""
+    from dask import delayed
 
-    A pass changes nothing: if workers die with the only copy of something, it is run again.
-    """
-    client = _client()
-    if client is None:
-        return graph(f).compute()
-    from concurrent.futures import CancelledError
-
-    from distributed import KilledWorker
-
-    for attempt in range(RETRIES):
-        try:
-            [function] = client.scatter([f], broadcast=True, hash=False)
-            return graph(function).compute()
-        except (CancelledError, KilledWorker, TimeoutError, OSError):
-            if attempt == RETRIES - 1:
-                raise
-    return None
+    with warnings.catch_warnings():  # what is large is p x d, and is meant to travel
+        warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
+        return graph(delayed(_itself, pure=False)(f)).compute()
 
 
-def _client() -> Any:
-    """The cluster in use, if there is one and the user has not chosen another scheduler."""
-    from dask import config
-
-    if config.get("scheduler", None) not in (None, "distributed", "dask.distributed"):
-        return None
-    try:
-        from distributed import get_client
-
-        return get_client()
-    except (ImportError, ValueError):
-        return None
+def _itself(f: Any) -> Any:
+    return f

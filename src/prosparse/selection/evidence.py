@@ -182,9 +182,10 @@ class Models:
         return 0.5 * np.log(self.d * n * q / np.maximum(self.inside[q - 1], 1e-300))
 
     def radii(self, q: np.ndarray) -> Operator | None:
-        """r^2 of all rows under a few models, if they fit into memory: several passes over
-        these then cost one over the table."""
-        if self.op.shape[0] * q.size > _KEPT:
+        """r^2 of all rows under a few models, if they are small beside the table and in memory:
+        several passes over these then cost one over the table."""
+        n, p = self.op.shape
+        if 8 * q.size > p or n * q.size > _KEPT:
             return None
         order, last = self._places(q)
         f = partial(_radii, order=order, last=last, xp=self.op.xp)
