@@ -1,4 +1,4 @@
-# make demo: fit GSPPCA on built-in data and write the evidence plots to demo-output/
+# make demo: fit GSPPCA on built-in data; pictures and a report go to demo-output/
 # make test: lint, types, tests
 # Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
 PYTHON ?= python3

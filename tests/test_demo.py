@@ -9,3 +9,6 @@ def test_demo_prints_the_choice_and_writes_the_pictures(tmp_path, capsys):
     assert "of 64 variables" in said
     for name in ("evidence_simulated.png", "evidence_digits.png"):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "variables carry the common structure" in page
+    assert "report.html: open it in a browser" in said

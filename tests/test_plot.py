@@ -7,9 +7,16 @@ import pytest
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
-from prosparse import GSPPCA, SPPCA, SpinyRegressor
+from prosparse import EMPCA, GSPPCA, SPPCA, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
-from prosparse.plot import EvidenceDisplay, RelevanceDisplay, SlopeDisplay
+from prosparse.plot import (
+    ConvergenceDisplay,
+    EvidenceDisplay,
+    LoadingsDisplay,
+    RelevanceDisplay,
+    ScoresDisplay,
+    SlopeDisplay,
+)
 from prosparse.selection.slope import choice_shape
 
 
@@ -70,10 +77,56 @@ def test_slope():
     assert any("penalty" in text.get_text() for text in right.texts)
 
 
+def test_loadings(model):
+    display = LoadingsDisplay.from_estimator(model)
+    sizes = np.linalg.norm(model.components_, axis=0)
+    order = np.argsort(-sizes)[:10]
+    np.testing.assert_array_equal(display.image_.get_array(), model.components_[:, order])
+    names = [text.get_text() for text in display.ax_.get_xticklabels()]
+    assert names == [f"x{k}" for k in order]
+    low, high = display.image_.get_clim()
+    assert low == -high == -np.abs(model.components_).max()
+    few = LoadingsDisplay.from_estimator(model, max_features=3)
+    assert few.image_.get_array().shape == (5, 3)
+
+
+def test_scores(model):
+    X = make_globally_sparse(random_state=0).X
+    scores = model.transform(X)
+    display = ScoresDisplay.from_estimator(model, X, components=(1, 2))
+    np.testing.assert_array_equal(display.points_[0].get_offsets(), scores[:, 1:3])
+    assert display.ax_.get_xlabel() == "component 2"
+    assert not display.ax_.texts
+    groups = np.array(["a", "b"])[np.arange(50) % 2]
+    grouped = ScoresDisplay.from_estimator(model, X, label=groups, biplot=True, max_features=4)
+    np.testing.assert_array_equal(grouped.points_[1].get_offsets(), scores[1::2, :2])
+    arrows = [text.get_text() for text in grouped.ax_.texts if text.get_text()]
+    longest = np.argsort(-np.linalg.norm(model.components_[:2], axis=0))[:4]
+    assert arrows == [f"x{k}" for k in longest]
+    numbers = ScoresDisplay.from_estimator(model, X, label=scores[:, 0])
+    np.testing.assert_array_equal(numbers.points_[0].get_array(), scores[:, 0])
+    one = EMPCA(1, n_nonzero=5, random_state=0).fit(X)
+    alone = ScoresDisplay.from_estimator(one, X, biplot=True)
+    np.testing.assert_array_equal(alone.points_[0].get_offsets()[:, 1], one.transform(X)[:, 0])
+    assert alone.ax_.get_xlabel() == "row"
+
+
+def test_convergence(model):
+    display = ConvergenceDisplay.from_estimator(model)
+    below = model.bounds_[-1] - model.bounds_
+    np.testing.assert_array_equal(display.lines_[0].get_ydata(), below[below > 0])
+    assert display.ax_.get_yscale() == "log"
+    two = EMPCA(2, n_nonzero=5, random_state=0).fit(make_globally_sparse(random_state=0).X)
+    several = ConvergenceDisplay.from_estimator(two)
+    assert len(several.lines_) == 2
+
+
 def test_given_axes_are_used(model):
-    _, ax = plt.subplots()
-    assert EvidenceDisplay.from_estimator(model, ax=ax).ax_ is ax
-    assert RelevanceDisplay.from_estimator(model, ax=ax).figure_ is ax.figure
+    for display in (EvidenceDisplay, RelevanceDisplay, LoadingsDisplay, ConvergenceDisplay):
+        _, ax = plt.subplots()
+        drawn = display.from_estimator(model, ax=ax)
+        assert drawn.ax_ is ax
+        assert drawn.figure_ is ax.figure
 
 
 def test_without_matplotlib(model, monkeypatch):

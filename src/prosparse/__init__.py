@@ -7,14 +7,17 @@ from .errors import (
     CheckpointError,
     FewerComponentsWarning,
     InputError,
+    ModelFileError,
     NoStructureWarning,
     ParameterError,
+    TableError,
 )
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
+from .persistence import load, save
 
 __all__ = [
     "EMPCA",
@@ -25,12 +28,16 @@ __all__ = [
     "CheckpointError",
     "FewerComponentsWarning",
     "InputError",
+    "ModelFileError",
     "NoStructureWarning",
     "ParameterError",
     "SpinyRegressor",
+    "TableError",
     "__version__",
     "baselines",
     "datasets",
+    "load",
     "metrics",
     "plot",
+    "save",
 ]

@@ -1,4 +1,4 @@
-"""The command: ``prosparse demo`` and ``prosparse reproduce``."""
+"""The command: ``prosparse select | fit | report | demo | reproduce``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from . import commands
 from . import demo as demonstration
 from .experiments import report
 from .experiments.data import VARIABLE, Data, MissingDataError
@@ -24,14 +25,22 @@ app = typer.Typer(
 
 @app.callback()
 def about() -> None:
-    """Sparse probabilistic PCA: PCA that chooses its variables."""
+    """Sparse probabilistic PCA: PCA that chooses its variables.
+
+    Start with: prosparse select FILE
+    """
+
+
+commands.add_to(app)
 
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Argument(help="Where the pictures go.")] = Path("demo-output"),
+    folder: Annotated[Path, typer.Argument(help="Where pictures and report go.")] = Path(
+        "demo-output"
+    ),
 ) -> None:
-    """Fit built-in data, say what was chosen, and draw why."""
+    """Fit built-in data, say what was chosen, draw why, and write a report."""
     demonstration.main([str(folder)])
 
 

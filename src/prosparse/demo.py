@@ -2,7 +2,8 @@
 
 Simulates the introductory example of Mattei, Bouveyron & Latouche (2016), takes the handwritten
 digits that ship with scikit-learn, prints the chosen variables of each, and writes the evidence
-against the number of variables, with the relevance of each variable, as pictures.
+against the number of variables, with the relevance of each variable, as pictures. It ends in a
+report on the digits, one page to be opened in a browser.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .datasets import make_globally_sparse
 from .metrics import support_f_score
 from .models.gsppca import GSPPCA
 from .plot import EvidenceDisplay, RelevanceDisplay
+from .report import write_report
 
 
 def introductory_example(folder: Path) -> GSPPCA:
@@ -33,7 +35,7 @@ def introductory_example(folder: Path) -> GSPPCA:
 
 def digits(folder: Path) -> GSPPCA:
     """1,797 images of 8 x 8 pixels: which pixels carry the common structure?"""
-    X, _ = load_digits(return_X_y=True, as_frame=True)
+    X, digit = load_digits(return_X_y=True, as_frame=True)
     model = GSPPCA(n_components=5).fit(X)
     print("\nHandwritten digits (scikit-learn): 1797 images of 64 pixels, 5 components")
     _report(model)
@@ -41,6 +43,20 @@ def digits(folder: Path) -> GSPPCA:
     for row in model.support_.reshape(8, 8):
         print("    " + " ".join("#" if chosen else "." for chosen in row))
     _draw(model, folder / "evidence_digits.png", "Handwritten digits")
+    about = {
+        "title": "Which pixels carry the structure of handwritten digits?",
+        "asked": {"method": "GSPPCA", "components": "5", "variables": "decided by the data"},
+        "data": {
+            "table": "handwritten digits of scikit-learn",
+            "rows": f"{len(X):,}",
+            "variables": f"{X.shape[1]:,}",
+            "coloured by": "digit",
+        },
+        "command": "prosparse demo",
+        "label": "digit",
+    }
+    page = write_report(model, folder / "report.html", X=X, label=list(digit), about=about)
+    print(f"  wrote {page}: open it in a browser")
     return model
 
 

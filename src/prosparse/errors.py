@@ -13,6 +13,14 @@ class InputError(ValueError):
     """The data cannot be fitted as they are."""
 
 
+class TableError(InputError):
+    """A file cannot be read as a table; the message names the row and the column."""
+
+
+class ModelFileError(ValueError):
+    """A model cannot be saved, or a file is not one that a model can be loaded from."""
+
+
 class ParameterError(ValueError):
     """A parameter has a value that is not allowed."""
 

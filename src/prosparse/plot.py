@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from .arrays import host
+
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
 _REST = "#9ab0c4"
@@ -30,6 +32,13 @@ def _axes(ax: Any, columns: int = 1) -> Any:
 
 def _plain(ax: Any) -> None:
     ax.spines[["top", "right"]].set_visible(False)
+
+
+def _names(estimator: Any) -> np.ndarray:
+    width = estimator.n_features_in_
+    return np.asarray(
+        getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(width)]), dtype=object
+    )
 
 
 class EvidenceDisplay:
@@ -112,9 +121,9 @@ class RelevanceDisplay:
     ) -> RelevanceDisplay:
         """Draw ``relevance_`` of a fitted estimator, the first ``max_features`` of its ranking."""
         check_is_fitted(estimator, "relevance_")
-        width = estimator.n_features_in_
-        names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(width)])
-        display = cls(estimator.relevance_, estimator.ranking_, estimator.support_, names)
+        display = cls(
+            estimator.relevance_, estimator.ranking_, estimator.support_, _names(estimator)
+        )
         return display.plot(max_features=max_features, ax=ax)
 
     def plot(self, *, max_features: int | None = None, ax: Any = None) -> RelevanceDisplay:
@@ -190,4 +199,163 @@ class SlopeDisplay:
         right.set(xlabel="penalty", ylabel="criterion")
         for ax in self.axes_:
             _plain(ax)
+        return self
+
+
+class LoadingsDisplay:
+    """Heat map of the loadings of the chosen variables, the largest first.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    image_ : matplotlib AxesImage
+    """
+
+    def __init__(self, components: Any, names: Any):
+        self.components = np.asarray(components)
+        self.names = np.asarray(names, dtype=object)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, *, max_features: int | None = 40, ax: Any = None, **image: Any
+    ) -> LoadingsDisplay:
+        """Draw ``components_`` of a fitted estimator, or its ``coef_``."""
+        check_is_fitted(estimator, "support_")
+        raw = estimator.components_ if hasattr(estimator, "components_") else estimator.coef_
+        loadings = np.atleast_2d(host(raw))
+        by_size = np.argsort(-np.linalg.norm(loadings, axis=0), kind="stable")
+        chosen = by_size[host(estimator.support_)[by_size]][:max_features]
+        return cls(loadings[:, chosen], _names(estimator)[chosen]).plot(ax=ax, **image)
+
+    def plot(self, *, ax: Any = None, **image: Any) -> LoadingsDisplay:
+        self.ax_ = _axes(ax)
+        self.figure_ = self.ax_.figure
+        largest = float(np.max(np.abs(self.components), initial=0.0)) or 1.0
+        style = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto"} | image
+        self.image_ = self.ax_.imshow(self.components, **style)
+        d, q = self.components.shape
+        self.ax_.set_xticks(np.arange(q), self.names, rotation=60, ha="right", fontsize=8)
+        self.ax_.set_yticks(np.arange(d), np.arange(1, d + 1))
+        self.ax_.set(ylabel="component")
+        self.figure_.colorbar(self.image_, ax=self.ax_, label="loading")
+        return self
+
+
+class ScoresDisplay:
+    """Scores of the rows on two components, with the variables as arrows if asked for.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    points_ : list of matplotlib PathCollection, one per group
+    """
+
+    def __init__(self, scores: Any, loadings: Any = None, names: Any = (), pair: Any = (0, 1)):
+        self.scores, self.pair = np.asarray(scores), pair
+        self.loadings = None if loadings is None else np.asarray(loadings)
+        self.names = np.asarray(names, dtype=object)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        *,
+        components: tuple[int, int] = (0, 1),
+        label: Any = None,
+        biplot: bool = False,
+        max_features: int = 10,
+        ax: Any = None,
+        **points: Any,
+    ) -> ScoresDisplay:
+        """Draw ``transform(X)``, coloured by ``label``; ``biplot=True`` adds the variables.
+
+        ``components`` are counted from 0. A model with one component is drawn against the rows.
+        """
+        check_is_fitted(estimator, "components_")
+        scores, W = host(estimator.transform(X)), host(estimator.components_)
+        pair = components if scores.shape[1] > 1 else (0, 0)
+        loadings, names = None, _names(estimator)
+        if biplot and scores.shape[1] > 1:
+            both = W[list(pair)]
+            longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
+            longest = longest[np.any(both[:, longest] != 0, axis=0)]
+            loadings, names = both[:, longest], names[longest]
+        display = cls(scores, loadings, names, pair)
+        return display.plot(label=label, ax=ax, **points)
+
+    def plot(self, *, label: Any = None, ax: Any = None, **points: Any) -> ScoresDisplay:
+        self.ax_ = _axes(ax)
+        self.figure_ = self.ax_.figure
+        first, second = self.pair
+        alone = self.scores.shape[1] == 1
+        x = np.arange(1, self.scores.shape[0] + 1) if alone else self.scores[:, first]
+        y = self.scores[:, second]
+        style = {"s": 18, "alpha": 0.8, "linewidths": 0} | points
+        self.points_ = []
+        if label is None:
+            self.points_.append(self.ax_.scatter(x, y, **({"color": _PATH} | style)))
+        elif np.asarray(label).dtype.kind == "f":
+            self.points_.append(self.ax_.scatter(x, y, c=np.asarray(label), **style))
+            self.figure_.colorbar(self.points_[0], ax=self.ax_)
+        else:
+            groups = np.asarray(label).astype(str)
+            for group in np.unique(groups):
+                inside = groups == group
+                self.points_.append(self.ax_.scatter(x[inside], y[inside], label=group, **style))
+            self.ax_.legend(frameon=False)
+        if self.loadings is not None and self.loadings.size:
+            self._arrows(x, y)
+        self.ax_.set(
+            xlabel="row" if alone else f"component {first + 1}", ylabel=f"component {second + 1}"
+        )
+        _plain(self.ax_)
+        return self
+
+    def _arrows(self, x: np.ndarray, y: np.ndarray) -> None:
+        """Variables as arrows, the longest as long as the cloud of points is wide."""
+        arrows = np.asarray(self.loadings)
+        reach = 0.9 * min(np.max(np.abs(x)), np.max(np.abs(y)))
+        arrows = arrows * reach / np.max(np.linalg.norm(arrows, axis=0))
+        for (dx, dy), name in zip(arrows.T, self.names, strict=True):
+            self.ax_.annotate(
+                "", (dx, dy), (0, 0), arrowprops={"arrowstyle": "->", "color": _CHOSEN}
+            )
+            self.ax_.annotate(str(name), (1.06 * dx, 1.06 * dy), color=_CHOSEN, ha="center")
+
+
+class ConvergenceDisplay:
+    """How far the objective was below its last value, after every iteration.
+
+    Attributes
+    ----------
+    ax_, figure_ : matplotlib Axes and Figure
+    lines_ : list of matplotlib Line2D, one per component where each was fitted by itself
+    """
+
+    def __init__(self, traces: Any):
+        one = isinstance(traces, np.ndarray) and traces.ndim == 1
+        self.traces = [np.asarray(trace, dtype=float) for trace in ([traces] if one else traces)]
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
+        """Draw ``bounds_`` of a fitted estimator."""
+        check_is_fitted(estimator, "bounds_")
+        return cls(estimator.bounds_).plot(ax=ax, **line)
+
+    def plot(self, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
+        self.ax_ = _axes(ax)
+        self.figure_ = self.ax_.figure
+        self.lines_ = []
+        for k, trace in enumerate(self.traces):
+            below = trace[-1] - trace
+            shown = below > 0  # the last value itself has no logarithm
+            style = {"color": _PATH} if len(self.traces) == 1 else {"label": f"component {k + 1}"}
+            self.lines_ += self.ax_.plot(np.flatnonzero(shown) + 1, below[shown], **(style | line))
+        if len(self.traces) > 1:
+            self.ax_.legend(frameon=False)
+        if any(drawn.get_ydata().size for drawn in self.lines_):
+            self.ax_.set_yscale("log")
+        self.ax_.set(xlabel="iteration", ylabel="objective below its last value")
+        _plain(self.ax_)
         return self

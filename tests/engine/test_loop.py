@@ -118,7 +118,7 @@ def test_progress_with_rich(capsys):
 
     step, start = quadratic()
     iterate(step, start, max_iter=5, tol=0, progress=Progress(5, "valley", verbose=1))
-    assert "valley" in capsys.readouterr().out
+    assert "valley" in capsys.readouterr().err
 
 
 def test_progress_without_rich(capsys, monkeypatch):

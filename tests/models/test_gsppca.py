@@ -579,7 +579,7 @@ def test_not_fitted():
 
 def test_verbose_shows_progress(capsys):
     GSPPCA(5, verbose=1).fit(example().X)
-    assert "GSPPCA" in capsys.readouterr().out
+    assert "GSPPCA" in capsys.readouterr().err
 
 
 def test_a_real_table():

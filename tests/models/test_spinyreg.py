@@ -395,7 +395,7 @@ def test_not_fitted():
 def test_verbose_shows_progress(capsys):
     X, y, _ = example()
     SpinyRegressor(verbose=1).fit(X, y)
-    assert "SpinyRegressor" in capsys.readouterr().out
+    assert "SpinyRegressor" in capsys.readouterr().err
 
 
 def test_a_sparse_table_is_never_made_dense():

@@ -17,7 +17,7 @@ class Progress:
     def __enter__(self) -> Progress:
         if self.verbose:
             try:
-                from rich import progress
+                from rich import console, progress
             except ImportError:
                 return self
             self.bar = progress.Progress(
@@ -26,6 +26,7 @@ class Progress:
                 progress.MofNCompleteColumn(),
                 progress.TextColumn("objective {task.fields[objective]}"),
                 progress.TimeElapsedColumn(),
+                console=console.Console(stderr=True),
             )
             self.bar.start()
             self.task = self.bar.add_task(self.label, total=self.total, objective="")

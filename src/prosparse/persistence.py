@@ -1,0 +1,296 @@
+"""Fitted models in a file that cannot run code: ``save(model, path)`` and ``load(path)``.
+
+A model file is a zip archive, of format version 1:
+
+``model.json``
+    ``{"format": "prosparse-model", "version": 1, "class": "GSPPCA", "parameters": {...},
+    "fitted": {...}, "versions": {...}, "about": {...}}``. ``parameters`` are those of the
+    estimator, ``fitted`` its attributes after ``fit``, ``versions`` the packages that wrote the
+    file, ``about`` whatever the writer wanted to remember.
+``arrays/0.npy``, ``arrays/1.npy``, ...
+    The arrays, in NumPy's own format, without pickles (``numpy.load`` opens the archive, too).
+
+Values that JSON lacks are objects with one key: ``{"$array": 3}`` is ``arrays/3.npy``,
+``{"$scalar": [dtype, value]}`` a NumPy number, ``{"$strings": [...]}`` an array of texts,
+``{"$tuple": [...]}``, ``{"$dict": [[key, value], ...]}``, ``{"$slice": [start, stop, step]}``,
+``{"$enum": [class, name]}``, and ``{"$record": [class, {field: value}]}`` a named tuple.
+
+Nothing in the file names code: classes, enumerations and named tuples are looked up in tables of
+ours. Members are stored, not compressed, and must fit into the file, so that loading takes no
+more memory than the file's size, whatever the file says about itself.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+import platform
+import zipfile
+from enum import Enum
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ._version import __version__
+from .arrays import host, is_foreign
+from .engine.loop import StopReason
+from .errors import ModelFileError
+from .registry import ESTIMATORS
+from .selection.slope import Slope
+
+FORMAT, VERSION = "prosparse-model", 1
+ENUMS: dict[str, type[Enum]] = {"StopReason": StopReason}
+RECORDS: dict[str, Any] = {"Slope": Slope}
+_HEADER = "model.json"
+_ARRAY = "arrays/{}.npy"
+_KINDS = "biufcU"  # bool, integers, floats, complex, text: what an array in a file may hold
+# A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
+_MOST_MEMBERS = 10_000
+
+
+def versions() -> dict[str, str]:
+    """The packages that decide about the numbers."""
+    import scipy
+    import sklearn
+
+    return {
+        "prosparse": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scipy": scipy.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+# --- writing
+
+
+def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> Path:
+    """Write an estimator, fitted or not, to ``path``; ``about`` is plain JSON to go with it.
+
+    The file appears whole or not at all. See the module for its format.
+
+    Examples
+    --------
+    >>> import tempfile, prosparse
+    >>> X = prosparse.datasets.make_globally_sparse(random_state=0).X
+    >>> model = prosparse.GSPPCA(n_components=5).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     again = prosparse.load(prosparse.save(model, folder + "/model.prosparse"))
+    >>> bool((again.transform(X) == model.transform(X)).all())
+    True
+    """
+    kind = type(model).__name__
+    if ESTIMATORS.get(kind) is not type(model):
+        raise ModelFileError(
+            f"{kind} is not an estimator that can be saved; these are: {', '.join(ESTIMATORS)}"
+        )
+    parameters = model.get_params(deep=False)
+    fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
+    arrays: list[np.ndarray] = []
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "class": kind,
+        "parameters": {k: _encode(v, arrays, k) for k, v in parameters.items()},
+        "fitted": {k: _encode(v, arrays, k) for k, v in fitted.items()},
+        "versions": versions(),
+        "about": about or {},
+    }
+    return _write_whole(Path(path), json.dumps(header, indent=1), arrays)
+
+
+def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
+    """Write beside ``path`` and rename, so that no half a file is ever seen."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(partial, "w") as archive:
+            archive.writestr(_HEADER, header)
+            for number, array in enumerate(arrays):
+                with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        return partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: PLR0911
+    """``value`` as JSON; arrays are added to ``arrays`` and referred to by number."""
+
+    def inside(part: Any) -> Any:
+        return _encode(part, arrays, where)
+
+    if is_foreign(value):  # fitted on a card: a file keeps the numbers, not where they were
+        value = host(value)
+    if isinstance(value, np.ndarray):
+        return _encode_array(value, arrays, where)
+    if isinstance(value, np.generic):  # before float and str: np.float64 and np.str_ are such
+        return {"$scalar": [value.dtype.str, value.item()]}
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Enum) and ENUMS.get(type(value).__name__) is type(value):
+        return {"$enum": [type(value).__name__, value.name]}
+    if isinstance(value, tuple) and RECORDS.get(type(value).__name__) is type(value):
+        fields = {k: inside(v) for k, v in zip(type(value)._fields, value)}  # type: ignore[attr-defined]
+        return {"$record": [type(value).__name__, fields]}
+    if type(value) is list:
+        return [inside(part) for part in value]
+    if type(value) is tuple:
+        return {"$tuple": [inside(part) for part in value]}
+    if type(value) is dict:
+        return {"$dict": [[inside(k), inside(v)] for k, v in value.items()]}
+    if isinstance(value, slice):
+        return {"$slice": [inside(value.start), inside(value.stop), inside(value.step)]}
+    raise ModelFileError(
+        f"`{where}` holds a {type(value).__name__}, which a model file cannot hold. Use plain "
+        "numbers, texts, lists or NumPy arrays; for `random_state`, an integer or None."
+    )
+
+
+def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
+    if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
+        return {"$strings": value.tolist()}
+    if value.dtype.kind not in _KINDS or type(value) is not np.ndarray:
+        raise ModelFileError(
+            f"`{where}` is an array of {value.dtype}, which a model file cannot hold: only "
+            "numbers and texts can be saved"
+        )
+    arrays.append(value)
+    return {"$array": len(arrays) - 1}
+
+
+# --- reading
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """The estimator that `save` wrote to ``path``.
+
+    Raises `ModelFileError` for anything that is not such a file. A file never runs code, and
+    loading takes no more memory than a small multiple of the file's size.
+    """
+    return load_with_about(path)[0]
+
+
+def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
+    """The estimator in ``path``, and the rest of the file: ``about`` and ``versions``."""
+    path = Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            header, arrays = _members(archive, path)
+        model = _rebuild(header, arrays)
+    except ModelFileError as error:
+        raise ModelFileError(f"{path}: {error}") from None
+    except FileNotFoundError:
+        raise ModelFileError(f"{path}: there is no such file") from None
+    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError,
+            IndexError, EOFError, RecursionError, NotImplementedError, RuntimeError,
+            OverflowError) as error:  # fmt: skip
+        # whatever the standard library says of a file that was damaged or made up
+        raise ModelFileError(
+            f"{path}: this is not a whole model file ({type(error).__name__}: {error}). Files made "
+            "by `prosparse.save` or `prosparse fit` can be loaded; was it cut short?"
+        ) from error
+    return model, {"about": header["about"], "versions": header["versions"]}
+
+
+def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[int, np.ndarray]]:
+    """The JSON and the arrays, once their declared sizes are known to fit into the file."""
+    entries = archive.infolist()
+    if len(entries) > _MOST_MEMBERS:
+        _refuse(f"it has {len(entries)} members, more than any model needs")
+    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+        _refuse("its members are compressed, which those of a model file never are")
+    declared, actual = sum(entry.file_size for entry in entries), path.stat().st_size
+    if declared > actual:
+        _refuse(f"its members claim {declared} bytes, but the file has {actual}")
+    if _HEADER not in archive.namelist():
+        _refuse(f"it is a zip archive without {_HEADER}")
+    header = json.loads(archive.read(_HEADER))
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        _refuse("it does not say that it is a prosparse model")
+    if header.get("version") != VERSION:
+        _refuse(
+            f"it has format version {header.get('version')!r}, this prosparse ({__version__}) "
+            f"reads version {VERSION}: install the version that wrote it, "
+            f"{header.get('versions', {}).get('prosparse')}"
+        )
+    names = [entry.filename for entry in entries if entry.filename != _HEADER]
+    if names != [_ARRAY.format(k) for k in range(len(names))]:
+        _refuse("its arrays are not numbered one after the other")
+    return header, {k: _array(archive.read(name)) for k, name in enumerate(names)}
+
+
+def _array(raw: bytes) -> np.ndarray:
+    """An array in NumPy's format; its header must describe exactly the bytes that follow."""
+    file = io.BytesIO(raw)
+    major, _ = np.lib.format.read_magic(file)
+    if major not in (1, 2):
+        _refuse(f"it holds an array in NumPy's format {major}; 1 and 2 are known")
+    read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
+    shape, fortran, dtype = read(file)
+    if dtype.hasobject or dtype.kind not in _KINDS:
+        _refuse(f"it holds an array of {dtype}; only numbers and texts are allowed")
+    body = len(raw) - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != body:
+        _refuse(f"an array says it has shape {shape} of {dtype}, but {body} bytes follow")
+    flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
+    return flat.reshape(shape, order="F" if fortran else "C")
+
+
+def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
+    kind = header["class"]
+    if not isinstance(kind, str) or kind not in ESTIMATORS:
+        _refuse(f"it holds a {kind!r}; known are {', '.join(ESTIMATORS)}")
+    model = ESTIMATORS[kind]()
+    parameters = {k: _decode(v, arrays) for k, v in header["parameters"].items()}
+    if set(parameters) != set(model.get_params(deep=False)):
+        _refuse(f"its parameters are not those of {kind}")
+    for name, value in parameters.items():  # as they were: `set_params` might look inside
+        setattr(model, name, value)
+    for name, value in header["fitted"].items():
+        # A fitted attribute may not take the place of a method.
+        if not name.isidentifier() or name in parameters or hasattr(type(model), name):
+            _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
+        setattr(model, name, _decode(value, arrays))
+    return model
+
+
+def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
+    def inside(part: Any) -> Any:
+        return _decode(part, arrays)
+
+    if isinstance(value, list):
+        return [inside(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    ((tag, content),) = value.items()
+    match tag:
+        case "$array":
+            return arrays[content]
+        case "$scalar":
+            dtype = np.dtype(content[0])
+            if dtype.kind not in _KINDS or not isinstance(content[1], bool | int | float | str):
+                _refuse(f"a number of type {dtype} is not allowed")
+            return np.array([content[1]], dtype=dtype)[0]
+        case "$strings":
+            if not all(isinstance(text, str) for text in content):
+                _refuse("an array of texts holds something else")
+            return np.array(content, dtype=object)
+        case "$tuple":
+            return tuple(inside(part) for part in content)
+        case "$dict":
+            return {inside(k): inside(v) for k, v in content}
+        case "$slice":
+            return slice(*(inside(part) for part in content))
+        case "$enum":
+            return ENUMS[content[0]][content[1]]
+        case "$record":
+            return RECORDS[content[0]](**{k: inside(v) for k, v in content[1].items()})
+    return _refuse(f"it holds a value of unknown kind {tag!r}")
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ModelFileError(message)

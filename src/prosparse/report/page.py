@@ -1,0 +1,245 @@
+"""One self-contained HTML page: text by jinja2, pictures drawn by a script in the page itself.
+
+Names come from files of strangers. In the text jinja2 escapes them; in the data every ``<``, ``>``
+and ``&`` is written as an escape of JSON; the script only ever sets text, never HTML; and the
+page's policy lets no other script run and nothing be fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..arrays import host
+from ..persistence import versions
+from .findings import Choice, Findings, findings_of
+from .words import percent, reading
+
+MOST_POINTS = 3000  # in the scatter of scores
+MOST_PATH = 1500  # points of a curve
+MOST_BARS = 800
+MOST_LOADINGS = 200  # variables in the heat map
+MOST_COMPONENTS = 12
+MOST_GROUPS = 12  # colours
+
+
+def write_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *,
+    X: Any = None,
+    ids: Sequence[Any] | None = None,
+    label: Sequence[Any] | None = None,
+    about: dict[str, Any] | None = None,
+) -> Path:
+    """Write what ``model`` found to ``path``, one HTML file that needs no network.
+
+    With ``X`` the page has the scores of its rows, named by ``ids`` and coloured by ``label``.
+    ``about`` may hold ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from prosparse import GSPPCA, datasets
+    >>> from prosparse.report import write_report
+    >>> X = datasets.make_globally_sparse(random_state=0).X
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write_report(GSPPCA(5).fit(X), Path(folder) / "report.html", X=X).read_text()
+    >>> "10 of 30 variables carry the common structure" in page
+    True
+    """
+    projects = X is not None and hasattr(model, "transform")  # a regression has no scores
+    scores = host(model.transform(X)) if projects else None
+    path = Path(path)
+    path.write_text(render(model, scores=scores, ids=ids, label=label, about=about), "utf-8")
+    return path
+
+
+def render(
+    model: Any,
+    *,
+    scores: np.ndarray | None = None,
+    ids: Sequence[Any] | None = None,
+    label: Sequence[Any] | None = None,
+    about: dict[str, Any] | None = None,
+) -> str:
+    """The page as text; see `write_report`."""
+    try:
+        from jinja2 import Environment, PackageLoader
+    except ImportError as error:
+        raise ImportError(
+            "a report needs jinja2, which is not installed: pip install 'prosparse[cli]'"
+        ) from error
+    about = about or {}
+    found = findings_of(model, about.get("total_variance"))
+    environment = Environment(
+        loader=PackageLoader("prosparse.report", "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    script = resources.files(__package__).joinpath("page.js").read_text("utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    context = {
+        "about": about,
+        "found": found,
+        "title": about.get("title") or f"{found.method} report",
+        "reading": reading(found, warnings=about.get("warnings")),
+        "retained": percent(found.retained),
+        "heat": _heat(found),
+        "parameters": {k: _shown(v) for k, v in model.get_params(deep=False).items()},
+        "versions": about.get("versions") or versions(),
+        "data": _embedded(page_data(found, scores, ids, label, about.get("label"))),
+        "n_shown": None if scores is None else min(len(scores), MOST_POINTS),
+        "n_rows": None if scores is None else len(scores),
+        "script": script,
+        "style": resources.files(__package__).joinpath("page.css").read_text("utf-8"),
+        "policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
+    }
+    return environment.get_template("page.html.j2").render(context)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 200 else text[:199] + "…"
+
+
+def _embedded(data: dict[str, Any]) -> str:
+    """JSON that no HTML parser can mistake for the end of its element."""
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.translate({ord("<"): "\\u003c", ord(">"): "\\u003e", ord("&"): "\\u0026"})
+
+
+# --- what the pictures are drawn from
+
+
+def page_data(
+    found: Findings,
+    scores: np.ndarray | None,
+    ids: Sequence[Any] | None,
+    label: Sequence[Any] | None,
+    label_name: str | None,
+) -> dict[str, Any]:
+    order = found.order
+    return {
+        "names": [found.names[k] for k in order],  # most relevant first: rank is position + 1
+        "relevance": _numbers(found.relevance[order]),
+        "chosen": found.support[order].astype(int).tolist(),
+        "bars": _bars(found),
+        "choice": None if found.choice is None else _curve(found.choice),
+        "traces": [_trace(trace) for trace in found.traces if trace.size > 1],
+        "scores": None if scores is None else _scatter(scores, ids, label, label_name),
+    }
+
+
+def _numbers(values: Any, digits: int = 4) -> list[float | None]:
+    """Few digits, for a small page; what JSON has no word for is null."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in np.ravel(values)]
+
+
+def _thinned(n: int, most: int, centre: int | None = None) -> np.ndarray:
+    """At most about ``most`` of n positions, evenly, and all of those next to ``centre``."""
+    kept = np.linspace(0, n - 1, min(n, most)).round().astype(int)
+    if centre is not None:
+        kept = np.concatenate([kept, np.arange(max(0, centre - 30), min(n, centre + 31))])
+    return np.unique(kept)
+
+
+def _bars(found: Findings) -> list[int]:
+    """Which of the ranked variables the picture of relevance shows: all around the choice."""
+    shown = min(len(found.names), max(60, 3 * found.n_selected))
+    return _thinned(shown, MOST_BARS).tolist()
+
+
+def _curve(choice: Choice) -> dict[str, Any]:
+    kept = _thinned(choice.x.size, MOST_PATH, choice.best)
+    kept = kept[np.isfinite(choice.y[kept])]
+    return {
+        "x": _numbers(choice.x[kept], 6),
+        # relative to the best: -6211.9 and -6224.8 look alike with four digits
+        "y": _numbers(choice.y[kept] - choice.y[choice.best]),
+        "best": int(np.searchsorted(kept, choice.best)),
+        "xLabel": choice.x_label,
+        "yLabel": f"{choice.y_label}, relative to the best",
+        "noun": choice.noun,
+    }
+
+
+def _trace(trace: np.ndarray) -> dict[str, Any]:
+    """How far the objective was below its last value, at every iteration where it was."""
+    below = trace[-1] - trace
+    kept = _thinned(trace.size, MOST_PATH)
+    kept = kept[np.isfinite(below[kept]) & (below[kept] > 0)]
+    return {"x": (kept + 1).tolist(), "y": _numbers(below[kept])}
+
+
+def _scatter(
+    scores: np.ndarray, ids: Sequence[Any] | None, label: Sequence[Any] | None, name: str | None
+) -> dict[str, Any]:
+    n = scores.shape[0]
+    rows = np.arange(n)
+    if n > MOST_POINTS:
+        rows = np.sort(np.random.default_rng(0).choice(n, MOST_POINTS, replace=False))
+    picked = None if label is None else [label[int(k)] for k in rows]
+    return {
+        "values": [_numbers(scores[rows, k]) for k in range(min(scores.shape[1], MOST_COMPONENTS))],
+        "rows": (rows + 1).tolist(),
+        "ids": None if ids is None else [str(ids[int(k)]) for k in rows],
+        "label": None if picked is None else _coloured(picked, name or "label"),
+    }
+
+
+def _coloured(values: list[Any], name: str) -> dict[str, Any]:
+    """Numbers with many values get a scale of colours, all else one colour for each value."""
+    numbers = [_as_number(value) for value in values]
+    known = {v for v in numbers if v is not None and math.isfinite(v)}
+    texts = ["missing" if str(v) in ("", "nan", "None") else str(v) for v in values]
+    if len(known) > MOST_GROUPS and all(
+        v is not None or t == "missing" for v, t in zip(numbers, texts)
+    ):
+        finite = [math.nan if v is None else v for v in numbers]
+        return {"name": name, "kind": "number", "values": _numbers(finite)}
+    counts: dict[str, int] = {}
+    for text in texts:
+        counts[text] = counts.get(text, 0) + 1
+    groups = sorted(counts, key=lambda t: (-counts[t], t))[:MOST_GROUPS]
+    if len(counts) > MOST_GROUPS:
+        groups[-1] = f"{len(counts) - MOST_GROUPS + 1} others"
+    groups = sorted(groups, key=lambda t: (t.endswith(" others"), t))
+    place = {text: k for k, text in enumerate(groups)}
+    return {
+        "name": name,
+        "kind": "group",
+        "groups": groups,
+        "values": [place.get(text, len(groups) - 1) for text in texts],
+    }
+
+
+def _as_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def _heat(found: Findings) -> dict[str, Any]:
+    """Loadings of the chosen variables, each as a share of the largest, for the colours."""
+    rows = found.chosen[:MOST_LOADINGS]
+    values = found.loadings[:MOST_COMPONENTS, rows].T
+    largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
+    decimals = min(max(0, 2 - math.floor(math.log10(largest))), 12)  # three digits of the largest
+    body = [
+        (found.names[k], [(float(v), f"{v:.{decimals}f}", abs(v) / largest) for v in row])
+        for k, row in zip(rows, values, strict=True)
+    ]
+    return {"rows": body, "n_components": values.shape[1], "n_chosen": found.n_selected}

@@ -1,0 +1,73 @@
+"""A plain reading of what was found, in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .findings import Findings
+
+_FEW = 5  # variables to name in a sentence
+
+
+def reading(found: Findings, *, warnings: list[str] | None = None) -> list[str]:
+    """Sentences for someone who knows the table, not the method."""
+    p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
+    if q == 0:
+        return [f"None of the {p:,} variables carries structure that could be told from noise."]
+    if not np.any(found.relevance):
+        return [
+            f"No common structure of the {p:,} variables stands out from noise.",
+            f"{q:,} of them are listed as chosen only because some had to be: do not read this as "
+            "a finding. Fewer components or more rows may help.",
+        ]
+    if found.regression:
+        said = [f"{q:,} of {p:,} variables predict the response."]
+    else:
+        carry = "carries" if q == 1 else "carry"
+        what = "structure of one component" if d == 1 else f"common structure, in {d} components"
+        said = [f"{q:,} of {p:,} variables {carry} the {what}."]
+    if found.retained is not None:
+        subject = "This component holds" if d == 1 else "Together these components hold"
+        said.append(
+            f"{subject} {found.retained:.0%} of the variance of all {p:,} variables; the rest is "
+            "noise, or structure that they leave out."
+        )
+    said.append(f"Why {q:,}: {found.why}.")
+    first = [found.names[k] for k in found.chosen[:_FEW]]
+    if q > 1:
+        lead = "The most relevant" if q > _FEW else "Most relevant first"
+        said.append(f"{lead}: {', '.join(map(quoted, first))}.")
+    if not found.regression:
+        said += [_component(found, k) for k in range(min(d, 3)) if np.any(found.loadings[k])]
+    if warnings:
+        said.append("Read this with care: see the warnings below.")
+    return said
+
+
+def _component(found: Findings, k: int) -> str:
+    """Which variables a component is made of, and which pull against each other."""
+    w = found.loadings[k]
+    big = np.argsort(-np.abs(w), kind="stable")[:_FEW]
+    big = big[np.abs(w[big]) >= 0.3 * np.abs(w).max()]
+    sides: list[list[str]] = [[], []]
+    for j in big:
+        sides[int(w[j] < 0)].append(quoted(found.names[j]))
+    together, against = sides if w[big[0]] > 0 else sides[::-1]
+    text = f"Component {k + 1} is mostly {', '.join(together)}"
+    if against:
+        return f"{text}, against {', '.join(against)}."
+    return f"{text}{', which rise and fall together' if len(together) > 1 else ''}."
+
+
+def quoted(name: Any) -> str:
+    """A name in a sentence; one with spaces or commas in quotation marks."""
+    text = str(name)
+    return (
+        text if text.replace("_", "").replace("-", "").replace(".", "").isalnum() else f"“{text}”"
+    )
+
+
+def percent(value: float | None) -> str:
+    return "not known" if value is None else f"{value:.1%}"

@@ -1,0 +1,84 @@
+"""Files to tables: ``read_table(path)`` for CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX and H5AD."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..errors import TableError
+from .base import Ask, Table, check_size, quietly
+from .columnar import read_arrow, read_parquet
+from .delimited import read_delimited
+from .matrices import read_h5ad, read_mtx, read_numpy
+
+__all__ = ["READERS", "Ask", "Table", "read_table"]
+
+READERS: dict[str, Callable[[Path, Ask], Table]] = {
+    ".csv": read_delimited,
+    ".tsv": read_delimited,
+    ".tab": read_delimited,
+    ".txt": read_delimited,
+    ".parquet": read_parquet,
+    ".pq": read_parquet,
+    ".arrow": read_arrow,
+    ".feather": read_arrow,
+    ".npz": read_numpy,
+    ".npy": read_numpy,
+    ".mtx": read_mtx,
+    ".h5ad": read_h5ad,
+}
+_COMPRESSED = (".csv.gz", ".tsv.gz", ".txt.gz", ".mtx.gz")
+
+
+def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
+    """The numbers in ``path``, with their names; ``ask`` says which column is what.
+
+    Raises `TableError`, whose message names the file and, where there is one, row and column.
+    """
+    path, ask = Path(path), ask or Ask()
+    name = path.name.lower()
+    ending = Path(name[:-3]).suffix if name.endswith(_COMPRESSED) else Path(name).suffix
+    if not path.exists():
+        raise TableError(f"{path}: there is no such file")
+    if path.is_dir():
+        raise TableError(f"{path}: this is a folder, not a file")
+    if ending not in READERS:
+        raise TableError(
+            f"{path}: files that end in {ending or 'nothing'!r} are not read; these are: "
+            f"{', '.join(READERS)} (text and MTX also as .gz)"
+        )
+    try:
+        if path.stat().st_size == 0:
+            raise TableError(f"{path}: the file is empty")
+        table = READERS[ending](path, ask)
+    except ModuleNotFoundError as error:
+        raise TableError(
+            f"{path}: reading it needs {error.name}, which is not installed: "
+            "pip install 'prosparse[cli]'"
+        ) from error
+    except OSError as error:
+        raise TableError(f"{path}: it cannot be read ({error.strerror or error})") from error
+    return check_size(_transposed(table, ask) if ask.transpose else table)
+
+
+def _transposed(table: Table, ask: Ask) -> Table:
+    """Variables were in rows: the ids become names, and the names ids."""
+    if ask.label is not None:
+        raise TableError(
+            f"{table.path}: --label names a column, but with --transpose the columns are samples: "
+            "transpose the file first"
+        )
+    names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]
+    seen: dict[str, int] = {}
+    for number, name in enumerate(names, 1):
+        if seen.setdefault(name, number) != number:
+            raise TableError(
+                f"{table.path}: rows {seen[name]} and {number} are both called {quietly(name)}: "
+                "with --transpose they are variables, whose names must differ"
+            )
+    X = table.X.T.tocsr() if hasattr(table.X, "tocsr") else np.asarray(table.X).T
+    note = "rows and columns were exchanged, as asked"
+    return table._replace(X=X, names=names, ids=table.names, notes=[*table.notes, note])

@@ -1,0 +1,254 @@
+"""The page in a real browser: drawn, sorted, searched, read by keyboard, and never hostile."""
+
+import itertools
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA
+from prosparse.datasets import make_globally_sparse
+from prosparse.report import write_report
+
+pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
+webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+HOSTILE = [
+    "<script>window.hacked = 1</script>",
+    '"><img src=x onerror="window.hacked=2">',
+    "</script><script>window.hacked=3</script>",
+    "{{ 7 * 7 }}",
+    "😀 é 'quoted' \"twice\" & <b>bold</b>",
+    "<!--<script>",
+    "__proto__",
+    "\u2028line",
+]
+X = make_globally_sparse(80, 120, n_components=2, n_informative=20, random_state=0).X
+NAMES = [*HOSTILE, *(f"gene {k}" for k in range(len(HOSTILE), 120))]
+IDS = [HOSTILE[k % len(HOSTILE)] + str(k) for k in range(80)]
+GROUPS = [HOSTILE[k % 3] for k in range(80)]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-background-networking",
+                 "disable-dev-shm-usage", "window-size=1100,900"):  # fmt: skip
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    session = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    yield session
+    session.quit()
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    model = GSPPCA(2).fit(pd.DataFrame(X, columns=NAMES))
+    about = {
+        "title": HOSTILE[0],
+        "label": HOSTILE[1],
+        "notes": HOSTILE,
+        "warnings": HOSTILE[:1],
+        "data": {HOSTILE[2]: HOSTILE[1]},
+        "command": HOSTILE[2],
+    }
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    frame = pd.DataFrame(X, columns=NAMES)
+    return write_report(model, path, X=frame, ids=IDS, label=GROUPS, about=about), model
+
+
+@pytest.fixture
+def opened(browser, page):
+    browser.get(page[0].as_uri())
+    return browser
+
+
+def texts(browser, selector):
+    found = browser.find_elements(By.CSS_SELECTOR, selector)
+    return [e.get_property("textContent") for e in found]
+
+
+def complaints(browser):
+    return [entry["message"] for entry in browser.get_log("browser")]
+
+
+def test_drawn_without_complaints(opened, page):
+    assert complaints(opened) == []
+    for chart in ("choice", "relevance", "scores", "convergence"):
+        svg = opened.find_element(By.CSS_SELECTOR, f"#{chart}-chart svg")
+        assert svg.get_attribute("role") == "img"
+        assert len(svg.get_attribute("aria-label")) > 20
+        assert svg.size["height"] > 100
+    assert len(texts(opened, "#scores-chart circle")) == 80
+    assert f"{page[1].n_selected_} variables" in texts(opened, "#choice-chart .marklabel")
+    wide = opened.execute_script("return document.documentElement.scrollWidth - innerWidth")
+    assert wide <= 0
+
+
+def test_hostile_names_are_shown_and_never_run(opened):
+    assert opened.execute_script("return window.hacked") is None
+    assert opened.title == HOSTILE[0]
+    assert opened.find_element(By.TAG_NAME, "h1").text == HOSTILE[0]
+    assert opened.find_elements(By.TAG_NAME, "img") == []
+    assert len(opened.find_elements(By.TAG_NAME, "script")) == 2
+    assert set(texts(opened, "#data li")) == set(HOSTILE)
+    search = opened.find_element(By.ID, "search")
+    for name in HOSTILE[:4]:
+        search.clear()
+        search.send_keys(name)
+        assert texts(opened, "#table tbody td:nth-child(2)") == [name]
+    assert [t.strip() for t in texts(opened, "#scores-legend .name")] == sorted(HOSTILE[:3])
+    # a script that came in by some other way would not run either
+    opened.execute_script(
+        "const s = document.createElement('script'); s.textContent = 'window.hacked = 9';"
+        "document.body.append(s)"
+    )
+    assert opened.execute_script("return window.hacked") is None
+    assert any("Content Security Policy" in line for line in complaints(opened))
+
+
+def test_sort_search_and_pages(opened, page):
+    model = page[1]
+    ranks = texts(opened, "#table tbody td:first-child")
+    assert ranks == [str(k) for k in range(1, 51)]
+    best = [str(n) for n in np.array(NAMES)[np.argsort(model.ranking_)]]
+    assert texts(opened, "#table tbody td:nth-child(2)") == best[:50]
+
+    def click(key):
+        opened.find_element(By.CSS_SELECTOR, f"#table button[data-key={key}]").click()
+        head = opened.find_element(By.CSS_SELECTOR, f"#table th:has(button[data-key={key}])")
+        assert len(opened.find_elements(By.CSS_SELECTOR, "th[aria-sort=none]")) == 3
+        return head.get_attribute("aria-sort")
+
+    assert click("rank") == "descending"
+    assert texts(opened, "#table tbody td:first-child")[0] == "120"
+    assert click("relevance") == "descending"
+    assert click("relevance") == "ascending"
+    shown = [float(t) for t in texts(opened, "#table tbody td:nth-child(3)")]
+    assert shown == sorted(shown)
+    assert click("name") == "ascending"
+    opened.find_element(By.ID, "search").send_keys("GENE 1")
+    names = texts(opened, "#table tbody td:nth-child(2)")
+    assert names == [f"gene {k}" for k in [*range(10, 20), *range(100, 120)]]
+    assert texts(opened, "#count") == ["30 of 120 variables"]
+    opened.find_element(By.ID, "search").clear()
+    opened.find_element(By.ID, "search").send_keys(" ")
+    opened.find_element(By.ID, "next").click()
+    opened.find_element(By.ID, "next").click()
+    assert texts(opened, "#place") == ["page 3 of 3"]
+    assert not opened.find_element(By.ID, "next").is_enabled()
+    opened.find_element(By.ID, "only-chosen").send_keys(Keys.SPACE)
+    assert texts(opened, "#count") == [f"{model.n_selected_} of 120 variables"]
+    assert set(texts(opened, "#table tbody td:nth-child(4)")) == {"yes"}
+    assert complaints(opened) == []
+
+
+def test_scores_by_pointer_and_keyboard(opened):
+    live = opened.find_element(By.ID, "scores-live")
+    svg = opened.find_element(By.CSS_SELECTOR, "#scores-chart svg")
+    opened.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", svg)
+    dot = opened.find_elements(By.CSS_SELECTOR, "#scores-chart circle")[7]
+    webdriver.ActionChains(opened).move_to_element(dot).perform()
+    assert "component 1" in live.text
+    assert any(name in live.text for name in HOSTILE)
+    svg.send_keys(Keys.ARROW_RIGHT)
+    first = live.text
+    svg.send_keys(Keys.ARROW_RIGHT)
+    assert live.text != first
+    button = opened.find_element(By.CSS_SELECTOR, "#scores-legend button")
+    button.click()
+    assert button.get_attribute("aria-pressed") == "false"
+    assert len(texts(opened, "#scores-chart circle")) == 80 - GROUPS.count(sorted(HOSTILE[:3])[0])
+    before = opened.find_element(By.CSS_SELECTOR, "#scores-chart circle").get_attribute("cx")
+    opened.find_element(By.CSS_SELECTOR, "#scores-across option[value='1']").click()
+    after = opened.find_element(By.CSS_SELECTOR, "#scores-chart circle").get_attribute("cx")
+    assert before != after
+    assert complaints(opened) == []
+
+
+def test_zoom_and_keyboard_order(opened):
+    opened.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert "Skip to the table" in opened.switch_to.active_element.text
+    zoom = opened.find_element(By.ID, "choice-zoom")
+    points = len(texts(opened, "#choice-chart .line"))
+    zoom.send_keys(Keys.ENTER)
+    assert zoom.get_attribute("aria-pressed") == "true"
+    assert len(texts(opened, "#choice-chart circle.dot")) <= 31
+    assert points == 1
+
+
+def test_basics_for_screen_readers(opened):
+    nameless = opened.execute_script(
+        "return [...document.querySelectorAll('button, input, select')].filter(e =>"
+        "!(e.textContent.trim() || e.labels && e.labels.length || e.ariaLabel)).length"
+    )
+    assert nameless == 0
+    headers = opened.find_elements(By.CSS_SELECTOR, "th")
+    assert all(th.get_attribute("scope") in ("row", "col") for th in headers)
+    levels = opened.execute_script(
+        "return [...document.querySelectorAll('h1,h2,h3')].map(e => +e.tagName[1])"
+    )
+    assert levels[0] == 1
+    assert all(b - a <= 1 for a, b in itertools.pairwise(levels))
+    ids = opened.execute_script("return [...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    targets = opened.execute_script(
+        "return [...document.querySelectorAll('nav a')].every(a => document.querySelector(a.hash))"
+    )
+    assert targets
+
+
+def contrast(browser, selector):
+    """Of an element's text against the page, as WCAG has it."""
+    script = """
+      const rgb = (c) => c.match(/[\\d.]+/g).slice(0, 3).map(Number);
+      const light = (c) => rgb(c).map(v => v / 255)
+        .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [0.2126, 0.7152, 0.0722][i], 0);
+      const e = getComputedStyle(document.querySelector(arguments[0]));
+      const ink = e.fill !== "rgb(0, 0, 0)" ? e.fill : e.color;
+      const [a, b] = [light(ink), light(getComputedStyle(document.body).backgroundColor)];
+      return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    """
+    return browser.execute_script(script, selector)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(opened, scheme):
+    features = [{"name": "prefers-color-scheme", "value": scheme}]
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+    back = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
+    assert back == {"light": "rgb(255, 255, 255)", "dark": "rgb(18, 23, 29)"}[scheme]
+    for selector in ("p.lead", "dt", "figcaption", ".chart text", ".chart .marklabel"):
+        assert contrast(opened, selector) >= 4.5
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    "model",
+    [
+        SCA(2),
+        SPPCA(2, penalty="bic", max_iter=50),
+        EMPCA(1, n_nonzero=7, random_state=0),
+        GSPPCA(1, n_features_to_select=5),
+    ],
+)
+def test_every_method(browser, tmp_path, model):
+    """No path, several traces, one component, colours by number: every kind of page is drawn."""
+    model.fit(X[:, :20])
+    path = write_report(
+        model, tmp_path / "report.html", X=X[:, :20], label=np.linspace(0, 1, 80).tolist()
+    )
+    browser.get(path.as_uri())
+    assert complaints(browser) == []
+    assert len(texts(browser, "#scores-chart circle")) == 80
+    assert len(texts(browser, "#table tbody tr")) == 20
+    assert len(texts(browser, ".heat tbody tr")) == model.support_.sum()

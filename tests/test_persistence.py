@@ -1,0 +1,319 @@
+"""Saved and loaded models are the same models, and files that are not models do nothing."""
+
+import contextlib
+import io
+import json
+import math
+import pickle
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+import prosparse
+from prosparse import (
+    EMPCA,
+    GSPPCA,
+    SCA,
+    SPPCA,
+    ModelFileError,
+    SpinyRegressor,
+    baselines,
+    load,
+    save,
+)
+from prosparse.datasets import make_globally_sparse
+from prosparse.engine.loop import StopReason
+from prosparse.persistence import load_with_about
+from prosparse.registry import ESTIMATORS
+from prosparse.selection.slope import Slope
+
+X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
+RESPONSE = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60)
+FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
+MODELS = {
+    "GSPPCA": GSPPCA(2, scale=True),
+    "GSPPCA, given": GSPPCA(2, n_features_to_select=np.int64(4)),
+    "SCA": SCA(2),
+    "SCA, views": SCA(1, n_private=[1, 0], views=[slice(0, 6), np.arange(6, 12)]),
+    "SCA, hyperbolic": SCA(2, prior="hyperbolic"),
+    "SPPCA": SPPCA(2, penalty="slope", max_iter=200),
+    "SPPCA, bic": SPPCA(2, penalty=10.0, penalties=np.array([1.0, 5.0, 10.0])),
+    "EMPCA": EMPCA(2, n_nonzero=[4, 5], random_state=0),
+    "EMPCA, quasi": EMPCA(2, n_nonzero=3, orthogonality="quasi", min_angle=85.0, random_state=1),
+    "SpinyRegressor": SpinyRegressor(),
+    "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
+    "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),
+    "SPCA": baselines.SPCA(2, n_nonzero=4),
+    "SSPCA": baselines.SSPCA(2, n_features_to_select=5),
+    "PathSPCA": baselines.PathSPCA(2, n_nonzero=4),
+    "DSPCA": baselines.DSPCA(1, penalty=0.5),
+    "NSPCA": baselines.NSPCA(2, random_state=0),
+}
+
+
+def test_every_estimator_is_tried():
+    assert {type(model).__name__ for model in MODELS.values()} == set(ESTIMATORS)
+
+
+def assert_same(a, b, where=""):
+    assert type(a) is type(b), where
+    if isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype, where
+        np.testing.assert_array_equal(a, b, err_msg=where)
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b), where
+        for one, other in zip(a, b, strict=True):
+            assert_same(one, other, where)
+    elif isinstance(a, dict):
+        assert_same(list(a.items()), list(b.items()), where)
+    else:
+        assert a == b, where
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_after_a_round_trip(name, tmp_path):
+    model = clone(MODELS[name]).fit(FRAME, RESPONSE)
+    again = load(save(model, tmp_path / "model.prosparse"))
+    assert type(again) is type(model)
+    assert_same(vars(model), vars(again), name)
+    assert_same(model.get_params(), again.get_params(), name)
+    pd.testing.assert_frame_equal(model.select(FRAME), again.select(FRAME))
+    for method in ("transform", "predict", "score_samples"):
+        if hasattr(model, method):
+            np.testing.assert_array_equal(
+                getattr(model, method)(FRAME), getattr(again, method)(FRAME)
+            )
+    if hasattr(model, "transform"):
+        scores = model.transform(FRAME)
+        np.testing.assert_array_equal(
+            model.inverse_transform(scores), again.inverse_transform(scores)
+        )
+        assert list(model.get_feature_names_out()) == list(again.get_feature_names_out())
+    again.fit(FRAME, RESPONSE)  # and it can be fitted anew
+
+
+def test_fitted_on_a_card_or_a_cluster(tmp_path):
+    """What was fitted where the table was is saved as plain numbers."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    model = GSPPCA(2).fit(torch.asarray(X))
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.components_, np.asarray(model.components_))
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+    np.testing.assert_array_equal(
+        again.transform(torch.asarray(X)), model.transform(torch.asarray(X))
+    )
+
+
+def test_the_gap_that_is_computed_when_asked_for(tmp_path):
+    asked, not_asked = (EMPCA(2, n_nonzero=4, random_state=0).fit(X) for _ in range(2))
+    gap = asked.optimality_gap_
+    again = load(save(not_asked, tmp_path / "model"))
+    np.testing.assert_array_equal(again.optimality_gap_, gap)
+
+
+def test_special_attributes(tmp_path):
+    model = SPPCA(2, max_iter=200).fit(X)
+    again = load(save(model, tmp_path / "model"))
+    assert type(again.slope_) is Slope
+    assert again.stop_reason_ is StopReason.CONVERGED
+    assert load(save(SPPCA(2, penalty=9.0).fit(X), tmp_path / "model")).slope_ is None
+
+
+def test_not_fitted_and_output_setting(tmp_path):
+    again = load(save(GSPPCA(3, tol=1e-5), tmp_path / "model"))
+    assert again.get_params()["tol"] == 1e-5
+    assert not hasattr(again, "components_")
+    model = GSPPCA(2).fit(FRAME).set_output(transform="pandas")
+    again = load(save(model, tmp_path / "model"))
+    pd.testing.assert_frame_equal(again.transform(FRAME), model.transform(FRAME))
+
+
+def test_about(tmp_path):
+    _, rest = load_with_about(save(GSPPCA(), tmp_path / "model", about={"rows": 3, "é": [None]}))
+    assert rest["about"] == {"rows": 3, "é": [None]}
+    assert rest["versions"]["prosparse"] == prosparse.__version__
+
+
+def test_numpy_reads_the_arrays_too(tmp_path):
+    model = GSPPCA(2).fit(X)
+    save(model, tmp_path / "model")
+    with np.load(tmp_path / "model", allow_pickle=False) as archive:
+        arrays = [archive[name] for name in archive.files if name.startswith("arrays")]
+    assert any(np.array_equal(array, model.components_) for array in arrays)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (EMPCA(random_state=np.random.RandomState(0)), r"`random_state` holds a RandomState"),
+        (GSPPCA(tol=np.array([object()])), r"`tol` is an array of object"),
+        (object(), "object is not an estimator that can be saved"),
+        (type("GSPPCA", (GSPPCA,), {})(), "GSPPCA is not an estimator that can be saved"),
+    ],
+)
+def test_what_cannot_be_saved(model, message, tmp_path):
+    with pytest.raises(ModelFileError, match=message):
+        save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+# --- files that are not models
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    path = save(GSPPCA(2).fit(X), tmp_path_factory.mktemp("model") / "model")
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(path, parts, **zip_options):
+    with zipfile.ZipFile(path, "w", **zip_options) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path
+
+
+def with_header(parts, **changes):
+    return parts | {"model.json": json.dumps(json.loads(parts["model.json"]) | changes)}
+
+
+def npy(header, body=b""):
+    text = repr(header).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+class Hostile:
+    ran = False
+
+    def __reduce__(self):
+        return setattr, (Hostile, "ran", True)
+
+
+def test_no_pickle_is_ever_read(parts, tmp_path):
+    buffer = io.BytesIO()
+    np.save(buffer, np.array([Hostile()], dtype=object), allow_pickle=True)
+    for content in (buffer.getvalue(), pickle.dumps(Hostile())):
+        path = written(tmp_path / "model", parts | {"arrays/0.npy": content})
+        with pytest.raises(ModelFileError):
+            load(path)
+    (tmp_path / "pickle").write_bytes(pickle.dumps(Hostile()))
+    with pytest.raises(ModelFileError, match="not a whole model file"):
+        load(tmp_path / "pickle")
+    assert not Hostile.ran
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": "other"}, "does not say that it is a prosparse model"),
+        ({"version": 2}, "format version 2, this prosparse"),
+        ({"class": "os.system"}, "holds a 'os.system'; known are"),
+        ({"class": ["GSPPCA"]}, "known are"),
+        ({"parameters": {}}, "parameters are not those of GSPPCA"),
+        ({"fitted": {"transform": 1}}, "'transform' cannot be a fitted attribute"),
+        ({"fitted": {"__class__": 1}}, "'__class__' cannot be a fitted attribute"),
+        ({"fitted": {"tol": 1}}, "'tol' cannot be a fitted attribute"),
+        ({"fitted": {"a_": {"$call": ["os", "system"]}}}, "unknown kind '\\$call'"),
+        ({"fitted": {"a_": {"$enum": ["StopReason", "__class__"]}}}, "KeyError"),
+        ({"fitted": {"a_": {"$record": ["Popen", {}]}}}, "KeyError"),
+        ({"fitted": {"a_": {"$array": 99}}}, "KeyError"),
+        ({"fitted": {"a_": {"$scalar": ["O", 1]}}}, "object is not allowed"),
+        ({"fitted": {"a_": {"$strings": [1]}}}, "holds something else"),
+        ({"fitted": []}, "not a whole model file"),
+    ],
+)
+def test_hostile_headers(parts, tmp_path, changes, message):
+    path = written(tmp_path / "model", with_header(parts, **changes))
+    with pytest.raises(ModelFileError, match=message) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        npy({"descr": "<f8", "fortran_order": False, "shape": (10**12,)}),
+        npy({"descr": "<f8", "fortran_order": False, "shape": (-1,)}),
+        npy({"descr": "|O", "fortran_order": False, "shape": (1,)}, b"\x80\x04N."),
+        npy({"descr": [("a", "<f8")], "fortran_order": False, "shape": (1,)}, b"x" * 8),
+        b"\x93NUMPY\x03\x00",
+        b"nothing",
+        b"",
+    ],
+)
+def test_hostile_arrays(parts, tmp_path, array):
+    path = written(tmp_path / "model", parts | {"arrays/0.npy": array})
+    with pytest.raises(ModelFileError):
+        load(path)
+
+
+def test_zip_bomb_is_not_unpacked(parts, tmp_path):
+    bomb = npy({"descr": "<f8", "fortran_order": False, "shape": (10**7,)}, bytes(8 * 10**7))
+    path = written(
+        tmp_path / "model", parts | {"arrays/0.npy": bomb}, compression=zipfile.ZIP_DEFLATED
+    )
+    assert path.stat().st_size < 10**6
+    del bomb
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="compressed"):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+def test_sizes_beyond_the_file(parts, tmp_path):
+    path = written(tmp_path / "model", parts)
+    raw = bytearray(path.read_bytes())
+    entry = raw.rindex(b"PK\x01\x02")  # the last member's line in the directory
+    raw[entry + 24 : entry + 28] = (2**31).to_bytes(4, "little")  # its uncompressed size
+    path.write_bytes(raw)
+    with pytest.raises(ModelFileError, match="its members claim"):
+        load(path)
+
+
+def test_damaged_anywhere(parts, tmp_path):
+    """Cut short or with a byte changed, a file is refused or, rarely, still the same model."""
+    path = written(tmp_path / "model", parts)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(0, len(whole), 60):
+        path.write_bytes(whole[:place])
+        with pytest.raises(ModelFileError):
+            load(path)
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        with contextlib.suppress(ModelFileError):
+            assert type(load(path)) is GSPPCA
+
+
+def test_deep_nesting_and_other_files(parts, tmp_path):
+    deep = b'{"format": "prosparse-model", "version": 1, "fitted": ' + b"[" * 10**5
+    with pytest.raises(ModelFileError):
+        load(written(tmp_path / "model", {"model.json": deep}))
+    with pytest.raises(ModelFileError, match=r"without model\.json"):
+        load(written(tmp_path / "model", {"a": "b"}))
+    with pytest.raises(ModelFileError, match="not numbered"):
+        load(written(tmp_path / "model", parts | {"../../evil": "x"}))
+    with pytest.raises(ModelFileError, match="there is no such file"):
+        load(tmp_path / "nowhere")
+    with pytest.raises(ModelFileError):
+        load(tmp_path)
+
+
+def test_numbers_survive(tmp_path):
+    model = GSPPCA(tol=np.float32(0.1))
+    model.values_ = (math.inf, -0.0, np.int8(3), "ü", {"a": [1.5, None, True]}, 2**70)
+    model.fortran_ = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    again = load(save(model, tmp_path / "model"))
+    assert_same(model.values_, again.values_)
+    assert type(again.tol) is np.float32
+    assert again.fortran_.flags.f_contiguous
+    np.testing.assert_array_equal(again.fortran_, model.fortran_)

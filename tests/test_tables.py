@@ -1,0 +1,307 @@
+"""Readers: what comes in as one table goes out of every format as the same table."""
+
+import gzip
+import string
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from scipy import io, sparse
+
+from prosparse import TableError
+from prosparse.tables import Ask, read_table
+
+pa = pytest.importorskip("pyarrow")
+from pyarrow import feather, ipc, parquet  # noqa: E402
+
+X = np.array([[1.5, -2.0, 3.0], [0.25, 1e-7, 4e5], [7.0, 8.0, np.nan]])
+NAMES, IDS, LABEL = ["a", "b c", "é😀"], ["r1", "r2", "r3"], ["u", "v", "u"]
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def cell(value, decimal="."):
+    return "" if np.isnan(value) else repr(float(value)).replace(".", decimal)
+
+
+def text_table(separator=",", decimal=".", ids=True, label=False, newline="\n"):
+    head = [*(["id"] if ids else []), *NAMES, *(["kind"] if label else [])]
+    lines = [separator.join(head)]
+    for row, one, kind in zip(X, IDS, LABEL, strict=True):
+        cells = [cell(v, decimal) for v in row]
+        lines.append(separator.join([*([one] if ids else []), *cells, *([kind] if label else [])]))
+    return newline.join(lines) + newline
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("separator", "decimal", "ending"),
+    [(",", ".", ".csv"), (";", ",", ".csv"), (";", ".", ".txt"), ("\t", ".", ".tsv"),
+     ("\t", ",", ".csv"), ("|", ",", ".csv")],
+)  # fmt: skip
+def test_text(tmp_path, separator, decimal, ending, newline, encoding):
+    path = tmp_path / f"table{ending}"
+    table = read_table(write(path, text_table(separator, decimal, newline=newline), encoding))
+    np.testing.assert_array_equal(table.X, X)
+    assert table.names == NAMES
+    assert table.ids == IDS
+    assert any("the names of the rows" in note for note in table.notes)
+    assert any("separated by" in n for n in table.notes) == (separator != ",")
+    assert any("decimal commas" in n for n in table.notes) == (decimal == ",")
+
+
+def test_label_drop_and_compressed(tmp_path):
+    path = tmp_path / "table.csv.gz"
+    path.write_bytes(gzip.compress(text_table(label=True).encode()))
+    table = read_table(path, Ask(label="kind", drop=("b c",)))
+    assert (table.label, table.names) == (LABEL, ["a", "é😀"])
+    np.testing.assert_array_equal(table.X, X[:, [0, 2]])
+    assert read_table(path, Ask(id_column="kind", drop=("id",))).ids == LABEL
+
+
+def test_index_without_a_name(tmp_path):
+    pandas = write(tmp_path / "pandas.csv", ",a,b\n0,1,2\n1,3,4\n")
+    r = write(tmp_path / "r.txt", '"a"\t"b"\n"1"\t1\t2\n"2"\t3\t4\n')
+    for path, ids in ((pandas, ["0", "1"]), (r, ["1", "2"])):
+        table = read_table(path)
+        assert (table.names, table.ids) == (["a", "b"], ids)
+        np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
+
+
+def test_odd_but_readable(tmp_path):
+    path = write(
+        tmp_path / "t.csv", 'a,"b, and c",c,\n"1.5", 2 ,3,\n\n4,#N/A,NA,\n\n5,"6",1e3,\n\n'
+    )
+    table = read_table(path)
+    assert table.names == ["a", "b, and c", "c"]
+    np.testing.assert_array_equal(table.X, [[1.5, 2, 3], [4, np.nan, np.nan], [5, 6, 1000]])
+    assert any("without a name and without a value" in note for note in table.notes)
+    assert table.ids is None
+    header = write(tmp_path / "h.csv", "1,2\n3,4\n5,6\n")
+    assert any("--no-header" in note for note in read_table(header).notes)
+    np.testing.assert_array_equal(read_table(header, Ask(header=False)).X, [[1, 2], [3, 4], [5, 6]])
+    lines = write(tmp_path / "l.csv", 'name,a,b\n"two\nlines",1,2\nx,3,4\n')
+    assert read_table(lines).ids == ["two\nlines", "x"]
+    odd = write(tmp_path / "o.csv", "a:b\n1:2\n3:4\n")
+    np.testing.assert_array_equal(read_table(odd, Ask(separator=":")).X, [[1, 2], [3, 4]])
+
+
+def test_streamed_in_blocks(tmp_path, monkeypatch):
+    from prosparse.tables import delimited
+
+    monkeypatch.setattr(delimited, "BLOCK", 1000)
+    values = np.random.default_rng(0).normal(size=(500, 4))
+    rows = "\n".join(",".join(map(repr, row)) for row in values.tolist())
+    path = write(tmp_path / "t.csv", "a,b,c,d\n" + rows + "\n")
+    seen = []
+    table = read_table(path, Ask(progress=seen.append))
+    np.testing.assert_array_equal(table.X, values)
+    assert table.X.flags.c_contiguous
+    assert len(seen) > 5
+    assert seen[-1] == 500
+
+
+def test_very_wide(tmp_path):
+    """Lines too long to be one cell, and more of them than are looked at."""
+    values = np.arange(6 * 30_000.0).reshape(6, 30_000) / 7
+    head = ";".join(f"variable {k}" for k in range(30_000))
+    rows = "\n".join(";".join(map(cell, row, [","] * 30_000)) for row in values)
+    table = read_table(write(tmp_path / "wide.csv", head + "\n" + rows + "\n"))
+    np.testing.assert_array_equal(table.X, values)
+    with pytest.raises(TableError, match="cannot be cut into columns"):
+        read_table(tmp_path / "wide.csv", Ask(separator="|"))
+
+
+BAD = {
+    "text in a numeric column": (
+        "a,b\n1,2\n3,4\n5,abc\n",
+        r"line 4, column 2 \('b'\): 'abc' is not a number.*--drop 'b'",
+    ),
+    "a whole column of text": ("a,b,c\n1,2,x\n3,4,x\n", r"line 2, column 3 \('c'\): 'x' is not"),
+    "thousands": ("a;b\n1,5;1.234,5\n", r"line 2, column 2.*without separators of thousands"),
+    "ragged": ("a,b,c\n1,2,3\n1,2\n", "line 3: it has 2 cells, the header has 3"),
+    "too long": ("a,b,c\n1,2,3\n1,2,3\n1,2,3,4\n", "line 4: it has 4 cells, the header has 3"),
+    "duplicated": ("a,b,a\n1,2,3\n", "header: columns 1 and 3 are both called 'a'"),
+    "one column": ("a\n1\n2\n", r"1 column\(s\).*at least 2 are needed.*--separator"),
+    "no rows": ("a,b\n", "a header, but no row of data"),
+    "one row": ("a,b\n1,2\n", r"1 row\(s\) and 2 variable\(s\)"),
+    "blank": ("\n\n \n", "nothing but empty lines"),
+    "repeated text": ("a,b,c\nx,1,2\n" + "y,1,2\n" * 250, "is not a number"),
+    "repeated late": (
+        "a,b,c\n" + "".join(f"n{k % 220},1,2\n" for k in range(250)),
+        "rows 1 and 221 of the data both hold 'n0'",
+    ),
+    "zero bytes": ("a,b\n\0,2\n", "this is not text"),
+    "hostile": (
+        "a,b\n1,'\x1b[31m<script>\n",
+        r"x1b\[31m<script>.* is not a number",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_text(tmp_path, name):
+    text, message = BAD[name]
+    with pytest.raises(TableError, match=message) as caught:
+        read_table(write(tmp_path / "bad.csv", text))
+    said = str(caught.value)
+    assert said.startswith(str(tmp_path / "bad.csv"))
+    assert len(said.splitlines()) == 1
+    assert "\x1b" not in said
+
+
+def test_wrong_encoding(tmp_path):
+    early = write(tmp_path / "early.csv", "name,b,c\nx,1,2\nMüller,3,4\n", "cp1252")
+    with pytest.raises(TableError, match=r"line 3, column 1: the text is not utf-8 \(byte 0xfc"):
+        read_table(early)
+    assert read_table(early, Ask(encoding="cp1252")).ids == ["x", "Müller"]
+    late = "name,b,c\n" + "".join(f"x{k},1,2\n" for k in range(300)) + "Müller,3,4\n"
+    with pytest.raises(TableError, match="line 302, column 1: the text is not utf-8"):
+        read_table(write(tmp_path / "late.csv", late, "cp1252"))
+    with pytest.raises(TableError, match="no encoding called 'klingon'"):
+        read_table(early, Ask(encoding="klingon"))
+
+
+def test_files_that_are_not_there_or_not_tables(tmp_path):
+    with pytest.raises(TableError, match="there is no such file"):
+        read_table(tmp_path / "no.csv")
+    with pytest.raises(TableError, match="this is a folder"):
+        read_table(tmp_path)
+    (tmp_path / "empty.csv").touch()
+    with pytest.raises(TableError, match="the file is empty"):
+        read_table(tmp_path / "empty.csv")
+    with pytest.raises(TableError, match=r"'\.xlsx' are not read; these are: \.csv"):
+        read_table(write(tmp_path / "t.xlsx", "PK"))
+    for ending in ("parquet", "arrow", "npz", "npy", "mtx", "csv.gz"):
+        with pytest.raises(TableError, match=f"t.{ending}"):
+            read_table(write(tmp_path / f"t.{ending}", "no table at all\n"))
+    with pytest.raises(TableError, match="no column 'colour'; did you mean 'color'"):
+        read_table(write(tmp_path / "c.csv", "color,b\n1,2\n"), Ask(label="colour"))
+
+
+def arrow_table(label=False):
+    columns = {"id": IDS} | {name: X[:, k] for k, name in enumerate(NAMES)}
+    return pa.table(columns | ({"kind": LABEL} if label else {}))
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "arrow file", "arrow stream"])
+def test_columnar(tmp_path, kind):
+    path = tmp_path / ("t.parquet" if kind == "parquet" else "t.arrow")
+    data = arrow_table(label=True)
+    if kind == "parquet":
+        parquet.write_table(data, path, row_group_size=2)
+    elif kind == "feather":
+        feather.write_feather(data, path)
+    else:
+        new = ipc.new_file if kind == "arrow file" else ipc.new_stream
+        with new(path, data.schema) as writer:
+            writer.write_table(data, max_chunksize=2)
+    table = read_table(path, Ask(label="kind"))
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
+    with pytest.raises(TableError, match=r"column 5 \('kind'\): it holds string, not numbers"):
+        read_table(path)
+
+
+def test_parquet_of_pandas(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": [1, 2], "b": [True, False]}, index=["p", "q"])
+    frame.to_parquet(tmp_path / "t.parquet")
+    table = read_table(tmp_path / "t.parquet")
+    assert (table.names, table.ids) == (["a", "b"], ["p", "q"])
+    np.testing.assert_array_equal(table.X, [[1, 1], [2, 0]])
+
+
+def test_numpy_and_matrix_market(tmp_path):
+    np.savez(tmp_path / "t.npz", X=X, names=np.array(NAMES), ids=np.array(IDS), kind=LABEL)
+    table = read_table(tmp_path / "t.npz", Ask(label="kind"))
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
+    np.save(tmp_path / "t.npy", X)
+    assert read_table(tmp_path / "t.npy", Ask(drop=("x1",))).names == ["x0", "x2"]
+    S = sparse.random_array((6, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
+    sparse.save_npz(tmp_path / "s.npz", S)
+    io.mmwrite(tmp_path / "s.mtx", S)
+    for name in ("s.npz", "s.mtx"):
+        table = read_table(tmp_path / name)
+        assert sparse.issparse(table.X)
+        np.testing.assert_allclose(table.X.toarray(), S.toarray())
+    np.savez(tmp_path / "two.npz", a=X, b=X)
+    with pytest.raises(TableError, match="2 have two dimensions; call the table X"):
+        read_table(tmp_path / "two.npz")
+    np.savez(tmp_path / "o.npz", X=np.array([[object()]]))
+    with pytest.raises(TableError, match="plain numbers"):
+        read_table(tmp_path / "o.npz")
+
+
+def test_h5ad(tmp_path):
+    anndata = pytest.importorskip("anndata", reason="anndata is not installed")
+    pandas = pytest.importorskip("pandas")
+    data = anndata.AnnData(
+        sparse.csr_matrix(np.nan_to_num(X)),
+        obs=pandas.DataFrame({"kind": LABEL}, index=IDS),
+        var=pandas.DataFrame(index=NAMES),
+    )
+    data.write_h5ad(tmp_path / "t.h5ad")
+    table = read_table(tmp_path / "t.h5ad", Ask(label="kind"))
+    assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
+    np.testing.assert_array_equal(table.X.toarray(), np.nan_to_num(X))
+    with pytest.raises(TableError, match="no column 'sort'"):
+        read_table(tmp_path / "t.h5ad", Ask(label="sort"))
+
+
+def test_h5ad_without_anndata(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anndata", None)
+    with pytest.raises(TableError, match=r"pip install 'prosparse\[anndata\]'"):
+        read_table(write(tmp_path / "t.h5ad", "x"))
+
+
+def test_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(TableError, match=r"pip install 'prosparse\[cli\]'"):
+        read_table(write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n"))
+
+
+def test_transposed(tmp_path):
+    path = write(tmp_path / "t.csv", text_table())
+    table = read_table(path, Ask(transpose=True))
+    np.testing.assert_array_equal(table.X, X.T)
+    assert (table.names, table.ids) == (IDS, NAMES)
+    with pytest.raises(TableError, match="transpose the file first"):
+        read_table(path, Ask(transpose=True, label="a"))
+    twice = write(tmp_path / "d.csv", ",a,b\nx,1,2\nx,3,4\n")
+    with pytest.raises(TableError, match="rows 1 and 2 are both called 'x'"):
+        read_table(twice, Ask(transpose=True))
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=False)
+TEXT = st.text(string.ascii_letters + string.digits + " ,;|\t'éß😀<>&", min_size=1, max_size=8)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    rows=st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), min_size=2, max_size=6),
+    names=st.lists(TEXT.map(str.strip).filter(bool), min_size=3, max_size=3, unique=True),
+    style=st.sampled_from([(",", "."), (";", ","), (";", "."), ("\t", ".")]),
+)
+@example(rows=[(1.0, 2.0, 3.0)] * 2, names=["a", "b;c", "d"], style=(",", "."))
+def test_any_numbers_under_any_names(rows, names, style, tmp_path_factory):
+    """What Python's csv module writes, quoted as it must be, is read back to the last bit."""
+    import csv
+
+    separator, decimal = style
+    path = tmp_path_factory.mktemp("any") / "t.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
+        writer.writerow(names)
+        writer.writerows([[cell(v, decimal) for v in row] for row in rows])
+    table = read_table(path, Ask(separator=separator))
+    assert table.names == names
+    if not (decimal == "," and not any("." in cell(v) for row in rows for v in row)):
+        np.testing.assert_array_equal(table.X, rows)
