@@ -228,8 +228,7 @@ class SPPCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Smaller than min(n_samples, n_features). "auto" counts the eigenvalues that stand out
-        from white noise.
+        Smaller than min(n_samples, n_features); "auto": as many as stand out from white noise.
     penalty : {"slope", "aic", "bic"} or float, default="slope"
         How the l1 penalty is chosen along the path (slope heuristic, Akaike, Schwarz), or its
         value, in units of the log-likelihood per unit of loading.
@@ -256,8 +255,8 @@ class SPPCA(HasDensity, SparseProjection):
         Variables with any loading; the norm of their loadings relative to the largest.
     explained_variance_, explained_variance_ratio_ : arrays (n_components_,)
         Variance that each adds to the span of those before it.
-    noise_variance_, mean_, bounds_, n_iter_, stop_reason_, n_components_
-        ``bounds_`` is the penalised log-likelihood's bound per pass at the chosen penalty.
+    noise_variance_, mean_, n_iter_, stop_reason_, n_components_
+    bounds_ : the bound of the penalised log-likelihood per pass at the chosen penalty
 
     Notes
     -----
