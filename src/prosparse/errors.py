@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -56,9 +57,12 @@ def check_integer(name: str, value: Any, minimum: int, alternative: str = "") ->
         )
 
 
-def check_non_negative(name: str, value: Any) -> None:
+def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
+    """Refuse all but numbers from 0 on; infinity only if ``infinite``."""
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}")
+    if math.isinf(value) and not infinite:
+        raise ParameterError(f"`{name}` must be finite, got {value!r}")
 
 
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:

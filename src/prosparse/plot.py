@@ -172,12 +172,20 @@ class SlopeDisplay:
         self.axes_ = _axes(axes, columns=2)
         left, right = self.axes_
         self.figure_ = left.figure
-        best = int(np.argmax(model.criterion_path_))
-        dimension, likelihood = model.n_parameters_path_, model.log_likelihood_path_
+        dimension, likelihood, criterion, penalties = (
+            host(getattr(model, name))
+            for name in (
+                "n_parameters_path_",
+                "log_likelihood_path_",
+                "criterion_path_",
+                "penalties_",
+            )
+        )
+        best = int(np.flatnonzero(penalties == model.penalty_)[0])
         left.plot(dimension, likelihood, ".", color=_PATH)
         if model.slope_ is not None and model.slope_.n_points:
             # the penalty's shape, read off the criterion: a line in it is a curve in dimension
-            shape = (likelihood - model.criterion_path_) / (2.0 * model.slope_.slope)
+            shape = (likelihood - criterion) / (2.0 * model.slope_.slope)
             order = np.argsort(dimension)
             line = model.slope_.intercept + model.slope_.slope * shape
             left.plot(dimension[order], line[order], color=_REST, label="growth by noise alone")
@@ -185,11 +193,11 @@ class SlopeDisplay:
             left.legend(frameon=False, loc="lower right")
         left.plot(dimension[best], likelihood[best], "o", color=_CHOSEN)
         left.set(xlabel="number of parameters", ylabel="log-likelihood")
-        right.plot(model.penalties_, model.criterion_path_, color=_PATH)
-        right.plot(model.penalty_, model.criterion_path_[best], "o", color=_CHOSEN)
+        right.plot(penalties, criterion, color=_PATH)
+        right.plot(model.penalty_, criterion[best], "o", color=_CHOSEN)
         right.annotate(
             f"penalty {model.penalty_:.3g}",
-            (model.penalty_, model.criterion_path_[best]),
+            (model.penalty_, criterion[best]),
             textcoords="offset points",
             xytext=(0, 9),
             ha="center",

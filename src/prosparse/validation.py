@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_dask_array, is_numpy_array
+from array_api_compat import array_namespace, is_dask_array, is_numpy_array, is_torch_array
 from scipy.sparse import issparse
 
 from .errors import InputError
@@ -22,6 +22,8 @@ def checked_elsewhere(X: Array, least: int) -> Array:
         return X
     if is_dask_array(X):
         return checked_dask(X)
+    if is_torch_array(X):
+        X = X.detach()  # no gradients are wanted
     xp = array_namespace(X)
     if xp.isdtype(X.dtype, "complex floating"):
         raise InputError(f"Complex data not supported: X has dtype {X.dtype}")

@@ -347,3 +347,31 @@ def test_the_gap_travels_with_a_pickle():
     np.testing.assert_array_equal(loaded.optimality_gap_, model.optimality_gap_)
     with pytest.raises(NotFittedError):
         EMPCA().optimality_gap_  # noqa: B018
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("K", [1, [1, 1, 4]])
+def test_single_variables_under_deflation(K, seed):
+    """Starts on variables that were deflated away are no starts."""
+    X = np.random.default_rng(seed).standard_normal((30, 8))
+    model = EMPCA(3, n_nonzero=K, random_state=0).fit(X)
+    largest = np.sort(X.var(axis=0, ddof=1))[::-1]
+    np.testing.assert_allclose(model.explained_variance_[:2], largest[:2])
+    orthogonal = np.linalg.qr(X - X.mean(axis=0))[0] * np.arange(8, 0, -1)
+    pairs = EMPCA(3, n_nonzero=2, random_state=0).fit(orthogonal)
+    np.testing.assert_allclose(29 * pairs.explained_variance_, [64.0, 49.0, 36.0])
+
+
+def test_the_gap_is_that_of_the_fit():
+    X = np.random.default_rng(11).standard_normal((12, 9))
+    model = EMPCA(n_nonzero=4, random_state=0, n_restarts=0, renormalize=False).fit(X)
+    expected = pickle.loads(pickle.dumps(model)).optimality_gap_
+    model = EMPCA(n_nonzero=4, random_state=0, n_restarts=0, renormalize=False).fit(X)
+    model.set_params(nonnegative=True, orthogonality="disjoint")
+    np.testing.assert_array_equal(model.optimality_gap_, expected)
+
+
+@pytest.mark.parametrize("wrong", [{"nonnegative": "no"}, {"scale": 1}, {"n_nonzero": np.array(0)}])
+def test_what_is_not_allowed(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        EMPCA(**wrong).fit(np.eye(4))

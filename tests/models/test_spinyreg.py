@@ -411,3 +411,23 @@ def test_a_sparse_table_is_never_made_dense():
     tracemalloc.stop()
     assert model.get_support(indices=True).tolist() == places
     assert peak < 0.5 * 8 * 300 * 20_000
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8, 1e-4])
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_and_an_exact_fit(noise, seed):
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((30, 8))
+    y = Z[:, :2].sum(axis=1) + noise * rng.standard_normal(30)
+    model = SpinyRegressor().fit(np.hstack([Z, Z]), y)
+    assert np.all(np.isfinite(model.coef_))
+    assert np.all(np.isfinite(model.bounds_))
+    np.testing.assert_allclose(model.predict(np.hstack([Z, Z])), y, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_as_dummy_variables(seed):
+    groups = np.random.default_rng(seed).integers(0, 5, 60)
+    y = np.array([1.0, 2, 3, 4, 9])[groups]
+    model = SpinyRegressor().fit(np.eye(5)[groups], y)
+    np.testing.assert_allclose(model.predict(np.eye(5)[groups]), y, atol=1e-3)

@@ -281,3 +281,24 @@ def test_too_large_a_penalty_says_so(example):
 def test_bad_parameters(example, parameters, message):
     with pytest.raises(ParameterError, match=message):
         SPPCA(**({"n_components": 2} | parameters)).fit(example.X)
+
+
+def test_a_penalty_given_is_the_one_fitted(example):
+    X = example[0]
+    assert SPPCA(2, penalty=7.0, penalties=[1, 50.0]).fit(X).penalty_ == 7.0
+    with pytest.raises(ParameterError, match="`penalty` must be finite"):
+        SPPCA(2, penalty=np.inf).fit(X)
+
+
+def test_the_choice_is_that_of_the_heuristic():
+    X = make_globally_sparse(200, 60, n_components=3, random_state=0).X
+    model = SPPCA(3).fit(X)
+    assert model.penalties_[model.slope_.best] == model.penalty_
+    norms = np.linalg.norm(model.components_, axis=1)
+    assert np.all(np.diff(norms) <= 0)
+
+
+def test_noise_alone_has_no_slope_to_choose_by():
+    X = np.random.default_rng(0).standard_normal((200, 40))
+    with pytest.raises(InputError, match="nothing but noise"):
+        SPPCA(2).fit(X)

@@ -171,3 +171,16 @@ def test_parallel_analysis_allows_for_different_variances():
     squares = np.sum(X**2, axis=0)
     assert parallel_count(eigenvalues(X), 100, squares, 0) <= 1
     assert count_signals(eigenvalues(X), 100, 30) > 3
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_degenerate_spectra(rule):
+    """One direction is one component, none is none; rounding is not counted; ties are no signal."""
+    one = np.array([5.0, 1e-16, 1e-17])
+    assert rule(one, 20, 6) == rule(one[:1], 20, 6) == 1
+    assert rule(np.zeros(3), 20, 6) == rule(np.empty(0), 20, 6) == 0
+    rng = np.random.default_rng(0)
+    low_rank = rng.standard_normal((8, 2)) @ rng.standard_normal((2, 30))
+    assert rule(eigenvalues(low_rank - low_rank.mean(axis=0)), 8, 30) == 2
+    if rule is not minka_count:  # whose approximation has no curvature between equal eigenvalues
+        assert rule(200.0 * np.array([100.0, 1, 1, 1, 1, 1]), 200, 6) == 1

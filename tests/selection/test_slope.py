@@ -73,7 +73,9 @@ def test_refusals_in_words():
         robust_slope(D, -1e3 * 0.8**D - 30.0 * D)  # falls: no positive slope anywhere
     with pytest.raises(InputError, match=r"no linear part.*`choice_shape` of the dimension"):
         robust_slope(D, -np.exp(-0.3 * (D - 60.0)))  # bends everywhere
-    with pytest.raises(InputError, match=r"smallest of all models.*Add larger models"):
+    with pytest.raises(
+        InputError, match=r"smallest of all models.*nothing but noise.*add larger models"
+    ):
         robust_slope(D, 5.0 * D)  # rises to the end
     with pytest.raises(InputError, match="does not grow with the shape"):
         dimension_jump(D, -1.0 * D)

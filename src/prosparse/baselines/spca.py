@@ -242,7 +242,7 @@ class SPCA(SparseProjection):
                 check_integer("n_nonzero", K, 1, " or None")
         for value in np.ravel(self.penalty):
             check_non_negative("penalty", value)
-        check_non_negative("ridge", self.ridge)
+        check_non_negative("ridge", self.ridge, infinite=True)
         check_bool("scale", self.scale)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)

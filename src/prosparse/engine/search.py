@@ -76,7 +76,7 @@ def find_component(
         return Found(first, value, [value], StopReason.CONVERGED)
     W = first_starts(quadratic, c, search, first, warm)
     begun = begin(quadratic, W, c)
-    if begun.W.shape[0] == 0 or begun.values.max() <= 0.0:
+    if begun.W.shape[0] == 0:
         return None
     run = iterate(
         make_em_step(quadratic, c),

@@ -102,7 +102,9 @@ def begin(quadratic: Quadratic, W: Array, c: Constraint) -> Starts:
     W = threshold(W, c)
     W = W[np.any(W != 0, axis=1)]
     F = quadratic.matmul(W.T).T
-    values = np.sum(W * F, axis=1)
+    values = np.einsum("rp,rp->r", W, F)
+    # On variables without variance (deflated away, say) there is nothing to climb.
+    W, F, values = (part[values > 0.0] for part in (W, F, values))
     return Starts(W, F, values, (values,), float(np.sum(values)))
 
 

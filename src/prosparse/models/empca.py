@@ -37,13 +37,14 @@ from ..errors import (
     FewerComponentsWarning,
     InputError,
     ParameterError,
+    check_bool,
     check_choice,
     check_integer,
     check_non_negative,
     checked_weights,
 )
 from ..operators import Columns, Operator, source_of
-from ..selection.bounds import upper_bound
+from ..selection.bounds import GapProblem, gaps
 from ..selection.dimension import count_signals
 
 Array = np.ndarray
@@ -284,8 +285,9 @@ class EMPCA(SparseProjection):
         W = np.array([f.w for f in found]).reshape(-1, op.shape[1])
         self._set_components(op, columns, W, total)
         variance_unit = columns.unit**2 / (total - 1.0)
-        self._gap_problem: tuple[Quadratic, list[int], list[Found]] | None
-        self._gap_problem = (quadratic, cardinalities, found)
+        self._gap_problem: GapProblem | None = GapProblem(
+            quadratic, cardinalities, found, self.nonnegative, self.orthogonality
+        )
         if quadratic.width > LAZY_GAP:
             self._solve_gap()
         self.bounds_ = [in_kind(variance_unit * np.array(f.trace), columns.mean) for f in found]
@@ -309,30 +311,13 @@ class EMPCA(SparseProjection):
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
-            self._optimality_gap = self._gaps(*self._gap_problem)
+            self._optimality_gap = gaps(self._gap_problem)
             self._gap_problem = None
 
     def __getstate__(self) -> dict[str, Any]:
         if hasattr(self, "_gap_problem"):
             self._solve_gap()
         return dict(super().__getstate__())
-
-    def _gaps(
-        self, quadratic: Quadratic, cardinalities: list[int], found: list[Found]
-    ) -> np.ndarray:
-        """1 - value / upper bound, each for the problem that the component solves."""
-        allowed = np.ones(quadratic.width, dtype=bool)
-        gaps = []
-        for K, f in zip(cardinalities, found):
-            bound = upper_bound(
-                quadratic, f.w, min(K, int(allowed.sum())), allowed, self.nonnegative
-            )
-            gaps.append(max(0.0, 1.0 - f.value / bound))
-            if self.orthogonality == "disjoint":
-                allowed = allowed & (f.w == 0)
-            elif self.orthogonality == "deflation":
-                quadratic = quadratic.deflated(f.w)
-        return np.array(gaps)
 
     def _cardinalities(self, op: Operator, total: float) -> list[int]:
         """K for every component, checked against the table."""
@@ -364,8 +349,10 @@ class EMPCA(SparseProjection):
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         if self.n_nonzero is not None:
-            for K in [self.n_nonzero] if np.isscalar(self.n_nonzero) else self.n_nonzero:
+            for K in np.ravel(self.n_nonzero).tolist():
                 check_integer("n_nonzero", K, 1, ", one integer per component or None")
+        check_bool("nonnegative", self.nonnegative)
+        check_bool("scale", self.scale)
         check_choice("orthogonality", self.orthogonality, ORTHOGONALITIES)
         if self.orthogonality == "quasi":
             check_non_negative("min_angle", self.min_angle)

@@ -52,6 +52,7 @@ Array = np.ndarray
 
 REFITS = ("posterior", "ols")
 WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
+RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
 BEYOND = 5  # the path goes so many variables beyond the best model
 
 
@@ -253,7 +254,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         G, b = data.G[np.ix_(listed, listed)], data.b[listed]
         t = np.zeros(listed.size)
         t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
-        moments = (G, b, data.yy, data.n, best.sigma2)
+        # with less noise, what the variables leave of each other is lost in rounding
+        noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
+        moments = (G, b, data.yy, data.n, noise)
         return iterate(
             ard.make_step(*moments),
             ard.init(*moments, t),

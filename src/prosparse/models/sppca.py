@@ -325,7 +325,8 @@ class SPPCA(HasDensity, SparseProjection):
     def _grid(self, parts: Spectrum, d: int, unit: float) -> np.ndarray:
         """The penalties to fit, rising, on the operator's scale."""
         if self.penalties is not None:
-            return unit * np.unique(np.asarray(self.penalties, dtype=float))
+            asked = [] if isinstance(self.penalty, str) else [float(self.penalty)]
+            return unit * np.union1d(np.asarray(self.penalties, dtype=float), asked)
         if not isinstance(self.penalty, str):  # up to the one asked for, in a few strides
             return unit * float(self.penalty) * np.array([0.1, 0.3, 1.0])
         start = maximum_likelihood(parts, d)

@@ -12,12 +12,14 @@ that the bounds hold with them too.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
 from ..engine.quadratic import Quadratic
+from ..engine.search import Found
 
 Array = np.ndarray
 
@@ -132,3 +134,28 @@ def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegat
     else:
         bounds.append(spectral_bound(np.array([largest]), first[None, :], largest, K))
     return float(min(bounds))
+
+
+class GapProblem(NamedTuple):
+    """What was asked, for bounds that are computed later."""
+
+    quadratic: Quadratic
+    cardinalities: list[int]
+    found: list[Found]
+    nonnegative: bool
+    orthogonality: str
+
+
+def gaps(problem: GapProblem) -> Array:
+    """1 - value / upper bound, each for the problem that the component solves."""
+    quadratic, sign = problem.quadratic, problem.nonnegative
+    allowed = np.ones(quadratic.width, dtype=bool)
+    shares = []
+    for K, f in zip(problem.cardinalities, problem.found):
+        bound = upper_bound(quadratic, f.w, min(K, int(allowed.sum())), allowed, sign)
+        shares.append(max(0.0, 1.0 - f.value / bound))
+        if problem.orthogonality == "disjoint":
+            allowed = allowed & (f.w == 0)
+        elif problem.orthogonality == "deflation":
+            quadratic = quadratic.deflated(f.w)
+    return np.array(shares)

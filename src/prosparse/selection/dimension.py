@@ -33,6 +33,8 @@ from .noise import bias_corrected
 # The largest eigenvalue of pure noise exceeds its Tracy-Widom (real case) centre by this many
 # scales with probability 0.1 %.
 _TRACY_WIDOM_999 = 3.2724
+# Eigenvalues of a Gram matrix below this share of the largest are rounding.
+RANK_TOL = 1e-13
 
 
 def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
@@ -45,6 +47,8 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     many, and signals that hardly stand out of n < p noise are missed.
     """
     m = n - 1  # degrees of freedom after centring
+    if eigenvalues.size == 0 or not eigenvalues[0] > 0:
+        return 0
     values = eigenvalues / m
     rounding = max(n, p) * np.finfo(float).eps * values[0]
     most = min(min(m, p) - 1, int(np.sum(values > rounding)))
@@ -67,7 +71,10 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     """
     short, long = sorted((n - 1, p))
     alpha = short / long
-    squares = np.pad(eigenvalues, (0, max(0, short - eigenvalues.size)))[:short] / long
+    known = _cleaned(eigenvalues)[:short]
+    if known.size < 2:
+        return known.size
+    squares = np.pad(known, (0, short - known.size)) / long
     least = _variational_threshold(alpha)
 
     def free_energy(log_noise: float) -> float:  # [NTS15] (23), up to constants
@@ -101,10 +108,13 @@ def minka_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     """The largest Laplace approximation of PPCA's evidence, [M00] (30).
 
     Holds for n < p too: eigenvalues beyond the rank are zero in the sample and equal to the noise
-    in the model. The approximation is one of many samples: with few it counts too few.
+    in the model. The approximation is one of many samples: with few it counts too few; and it
+    breaks down between eigenvalues that are exactly equal.
     """
-    values = _positive(eigenvalues / n)
+    values = _cleaned(eigenvalues) / n
     rank = values.size
+    if rank < min(n - 1, p) or rank < 2:
+        return rank  # an exact fit
     beyond = p - rank  # zeros among the p eigenvalues
     best, chosen = -math.inf, 1
     log_uniform = inner = across = 0.0
@@ -115,11 +125,14 @@ def minka_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
         log_uniform -= math.log(2.0)
         # pairs inside the first k, and pairs across the border, as k grows by one
         above = values[: k - 1]
-        gaps = _log(above - new)
-        inner += float(np.sum(_log(1.0 / new - 1.0 / above) + gaps))
-        across += float(np.sum(_log(new - rest))) + beyond * math.log(new) - float(np.sum(gaps))
+        gaps = _log(above - new, new)
+        inner += float(np.sum(_log(1.0 / new - 1.0 / above, 1.0 / new) + gaps))
+        across += float(np.sum(_log(new - rest, new))) + beyond * math.log(new)
+        across -= float(np.sum(gaps))
         first = values[:k]
-        log_det = inner + across + (p - k) * float(np.sum(_log(1.0 / noise - 1.0 / first)))
+        log_det = (
+            inner + across + (p - k) * float(np.sum(_log(1.0 / noise - 1.0 / first, 1.0 / noise)))
+        )
         m = p * k - k * (k + 1) // 2
         log_det += m * math.log(n)
         evidence = log_uniform - 0.5 * n * float(np.sum(np.log(first)))
@@ -136,8 +149,10 @@ def bic_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     Made for many samples: with p in the order of n the price per component is too high or, near
     the rank, where the noise seems to vanish, too low.
     """
-    values = _positive(eigenvalues / n)
-    k = np.arange(1, min(values.size, p))
+    values = _cleaned(eigenvalues) / n
+    if values.size < min(n - 1, p) or values.size < 2:
+        return values.size  # an exact fit
+    k = np.arange(1, values.size)
     noise = (np.sum(values) - np.cumsum(values)[: k.size]) / (p - k)
     log_likelihood = -0.5 * n * (np.cumsum(np.log(values))[: k.size] + (p - k) * np.log(noise))
     parameters = p * k - k * (k - 1) / 2 + 1
@@ -151,7 +166,10 @@ def hard_threshold_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     left out; and with signals in half of all directions the median is no longer noise.
     """
     short, long = sorted((n - 1, p))
-    values = np.pad(eigenvalues, (0, max(0, short - eigenvalues.size)))[:short]
+    known = _cleaned(eigenvalues)[:short]
+    if 2 * known.size <= short:
+        return known.size  # half of the table is exact: nothing is noise
+    values = np.pad(known, (0, short - known.size))
     beta = short / long
     root = math.sqrt(beta**2 + 14.0 * beta + 1.0)
     best = 2.0 * (beta + 1.0) + 8.0 * beta / (beta + 1.0 + root)
@@ -190,12 +208,17 @@ def parallel_count(
     return int(np.argmin(np.append(values > null, False)))
 
 
-def _positive(values: np.ndarray) -> np.ndarray:
-    return values[values > values.size * np.finfo(float).eps * values[0]]
+def _cleaned(eigenvalues: np.ndarray) -> np.ndarray:
+    """The eigenvalues that are not rounding, in units of the largest: no rule sees the unit."""
+    if eigenvalues.size == 0 or not eigenvalues[0] > 0:
+        return np.empty(0)
+    values = eigenvalues / eigenvalues[0]
+    return values[values > RANK_TOL]
 
 
-def _log(x: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(x, 1e-300))  # equal eigenvalues
+def _log(x: np.ndarray, size: float) -> np.ndarray:
+    """Logarithms of differences of numbers of that ``size``; equal ones differ by rounding."""
+    return np.log(np.maximum(x, np.finfo(float).eps * size))
 
 
 def resolve_dimension(

@@ -37,6 +37,7 @@ from .prior import log_multiplicity
 Array = np.ndarray
 
 NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
+ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
 REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
 COARSE = 0.1  # how well lambda is optimised on the way, in log evidence
 FINE = 1e-9  # and in the end
@@ -83,7 +84,10 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     lam = math.exp(log_ratio)
     A = data.G[v[:, None], v]
     A.flat[:: q + 1] += lam
-    L, _ = dpotrf(A, lower=1)
+    L, failed = dpotrf(A, lower=1)
+    while failed:  # copies of a variable, and lambda below rounding
+        A.flat[:: q + 1] += ROUNDING * (float(A.diagonal().max()) + lam)
+        L, failed = dpotrf(A, lower=1)
     inverse, _ = dtrtri(L, lower=1)
     P = inverse.T @ inverse
     m = P @ b
@@ -166,7 +170,9 @@ def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
 
 def _from_neighbour(data: Moments, fit: Fit, v: Array, left: float, tol: float) -> Fit:
     """Model v from ``fit``, with R about ``left``: alpha changes little, so lambda as the noise."""
-    return optimise(data, evaluate(data, v, fit.log_ratio + math.log(left / fit.R)), tol)
+    low, high = data.centre - math.log(REACH), data.centre + math.log(REACH)
+    log_ratio = min(max(fit.log_ratio + math.log(left / fit.R), low), high)
+    return optimise(data, evaluate(data, v, log_ratio), tol)
 
 
 def removal_gains(fit: Fit, n: int) -> Array:

@@ -69,7 +69,7 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
     words, a collection with fewer than ten models of different shape, one without a linear
     part, one whose choice never settles, and one that has no model larger than needed.
     """
-    D, L, position = _best_of_each_shape(shape, log_likelihood)
+    D, L = _best_of_each_shape(shape, log_likelihood)
     windows = np.arange(_FEWEST_POINTS, D.size + 1)
     lines = [theilslopes(L[-m:], D[-m:])[:2] for m in windows]
     slopes = np.array([slope for slope, _ in lines])
@@ -88,13 +88,14 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
     last = start + length - 1
     if choices[last] == 0:
         raise InputError(
-            "the slope heuristic would choose the smallest of all models: the log-likelihood "
-            "rises to the end as if there were no noise to fit. Add larger models (smaller "
-            "penalties, more components), or use another criterion."
+            "the slope heuristic would choose the smallest of all models: the log-likelihood is "
+            "one straight line, as it is where there is nothing but noise, and also where no model "
+            "is larger than needed. Use another criterion to tell the two apart (AIC, BIC), or "
+            "add larger models (smaller penalties, more components)."
         )
     s, intercept = float(slopes[last]), float(lines[last][1])
     criterion = _penalised(shape, log_likelihood, s)
-    return Slope(s, intercept, int(windows[last]), int(position[choices[last]]), criterion)
+    return Slope(s, intercept, int(windows[last]), int(np.argmax(criterion)), criterion)
 
 
 def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
@@ -111,7 +112,7 @@ def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
 
 def dimension_jump(shape: Any, log_likelihood: Any) -> Slope:
     """The slope at the largest fall of the chosen shape as the penalty grows, [BM07]."""
-    D, L, position = _best_of_each_shape(shape, log_likelihood)
+    D, L = _best_of_each_shape(shape, log_likelihood)
     current, kappa, largest, at = D.size - 1, 0.0, -1.0, 0.0
     while current > 0:  # along the upper hull of (dimension, log-likelihood)
         slopes = (L[current] - L[:current]) / (D[current] - D[:current])
@@ -125,18 +126,16 @@ def dimension_jump(shape: Any, log_likelihood: Any) -> Slope:
             "the log-likelihood does not grow with the shape, so that there is no jump to "
             "find. Check that larger models were fitted to convergence."
         )
-    best = int(position[np.argmax(L - 2.0 * at * D)])
-    return Slope(at, float("nan"), 0, best, _penalised(shape, log_likelihood, at))
+    criterion = _penalised(shape, log_likelihood, at)
+    return Slope(at, float("nan"), 0, int(np.argmax(criterion)), criterion)
 
 
 def _penalised(shape: Any, log_likelihood: Any, slope: float) -> np.ndarray:
     return np.asarray(log_likelihood, float) - 2.0 * slope * np.asarray(shape, float)
 
 
-def _best_of_each_shape(
-    shape: Any, log_likelihood: Any
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Shapes in rising order, the best log-likelihood of each, and where it was."""
+def _best_of_each_shape(shape: Any, log_likelihood: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Shapes in rising order and the best log-likelihood of each."""
     D, L = np.asarray(shape, dtype=float), np.asarray(log_likelihood, dtype=float)
     if D.shape != L.shape or D.ndim != 1:
         raise InputError(
@@ -159,7 +158,7 @@ def _best_of_each_shape(
             f"the slope heuristic needs at least {_FEWEST_MODELS} models of different shape, "
             f"got {position.size}. Fit more penalties, or use another criterion."
         )
-    return D[position], L[position], position
+    return D[position], L[position]
 
 
 def _longest_run(values: np.ndarray, allowed: np.ndarray) -> tuple[int, int]:
