@@ -112,3 +112,12 @@ def test_chosen_parameters_need_the_shape_of_a_choice(slope):
         assert choice.slope == pytest.approx(slope, rel=0.4)
         found.append(D[choice.best])
     assert abs(np.median(found) - 15) <= 2
+
+
+def test_only_straight_windows_are_trusted():
+    """70 parameters of signal, 30 of noise: most windows bend, and agree on the wrong choice."""
+    D = np.arange(1, 101)
+    L = np.where(D <= 70, 20.0 * D, 1400.0 + (D - 70))
+    found = robust_slope(D, L)
+    assert found.slope == pytest.approx(1.0)
+    assert D[found.best] == 70

@@ -235,8 +235,7 @@ class SPPCA(HasDensity, SparseProjection):
     penalties : array or None, default=None
         The grid. None: 100 values from 0 to the smallest penalty that leaves no loading.
     max_iter, tol : int, default=2000; float, default=1e-10
-        The most passes per penalty; the rise of the objective per entry that ends them, refined
-        until the optimality conditions hold to 1e-5 of the penalty.
+        Most passes per penalty; rise per entry that ends them, refined until optimal to 1e-5.
     random_state, verbose : None; int, default=0
         Nothing here is random; ``verbose=1`` shows a progress bar over the penalties.
 
@@ -325,7 +324,7 @@ class SPPCA(HasDensity, SparseProjection):
     def _grid(self, parts: Spectrum, d: int, unit: float) -> np.ndarray:
         """The penalties to fit, rising, on the operator's scale."""
         if self.penalties is not None:
-            asked = [] if isinstance(self.penalty, str) else [float(self.penalty)]
+            asked = [] if isinstance(self.penalty, str) else [self.penalty]
             return unit * np.union1d(np.asarray(self.penalties, dtype=float), asked)
         if not isinstance(self.penalty, str):  # up to the one asked for, in a few strides
             return unit * float(self.penalty) * np.array([0.1, 0.3, 1.0])
