@@ -27,11 +27,11 @@ def timed(fit: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def penalty_of(X: np.ndarray, nonzeros: int, d: int) -> float:
-    """The smallest penalty, to one per cent, with at most so many nonzeros."""
+    """The smallest penalty, to 1e-4, with at most so many nonzeros."""
     low, high = 0.0, 1.0
     while np.count_nonzero(SPPCA(d, penalty=high).fit(X).components_) > nonzeros:
         low, high = high, 4.0 * high
-    while high - low > 0.01 * high:
+    while high - low > 1e-4 * high:
         middle = 0.5 * (low + high)
         if np.count_nonzero(SPPCA(d, penalty=middle).fit(X).components_) > nonzeros:
             low = middle
