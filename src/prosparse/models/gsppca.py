@@ -26,6 +26,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -39,10 +40,10 @@ from ..engine.acceleration import over_loadings
 from ..engine.checkpoint import Checkpoint
 from ..engine.density import NoisyPlane, log_density
 from ..engine.expansion import expand
-from ..engine.linalg import Spectrum, principal_components, products, spectrum
+from ..engine.linalg import Spectrum, latents, principal_components, spectrum
 from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
-from ..engine.relevance import update_variances
+from ..engine.relevance import Update, update_variances
 from ..errors import (
     NoStructureWarning,
     ParameterError,
@@ -95,9 +96,8 @@ def noise_floor(parts: Spectrum) -> float:
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
     """One variational pass over ``op``: two products with X, then O(p d + d^3).
 
-    ``op`` may be any table with the same X'X as the n rows observed. Arrays of length p stay
-    where the table is, in double precision; d x d matrices are worked on by the host, where
-    they take microseconds.
+    ``op`` may be any table with the same X'X as the n rows observed. Arrays of length p stay where
+    the table is, in double precision; d x d matrices take the host microseconds.
     """
     xp, p = op.xp, op.shape[1]
     total = float(xp.sum(op.column_squares()))
@@ -108,36 +108,40 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
         root = np.linalg.inv(np.linalg.cholesky(c * (host(M @ M.T) + state.S_sum) + np.eye(d)))
         Sigma = root.T @ root
-        XY, YY = products(op, (in_kind(c * Sigma, M) @ M).T)
-        YY = host(YY)
-        a, Q = np.linalg.eigh(n * Sigma + YY)
-        G = in_kind(Q.T, M) @ XY.T
+        rows = latents(op, M.T @ in_kind(c * Sigma, M))
+        a, Q = np.linalg.eigh(n * Sigma + rows.YY)
+        turn = in_kind(c * np.column_stack([Q, a]), M)
+        cG, e = rows.onto_columns(turn[:, :d]), turn[:, d]
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
-        t, D, T, slope, log_D = update_variances(state.t, in_kind(c * a, M), (c * G) ** 2, xp)
-        inside, root_t = xp.astype(t > 0, t.dtype), xp.sqrt(t)
-        V = G * D * (c * root_t)  # m_k / sqrt(t_k)
-        sums = [xp.sum(values) for values in (T, T * D, D, log_D, inside)]
-        parts = (xp.stack(sums), D @ inside, D @ t, V @ V.T)
-        # one way to the host, as each waits for the device
-        packed = host(xp.concat([xp.reshape(part, (-1,)) for part in parts]))
-        sum_T, sum_TD, sum_D, sum_log_D, q = packed[:5].tolist()
-        in_model, S_diagonal, VV = packed[5:][:d], packed[5 + d :][:d], packed[5 + 2 * d :]
-        lost = p * d - sum_D
+        update, sums = update_variances(state.t, e, cG * cG, xp, partial(_sums, cG=cG, xp=xp))
+        sum_T, sum_TD, sum_log_D, q, VV, by_row = sums
+        in_model, S_diagonal, D_rows = by_row.T
+        lost = p * d - float(np.sum(D_rows))
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
         sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))
-        divergence_Y = 0.5 * (n * float(np.trace(Sigma)) + float(np.trace(YY)) - n * (d + log_det))
+        divergence_Y = 0.5 * (float(np.trace(n * Sigma + rows.YY)) - n * (d + log_det))
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
         # the next start, with the scale and shape of Y and W balanced
-        R, stretch = expand(a, np.reshape(VV, (d, d)) + np.diag(in_model), n, q)
+        R, stretch = expand(a, VV + np.diag(in_model), n, q)
         QR = Q @ R.T
         S_sum = (QR * S_diagonal) @ QR.T
-        return State(in_kind(QR, M) @ (V * root_t), S_sum, sigma2, t * stretch, slope, bound)
+        means = in_kind(QR, M) @ (cG * update.D * update.t)
+        return State(means, S_sum, sigma2, update.t * stretch, update.slope, bound)
 
     return step
+
+
+def _sums(update: Update, cG: Array, xp: Any) -> tuple[Array, ...]:
+    """What the host needs to know of q(W): sums of T, T D and log D, the number of variables in
+    the model, V V' of V = m_k / sqrt(t_k), and D times (in the model, t, 1)."""
+    t, D, T, log_D, _ = update
+    inside, V = xp.astype(t > 0, t.dtype), cG * D * xp.sqrt(t)
+    by_row = D @ xp.stack([inside, t, xp.ones_like(t)], axis=1)
+    return xp.sum(T), xp.sum(T * D), xp.sum(log_D), xp.sum(inside), V @ V.T, by_row
 
 
 def ranking(state: State) -> np.ndarray:
@@ -282,13 +286,11 @@ class GSPPCA(HasDensity, SparseProjection):
         components, along = principal_components(op.take_columns(chosen), d)
         free = (parts.n - 1) * (chosen.size - d)
         off = (host(squares)[chosen].sum() - along.sum()) / free if free else noise
-
         # In the table's own columns and units; see `Columns`.
         unit, like = columns.unit, columns.mean
         log_unit = op.shape[1] * parts.n * math.log(unit)
         self._set_columns(columns, order, chosen, components, relevance(run.state))
-        self.n_components_ = d
-        self.n_selected_ = int(chosen.size)
+        self.n_components_, self.n_selected_ = d, int(chosen.size)
         self.cardinalities_ = in_kind(q, like)
         self.log_evidence_path_ = in_kind(log_evidence - log_unit, like)
         self.log_evidence_ = float(log_evidence[best] - log_unit)
@@ -297,16 +299,14 @@ class GSPPCA(HasDensity, SparseProjection):
         self.noise_variance_ = float(unit**2 * noise)
         self.active_noise_variance_ = float(unit**2 * max(off, noise_floor(parts)))
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, like)
-        self.n_iter_ = len(run.bounds)
-        self.stop_reason_ = run.reason
+        self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _spectrum(self, op: Operator) -> tuple[Spectrum, int]:
         """As much of the spectrum as the number of components needs, and that number."""
         fixed = isinstance(self.n_components, Integral)
         count = max(1, int(self.n_components)) if fixed else FIRST_COUNT
         while True:
-            parts = spectrum(op, count)
-            d = self._dimension(parts)
+            d = self._dimension(parts := spectrum(op, count))
             if fixed or d < count or parts.right is None:
                 return parts, d
             count *= 2
@@ -391,10 +391,10 @@ class GSPPCA(HasDensity, SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
-            advice = (
-                "`relevance_` is zero everywhere; `ranking_` orders the variables by how soon they "
-                "would come in, and `support_` is the best of that order: do not read it as a "
-                "finding. Fewer components or more samples may help."
+            warnings.warn(
+                f"GSPPCA: {self.stop_reason_}. `relevance_` is zero everywhere; `ranking_` orders "
+                "the variables by how soon they would come in, and `support_` is the best of that "
+                "order: do not read it as a finding. Fewer components or more samples may help.",
+                NoStructureWarning,
+                stacklevel=4,
             )
-            text = f"GSPPCA: {self.stop_reason_}. {advice}"
-            warnings.warn(text, NoStructureWarning, stacklevel=4)
