@@ -71,7 +71,8 @@ def working_type(X: Array) -> Any:
 def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
     """Centre (and scale) into one fresh copy; see `Columns` for what is remembered."""
     xp, n = array_namespace(X), X.shape[0]
-    varying = xp.max(X, axis=0) > xp.min(X, axis=0)
+    top, bottom = xp.max(X, axis=0), xp.min(X, axis=0)
+    varying = top > bottom
     Z = xp.astype(X, working_type(X), copy=True)  # from here on in place
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         mean = xp.sum(Z, axis=0, dtype=xp.float64) / n
@@ -79,7 +80,8 @@ def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
         rest = xp.sum(Z, axis=0, dtype=xp.float64) / n  # the first mean carries rounding
         Z -= xp.astype(rest, Z.dtype)
         mean = xp.astype(mean + rest, Z.dtype)
-    largest = xp.maximum(xp.max(Z, axis=0), -xp.min(Z, axis=0))
+        top, bottom = xp.astype(top, Z.dtype), xp.astype(bottom, Z.dtype)
+        largest = xp.maximum(top - mean, mean - bottom)
     largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
     if scale:
