@@ -21,17 +21,20 @@ import numpy as np
 from array_api_compat import is_numpy_array
 from scipy.sparse import issparse
 
-from .annotated import Annotated, column_of, is_mudata, side_by_side, tables_of
+from .annotated import Annotated, column_of, is_mudata, of_modality, side_by_side, tables_of
 from .arrays import host, spread
 from .errors import InputError, ParameterError, check_bool
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .validation import first_not_finite
 
+N_COMPONENTS = 30  # as many as analyses of cells usually keep
+N_LATENTS = 10
+
 
 def select_variables(
     adata: Any,
-    n_components: int | str = "auto",
+    n_components: Any = None,
     *,
     layer: Any = None,
     mask_var: Any = None,
@@ -49,16 +52,18 @@ def select_variables(
     ----------
     adata : AnnData or MuData
         Normalised and logarithmised counts, say; X is taken as it is.
-    n_components : int or "auto"
-        Dimension of the common structure; see `GSPPCA`.
+    n_components : int, "auto" or None
+        Dimension of the common structure; None: 30, or as many as a smaller table allows.
+        "auto" counts what stands out from white noise; counts of cells, whose noise is not, give
+        far too many.
     layer : str or None
         Take ``adata.layers[layer]`` instead of ``adata.X``.
     mask_var : str, bool array or None
         Consider only these variables: a column of ``adata.var``, or one value for each of them.
         The others are not chosen, have relevance 0, and are ranked last.
     modality : str, list of str or None
-        Which modalities of a MuData; None: each of them, one after the other. ``layer`` and
-        ``mask_var`` may then be dictionaries from modality to value.
+        Which modalities of a MuData; None: each of them, one after the other. ``n_components``,
+        ``layer`` and ``mask_var`` may then be dictionaries from modality to value.
     key_added : str
         Under which name the results are kept.
     copy : bool
@@ -87,7 +92,7 @@ def select_variables(
     """
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality)
-    models = [_fitted(GSPPCA(n_components, **params), table) for table in tables]
+    models = [_fitted(table, n_components, params) for table in tables]
     for table, model in zip(tables, models, strict=True):
         _write_selection(table, model, key_added)
     return target if copy else None
@@ -95,7 +100,7 @@ def select_variables(
 
 def gsppca(
     adata: Any,
-    n_components: int | str = "auto",
+    n_components: Any = None,
     *,
     layer: Any = None,
     mask_var: Any = None,
@@ -133,7 +138,7 @@ def gsppca(
     """
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality)
-    models = [_fitted(GSPPCA(n_components, **params), table) for table in tables]
+    models = [_fitted(table, n_components, params) for table in tables]
     scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
     for table, model, rows in zip(tables, models, scores, strict=True):
         _write_selection(table, model, key_added)
@@ -144,7 +149,7 @@ def gsppca(
 
 def sca(
     adata: Any,
-    n_components: int | str = "auto",
+    n_components: Any = None,
     *,
     layer: Any = None,
     mask_var: Any = None,
@@ -161,8 +166,10 @@ def sca(
 
     Parameters
     ----------
-    adata, n_components, layer, mask_var, modality, key_added, copy
+    adata, layer, mask_var, modality, key_added, copy
         See `select_variables`; of a MuData, ``modality`` names the views to take.
+    n_components : int, "auto" or None
+        Shared latents; None: 10, or as many as a smaller table allows.
     views : str, list or None
         Of an AnnData: a column of ``adata.var`` that says to which view a variable belongs
         (``"feature_types"`` of a 10x file), or column groups as `SCA` takes them; None: one view.
@@ -202,7 +209,8 @@ def sca(
     else:
         X, places = tables[0].X, tables[0].places
         names, groups = _groups(target, views, places)
-    model = SCA(n_components, views=groups, **params).fit(X)
+    latents = _default(n_components, N_LATENTS, [table.X for table in tables])
+    model = SCA(latents, views=groups, **params).fit(X)
     scores = host(model.transform(X))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
 
@@ -262,8 +270,10 @@ def _writable(data: Any, key_added: Any, copy: Any) -> Any:
     return data.copy()
 
 
-def _fitted(model: GSPPCA, table: Annotated) -> GSPPCA:
-    """The model fitted; missing values are refused with the names they have in the data."""
+def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPPCA:
+    """The model of a table; missing values are refused with the names they have in the data."""
+    wanted = of_modality(n_components, table.asked["modality"])
+    model = GSPPCA(_default(wanted, N_COMPONENTS, [table.X]), **params)
     found = first_not_finite(table.X) if issparse(table.X) or is_numpy_array(table.X) else None
     if found is not None:
         what, count, row, column = found
@@ -274,6 +284,13 @@ def _fitted(model: GSPPCA, table: Annotated) -> GSPPCA:
             "these out, or fill them in first."
         )
     return model.fit(table.X)
+
+
+def _default(n_components: Any, usual: int, tables: list[Any]) -> Any:
+    """The number of components; if none was given the usual one, lowered for small tables."""
+    if n_components is not None:
+        return n_components
+    return max(1, min(usual, tables[0].shape[0] - 1, sum(X.shape[1] for X in tables) - 1))
 
 
 def _groups(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:

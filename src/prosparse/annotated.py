@@ -44,7 +44,7 @@ def tables_of(data: Any, layer: Any, mask_var: Any, modality: Any) -> list[Annot
     for name, value in (("layer", layer), ("mask_var", mask_var)):
         if isinstance(value, Mapping):
             _check_names(f"the keys of `{name}`", list(value), there)
-    return [_table(data.mod[m], _of(layer, m), _of(mask_var, m), m) for m in wanted]
+    return [_table(data.mod[m], of_modality(layer, m), of_modality(mask_var, m), m) for m in wanted]
 
 
 def _check_names(what: str, names: Any, there: list[str]) -> None:
@@ -57,9 +57,9 @@ def _check_names(what: str, names: Any, there: list[str]) -> None:
         raise ParameterError(f"{what} must name different modalities, got {list(names)!r}")
 
 
-def _of(value: Any, modality: str) -> Any:
+def of_modality(value: Any, modality: str | None) -> Any:
     """A parameter of one modality, which a dictionary may hold for each of them."""
-    return value.get(modality) if isinstance(value, Mapping) else value
+    return value.get(modality) if modality and isinstance(value, Mapping) else value
 
 
 def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annotated:
