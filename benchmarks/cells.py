@@ -2,6 +2,7 @@
 
     python benchmarks/cells.py                     # some ten minutes; needs PROSPARSE_DATA
     python benchmarks/cells.py --seeds 5           # rougher
+    python benchmarks/cells.py --picture docs/images/gene_panel.png
     python benchmarks/cells.py --min-cells 3       # without genes that hardly any cell expresses
 
 2,700 blood cells with all their genes, counts normalised to 10,000 a cell and logarithmised. The
@@ -47,11 +48,16 @@ def highly_variable(adata, flavor):
     """Genes by scanpy's normalised dispersion, the order that ``n_top_genes`` cuts."""
     import scanpy
 
-    found = scanpy.pp.highly_variable_genes(adata, flavor=flavor, n_top_genes=2000, inplace=False)
+    genes = np.arange(adata.n_vars)
+    if flavor == "cell_ranger":  # its bins are quantiles, which many genes without counts spoil
+        genes = np.flatnonzero(np.asarray((adata.X > 0).sum(axis=0)).ravel() >= 3)
+    found = scanpy.pp.highly_variable_genes(
+        adata[:, genes], flavor=flavor, n_top_genes=2000, inplace=False
+    )
     score = found["dispersions_norm"].to_numpy()
     order = np.argsort(-np.where(np.isnan(score), -np.inf, score), kind="stable")
     assert set(order[:2000]) == set(np.flatnonzero(found["highly_variable"]))
-    return order
+    return genes[order]
 
 
 def by_variance(adata):
@@ -125,10 +131,50 @@ def costs(shape, min_cells):
         )
 
 
+def draw(found, adata, orders, path):
+    """Agreement against the size of the panel, and which genes the two panels of 500 hold."""
+    from matplotlib import pyplot
+
+    ours, theirs = "GSPPCA, 30 components", "highly variable, seurat"
+    styles = {
+        ours: ("#c2410c", "o"),
+        theirs: ("#1e4e79", "s"),
+        "highly variable, cell_ranger": ("#6b8fb3", "^"),
+        "variance": ("#6b7280", "v"),
+    }
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10.0, 4.2), layout="constrained")
+    for name, (colour, marker) in styles.items():
+        mean, spread = (np.array([f(ari) for ari in found[name]]) for f in (np.mean, np.std))
+        left.errorbar(PANELS, mean, spread, color=colour, marker=marker, capsize=3, label=name)
+    left.set(xscale="log", ylim=(0, 0.8), xlabel="genes in the panel")
+    left.set_xticks(PANELS, [f"{size:,}" for size in PANELS])
+    left.minorticks_off()
+    left.set_ylabel("adjusted Rand index with annotated types")
+    left.legend(frameon=False, loc="lower right")
+    X = adata.X
+    share = np.asarray((X > 0).mean(axis=0)).ravel()
+    mean = np.asarray(X.mean(axis=0)).ravel()
+    variance = np.asarray(X.multiply(X).mean(axis=0)).ravel() - mean**2
+    seen = np.flatnonzero(share > 0)
+    points = [(seen, "#d1d5db", "all genes", 3.0)]
+    points += [
+        (orders[name][:500], styles[name][0], f"{name}, first 500", 7.0) for name in (theirs, ours)
+    ]
+    for genes, colour, label, size in points:
+        right.scatter(share[genes], variance[genes], size, colour, label=label, linewidths=0)
+    right.set(xscale="log", yscale="log", xlabel="share of cells that express the gene")
+    right.set_ylabel("variance of log expression")
+    right.legend(frameon=False, loc="upper left", markerscale=2)
+    for ax in (left, right):
+        ax.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=130)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--min-cells", type=int, default=0)
+    parser.add_argument("--picture", help="write the picture of the how-to page to this file")
     parser.add_argument("--measure", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--traced", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -141,17 +187,20 @@ def main():
     except (FileNotFoundError, ImportError) as error:
         parser.exit(1, f"{error}\n")
     costs(adata.shape, given.min_cells)
-    rankings = {f"GSPPCA, {d} components": lambda d=d: by_relevance(adata, d) for d in COMPONENTS}
+    orders = {f"GSPPCA, {d} components": by_relevance(adata, d) for d in COMPONENTS}
     for flavor in ("seurat", "cell_ranger"):
-        rankings[f"highly variable, {flavor}"] = lambda f=flavor: highly_variable(adata, f)
-    rankings["variance"] = lambda: by_variance(adata)
-    orders = {name: rank() for name, rank in rankings.items()}
+        orders[f"highly variable, {flavor}"] = highly_variable(adata, flavor)
+    orders["variance"] = by_variance(adata)
+    pictured = {}
     for k in CLUSTERS:
         print(f"adjusted Rand index, {k} clusters, {given.seeds} seeds; genes:", *PANELS)
         for name, order in orders.items():
             found = [agreement(adata, order[:size], k, given.seeds) for size in PANELS]
+            pictured.setdefault(name, found)  # of the first number of clusters
             text = "  ".join(f"{ari.mean():.3f} +- {ari.std():.3f}" for ari in found)
             print(f"  {name:28s} {text}", flush=True)
+    if given.picture:
+        draw(pictured, adata, orders, given.picture)
 
 
 if __name__ == "__main__":
