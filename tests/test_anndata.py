@@ -480,6 +480,18 @@ def test_errors_of_modalities(mdata, call, given, words):
     assert not len(mdata.uns)
 
 
+def test_errors_of_components_and_axes(mdata, mudata):
+    with pytest.raises(ParameterError, match=r"keys of `n_components`.*got 'ran'"):
+        psa.tl.gsppca(mdata, {"ran": 2})
+    one, two = annotated(), annotated(table(1))
+    two.obs_names = [f"other {name}" for name in two.obs_names]
+    same = mudata.MuData({"one": one, "two": two}, axis=1)
+    with pytest.raises(InputError, match="share their variables, not their observations"):
+        psa.tl.sca(same, 2)
+    psa.pp.select_variables(same, 2)
+    assert same.mod["two"].var["prosparse"].any()
+
+
 def test_errors_of_views(mdata):
     with pytest.raises(ParameterError, match="`views` must be None for a MuData"):
         psa.tl.sca(mdata, 2, views="kind")

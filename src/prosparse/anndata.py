@@ -91,7 +91,7 @@ def select_variables(
     (10, True)
     """
     target = _writable(adata, key_added, copy)
-    tables = tables_of(target, layer, mask_var, modality)
+    tables = tables_of(target, layer, mask_var, modality, n_components)
     models = [_fitted(table, n_components, params) for table in tables]
     for table, model in zip(tables, models, strict=True):
         _write_selection(table, model, key_added)
@@ -137,7 +137,7 @@ def gsppca(
     ((50, 5), (30, 5))
     """
     target = _writable(adata, key_added, copy)
-    tables = tables_of(target, layer, mask_var, modality)
+    tables = tables_of(target, layer, mask_var, modality, n_components)
     models = [_fitted(table, n_components, params) for table in tables]
     scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
     for table, model, rows in zip(tables, models, scores, strict=True):

@@ -30,8 +30,11 @@ def is_mudata(data: Any) -> bool:
     return hasattr(data, "mod") and hasattr(data, "obsmap")
 
 
-def tables_of(data: Any, layer: Any, mask_var: Any, modality: Any) -> list[Annotated]:
-    """The table of an AnnData, or those of the modalities of a MuData."""
+def tables_of(
+    data: Any, layer: Any, mask_var: Any, modality: Any, n_components: Any = None
+) -> list[Annotated]:
+    """The table of an AnnData, or those of the modalities of a MuData, each with its own share of
+    what dictionaries hold."""
     if not is_mudata(data):
         if modality is not None:
             raise ParameterError(
@@ -41,7 +44,8 @@ def tables_of(data: Any, layer: Any, mask_var: Any, modality: Any) -> list[Annot
     there = list(data.mod)
     wanted = there if modality is None else [modality] if isinstance(modality, str) else modality
     _check_names("`modality`", wanted, there)
-    for name, value in (("layer", layer), ("mask_var", mask_var)):
+    shared = {"layer": layer, "mask_var": mask_var, "n_components": n_components}
+    for name, value in shared.items():
         if isinstance(value, Mapping):
             _check_names(f"the keys of `{name}`", list(value), there)
     return [_table(data.mod[m], of_modality(layer, m), of_modality(mask_var, m), m) for m in wanted]
@@ -136,6 +140,11 @@ def _readable(X: Any) -> Any:
 def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
     """The tables of some modalities over all observations of a MuData, NaN where a modality
     lacks one, and the places of their columns among all its variables."""
+    if mdata.axis != 0:
+        raise InputError(
+            "the modalities of this MuData share their variables, not their observations: several "
+            "views of the same observations are needed"
+        )
     names = [table.asked["modality"] for table in tables]
     some_sparse = any(issparse(table.X) for table in tables)
     X, places = [], []
