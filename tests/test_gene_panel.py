@@ -16,7 +16,6 @@ PAGE = ROOT / "docs" / "howto" / "gene_panel.md"
 EXAMPLE = ROOT / "examples" / "plot_pbmc3k.py"
 
 
-@pytest.mark.filterwarnings("ignore")  # of scanpy
 def test_page(data_folder, monkeypatch):
     pytest.importorskip("scanpy")
     monkeypatch.setenv("PROSPARSE_DATA", str(data_folder))
