@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from scipy import sparse
 
 from prosparse import ParameterError
 from prosparse.datasets import (
+    load_pbmc3k,
+    make_cell_counts,
     make_globally_sparse,
     make_sparse_projection,
     make_sparse_regression,
@@ -95,3 +98,56 @@ def test_sparse_regression_is_the_model():
 def test_sparse_regression_refuses(parameters, message):
     with pytest.raises(ParameterError, match=message):
         make_sparse_regression(**parameters)
+
+
+def test_cell_counts_are_the_model():
+    X, cell_type, support = make_cell_counts(
+        3000, 60, n_types=3, n_markers=5, fold_change=6.0, depth=5000.0, random_state=0
+    )
+    assert X.shape == (3000, 60)
+    assert X.dtype.kind == "i"
+    assert support.sum() == 15
+    assert np.median(X.sum(axis=1)) == pytest.approx(5000, rel=0.03)
+    share = X / X.sum(axis=1)[:, None]
+    mean = np.array([share[cell_type == k].mean(axis=0) for k in range(3)])
+    # relative to genes that mark nothing, whose sum differs between types only by the markers
+    mean /= mean[:, ~support].sum(axis=1, keepdims=True)
+    fold = mean.max(axis=0) / mean.min(axis=0)
+    np.testing.assert_allclose(fold[support], 6.0, rtol=0.15)
+    np.testing.assert_allclose(fold[~support], 1.0, atol=0.2)
+    assert [(mean.argmax(axis=0)[support] == k).sum() for k in range(3)] == [5, 5, 5]
+
+
+def test_cell_counts_are_sparse_and_repeatable():
+    one, two = (make_cell_counts(50, 300, random_state=3) for _ in range(2))
+    assert sparse.issparse(one.X)
+    assert (one.X != two.X).nnz == 0
+    assert np.array_equal(one.support, two.support)
+    first = [make_cell_counts(2, 100, n_markers=2, random_state=s).support[0] for s in range(100)]
+    assert 1 <= sum(first) < 40  # anywhere
+
+
+def test_cell_counts_refuse():
+    with pytest.raises(ParameterError, match=r"n_markers <= n_genes is needed, got 5, 20, 50"):
+        make_cell_counts(n_genes=50)
+    with pytest.raises(ParameterError, match="`depth` must be a non-negative number, got -1"):
+        make_cell_counts(depth=-1)
+
+
+def test_pbmc3k(data_folder):
+    pytest.importorskip("anndata")
+    adata = load_pbmc3k(data_folder)
+    assert adata.shape == (2700, 32738)
+    assert sparse.issparse(adata.X)
+    assert adata.obs["cell_type"].notna().sum() == 2638
+    assert adata.var_names.is_unique
+    lysozyme = np.asarray(adata[:, "LYZ"].X.toarray()).ravel()
+    monocyte = (adata.obs["cell_type"] == "CD14+ Mono").to_numpy()
+    assert np.median(lysozyme[monocyte]) > 10
+    assert np.median(lysozyme[~monocyte]) < 3
+
+
+def test_pbmc3k_says_what_is_missing(tmp_path):
+    pytest.importorskip("anndata")
+    with pytest.raises(FileNotFoundError, match=r"PROSPARSE_DATA.*scanpy.datasets.pbmc3k\(\)"):
+        load_pbmc3k(tmp_path)

@@ -1,11 +1,14 @@
-"""The simulators of the papers. The true variables stand at random positions: with the true
-ones first, a stable sort of tied scores looks perfect."""
+"""The simulators of the papers, and cells. The true variables stand at random positions: with the
+true ones first, a stable sort of tied scores looks perfect."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 from sklearn.utils import check_random_state
 
 from .errors import ParameterError, check_choice, check_integer, check_non_negative
@@ -179,3 +182,100 @@ def make_sparse_regression(
     coef[places] = rng.uniform(1.0, 3.0, n_informative) * rng.choice([-1.0, 1.0], n_informative)
     y = X @ coef + noise * rng.standard_normal(n_samples)
     return SparseRegression(X, y, coef)
+
+
+class CellCounts(NamedTuple):
+    X: sparse.csr_array  # (cells, genes) counts
+    cell_type: np.ndarray  # (cells,) integers from 0
+    support: np.ndarray  # (genes,) bool, whether a gene is a marker of any type
+
+
+def make_cell_counts(
+    n_cells: int = 500,
+    n_genes: int = 2000,
+    *,
+    n_types: int = 5,
+    n_markers: int = 20,
+    fold_change: float = 8.0,
+    depth: float = 2000.0,
+    random_state: Any = None,
+) -> CellCounts:
+    """Counts of molecules in cells of several types, each with markers of its own.
+
+    Every gene has a log-normal expression, which ``fold_change`` multiplies in cells of the type
+    that it marks; every cell has a log-normal depth; counts are Poisson given both.
+
+    Parameters
+    ----------
+    n_cells, n_genes, n_types : int
+    n_markers : int
+        Genes that mark each type; ``n_types * n_markers`` are at most ``n_genes``.
+    fold_change : float
+    depth : float
+        Median number of molecules of a cell.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    CellCounts : named tuple (X, cell_type, support)
+    """
+    check_integer("n_cells", n_cells, 2)
+    check_integer("n_types", n_types, 1)
+    check_integer("n_markers", n_markers, 0)
+    check_non_negative("fold_change", fold_change)
+    check_non_negative("depth", depth)
+    if not n_types * n_markers <= n_genes:
+        raise ParameterError(
+            f"n_types * n_markers <= n_genes is needed, got {n_types}, {n_markers}, {n_genes}"
+        )
+    rng = check_random_state(random_state)
+    markers = rng.permutation(n_genes)[: n_types * n_markers].reshape(n_types, n_markers)
+    profiles = np.tile(rng.lognormal(sigma=1.5, size=n_genes), (n_types, 1))
+    profiles[np.arange(n_types)[:, None], markers] *= fold_change
+    profiles /= profiles.sum(axis=1, keepdims=True)
+    cell_type = rng.randint(n_types, size=n_cells)
+    depths = depth * rng.lognormal(sigma=0.3, size=n_cells)
+    # Row by row, so that the table is never dense.
+    rows = [
+        sparse.csr_array(rng.poisson(m * profiles[k])[None, :])
+        for m, k in zip(depths, cell_type, strict=True)
+    ]
+    support = np.zeros(n_genes, dtype=bool)
+    support[markers] = True
+    return CellCounts(sparse.csr_array(sparse.vstack(rows, format="csr")), cell_type, support)
+
+
+PBMC3K = "pbmc3k_2700x32738_csr.npz"
+
+
+def load_pbmc3k(folder: Path | str | None = None) -> Any:
+    """2,700 blood cells, 32,738 genes (10x Genomics), as an AnnData of sparse counts.
+
+    ``.obs["cell_type"]`` are the types of Seurat's tutorial, missing for 62 cells. The file is
+    looked for in ``folder``, or in the folder that the environment variable PROSPARSE_DATA names.
+    """
+    try:
+        import anndata
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "load_pbmc3k needs anndata, which is not installed: pip install 'prosparse[anndata]'"
+        ) from error
+    place = folder if folder is not None else os.environ.get("PROSPARSE_DATA", "")
+    path = Path(place) / PBMC3K
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"there is no file {path}: name its folder, here or in the environment variable "
+            "PROSPARSE_DATA. scanpy.datasets.pbmc3k() downloads the same cells, "
+            'scanpy.datasets.pbmc3k_processed().obs["louvain"] types of most of them.'
+        )
+    with np.load(path, allow_pickle=False) as file:
+        parts = (file["data"].astype(np.float32), file["indices"], file["indptr"])
+        X = sparse.csr_matrix(parts, shape=tuple(file["shape"]))
+        types, genes, cells = file["y"], file["feature_names"], file["sample_names"]
+    adata = anndata.AnnData(X)
+    adata.obs_names, adata.var_names = pd.Index(cells), pd.Index(genes)
+    adata.var_names_make_unique()
+    known = [None if name == "" else str(name) for name in types]
+    adata.obs["cell_type"] = pd.Categorical(known)
+    return adata

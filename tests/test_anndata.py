@@ -1,0 +1,536 @@
+"""AnnData and MuData: the estimators' own answers, where scanpy's functions look for them."""
+
+import builtins
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+
+import prosparse.anndata as psa
+from prosparse import GSPPCA, SCA, InputError, ParameterError
+from prosparse.datasets import make_globally_sparse
+
+anndata = pytest.importorskip("anndata")
+ON_A_VIEW = pytest.mark.filterwarnings(
+    "ignore::anndata.ImplicitModificationWarning", "ignore:From 0.4 .update:FutureWarning"
+)
+N, P, D = 60, 40, 4
+
+
+def table(seed=0):
+    X = make_globally_sparse(N, P, n_components=D, n_informative=15, noise=0.4, random_state=seed).X
+    return np.where(np.abs(X) < 0.3, 0.0, X)  # so that there is something to leave out
+
+
+def annotated(X=None, prefix="gene"):
+    X = table() if X is None else X
+    data = anndata.AnnData(X)
+    data.obs_names = [f"cell{i}" for i in range(X.shape[0])]
+    data.var_names = [f"{prefix}{k}" for k in range(X.shape[1])]
+    return data
+
+
+@pytest.fixture
+def mudata():
+    module = pytest.importorskip("mudata")
+    with module.set_options(pull_on_update=False):
+        yield module
+
+
+@pytest.fixture
+def mdata(mudata):
+    return mudata.MuData(
+        {"rna": annotated(sparse.csr_matrix(table())), "prot": annotated(table(1)[:, :12], "p")}
+    )
+
+
+def assert_equal(found, expected):
+    """Two entries of `.uns`, one of which may have gone through a file."""
+    assert set(found) == set(expected)
+    for name, value in expected.items():
+        if isinstance(value, dict):
+            assert_equal(found[name], value)
+        else:
+            np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+# --- what is written
+
+
+@pytest.mark.parametrize(
+    "kind", [np.asarray, sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix]
+)
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_gsppca_equals_the_estimator(kind, dtype):
+    X = kind(table().astype(dtype))
+    adata, model = annotated(X), GSPPCA(D).fit(X)
+    assert psa.tl.gsppca(adata, D) is None
+    np.testing.assert_array_equal(adata.var["gsppca"], model.support_)
+    np.testing.assert_array_equal(adata.var["gsppca_relevance"], model.relevance_)
+    np.testing.assert_array_equal(adata.var["gsppca_ranking"], model.ranking_)
+    np.testing.assert_array_equal(adata.obsm["X_gsppca"], model.transform(X))
+    np.testing.assert_array_equal(adata.varm["gsppca"], model.components_.T)
+    assert adata.obsm["X_gsppca"].dtype == dtype
+    assert 0 < model.n_selected_ < P
+    assert not adata.varm["gsppca"][~adata.var["gsppca"]].any()
+    kept = adata.uns["gsppca"]
+    np.testing.assert_array_equal(kept["variance"], model.explained_variance_)
+    np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
+    np.testing.assert_array_equal(kept["log_evidence_path"], model.log_evidence_path_)
+    np.testing.assert_array_equal(kept["cardinalities"], model.cardinalities_)
+    np.testing.assert_array_equal(kept["bounds"], model.bounds_)
+    assert kept["n_selected"] == model.n_selected_ == adata.var["gsppca"].sum()
+    assert kept["stop_reason"].startswith("converged")
+    assert kept["params"]["n_components"] == D
+
+
+def test_select_variables_writes_the_choice_alone():
+    adata = annotated()
+    assert psa.pp.select_variables(adata, n_components=D, n_features_to_select=7) is None
+    assert list(adata.var.columns) == ["prosparse", "prosparse_relevance", "prosparse_ranking"]
+    assert adata.var["prosparse"].dtype == bool
+    assert adata.var["prosparse"].sum() == 7
+    np.testing.assert_array_equal(adata.var["prosparse"], adata.var["prosparse_ranking"] <= 7)
+    assert not len(adata.obsm)
+    assert not len(adata.varm)
+    assert adata.uns["prosparse"]["params"]["n_features_to_select"] == 7
+
+
+def test_auto_and_key():
+    adata = annotated()
+    psa.tl.gsppca(adata, "auto", key_added="sparse_pca", scale=True)
+    model = GSPPCA(scale=True).fit(table())
+    np.testing.assert_array_equal(adata.obsm["X_sparse_pca"], model.transform(table()))
+    assert adata.uns["sparse_pca"]["params"]["n_components"] == "auto"
+    assert adata.uns["sparse_pca"]["n_components"] == model.n_components_
+
+
+def test_number_of_components_when_none_is_given(mdata):
+    X = make_globally_sparse(90, 50, n_components=35, n_informative=45, noise=0.1, random_state=0).X
+    wide = annotated(X)
+    psa.tl.gsppca(wide)
+    assert wide.obsm["X_gsppca"].shape == (90, 30)
+    psa.tl.sca(wide)
+    assert wide.uns["sca"]["params"]["n_components"] == 10
+    narrow = annotated(table()[:, :12])
+    psa.tl.gsppca(narrow)
+    assert narrow.obsm["X_gsppca"].shape == (N, 11)
+    psa.tl.gsppca(mdata, n_components={"rna": 3})
+    assert mdata.mod["rna"].obsm["X_gsppca"].shape == (N, 3)
+    assert mdata.mod["prot"].obsm["X_gsppca"].shape == (N, 11)
+
+
+def test_table_stays_as_it_was():
+    X = sparse.csr_matrix(table())
+    adata = annotated(X.copy())
+    psa.tl.gsppca(adata, D)
+    psa.tl.sca(adata, 2)
+    assert sparse.issparse(adata.X)
+    assert (adata.X != X).nnz == 0
+
+
+def test_sparse_is_never_made_dense(rng, mudata):
+    n, p = 2100, 4000  # of which all products with itself are too large
+    counts = sparse.random_array((n, p), density=0.01, format="lil", rng=rng)
+    counts[:1000, :50] = 1.0
+    adata = annotated(sparse.csr_matrix(counts))
+    mdata = mudata.MuData({"rna": adata, "prot": annotated(rng.normal(size=(n, 3)), "p")})
+    mask = np.arange(p) < p - 10
+    for call in (
+        lambda: psa.tl.gsppca(adata, 2, n_features_to_select=50, mask_var=mask),
+        lambda: psa.tl.sca(adata, 1, max_iter=10),
+        lambda: psa.tl.sca(mdata, 1, max_iter=10),
+    ):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            tracemalloc.start()
+            call()
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 8 * n * p / 4
+
+
+# --- which table
+
+
+def test_layer():
+    adata = annotated(np.zeros((N, P)))
+    adata.layers["log"] = sparse.csr_matrix(table())
+    psa.tl.gsppca(adata, D, layer="log")
+    np.testing.assert_array_equal(
+        adata.var["gsppca_ranking"], GSPPCA(D).fit(adata.layers["log"]).ranking_
+    )
+    assert adata.uns["gsppca"]["params"]["layer"] == "log"
+
+
+@pytest.mark.parametrize("named", [False, True])
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_mask(kind, named):
+    mask = np.arange(P) % 3 > 0
+    adata = annotated(kind(table()))
+    adata.var["considered"] = mask
+    psa.tl.gsppca(adata, D, mask_var="considered" if named else mask)
+    model = GSPPCA(D).fit(kind(table()[:, mask]))
+    np.testing.assert_array_equal(adata.var["gsppca"][mask], model.support_)
+    np.testing.assert_array_equal(adata.var["gsppca_relevance"][mask], model.relevance_)
+    np.testing.assert_array_equal(adata.var["gsppca_ranking"][mask], model.ranking_)
+    np.testing.assert_array_equal(adata.varm["gsppca"][mask], model.components_.T)
+    np.testing.assert_array_equal(adata.obsm["X_gsppca"], model.transform(kind(table()[:, mask])))
+    assert not adata.var["gsppca"][~mask].any()
+    assert not adata.varm["gsppca"][~mask].any()
+    assert (adata.var["gsppca_relevance"][~mask] == 0).all()
+    assert sorted(adata.var["gsppca_ranking"]) == list(range(1, P + 1))
+    assert adata.var["gsppca_ranking"][~mask].min() > mask.sum()
+    np.testing.assert_array_equal(
+        adata.uns["gsppca"]["params"]["mask_var"], "considered" if named else mask
+    )
+
+
+def test_mask_of_pandas_booleans():
+    adata = annotated()
+    adata.var["considered"] = np.arange(P) < 30
+    adata.var["considered"] = adata.var["considered"].astype("boolean")
+    psa.pp.select_variables(adata, D, mask_var="considered")
+    np.testing.assert_array_equal(
+        adata.var["prosparse_ranking"][:30], GSPPCA(D).fit(table()[:, :30]).ranking_
+    )
+
+
+def test_copy():
+    adata = annotated()
+    for call in (psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca):
+        other = call(adata, 2, copy=True)
+        assert isinstance(other, anndata.AnnData)
+        assert other is not adata
+        assert len(other.uns) == 1
+        assert not len(adata.uns)
+        assert not len(adata.var.columns)
+        assert not len(adata.obsm)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_views_are_copied_when_written_to(kind):
+    adata = annotated(kind(table()))
+    part = adata[10:, 5:35]
+    with pytest.warns(anndata.ImplicitModificationWarning):
+        psa.tl.gsppca(part, D)
+    assert not part.is_view
+    assert not len(adata.uns)
+    assert not len(adata.var.columns)
+    model = GSPPCA(D).fit(kind(table()[10:, 5:35]))
+    np.testing.assert_array_equal(part.var["gsppca_ranking"], model.ranking_)
+    np.testing.assert_allclose(part.obsm["X_gsppca"], model.transform(kind(table()[10:, 5:35])))
+
+
+def test_copy_of_a_view():
+    adata = annotated()
+    part = adata[:, :30]
+    other = psa.tl.gsppca(part, D, copy=True)
+    assert part.is_view
+    assert not other.is_view
+    assert "X_gsppca" in other.obsm
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_matrix])
+def test_backed(tmp_path, kind):
+    annotated(kind(table())).write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    psa.tl.gsppca(adata, D)
+    np.testing.assert_allclose(adata.obsm["X_gsppca"], GSPPCA(D).fit_transform(table()), atol=1e-8)
+    with pytest.raises(ParameterError, match=r"`copy=True`.*to_memory"):
+        psa.tl.gsppca(adata, D, copy=True)
+    with pytest.raises(InputError, match=r"view.*to_memory"):
+        psa.tl.gsppca(adata[:, :30], D)
+    adata.file.close()
+
+
+def test_large_backed_table_is_read_block_by_block(tmp_path, monkeypatch):
+    pytest.importorskip("dask.array")
+    annotated().write_h5ad(tmp_path / "cells.h5ad")
+    adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
+    monkeypatch.setattr("prosparse.annotated.IN_MEMORY", 0)
+    mask = np.arange(P) < 30
+    psa.tl.gsppca(adata, D, mask_var=mask)
+    model = GSPPCA(D).fit(table()[:, mask])
+    np.testing.assert_array_equal(adata.var["gsppca"][mask], model.support_)
+    assert isinstance(adata.obsm["X_gsppca"], np.ndarray)
+    np.testing.assert_allclose(adata.obsm["X_gsppca"], model.transform(table()[:, mask]), atol=1e-8)
+    adata.file.close()
+
+
+def test_dask():
+    da = pytest.importorskip("dask.array")
+    adata = annotated(da.from_array(table(), chunks=(20, -1)))
+    psa.tl.gsppca(adata, D)
+    assert isinstance(adata.obsm["X_gsppca"], np.ndarray)
+    np.testing.assert_array_equal(adata.var["gsppca"], GSPPCA(D).fit(table()).support_)
+
+
+# --- files
+
+
+def test_round_trip(tmp_path):
+    adata = annotated(sparse.csr_matrix(table()))
+    mask = np.arange(P) < 35
+    psa.pp.select_variables(adata, D, mask_var=mask)
+    psa.tl.gsppca(adata, D, n_features_to_select=9)
+    adata.var["kind"] = np.where(np.arange(P) < 20, "left", "right")
+    psa.tl.sca(adata, 2, views="kind", n_private=[1, 0], random_state=np.random.RandomState(0))
+    psa.tl.sca(adata, 2, views=[[0, 1], slice(2, P)], key_added="other")
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    back = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    for key in ("prosparse", "gsppca", "sca", "other"):
+        assert_equal(back.uns[key], adata.uns[key])
+        np.testing.assert_array_equal(back.var[key], adata.var[key])
+        assert back.var[key].dtype == bool
+    for key in ("gsppca", "sca"):
+        np.testing.assert_array_equal(back.obsm[f"X_{key}"], adata.obsm[f"X_{key}"])
+        np.testing.assert_array_equal(back.varm[key], adata.varm[key])
+    for key in ("relevance", "ranking"):
+        np.testing.assert_array_equal(back.var[f"prosparse_{key}"], adata.var[f"prosparse_{key}"])
+    assert not [name for name, value in back.uns["gsppca"]["params"].items() if value is None]
+    psa.tl.gsppca(back, D, n_features_to_select=9)  # once more, over the old results
+    assert_equal(back.uns["gsppca"], adata.uns["gsppca"])
+
+
+def test_round_trip_of_mudata(tmp_path, mdata, mudata):
+    psa.tl.gsppca(mdata, 2)
+    psa.tl.sca(mdata, 2, layer={"rna": None}, mask_var={"rna": np.arange(P) < 20})
+    mdata.write(tmp_path / "cells.h5mu")
+    back = mudata.read(tmp_path / "cells.h5mu")
+    assert_equal(back.uns["sca"], mdata.uns["sca"])
+    np.testing.assert_array_equal(back.varm["sca"], mdata.varm["sca"])
+    for name in mdata.mod:
+        assert_equal(back.mod[name].uns["gsppca"], mdata.mod[name].uns["gsppca"])
+
+
+def test_scanpy_takes_the_choice():
+    scanpy = pytest.importorskip("scanpy")
+    adata = annotated()
+    psa.pp.select_variables(adata, D)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # scanpy's own
+        scanpy.pp.pca(adata, n_comps=D, mask_var="prosparse")
+    psa.tl.gsppca(adata, D)
+    # PCA on the chosen variables is what the projection is
+    np.testing.assert_allclose(
+        np.abs(adata.obsm["X_pca"]), np.abs(adata.obsm["X_gsppca"]), rtol=1e-3, atol=1e-3
+    )
+
+
+# --- several views
+
+
+def test_sca_on_one_table():
+    adata = annotated()
+    psa.tl.sca(adata, 3, prior="hyperbolic")
+    model = SCA(3, prior="hyperbolic").fit(table())
+    np.testing.assert_array_equal(adata.obsm["X_sca"], model.transform(table()))
+    np.testing.assert_array_equal(adata.varm["sca"], model.components_.T)
+    np.testing.assert_array_equal(adata.var["sca"], model.support_)
+    np.testing.assert_allclose(adata.uns["sca"]["view_variance"], [model.explained_variance_])
+    assert adata.uns["sca"]["views"].tolist() == ["view 0"]
+
+
+def test_sca_with_views_in_a_column():
+    adata = annotated()
+    kinds = np.where(np.arange(P) % 2, "odd", "even")
+    adata.var["feature_types"] = kinds
+    mask = np.arange(P) < 30
+    psa.tl.sca(adata, 2, views="feature_types", n_private=[0, 1], mask_var=mask)
+    groups = [np.arange(0, 30, 2), np.arange(1, 30, 2)]
+    model = SCA(2, views=groups, n_private=[0, 1]).fit(table()[:, :30])
+    np.testing.assert_allclose(adata.varm["sca"][mask], model.components_.T, atol=1e-8)
+    assert not adata.varm["sca"][~mask].any()
+    kept = adata.uns["sca"]
+    assert kept["views"].tolist() == ["even", "odd"]
+    names = ["shared" if v < 0 else ["even", "odd"][v] for v in model.latent_view_]
+    assert kept["latent_view"].tolist() == names
+    assert "odd" in names
+    np.testing.assert_allclose(kept["view_variance"].sum(axis=0), kept["variance"])
+    np.testing.assert_allclose(kept["noise_variance"], model.noise_variance_)
+
+
+def test_sca_has_one_view_per_modality(mdata):
+    assert psa.tl.sca(mdata, 2, n_private=[1, 0]) is None
+    X = [mdata.mod["rna"].X, sparse.csr_matrix(mdata.mod["prot"].X)]
+    model = SCA(2, n_private=[1, 0]).fit(X)
+    np.testing.assert_array_equal(mdata.obsm["X_sca"], model.transform(X))
+    np.testing.assert_array_equal(mdata.varm["sca"], model.components_.T)
+    np.testing.assert_array_equal(mdata.var["sca"], model.support_)
+    assert mdata.uns["sca"]["views"].tolist() == ["rna", "prot"]
+    dense = SCA(2, n_private=[1, 0]).fit([X[0].toarray(), X[1].toarray()])
+    np.testing.assert_allclose(np.abs(mdata.varm["sca"]), np.abs(dense.components_.T), atol=1e-6)
+
+
+def test_sca_on_some_modalities(mdata):
+    mask = np.arange(P) % 2 == 0
+    psa.tl.sca(mdata, 2, modality=["prot", "rna"], mask_var={"rna": mask})
+    model = SCA(2).fit([sparse.csr_matrix(table(1)[:, :12]), mdata.mod["rna"].X[:, mask]])
+    loadings = mdata.varm["sca"]
+    np.testing.assert_array_equal(loadings[P:], model.view_components_[0].T)
+    np.testing.assert_array_equal(loadings[:P][mask], model.view_components_[1].T)
+    assert not loadings[:P][~mask].any()
+    psa.tl.sca(mdata, 2, modality="prot", key_added="prot_only")
+    assert not mdata.varm["prot_only"][:P].any()
+    assert mdata.varm["prot_only"][P:].any()
+
+
+def test_sca_on_observations_that_a_modality_lacks(mudata):
+    one, two = annotated(table()[:50], "a"), annotated(table(1)[:, :12], "b")[::-1].copy()
+    mdata = mudata.MuData({"one": one, "two": two})
+    psa.tl.sca(mdata, 2)
+    X = [table().copy(), table(1)[:, :12]]
+    X[0][50:] = np.nan
+    order = [int(name.removeprefix("cell")) for name in mdata.obs_names]
+    expected = SCA(2).fit_transform([x[order] for x in X])
+    assert mdata.n_obs == N
+    np.testing.assert_allclose(mdata.obsm["X_sca"], expected, atol=1e-8)
+    mdata = mudata.MuData({"one": annotated(sparse.csr_matrix(one.X), "a"), "two": two})
+    with pytest.raises(InputError, match=r"'one' lacks 10 of the 60.*intersect_obs"):
+        psa.tl.sca(mdata, 2)
+
+
+def test_selection_in_every_modality(mdata):
+    psa.tl.gsppca(mdata, 2)
+    for part in mdata.mod.values():
+        model = GSPPCA(2).fit(part.X)
+        np.testing.assert_array_equal(part.var["gsppca_ranking"], model.ranking_)
+        np.testing.assert_array_equal(part.obsm["X_gsppca"], model.transform(part.X))
+
+
+def test_selection_in_one_modality(mdata):
+    mdata.mod["rna"].layers["log"] = mdata.mod["rna"].X.copy()
+    other = psa.pp.select_variables(
+        mdata, 2, modality="rna", layer="log", mask_var=np.arange(P) < 30, copy=True
+    )
+    assert other.mod["rna"].var["prosparse"].any()
+    assert "prosparse" not in other.mod["prot"].var
+    assert "prosparse" not in mdata.mod["rna"].var
+    assert other.mod["rna"].uns["prosparse"]["params"]["modality"] == "rna"
+    np.testing.assert_array_equal(
+        other.mod["rna"].var["prosparse_ranking"][:30],
+        GSPPCA(2).fit(mdata.mod["rna"].X[:, :30]).ranking_,
+    )
+
+
+@ON_A_VIEW
+def test_view_of_mudata(mdata):
+    part = mdata[:40]
+    psa.tl.gsppca(part, 2)
+    psa.tl.sca(part, 2)
+    assert part.mod["rna"].obsm["X_gsppca"].shape == (40, 2)
+    assert part.obsm["X_sca"].shape == (40, 2)
+    assert "gsppca" not in mdata.mod["rna"].var
+    assert "sca" not in mdata.uns
+
+
+# --- errors
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"layer": "logs"}, r"`layer`.*\('log'\), got 'logs'"),
+        ({"layer": 3}, r"`layer`.*got 3"),
+        ({"mask_var": "hvg"}, r"`mask_var`.*\('batch'\), got 'hvg'"),
+        ({"mask_var": "batch"}, r"`mask_var` \('batch'\) must hold True or False, got int64"),
+        ({"mask_var": np.ones(7, dtype=bool)}, r"`mask_var`.*40 variables, got shape \(7,\)"),
+        ({"mask_var": np.zeros(P, dtype=bool)}, "`mask_var` is False for every variable"),
+        ({"modality": "rna"}, "`modality` must be None for an AnnData.*'rna'"),
+        ({"key_added": ""}, "`key_added`.*got ''"),
+        ({"key_added": "a/b"}, "`key_added`.*got 'a/b'"),
+        ({"copy": "yes"}, "`copy`.*got 'yes'"),
+        ({"n_components": 0}, "`n_components`.*got 0"),
+    ],
+)
+@pytest.mark.parametrize("call", [psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca])
+def test_errors(call, given, words):
+    adata = annotated()
+    adata.layers["log"] = adata.X
+    adata.var["batch"] = 1
+    with pytest.raises(ParameterError, match=words):
+        call(adata, **given)
+    assert list(adata.var.columns) == ["batch"]
+    assert not len(adata.uns)
+    assert not len(adata.obsm)
+    assert not len(adata.varm)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"modality": "atac"}, "`modality`.*'rna', 'prot', got 'atac'"),
+        ({"modality": []}, "`modality` must name"),
+        ({"modality": ["rna", "rna"]}, "`modality` must name different"),
+        ({"mask_var": {"ran": None}}, "keys of `mask_var`.*got 'ran'"),
+        ({"mask_var": "hvg"}, "`mask_var`.*of modality 'rna' .*got 'hvg'"),
+        ({"layer": {"prot": "clr"}}, r"`layer`.*of modality 'prot' \(there are none\), got 'clr'"),
+        ({"mask_var": np.ones(P, dtype=bool)}, r"`mask_var` of modality 'prot'.*12 variables"),
+    ],
+)
+@pytest.mark.parametrize("call", [psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca])
+def test_errors_of_modalities(mdata, call, given, words):
+    with pytest.raises(ParameterError, match=words):
+        call(mdata, 2, **given)
+    assert not len(mdata.mod["rna"].var.columns)
+    assert not len(mdata.uns)
+
+
+def test_errors_of_components_and_axes(mdata, mudata):
+    with pytest.raises(ParameterError, match=r"keys of `n_components`.*got 'ran'"):
+        psa.tl.gsppca(mdata, {"ran": 2})
+    one, two = annotated(), annotated(table(1))
+    two.obs_names = [f"other {name}" for name in two.obs_names]
+    same = mudata.MuData({"one": one, "two": two}, axis=1)
+    with pytest.raises(InputError, match="share their variables, not their observations"):
+        psa.tl.sca(same, 2)
+    psa.pp.select_variables(same, 2)
+    assert same.mod["two"].var["prosparse"].any()
+
+
+def test_errors_of_views(mdata):
+    with pytest.raises(ParameterError, match="`views` must be None for a MuData"):
+        psa.tl.sca(mdata, 2, views="kind")
+    with pytest.raises(ParameterError, match=r"`views`.*there are none.*got 'kind'"):
+        psa.tl.sca(annotated(), 2, views="kind")
+
+
+def test_other_data_and_no_data():
+    with pytest.raises(InputError, match="`adata` must be an AnnData or a MuData, got ndarray"):
+        psa.tl.gsppca(table(), D)
+    with pytest.raises(InputError, match="no X: name one of the layers"):
+        psa.tl.gsppca(anndata.AnnData(shape=(5, 3)))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+def test_missing_values_are_named(kind):
+    X = table()
+    X[7, 20] = np.nan
+    adata = annotated(kind(X))
+    with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', variable 'gene20'"):
+        psa.tl.gsppca(adata, D, mask_var=np.arange(P) > 10)
+    psa.tl.gsppca(adata, D, mask_var=np.arange(P) != 20)  # a variable that is not looked at
+
+
+def test_a_modality_that_fails_leaves_all_as_it_was(mdata):
+    mdata.mod["prot"].X[0, 0] = np.nan
+    with pytest.raises(InputError, match="'p0'"):
+        psa.tl.gsppca(mdata, 2)
+    assert not len(mdata.mod["rna"].var.columns)
+
+
+def test_without_anndata(monkeypatch):
+    adata, real = annotated(), builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name == "anndata":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"not installed: pip install 'prosparse\[anndata\]'"):
+        psa.pp.select_variables(adata, D)

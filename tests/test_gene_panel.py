@@ -1,0 +1,66 @@
+"""The how-to page and the example on cells run, and print what they say."""
+
+import re
+import runpy
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+mpl.use("agg")
+pytest.importorskip("anndata")
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "howto" / "gene_panel.md"
+EXAMPLE = ROOT / "examples" / "plot_pbmc3k.py"
+
+
+def test_page(data_folder, monkeypatch):
+    pytest.importorskip("scanpy")
+    monkeypatch.setenv("PROSPARSE_DATA", str(data_folder))
+    namespace, printed, compared = {}, "", 0
+    for language, text in re.findall(r"```(\w*)\n(.*?)```", PAGE.read_text("utf-8"), re.S):
+        if language == "python":
+            with redirect_stdout(StringIO()) as out:
+                exec(compile(text, PAGE.name, "exec"), namespace)  # our own file
+            printed = out.getvalue()
+        elif not language:
+            assert printed.strip() == text.strip()
+            compared += 1
+    assert compared == 4
+
+
+def test_pictures_of_the_page_exist():
+    paths = re.findall(r"!\[.*?\]\((.*?)\)", PAGE.read_text("utf-8"), re.S)
+    assert paths
+    for path in paths:
+        assert (PAGE.parent / path).is_file()
+
+
+def run_example(capsys):
+    from matplotlib import pyplot
+
+    pyplot.close("all")
+    runpy.run_path(str(EXAMPLE))
+    assert len(pyplot.gcf().axes) == 2
+    pyplot.close("all")
+    return capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:.*non-interactive")
+def test_example_on_the_blood_cells(data_folder, monkeypatch, capsys):
+    monkeypatch.setenv("PROSPARSE_DATA", str(data_folder))
+    said = run_example(capsys)
+    assert "Blood cells: 2700 cells, 32738 genes" in said
+    assert {"NKG7", "LYZ", "CD74"} <= set(said.split())
+
+
+@pytest.mark.filterwarnings("ignore:.*non-interactive")
+def test_example_without_data(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PROSPARSE_DATA", str(tmp_path))
+    said = run_example(capsys)
+    assert "The blood cells are not here" in said
+    assert "Simulated cells instead" in said
+    first = re.search("The first genes: (.*)", said)[1]
+    assert first.count("marker") == 12
