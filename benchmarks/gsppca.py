@@ -106,7 +106,7 @@ def iteration_against_products():
     step, state = make_step(parts.table, 1000), init(parts, 20)
     for _ in range(3):
         state = step(state)
-    F = np.ascontiguousarray(state.M.T)
+    F = np.ascontiguousarray(state.M)
     step(state), X.T @ (X @ F)
     rounds = [(best(lambda: step(state), 5), best(lambda: X.T @ (X @ F), 5)) for _ in range(4)]
     ours, products = (min(times) for times in zip(*rounds, strict=True))

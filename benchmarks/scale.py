@@ -92,7 +92,7 @@ def iteration(device, n, p, d):
     step, state = make_step(op, n), init(parts, d)
     for _ in range(3):
         state = step(state)
-    F = op.xp.astype(state.M, op.dtype).T
+    F = op.xp.astype(state.M, op.dtype)
     F = F.contiguous() if device.name else np.ascontiguousarray(F)
     rounds = [
         (device.seconds(lambda: step(state)), device.seconds(lambda: op.X.T @ (op.X @ F)))

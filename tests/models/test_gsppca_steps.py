@@ -37,8 +37,8 @@ def slow_pass(X, state):
     """[MBL16] Proposition 1 and (13) with one covariance matrix per variable, then the bound as
     E log p(X, Y, W) + entropies, term by term."""
     n, p = X.shape
-    d, sigma2 = state.M.shape[0], state.sigma2
-    M = state.M.T
+    d, sigma2 = state.M.shape[1], state.sigma2
+    M = state.M
     Sigma = np.linalg.inv(np.eye(d) + (M.T @ M + state.S_sum) / sigma2)
     mu = np.array([Sigma @ M.T @ x / sigma2 for x in X])
     A = n * Sigma + mu.T @ mu
@@ -73,8 +73,8 @@ def test_a_pass_equals_the_dense_computation(n, p, d, seed):
     stretch = result.t[t > 0] / t[t > 0]
     np.testing.assert_allclose(stretch, stretch[0])
     np.testing.assert_array_equal(result.t == 0, t == 0)
-    R = np.linalg.lstsq(m, result.M.T, rcond=None)[0]
-    np.testing.assert_allclose(m @ R, result.M.T, atol=1e-8 * np.abs(m).max())
+    R = np.linalg.lstsq(m, result.M, rcond=None)[0]
+    np.testing.assert_allclose(m @ R, result.M, atol=1e-8 * np.abs(m).max())
     if np.sum(t > 0) >= d:
         np.testing.assert_allclose(R.T @ S_sum @ R, result.S_sum, rtol=1e-5, atol=1e-9)
 
@@ -131,8 +131,8 @@ def test_removed_variables_are_at_a_local_maximum_of_the_bound():
 def forced_pass(X, state):
     """The bound at q(Y), q(W) best for exactly the given t."""
     n, p = X.shape
-    d, c = state.M.shape[0], 1 / state.sigma2
-    M = state.M.T
+    d, c = state.M.shape[1], 1 / state.sigma2
+    M = state.M
     Sigma = np.linalg.inv(np.eye(d) + c * (M.T @ M + state.S_sum))
     mu = c * X @ M @ Sigma
     A = n * Sigma + mu.T @ mu

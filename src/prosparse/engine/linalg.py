@@ -39,14 +39,22 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
 class Latents(NamedTuple):
     """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
 
-    A pass over blocks takes X'Y along. A card has Y'Y first: the host decides in which basis it
-    wants X'Y, and then hands over all that follows while the card is busy with that product.
+    A pass over blocks takes X'Y along. A card is asked for Y first and the host goes on; when it
+    has seen Y'Y it decides in which basis it wants X'Y, and hands over all that follows while the
+    card is busy with that product.
     """
 
     op: Operator
-    YY: np.ndarray  # (d, d) Y'Y, on the host
     Y: Array = None  # (n, d), on a card
     XY: Array = None  # (p, d), elsewhere
+    YY: Array = None  # (d, d), elsewhere
+
+    def squares(self) -> np.ndarray:
+        """Y'Y in double precision, on the host."""
+        if self.Y is None:
+            return host(self.YY)
+        wide = self.op.xp.astype(self.Y, self.op.xp.float64, copy=False)
+        return host(wide.T @ wide)
 
     def onto_columns(self, B: Array) -> Array:
         """B'Y'X, in the precision of B."""
@@ -59,12 +67,10 @@ class Latents(NamedTuple):
 
 def latents(op: Operator, filters: Array) -> Latents:
     """Y = X F; see `Latents`."""
-    if not on_accelerator(filters):
-        XY, YY = products(op, filters)
-        return Latents(op, host(YY), XY=XY)
-    Y = op.matmul(op.xp.astype(filters, op.dtype))
-    wide = op.xp.astype(Y, filters.dtype, copy=False)
-    return Latents(op, host(wide.T @ wide), Y=Y)
+    if on_accelerator(filters):
+        return Latents(op, op.matmul(op.xp.astype(filters, op.dtype)))
+    XY, YY = products(op, filters)
+    return Latents(op, XY=XY, YY=YY)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:

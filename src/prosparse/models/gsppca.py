@@ -12,7 +12,7 @@ variable. It ranks the variables; the exact evidence of the binary models along 
 (`selection.evidence`) says how many to keep; PCA on those columns gives the components.
 
 Symbols: X (n, p) centred; sigma2 noise variance, c = 1/sigma2; row k of W has posterior mean
-m_k (columns of M, (d, p)) and covariance S_k; row i of Y has mean mu_i and covariance Sigma;
+m_k (rows of M, (p, d)) and covariance S_k; row i of Y has mean mu_i and covariance Sigma;
 A = E[Y'Y] = Q diag(a) Q'; G = Q' E[Y]' X (d, p). In the basis Q every S_k is diagonal, and with
 
     D_jk = 1 / (1 + c a_j t_k)        T_jk = c^2 g_jk^2 t_k D_jk
@@ -68,7 +68,7 @@ FIRST_COUNT = 50  # eigenvalues to look at first, of a table too large for all o
 
 
 class State(NamedTuple):
-    M: Array  # (d, p) posterior means of the rows of W
+    M: Array  # (p, d) posterior means of the rows of W
     S_sum: np.ndarray  # (d, d) sum of their covariances S_k
     sigma2: float  # noise variance
     t: Array  # (p,) prior variance of each row, exactly 0 for variables out of the model
@@ -83,7 +83,7 @@ def init(parts: Spectrum, d: int) -> State:
     values = host(parts.eigenvalues) / n
     sigma2 = max(float(np.sum(values[d:])) / (p - d), 1e-3 * float(np.sum(values)) / p)
     signal = np.maximum(values[:d] - sigma2, 1e-3 * sigma2)
-    M = (parts.directions(d) * in_kind(np.sqrt(signal), squares)).T
+    M = parts.directions(d) * in_kind(np.sqrt(signal), squares)
     slope = parts.table.xp.zeros_like(squares)
     return State(M, np.zeros((d, d)), sigma2, squares / (n * d), slope, -math.inf)
 
@@ -99,18 +99,18 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     ``op`` may be any table with the same X'X as the n rows observed. Arrays of length p stay where
     the table is, in double precision; d x d matrices take the host microseconds.
     """
-    xp, p = op.xp, op.shape[1]
-    total = float(xp.sum(op.column_squares()))
+    xp, p, total = op.xp, op.shape[1], float(op.xp.sum(op.column_squares()))
 
     def step(state: State) -> State:
         M, c = state.M, 1.0 / state.sigma2
-        d = M.shape[0]
-        # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma
-        root = np.linalg.inv(np.linalg.cholesky(c * (host(M @ M.T) + state.S_sum) + np.eye(d)))
+        d, MM = M.shape[1], host(M.T @ M)
+        rows = latents(op, M)  # X M; a card works on it while the host goes on
+        # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
+        root = np.linalg.inv(np.linalg.cholesky(c * (MM + state.S_sum) + np.eye(d)))
         Sigma = root.T @ root
-        rows = latents(op, M.T @ in_kind(c * Sigma, M))
-        a, Q = np.linalg.eigh(n * Sigma + rows.YY)
-        turn = in_kind(c * np.column_stack([Q, a]), M)
+        YY = c * c * Sigma @ rows.squares() @ Sigma
+        a, Q = np.linalg.eigh(n * Sigma + YY)
+        turn = in_kind(c * np.column_stack([c * Sigma @ Q, a]), M)
         cG, e = rows.onto_columns(turn[:, :d]), turn[:, d]
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
         update, sums = update_variances(state.t, e, cG * cG, xp, partial(_sums, cG=cG, xp=xp))
@@ -122,14 +122,14 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         sigma2 = max(residual, NOISE_FLOOR * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))
-        divergence_Y = 0.5 * (float(np.trace(n * Sigma + rows.YY)) - n * (d + log_det))
+        divergence_Y = 0.5 * (float(np.trace(n * Sigma + YY)) - n * (d + log_det))
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
         bound = fit - divergence_Y - divergence_W
         # the next start, with the scale and shape of Y and W balanced
         R, stretch = expand(a, VV + np.diag(in_model), n, q)
         QR = Q @ R.T
         S_sum = (QR * S_diagonal) @ QR.T
-        means = in_kind(QR, M) @ (cG * update.D * update.t)
+        means = (cG * update.D * update.t).T @ in_kind(QR.T, M)
         return State(means, S_sum, sigma2, update.t * stretch, update.slope, bound)
 
     return step
