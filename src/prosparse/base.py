@@ -123,6 +123,13 @@ class VariableSelector(BaseEstimator):
         self.relevance_ = in_kind(full, like, like.dtype)
         return kept[chosen]
 
+    @property
+    def feature_importances_(self) -> Any:
+        """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
+        `SelectFromModel` and `RFE`: any threshold then selects among the chosen ones."""
+        check_is_fitted(self)
+        return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
+
     def get_support(self, indices: bool = False) -> Any:
         """Which columns were chosen: a mask, or their positions."""
         check_is_fitted(self)
@@ -157,6 +164,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
     components_: np.ndarray
     n_components_: int
+    n_selected_: int
     n_nonzero_: np.ndarray
     explained_variance_: np.ndarray
     explained_variance_ratio_: np.ndarray
@@ -213,7 +221,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
         self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
-        self.n_components_ = W.shape[0]
+        self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
         self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
         variances = columns.unit**2 * along / (total - 1.0)
         self.explained_variance_ = in_kind(variances, like, like.dtype)
@@ -245,6 +253,16 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
         scores = op.matmul(filters)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
+        span of the components: 1 minus the relative error of the best reconstruction."""
+        check_is_fitted(self)
+        kept = np.flatnonzero(host(self.varying_))
+        op = self._operator_of(self._validated(X, reset=False), kept)
+        W = host(take_columns(self.components_, kept)).astype(float)
+        total = float(np.sum(host(op.column_squares())))
+        return float(np.sum(added_squares(op, W))) / total if total else 1.0
 
     def inverse_transform(self, X: Any) -> Any:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""

@@ -60,15 +60,14 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
         host(model.components_ if hasattr(model, "components_") else model.coef_)
     )
     support = host(model.support_).astype(bool)
-    relevance, ranking = _relevance(model, loadings)
     traces = getattr(model, "bounds_", [])
     traces = [traces] if isinstance(traces, np.ndarray) else list(traces)
     return Findings(
         type(model).__name__,
         names,
         support,
-        relevance,
-        ranking,
+        host(model.relevance_),
+        host(model.ranking_),
         loadings,
         _retained(model, total_variance),
         why_that_many(model, int(support.sum())),
@@ -77,16 +76,6 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
         str(getattr(model, "stop_reason_", "")),
         not hasattr(model, "components_"),
     )
-
-
-def _relevance(model: Any, loadings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if hasattr(model, "relevance_"):
-        return host(model.relevance_), host(model.ranking_)
-    # the length of a variable's loadings, as SPPCA has it
-    norms = np.linalg.norm(loadings, axis=0)
-    ranking = np.empty(norms.size, dtype=int)
-    ranking[np.argsort(-norms, kind="stable")] = np.arange(1, norms.size + 1)
-    return norms / max(float(norms.max()), np.finfo(float).tiny), ranking
 
 
 def _retained(model: Any, total_variance: float | None) -> float | None:
