@@ -126,7 +126,7 @@ class VariableSelector(BaseEstimator):
     @property
     def feature_importances_(self) -> Any:
         """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
-        `SelectFromModel` and `RFE`: any threshold then selects among the chosen ones."""
+        ``SelectFromModel`` and ``RFE``: any threshold then selects among the chosen ones."""
         check_is_fitted(self)
         return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
 

@@ -154,7 +154,7 @@ def make_sparse_regression(
     noise : float
         Standard deviation of the noise.
     correlation : float, in (-1, 1)
-        Of neighbouring columns; columns i and j have correlation ** |i - j|.
+        Of neighbouring columns; columns i and j have ``correlation ** |i - j|``.
     random_state : int, RandomState or None
 
     Returns

@@ -99,7 +99,7 @@ class NSPCA(SparseProjection):
     ----------
     n_components : int, default=1
     alpha : float, default=1.0
-        Weight of |I - U'U|^2, in units of the largest eigenvalue of the covariance.
+        Weight of ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
     beta : float, default=0.0
         Weight of the sum of the loadings, in the same units. Larger means sparser.
     scale : bool, default=False

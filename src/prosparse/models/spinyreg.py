@@ -105,7 +105,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     Notes
     -----
-    Where Z = (X - mean_) / scale_ and y is centred, the evidence of the first q variables v is
+    Where ``Z = (X - mean_) / scale_`` and y is centred, the evidence of the first q variables v is
     log N(y; 0, I/gamma + Z_v Z_v'/alpha). The prior takes each variable to be active with one
     probability, anything up to 1/2: under a flat prior on the sets of variables, pure noise
     would select a fifth of them. Constant columns are left out.

@@ -50,7 +50,7 @@ def choice_shape(dimension: Any, total: int) -> np.ndarray:
     """The shape of the penalty for models whose parameters were picked by the data.
 
     The best D of P standard normal estimates of zero raise the log-likelihood by half the sum of
-    their squares, on average about P E[Z^2; |Z| > z] / 2 with P(|Z| > z) = D / P. That is
+    their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. That is
     D log(P / D) for small D ([BM07] and their successors for complete variable selection), and
     P / 2 when all are taken.
 
