@@ -30,6 +30,7 @@ extensions = [
 exclude_patterns = ["_extensions", "gallery/*.ipynb", "gallery/*.py", "gallery/*.json"]
 templates_path = ["_templates"]
 nitpicky = True
+smartquotes = False
 highlight_language = "text"  # a block without a language is what the block before it prints
 
 # --- pages

@@ -11,6 +11,7 @@ import shlex
 import sys
 from contextlib import redirect_stdout
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,7 +60,7 @@ def examples(page):
     text = page.read_text(encoding="utf-8")
     blocks = list(FENCE.finditer(text))
     namespace, found = {"__name__": "page"}, []
-    for block, after in zip(blocks, [*blocks[1:], None], strict=True):
+    for block, after in pairwise([*blocks, None]):
         language, code = block[1].strip(), block[2]
         line = text.count("\n", 0, block.start()) + 1
         if language == "python":

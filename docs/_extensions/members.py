@@ -11,7 +11,10 @@ OURS = "prosparse"
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out what a class inherits from scikit-learn or the standard library."""
+    """Leave out what a class inherits from scikit-learn or the standard library, and the fields of
+    named tuples, which the class describes itself."""
+    if type(obj).__name__ == "_tuplegetter":
+        return True
     function = obj.fget if isinstance(obj, property) else obj
     function = getattr(function, "__func__", function)
     module = getattr(function, "__module__", None)

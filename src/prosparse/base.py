@@ -131,13 +131,32 @@ class VariableSelector(BaseEstimator):
         return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
 
     def get_support(self, indices: bool = False) -> Any:
-        """Which columns were chosen: a mask, or their positions."""
+        """Which columns were chosen.
+
+        Parameters
+        ----------
+        indices : bool, default=False
+            Positions instead of a mask.
+
+        Returns
+        -------
+        bool array (n_features_in_,), or int array (n_selected_,)
+        """
         check_is_fitted(self)
         mask = host(self.support_)
         return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
     def select(self, X: Any) -> Any:
-        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+
+        Returns
+        -------
+        table (n_samples, n_selected_)
+        """
         check_is_fitted(self)
         validated = self._validated(X, reset=False)
         chosen = np.flatnonzero(host(self.support_))
@@ -245,7 +264,17 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return operator_of(X, mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Scores of the rows of ``X`` on the components, n x d."""
+        """Scores of the rows of ``X`` on the components.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+            Centred and scaled as in ``fit``.
+
+        Returns
+        -------
+        array (n_samples, n_components_)
+        """
         check_is_fitted(self)
         chosen = np.flatnonzero(host(self.support_))
         X = self._validated(X, reset=False)
@@ -256,7 +285,17 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
     def score(self, X: Any, y: Any = None) -> float:
         """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
-        span of the components: 1 minus the relative error of the best reconstruction."""
+        span of the components: 1 minus the relative error of the best reconstruction.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
         check_is_fitted(self)
         kept = np.flatnonzero(host(self.varying_))
         op = self._operator_of(self._validated(X, reset=False), kept)
@@ -265,7 +304,17 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return float(np.sum(added_squares(op, W))) / total if total else 1.0
 
     def inverse_transform(self, X: Any) -> Any:
-        """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
+        """Rows of the table rebuilt from scores; columns that were not chosen are their mean.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_components_)
+            Scores.
+
+        Returns
+        -------
+        array (n_samples, n_features_in_)
+        """
         check_is_fitted(self)
         there = is_foreign(X) or is_dask_array(X)
         scores = X if there else check_array(X, dtype=[np.float64, np.float32])
@@ -292,6 +341,16 @@ class HasDensity:
         raise NotImplementedError
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`."""
+        """Mean log density of the rows of ``X``; see ``score_samples``.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
         samples = self.score_samples(X)
         return float(array_namespace(samples).mean(samples))

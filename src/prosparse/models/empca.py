@@ -186,8 +186,16 @@ class EMPCA(SparseProjection):
     def path(self, X: Any, cardinalities: Any, sample_weight: Any = None) -> list[EMPCA]:
         """Fit every cardinality, each from the start that its neighbours provide.
 
-        Returns one fitted estimator per entry of ``cardinalities``, in the given order. The
-        table is prepared once, and the search runs upwards and then downwards.
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+        cardinalities : sequence of int
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        list of EMPCA
+            In the given order. The search runs upwards and then downwards.
         """
         wanted = [int(K) for K in cardinalities]
         shared = clone(self)

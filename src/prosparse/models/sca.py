@@ -70,10 +70,11 @@ PRIORS = ("ard", "hyperbolic")
 
 
 class Prediction(NamedTuple):
-    """A predicted view."""
+    """A predicted view: ``mean`` and ``variance``, that of an observation around the mean, both
+    (n_samples, columns of the view)."""
 
-    mean: np.ndarray  # (n, columns of the view)
-    variance: np.ndarray  # the same shape: variance of an observation around the mean
+    mean: np.ndarray
+    variance: np.ndarray
 
 
 class SCA(HasDensity, SparseProjection):

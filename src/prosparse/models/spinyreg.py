@@ -146,7 +146,17 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> SpinyRegressor:
-        """Choose the variables of ``X`` that predict ``y``, and their coefficients."""
+        """Choose the variables of ``X`` that predict ``y``, and their coefficients.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+        y : array (n_samples,)
+
+        Returns
+        -------
+        SpinyRegressor
+        """
         return self._fit_whole(lambda: self._fit(X, y))
 
     def _fit(self, X: Any, y: Any) -> None:
@@ -297,7 +307,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictions for the rows of ``X``, with their standard deviations if asked for.
 
-        The deviation is that of a new observation: noise, coefficients and intercept.
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        array (n_samples,), or two of them
+            The deviation is that of a new observation: noise, coefficients and intercept.
         """
         check_is_fitted(self)
         columns = self._validated(X, reset=False)[:, np.flatnonzero(self.support_)]
