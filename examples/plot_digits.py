@@ -2,9 +2,9 @@
 Which pixels matter?
 ====================
 
-1,797 handwritten digits of 8 x 8 pixels, which ship with scikit-learn. PCA uses every pixel that ever
-varies. :class:`~prosparse.GSPPCA` finds the set of pixels that carries the common structure of all
-images, and makes components of these alone.
+1,797 handwritten digits of 8 x 8 pixels, which ship with scikit-learn. PCA uses every pixel that
+ever varies. :class:`~prosparse.GSPPCA` finds the set of pixels that carries the common structure
+of all images, and makes components of these alone.
 """
 
 # sphinx_gallery_thumbnail_number = 3
@@ -30,7 +30,8 @@ EvidenceDisplay.from_estimator(model)
 plt.show()
 
 # %%
-# Where they are. Left the mean image, then the relevance of each pixel, then those that were chosen.
+# Where they are. Left the mean image, then the relevance of each pixel, then those that were
+# chosen.
 
 figure, axes = plt.subplots(1, 3, figsize=(9, 3), layout="constrained")
 pictures = {

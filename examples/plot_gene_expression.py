@@ -3,12 +3,12 @@ Genes: many variables, few samples
 ==================================
 
 A table of gene expressions has a hundred times more variables than samples. Which genes carry the
-common structure, and how many are there? The evidence answers without cross-validation and without a
-penalty to set.
+common structure, and how many are there? The evidence answers without cross-validation and
+without a penalty to set.
 
-With ``PROSPARSE_DATA`` this is the leukemia table of Golub et al. (1999): 38 patients, 3,051 genes.
-Without, a simulated table of the same shape, in which 150 genes follow four common factors and one
-factor separates two diagnoses.
+With ``PROSPARSE_DATA`` this is the leukemia table of Golub et al. (1999): 38 patients, 3,051
+genes. Without, a simulated table of the same shape, in which 150 genes follow four common factors
+and one factor separates two diagnoses.
 """
 
 import os

@@ -2,9 +2,9 @@
 A penalty that the data choose
 ==============================
 
-:class:`~prosparse.SPPCA` fits probabilistic PCA at a hundred penalties. The larger models fit noise, and
-against the right measure of size that shows as a straight line; what rises above the line is
-structure. That is the slope heuristic, and it needs no held-out data.
+:class:`~prosparse.SPPCA` fits probabilistic PCA at a hundred penalties. The larger models fit
+noise, and against the right measure of size that shows as a straight line; what rises above the
+line is structure. That is the slope heuristic, and it needs no held-out data.
 
 The table is simulated: 200 samples of 30 variables, ten of which follow two factors.
 """
@@ -24,8 +24,8 @@ print(
 print(f"{model.n_selected_} variables, {data.support[model.support_].sum()} of the 10 true ones")
 
 # %%
-# Left, the likelihood that each set of nonzeros can reach, with the growth that noise alone explains;
-# right, the criterion and its maximum.
+# Left, the likelihood that each set of nonzeros can reach, with the growth that noise alone
+# explains; right, the criterion and its maximum.
 
 SlopeDisplay.from_estimator(model)
 plt.show()

@@ -2,13 +2,13 @@
 Power traces: where does a device leak?
 =======================================
 
-The power that a device draws while it encrypts depends on what it computes. Each trace has thousands
-of samples in time; only at some of them do the traces differ together. Finding these is a choice of
-variables, and the samples chosen are where an analyst looks first.
+The power that a device draws while it encrypts depends on what it computes. Each trace has
+thousands of samples in time; only at some of them do the traces differ together. Finding these is
+a choice of variables, and the samples chosen are where an analyst looks first.
 
-With ``PROSPARSE_DATA`` these are 350 traces of an AES encryption (5,000 samples, every fifth of which
-is taken). Without, a simulated look-alike: a clocked carrier with three short bursts, in which the power
-follows two hidden values.
+With ``PROSPARSE_DATA`` these are 350 traces of an AES encryption (5,000 samples, every fifth of
+which is taken). Without, a simulated look-alike: a clocked carrier with three short bursts, in
+which the power follows two hidden values.
 """
 
 import os
@@ -26,7 +26,6 @@ if file.is_file():
         session = recorded["session"]
     for one in np.unique(session):  # the set-up drifts between sessions
         traces[session == one] -= traces[session == one].mean(axis=0)
-    shape = np.zeros(traces.shape[1])
     print("350 recorded traces of an AES encryption, every fifth sample, centred by session")
 else:
     rng = np.random.default_rng(0)
@@ -42,8 +41,8 @@ model = GSPPCA(n_components=2).fit(traces)
 print(f"{model.n_selected_} of {traces.shape[1]} samples chosen")
 
 # %%
-# Above, a few traces; in the middle, the relevance of every sample, the chosen ones in colour; below,
-# the two components, which are exactly zero elsewhere.
+# Above, a few traces; in the middle, the relevance of every sample, the chosen ones in colour;
+# below, the two components, which are exactly zero elsewhere.
 
 figure, axes = plt.subplots(3, 1, figsize=(9, 6), sharex=True, layout="constrained")
 axes[0].plot(traces[:10].T, linewidth=0.4, color="0.4")

@@ -2,10 +2,10 @@
 Regression that chooses its variables
 =====================================
 
-Ten measurements of 442 diabetes patients and all their products and squares, 64 variables: which of
-them predict how the disease goes on? :class:`~prosparse.SpinyRegressor` weighs sets of variables by
-their evidence; there is nothing to tune. The lasso, its penalty chosen by cross-validation, predicts
-about as well from more variables.
+Ten measurements of 442 diabetes patients and all their products and squares, 64 variables: which
+of them predict how the disease goes on? :class:`~prosparse.SpinyRegressor` weighs sets of
+variables by their evidence; there is nothing to tune. The lasso, its penalty chosen by
+cross-validation, predicts about as well from more variables.
 """
 
 # sphinx_gallery_thumbnail_number = 2

@@ -4,11 +4,11 @@ Spectra: components that are substances
 
 A spectrum is a sum of the spectra of substances, none of which is negative. Components with few,
 non-negative loadings look like substances; those of PCA do not, because they subtract.
-:class:`~prosparse.EMPCA` finds them, each with as many nonzeros as we allow, and says how far from the
-best they can be.
+:class:`~prosparse.EMPCA` finds them, each with as many nonzeros as we allow, and says how far
+from the best they can be.
 
-With ``PROSPARSE_DATA`` these are 873 NMR spectra of urine (Assfalg et al. 2008). Without, 200 simulated
-ones of five substances.
+With ``PROSPARSE_DATA`` these are 873 NMR spectra of urine (Assfalg et al. 2008). Without, 200
+simulated ones of five substances.
 """
 
 import os
@@ -29,9 +29,9 @@ else:
     rng = np.random.default_rng(0)
     place = np.arange(450)
     substances = np.zeros((5, 450))
-    for substance in substances:
+    for number in range(5):
         for peak in rng.choice(430, 3, replace=False) + 10:
-            substance += rng.uniform(0.5, 1.5) / (1 + ((place - peak) / 1.5) ** 2)
+            substances[number] += rng.uniform(0.5, 1.5) / (1 + ((place - peak) / 1.5) ** 2)
     amounts = rng.gamma(2.0, 1.0, size=(200, 5)) * [2.0, 1.6, 1.3, 0.8, 0.5]
     spectra = amounts @ substances + 0.1 * rng.standard_normal((200, 450))
     print("200 simulated spectra of five substances, 450 bins")

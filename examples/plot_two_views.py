@@ -2,12 +2,12 @@
 Two views of the same samples
 =============================
 
-Two tables about the same samples, genes and lipids, say: what do they share, and what does each have
-for itself? :class:`~prosparse.SCA` explains both by latents that are shared or private, each reaching
-only some of the variables, and can predict one view from the other.
+Two tables about the same samples, genes and lipids, say: what do they share, and what does each
+have for itself? :class:`~prosparse.SCA` explains both by latents that are shared or private, each
+reaching only some of the variables, and can predict one view from the other.
 
-With ``PROSPARSE_DATA`` these are 120 genes and 21 lipids of the liver of 40 mice (Martin et al. 2007).
-Without, a simulated look-alike with two shared latents and one of the genes' own.
+With ``PROSPARSE_DATA`` these are 120 genes and 21 lipids of the liver of 40 mice (Martin et al.
+2007). Without, a simulated look-alike with two shared latents and one of the genes' own.
 """
 
 import os
@@ -64,8 +64,8 @@ figure.colorbar(image, ax=ax, label="loading")
 plt.show()
 
 # %%
-# Predict the lipids of the held-out samples from their genes, with error bars that the model gives
-# itself, and look at the shared latents.
+# Predict the lipids of the held-out samples from their genes, with error bars that the model
+# gives itself, and look at the shared latents.
 
 guess = model.predict_view([genes[~train], None], target=1)
 error = np.mean((lipids[~train] - guess.mean) ** 2)

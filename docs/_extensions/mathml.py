@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from typing import Any
 
 from docutils import nodes
@@ -10,15 +12,30 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
+# What the converter leaves to be wished for: a relation is an operator, the logarithm keeps a
+# distance, names of functions none, and what stands under a maximum stands under it.
+MENDED = (
+    (r"<mi>&#x0007E;</mi>", "<mo>&#x223C;</mo>"),
+    (r"<mi>log</mi>(?!<mo[^>]*>&#x00028;)", '<mi>log</mi><mspace width="0.17em" />'),
+    (r"<mo>(diag|tr|soft|sign)</mo>", r"<mi>\1</mi>"),
+)
+UNDER = (
+    r"<msub><mo>(min|max)</mo>(<mrow>.*?</mrow>|<mi>.</mi>)</msub>",
+    r"<munder><mo>\1</mo>\2</munder>",
+)
+
 
 def _mathml(node: nodes.Element, display: str) -> str:
     text = node.astext()
     try:
-        return convert(text, display=display)
+        formula = convert(text, display=display)
     except Exception as error:  # whatever the converter raises, the build must say where
         reason = f"{type(error).__name__}: {error}"
         logger.warning("this formula cannot be shown: %s (%s)", text, reason, location=node)
-        return f"<code>{nodes.unescape(text)}</code>"
+        return f"<code>{html.escape(text)}</code>"
+    for pattern, replacement in (*MENDED, UNDER) if display == "block" else MENDED:
+        formula = re.sub(pattern, replacement, formula)
+    return formula
 
 
 def inline(writer: Any, node: nodes.Element) -> None:

@@ -41,9 +41,12 @@ def resolve(app: Any, env: Any, node: Any, child: nodes.Node) -> Any:
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """The type ``array (n_components_,)`` is no link to a target called n_components."""
     for k, line in enumerate(lines):
-        before, colon, after = line.partition(" : ")
-        if colon:
-            lines[k] = before + colon + re.sub(r"(?<![`\w])(\w+)_(?![`\w])", r"\1\\_", after)
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[k] = re.sub(r"\([^()`]*\)", lambda found: _escaped(found[0]), line)
+
+
+def _escaped(shape: str) -> str:
+    return re.sub(r"(\w+)_(?!\w)", r"\1\\_", shape)
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -167,10 +167,6 @@ class SlopeDisplay:
     """The slope heuristic: log-likelihood against the number of parameters with the line through
     its linear part, and the criterion against the penalty.
 
-    Parameters
-    ----------
-    estimator : fitted SPPCA
-
     Attributes
     ----------
     axes_ : pair of matplotlib Axes
@@ -187,20 +183,13 @@ class SlopeDisplay:
         return cls(estimator).plot(axes=axes)
 
     def plot(self, *, axes: Any = None) -> SlopeDisplay:
-        """Draw into ``axes``, or into a new figure."""
+        """Draw into the pair ``axes``, or into a new figure."""
         model = self.estimator
         self.axes_ = _axes(axes, columns=2)
         left, right = self.axes_
         self.figure_ = left.figure
-        dimension, likelihood, criterion, penalties = (
-            host(getattr(model, name))
-            for name in (
-                "n_parameters_path_",
-                "log_likelihood_path_",
-                "criterion_path_",
-                "penalties_",
-            )
-        )
+        names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
+        dimension, likelihood, criterion, penalties = (host(getattr(model, n)) for n in names)
         best = int(np.flatnonzero(penalties == model.penalty_)[0])
         left.plot(dimension, likelihood, ".", color=_PATH)
         if model.slope_ is not None and model.slope_.n_points:
