@@ -122,8 +122,8 @@ class NSPCA(SparseProjection):
         In the same units.
     bounds_ : array
         The objective after every sweep, never falling.
-    n_iter_, stop_reason_, support_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
+    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
+    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Examples
