@@ -29,6 +29,8 @@ def _mathml(node: nodes.Element, display: str) -> str:
     text = node.astext()
     try:
         formula = convert(text, display=display)
+        if "\\" in formula:
+            raise ValueError("a command in it is not known")
     except Exception as error:  # whatever the converter raises, the build must say where
         reason = f"{type(error).__name__}: {error}"
         logger.warning("this formula cannot be shown: %s (%s)", text, reason, location=node)
