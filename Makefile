@@ -1,11 +1,12 @@
 # make demo: fit GSPPCA on built-in data; pictures and a report go to demo-output/
-# make test: lint, types, tests
+# make test: lint, types, the site, tests
+# make docs: the site, in build/docs/index.html; a warning is an error
 # Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench results clean
+.PHONY: demo docs test lint bench results clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -21,7 +22,12 @@ lint: $(VENV)/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: lint
+docs: $(VENV)/installed
+	rm -rf build/docs docs/gallery docs/api/generated
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going \
+	  --nitpicky --quiet --doctree-dir build/doctrees docs build/docs
+
+test: lint docs
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 bench: $(VENV)/installed
@@ -33,4 +39,4 @@ results: $(VENV)/installed # with the data sets in the folder PROSPARSE_DATA
 	$(BIN)/prosparse reproduce --all --jobs 2 --output docs
 
 clean:
-	rm -rf $(VENV) demo-output build dist
+	rm -rf $(VENV) demo-output build dist docs/gallery docs/api/generated

@@ -123,14 +123,40 @@ class VariableSelector(BaseEstimator):
         self.relevance_ = in_kind(full, like, like.dtype)
         return kept[chosen]
 
+    @property
+    def feature_importances_(self) -> Any:
+        """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
+        ``SelectFromModel`` and ``RFE``: any threshold then selects among the chosen ones."""
+        check_is_fitted(self)
+        return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
+
     def get_support(self, indices: bool = False) -> Any:
-        """Which columns were chosen: a mask, or their positions."""
+        """Which columns were chosen.
+
+        Parameters
+        ----------
+        indices : bool, default=False
+            Positions instead of a mask.
+
+        Returns
+        -------
+        bool array (n_features_in_,), or int array (n_selected_,)
+        """
         check_is_fitted(self)
         mask = host(self.support_)
         return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
     def select(self, X: Any) -> Any:
-        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse."""
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+
+        Returns
+        -------
+        table (n_samples, n_selected_)
+        """
         check_is_fitted(self)
         validated = self._validated(X, reset=False)
         chosen = np.flatnonzero(host(self.support_))
@@ -157,6 +183,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
     components_: np.ndarray
     n_components_: int
+    n_selected_: int
     n_nonzero_: np.ndarray
     explained_variance_: np.ndarray
     explained_variance_ratio_: np.ndarray
@@ -213,7 +240,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
         self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
-        self.n_components_ = W.shape[0]
+        self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
         self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
         variances = columns.unit**2 * along / (total - 1.0)
         self.explained_variance_ = in_kind(variances, like, like.dtype)
@@ -237,7 +264,17 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return operator_of(X, mean, scale)
 
     def transform(self, X: Any) -> Any:
-        """Scores of the rows of ``X`` on the components, n x d."""
+        """Scores of the rows of ``X`` on the components.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+            Centred and scaled as in ``fit``.
+
+        Returns
+        -------
+        array (n_samples, n_components_)
+        """
         check_is_fitted(self)
         chosen = np.flatnonzero(host(self.support_))
         X = self._validated(X, reset=False)
@@ -246,8 +283,38 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         scores = op.matmul(filters)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
 
+    def score(self, X: Any, y: Any = None) -> float:
+        """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
+        span of the components: 1 minus the relative error of the best reconstruction.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        kept = np.flatnonzero(host(self.varying_))
+        op = self._operator_of(self._validated(X, reset=False), kept)
+        W = host(take_columns(self.components_, kept)).astype(float)
+        total = float(np.sum(host(op.column_squares())))
+        return float(np.sum(added_squares(op, W))) / total if total else 1.0
+
     def inverse_transform(self, X: Any) -> Any:
-        """Rows of the table rebuilt from scores; columns that were not chosen are their mean."""
+        """Rows of the table rebuilt from scores; columns that were not chosen are their mean.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_components_)
+            Scores.
+
+        Returns
+        -------
+        array (n_samples, n_features_in_)
+        """
         check_is_fitted(self)
         there = is_foreign(X) or is_dask_array(X)
         scores = X if there else check_array(X, dtype=[np.float64, np.float32])
@@ -274,6 +341,16 @@ class HasDensity:
         raise NotImplementedError
 
     def score(self, X: Any, y: Any = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`."""
+        """Mean log density of the rows of ``X``; see ``score_samples``.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
         samples = self.score_samples(X)
         return float(array_namespace(samples).mean(samples))

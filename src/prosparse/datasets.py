@@ -15,9 +15,20 @@ from .errors import ParameterError, check_choice, check_integer, check_non_negat
 
 
 class GloballySparse(NamedTuple):
-    X: np.ndarray  # (n, p)
-    support: np.ndarray  # (p,) bool
-    loadings: np.ndarray  # (p, d), zero rows outside the support
+    """What `make_globally_sparse` draws.
+
+    Attributes
+    ----------
+    X : array (n_samples, n_features)
+    support : bool array (n_features,)
+        The true variables.
+    loadings : array (n_features, n_components)
+        Rows outside ``support`` are zero.
+    """
+
+    X: np.ndarray
+    support: np.ndarray
+    loadings: np.ndarray
 
 
 def make_globally_sparse(
@@ -71,10 +82,23 @@ def make_globally_sparse(
 
 
 class SparseProjection(NamedTuple):
-    X: np.ndarray  # (n, p)
-    clean: np.ndarray  # (n, p) X without its noise
-    loadings: np.ndarray  # (p, d), unit columns
-    noise: float  # standard deviation of the noise
+    """What `make_sparse_projection` draws.
+
+    Attributes
+    ----------
+    X : array (n_samples, n_features)
+    clean : array (n_samples, n_features)
+        X without its noise.
+    loadings : array (n_features, n_components)
+        Columns have unit length.
+    noise : float
+        Standard deviation of the noise.
+    """
+
+    X: np.ndarray
+    clean: np.ndarray
+    loadings: np.ndarray
+    noise: float
 
 
 LATENT_LAWS = ("gaussian", "uniform", "laplace")
@@ -133,9 +157,19 @@ def make_sparse_projection(
 
 
 class SparseRegression(NamedTuple):
-    X: np.ndarray  # (n, p)
-    y: np.ndarray  # (n,)
-    coef: np.ndarray  # (p,), zero outside the true variables
+    """What `make_sparse_regression` draws.
+
+    Attributes
+    ----------
+    X : array (n_samples, n_features)
+    y : array (n_samples,)
+    coef : array (n_features,)
+        Zero but for the true variables.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    coef: np.ndarray
 
 
 def make_sparse_regression(
@@ -157,7 +191,7 @@ def make_sparse_regression(
     noise : float
         Standard deviation of the noise.
     correlation : float, in (-1, 1)
-        Of neighbouring columns; columns i and j have correlation ** |i - j|.
+        Of neighbouring columns; columns i and j have ``correlation ** |i - j|``.
     random_state : int, RandomState or None
 
     Returns

@@ -18,7 +18,19 @@ from .operators import DenseOperator
 def support_f_score(true_support: Any, support: Any) -> float:
     """F-score of a set of variables: harmonic mean of precision and recall.
 
-    Both arguments are boolean masks. 1 means the same set; two empty sets agree.
+    Parameters
+    ----------
+    true_support, support : bool arrays of shape (n_features,)
+
+    Returns
+    -------
+    float
+        1 means the same set; two empty sets agree.
+
+    Examples
+    --------
+    >>> support_f_score([True, True, False], [True, False, False]).__round__(2)
+    0.67
     """
     true_support, support = _mask(true_support), _mask(support)
     if true_support.shape != support.shape:
@@ -90,7 +102,16 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
 
 
 def cardinality(components: Any) -> np.ndarray:
-    """Number of nonzeros of every component, exactly: no entry is too small to count."""
+    """Number of nonzeros of every component, exactly: no entry is too small to count.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+
+    Returns
+    -------
+    int array of shape (n_components,)
+    """
     return np.count_nonzero(np.atleast_2d(np.asarray(components)), axis=1)
 
 
@@ -99,6 +120,14 @@ def component_angles(components: Any) -> np.ndarray:
 
     A component and its mirror image are the same direction, so that angles end at 90. The
     angle with a component that is zero is 90.
+
+    Parameters
+    ----------
+    components : array of shape (n_components, n_features)
+
+    Returns
+    -------
+    array of shape (n_components, n_components)
     """
     W = np.atleast_2d(np.asarray(components, dtype=float))
     lengths = np.linalg.norm(W, axis=1, keepdims=True)
@@ -117,6 +146,14 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
     n11 pairs of observations are together in both, n10 and n01 in one of them only. 1 means
     the same clustering; the names of the clusters do not matter. Two clusterings without any
     pair together agree.
+
+    Parameters
+    ----------
+    labels_true, labels : arrays of shape (n_samples,)
+
+    Returns
+    -------
+    float, between 0 and 1
     """
     (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
     together = n11 + n10 + n01
@@ -124,9 +161,20 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
 
 
 class PathwayEnrichment(NamedTuple):
-    share: float  # of the sets that are enriched: the index
-    enriched: np.ndarray  # (m,) bool
-    p_values: np.ndarray  # (m,) before the correction for many tests
+    """What `pathway_enrichment` finds.
+
+    Attributes
+    ----------
+    share : float
+        Of the sets that are enriched: the index.
+    enriched : bool array (n_sets,)
+    p_values : array (n_sets,)
+        Before the correction for many tests.
+    """
+
+    share: float
+    enriched: np.ndarray
+    p_values: np.ndarray
 
 
 def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> PathwayEnrichment:

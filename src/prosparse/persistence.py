@@ -69,9 +69,23 @@ def versions() -> dict[str, str]:
 
 
 def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | None = None) -> Path:
-    """Write an estimator, fitted or not, to ``path``; ``about`` is plain JSON to go with it.
+    """Write an estimator, fitted or not, to a file, which appears whole or not at all.
 
-    The file appears whole or not at all. See the module for its format.
+    Parameters
+    ----------
+    model : one of our estimators
+    path : str or path
+    about : dict or None
+        Plain JSON to go with it.
+
+    Returns
+    -------
+    Path
+
+    Raises
+    ------
+    ModelFileError
+        If it is not one of our estimators.
 
     Examples
     --------
@@ -166,10 +180,22 @@ def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> An
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """The estimator that `save` wrote to ``path``.
+    """The estimator that `save` wrote.
 
-    Raises `ModelFileError` for anything that is not such a file. A file never runs code, and
-    loading takes no more memory than a small multiple of the file's size.
+    A file never runs code, and loading takes no more memory than a small multiple of its size.
+
+    Parameters
+    ----------
+    path : str or path
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    ModelFileError
+        For anything that is not such a file.
     """
     return load_with_about(path)[0]
 

@@ -46,6 +46,15 @@ class EvidenceDisplay:
 
     Where the choice is made by log evidence plus log prior, that is drawn as well.
 
+    Parameters
+    ----------
+    cardinalities, log_evidence : arrays
+        Numbers of variables, and the log evidence of each.
+    n_selected : int
+        The number chosen.
+    log_posterior : array or None
+        Log evidence plus log prior.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -74,6 +83,7 @@ class EvidenceDisplay:
         return display.plot(ax=ax, **line)
 
     def plot(self, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
+        """Draw into ``ax``, or into a new figure."""
         self.ax_ = _axes(ax)
         self.figure_ = self.ax_.figure
         style = {"color": _PATH, "marker": "." if self.cardinalities.size <= 60 else ""} | line
@@ -103,6 +113,10 @@ class EvidenceDisplay:
 class RelevanceDisplay:
     """Relevance of the variables in falling order, the chosen ones in colour.
 
+    Parameters
+    ----------
+    relevance, ranking, support, names : arrays (n_features,)
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -127,6 +141,7 @@ class RelevanceDisplay:
         return display.plot(max_features=max_features, ax=ax)
 
     def plot(self, *, max_features: int | None = None, ax: Any = None) -> RelevanceDisplay:
+        """Draw into ``ax``, or into a new figure."""
         self.ax_ = _axes(ax)
         self.figure_ = self.ax_.figure
         shown = slice(0, max_features)
@@ -168,19 +183,13 @@ class SlopeDisplay:
         return cls(estimator).plot(axes=axes)
 
     def plot(self, *, axes: Any = None) -> SlopeDisplay:
+        """Draw into the pair ``axes``, or into a new figure."""
         model = self.estimator
         self.axes_ = _axes(axes, columns=2)
         left, right = self.axes_
         self.figure_ = left.figure
-        dimension, likelihood, criterion, penalties = (
-            host(getattr(model, name))
-            for name in (
-                "n_parameters_path_",
-                "log_likelihood_path_",
-                "criterion_path_",
-                "penalties_",
-            )
-        )
+        names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
+        dimension, likelihood, criterion, penalties = (host(getattr(model, n)) for n in names)
         best = int(np.flatnonzero(penalties == model.penalty_)[0])
         left.plot(dimension, likelihood, ".", color=_PATH)
         if model.slope_ is not None and model.slope_.n_points:
@@ -213,6 +222,11 @@ class SlopeDisplay:
 class LoadingsDisplay:
     """Heat map of the loadings of the chosen variables, the largest first.
 
+    Parameters
+    ----------
+    components : array (n_components, n_shown)
+    names : array (n_shown,)
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -236,6 +250,7 @@ class LoadingsDisplay:
         return cls(loadings[:, chosen], _names(estimator)[chosen]).plot(ax=ax, **image)
 
     def plot(self, *, ax: Any = None, **image: Any) -> LoadingsDisplay:
+        """Draw into ``ax``, or into a new figure."""
         self.ax_ = _axes(ax)
         self.figure_ = self.ax_.figure
         largest = float(np.max(np.abs(self.components), initial=0.0)) or 1.0
@@ -251,6 +266,14 @@ class LoadingsDisplay:
 
 class ScoresDisplay:
     """Scores of the rows on two components, with the variables as arrows if asked for.
+
+    Parameters
+    ----------
+    scores : array (n_samples, n_components)
+    loadings : array (2, n_arrows) or None
+    names : array (n_arrows,)
+    pair : two int
+        The components to draw, counted from 0.
 
     Attributes
     ----------
@@ -293,6 +316,7 @@ class ScoresDisplay:
         return display.plot(label=label, ax=ax, **points)
 
     def plot(self, *, label: Any = None, ax: Any = None, **points: Any) -> ScoresDisplay:
+        """Draw into ``ax``, or into a new figure."""
         self.ax_ = _axes(ax)
         self.figure_ = self.ax_.figure
         first, second = self.pair
@@ -335,6 +359,11 @@ class ScoresDisplay:
 class ConvergenceDisplay:
     """How far the objective was below its last value, after every iteration.
 
+    Parameters
+    ----------
+    traces : array, or list of arrays
+        The objective per iteration, one trace or one per component.
+
     Attributes
     ----------
     ax_, figure_ : matplotlib Axes and Figure
@@ -352,6 +381,7 @@ class ConvergenceDisplay:
         return cls(estimator.bounds_).plot(ax=ax, **line)
 
     def plot(self, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
+        """Draw into ``ax``, or into a new figure."""
         self.ax_ = _axes(ax)
         self.figure_ = self.ax_.figure
         self.lines_ = []

@@ -132,10 +132,10 @@ class DSPCA(SparseProjection):
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros.
     values_, gaps_ : arrays (n_components_,)
-        tr(CZ) - rho sum |Z| with C the covariance (of the deflated table), and by how much the
+        ``tr(CZ) - rho sum |Z|`` with C the covariance (of the deflated table), and by how much the
         optimum may exceed it at most.
-    n_iter_, stop_reason_, support_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
+    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
+    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Examples

@@ -99,7 +99,7 @@ class NSPCA(SparseProjection):
     ----------
     n_components : int, default=1
     alpha : float, default=1.0
-        Weight of |I - U'U|^2, in units of the largest eigenvalue of the covariance.
+        Weight of ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
     beta : float, default=0.0
         Weight of the sum of the loadings, in the same units. Larger means sparser.
     scale : bool, default=False
@@ -122,8 +122,8 @@ class NSPCA(SparseProjection):
         In the same units.
     bounds_ : array
         The objective after every sweep, never falling.
-    n_iter_, stop_reason_, support_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
+    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
+    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Examples

@@ -80,8 +80,8 @@ class PathSPCA(SparseProjection):
         Columns in the order in which they enter.
     path_variances_ : array (n_components_, n_nonzero)
         Variance (of the deflated table) after each of them.
-    support_, n_nonzero_, n_components_, explained_variance_, explained_variance_ratio_,
-    relevance_, ranking_, mean_, scale_, varying_
+    support_, n_selected_, n_nonzero_, n_components_, explained_variance_,
+    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Examples

@@ -146,8 +146,8 @@ class SPCA(SparseProjection):
     ----------
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros; components of which nothing is left are left out.
-    n_iter_, stop_reason_, support_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
+    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
+    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Notes

@@ -196,7 +196,7 @@ class SSPCA(SparseProjection):
     scale : bool, default=False
         Divide every column by its standard deviation first.
     max_iter, tol : int, default=500; float, default=1e-7
-        The most turns; the fall of the objective, as a share of |X|^2, that ends them.
+        The most turns; the fall of the objective, as a share of ``|X|^2``, that ends them.
     random_state : int, RandomState or None, default=None
         Of the folds.
     verbose : int, default=0

@@ -35,8 +35,8 @@ class ThresholdedPCA(SparseProjection):
     ----------
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros.
-    support_, n_nonzero_, n_components_, explained_variance_, explained_variance_ratio_,
-    relevance_, ranking_, mean_, scale_, varying_
+    support_, n_selected_, n_nonzero_, n_components_, explained_variance_,
+    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
         As in `EMPCA`.
 
     Examples

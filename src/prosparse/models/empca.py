@@ -104,8 +104,8 @@ class EMPCA(SparseProjection):
         Unit rows with exact zeros.
     support_ : bool array (n_features_in_,)
         Variables used by any component.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+    n_selected_, n_nonzero_ : int, int array (n_components_,)
+        The number of these variables, and of the nonzeros of each component.
     n_components_ : int
         Fewer than asked for when nothing is left to explain.
     explained_variance_ : array (n_components_,)
@@ -186,8 +186,16 @@ class EMPCA(SparseProjection):
     def path(self, X: Any, cardinalities: Any, sample_weight: Any = None) -> list[EMPCA]:
         """Fit every cardinality, each from the start that its neighbours provide.
 
-        Returns one fitted estimator per entry of ``cardinalities``, in the given order. The
-        table is prepared once, and the search runs upwards and then downwards.
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+        cardinalities : sequence of int
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        list of EMPCA
+            In the given order. The search runs upwards and then downwards.
         """
         wanted = [int(K) for K in cardinalities]
         shared = clone(self)
@@ -300,7 +308,8 @@ class EMPCA(SparseProjection):
 
     @property
     def optimality_gap_(self) -> np.ndarray:
-        """How far from the best each component can be at most; see the class.
+        """Between 0 and 1: no component under the same constraints, given those before, has more
+        than 1 / (1 - gap) times the variance of this one; 0 proves it optimal.
 
         With few columns the sharpest bounds cost more than the fit itself, so that they are
         computed when they are first asked for.

@@ -70,10 +70,11 @@ PRIORS = ("ard", "hyperbolic")
 
 
 class Prediction(NamedTuple):
-    """A predicted view."""
+    """A predicted view: ``mean`` and ``variance``, that of an observation around the mean, both
+    (n_samples, columns of the view)."""
 
-    mean: np.ndarray  # (n, columns of the view)
-    variance: np.ndarray  # the same shape: variance of an observation around the mean
+    mean: np.ndarray
+    variance: np.ndarray
 
 
 class SCA(HasDensity, SparseProjection):
@@ -112,21 +113,24 @@ class SCA(HasDensity, SparseProjection):
         Latents have unit variance, so the squares of a row add up to its explained variance.
     components_std_ : array, the same shape
         Posterior standard deviations of the loadings ("ard" only).
-    view_components_ : list of arrays (latents, columns of the view)
-    view_columns_ : list of int arrays
+    view_components_, view_columns_ : lists of arrays (latents, columns of the view), (columns,)
     latent_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
     n_components_, n_private_, n_removed_ : int, list of int, int
         Shared and private latents that are left, and how many were removed.
     noise_variance_ : array (views,)
     explained_variance_ : array (latents,)
-    mean_, scale_, support_ : arrays (n_features_in_,)
+    support_, relevance_, ranking_, n_selected_
+        Variables with any loading; the norm of their loadings relative to the largest.
+    mean_, scale_, varying_ : arrays (n_features_in_,)
     bounds_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
         scale). Never falls.
     n_iter_, stop_reason_ : int, StopReason
 
+    Notes
+    -----
     Constant columns get no loading and do not count in `score`.
 
     References
@@ -175,11 +179,8 @@ class SCA(HasDensity, SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None, *, checkpoint: Any = None) -> SCA:
-        """Fit the weights of all views jointly; ``X`` is a table or a list of tables.
-
-        ``checkpoint``, a path or a `Checkpoint`, keeps a long fit's state in a file, from which
-        a later ``fit`` of the same table goes on.
-        """
+        """Fit the weights of all views jointly; ``X`` is a table or a list of tables, and
+        ``checkpoint`` (a path or a `Checkpoint`) keeps the state of a long fit in a file."""
         return self._fit_whole(lambda: self._fit(X, checkpoint))
 
     def _fit(self, X: Any, checkpoint: Any) -> None:
@@ -289,6 +290,10 @@ class SCA(HasDensity, SparseProjection):
         self.noise_variance_ = back(unit**2 / fitted.tau)
         self.explained_variance_ = back(np.sum(components**2, axis=1))
         self.support_ = in_kind(np.any(components != 0, axis=0), like)
+        self.n_selected_ = int(np.count_nonzero(host(self.support_)))
+        norms = spread(np.linalg.norm(L, axis=1)[None, :], kept, varying.size)[0]
+        self.relevance_ = back(norms / max(float(norms.max()), np.finfo(float).tiny))
+        self.ranking_ = in_kind(1 + np.argsort(np.argsort(-norms, kind="stable")), like)
         self.view_components_ = [back(components[:, c]) for c in self.view_columns_]
 
     # --- what the fitted model says
@@ -373,12 +378,11 @@ class SCA(HasDensity, SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if not host(self.support_).any():
-            warnings.warn(
+            text = (
                 "SCA: every weight is zero: the data show no common structure at this noise. One "
-                "latent without loadings is kept. More samples, or a vaguer prior, may help.",
-                NoStructureWarning,
-                stacklevel=4,
+                "latent without loadings is kept. More samples, or a vaguer prior, may help."
             )
+            warnings.warn(text, NoStructureWarning, stacklevel=4)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

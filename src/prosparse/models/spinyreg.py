@@ -105,7 +105,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     Notes
     -----
-    Where Z = (X - mean_) / scale_ and y is centred, the evidence of the first q variables v is
+    Where ``Z = (X - mean_) / scale_`` and y is centred, the evidence of the first q variables v is
     log N(y; 0, I/gamma + Z_v Z_v'/alpha). The prior takes each variable to be active with one
     probability, anything up to 1/2: under a flat prior on the sets of variables, pure noise
     would select a fifth of them. Constant columns are left out.
@@ -146,7 +146,17 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any) -> SpinyRegressor:
-        """Choose the variables of ``X`` that predict ``y``, and their coefficients."""
+        """Choose the variables of ``X`` that predict ``y``, and their coefficients.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+        y : array (n_samples,)
+
+        Returns
+        -------
+        SpinyRegressor
+        """
         return self._fit_whole(lambda: self._fit(X, y))
 
     def _fit(self, X: Any, y: Any) -> None:
@@ -297,7 +307,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Predictions for the rows of ``X``, with their standard deviations if asked for.
 
-        The deviation is that of a new observation: noise, coefficients and intercept.
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        return_std : bool, default=False
+
+        Returns
+        -------
+        array (n_samples,), or two of them
+            The deviation is that of a new observation: noise, coefficients and intercept.
         """
         check_is_fitted(self)
         columns = self._validated(X, reset=False)[:, np.flatnonzero(self.support_)]

@@ -22,18 +22,42 @@ class Choice(NamedTuple):
 
 
 class Findings(NamedTuple):
+    """What a report says.
+
+    Attributes
+    ----------
+    method : str
+    names : list of str
+        Of all variables.
+    support, relevance, ranking : arrays (n_features,)
+        As the estimator has them.
+    loadings : array (n_components, n_features)
+        One row of coefficients for a regression.
+    retained : float or None
+        Share of the variance of all columns that the components hold.
+    why : str
+        Why that many.
+    choice : Choice or None
+        The path of models and the chosen one.
+    traces : list of arrays
+        The objective per iteration, one trace or one per component.
+    stop : str
+    regression : bool
+        Whether ``loadings`` are coefficients.
+    """
+
     method: str
-    names: list[str]  # p
-    support: np.ndarray  # (p,) bool
-    relevance: np.ndarray  # (p,) in [0, 1]
-    ranking: np.ndarray  # (p,) 1 is the most relevant
-    loadings: np.ndarray  # (d, p); one row of coefficients for a regression
-    retained: float | None  # share of the variance of all columns that the components hold
-    why: str  # why that many
+    names: list[str]
+    support: np.ndarray
+    relevance: np.ndarray
+    ranking: np.ndarray
+    loadings: np.ndarray
+    retained: float | None
+    why: str
     choice: Choice | None
-    traces: list[np.ndarray]  # the objective per iteration, one trace or one per component
+    traces: list[np.ndarray]
     stop: str
-    regression: bool  # the one row of loadings holds coefficients
+    regression: bool
 
     @property
     def n_selected(self) -> int:
@@ -52,7 +76,18 @@ class Findings(NamedTuple):
 
 
 def findings_of(model: Any, total_variance: float | None = None) -> Findings:
-    """What ``model`` found; ``total_variance`` of the table helps where the model has no ratio."""
+    """What a fitted model found.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    total_variance : float or None
+        Of the table; helps where the model has no ``explained_variance_ratio_``.
+
+    Returns
+    -------
+    Findings
+    """
     check_is_fitted(model)
     width = model.n_features_in_
     names = [str(n) for n in getattr(model, "feature_names_in_", [f"x{k}" for k in range(width)])]
@@ -60,15 +95,14 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
         host(model.components_ if hasattr(model, "components_") else model.coef_)
     )
     support = host(model.support_).astype(bool)
-    relevance, ranking = _relevance(model, loadings)
     traces = getattr(model, "bounds_", [])
     traces = [traces] if isinstance(traces, np.ndarray) else list(traces)
     return Findings(
         type(model).__name__,
         names,
         support,
-        relevance,
-        ranking,
+        host(model.relevance_),
+        host(model.ranking_),
         loadings,
         _retained(model, total_variance),
         why_that_many(model, int(support.sum())),
@@ -77,16 +111,6 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
         str(getattr(model, "stop_reason_", "")),
         not hasattr(model, "components_"),
     )
-
-
-def _relevance(model: Any, loadings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    if hasattr(model, "relevance_"):
-        return host(model.relevance_), host(model.ranking_)
-    # the length of a variable's loadings, as SPPCA has it
-    norms = np.linalg.norm(loadings, axis=0)
-    ranking = np.empty(norms.size, dtype=int)
-    ranking[np.argsort(-norms, kind="stable")] = np.arange(1, norms.size + 1)
-    return norms / max(float(norms.max()), np.finfo(float).tiny), ranking
 
 
 def _retained(model: Any, total_variance: float | None) -> float | None:

@@ -41,10 +41,22 @@ def write_report(
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> Path:
-    """Write what ``model`` found to ``path``, one HTML file that needs no network.
+    """Write what a model found to one HTML file that needs no network.
 
-    With ``X`` the page has the scores of its rows, named by ``ids`` and coloured by ``label``.
-    ``about`` may hold ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
+    Parameters
+    ----------
+    model : fitted estimator
+    path : str or path
+    X : table or None
+        The page then has the scores of its rows.
+    ids, label : sequences or None
+        Names of these rows, and what colours them.
+    about : dict or None
+        ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
+
+    Returns
+    -------
+    Path
 
     Examples
     --------
@@ -73,7 +85,7 @@ def render(
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> str:
-    """The page as text; see `write_report`."""
+    """The page as text; see `write_report`. ``scores`` are (n_rows, n_components)."""
     try:
         from jinja2 import Environment, PackageLoader
     except ImportError as error:

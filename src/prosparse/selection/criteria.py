@@ -10,11 +10,32 @@ Array = Any
 
 
 def aic(log_likelihood: Array, dimension: Array) -> np.ndarray:
-    """Akaike (1974): log-likelihood minus the number of free parameters."""
+    """Akaike (1974): log-likelihood minus the number of free parameters.
+
+    Parameters
+    ----------
+    log_likelihood, dimension : arrays
+        Of the models to compare; larger values of the criterion are better.
+
+    Returns
+    -------
+    array
+    """
     return np.asarray(log_likelihood, dtype=float) - np.asarray(dimension, dtype=float)
 
 
 def bic(log_likelihood: Array, dimension: Array, n_samples: int) -> np.ndarray:
-    """Schwarz (1978): log-likelihood minus half the number of free parameters times log n."""
+    """Schwarz (1978): log-likelihood minus half the number of free parameters times log n.
+
+    Parameters
+    ----------
+    log_likelihood, dimension : arrays
+        Of the models to compare; larger values of the criterion are better.
+    n_samples : int
+
+    Returns
+    -------
+    array
+    """
     dimension = np.asarray(dimension, dtype=float)
     return np.asarray(log_likelihood, dtype=float) - 0.5 * dimension * np.log(n_samples)

@@ -45,6 +45,19 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     from the eigenvalues below (with its bias removed, so the rule holds for n < p as for n > p).
     Stops at the first that does not stand out. Columns on different scales make it count too
     many, and signals that hardly stand out of n < p noise are missed.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order; those beyond the rank may be left out.
+    n, p : int
+        Rows and columns of X.
+    noise : float or None
+        The variance of the noise, if it is known.
+
+    Returns
+    -------
+    int
     """
     m = n - 1  # degrees of freedom after centring
     if eigenvalues.size == 0 or not eigenvalues[0] > 0:
@@ -68,6 +81,17 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     Its bound has a closed-form maximum, [NTS15]: a component stays if its eigenvalue exceeds a
     multiple of the noise variance, and the noise variance maximises the bound in one dimension.
     With few samples it keeps only what is well above the noise, and so counts too few.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order; those beyond the rank may be left out.
+    n, p : int
+        Rows and columns of X.
+
+    Returns
+    -------
+    int
     """
     short, long = sorted((n - 1, p))
     alpha = short / long
@@ -110,6 +134,17 @@ def minka_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     Holds for n < p too: eigenvalues beyond the rank are zero in the sample and equal to the noise
     in the model. The approximation is one of many samples: with few it counts too few; and it
     breaks down between eigenvalues that are exactly equal.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order; those beyond the rank may be left out.
+    n, p : int
+        Rows and columns of X.
+
+    Returns
+    -------
+    int
     """
     values = _cleaned(eigenvalues) / n
     rank = values.size
@@ -148,6 +183,17 @@ def bic_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
 
     Made for many samples: with p in the order of n the price per component is too high or, near
     the rank, where the noise seems to vanish, too low.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order; those beyond the rank may be left out.
+    n, p : int
+        Rows and columns of X.
+
+    Returns
+    -------
+    int
     """
     values = _cleaned(eigenvalues) / n
     if values.size < min(n - 1, p) or values.size < 2:
@@ -164,6 +210,17 @@ def hard_threshold_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
 
     What it minimises is the error of the rebuilt table, so that weak but real components are
     left out; and with signals in half of all directions the median is no longer noise.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order; those beyond the rank may be left out.
+    n, p : int
+        Rows and columns of X.
+
+    Returns
+    -------
+    int
     """
     short, long = sorted((n - 1, p))
     known = _cleaned(eigenvalues)[:short]
@@ -195,6 +252,21 @@ def parallel_count(
     Compared in order with the 95 % quantile of 40 simulated tables; stops at the first that is
     not larger. Different variances are no difficulty here; but where structure is what makes
     the variances differ, it is compared with noise that has its variance, and missed.
+
+    Parameters
+    ----------
+    eigenvalues : array
+        Of X'X with X centred, in falling order.
+    n : int
+        Rows of X.
+    column_squares : array
+        The sums of squares of the columns of X.
+    random_state : int, Generator or None
+        Of the simulated tables.
+
+    Returns
+    -------
+    int
     """
     rng = np.random.default_rng(random_state)
     scale = np.sqrt(column_squares / (n - 1))

@@ -39,21 +39,50 @@ _BEND = 3.0
 
 
 class Slope(NamedTuple):
-    slope: float  # s, the minimal penalty per unit of shape
-    intercept: float  # of the line through the linear part (nan for the dimension jump)
-    n_points: int  # how many of the largest models lie on that line (0 for the dimension jump)
-    best: int  # position of the chosen model in the arrays given
-    criterion: np.ndarray  # log-likelihood - 2 s shape of every model
+    """What the slope heuristic found.
+
+    Attributes
+    ----------
+    slope : float
+        The minimal penalty s per unit of shape.
+    intercept : float
+        Of the line through the linear part (nan for the dimension jump).
+    n_points : int
+        How many of the largest models lie on that line (0 for the dimension jump).
+    best : int
+        Position of the chosen model in the arrays given.
+    criterion : array
+        Log-likelihood - 2 s shape of every model.
+    """
+
+    slope: float
+    intercept: float
+    n_points: int
+    best: int
+    criterion: np.ndarray
 
 
 def choice_shape(dimension: Any, total: int) -> np.ndarray:
     """The shape of the penalty for models whose parameters were picked by the data.
 
     The best D of P standard normal estimates of zero raise the log-likelihood by half the sum of
-    their squares, on average about P E[Z^2; |Z| > z] / 2 with P(|Z| > z) = D / P. That is
+    their squares, on average about ``P E[Z^2; |Z| > z] / 2`` with ``P(|Z| > z) = D / P``. That is
     D log(P / D) for small D ([BM07] and their successors for complete variable selection), and
     P / 2 when all are taken.
 
+    Parameters
+    ----------
+    dimension : array of int
+        D, the number of parameters that each model uses.
+    total : int
+        P, how many there were to pick from.
+
+    Returns
+    -------
+    array
+
+    Examples
+    --------
     >>> choice_shape([1, 10, 100], 100).round(1)
     array([ 4.2, 22. , 50. ])
     """
@@ -68,6 +97,17 @@ def robust_slope(shape: Any, log_likelihood: Any) -> Slope:
     Only windows of models along which the log-likelihood is straight are trusted. Refuses, in
     words, a collection with fewer than ten models of different shape, one without a linear
     part, one whose choice never settles, and one that has no model larger than needed.
+
+    Parameters
+    ----------
+    shape : array
+        The shape of the penalty of every model: its dimension, or `choice_shape` of it.
+    log_likelihood : array
+        The largest of every model.
+
+    Returns
+    -------
+    Slope
     """
     D, L = _best_of_each_shape(shape, log_likelihood)
     windows = np.arange(_FEWEST_POINTS, D.size + 1)
@@ -111,7 +151,19 @@ def _is_straight(D: np.ndarray, L: np.ndarray) -> bool:
 
 
 def dimension_jump(shape: Any, log_likelihood: Any) -> Slope:
-    """The slope at the largest fall of the chosen shape as the penalty grows, [BM07]."""
+    """The slope at the largest fall of the chosen shape as the penalty grows, [BM07].
+
+    Parameters
+    ----------
+    shape : array
+        The shape of the penalty of every model: its dimension, or `choice_shape` of it.
+    log_likelihood : array
+        The largest of every model.
+
+    Returns
+    -------
+    Slope
+    """
     D, L = _best_of_each_shape(shape, log_likelihood)
     current, kappa, largest, at = D.size - 1, 0.0, -1.0, 0.0
     while current > 0:  # along the upper hull of (dimension, log-likelihood)

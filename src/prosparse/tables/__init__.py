@@ -30,13 +30,28 @@ READERS: dict[str, Callable[[Path, Ask], Table]] = {
     ".mtx": read_mtx,
     ".h5ad": read_h5ad,
 }
+"""Endings of files that can be read, and what reads them."""
 _COMPRESSED = (".csv.gz", ".tsv.gz", ".txt.gz", ".mtx.gz")
 
 
 def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
-    """The numbers in ``path``, with their names; ``ask`` says which column is what.
+    """The numbers in a file, with their names.
 
-    Raises `TableError`, whose message names the file and, where there is one, row and column.
+    Parameters
+    ----------
+    path : str or path
+        Its ending says what it is; see `READERS`.
+    ask : Ask or None
+        Which column is what, where that is not clear from the file.
+
+    Returns
+    -------
+    Table
+
+    Raises
+    ------
+    TableError
+        Names the file and, where there is one, row and column.
     """
     path, ask = Path(path), ask or Ask()
     name = path.name.lower()

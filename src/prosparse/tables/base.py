@@ -23,7 +23,23 @@ def _silent(rows: int) -> None:
 
 
 class Ask(NamedTuple):
-    """What the user said about the file."""
+    """What the user said about the file.
+
+    Attributes
+    ----------
+    id_column, label : str or None
+        The columns that name the rows, and that colour the scores.
+    drop : tuple of str
+        Columns to leave out.
+    transpose : bool
+        Whether variables are in rows.
+    header : bool
+        Whether the first line holds names.
+    encoding, separator : str or None
+        Of a text file. None: find out.
+    progress : function of an int
+        Called with the number of rows read so far.
+    """
 
     id_column: str | None = None
     label: str | None = None
@@ -32,18 +48,33 @@ class Ask(NamedTuple):
     header: bool = True
     encoding: str | None = None
     separator: str | None = None
-    progress: Callable[[int], None] = _silent  # called with the number of rows read so far
+    progress: Callable[[int], None] = _silent
 
 
 class Table(NamedTuple):
-    """Numbers with their names."""
+    """Numbers with their names.
+
+    Attributes
+    ----------
+    path : Path
+    X : array or CSR matrix (n_rows, n_variables)
+        NaN where a value is missing.
+    names : list of str
+        Of the variables, all different.
+    ids : list of str or None
+        Of the rows.
+    label : list or None
+        The column that colours the scores.
+    notes : list of str
+        What was found out about the file and should be said.
+    """
 
     path: Path
-    X: Any  # (n, p) float array, NaN where missing, or a CSR matrix
-    names: list[str]  # p, all different
-    ids: list[str] | None  # n
-    label: list[Any] | None  # n, the column that colours the scores
-    notes: list[str]  # what was found out about the file and should be said
+    X: Any
+    names: list[str]
+    ids: list[str] | None
+    label: list[Any] | None
+    notes: list[str]
 
 
 class Roles(NamedTuple):

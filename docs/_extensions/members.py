@@ -1,0 +1,57 @@
+"""What the reference shows of a class: what is ours. And what a bare name in a docstring means."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from docutils import nodes
+
+OURS = "prosparse"
+
+
+def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
+    """Leave out what a class inherits from scikit-learn or the standard library, and the fields of
+    named tuples, which the class describes itself."""
+    if type(obj).__name__ == "_tuplegetter":
+        return True
+    function = obj.fget if isinstance(obj, property) else obj
+    function = getattr(function, "__func__", function)
+    module = getattr(function, "__module__", None)
+    if what == "class" and callable(function) and not str(module).startswith(OURS):
+        return True
+    return None
+
+
+def resolve(app: Any, env: Any, node: Any, child: nodes.Node) -> Any:
+    """`EMPCA` in the docstring of another module is the one thing of that name that there is."""
+    target = node.get("reftarget", "")
+    if node.get("refdomain") != "py" or not target:
+        return None
+    domain = env.get_domain("py")
+    found = {name for name in domain.objects if name == target or name.endswith("." + target)}
+    found = {name for name in found if not domain.objects[name].aliased}
+    if len(found) != 1:
+        return None
+    entry = domain.objects[found.pop()]
+    uri = app.builder.get_relative_uri(node["refdoc"], entry.docname)
+    return nodes.reference("", "", child, internal=True, refuri=f"{uri}#{entry.node_id}")
+
+
+def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """The type ``array (n_components_,)`` is no link to a target called n_components."""
+    for k, line in enumerate(lines):
+        if not line.lstrip().startswith((">>>", "...")):
+            lines[k] = re.sub(r"\([^()`]*\)", lambda found: _escaped(found[0]), line)
+
+
+def _escaped(shape: str) -> str:
+    return re.sub(r"(\w+)_(?!\w)", r"\1\\_", shape)
+
+
+def setup(app: Any) -> dict[str, Any]:
+    app.setup_extension("sphinx.ext.autodoc")
+    app.connect("autodoc-skip-member", skip)
+    app.connect("autodoc-process-docstring", escape, priority=400)  # numpydoc comes after
+    app.connect("missing-reference", resolve)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,86 @@
+"""How the site is built; `make docs` does it. Nothing in it is fetched from a network."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import matplotlib as mpl
+
+import prosparse
+
+mpl.use("agg")
+HERE = Path(__file__).parent
+sys.path.append(str(HERE / "_extensions"))
+
+project = "prosparse"
+author = "The prosparse developers"
+project_copyright = author
+version = release = prosparse.__version__
+
+extensions = [
+    "mathml",
+    "members",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_extensions", "gallery/*.ipynb", "gallery/*.py", "gallery/*.json"]
+templates_path = ["_templates"]
+nitpicky = True
+smartquotes = False
+highlight_language = "text"  # a block without a language is what the block before it prints
+
+# --- pages
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+# --- reference
+default_role = "py:obj"
+autosummary_generate = True
+autodoc_typehints = "none"
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+# --- gallery
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples",
+    "gallery_dirs": "gallery",
+    "filename_pattern": r"plot_",
+    "within_subsection_order": "FileNameSortKey",
+    "capture_repr": (),
+    "backreferences_dir": "gallery/backreferences",
+    "doc_module": ("prosparse",),
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "run_stale_examples": True,  # the library may have changed where the example has not
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "write_computation_times": False,
+    "matplotlib_animations": False,
+    "image_scrapers": ("matplotlib",),
+}
+warnings.filterwarnings("ignore", message=".*non-interactive.*")
+
+# --- looks
+html_theme = "furo"
+html_title = f"prosparse {release}"
+html_static_path = ["_static"]
+html_css_files = ["prosparse.css"]
+html_math_renderer = "mathml"
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options = {
+    "light_css_variables": {
+        "color-brand-primary": "#1e4e79",
+        "color-brand-content": "#1e4e79",
+        "font-stack": "system-ui, -apple-system, 'Segoe UI', 'Liberation Sans', Arial, sans-serif",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#9cc3e6",
+        "color-brand-content": "#9cc3e6",
+    },
+    "navigation_with_keys": True,
+}

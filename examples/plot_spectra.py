@@ -1,0 +1,79 @@
+"""
+Spectra: components that are substances
+=======================================
+
+A spectrum is a sum of the spectra of substances, none of which is negative. Components with few,
+non-negative loadings look like substances; those of PCA do not, because they subtract.
+:class:`~prosparse.EMPCA` finds them, each with as many nonzeros as we allow, and says how far
+from the best they can be.
+
+With ``PROSPARSE_DATA`` these are 873 NMR spectra of urine (Assfalg et al. 2008). Without, 200
+simulated ones of five substances.
+"""
+
+import os
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from sklearn.decomposition import PCA
+
+from prosparse import EMPCA
+
+file = Path(os.environ.get("PROSPARSE_DATA", ".")) / "nmr_metref_urine_873x450.npz"
+if file.is_file():
+    with np.load(file, allow_pickle=False) as table:
+        spectra = table["X"].astype(float)
+    print("873 NMR spectra of urine, 450 bins")
+else:
+    rng = np.random.default_rng(0)
+    place = np.arange(450)
+    substances = np.zeros((5, 450))
+    for number in range(5):
+        for peak in rng.choice(430, 3, replace=False) + 10:
+            substances[number] += rng.uniform(0.5, 1.5) / (1 + ((place - peak) / 1.5) ** 2)
+    amounts = rng.gamma(2.0, 1.0, size=(200, 5)) * [2.0, 1.6, 1.3, 0.8, 0.5]
+    spectra = amounts @ substances + 0.1 * rng.standard_normal((200, 450))
+    print("200 simulated spectra of five substances, 450 bins")
+
+model = EMPCA(n_components=3, n_nonzero=25, nonnegative=True, random_state=0).fit(spectra)
+dense = PCA(n_components=3).fit(spectra)
+for number, (share, gap) in enumerate(
+    zip(model.explained_variance_ratio_, model.optimality_gap_, strict=True), start=1
+):
+    print(f"component {number}: {share:.0%} of the variance, within {gap:.0%} of the best")
+print(f"all three: {model.explained_variance_ratio_.sum():.0%}; PCA, with", end=" ")
+print(f"all bins and any sign: {dense.explained_variance_ratio_.sum():.0%}")
+
+# %%
+# The mean spectrum, the components of PCA, and ours.
+
+figure, axes = plt.subplots(3, 1, figsize=(9, 6.5), sharex=True, layout="constrained")
+axes[0].plot(spectra.mean(axis=0), color="0.3", linewidth=0.9)
+axes[0].set_ylabel("mean spectrum")
+for ax, components, title in (
+    (axes[1], dense.components_, "PCA"),
+    (axes[2], model.components_, "EMPCA"),
+):
+    for number, component in enumerate(components, start=1):
+        ax.plot(component, linewidth=0.9, label=f"component {number}")
+    ax.axhline(0, color="0.6", linewidth=0.5)
+    ax.set_ylabel(f"{title}\nloading")
+axes[2].legend(frameon=False, ncols=3)
+axes[2].set_xlabel("bin")
+plt.show()
+
+# %%
+# What fewer or more bins would hold, each number helping the search for its neighbours.
+
+sizes = [1, 2, 5, 10, 25, 50, 100]
+path = EMPCA(nonnegative=True, random_state=0).path(spectra, sizes)
+figure, ax = plt.subplots(figsize=(6, 3.4), layout="constrained")
+ax.plot(sizes, [one.explained_variance_ratio_[0] for one in path], "o-", color="#1e4e79")
+ax.axhline(
+    dense.explained_variance_ratio_[0], color="#c2410c", linestyle=":", label="PCA, all bins"
+)
+ax.set(xlabel="bins in the first component", ylabel="share of the variance", xscale="log")
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()

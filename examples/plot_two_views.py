@@ -1,0 +1,93 @@
+"""
+Two views of the same samples
+=============================
+
+Two tables about the same samples, genes and lipids, say: what do they share, and what does each
+have for itself? :class:`~prosparse.SCA` explains both by latents that are shared or private, each
+reaching only some of the variables, and can predict one view from the other.
+
+With ``PROSPARSE_DATA`` these are 120 genes and 21 lipids of the liver of 40 mice (Martin et al.
+2007). Without, a simulated look-alike with two shared latents and one of the genes' own.
+"""
+
+import os
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+from prosparse import SCA
+
+file = Path(os.environ.get("PROSPARSE_DATA", ".")) / "nutrimouse_40.npz"
+if file.is_file():
+    with np.load(file, allow_pickle=False) as table:
+        genes, lipids, group = table["gene"], table["lipid"], table["y_genotype"]
+    print("genes and lipids of 40 mice of two genotypes")
+else:
+    rng = np.random.default_rng(0)
+    group = np.repeat(["ppar", "wt"], 20)
+    shared = rng.standard_normal((40, 2))
+    shared[:, 0] += np.where(group == "wt", 1.0, -1.0)
+    own = rng.standard_normal((40, 1))
+    to_genes = rng.standard_normal((2, 120)) * (rng.random((2, 120)) < 0.25)
+    to_lipids = rng.standard_normal((2, 21)) * (rng.random((2, 21)) < 0.4)
+    own_genes = rng.standard_normal((1, 120)) * (rng.random((1, 120)) < 0.3)
+    genes = shared @ to_genes + own @ own_genes + 0.5 * rng.standard_normal((40, 120))
+    lipids = shared @ to_lipids + 0.5 * rng.standard_normal((40, 21))
+    print("simulated: 40 samples, 120 genes, 21 lipids, two shared latents")
+
+# One noise variance per view: bring the columns of a view to the same scale.
+genes, lipids = ((view - view.mean(axis=0)) / view.std(axis=0) for view in (genes, lipids))
+train = np.arange(40) % 4 != 0
+model = SCA(n_components=3, n_private=1).fit([genes[train], lipids[train]])
+print(f"{model.n_components_} shared latents, private ones {model.n_private_};", end=" ")
+print(f"{np.mean(model.components_ == 0):.0%} of the loadings are exactly zero")
+
+# %%
+# The loadings. Rows are latents, shared ones first; the line parts genes from lipids.
+
+figure, ax = plt.subplots(figsize=(10, 2.8), layout="constrained")
+largest = np.abs(model.components_).max()
+image = ax.imshow(
+    model.components_,
+    aspect="auto",
+    cmap="RdBu_r",
+    vmin=-largest,
+    vmax=largest,
+    interpolation="none",
+)
+names = ["shared" if view < 0 else ("genes", "lipids")[view] for view in model.latent_view_]
+ax.set_yticks(np.arange(len(names)), names)
+ax.axvline(119.5, color="black", linewidth=0.8)
+ax.set_xticks([60, 130], ["120 genes", "21 lipids"])
+figure.colorbar(image, ax=ax, label="loading")
+plt.show()
+
+# %%
+# Predict the lipids of the held-out samples from their genes, with error bars that the model
+# gives itself, and look at the shared latents.
+
+guess = model.predict_view([genes[~train], None], target=1)
+error = np.mean((lipids[~train] - guess.mean) ** 2)
+print(f"mean squared error of held-out lipids {error:.2f}; the mean as a guess", end=" ")
+print(f"{np.mean((lipids[~train] - lipids[train].mean(axis=0)) ** 2):.2f}")
+
+best = int(np.argmin(guess.variance[0]))  # the lipid that the model is surest of
+scores = model.transform([genes, lipids])
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+left.errorbar(
+    guess.mean[:, best],
+    lipids[~train, best],
+    xerr=2 * np.sqrt(guess.variance[:, best]),
+    fmt="o",
+    color="#1e4e79",
+    ecolor="#9ab0c4",
+)
+left.axline((0, 0), slope=1, color="0.6", linestyle=":")
+left.set(xlabel="predicted from the genes", ylabel="measured", title="one lipid, held-out samples")
+for name in np.unique(group):
+    inside = group == name
+    right.scatter(scores[inside, 0], scores[inside, 1], label=name)
+right.legend(frameon=False)
+right.set(xlabel="latent 1", ylabel="latent 2", title="all samples")
+plt.show()

@@ -1,0 +1,240 @@
+"""Every registered estimator in the places where a scikit-learn user would put it."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone, is_regressor
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_selection import RFE, SelectFromModel
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+from prosparse.datasets import make_globally_sparse
+from prosparse.registry import ESTIMATORS
+
+# What each needs to be quick and to leave some variables out on the table below.
+SETTINGS = {
+    "GSPPCA": {"n_components": 2},
+    "SCA": {"n_components": 2, "prior": "hyperbolic"},
+    "SPPCA": {"n_components": 2, "penalty": 15.0},
+    "EMPCA": {"n_components": 2, "n_nonzero": 4, "random_state": 0},
+    "SpinyRegressor": {},
+    "ThresholdedPCA": {"n_components": 2, "n_nonzero": 4},
+    "SPCA": {"n_components": 2, "penalty": 30.0},
+    "SSPCA": {"n_components": 2, "n_features_to_select": 5},
+    "PathSPCA": {"n_components": 2, "n_nonzero": 4},
+    "DSPCA": {"n_components": 2, "penalty": 0.2},
+    "NSPCA": {"n_components": 2, "beta": 0.1, "random_state": 0},
+}
+# A parameter and two values of it, to be chosen between.
+GRIDS = {
+    "GSPPCA": {"n_features_to_select": [5, 6]},
+    "SCA": {"prior": ["ard", "hyperbolic"]},
+    "SPPCA": {"penalty": [10.0, 15.0]},
+    "SpinyRegressor": {"refit": ["posterior", "ols"]},
+    "SSPCA": {"n_features_to_select": [5, 6]},
+    "SPCA": {"penalty": [20.0, 30.0]},
+    "DSPCA": {"penalty": [0.1, 0.2]},
+    "NSPCA": {"beta": [0.0, 0.1]},
+}
+
+TRUTH = make_globally_sparse(60, 12, n_components=2, n_informative=6, noise=0.3, random_state=0)
+NAMES = [f"gene {k}" for k in range(12)]
+X = pd.DataFrame(TRUTH.X, columns=NAMES)
+Y = TRUTH.X[:, np.flatnonzero(TRUTH.support)[:2]] @ [2.0, -1.0]
+Y = Y + 0.1 * np.random.default_rng(0).standard_normal(60)
+
+ALL = sorted(ESTIMATORS)
+TRANSFORMERS = [name for name in ALL if name != "SpinyRegressor"]
+
+
+def made(name):
+    return ESTIMATORS[name](**SETTINGS[name])
+
+
+def test_no_estimator_is_forgotten():
+    assert set(SETTINGS) == set(ESTIMATORS)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_clone(name):
+    model = made(name).fit(X, Y)
+    again = clone(model)
+    assert again.get_params() == model.get_params()
+    assert not [key for key in vars(again) if key.endswith("_")]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_select_from_model_out_of_the_box(name):
+    """Importances are zero for what was left out, so that any threshold leaves it out."""
+    selector = SelectFromModel(made(name)).set_output(transform="pandas").fit(X, Y)
+    model = selector.estimator_
+    assert selector.get_support().any()
+    assert set(selector.get_feature_names_out()) <= set(X.columns[model.support_])
+    assert list(selector.transform(X).columns) == list(selector.get_feature_names_out())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_select_from_model_keeps_what_was_chosen(name):
+    smallest = np.finfo(float).tiny
+    selector = SelectFromModel(made(name), threshold=smallest).fit(X, Y)
+    assert 0 < selector.get_support().sum() < 12
+    np.testing.assert_array_equal(selector.get_support(), selector.estimator_.support_)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_select_from_model_by_relevance(name):
+    """All variables compete by ``relevance_``, chosen or not."""
+    selector = SelectFromModel(
+        made(name), importance_getter="relevance_", threshold=-np.inf, max_features=3
+    ).fit(X, Y)
+    best = np.argsort(-selector.estimator_.relevance_, kind="stable")[:3]
+    assert set(selector.get_support(indices=True)) == set(best)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_importances_only_after_fit(name):
+    model = made(name)
+    assert not hasattr(model, "feature_importances_")
+    model.fit(X, Y)
+    importances = model.feature_importances_
+    np.testing.assert_array_equal(importances > 0, model.support_)
+    np.testing.assert_array_equal(importances[model.support_], model.relevance_[model.support_])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_ranking_and_relevance(name):
+    model = made(name).fit(X, Y)
+    assert sorted(model.ranking_) == list(range(1, 13))
+    assert model.relevance_.min() >= 0
+    assert model.relevance_.max() == pytest.approx(1.0)
+    falling = model.relevance_[np.argsort(model.ranking_)]
+    chosen = model.support_[np.argsort(model.ranking_)]
+    assert np.all(np.diff(falling[chosen]) <= 1e-12) or name == "SpinyRegressor"
+
+
+@pytest.mark.parametrize("name", ["GSPPCA", "SpinyRegressor", "ThresholdedPCA"])
+def test_recursive_elimination(name):
+    settings = {"ThresholdedPCA": {"n_components": 1}, "GSPPCA": {"n_components": 1}}
+    model = ESTIMATORS[name](**settings.get(name, {}))
+    assert RFE(model, n_features_to_select=5, step=2).fit(X, Y).support_.sum() == 5
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_pipeline_with_a_regression(name):
+    pipe = Pipeline(
+        [("scale", StandardScaler()), ("sparse", made(name)), ("fit", LinearRegression())]
+    )
+    assert pipe.fit(X, Y).predict(X).shape == (60,)
+    names = pipe[:-1].get_feature_names_out()
+    assert list(names) == [f"{name.lower()}{k}" for k in range(len(names))]
+
+
+def test_pipeline_that_ends_in_the_regressor():
+    pipe = make_pipeline(StandardScaler(), made("SpinyRegressor"))
+    assert pipe.fit(X, Y).score(X, Y) > 0.95
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_pipeline_passes_the_names_of_the_columns(name):
+    scaler = StandardScaler().set_output(transform="pandas")
+    pipe = make_pipeline(scaler, made(name)).fit(X, Y)
+    assert list(pipe[-1].feature_names_in_) == NAMES
+    assert list(pipe[-1].select(pipe[:-1].transform(X)).columns) == [
+        one for one, chosen in zip(NAMES, pipe[-1].support_, strict=True) if chosen
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_grid_search(name):
+    grid = GRIDS.get(name, {"n_nonzero": [3, 4]})
+    search = GridSearchCV(made(name), grid, cv=3, error_score="raise").fit(X, Y)
+    ((parameter, values),) = grid.items()
+    assert search.best_params_[parameter] in values
+    assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_grid_search_inside_a_pipeline(name):
+    pipe = make_pipeline(StandardScaler(), made(name), LinearRegression())
+    ((parameter, values),) = GRIDS.get(name, {"n_nonzero": [3, 4]}).items()
+    grid = {f"{name.lower()}__{parameter}": values}
+    search = GridSearchCV(pipe, grid, cv=3, error_score="raise").fit(X, Y)
+    assert search.best_score_ <= 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_cross_val_score(name):
+    scores = cross_val_score(made(name), X, Y, cv=3, error_score="raise")
+    assert np.all(np.isfinite(scores))
+    if not hasattr(made(name), "score_samples"):  # the share of the variance, or of that of y
+        assert np.all(scores > 0)
+        assert np.all(scores < 1)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_cross_val_score_of_a_selection(name):
+    pipe = make_pipeline(SelectFromModel(made(name)), LinearRegression())
+    assert np.all(np.isfinite(cross_val_score(pipe, X, Y, cv=3, error_score="raise")))
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_column_transformer(name):
+    table = X.assign(label=np.arange(60) % 3)
+    both = ColumnTransformer(
+        [("genes", made(name), NAMES), ("rest", "passthrough", ["label"])]
+    ).set_output(transform="pandas")
+    out = both.fit_transform(table)
+    genes = [column for column in out.columns if column.startswith("genes__")]
+    assert genes[0] == f"genes__{name.lower()}0"
+    assert list(out.columns[len(genes) :]) == ["rest__label"]
+    expected = made(name).fit(X).transform(X)
+    np.testing.assert_allclose(out[genes].to_numpy(), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_feature_union(name):
+    union = FeatureUnion(
+        [
+            ("sparse", made(name)),
+            ("as they are", FunctionTransformer(feature_names_out="one-to-one")),
+        ]
+    )
+    out = union.set_output(transform="pandas").fit_transform(X)
+    assert out.columns[0] == f"sparse__{name.lower()}0"
+    assert list(out.columns[-12:]) == [f"as they are__{one}" for one in NAMES]
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+@pytest.mark.parametrize("container", ["pandas", "polars"])
+def test_set_output(name, container):
+    given = X if container == "pandas" else pl.DataFrame(X)
+    model = made(name).set_output(transform=container)
+    out = model.fit_transform(given)
+    assert type(out) is (pd.DataFrame if container == "pandas" else pl.DataFrame)
+    assert list(out.columns) == list(model.get_feature_names_out())
+    plain = made(name).fit(X).transform(X)
+    np.testing.assert_allclose(out.to_numpy(), plain, atol=1e-9)
+    assert list(model.select(given).columns) == list(np.array(NAMES)[model.support_])
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_names_of_another_table_are_refused(name):
+    model = made(name).fit(X, Y)
+    use = model.predict if is_regressor(model) else model.transform
+    with pytest.raises(ValueError, match="feature names should match"):
+        use(X.rename(columns={"gene 0": "gene zero"}))
+
+
+@pytest.mark.parametrize("name", [n for n in TRANSFORMERS if not hasattr(made(n), "score_samples")])
+@pytest.mark.parametrize("scale", [False, True])
+def test_score_is_the_share_of_squares_that_least_squares_rebuild(name, scale):
+    model = made(name).set_params(scale=scale).fit(X[:40])
+    new = (X[40:].to_numpy() - model.mean_) / model.scale_
+    coefficients = np.linalg.lstsq(model.components_.T, new.T, rcond=None)[0]
+    left = new - coefficients.T @ model.components_
+    assert model.score(X[40:]) == pytest.approx(1 - np.sum(left**2) / np.sum(new**2), rel=1e-9)
+    assert model.score(X[:40]) == pytest.approx(model.explained_variance_ratio_.sum(), rel=1e-9)
