@@ -1,0 +1,106 @@
+"""Every estimator on random tables for as long as wished: what came of it, as a record.
+
+    python benchmarks/reliability.py --seconds 3600 --output docs/reliability
+
+tries tables and parameters as the property tests do (`tests/properties`), goes on after a failure,
+and writes ``properties.json``: for every estimator the examples tried, the valid fits, the refusals
+by type, and every distinct failure with the first example of it. Other parts of the record (faults,
+fuzzing, mutation) are other files of that folder, each with ``part`` and ``rows``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from properties.checks import OUTCOMES, outcome
+from properties.estimators import PARAMETERS, WIDEST, estimators
+from properties.tables import build, response, specs
+
+BATCH = 100  # examples between two looks at the clock
+
+
+def signature(error: BaseException) -> str:
+    """Failures with the same one are counted as one: the error and the line it came from."""
+    trace, place = error.__traceback__, ""
+    while trace is not None:
+        file = Path(trace.tb_frame.f_code.co_filename)
+        if "prosparse" in file.parts or "properties" in file.parts:
+            place = f"{file.name}:{trace.tb_lineno}"
+        trace = trace.tb_next
+    words = re.sub(r"[-\d.e+\[\]()/%]+", "#", " ".join(str(error).split()))
+    return f"{type(error).__name__} at {place}: {words[:90]}"
+
+
+def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
+    """Examples for one estimator until the time is over."""
+    failures: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    OUTCOMES.pop(name, None)
+    began, batch = time.perf_counter(), 0
+
+    def check(estimator: Any, spec: Any, exponent: int) -> None:
+        try:
+            outcome(estimator, build(spec), response(spec, exponent, name))
+        except Exception as error:
+            what = signature(error)
+            failures[what] += 1
+            first.setdefault(what, f"{estimator!r} on {spec!r}, exponent of y {exponent}")
+
+    wishes = settings(
+        max_examples=BATCH,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    while time.perf_counter() - began < seconds:
+        tables = specs(WIDEST.get(name, 200))
+        examples = given(estimators(name), tables, st.integers(-150, 150))(check)
+        seed(first_seed + batch)(wishes(examples))()
+        batch += 1
+    ends = OUTCOMES.get(name, Counter())
+    return {
+        "estimator": name,
+        "examples": sum(ends.values()) + sum(failures.values()),
+        "valid": ends.pop("valid", 0),
+        "refused": dict(ends.most_common()),
+        "failed": sum(failures.values()),
+        "failures": [{"what": k, "times": n, "first": first[k]} for k, n in failures.most_common()],
+        "seconds": round(time.perf_counter() - began),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all estimators together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", nargs="*", default=list(PARAMETERS))
+    parser.add_argument("--output", type=Path, help="folder of the record")
+    wish = parser.parse_args()
+    rows = []
+    for name in wish.only:
+        row = hunt(name, wish.seconds / len(wish.only), wish.seed)
+        rows.append(row)
+        print(f"{name:15} {row['examples']:6} tried, {row['valid']:6} valid, {row['failed']} failed")
+        for failure in row["failures"]:
+            print(f"    {failure['times']:4} x {failure['what']}\n           {failure['first']}")
+    if wish.output:
+        wish.output.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"part": "properties", "seed": wish.seed, "rows": rows}, indent=1)
+        (wish.output / "properties.json").write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()
