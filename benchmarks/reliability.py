@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import sys
 import time
 from collections import Counter
@@ -28,6 +29,7 @@ from properties.checks import OUTCOMES, outcome
 from properties.estimators import PARAMETERS, WIDEST, estimators
 from properties.tables import build, response, specs
 
+LONGEST = 60  # seconds for one example; a fit that takes more may never end
 BATCH = 100  # examples between two looks at the clock
 
 
@@ -39,8 +41,12 @@ def signature(error: BaseException) -> str:
         if "prosparse" in file.parts or "properties" in file.parts:
             place = f"{file.name}:{trace.tb_lineno}"
         trace = trace.tb_next
-    words = re.sub(r"[-\d.e+\[\]()/%]+", "#", " ".join(str(error).split()))
+    words = re.sub(r"[-+]?\d[-+\d.e]*|\[.*", "#", " ".join(str(error).split()))
     return f"{type(error).__name__} at {place}: {words[:90]}"
+
+
+def give_up(number: int, frame: Any) -> None:
+    raise TimeoutError(f"no end after {LONGEST} seconds")
 
 
 def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
@@ -52,7 +58,9 @@ def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
 
     def check(estimator: Any, spec: Any, exponent: int) -> None:
         try:
+            signal.alarm(LONGEST)
             outcome(estimator, build(spec), response(spec, exponent, name))
+            signal.alarm(0)
         except Exception as error:
             what = signature(error)
             failures[what] += 1
@@ -89,13 +97,20 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=list(PARAMETERS))
     parser.add_argument("--output", type=Path, help="folder of the record")
     wish = parser.parse_args()
+    signal.signal(signal.SIGALRM, give_up)
     rows = []
     for name in wish.only:
         row = hunt(name, wish.seconds / len(wish.only), wish.seed)
         rows.append(row)
-        print(f"{name:15} {row['examples']:6} tried, {row['valid']:6} valid, {row['failed']} failed")
+        print(
+            f"{name:15} {row['examples']:6} tried, {row['valid']:6} valid, {row['failed']} failed",
+            flush=True,
+        )
         for failure in row["failures"]:
-            print(f"    {failure['times']:4} x {failure['what']}\n           {failure['first']}")
+            print(
+                f"    {failure['times']:4} x {failure['what']}\n           {failure['first']}",
+                flush=True,
+            )
     if wish.output:
         wish.output.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"part": "properties", "seed": wish.seed, "rows": rows}, indent=1)

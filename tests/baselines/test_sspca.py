@@ -132,7 +132,9 @@ def test_groups_come_and_go_together():
     pairs = model.support_.reshape(10, 2)
     assert np.all(pairs[:, 0] == pairs[:, 1])
     assert 0 < pairs[:, 0].sum() < 10
-    with pytest.raises(ParameterError, match="each of the 20 columns exactly once"):
+    with pytest.raises(
+        ParameterError, match="`groups` must put every column into exactly one group; 2 of 20"
+    ):
         SSPCA(3, penalty=8.0, groups=groups[1:]).fit(X)
 
 

@@ -8,7 +8,6 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
-STRUCTURES = ("noise", "low rank", "zero rank", "counts", "binary", "ties", "one-hot")
 DTYPES = ("float64", "float32", "int64", "uint8", "bool")
 LAYOUTS = ("C", "F", "strided", "reversed", "read-only")
 FORMATS = ("dense", "csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_matrix")
@@ -31,24 +30,29 @@ class Spec(NamedTuple):
     seed: int = 0
 
 
+def low_rank(rng: np.random.Generator, n: int, p: int, rank: int) -> np.ndarray:
+    W = rng.standard_normal((rank, p)) * (rng.random(p) < 0.6)
+    return rng.standard_normal((n, rank)) @ W
+
+
+STRUCTURES: dict[str, Any] = {
+    "noise": lambda rng, n, p, rank: rng.standard_normal((n, p)),
+    "low rank": low_rank,
+    "noisy low rank": lambda rng, n, p, rank: (
+        3.0 * low_rank(rng, n, p, rank) + rng.standard_normal((n, p))
+    ),
+    "zero rank": lambda rng, n, p, rank: np.tile(rng.standard_normal(p), (n, 1)),
+    "counts": lambda rng, n, p, rank: rng.poisson(1.5, (n, p)).astype(float),
+    "binary": lambda rng, n, p, rank: (rng.random((n, p)) < 0.3).astype(float),
+    "ties": lambda rng, n, p, rank: rng.integers(-2, 3, (n, p)) / 2.0,
+    "one-hot": lambda rng, n, p, rank: np.eye(p)[rng.integers(0, p, n)],
+}
+
+
 def rows(spec: Spec) -> np.ndarray:
     """The numbers, before they are scaled."""
     rng = np.random.default_rng(spec.seed)
-    shape = (spec.n, spec.p)
-    if spec.structure == "noise":
-        return rng.standard_normal(shape)
-    if spec.structure == "low rank":
-        W = rng.standard_normal((spec.rank, spec.p)) * (rng.random(spec.p) < 0.6)
-        return rng.standard_normal((spec.n, spec.rank)) @ W
-    if spec.structure == "zero rank":
-        return np.tile(rng.standard_normal(spec.p), (spec.n, 1))
-    if spec.structure == "counts":
-        return rng.poisson(1.5, shape).astype(float)
-    if spec.structure == "binary":
-        return (rng.random(shape) < 0.3).astype(float)
-    if spec.structure == "one-hot":
-        return np.eye(spec.p)[rng.integers(0, spec.p, spec.n)]
-    return rng.integers(-2, 3, shape) / 2.0
+    return STRUCTURES[spec.structure](rng, spec.n, spec.p, spec.rank)
 
 
 def blemished(X: np.ndarray, spec: Spec) -> np.ndarray:
@@ -112,7 +116,7 @@ def specs(draw: Any, widest: int = 200, tallest: int = 50, moderate: bool = Fals
     """Mostly small tables, some of them wide; ``moderate`` ones are floats of ordinary size."""
     n = draw(st.one_of(st.integers(2, 12), st.integers(2, tallest)))
     p = draw(st.one_of(st.integers(1, 10), st.integers(1, 30), st.integers(1, widest)))
-    structure = draw(st.sampled_from(STRUCTURES))
+    structure = draw(st.sampled_from(tuple(STRUCTURES)))
     dtype = "float64" if moderate else draw(st.sampled_from(DTYPES))
     largest = {"float64": 150, "float32": 15}.get(dtype, 0)
     exponent, spread = 0, 0
@@ -124,7 +128,7 @@ def specs(draw: Any, widest: int = 200, tallest: int = 50, moderate: bool = Fals
         n,
         p,
         structure,
-        draw(st.integers(0, 5)) if structure == "low rank" else 1,
+        draw(st.integers(0, 5)) if "low rank" in structure else 1,
         exponent,
         spread,
         frozenset(draw(st.sets(st.sampled_from(BLEMISHES), max_size=2))),

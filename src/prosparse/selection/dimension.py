@@ -49,7 +49,9 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     m = n - 1  # degrees of freedom after centring
     if eigenvalues.size == 0 or not eigenvalues[0] > 0:
         return 0
-    values = eigenvalues / m
+    # In units of the largest, so that no square of a variance overflows or vanishes.
+    values = eigenvalues / eigenvalues[0] / m
+    noise = None if noise is None else noise / float(eigenvalues[0])
     rounding = max(n, p) * np.finfo(float).eps * values[0]
     most = min(min(m, p) - 1, int(np.sum(values > rounding)))
     for k in range(most):
