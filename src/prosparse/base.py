@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
 from .engine.checkpoint import Checkpoint
 from .engine.linalg import added_squares, sums_of_squares
-from .errors import InputError
+from .errors import InputError, check_verbose
 from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
 from .operators.mapped import is_large_map
 from .validation import checked_elsewhere, first_not_finite
@@ -47,6 +47,7 @@ class VariableSelector(BaseEstimator):
         A fit that fails leaves the estimator as it was; one that does not leaves nothing of
         an earlier one.
         """
+        check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
         with self._all_or_nothing():
             for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:

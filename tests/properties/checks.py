@@ -90,6 +90,7 @@ def assert_finite(name: str, value: Any) -> None:
 
 
 def assert_valid(model: Any, X: Any) -> None:
+    X = np.asarray(X, dtype=float) if isinstance(X, list) else X
     p = X.shape[1]
     for name, value in attributes(model).items():
         assert_finite(name, value)

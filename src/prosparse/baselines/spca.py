@@ -206,8 +206,9 @@ class SPCA(SparseProjection):
             )
         unit = columns.unit**2
         K = None if self.n_nonzero is None else np.minimum(_each("n_nonzero", self.n_nonzero, d), p)
-        l1 = None if K is not None else _each("penalty", self.penalty, d) / unit
-        run = self._iterate(op, K, l1, float(self.ridge) / unit)
+        with np.errstate(over="ignore"):  # infinite is infinite
+            l1 = None if K is not None else _each("penalty", self.penalty, d) / unit
+            run = self._iterate(op, K, l1, float(np.divide(self.ridge, unit)))
         kept = np.any(run.state.B != 0, axis=0)
         self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason

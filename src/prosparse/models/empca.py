@@ -333,6 +333,10 @@ class EMPCA(SparseProjection):
         else:
             d = int(self.n_components)
         width = self.n_features_in_
+        if d > width and self.orthogonality != "quasi":
+            raise ParameterError(
+                f"`n_components` must be at most the number of columns, {width}, got {d}"
+            )
         Ks = [width] * d if self.n_nonzero is None else np.ravel(self.n_nonzero).tolist()
         Ks = Ks * d if len(Ks) == 1 else Ks
         if len(Ks) != d:

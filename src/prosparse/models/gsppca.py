@@ -53,6 +53,7 @@ from ..errors import (
 )
 from ..operators import Operator
 from ..selection.dimension import count_signals, resolve_dimension
+from ..selection.doubts import NOTHING_LEFT, doubts
 from ..selection.evidence import EVIDENCES, Models
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
@@ -297,8 +298,9 @@ class GSPPCA(HasDensity, SparseProjection):
         self.noise_variance_ = float(unit**2 * noise)
         self.active_noise_variance_ = float(unit**2 * max(off, noise_floor(parts)))
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, like)
-        self.n_iter_ = len(run.bounds)
-        self.stop_reason_ = run.reason
+        self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
+        edge, noiseless = q.size > 1 and best == 0, self.evidence == "noiseless"
+        self._doubts = doubts(op, parts, chosen, d, noise, self._white(parts), edge, noiseless)
 
     def _spectrum(self, op: Operator) -> tuple[Spectrum, int]:
         """As much of the spectrum as the number of components needs, and that number."""
@@ -373,13 +375,15 @@ class GSPPCA(HasDensity, SparseProjection):
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
-        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
+
+    def _white(self, parts: Spectrum) -> float | None:
+        """The variance of a scaled column."""
+        return parts.n / (parts.n - 1) if self.scale else None
 
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""
         p, wanted = parts.table.shape[1], self.n_features_to_select
-        noise = parts.n / (parts.n - 1) if self.scale else None  # that of a scaled column
-        d = resolve_dimension(self.n_components, parts, wanted, noise)
+        d = resolve_dimension(self.n_components, parts, wanted, self._white(parts))
         if wanted is not None and not d <= wanted <= p:
             raise ParameterError(
                 f"`n_features_to_select` must be between `n_components` = {d} and the number of "
@@ -391,10 +395,6 @@ class GSPPCA(HasDensity, SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
-            advice = (
-                "`relevance_` is zero everywhere; `ranking_` orders the variables by how soon they "
-                "would come in, and `support_` is the best of that order: do not read it as a "
-                "finding. Fewer components or more samples may help."
-            )
-            text = f"GSPPCA: {self.stop_reason_}. {advice}"
-            warnings.warn(text, NoStructureWarning, stacklevel=4)
+            self._doubts = [f"{self.stop_reason_}. {NOTHING_LEFT}"]
+        for text in self._doubts:
+            warnings.warn(f"GSPPCA: {text}", NoStructureWarning, stacklevel=4)

@@ -210,7 +210,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X = self._validated(X, reset=True)
-        y = np.asarray(column_or_1d(y, warn=True), dtype=float)
+        try:
+            y = np.asarray(column_or_1d(y, warn=True), dtype=float)
+        except (TypeError, ValueError) as error:  # words, objects, or too many columns
+            raise InputError(f"y must hold one number for each row of X: {error}") from error
         if y.size != X.shape[0]:
             raise InputError(
                 "X and y must have one row per sample: Found input variables with inconsistent "
@@ -321,7 +324,6 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         check_choice("refit", self.refit, REFITS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
-        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:

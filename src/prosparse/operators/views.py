@@ -28,7 +28,7 @@ def column_groups(views: Any, width: int, names: Any = None, kind: str = "view")
     """
     if views is None:
         return [np.arange(width)]
-    if isinstance(views, str | dict) or not hasattr(views, "__len__") or len(views) == 0:
+    if not isinstance(views, list | tuple) or len(views) == 0:
         raise ParameterError(
             f"`{kind}s` must be a list of column groups (names, slices or positions), "
             f"one per {kind}, got {views!r}"
