@@ -18,6 +18,14 @@ from .tables import Spec, build
 GOOD = build(Spec(12, 6, "noisy low rank", 2))
 
 
+# What would take its time for nothing.
+QUICK = {
+    "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
+    "SSPCA": {"n_penalties": 3, "cv": 2},
+    "DSPCA": {"max_iter": 50},
+}
+
+
 def with_entry(value):
     X = GOOD.copy()
     X[3, 2] = value
@@ -82,7 +90,7 @@ def test_what_is_no_table(name, what):
     X = TABLES[what]
     rows = X.shape[0] if hasattr(X, "shape") and X.shape else 4
     y = np.arange(float(rows)) if name == "SpinyRegressor" else None
-    outcome(ESTIMATORS[name](), X, y)
+    outcome(ESTIMATORS[name](**QUICK.get(name, {})), X, y)
 
 
 RESPONSES = {
@@ -159,4 +167,4 @@ def test_what_is_no_parameter(name, parameter, value):
     if isinstance(value, int | float) and value in PATIENCE.get(parameter, []):
         pytest.skip("allowed, and takes for ever")
     y = GOOD[:, 0] if name == "SpinyRegressor" else None
-    outcome(ESTIMATORS[name](**{parameter: value}), GOOD, y)
+    outcome(ESTIMATORS[name](**{**QUICK.get(name, {}), parameter: value}), GOOD, y)

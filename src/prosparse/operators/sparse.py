@@ -119,9 +119,10 @@ def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
         check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
         safe = np.where(varying, largest, 1.0)
         column = np.repeat(np.arange(p), np.diff(S.indptr))
-        deviations = ((S.data - mean[column]) / safe[column]) ** 2
+        inverse = varying / safe  # zero for constant columns, whose entries are not squared
+        deviations = ((S.data - mean[column]) * inverse[column]) ** 2
         stored = np.bincount(column, weights=deviations, minlength=p)
-        absent = (n - np.diff(S.indptr)) * (mean / safe) ** 2
+        absent = (n - np.diff(S.indptr)) * (mean * inverse) ** 2
         deviation = np.where(varying, safe * np.sqrt((stored + absent) / n), 1.0)
         columns = Columns(mean, deviation, 1.0, varying)
     else:
