@@ -81,6 +81,7 @@ def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
     ends = OUTCOMES.get(name, Counter())
     return {
         "estimator": name,
+        "seed": first_seed,
         "examples": sum(ends.values()) + sum(failures.values()),
         "valid": ends.pop("valid", 0),
         "refused": dict(ends.most_common()),
@@ -88,6 +89,15 @@ def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
         "failures": [{"what": k, "times": n, "first": first[k]} for k, n in failures.most_common()],
         "seconds": round(time.perf_counter() - began),
     }
+
+
+def write(place: Path, rows: list[dict[str, Any]]) -> None:
+    """The record, with the rows of estimators that were not run now as they were."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    before = json.loads(place.read_text())["rows"] if place.exists() else []
+    known = {row["estimator"]: row for row in [*before, *rows]}
+    record = {"part": "properties", "rows": [known[name] for name in PARAMETERS if name in known]}
+    place.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def main() -> None:
@@ -112,9 +122,7 @@ def main() -> None:
                 flush=True,
             )
     if wish.output:
-        wish.output.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({"part": "properties", "seed": wish.seed, "rows": rows}, indent=1)
-        (wish.output / "properties.json").write_text(text + "\n")
+        write(wish.output / "properties.json", rows)
 
 
 if __name__ == "__main__":
