@@ -1,10 +1,18 @@
-"""Where the real data and the reference results are, if they are anywhere."""
+"""Where the real data and the reference results are, and how many random tables to try."""
 
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
+
+# Of random tables the suite tries a few, always the same; `--hypothesis-profile=long`, or
+# HYPOTHESIS_PROFILE=long in the environment, tries new ones for hours.
+_ALWAYS = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+settings.register_profile("ci", max_examples=15, derandomize=True, **_ALWAYS)
+settings.register_profile("long", max_examples=5000, print_blob=True, **_ALWAYS)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 
 def _folder(variable, what):

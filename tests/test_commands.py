@@ -80,6 +80,8 @@ def test_from_a_spreadsheet_to_the_folder(inside):
     assert "carry the common structure" in (folder / "report.html").read_text("utf-8")
 
 
+# Three of the variables are enough for two components, which GSPPCA remarks upon.
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_json_and_quiet(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--json", "--components", "2", "--scale"])
@@ -174,6 +176,8 @@ def test_total_variance_in_blocks(rng, monkeypatch):
     assert total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
 
 
+# Three of the variables are enough for two components, which GSPPCA remarks upon.
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_log1p_and_transpose(inside):
     counts = np.exp(DATA.X)
     path = sheet(inside / "t.csv", X=counts.T, label=False, names=[f"s{k}" for k in range(60)])

@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.decomposition import PCA
 
+from prosparse import ParameterError
 from prosparse.metrics import adjusted_explained_variance, pathway_enrichment, support_f_score
 
 
@@ -91,3 +93,12 @@ def test_pathway_enrichment_refuses():
         pathway_enrichment([True, False, True], np.ones((2, 4)))
     with pytest.raises(ValueError, match="do their names match"):
         pathway_enrichment([True, False], np.zeros((2, 2)))
+
+
+def test_pathways_as_a_sparse_matrix_and_levels():
+    support = np.arange(20) < 5
+    sets = np.array([np.arange(20) < 4, np.arange(20) > 12])
+    thin = pathway_enrichment(support, sparse.csr_array(sets))
+    np.testing.assert_array_equal(thin.enriched, pathway_enrichment(support, sets).enriched)
+    with pytest.raises(ParameterError, match="`level` must be between 0 and 1, got 7"):
+        pathway_enrichment(support, sets, level=7)

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from .arrays import as_like, host, in_kind, is_floating, is_foreign, spread, take_columns
 from .engine.checkpoint import Checkpoint
 from .engine.linalg import added_squares, sums_of_squares
-from .errors import InputError
+from .errors import InputError, check_verbose
 from .operators import Columns, Operator, operator_of, standardise, standardise_weighted
 from .operators.mapped import is_large_map
 from .validation import checked_elsewhere, first_not_finite
@@ -44,10 +44,14 @@ class VariableSelector(BaseEstimator):
     def _fit_whole(self, fit: Callable[[], None]) -> Self:
         """Check the parameters, run ``fit``, and say what the user should know.
 
-        A fit that fails leaves the estimator as it was.
+        A fit that fails leaves the estimator as it was; one that does not leaves nothing of
+        an earlier one.
         """
+        check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
         with self._all_or_nothing():
+            for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
+                delattr(self, name)
             fit()
         self._warn()
         return self
@@ -195,12 +199,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             op, columns = standardise(X, scale)
         else:
             op, columns = standardise_weighted(X, scale, weights)
-        varying, width = op.shape[1], columns.mean.shape[0]
-        if varying < 2:
-            raise InputError(
-                f"{width - varying} of the {width} columns of X are constant; at least 2 must "
-                "vary, or there is nothing to choose from. Check how the table was read."
-            )
+        if op.shape[1] < 2:
+            raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
         return op, columns
 
     def _opened(self, checkpoint: Any, op: Operator, columns: Columns) -> Checkpoint | None:
@@ -332,6 +332,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def few_columns(varying: int, width: int) -> str:
+    return (
+        f"{width - varying} of the {width} columns of X are constant; at least 2 must vary, or "
+        "there is nothing to choose from. Check how the table was read."
+    )
 
 
 class HasDensity:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -34,6 +33,10 @@ class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 
 
+class ManyComponentsWarning(UserWarning):
+    """Too many components stand out from white noise to be signals: the noise is of another kind."""
+
+
 class FewerComponentsWarning(UserWarning):
     """The data, under the constraints, have fewer components than were asked for."""
 
@@ -57,12 +60,35 @@ def check_integer(name: str, value: Any, minimum: int, alternative: str = "") ->
         )
 
 
+# Of weights and tolerances: their squares and products must stay numbers.
+LARGEST_NUMBER = 1e100
+
+
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
-    """Refuse all but numbers from 0 on; infinity only if ``infinite``."""
+    """Refuse all but numbers from 0 on; very large ones and infinity only if ``infinite``."""
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}")
-    if math.isinf(value) and not infinite:
-        raise ParameterError(f"`{name}` must be finite, got {value!r}")
+    if float(value) > LARGEST_NUMBER and not infinite:
+        raise ParameterError(f"`{name}` must be finite, at most {LARGEST_NUMBER:g}, got {value!r}")
+
+
+def check_verbose(value: Any) -> None:
+    """Refuse all but True, False and how much to say."""
+    check_non_negative("verbose", float(value) if isinstance(value, bool | np.bool_) else value)
+
+
+def checked_numbers(name: str, values: Any) -> np.ndarray:
+    """A list of finite non-negative numbers, refused if it is anything else."""
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        numbers = np.empty(0)
+    if numbers.ndim != 1 or numbers.size == 0 or not np.all((numbers >= 0) & np.isfinite(numbers)):
+        raise ParameterError(
+            f"`{name}` must be a list of finite non-negative numbers, or None, got {values!r}"
+        )
+    check_non_negative(name, float(numbers.max()))
+    return numbers
 
 
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:

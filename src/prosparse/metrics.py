@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.stats import false_discovery_control, hypergeom
 from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
 from .engine.linalg import added_squares
-from .errors import check_choice
+from .errors import ParameterError, check_choice
 from .operators import DenseOperator
 
 
@@ -188,7 +190,7 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
     ----------
     support : bool array of shape (n_features,)
         The chosen genes.
-    sets : bool array of shape (n_sets, n_features)
+    sets : bool array or sparse matrix of shape (n_sets, n_features)
         Which gene belongs to which set.
     level : float
         Of the false discovery rate.
@@ -198,7 +200,9 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
     PathwayEnrichment : named tuple (share, enriched, p_values)
         The arrays are about the sets that have genes here, in the given order.
     """
-    support, sets = _mask(support), _mask(sets)
+    if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
+        raise ParameterError(f"`level` must be between 0 and 1, got {level!r}")
+    support, sets = _mask(support), _mask(sets.toarray() if issparse(sets) else sets)
     if sets.ndim != 2 or sets.shape[1] != support.size:
         raise ValueError(
             f"`sets` must have one column for each of the {support.size} genes, got shape "

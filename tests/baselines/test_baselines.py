@@ -117,3 +117,8 @@ def test_nspca_says_when_nothing_is_left_or_unfinished():
 def test_nspca_refuses_wide_tables():
     with pytest.raises(InputError, match=r"use EMPCA\(nonnegative=True\)"):
         NSPCA().fit(np.random.default_rng(0).standard_normal((3, 5001)))
+
+
+def test_more_components_than_columns_are_refused():
+    with pytest.raises(ParameterError, match="`n_components` must be at most the number of col"):
+        NSPCA(4).fit(np.random.default_rng(0).standard_normal((20, 3)))

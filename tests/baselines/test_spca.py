@@ -106,3 +106,24 @@ def test_words():
         SPCA(2, penalty=[0.0, 1e9]).fit(table())
     with pytest.warns(ConvergenceWarning, match="max_iter"):
         SPCA(3, n_nonzero=4, max_iter=1, tol=0).fit(table())
+
+
+def test_tiny_units_make_the_ridge_infinite_and_not_the_components_zero():
+    X = table(5)
+    tiny, soft = SPCA(2, n_nonzero=3).fit(1e-90 * X), SPCA(2, n_nonzero=3, ridge=np.inf).fit(X)
+    np.testing.assert_allclose(tiny.components_, soft.components_, atol=1e-8)
+    np.testing.assert_array_equal(tiny.n_nonzero_, [3, 3])
+
+
+def test_of_equal_columns_the_first_is_kept():
+    """Copies of a variable have the same regression: a threshold between them leaves neither."""
+    X = table(6)[:, [0, 0, 1, 1]]
+    model = SPCA(1, n_nonzero=1, ridge=np.inf).fit(X)
+    np.testing.assert_array_equal(model.n_nonzero_, [1])
+    np.testing.assert_array_equal(SPCA(1, n_nonzero=3, ridge=np.inf).fit(X).n_nonzero_, [3])
+
+
+def test_copies_of_columns_need_no_warning():
+    """Least angle regression warns of them; the suite makes any warning an error."""
+    X = np.repeat(table(7)[:, :3], 3, axis=1)
+    assert SPCA(2, n_nonzero=2, ridge=0.0).fit(X).n_components_ == 2

@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
-from prosparse import FewerComponentsWarning, ParameterError
+from prosparse import FewerComponentsWarning, InputError, ParameterError
 from prosparse.baselines import SSPCA
 from prosparse.baselines.sspca import State, basis, best_rows, make_step, secular_root, solve, start
 from prosparse.datasets import make_globally_sparse
@@ -132,7 +132,9 @@ def test_groups_come_and_go_together():
     pairs = model.support_.reshape(10, 2)
     assert np.all(pairs[:, 0] == pairs[:, 1])
     assert 0 < pairs[:, 0].sum() < 10
-    with pytest.raises(ParameterError, match="each of the 20 columns exactly once"):
+    with pytest.raises(
+        ParameterError, match="`groups` must put every column into exactly one group; 2 of 20"
+    ):
         SSPCA(3, penalty=8.0, groups=groups[1:]).fit(X)
 
 
@@ -156,3 +158,44 @@ def test_basis_spans_and_keeps_zeros():
     assert W.shape == (2, 6)
     np.testing.assert_allclose(V - W.T @ (W @ V), 0.0, atol=1e-12)
     assert not W[:, [0, 2, 3]].any()
+
+
+def test_a_fit_leaves_nothing_of_the_one_before():
+    model = SSPCA(2, n_penalties=3, cv=2, random_state=0).fit(table())
+    assert model.cv_errors_.shape == (3,)
+    model.set_params(penalty=1.0).fit(table())
+    assert not hasattr(model, "cv_errors_")
+    assert not hasattr(model, "penalties_")
+    assert model.penalty_ == 1.0
+
+
+def test_two_rows_cannot_be_cross_validated():
+    with pytest.raises(InputError, match="at least 3 rows"):
+        SSPCA().fit(table(n=2))
+    assert SSPCA(penalty=0.1).fit(table(n=2)).n_components_ == 1
+
+
+def test_groups_are_chosen_as_a_whole():
+    X = make_globally_sparse(60, 20, n_components=3, n_informative=8, random_state=2).X
+    groups = [[i, i + 1] for i in range(0, 20, 2)]
+    model = SSPCA(2, n_features_to_select=7, groups=groups).fit(X)
+    pairs = model.support_.reshape(10, 2)
+    assert np.all(pairs[:, 0] == pairs[:, 1])
+    assert model.n_selected_ == 6
+    with pytest.raises(ParameterError, match="less than the 2 variables of the most relevant"):
+        SSPCA(1, n_features_to_select=1, groups=groups).fit(X)
+
+
+def test_groups_of_columns_that_are_not_there():
+    with pytest.raises(ParameterError, match="group 1 of `groups` names column 12"):
+        SSPCA(penalty=1.0, groups=[list(range(11)), [12]]).fit(table())
+
+
+@pytest.mark.parametrize("size", [1e-150, 1e150])
+def test_penalties_far_from_the_units_of_the_table(size):
+    X = size * table()
+    if size > 1:  # no penalty at all
+        assert SSPCA(2, penalty=10.0).fit(X).n_selected_ == 12
+    else:
+        with pytest.warns(FewerComponentsWarning, match="lower `penalty`"):
+            SSPCA(2, penalty=10.0).fit(X)

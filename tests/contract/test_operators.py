@@ -176,3 +176,12 @@ def test_without_centring(scale, make, rng):
     np.testing.assert_allclose(columns.unit * op.matmul(np.eye(Z.shape[1])), Z, atol=1e-12)
     np.testing.assert_allclose(columns.unit**2 * op.gram(), Z.T @ Z, atol=1e-10)
     np.testing.assert_allclose(columns.scale[~kept], 1.0)
+
+
+def test_large_constant_columns_of_a_sparse_table_are_left_alone(rng):
+    """Their squares, which nobody needs, would overflow."""
+    X = rng.standard_normal((8, 3))
+    X[:, 1] = 1e180
+    op, columns = standardise(sparse.csr_array(X), True)
+    assert op.shape == (8, 2)
+    np.testing.assert_allclose(columns.scale[[0, 2]], X[:, [0, 2]].std(axis=0))

@@ -104,3 +104,11 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     assert pays.any()
     assert not pays.all()
     np.testing.assert_array_equal(gains > 0, pays)
+
+
+def test_many_equal_eigenvalues():
+    """Of this matrix LAPACK's search for the largest eigenvalue alone finds none."""
+    C = np.eye(8) - 1 / 8
+    value, vector = leading_pair(C)
+    assert value == pytest.approx(1.0)
+    np.testing.assert_allclose(C @ vector, vector, atol=1e-12)

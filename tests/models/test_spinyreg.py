@@ -431,3 +431,31 @@ def test_groups_as_dummy_variables(seed):
     y = np.array([1.0, 2, 3, 4, 9])[groups]
     model = SpinyRegressor().fit(np.eye(5)[groups], y)
     np.testing.assert_allclose(model.predict(np.eye(5)[groups]), y, atol=1e-3)
+
+
+def test_the_posterior_of_every_model_on_the_path_is_a_number():
+    """With more variables than samples the path ends at the largest model that is allowed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 20))
+    model = SpinyRegressor(fit_intercept=False).fit(X, X[:, 0] + 0.1 * rng.standard_normal(8))
+    assert np.all(np.isfinite(model.log_posterior_path_))
+    assert model.log_posterior_path_.shape == model.log_evidence_path_.shape
+
+
+def test_units_without_a_covariance_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    y = X[:, 0] + 0.1 * rng.standard_normal(30)
+    with pytest.raises(InputError, match="variance or precision of the fit is 1e"):
+        SpinyRegressor().fit(1e-80 * X, 1e80 * y)
+    assert np.isfinite(SpinyRegressor().fit(1e-60 * X, 1e60 * y).coef_covariance_).all()
+
+
+def test_sparse_tables_in_single_precision_end():
+    """Their X'X was in single precision, where a ridge of rounding never makes copies differ."""
+    X = sparse.csc_array(np.tile(np.float32([0.3, 0.5, 0.7, 1.1]), (9, 1)))
+    y = np.random.default_rng(0).standard_normal(9) + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoStructureWarning)
+        model = SpinyRegressor(fit_intercept=False, normalize=False).fit(X, y)
+    assert np.all(np.isfinite(model.coef_))

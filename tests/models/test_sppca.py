@@ -302,3 +302,9 @@ def test_noise_alone_has_no_slope_to_choose_by():
     X = np.random.default_rng(0).standard_normal((200, 40))
     with pytest.raises(InputError, match="nothing but noise"):
         SPPCA(2).fit(X)
+
+
+@pytest.mark.parametrize("grid", ["abc", ["a"], [[1.0]], [], 3.0, [np.nan], [1e300]])
+def test_grids_that_are_none(grid):
+    with pytest.raises(ParameterError, match="`penalties` must be"):
+        SPPCA(1, penalties=grid).fit(np.random.default_rng(0).standard_normal((9, 4)))

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from prosparse import ManyComponentsWarning
 from prosparse.datasets import make_globally_sparse
 from prosparse.selection import noise
-from prosparse.selection.dimension import count_signals
+from prosparse.selection.dimension import MOST_COUNTED, count_signals, counted
 from prosparse.selection.prior import inclusion_probability, log_prior
 
 
@@ -87,3 +88,14 @@ def test_noise_has_no_components(n, p):
         for s in range(20)
     ]
     assert np.mean(np.array(found) == 0) >= 0.9
+
+
+def test_counts_without_white_noise_are_cut_off_in_words(rng):
+    spread = np.sort(rng.gamma(0.05, 1e6, 400))[::-1]  # eigenvalues over many decades
+    found = count_signals(spread, 500, 400)
+    assert found > MOST_COUNTED
+    with pytest.warns(ManyComponentsWarning, match=rf"finds {found} components.*can have 400"):
+        assert counted(spread, 500, 400) == MOST_COUNTED
+    white = eigenvalues(rng.standard_normal((500, 400)))
+    assert count_signals(white, 500, 400) == 0
+    assert counted(white, 500, 400) == 1

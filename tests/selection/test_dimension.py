@@ -184,3 +184,10 @@ def test_degenerate_spectra(rule):
     assert rule(eigenvalues(low_rank - low_rank.mean(axis=0)), 8, 30) == 2
     if rule is not minka_count:  # whose approximation has no curvature between equal eigenvalues
         assert rule(200.0 * np.array([100.0, 1, 1, 1, 1, 1]), 200, 6) == 1
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-240, 1e240, 1e300])
+def test_signals_are_counted_in_any_unit(size):
+    values = np.array([50.0, 30.0, 1.2, 1.1, 1.0, 0.9, 0.8, 0.7]) * 20
+    assert count_signals(size * values, 20, 8) == count_signals(values, 20, 8) == 2
+    assert count_signals(size * values, 20, 8, 1.2 * size) == count_signals(values, 20, 8, 1.2)

@@ -22,7 +22,14 @@ from sklearn.utils import check_random_state
 from ..base import SparseProjection
 from ..engine.loop import StopReason, iterate
 from ..engine.progress import Progress
-from ..errors import FewerComponentsWarning, InputError, check_integer, check_non_negative
+from ..errors import (
+    FewerComponentsWarning,
+    InputError,
+    ParameterError,
+    check_bool,
+    check_integer,
+    check_non_negative,
+)
 
 Array = np.ndarray
 
@@ -160,13 +167,16 @@ class NSPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> NSPCA:
         """Find all components of ``X`` jointly."""
-        check_integer("n_components", self.n_components, 1)
-        check_integer("n_restarts", self.n_restarts, 1)
-        check_integer("max_iter", self.max_iter, 1)
-        for name in ("alpha", "beta", "tol"):
-            check_non_negative(name, getattr(self, name))
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
         p = op.shape[1]
+        if self.n_components > p:
+            raise ParameterError(
+                f"`n_components` must be at most the number of columns that vary, {p}, got "
+                f"{self.n_components}"
+            )
         if p > WIDEST:
             raise InputError(
                 f"X has {p} columns that vary, and NSPCA needs their covariance matrix; at most "
@@ -188,7 +198,6 @@ class NSPCA(SparseProjection):
                 best = run
         assert best is not None
         self._set_results(op, columns, best)
-        return self
 
     def _set_results(self, op: Any, columns: Any, run: Any) -> None:
         lengths = np.linalg.norm(run.state.U, axis=0)
@@ -198,12 +207,22 @@ class NSPCA(SparseProjection):
         self._set_components(op, columns, W[np.argsort(-along)], float(op.shape[0]))
         self.objective_, self.bounds_ = run.state.bound, np.array(run.bounds)
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
-        if run.reason is StopReason.MAX_ITER:
-            warnings.warn(f"NSPCA {run.reason}", ConvergenceWarning, stacklevel=3)
+
+    def _check_parameters(self) -> None:
+        check_integer("n_components", self.n_components, 1)
+        check_integer("n_restarts", self.n_restarts, 1)
+        check_integer("max_iter", self.max_iter, 1)
+        check_bool("scale", self.scale)
+        for name in ("alpha", "beta", "tol"):
+            check_non_negative(name, getattr(self, name))
+
+    def _warn(self) -> None:
+        if self.stop_reason_ is StopReason.MAX_ITER:
+            warnings.warn(f"NSPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.n_components_ < self.n_components:
             warnings.warn(
                 f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "
                 "lower `beta`",
                 FewerComponentsWarning,
-                stacklevel=3,
+                stacklevel=4,
             )

@@ -14,12 +14,12 @@ import warnings
 from typing import Any
 
 import numpy as np
-from scipy.sparse.linalg import eigsh
+from scipy.sparse.linalg import ArpackError, eigsh
 
 from ..base import SparseProjection
 from ..engine.loop import StopReason
 from ..engine.quadratic import Quadratic, leading_pair, quadratic_of
-from ..errors import FewerComponentsWarning, check_integer
+from ..errors import FewerComponentsWarning, check_bool, check_integer
 
 Array = np.ndarray
 
@@ -56,7 +56,10 @@ def _leading_from(C: Array, v: Array) -> tuple[float, Array]:
     if k <= SMALL:
         return leading_pair(C)
     start = np.append(v, 1e-3)
-    values, vectors = eigsh(C, k=1, which="LA", v0=start, ncv=8, tol=1e-10)
+    try:
+        values, vectors = eigsh(C, k=1, which="LA", v0=start, ncv=8, tol=1e-10)
+    except ArpackError:  # where many eigenvalues are equal
+        return leading_pair(C)
     return float(values[0]), vectors[:, 0]
 
 
@@ -99,9 +102,9 @@ class PathSPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> PathSPCA:
         """Follow the path of ``X`` up to ``n_nonzero`` variables, for every component."""
-        check_integer("n_components", self.n_components, 1)
-        if self.n_nonzero is not None:
-            check_integer("n_nonzero", self.n_nonzero, 1, " or None")
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
         n, p = op.shape
         K = p if self.n_nonzero is None else min(self.n_nonzero, p)
@@ -118,11 +121,18 @@ class PathSPCA(SparseProjection):
         kept = np.flatnonzero(self.varying_)
         self.order_ = kept[np.array([order for order, *_ in paths])]
         self.path_variances_ = np.array([v for _, v, _ in paths]) * columns.unit**2 / (n - 1)
-        if len(paths) < self.n_components:
+
+    def _check_parameters(self) -> None:
+        check_integer("n_components", self.n_components, 1)
+        if self.n_nonzero is not None:
+            check_integer("n_nonzero", self.n_nonzero, 1, " or None")
+        check_bool("scale", self.scale)
+
+    def _warn(self) -> None:
+        if self.n_components_ < self.n_components:
             warnings.warn(
-                f"PathSPCA found {len(paths)} of {self.n_components} components: "
+                f"PathSPCA found {self.n_components_} of {self.n_components} components: "
                 f"{StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
-        return self

@@ -40,6 +40,7 @@ Array = np.ndarray
 # From X'X a_j to b_j.
 Regression = Callable[[Array, int], Array]
 
+WEAKEST = 1e12  # beside a ridge of so many times |X|^2 X'X is rounding: the ridge is infinite
 WIDEST = 5000  # with a finite ridge X'X is formed, p x p
 
 
@@ -64,19 +65,24 @@ def elastic_net(C: Array, ridge: float, K: Array | None, l1: Array | None) -> Re
     def solve(Ca: Array, j: int) -> Array:
         if K is None:
             assert l1 is not None
-            path = lars_path_gram(
-                Ca, gram, n_samples=1, alpha_min=0.5 * l1[j], method="lasso", return_path=False
-            )
-            return path[2]
+            return _lars(Ca, gram, alpha_min=0.5 * l1[j], return_path=False)
         steps = int(K[j])
         while True:  # a variable that leaves the path costs further steps
-            path = lars_path_gram(Ca, gram, n_samples=1, max_iter=steps, method="lasso")[2]
+            path = _lars(Ca, gram, max_iter=steps)
             enough = np.flatnonzero(np.count_nonzero(path, axis=0) >= K[j])
             if enough.size or steps >= 8 * p or path.shape[1] <= steps:
                 return path[:, enough[0] if enough.size else -1]
             steps += int(K[j])
 
     return solve
+
+
+def _lars(Ca: Array, gram: Array, **end: Any) -> Array:
+    """Coefficients of least angle regression. It warns of columns that are copies of others, which
+    it leaves out, and of a path that ends in rounding: neither is for the user to mend."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return lars_path_gram(Ca, gram, n_samples=1, method="lasso", **end)[2]
 
 
 def soft_threshold(K: Array | None, l1: Array | None) -> Regression:
@@ -87,8 +93,10 @@ def soft_threshold(K: Array | None, l1: Array | None) -> Regression:
         if K is None:
             assert l1 is not None
             cut = 0.5 * l1[j]
-        else:
-            cut = 0.0 if K[j] >= size.size else np.partition(size, -K[j] - 1)[-K[j] - 1]
+        else:  # of equal ones, the first; all of them are above the next smaller one
+            kept = np.argsort(-size, kind="stable")[: K[j]]
+            cut = np.max(size, where=size < size[kept[-1]], initial=0.0)
+            size = np.where(np.isin(np.arange(size.size), kept), size, 0.0)
         return np.sign(Ca) * np.maximum(size - cut, 0.0)
 
     return solve
@@ -198,15 +206,16 @@ class SPCA(SparseProjection):
             )
         unit = columns.unit**2
         K = None if self.n_nonzero is None else np.minimum(_each("n_nonzero", self.n_nonzero, d), p)
-        l1 = None if K is not None else _each("penalty", self.penalty, d) / unit
-        run = self._iterate(op, K, l1, float(self.ridge) / unit)
+        with np.errstate(over="ignore"):  # infinite is infinite
+            l1 = None if K is not None else _each("penalty", self.penalty, d) / unit
+            run = self._iterate(op, K, l1, float(np.divide(self.ridge, unit)))
         kept = np.any(run.state.B != 0, axis=0)
         self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _iterate(self, op: Operator, K: Array | None, l1: Array | None, ridge: float) -> Run:
         p, xp = op.shape[1], op.xp
-        if np.isinf(ridge):
+        if ridge > WEAKEST * float(xp.sum(op.column_squares())):
             solve = soft_threshold(K, l1)
 
             def product(B: Array) -> Array:
@@ -251,9 +260,10 @@ class SPCA(SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"SPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.n_components_ < self.n_components:
+            advice = "lower `penalty`" if self.n_nonzero is None else "the table has no more"
             warnings.warn(
                 f"SPCA: {self.n_components_} of {self.n_components} components are not zero: "
-                "lower `penalty`",
+                f"{advice}",
                 FewerComponentsWarning,
                 stacklevel=4,
             )

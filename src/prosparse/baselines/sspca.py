@@ -34,6 +34,7 @@ from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..errors import (
     FewerComponentsWarning,
+    InputError,
     ParameterError,
     check_bool,
     check_choice,
@@ -41,8 +42,11 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import DenseOperator, Operator
+from ..operators.views import column_groups
 
 Array = np.ndarray
+
+WEAKEST, STRONGEST = 1e-15, 1e6  # penalties beyond, in units of the largest row, change nothing
 
 
 class State(NamedTuple):
@@ -190,7 +194,7 @@ class SSPCA(SparseProjection):
         Instead of ``penalty``: the smallest at which no more variables are left, and the
         largest rows where several leave at once.
     groups : list of lists of columns or None, default=None
-        A partition of the columns. None: every column is a group.
+        A partition of the columns (positions, names or slices). None: every column is a group.
     n_penalties, cv : int, default=20; int, default=5
         Penalties tried (in geometric progression), and number of folds.
     scale : bool, default=False
@@ -278,24 +282,19 @@ class SSPCA(SparseProjection):
         rows = np.linalg.norm(V, axis=1)
         self.relevance_[self.varying_] = rows / max(float(rows.max()), 1e-300)
         self.ranking_ = 1 + np.argsort(np.argsort(-self.relevance_, kind="stable"))
-        self.penalty_ = penalty * columns.unit
+        self.penalty_ = self._asked(penalty * columns.unit)
         self.n_selected_ = int(self.support_.sum())
         self.bounds_ = np.array(run.bounds) * columns.unit**2
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _group(self, varying: Array) -> Array:
         """The number of the group of every column that varies."""
-        p = varying.size
         if self.groups is None:
             return np.arange(int(varying.sum()))
-        label = np.full(p, -1)
-        for g, members in enumerate(self.groups):
-            label[np.asarray(members, dtype=int)] = g
-        if sum(len(members) for members in self.groups) != p or np.any(label < 0):
-            raise ParameterError(
-                f"`groups` must hold each of the {p} columns exactly once; give a column that "
-                "belongs to no group one of its own"
-            )
+        label = np.empty(varying.size, dtype=int)
+        names = getattr(self, "feature_names_in_", None)
+        for g, members in enumerate(column_groups(self.groups, varying.size, names, "group")):
+            label[members] = g
         return np.unique(label[varying], return_inverse=True)[1]
 
     def _run(self, table: Operator, group: Array, penalty: float, V: Array | None = None) -> Run:
@@ -304,18 +303,25 @@ class SSPCA(SparseProjection):
         return solve(table, V, penalty, group, self.max_iter, self.tol, progress)
 
     def _grid(self, op: Operator, group: Array, unit: float) -> Any:
-        if not isinstance(self.penalty, str):
-            return float(self.penalty) / unit
         V, _ = start(op, self.n_components)
         rows = np.sum(V**2, axis=1)
         largest = float(np.sqrt(np.bincount(group, rows).max()))
+        if not isinstance(self.penalty, str):
+            penalty = float(self.penalty) / unit
+            # Weaker ones are rounding, stronger ones leave nothing either.
+            return min(penalty, STRONGEST * largest) if penalty > WEAKEST * largest else 0.0
+        if op.shape[0] < 3:
+            raise InputError(
+                "cross-validation needs at least 3 rows, one to hold out and two that differ, got "
+                f"{op.shape[0]}: give `penalty` as a number, or `n_features_to_select`"
+            )
         return largest * np.geomspace(0.02, 1.0, self.n_penalties)
 
     def _path(self, table: Operator, group: Array, grid: Array) -> Iterator[Array]:
         """V at every penalty, each from the one before; rising, for nothing grows from zero."""
-        V = None
+        V = start(table, self.n_components)[0]
         for penalty in grid:
-            V = self._run(table, group, penalty, V).state.V if V is None or V.any() else V
+            V = self._run(table, group, penalty, V).state.V if V.any() else V
             yield V
 
     def _cross_validated(self, op: Operator, group: Array, grid: Array, unit: float) -> float:
@@ -349,11 +355,24 @@ class SSPCA(SparseProjection):
                 low, run = middle, trial
             else:
                 high = middle
-        norms = np.linalg.norm(run.state.V, axis=1)
-        kept = np.argsort(-norms, kind="stable")[:size]
-        V = np.zeros_like(run.state.V)
-        V[kept] = run.state.V[kept]
-        return run, V, low
+        return run, self._largest_groups(run.state.V, group, size), low
+
+    def _largest_groups(self, V: Array, group: Array, size: int) -> Array:
+        """V on the largest groups that have no more than ``size`` variables together."""
+        members = np.bincount(group)
+        order = np.argsort(-np.sqrt(np.bincount(group, np.sum(V**2, axis=1))), kind="stable")
+        kept = order[np.cumsum(members[order]) <= size]
+        if not kept.size:
+            raise ParameterError(
+                f"`n_features_to_select` = {size} is less than the {members[order[0]]} variables "
+                "of the most relevant group: groups are chosen as a whole"
+            )
+        return np.where(np.isin(group, kept)[:, None], V, 0.0)
+
+    def _asked(self, penalty: float) -> float:
+        """The penalty as it was given, if it was."""
+        given = not isinstance(self.penalty, str) and self.n_features_to_select is None
+        return float(self.penalty) if given else penalty
 
     def _check_parameters(self) -> None:
         check_integer("n_components", self.n_components, 1)

@@ -14,7 +14,7 @@ from ..base import SparseProjection
 from ..engine.linalg import principal_components
 from ..engine.quadratic import quadratic_of
 from ..engine.support import Constraint, renormalised, threshold
-from ..errors import ParameterError, check_integer
+from ..errors import ParameterError, check_bool, check_integer
 
 
 class ThresholdedPCA(SparseProjection):
@@ -62,9 +62,9 @@ class ThresholdedPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> ThresholdedPCA:
         """Find the principal components of ``X`` and threshold them."""
-        check_integer("n_components", self.n_components, 1)
-        if self.n_nonzero is not None:
-            check_integer("n_nonzero", self.n_nonzero, 1, " or None")
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)
         n, p = op.shape
         if self.n_components > min(n - 1, p):
@@ -79,4 +79,10 @@ class ThresholdedPCA(SparseProjection):
             quadratic = quadratic_of(op)
             W = np.array([renormalised(quadratic, w, c).w for w in W])
         self._set_components(op, columns, W, float(n))
-        return self
+
+    def _check_parameters(self) -> None:
+        check_integer("n_components", self.n_components, 1)
+        if self.n_nonzero is not None:
+            check_integer("n_nonzero", self.n_nonzero, 1, " or None")
+        check_bool("renormalize", self.renormalize)
+        check_bool("scale", self.scale)

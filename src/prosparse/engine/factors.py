@@ -27,12 +27,15 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..errors import ParameterError
 from ..operators.views import Moments, Table
 from .acceleration import Anderson
 from .gig import HyperbolicPrior
 from .rows import Rows, divergence, hyperbolic_rows, relevance_rows
 
 Array = np.ndarray
+
+MOST_LATENTS = 10_000
 
 # The noise variance may not fall below this share of a view's mean square: see `gsppca`.
 NOISE_FLOOR = 1e-10
@@ -65,6 +68,11 @@ class State(NamedTuple):
 
 
 def layout(groups: list[Array], n_shared: int, private: list[int]) -> Layout:
+    if n_shared + sum(private) > MOST_LATENTS:
+        raise ParameterError(
+            f"`n_components` and `n_private` ask for {n_shared + sum(private)} latents; at most "
+            f"{MOST_LATENTS} are allowed"
+        )
     view = np.empty(sum(g.size for g in groups), dtype=int)
     for v, columns in enumerate(groups):
         view[columns] = v

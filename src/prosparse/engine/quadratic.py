@@ -240,7 +240,9 @@ def leading_pair(C: Array) -> tuple[float, Array]:
     if k > LANCZOS_SIDE:
         return lanczos_pair(lambda w: C @ w, k)
     values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
-    return max(float(values[0]), 0.0), vectors[:, 0]
+    if not values.size:  # LAPACK may find none of many equal ones
+        values, vectors = np.linalg.eigh(C)
+    return max(float(values[-1]), 0.0), vectors[:, -1]
 
 
 def lanczos_pair(product: Any, k: int) -> tuple[float, Array]:

@@ -171,7 +171,7 @@ def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
     """
     band = np.searchsorted([low for low, _ in _BANDS], nu, side="right")
     small = np.flatnonzero((band == 0) & (nu > 0))
-    if small.size:
+    if small.size and np.prod(x.shape) > 0:
         least = host(xp.min(xp.reshape(x, (-1, nu.size)), axis=0))[small]
         band[small[np.hypot(nu[small], least) >= DEBYE_ORDER]] = 1
     return band

@@ -45,7 +45,7 @@ from ..errors import (
 )
 from ..operators import Columns, Operator, source_of
 from ..selection.bounds import GapProblem, gaps
-from ..selection.dimension import count_signals
+from ..selection.dimension import counted
 
 Array = np.ndarray
 
@@ -338,10 +338,14 @@ class EMPCA(SparseProjection):
             values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
             # as many as if every row stood there as often as its weight says
             values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))
-            d = max(1, count_signals(values, round(total), p))
+            d = counted(values, round(total), p)
         else:
             d = int(self.n_components)
         width = self.n_features_in_
+        if d > width and self.orthogonality != "quasi":
+            raise ParameterError(
+                f"`n_components` must be at most the number of columns, {width}, got {d}"
+            )
         Ks = [width] * d if self.n_nonzero is None else np.ravel(self.n_nonzero).tolist()
         Ks = Ks * d if len(Ks) == 1 else Ks
         if len(Ks) != d:

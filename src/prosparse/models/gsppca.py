@@ -53,7 +53,8 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import Operator
-from ..selection.dimension import count_signals, resolve_dimension
+from ..selection.dimension import MOST_COUNTED, count_signals, resolve_dimension
+from ..selection.doubts import NOTHING_LEFT, doubts
 from ..selection.evidence import EVIDENCES, Models
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
 from ..selection.prior import MODEL_PRIORS, log_prior
@@ -84,8 +85,7 @@ def init(parts: Spectrum, d: int) -> State:
     sigma2 = max(float(np.sum(values[d:])) / (p - d), 1e-3 * float(np.sum(values)) / p)
     signal = np.maximum(values[:d] - sigma2, 1e-3 * sigma2)
     M = parts.directions(d) * in_kind(np.sqrt(signal), squares)
-    slope = parts.table.xp.zeros_like(squares)
-    return State(M, np.zeros((d, d)), sigma2, squares / (n * d), slope, -math.inf)
+    return State(M, np.zeros((d, d)), sigma2, squares / (n * d), 0.0 * squares, -math.inf)
 
 
 def noise_floor(parts: Spectrum) -> float:
@@ -300,6 +300,8 @@ class GSPPCA(HasDensity, SparseProjection):
         self.active_noise_variance_ = float(unit**2 * max(off, noise_floor(parts)))
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, like)
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
+        edge, noiseless = q.size > 1 and best == 0, self.evidence == "noiseless"
+        self._doubts = doubts(op, parts, chosen, d, noise, self._white(parts), edge, noiseless)
 
     def _spectrum(self, op: Operator) -> tuple[Spectrum, int]:
         """As much of the spectrum as the number of components needs, and that number."""
@@ -315,7 +317,7 @@ class GSPPCA(HasDensity, SparseProjection):
         if not isinstance(self.n_components, str) or chosen.size < 3:
             return d
         values = host(spectrum(op.take_columns(chosen), max(2 * d, FIRST_COUNT)).eigenvalues)
-        return count_signals(values, op.shape[0], chosen.size, noise)
+        return min(count_signals(values, op.shape[0], chosen.size, noise), MOST_COUNTED)
 
     def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
         """Fit the relaxed model."""
@@ -373,13 +375,15 @@ class GSPPCA(HasDensity, SparseProjection):
         check_choice("model_prior", self.model_prior, MODEL_PRIORS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
-        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
+
+    def _white(self, parts: Spectrum) -> float | None:
+        """The variance of a scaled column."""
+        return parts.n / (parts.n - 1) if self.scale else None
 
     def _dimension(self, parts: Spectrum) -> int:
         """The number of components, checked against the table and the wanted cardinality."""
         p, wanted = parts.table.shape[1], self.n_features_to_select
-        noise = parts.n / (parts.n - 1) if self.scale else None  # that of a scaled column
-        d = resolve_dimension(self.n_components, parts, wanted, noise)
+        d = resolve_dimension(self.n_components, parts, wanted, self._white(parts))
         if wanted is not None and not d <= wanted <= p:
             raise ParameterError(
                 f"`n_features_to_select` must be between `n_components` = {d} and the number of "
@@ -391,10 +395,6 @@ class GSPPCA(HasDensity, SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
-            warnings.warn(
-                f"GSPPCA: {self.stop_reason_}. `relevance_` is zero everywhere; `ranking_` orders "
-                "the variables by how soon they would come in, and `support_` is the best of that "
-                "order: do not read it as a finding. Fewer components or more samples may help.",
-                NoStructureWarning,
-                stacklevel=4,
-            )
+            self._doubts = [f"{self.stop_reason_}. {NOTHING_LEFT}"]
+        for text in self._doubts:
+            warnings.warn(f"GSPPCA: {text}", NoStructureWarning, stacklevel=4)

@@ -19,7 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from ..arrays import host, in_kind, is_floating, is_foreign, spread, take_columns
-from ..base import HasDensity, SparseProjection
+from ..base import HasDensity, SparseProjection, few_columns
 from ..engine.checkpoint import Checkpoint
 from ..engine.conditional import (
     NO_GAPS_ELSEWHERE,
@@ -64,9 +64,10 @@ from ..operators.views import (
     side_by_side,
     varying_groups,
 )
-from ..selection.dimension import count_signals
+from ..selection.dimension import counted
 
 PRIORS = ("ard", "hyperbolic")
+STRONGEST = 1e100  # scale of the hyperbolic prior, times the largest square of the table
 
 
 class Prediction(NamedTuple):
@@ -220,17 +221,14 @@ class SCA(HasDensity, SparseProjection):
             Z, seen, columns = filled(X)
             op = DenseOperator(Z)
         if op.shape[1] < 2:
-            raise InputError(
-                f"{X.shape[1] - op.shape[1]} of the {X.shape[1]} columns of X are constant; at "
-                "least 2 must vary. Check how the table was read."
-            )
+            raise InputError(few_columns(op.shape[1], X.shape[1]))
         return op, columns, seen
 
     def _shared(self, op: Operator, private: int) -> int:
         if not isinstance(self.n_components, str):
             return int(self.n_components)
         n, p = op.shape
-        return max(1, count_signals(host(spectrum(op).eigenvalues), n, p) - private)
+        return max(1, counted(host(spectrum(op).eigenvalues), n, p) - private)
 
     def _iterate(
         self,
@@ -245,6 +243,11 @@ class SCA(HasDensity, SparseProjection):
             prior, step = None, make_relevance_step(table, lay)
         else:
             shape = self.a / (self.n_features_in_ * L.shape[1])
+            if self.b * unit**2 > STRONGEST:
+                raise ParameterError(
+                    f"`b` = {self.b:g} leaves no weight in a table with entries of {unit:.1g}: b "
+                    "is in units of one over a variance"
+                )
             prior = HyperbolicPrior(shape, self.b * unit**2)
             step = make_hyperbolic_step(table, lay, prior)
         return iterate(

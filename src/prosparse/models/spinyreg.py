@@ -53,6 +53,7 @@ Array = np.ndarray
 REFITS = ("posterior", "ols")
 WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
+LARGEST_POWER = 305  # of ten that a variance may have
 BEYOND = 5  # the path goes so many variables beyond the best model
 
 
@@ -176,7 +177,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         rules = rules_for(n, p, self.fit_intercept, **options)
         runs = problem.solve(rules)
         best = runs[-1].state.fit
-        longest = min(rules.limit, best.v.size + BEYOND, problem.listed.size)
+        allowed = int(np.flatnonzero(np.isfinite(rules.log_prior))[-1])
+        longest = min(allowed, best.v.size + BEYOND, problem.listed.size)
         path = evidence_path(problem.data, best, longest)
         log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
         chosen = int(np.argmax(log_posterior))
@@ -188,8 +190,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         ratio = columns.unit / unit
         log_unit = math.log(unit)
         self.log_posterior_path_ = log_posterior - (n - rules.lost) * log_unit
+        factor = 1.0 / (ratio * self.scale_[places])
+        _refuse_units(path, best, unit, ratio, factor)
         self._set_path(path, chosen, unit, ratio)
-        self._set_coefficients(problem.data, best, places, 1.0 / (ratio * self.scale_[places]))
+        self._set_coefficients(problem.data, best, places, factor)
         self.noise_variance_ *= unit**2
         self.intercept_ = centre - float(self.mean_ @ self.coef_)
         self.bounds_ = np.array(relaxed.bounds) - n * log_unit
@@ -216,7 +220,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X = self._validated(X, reset=True)
-        y = np.asarray(column_or_1d(y, warn=True), dtype=float)
+        try:
+            y = np.asarray(column_or_1d(y, warn=True), dtype=float)
+        except (TypeError, ValueError) as error:  # words, objects, or too many columns
+            raise InputError(f"y must hold one number for each row of X: {error}") from error
         if y.size != X.shape[0]:
             raise InputError(
                 "X and y must have one row per sample: Found input variables with inconsistent "
@@ -335,7 +342,6 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         check_choice("refit", self.refit, REFITS)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
-        check_non_negative("verbose", float(self.verbose is True) or self.verbose)
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
@@ -348,3 +354,18 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 NoStructureWarning,
                 stacklevel=4,
             )
+
+
+def _refuse_units(path: EvidencePath, best: Fit, unit: float, ratio: float, factor: Array) -> None:
+    """Refuse units of X and y in which a variance or a precision of the fit is not a number."""
+    noise = np.log([fit.sigma2 for fit in path.fits])
+    gamma = -noise - 2.0 * math.log(unit)
+    alpha = 2.0 * math.log(ratio) + np.array([fit.log_ratio for fit in path.fits]) - noise
+    spread = np.log(best.sigma2 * best.P.diagonal()) + 2.0 * np.log(factor)
+    sizes = np.concatenate([gamma, alpha, spread]) / math.log(10.0)
+    worst = float(sizes[np.argmax(np.abs(sizes))])
+    if abs(worst) > LARGEST_POWER:
+        raise InputError(
+            f"in the units of X and y some variance or precision of the fit is 1e{worst:.0f}, "
+            "which double precision cannot hold. Multiply X or y by a constant."
+        )

@@ -40,10 +40,10 @@ from ..engine.loop import Run, StopReason, iterate
 from ..engine.progress import Progress
 from ..errors import (
     NoStructureWarning,
-    ParameterError,
     check_choice,
     check_integer,
     check_non_negative,
+    checked_numbers,
 )
 from ..operators import Columns, Operator
 from ..selection.criteria import aic, bic
@@ -325,7 +325,7 @@ class SPPCA(HasDensity, SparseProjection):
         """The penalties to fit, rising, on the operator's scale."""
         if self.penalties is not None:
             asked = [] if isinstance(self.penalty, str) else [self.penalty]
-            return unit * np.union1d(np.asarray(self.penalties, dtype=float), asked)
+            return unit * np.union1d(checked_numbers("penalties", self.penalties), asked)
         if not isinstance(self.penalty, str):  # up to the one asked for, in a few strides
             return unit * float(self.penalty) * np.array([0.1, 0.3, 1.0])
         start = maximum_likelihood(parts, d)
@@ -385,10 +385,8 @@ class SPPCA(HasDensity, SparseProjection):
             check_choice("penalty", self.penalty, ("slope", "aic", "bic"))
         else:
             check_non_negative("penalty", self.penalty)
-        grid = np.asarray([0.0] if self.penalties is None else self.penalties, dtype=float)
-        if grid.ndim != 1 or grid.size == 0 or not np.all(np.isfinite(grid) & (grid >= 0)):
-            allowed = "a list of finite non-negative numbers, or None"
-            raise ParameterError(f"`penalties` must be {allowed}, got {self.penalties!r}")
+        if self.penalties is not None:
+            checked_numbers("penalties", self.penalties)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 

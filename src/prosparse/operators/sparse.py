@@ -48,7 +48,7 @@ class SparseOperator(Operator):
     """A CSR table S standing for (S - 1 shift') diag(factor)."""
 
     def __init__(self, S: Any, shift: Array, factor: Array):
-        self.S = sparse.csr_array(S)
+        self.S = sparse.csr_array(S, dtype=np.float64)
         self.S.sum_duplicates()
         self.shift, self.factor = shift, factor
         self.xp, self.dtype = xp, np.float64
@@ -71,10 +71,11 @@ class SparseOperator(Operator):
     def _sum_squares(self) -> Array:
         # Stored entries and zeros apart: expanding the square would lose the digits of both.
         n, p = self.shape
-        deviations = (self.S.data - self.shift[self.S.indices]) ** 2
-        stored = np.bincount(self.S.indices, weights=deviations, minlength=p)
-        absent = n - np.bincount(self.S.indices, minlength=p)
-        return (stored + absent * self.shift**2) * self.factor**2
+        at = self.S.indices
+        deviations = ((self.S.data - self.shift[at]) * self.factor[at]) ** 2
+        stored = np.bincount(at, weights=deviations, minlength=p)
+        absent = n - np.bincount(at, minlength=p)
+        return stored + absent * (self.shift * self.factor) ** 2
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
@@ -118,9 +119,10 @@ def standardise_sparse(X: Any, scale: bool) -> tuple[SparseOperator, Columns]:
         check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
         safe = np.where(varying, largest, 1.0)
         column = np.repeat(np.arange(p), np.diff(S.indptr))
-        deviations = ((S.data - mean[column]) / safe[column]) ** 2
+        inverse = varying / safe  # zero for constant columns, whose entries are not squared
+        deviations = ((S.data - mean[column]) * inverse[column]) ** 2
         stored = np.bincount(column, weights=deviations, minlength=p)
-        absent = (n - np.diff(S.indptr)) * (mean / safe) ** 2
+        absent = (n - np.diff(S.indptr)) * (mean * inverse) ** 2
         deviation = np.where(varying, safe * np.sqrt((stored + absent) / n), 1.0)
         columns = Columns(mean, deviation, 1.0, varying)
     else:

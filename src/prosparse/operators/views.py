@@ -21,34 +21,38 @@ from .standardise import Columns, unit_of
 Array = np.ndarray
 
 
-def column_groups(views: Any, width: int, names: Any = None) -> list[Array]:
+def column_groups(views: Any, width: int, names: Any = None, kind: str = "view") -> list[Array]:
     """Positions of the columns of every view, from names, slices, masks or positions.
 
-    Every column must belong to exactly one view.
+    Every column must belong to exactly one view, or whatever the ``kind`` of groups is called.
     """
     if views is None:
         return [np.arange(width)]
-    if isinstance(views, str) or not hasattr(views, "__len__") or len(views) == 0:
+    if not isinstance(views, list | tuple) or len(views) == 0:
         raise ParameterError(
-            "`views` must be a list of column groups (names, slices or positions), "
-            f"one per view, got {views!r}"
+            f"`{kind}s` must be a list of column groups (names, slices or positions), "
+            f"one per {kind}, got {views!r}"
         )
-    groups = [_positions(group, number, width, names) for number, group in enumerate(views)]
+    groups = [
+        _positions(group, f"{kind} {number} of `{kind}s`", width, names)
+        for number, group in enumerate(views)
+    ]
     count = np.bincount(np.concatenate(groups), minlength=width)
-    for wrong, what in ((count > 1, "more than one view"), (count == 0, "no view")):
+    for wrong, what in ((count > 1, f"more than one {kind}"), (count == 0, f"no {kind}")):
         if np.any(wrong):
             label = np.asarray(names)[wrong] if names is not None else np.flatnonzero(wrong)
             raise ParameterError(
-                f"`views` must put every column into exactly one view; {int(wrong.sum())} of "
+                f"`{kind}s` must put every column into exactly one {kind}; {int(wrong.sum())} of "
                 f"{width} columns are in {what}, the first of them {label.tolist()[0]!r}"
             )
     return groups
 
 
-def _positions(group: Any, number: int, width: int, names: Any) -> Array:
-    where = f"view {number} of `views`"
+def _positions(group: Any, where: str, width: int, names: Any) -> Array:
     if isinstance(group, slice):
         found = np.arange(width)[group]
+    elif not hasattr(group, "__iter__"):
+        raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
     else:
         items = np.asarray([group] if isinstance(group, str) else list(group))
         if items.dtype.kind in "UO" and all(isinstance(item, str) for item in items.tolist()):

@@ -110,7 +110,9 @@ def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float
     weight = y / np.maximum(norms[out] - s[out] ** 2, 1e-300)
     total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
     m = total.shape[0]
-    return float(eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)[0])
+    found = eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)
+    # LAPACK may find none of many equal ones.
+    return float((found if found.size else np.linalg.eigvalsh(total))[-1])
 
 
 def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool) -> float:

@@ -20,6 +20,7 @@ all variables, and all count too many where the noise is correlated.
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from ..arrays import host
-from ..errors import ParameterError, check_integer
+from ..errors import ManyComponentsWarning, ParameterError, check_integer
 from .noise import bias_corrected
 
 # The largest eigenvalue of pure noise exceeds its Tracy-Widom (real case) centre by this many
@@ -35,6 +36,8 @@ from .noise import bias_corrected
 _TRACY_WIDOM_999 = 3.2724
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 RANK_TOL = 1e-13
+# More components than this are taken for another kind of noise.
+MOST_COUNTED = 100
 
 
 def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
@@ -62,7 +65,9 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     m = n - 1  # degrees of freedom after centring
     if eigenvalues.size == 0 or not eigenvalues[0] > 0:
         return 0
-    values = eigenvalues / m
+    # In units of the largest, so that no square of a variance overflows or vanishes.
+    values = eigenvalues / eigenvalues[0] / m
+    noise = None if noise is None else noise / float(eigenvalues[0])
     rounding = max(n, p) * np.finfo(float).eps * values[0]
     most = min(min(m, p) - 1, int(np.sum(values > rounding)))
     for k in range(most):
@@ -293,6 +298,24 @@ def _log(x: np.ndarray, size: float) -> np.ndarray:
     return np.log(np.maximum(x, np.finfo(float).eps * size))
 
 
+def counted(values: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
+    """What "auto" means: `count_signals`, at least 1, at most `MOST_COUNTED`.
+
+    Counts of molecules or words, copies, and columns in different units have no white noise, and
+    nearly every component stands out from what there is.
+    """
+    found = count_signals(values, n, p, noise)
+    if found > MOST_COUNTED:
+        warnings.warn(
+            f'`n_components="auto"` finds {found} components that stand out from white noise, in '
+            f"a table that can have {min(n - 1, p)}: its noise is not white (counts? columns in "
+            f"different units?), and the first {MOST_COUNTED} are taken. Say how many you want.",
+            ManyComponentsWarning,
+            stacklevel=2,
+        )
+    return max(1, min(found, MOST_COUNTED))
+
+
 def resolve_dimension(
     n_components: int | str, parts: Any, most: int | None = None, noise: float | None = None
 ) -> int:
@@ -303,8 +326,7 @@ def resolve_dimension(
     n, p = parts.n, parts.table.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":
-        d = count_signals(host(parts.eigenvalues), n, p, noise)
-        return max(1, min(d, limit, most or limit))
+        return min(counted(host(parts.eigenvalues), n, p, noise), limit, most or limit)
     check_integer("n_components", n_components, 1, ' or "auto"')
     if int(n_components) > limit:
         raise ParameterError(

@@ -85,8 +85,10 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     A = data.G[v[:, None], v]
     A.flat[:: q + 1] += lam
     L, failed = dpotrf(A, lower=1)
+    more = ROUNDING * (float(A.diagonal().max()) + lam)
     while failed:  # copies of a variable, and lambda below rounding
-        A.flat[:: q + 1] += ROUNDING * (float(A.diagonal().max()) + lam)
+        A.flat[:: q + 1] += more
+        more *= 2.0
         L, failed = dpotrf(A, lower=1)
     inverse, _ = dtrtri(L, lower=1)
     P = inverse.T @ inverse

@@ -1,0 +1,118 @@
+"""Every estimator of the registry with every combination of its parameters that is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from prosparse.registry import ESTIMATORS
+
+few = st.integers(1, 4)
+counts = st.one_of(few, st.just("auto"))
+flags = st.booleans()
+seeds = st.integers(0, 3)
+
+
+def one_of(*values: Any) -> Any:
+    return st.sampled_from(values)
+
+
+PARAMETERS: dict[str, dict[str, Any]] = {
+    "GSPPCA": {
+        "n_components": counts,
+        "n_features_to_select": st.one_of(st.none(), st.integers(1, 12)),
+        "scale": flags,
+        "noise": one_of("bias-corrected", "ml", "median"),
+        "evidence": one_of("noiseless", "noiseless", "noisy"),
+        "model_prior": one_of("uniform", "sparse"),
+        "max_iter": one_of(1, 5, 100),
+    },
+    "SCA": {
+        "n_components": counts,
+        "prior": one_of("ard", "hyperbolic"),
+        "a": one_of(0.0, 0.0, 1.0, 30.0),
+        "b": one_of(0.0, 0.0, 1.0, 1e3),
+        "n_private": one_of(0, 0, 1),
+        "max_iter": one_of(1, 5, 100),
+    },
+    "SPPCA": {
+        "n_components": counts,
+        "penalty": one_of("slope", "aic", "bic", 0.0, 1.0, 1e3),
+        "penalties": one_of([0.0, 0.1, 1.0, 10.0, 100.0], [0.0, 1e-3, 3.0, 1e6], [2.0]),
+        "max_iter": one_of(1, 5, 50),
+    },
+    "EMPCA": {
+        "n_components": counts,
+        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
+        "nonnegative": flags,
+        "orthogonality": one_of("deflation", "disjoint", "quasi"),
+        "n_restarts": one_of(0, 2),
+        "renormalize": flags,
+        "scale": flags,
+        "max_iter": one_of(1, 5, 100),
+        "random_state": seeds,
+    },
+    "SpinyRegressor": {
+        "fit_intercept": flags,
+        "normalize": flags,
+        "refit": one_of("posterior", "ols"),
+        "max_iter": one_of(1, 5, 100),
+    },
+    "ThresholdedPCA": {
+        "n_components": few,
+        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
+        "renormalize": flags,
+        "scale": flags,
+    },
+    "SPCA": {
+        "n_components": few,
+        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
+        "penalty": one_of(0.0, 0.1, 10.0),
+        "ridge": one_of(0.0, 1e-6, 1.0, float("inf")),
+        "scale": flags,
+        "max_iter": one_of(1, 5, 50),
+    },
+    "SSPCA": {
+        "n_components": few,
+        "penalty": one_of("cv", "cv-refit", 0.0, 0.1, 10.0),
+        "n_features_to_select": st.one_of(st.none(), st.none(), st.integers(1, 8)),
+        "n_penalties": one_of(2, 4),
+        "cv": one_of(2, 5),
+        "scale": flags,
+        "max_iter": one_of(1, 5, 50),
+        "random_state": seeds,
+    },
+    "PathSPCA": {
+        "n_components": few,
+        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
+        "scale": flags,
+    },
+    "DSPCA": {
+        "n_components": few,
+        "penalty": one_of(0.0, 0.1, 0.5, 1.0, 3.0),
+        "scale": flags,
+        "max_iter": one_of(1, 5, 50),
+    },
+    "NSPCA": {
+        "n_components": few,
+        "alpha": one_of(0.0, 0.1, 1.0, 100.0),
+        "beta": one_of(0.0, 0.1, 1.0, 10.0),
+        "scale": flags,
+        "n_restarts": one_of(1, 2),
+        "max_iter": one_of(1, 10),
+        "random_state": seeds,
+    },
+}
+
+# NSPCA visits every entry by itself, DSPCA decomposes matrices of the width of the table.
+WIDEST = {"NSPCA": 40, "DSPCA": 40}
+
+
+@st.composite
+def estimators(draw: Any, name: str) -> Any:
+    """One of them, with the parameters that go together."""
+    chosen = {key: draw(values) for key, values in PARAMETERS[name].items()}
+    if chosen.get("orthogonality") == "quasi":
+        chosen["min_angle"] = draw(one_of(1.0, 60.0, 90.0))
+    return ESTIMATORS[name](**chosen)
