@@ -34,7 +34,7 @@ class NoStructureWarning(UserWarning):
 
 
 class ManyComponentsWarning(UserWarning):
-    """Too many components stand out from white noise to be signals: the noise is of another kind."""
+    """So many components stand out from white noise that the noise must be of another kind."""
 
 
 class FewerComponentsWarning(UserWarning):
