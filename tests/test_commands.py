@@ -121,15 +121,14 @@ def test_other_methods(inside, method, options, scale):
         assert said["n_selected"] == model.support_.sum()
 
 
-def test_gaps_of_a_large_table_are_filled_by_means(inside, monkeypatch):
+def test_gaps_of_a_large_table_are_filled_by_principal_components(inside, monkeypatch):
     X = DATA.X.copy()
     X[3, 5] = np.nan
     monkeypatch.setattr("prosparse.workflow._LARGEST_SCA", 100)
     path = sheet(inside / "t.csv", X=X, label=False)
     said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
-    assert any("by the means of their columns" in note for note in said["notes"])
-    X[3, 5] = np.nanmean(X[:, 5])
-    assert said["n_selected"] == GSPPCA().fit(X).n_selected_
+    assert any("filled in by principal components" in note for note in said["notes"])
+    assert said["n_selected"] == GSPPCA().fit(imputed(X)).n_selected_
 
 
 def test_missing_values(inside):
@@ -155,7 +154,12 @@ def test_missing_values(inside):
     assert any("exactly" in note for note in exact["notes"])
 
 
-def test_imputed_values_are_near_the_truth(rng):
+@pytest.mark.parametrize("largest", [0, 10**9])
+@pytest.mark.parametrize("side", [0, 10**9])
+def test_imputed_values_are_near_the_truth(rng, largest, side, monkeypatch):
+    monkeypatch.setattr("prosparse.workflow._LARGEST_SCA", largest)
+    monkeypatch.setattr("prosparse.workflow._EXACT_SIDE", side)
+    monkeypatch.setattr("prosparse.workflow._LEADING", 1)
     X = rng.normal(size=(200, 1)) * [1.0, 20.0, -300.0, 1.0] + rng.normal(size=(200, 4)) * [
         0.1, 2.0, 30.0, 0.1,
     ] + [0, 100, 0, 1e4]  # fmt: skip

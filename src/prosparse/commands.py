@@ -58,7 +58,7 @@ Missing = Annotated[
     str,
     typer.Option(
         help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
-        "half empty, then rows; impute: fill in by SCA, large tables by column means."
+        "half empty, then rows; impute: fill in by SCA, large tables by principal components."
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]

@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..operators.views import Moments, Table
+from ..operators.gaps import Moments
+from ..operators.views import Table
 from .acceleration import Anderson
 from .gig import HyperbolicPrior
 from .rows import Rows, divergence, hyperbolic_rows, relevance_rows
