@@ -73,6 +73,8 @@ def completed(X: np.ndarray, seen: np.ndarray, count: int | None = None) -> np.n
     signals in 2,000 x 300 with 5 % missing. So: the components that stand out (or ``count``), the
     holes from these, shrunk as probabilistic PCA does [TB99], and again until they stay.
     """
+    if seen.all():
+        return X
     n, p = X.shape
     least = 1e-2 * math.sqrt(float(np.mean(X[seen] ** 2)))
     for _ in range(_MOST_FILLINGS):
