@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import platform
 import zipfile
@@ -38,6 +37,7 @@ from ._version import __version__
 from .arrays import host, is_foreign
 from .engine.loop import StopReason
 from .errors import ModelFileError
+from .npy import KINDS, read_header
 from .registry import ESTIMATORS
 from .selection.slope import Slope
 
@@ -46,9 +46,9 @@ ENUMS: dict[str, type[Enum]] = {"StopReason": StopReason}
 RECORDS: dict[str, Any] = {"Slope": Slope}
 _HEADER = "model.json"
 _ARRAY = "arrays/{}.npy"
-_KINDS = "biufcU"  # bool, integers, floats, complex, text: what an array in a file may hold
 # A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
 _MOST_MEMBERS = 10_000
+_WIDEST_SCALAR = 2**16  # bytes: a text of this length; a type may claim any width
 
 
 def versions() -> dict[str, str]:
@@ -153,7 +153,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
     if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
         return {"$strings": value.tolist()}
-    if value.dtype.kind not in _KINDS or type(value) is not np.ndarray:
+    if value.dtype.kind not in KINDS or type(value) is not np.ndarray:
         raise ModelFileError(
             f"`{where}` is an array of {value.dtype}, which a model file cannot hold: only "
             "numbers and texts can be saved"
@@ -185,9 +185,7 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         raise ModelFileError(f"{path}: {error}") from None
     except FileNotFoundError:
         raise ModelFileError(f"{path}: there is no such file") from None
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError,
-            IndexError, EOFError, RecursionError, NotImplementedError, RuntimeError,
-            OverflowError) as error:  # fmt: skip
+    except Exception as error:
         # whatever the standard library says of a file that was damaged or made up
         raise ModelFileError(
             f"{path}: this is not a whole model file ({type(error).__name__}: {error}). Files made "
@@ -226,16 +224,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
 def _array(raw: bytes) -> np.ndarray:
     """An array in NumPy's format; its header must describe exactly the bytes that follow."""
     file = io.BytesIO(raw)
-    major, _ = np.lib.format.read_magic(file)
-    if major not in (1, 2):
-        _refuse(f"it holds an array in NumPy's format {major}; 1 and 2 are known")
-    read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject or dtype.kind not in _KINDS:
-        _refuse(f"it holds an array of {dtype}; only numbers and texts are allowed")
-    body = len(raw) - file.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != body:
-        _refuse(f"an array says it has shape {shape} of {dtype}, but {body} bytes follow")
+    shape, fortran, dtype = read_header(file, len(raw))
     flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -272,7 +261,8 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
             return arrays[content]
         case "$scalar":
             dtype = np.dtype(content[0])
-            if dtype.kind not in _KINDS or not isinstance(content[1], bool | int | float | str):
+            plain = isinstance(content[1], bool | int | float | str)
+            if dtype.kind not in KINDS or dtype.itemsize > _WIDEST_SCALAR or not plain:
                 _refuse(f"a number of type {dtype} is not allowed")
             return np.array([content[1]], dtype=dtype)[0]
         case "$strings":

@@ -39,7 +39,8 @@ def read_arrow(path: Path, ask: Ask) -> Table:
     from pyarrow import ipc
 
     try:
-        with pa.memory_map(str(path)) as source:
+        # not mapped: an offset beyond the end of a damaged file would kill the process
+        with pa.OSFile(str(path)) as source:
             try:
                 reader = ipc.open_file(source)
             except pa.ArrowInvalid:
@@ -71,6 +72,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
             )
     growing, ids, label = Growing(len(roles.variables), rows), list[str](), list[Any]()
     for batch in batches:
+        batch.validate(full=True)  # offsets and texts of a damaged file may point anywhere
         block = growing.room(batch.num_rows)
         for j, k in enumerate(roles.variables):
             column = batch.column(k).cast(pa.float64())
