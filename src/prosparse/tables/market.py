@@ -32,15 +32,25 @@ class Header(NamedTuple):
 
 def read_market(path: Path) -> Any:
     """A dense array or a sparse one in coordinates."""
-    with opened(path) as file:
+    import pyarrow as pa
+
+    try:
         try:
-            header = _header(file)
-            body = _body(file, header)
-            return _matrix(header, body)
-        except (ValueError, OverflowError) as error:
-            if isinstance(error, TableError):
-                raise
-            raise TableError(f"{path}: not a whole Matrix Market file ({error})") from error
+            with opened(path) as file:
+                header = _header(file)
+                body = _quickly(file, header)
+        except (pa.ArrowException, UnicodeError):  # more than one space: allowed, and rare
+            with opened(path) as file:
+                header = _header(file)
+                body = np.loadtxt(io.TextIOWrapper(file, "ascii", "replace"), ndmin=2)
+        width = _width(header)
+        if body.shape != (header.entries, width):
+            raise ValueError(f"{header.entries} lines of {width} numbers are not what follows")
+        return _matrix(header, body)
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, TableError):
+            raise
+        raise TableError(f"{path}: not a whole Matrix Market file ({error})") from error
 
 
 def _header(file: IO[bytes]) -> Header:
@@ -68,48 +78,26 @@ def _header(file: IO[bytes]) -> Header:
     return Header(layout, field, mirror, (n, p), sizes[2] if layout == "coordinate" else whole)
 
 
-def _body(file: IO[bytes], header: Header) -> np.ndarray:
-    """The numbers of all lines, one row each."""
+def _width(header: Header) -> int:
+    return 1 if header.layout == "array" else 2 if header.field == "pattern" else 3
+
+
+def _quickly(file: IO[bytes], header: Header) -> np.ndarray:
+    """The numbers of all lines, one row each, if one space is between any two."""
     import pyarrow as pa
     from pyarrow import csv
 
-    width = 1 if header.layout == "array" else 2 if header.field == "pattern" else 3
-    names = [str(k) for k in range(width)]
+    names = [str(k) for k in range(_width(header))]
     read = csv.ReadOptions(column_names=names, block_size=2**24)
     parse = csv.ParseOptions(delimiter=" ", quote_char=False)
     convert = csv.ConvertOptions(column_types=dict.fromkeys(names, pa.float64()), null_values=[])
     if not header.entries:
-        return np.empty((0, width))
-    begin = file.tell()
-    try:
-        parts = [
-            np.column_stack([column.to_numpy() for column in batch.columns])
-            for batch in csv.open_csv(pa.PythonFile(_Shared(file)), read, parse, convert)
-        ]
-        body = np.concatenate(parts)
-    except (pa.ArrowException, UnicodeError):  # more than one space, or comments: allowed, rare
-        file.seek(begin)
-        text = io.TextIOWrapper(file, encoding="ascii", errors="replace")
-        body = np.loadtxt(text, comments="%", ndmin=2)
-        text.detach()
-    if body.shape != (header.entries, width):
-        raise ValueError(f"{header.entries} entries were promised, {body.shape[0]} are there")
-    return body
-
-
-class _Shared(io.RawIOBase):
-    """A file that stays open when its reader is done with it."""
-
-    def __init__(self, file: IO[bytes]):
-        self.file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self.file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        return np.empty((0, len(names)))
+    parts = [
+        np.column_stack([column.to_numpy() for column in batch.columns])
+        for batch in csv.open_csv(pa.PythonFile(file), read, parse, convert)
+    ]
+    return np.concatenate(parts)
 
 
 def _matrix(header: Header, body: np.ndarray) -> Any:
