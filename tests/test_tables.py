@@ -108,8 +108,10 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
     assert seen[-1] == 500
 
 
-def test_very_wide(tmp_path):
+@pytest.mark.parametrize("widest", [100, 50_000])
+def test_very_wide(tmp_path, monkeypatch, widest):
     """Lines too long to be one cell, and more of them than are looked at."""
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
     values = np.arange(6 * 30_000.0).reshape(6, 30_000) / 7
     head = ";".join(f"variable {k}" for k in range(30_000))
     rows = "\n".join(";".join(map(cell, row, [","] * 30_000)) for row in values)
@@ -146,8 +148,19 @@ BAD = {
 }
 
 
+def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.csv", text_table(";", ",", label=True))
+    blocks = read_table(path, Ask(label="kind"))
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", 1)
+    rows = read_table(path, Ask(label="kind"))
+    np.testing.assert_array_equal(rows.X, blocks.X)
+    assert rows[2:] == blocks[2:]
+
+
+@pytest.mark.parametrize("widest", [0, 50_000])
 @pytest.mark.parametrize("name", BAD)
-def test_bad_text(tmp_path, name):
+def test_bad_text(tmp_path, name, widest, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
     text, message = BAD[name]
     with pytest.raises(TableError, match=message) as caught:
         read_table(write(tmp_path / "bad.csv", text))

@@ -37,6 +37,7 @@ from ._version import __version__
 from .arrays import host, is_foreign
 from .engine.loop import StopReason
 from .errors import ModelFileError
+from .files import whole_file
 from .npy import KINDS, read_header
 from .registry import ESTIMATORS
 from .selection.slope import Slope
@@ -104,17 +105,12 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
 
 
 def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
-    """Write beside ``path`` and rename, so that no half a file is ever seen."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(partial, "w") as archive:
-            archive.writestr(_HEADER, header)
-            for number, array in enumerate(arrays):
-                with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr(_HEADER, header)
+        for number, array in enumerate(arrays):
+            with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return path
 
 
 def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: PLR0911

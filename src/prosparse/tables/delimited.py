@@ -33,6 +33,7 @@ from .base import (
 SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
 SAMPLE_LETTERS = 2_000_000
 LONGEST_LINE = 2**27  # letters: a row of ten million numbers
+WIDEST = 50_000  # columns: beyond, pyarrow's work and memory for each exceed those of its cells
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
@@ -63,7 +64,8 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     shape = find_shape(path, ask, notes)
     ask = ask._replace(drop=(*ask.drop, *shape.blank))
     roles = assign_roles(path, shape.names, ask, shape.index_at, notes)
-    X, ids, label = _stream(path, shape, roles, ask)
+    read = _stream if len(shape.names) <= WIDEST else _row_by_row
+    X, ids, label = read(path, shape, roles, ask)
     if ids is not None and shape.guessed and ask.id_column is None:
         refuse_repeated_index(path, shape.names[roles.id or 0], ids)
     names = [shape.names[k] for k in roles.variables]
@@ -261,6 +263,31 @@ def _stream(
     except (pa.ArrowException, UnicodeError) as error:
         _blame(path, shape, roles, str(error).splitlines()[0])
     pa.default_memory_pool().release_unused()  # the fit will want it
+    return (
+        growing.finish(),
+        ids if roles.id is not None else None,
+        label if roles.label is not None else None,
+    )
+
+
+def _row_by_row(
+    path: Path, shape: Shape, roles: Roles, ask: Ask
+) -> tuple[np.ndarray, list[str] | None, list[Any] | None]:
+    """The same as `_stream`, for rows of very many cells."""
+    growing, ids, label = Growing(len(roles.variables)), list[str](), list[Any]()
+    try:
+        for _, row in _records(path, shape):
+            numbers = [_number(row[k], shape.decimal) for k in roles.variables if k < len(row)]
+            if len(row) != len(shape.names) or None in numbers:
+                _blame(path, shape, roles, "")
+            growing.room(1)[0] = numbers
+            if roles.id is not None:
+                ids.append(row[roles.id])
+            if roles.label is not None:
+                label.append(row[roles.label])
+            ask.progress(growing.rows)
+    except (UnicodeError, csv.Error) as error:
+        _blame(path, shape, roles, str(error))
     return (
         growing.finish(),
         ids if roles.id is not None else None,

@@ -40,9 +40,9 @@ def read_market(path: Path) -> Any:
                 header = _header(file)
                 body = _quickly(file, header)
         except (pa.ArrowException, UnicodeError):  # more than one space: allowed, and rare
-            with opened(path) as file:
-                header = _header(file)
-                body = np.loadtxt(io.TextIOWrapper(file, "ascii", "replace"), ndmin=2)
+            with io.TextIOWrapper(opened(path), "ascii", "replace") as text:
+                header = _header(text.buffer)
+                body = np.loadtxt(text, ndmin=2)
         width = _width(header)
         if body.shape != (header.entries, width):
             raise ValueError(f"{header.entries} lines of {width} numbers are not what follows")
