@@ -75,10 +75,10 @@ def assign_roles(
     """Which columns are variables; ``index`` is the column that looks like an index, if any."""
     _refuse_duplicates(path, names)
     wanted = [n for n in (ask.id_column, ask.label, *ask.drop) if n is not None]
-    for name in wanted:
-        if name not in names:
-            unknown_column(path, name, names)
     place = {name: k for k, name in enumerate(names)}
+    for name in wanted:
+        if name not in place:
+            unknown_column(path, name, names)
     id_at = index if ask.id_column is None else place[ask.id_column]
     label_at = None if ask.label is None else place[ask.label]
     gone = {place[name] for name in ask.drop}

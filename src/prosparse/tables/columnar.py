@@ -13,6 +13,7 @@ from .base import (
     Table,
     assign_roles,
     column_called,
+    quietly,
     refuse_repeated_index,
 )
 
@@ -30,7 +31,7 @@ def read_parquet(path: Path, ask: Ask) -> Table:
             batches = file.iter_batches(batch_size=size)
             return _table(path, ask, schema, batches, file.metadata.num_rows)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Parquet file ({error})") from error
+        raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
 
 
 def read_arrow(path: Path, ask: Ask) -> Table:
@@ -50,7 +51,7 @@ def read_arrow(path: Path, ask: Ask) -> Table:
             batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
             return _table(path, ask, reader.schema, batches, 0)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Arrow file ({error})") from error
+        raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
 
 
 def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:

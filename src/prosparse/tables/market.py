@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import TableError
-from .base import opened
+from .base import opened, quietly
 
 _LONGEST = 2**20  # letters of a line before the numbers
 _FIELDS = {"real", "double", "integer", "unsigned-integer", "pattern"}
@@ -50,7 +50,8 @@ def read_market(path: Path) -> Any:
     except (ValueError, OverflowError) as error:
         if isinstance(error, TableError):
             raise
-        raise TableError(f"{path}: not a whole Matrix Market file ({error})") from error
+        why = quietly(error, 300)
+        raise TableError(f"{path}: not a whole Matrix Market file ({why})") from error
 
 
 def _header(file: IO[bytes]) -> Header:

@@ -42,7 +42,8 @@ def read_numpy(path: Path, ask: Ask) -> Table:
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         if isinstance(error, TableError):
             raise
-        raise TableError(f"{path}: not a whole NumPy file of plain numbers ({error})") from error
+        why = quietly(error, 300)
+        raise TableError(f"{path}: not a whole NumPy file of plain numbers ({why})") from error
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     chosen = "X" if "X" in tables else tables[0] if len(tables) == 1 else None
     if chosen is None:
@@ -88,7 +89,7 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
     try:
         data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TableError(f"{path}: not a whole H5AD file ({error})") from error
+        raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
     for asked in (ask.label, ask.id_column):
         if asked is not None and asked not in data.obs.columns:
             unknown_column(path, asked, list(data.obs.columns))
