@@ -184,7 +184,7 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     except Exception as error:
         # whatever the standard library says of a file that was damaged or made up
         raise ModelFileError(
-            f"{path}: this is not a whole model file ({type(error).__name__}: {error}). Files made "
+            f"{path}: this is not a whole model file ({_short(error)}). Files made "
             "by `prosparse.save` or `prosparse fit` can be loaded; was it cut short?"
         ) from error
     return model, {"about": header["about"], "versions": header["versions"]}
@@ -278,5 +278,10 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
     return _refuse(f"it holds a value of unknown kind {tag!r}")
 
 
+def _short(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
 def _refuse(message: str) -> NoReturn:
-    raise ModelFileError(message)
+    raise ModelFileError(message if len(message) <= 600 else f"{message[:599]}…")
