@@ -218,6 +218,20 @@ def test_fit_and_report(inside):
     assert "not a whole model file" in refused.stderr
 
 
+def test_report_of_a_model_without_names(inside):
+    from prosparse import save
+
+    save(GSPPCA(2).fit(DATA.X), "m.prosparse")
+    sheet(inside / "t.csv", label=False)
+    sheet(inside / "narrow.csv", X=DATA.X[:, :5], names=NAMES[:5], label=False)
+    told = run(app, ["report", "m.prosparse", "--data", "t.csv"])
+    assert told.exit_code == 0, told.output
+    assert 'id="scores-chart"' in (inside / "m.html").read_text("utf-8")
+    refused = run(app, ["report", "m.prosparse", "--data", "narrow.csv"])
+    assert refused.exit_code == 1
+    assert "5 variables, but the model has 20" in " ".join(refused.stderr.split())
+
+
 def test_report_of_a_stranger_s_file(inside):
     """What a file says about itself is only words, and of the wrong kind no words at all."""
     from prosparse import save

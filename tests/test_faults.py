@@ -174,9 +174,10 @@ def test_an_interrupted_refit_leaves_the_earlier_fit(name):
     y = X[:, 0] - X[:, 3] + np.random.default_rng(0).normal(size=len(X))
     model = clone(MODELS[name]).fit(table, y)
     before = dict(vars(model))
-    with Interrupt() as counted:
-        clone(model).fit(other, y)
-    for share in (0.02, 0.2, 0.4, 0.6, 0.8, 0.97):
+    for _ in range(2):  # the first fit of this table also fills caches
+        with Interrupt() as counted:
+            clone(model).fit(other, y)
+    for share in (0.02, 0.2, 0.4, 0.6, 0.8):
         with pytest.raises(KeyboardInterrupt), Interrupt(max(3, int(share * counted.calls))):
             model.fit(other, y)
         assert_same(vars(model), before, name)

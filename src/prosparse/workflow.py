@@ -340,7 +340,12 @@ def fingerprint(path: Path) -> dict[str, str]:
 
 def scores_of(model: Any, table: Table) -> np.ndarray:
     """Scores of the rows; the table must have the model's variables, in their order."""
-    known = [str(name) for name in model.feature_names_in_]
+    names = getattr(model, "feature_names_in_", None)  # an array that was fitted has none
+    known = table.names if names is None else [str(name) for name in names]
+    if names is None and len(table.names) != model.n_features_in_:
+        raise TableError(
+            f"{table.path}: {len(table.names)} variables, but the model has {model.n_features_in_}"
+        )
     if known != table.names:
         missing = [name for name in known if name not in set(table.names)]
         what = f"lacks {missing[0]!r}" if missing else "has other variables, or in another order"
