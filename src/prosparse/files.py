@@ -17,21 +17,21 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     that is killed leaves ``path`` as it was. Errors name ``path``.
     """
     path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    os.close(handle)
-    partial = Path(name)
+    partial = path  # nothing of ours to remove yet
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        os.close(handle)
+        partial = Path(name)
         partial.chmod(0o666 & ~umask())  # mkstemp lets nobody else read
         yield partial
         with partial.open("rb") as file:
             os.fsync(file.fileno())  # or a power cut may leave a new name on an empty file
         partial.replace(path)
     except OSError as error:
-        if error.filename in (None, name):
-            raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
-        raise
+        raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
     finally:
-        partial.unlink(missing_ok=True)
+        if partial != path:
+            partial.unlink(missing_ok=True)
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -160,6 +160,9 @@ class NSPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> NSPCA:
         """Find all components of ``X`` jointly."""
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         check_integer("n_components", self.n_components, 1)
         check_integer("n_restarts", self.n_restarts, 1)
         check_integer("max_iter", self.max_iter, 1)
@@ -188,7 +191,6 @@ class NSPCA(SparseProjection):
                 best = run
         assert best is not None
         self._set_results(op, columns, best)
-        return self
 
     def _set_results(self, op: Any, columns: Any, run: Any) -> None:
         lengths = np.linalg.norm(run.state.U, axis=0)

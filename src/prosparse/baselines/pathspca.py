@@ -99,6 +99,9 @@ class PathSPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> PathSPCA:
         """Follow the path of ``X`` up to ``n_nonzero`` variables, for every component."""
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         check_integer("n_components", self.n_components, 1)
         if self.n_nonzero is not None:
             check_integer("n_nonzero", self.n_nonzero, 1, " or None")
@@ -125,4 +128,3 @@ class PathSPCA(SparseProjection):
                 FewerComponentsWarning,
                 stacklevel=2,
             )
-        return self

@@ -62,6 +62,9 @@ class ThresholdedPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> ThresholdedPCA:
         """Find the principal components of ``X`` and threshold them."""
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
         check_integer("n_components", self.n_components, 1)
         if self.n_nonzero is not None:
             check_integer("n_nonzero", self.n_nonzero, 1, " or None")
@@ -79,4 +82,3 @@ class ThresholdedPCA(SparseProjection):
             quadratic = quadratic_of(op)
             W = np.array([renormalised(quadratic, w, c).w for w in W])
         self._set_components(op, columns, W, float(n))
-        return self
