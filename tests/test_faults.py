@@ -11,14 +11,14 @@ import textwrap
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sklearn.base import clone
 
 from prosparse import GSPPCA, load, save
 from prosparse.datasets import make_globally_sparse
 from prosparse.results import RESULTS
-from test_persistence import MODELS, assert_same
+from test_persistence import MODELS, RESPONSE, assert_same
+from test_persistence import X as SMALL
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("typer")
@@ -169,8 +169,7 @@ class Interrupt:
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_an_interrupted_refit_leaves_the_earlier_fit(name):
-    table, other = X[:, :12], 1.5 * X[::-1, :12]
-    y = X[:, 0] - X[:, 3] + np.random.default_rng(0).normal(size=len(X))
+    table, other, y = SMALL, 1.5 * SMALL[::-1], RESPONSE
     model = clone(MODELS[name]).fit(table, y)
     before = dict(vars(model))
     for _ in range(2):  # the first fit of this table also fills caches
