@@ -123,15 +123,14 @@ def test_other_methods(inside, method, options, scale):
         assert said["n_selected"] == model.support_.sum()
 
 
-def test_gaps_of_a_large_table_are_filled_by_means(inside, monkeypatch):
+def test_gaps_of_a_large_table_are_filled_by_principal_components(inside, monkeypatch):
     X = DATA.X.copy()
     X[3, 5] = np.nan
     monkeypatch.setattr("prosparse.workflow._LARGEST_SCA", 100)
     path = sheet(inside / "t.csv", X=X, label=False)
     said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
-    assert any("by the means of their columns" in note for note in said["notes"])
-    X[3, 5] = np.nanmean(X[:, 5])
-    assert said["n_selected"] == GSPPCA().fit(X).n_selected_
+    assert any("filled in by principal components" in note for note in said["notes"])
+    assert said["n_selected"] == GSPPCA().fit(imputed(X)).n_selected_
 
 
 def test_missing_values(inside):
@@ -157,7 +156,12 @@ def test_missing_values(inside):
     assert any("exactly" in note for note in exact["notes"])
 
 
-def test_imputed_values_are_near_the_truth(rng):
+@pytest.mark.parametrize("largest", [0, 10**9])
+@pytest.mark.parametrize("side", [0, 10**9])
+def test_imputed_values_are_near_the_truth(rng, largest, side, monkeypatch):
+    monkeypatch.setattr("prosparse.workflow._LARGEST_SCA", largest)
+    monkeypatch.setattr("prosparse.workflow._EXACT_SIDE", side)
+    monkeypatch.setattr("prosparse.workflow._LEADING", 1)
     X = rng.normal(size=(200, 1)) * [1.0, 20.0, -300.0, 1.0] + rng.normal(size=(200, 4)) * [
         0.1, 2.0, 30.0, 0.1,
     ] + [0, 100, 0, 1e4]  # fmt: skip
@@ -216,6 +220,20 @@ def test_fit_and_report(inside):
     refused = run(app, ["report", path])
     assert refused.exit_code == 1
     assert "not a whole model file" in refused.stderr
+
+
+def test_report_of_a_model_without_names(inside):
+    from prosparse import save
+
+    save(GSPPCA(2).fit(DATA.X), "m.prosparse")
+    sheet(inside / "t.csv", label=False)
+    sheet(inside / "narrow.csv", X=DATA.X[:, :5], names=NAMES[:5], label=False)
+    told = run(app, ["report", "m.prosparse", "--data", "t.csv"])
+    assert told.exit_code == 0, told.output
+    assert 'id="scores-chart"' in (inside / "m.html").read_text("utf-8")
+    refused = run(app, ["report", "m.prosparse", "--data", "narrow.csv"])
+    assert refused.exit_code == 1
+    assert "5 variables, but the model has 20" in " ".join(refused.stderr.split())
 
 
 def test_report_of_a_stranger_s_file(inside):

@@ -3,6 +3,7 @@
 import gzip
 import string
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import Ask, read_table
+from prosparse.tables import READERS, Ask, read_table
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
@@ -107,8 +108,10 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
     assert seen[-1] == 500
 
 
-def test_very_wide(tmp_path):
+@pytest.mark.parametrize("widest", [100, 50_000])
+def test_very_wide(tmp_path, monkeypatch, widest):
     """Lines too long to be one cell, and more of them than are looked at."""
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
     values = np.arange(6 * 30_000.0).reshape(6, 30_000) / 7
     head = ";".join(f"variable {k}" for k in range(30_000))
     rows = "\n".join(";".join(map(cell, row, [","] * 30_000)) for row in values)
@@ -145,8 +148,19 @@ BAD = {
 }
 
 
+def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.csv", text_table(";", ",", label=True))
+    blocks = read_table(path, Ask(label="kind"))
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", 1)
+    rows = read_table(path, Ask(label="kind"))
+    np.testing.assert_array_equal(rows.X, blocks.X)
+    assert rows[2:] == blocks[2:]
+
+
+@pytest.mark.parametrize("widest", [0, 50_000])
 @pytest.mark.parametrize("name", BAD)
-def test_bad_text(tmp_path, name):
+def test_bad_text(tmp_path, name, widest, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
     text, message = BAD[name]
     with pytest.raises(TableError, match=message) as caught:
         read_table(write(tmp_path / "bad.csv", text))
@@ -238,6 +252,122 @@ def test_numpy_and_matrix_market(tmp_path):
     np.savez(tmp_path / "o.npz", X=np.array([[object()]]))
     with pytest.raises(TableError, match="plain numbers"):
         read_table(tmp_path / "o.npz")
+
+
+MARKET = {
+    "general": ("coordinate real general\n% x\n2 3 2\n1 1 1.5\n2 3 2\n", [[1.5, 0, 0], [0, 0, 2]]),
+    "spaces": ("coordinate real general\n2 2 2\n 1  1   1.5 \n\n2 2 4\n", [[1.5, 0], [0, 4]]),
+    "twice": ("coordinate integer general\n2 2 3\n1 1 1\n1 1 2\n2 2 4\n", [[3, 0], [0, 4]]),
+    "pattern": ("coordinate pattern symmetric\n2 2 2\n1 1\n2 1\n", [[1, 1], [1, 0]]),
+    "skew": ("coordinate real skew-symmetric\n2 2 1\n2 1 3\n", [[0, -3], [3, 0]]),
+    "array": ("array real general\n2 3\n1\n2\n3\n4\n5\n6\n", [[1, 3, 5], [2, 4, 6]]),
+    "array, symmetric": ("array real symmetric\n2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+    "array, skew": ("array real skew-symmetric\n2 2\n2\n", [[0, -2], [2, 0]]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MARKET)
+def test_matrix_market_as_scipy_reads_it(tmp_path, name):
+    text, expected = MARKET[name]
+    path = write(tmp_path / "t.mtx", "%%MatrixMarket matrix " + text)
+    packed = tmp_path / "t.mtx.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    got, theirs = read_table(path).X, io.mmread(path)
+    for X in (got, theirs, read_table(packed).X):
+        np.testing.assert_array_equal(X.toarray() if sparse.issparse(X) else X, expected)
+    assert sparse.issparse(got) == sparse.issparse(theirs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "coordinate real general\n12 4 23\n1 2 -1.32E-1\n1 4 1.05E-",  # ends SciPy's process
+        "coordinate real general\n3 3 99999999999\n1 1 1\n",
+        "coordinate real general\n3 3 1\n9 9 1\n",
+        "coordinate real general\n-3 -3 1\n1 1 1\n",
+        "coordinate real general\n2 500000000 1\n1 1 1\n",
+        "array real general\n1000000000 1000000000\n1\n",
+        "array complex general\n2 2\n1 2\n",
+        "array real\n",
+        "coordinate real general\n",
+        "coordinate real symmetric\n2 3 1\n1 1 1\n",
+    ],
+)
+def test_damaged_matrix_market(tmp_path, text):
+    with pytest.raises(TableError, match=r"t\.mtx"):
+        read_table(write(tmp_path / "t.mtx", "%%MatrixMarket matrix " + text))
+
+
+def test_arrays_that_claim_too_much(tmp_path):
+    header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000)}"
+    header += b" " * (-(len(header) + 11) % 64) + b"\n"
+    raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
+    (tmp_path / "t.npy").write_bytes(raw)
+    with zipfile.ZipFile(tmp_path / "t.npz", "w") as archive:
+        archive.writestr("X.npy", raw)
+    for name in ("t.npy", "t.npz"):
+        with pytest.raises(TableError, match="but 0 bytes follow"):
+            read_table(tmp_path / name)
+
+
+def test_files_that_unpack_to_far_more_than_their_size(tmp_path, monkeypatch):
+    for module in ("base", "matrices"):
+        monkeypatch.setattr(f"prosparse.tables.{module}.LARGEST_UNPACKED", 10_000)
+    np.savez_compressed(tmp_path / "t.npz", X=np.zeros((1000, 1000)))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 1_000_000))
+    (tmp_path / "t.mtx.gz").write_bytes(
+        gzip.compress(b"%%MatrixMarket matrix array real general\n1000 1000\n" + b"0\n" * 10**6)
+    )
+    for name in ("t.npz", "t.csv.gz", "t.mtx.gz"):
+        with pytest.raises(TableError, match="over 200 times its size"):
+            read_table(tmp_path / name)
+
+
+def test_sparse_positions_outside_the_table(tmp_path):
+    S = sparse.csr_array(np.eye(3))
+    sparse.save_npz(tmp_path / "t.npz", S)
+    with np.load(tmp_path / "t.npz") as archive:
+        parts = dict(archive)
+    for change in ({"indices": np.array([0, 1, 70])}, {"indptr": np.array([0, 9, 2, 3])},
+                   {"shape": np.array([10**9, 10**9])}, {"format": np.array(b"xyz")}):  # fmt: skip
+        np.savez(tmp_path / "t.npz", **(parts | change))
+        with pytest.raises(TableError, match=r"t\.npz"):
+            read_table(tmp_path / "t.npz")
+
+
+def test_damaged_texts_inside_arrow_files(tmp_path):
+    """An offset that points outside, a letter that is none, and a file that ends early."""
+    with ipc.new_file(tmp_path / "t.arrow", arrow_table().schema) as writer:
+        writer.write_table(arrow_table())
+    raw = (tmp_path / "t.arrow").read_bytes()
+    ids = raw.index(b"r1r2r3")
+    offsets = raw.index(np.array([0, 2, 4, 6], dtype="<i4").tobytes())
+    damage = (
+        raw[:ids] + b"\xff" + raw[ids + 1 :],
+        raw[: offsets + 8] + b"\xff\xff\xff\xff" + raw[offsets + 12 :],
+        raw[: len(raw) // 2],
+    )
+    for damaged in damage:
+        (tmp_path / "t.arrow").write_bytes(damaged)
+        with pytest.raises(TableError, match=r"t\.arrow"):
+            read_table(tmp_path / "t.arrow")
+
+
+def test_a_line_without_an_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.LONGEST_LINE", 1000)
+    with pytest.raises(TableError, match="a line is longer than 1,000 letters"):
+        read_table(write(tmp_path / "t.csv", "a," * 2000))
+
+
+def test_whatever_a_parser_raises_is_a_table_error(tmp_path, monkeypatch):
+    for error, said in ((RuntimeError("odd"), "RuntimeError: odd"), (MemoryError(), "not enough")):
+
+        def broken(path, ask, error=error):
+            raise error
+
+        monkeypatch.setitem(READERS, ".csv", broken)
+        with pytest.raises(TableError, match=said):
+            read_table(write(tmp_path / "t.csv", "a,b\n"))
 
 
 def test_h5ad(tmp_path):

@@ -1,9 +1,12 @@
 """``python -m prosparse`` and the ``prosparse`` command."""
 
+import signal
 import sys
 
 
 def main() -> None:
+    # `kill` and a batch system's time limit end the command as Ctrl-C does: files are tidied up
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         from .cli import app
     except ModuleNotFoundError as error:

@@ -41,7 +41,8 @@ def demo(
     ),
 ) -> None:
     """Fit built-in data, say what was chosen, draw why, and write a report."""
-    demonstration.main([str(folder)])
+    with commands.told():
+        demonstration.main([str(folder)])
 
 
 @app.command()
@@ -70,8 +71,9 @@ def reproduce(
         wanted = [experiment(name).name for name in names or experiments()]
     except UnknownExperimentError as error:
         _stop(errors, str(error))
-    failures = _run(wanted, quick, data, output, jobs, console, errors)
-    page = report.write_page(output)
+    with commands.told():
+        failures = _run(wanted, quick, data, output, jobs, console, errors)
+        page = report.write_page(output)
     console.print(f"wrote {page}", soft_wrap=True)
     if failures:
         raise typer.Exit(1)

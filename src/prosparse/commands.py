@@ -1,17 +1,20 @@
 """``prosparse select``, ``fit`` and ``report``: a table in a file, a question, an answer.
 
-Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused.
+Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused; 130
+it was interrupted.
 """
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 from rich.console import Console
@@ -20,6 +23,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from .errors import InputError, ModelFileError, ParameterError, check_choice
+from .files import write_text
 from .persistence import load_with_about, save
 from .registry import METHODS
 from .report import render
@@ -58,7 +62,7 @@ Missing = Annotated[
     str,
     typer.Option(
         help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
-        "half empty, then rows; impute: fill in by SCA, large tables by column means."
+        "half empty, then rows; impute: fill in by SCA, large tables by principal components."
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
@@ -96,76 +100,76 @@ Examples:
 """
 
 
+class Options(NamedTuple):
+    """What ``select`` and ``fit`` have in common; the fields are the options of the command."""
+
+    file: File
+    components: Components = "auto"
+    method: Method = "gsppca"
+    variables: Variables = None
+    penalty: Penalty = None
+    id_column: IdColumn = None
+    drop: Drop = None
+    scale: Scale = False
+    transpose: Transpose = False
+    log1p: Log1p = False
+    missing: Missing = "error"
+    no_header: NoHeader = False
+    encoding: Encoding = None
+    separator: Separator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``command(options, more)`` as a function of all the options, as typer wants it."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = inspect.signature(Options, eval_str=True).parameters
+    types = get_type_hints(Options, include_extras=True)
+    parameters = [one.replace(annotation=types[name]) for name, one in shared.items()]
+    parameters = sorted([*parameters, *own], key=lambda one: one.default is not one.empty)
+
+    @functools.wraps(command)
+    def flat(**given: Any) -> None:
+        options = Options(**{name: given.pop(name) for name in Options._fields})
+        command(options, **given)
+
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return flat
+
+
+@takes_options
 def select(
-    file: File,
-    components: Components = "auto",
-    method: Method = "gsppca",
-    variables: Variables = None,
-    penalty: Penalty = None,
-    id_column: IdColumn = None,
-    drop: Drop = None,
-    scale: Scale = False,
-    transpose: Transpose = False,
-    log1p: Log1p = False,
-    missing: Missing = "error",
+    options: Options,
     label: Label = None,
-    no_header: NoHeader = False,
-    encoding: Encoding = None,
-    separator: Separator = None,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the results; left out, FILE-prosparse.")
     ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
 ) -> None:
     """Which variables of a table carry its structure, how many, and why: files and a report."""
-    ask = _ask(id_column, label, drop, transpose, no_header, encoding, separator)
-    folder = output or Path(f"{file.name.split('.')[0]}-prosparse")
-    with _told():
-        wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
+    folder = output or Path(f"{options.file.name.split('.')[0]}-prosparse")
+    with told():
         check_folder(folder)
-        result = _analysed(file, ask, wish, quiet)
+        result = _analysed(options, label)
         with whole_folder(folder) as partial:
             write_results(result, partial)
-    if as_json:
-        print(json.dumps(summary(result, folder), ensure_ascii=False))
-    elif not quiet:
-        show(result, folder)
+    _answer(result, folder, options)
 
 
+@takes_options
 def fit(
-    file: File,
-    components: Components = "auto",
-    method: Method = "gsppca",
-    variables: Variables = None,
-    penalty: Penalty = None,
-    id_column: IdColumn = None,
-    drop: Drop = None,
-    scale: Scale = False,
-    transpose: Transpose = False,
-    log1p: Log1p = False,
-    missing: Missing = "error",
-    no_header: NoHeader = False,
-    encoding: Encoding = None,
-    separator: Separator = None,
+    options: Options,
     output: Annotated[
         Path | None, typer.Option(help="The model's file; left out, FILE.prosparse.")
     ] = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
 ) -> None:
     """Fit a model and save it, and nothing else."""
-    ask = _ask(id_column, None, drop, transpose, no_header, encoding, separator)
-    path = output or Path(f"{file.name.split('.')[0]}.prosparse")
-    with _told():
-        wish = _wish(method, components, variables, penalty, scale, log1p, missing, quiet)
+    path = output or Path(f"{options.file.name.split('.')[0]}.prosparse")
+    with told():
         check_file(path)
-        result = _analysed(file, ask, wish, quiet)
+        result = _analysed(options, None)
         save(result.model, path, about=result.about)
-    if as_json:
-        print(json.dumps(summary(result, path), ensure_ascii=False))
-    elif not quiet:
-        show(result, path)
+    _answer(result, path, options)
 
 
 def report(
@@ -181,7 +185,7 @@ def report(
 ) -> None:
     """Write the report of a saved model; a table is read as that of the model was."""
     path = output or Path(model.stem + ".html")
-    with _told():
+    with told():
         check_file(path)
         fitted, rest = load_with_about(model)
         about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
@@ -200,7 +204,7 @@ def report(
             label=table.label if table else None,
             about=about,
         )
-        _write_text(path, page)
+        write_text(path, page)
     if not quiet:
         Console().print(Text(f"wrote {path}"), soft_wrap=True)
 
@@ -215,41 +219,41 @@ def add_to(app: typer.Typer) -> None:
 # --- from words to wishes
 
 
-def _ask(
-    id_column: str | None,
-    label: str | None,
-    drop: list[str] | None,
-    transpose: bool,
-    no_header: bool,
-    encoding: str | None,
-    separator: str | None,
-) -> Ask:
+def _ask(options: Options, label: str | None) -> Ask:
+    separator = options.separator
     if separator is not None:
         separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(
             separator, separator
         )
         if len(separator) != 1:
-            _stop(f"--separator must be one character, or tab, got {separator!r}", 2)
-    return Ask(id_column, label, tuple(drop or ()), transpose, not no_header, encoding, separator)
+            raise ParameterError(f"--separator must be one character, or tab, got {separator!r}")
+    return Ask(
+        options.id_column,
+        label,
+        tuple(options.drop or ()),
+        options.transpose,
+        not options.no_header,
+        options.encoding,
+        separator,
+    )
 
 
-def _wish(
-    method: str,
-    components: str,
-    variables: int | None,
-    penalty: str | None,
-    scale: bool,
-    log1p: bool,
-    missing: str,
-    quiet: bool,
-) -> Wish:
-    check_choice("--method", method, tuple(METHODS))
-    check_choice("--missing", missing, MISSING)
-    if components != "auto" and not (components.isdecimal() and int(components) > 0):
-        raise ParameterError(f"--components must be a positive number or auto, got {components!r}")
-    wanted = "auto" if components == "auto" else int(components)
-    shown = int(sys.stderr.isatty() and not quiet)
-    return Wish(method, wanted, variables, penalty, scale, log1p, missing, shown)
+def _wish(options: Options) -> Wish:
+    check_choice("--method", options.method, tuple(METHODS))
+    check_choice("--missing", options.missing, MISSING)
+    given = options.components
+    if given != "auto" and not (given.isdecimal() and int(given) > 0):
+        raise ParameterError(f"--components must be a positive number or auto, got {given!r}")
+    return Wish(
+        options.method,
+        "auto" if given == "auto" else int(given),
+        options.variables,
+        options.penalty,
+        options.scale,
+        options.log1p,
+        options.missing,
+        int(sys.stderr.isatty() and not options.quiet),
+    )
 
 
 def _command_line() -> str:
@@ -269,8 +273,9 @@ def _read(file: Path, ask: Ask, quiet: bool) -> Table:
         return read_table(file, ask._replace(progress=rows))
 
 
-def _analysed(file: Path, ask: Ask, wish: Wish, quiet: bool) -> Result:
-    table = _read(file, ask, quiet)
+def _analysed(options: Options, label: str | None) -> Result:
+    wish, ask = _wish(options), _ask(options, label)
+    table = _read(options.file, ask, options.quiet)
     if wish.verbose:
         n, p = table.X.shape
         words = f"fitting {n:,} rows of {p:,} variables"
@@ -278,19 +283,9 @@ def _analysed(file: Path, ask: Ask, wish: Wish, quiet: bool) -> Result:
     return analyse(table, ask, wish, _command_line())
 
 
-def _write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(text, "utf-8")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
 @contextmanager
-def _told() -> Iterator[None]:
-    """Our own errors as one line and an exit code."""
+def told() -> Iterator[None]:
+    """Our own errors, a full disk and Ctrl-C as one line and an exit code."""
     try:
         yield
     except ParameterError as error:
@@ -298,7 +293,10 @@ def _told() -> Iterator[None]:
     except (InputError, ModelFileError) as error:
         _stop(str(error), 1)
     except OSError as error:
-        _stop(f"{error.filename}: {error.strerror}", 1)
+        place = f"{error.filename}: " if error.filename else ""
+        _stop(f"{place}{error.strerror or error}; nothing was written", 1)
+    except KeyboardInterrupt:
+        _stop("interrupted; earlier results are as they were", 130)
     except MemoryError:
         _stop("there is not enough memory for this table", 1)
 
@@ -310,6 +308,13 @@ def _stop(message: str, code: int) -> None:
 
 
 # --- the answer
+
+
+def _answer(result: Result, output: Path, options: Options) -> None:
+    if options.as_json:
+        print(json.dumps(summary(result, output), ensure_ascii=False))
+    elif not options.quiet:
+        show(result, output)
 
 
 def summary(result: Result, output: Path) -> dict[str, Any]:

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import platform
 import zipfile
@@ -38,6 +37,8 @@ from ._version import __version__
 from .arrays import host, is_foreign
 from .engine.loop import StopReason
 from .errors import ModelFileError
+from .files import whole_file
+from .npy import KINDS, read_header
 from .registry import ESTIMATORS
 from .selection.slope import Slope
 
@@ -46,9 +47,9 @@ ENUMS: dict[str, type[Enum]] = {"StopReason": StopReason}
 RECORDS: dict[str, Any] = {"Slope": Slope}
 _HEADER = "model.json"
 _ARRAY = "arrays/{}.npy"
-_KINDS = "biufcU"  # bool, integers, floats, complex, text: what an array in a file may hold
 # A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
 _MOST_MEMBERS = 10_000
+_WIDEST_SCALAR = 2**16  # bytes: a text of this length; a type may claim any width
 
 
 def versions() -> dict[str, str]:
@@ -118,17 +119,12 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
 
 
 def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
-    """Write beside ``path`` and rename, so that no half a file is ever seen."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(partial, "w") as archive:
-            archive.writestr(_HEADER, header)
-            for number, array in enumerate(arrays):
-                with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
-                    np.lib.format.write_array(member, array, allow_pickle=False)
-        return partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr(_HEADER, header)
+        for number, array in enumerate(arrays):
+            with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return path
 
 
 def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: PLR0911
@@ -167,7 +163,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
     if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
         return {"$strings": value.tolist()}
-    if value.dtype.kind not in _KINDS or type(value) is not np.ndarray:
+    if value.dtype.kind not in KINDS or type(value) is not np.ndarray:
         raise ModelFileError(
             f"`{where}` is an array of {value.dtype}, which a model file cannot hold: only "
             "numbers and texts can be saved"
@@ -211,12 +207,10 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         raise ModelFileError(f"{path}: {error}") from None
     except FileNotFoundError:
         raise ModelFileError(f"{path}: there is no such file") from None
-    except (OSError, zipfile.BadZipFile, ValueError, KeyError, TypeError, AttributeError,
-            IndexError, EOFError, RecursionError, NotImplementedError, RuntimeError,
-            OverflowError) as error:  # fmt: skip
+    except Exception as error:
         # whatever the standard library says of a file that was damaged or made up
         raise ModelFileError(
-            f"{path}: this is not a whole model file ({type(error).__name__}: {error}). Files made "
+            f"{path}: this is not a whole model file ({_short(error)}). Files made "
             "by `prosparse.save` or `prosparse fit` can be loaded; was it cut short?"
         ) from error
     return model, {"about": header["about"], "versions": header["versions"]}
@@ -252,16 +246,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
 def _array(raw: bytes) -> np.ndarray:
     """An array in NumPy's format; its header must describe exactly the bytes that follow."""
     file = io.BytesIO(raw)
-    major, _ = np.lib.format.read_magic(file)
-    if major not in (1, 2):
-        _refuse(f"it holds an array in NumPy's format {major}; 1 and 2 are known")
-    read = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[major]
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject or dtype.kind not in _KINDS:
-        _refuse(f"it holds an array of {dtype}; only numbers and texts are allowed")
-    body = len(raw) - file.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != body:
-        _refuse(f"an array says it has shape {shape} of {dtype}, but {body} bytes follow")
+    shape, fortran, dtype = read_header(file, len(raw))
     flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
     return flat.reshape(shape, order="F" if fortran else "C")
 
@@ -298,7 +283,8 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
             return arrays[content]
         case "$scalar":
             dtype = np.dtype(content[0])
-            if dtype.kind not in _KINDS or not isinstance(content[1], bool | int | float | str):
+            plain = isinstance(content[1], bool | int | float | str)
+            if dtype.kind not in KINDS or dtype.itemsize > _WIDEST_SCALAR or not plain:
                 _refuse(f"a number of type {dtype} is not allowed")
             return np.array([content[1]], dtype=dtype)[0]
         case "$strings":
@@ -318,5 +304,10 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
     return _refuse(f"it holds a value of unknown kind {tag!r}")
 
 
+def _short(error: Exception) -> str:
+    text = f"{type(error).__name__}: {error}"
+    return text if len(text) <= 300 else f"{text[:299]}…"
+
+
 def _refuse(message: str) -> NoReturn:
-    raise ModelFileError(message)
+    raise ModelFileError(message if len(message) <= 600 else f"{message[:599]}…")

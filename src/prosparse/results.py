@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ParameterError
+from .files import umask
 from .persistence import save
 from .report import render
 from .workflow import Result, scores_of
@@ -47,21 +47,20 @@ def whole_folder(path: Path) -> Iterator[Path]:
     check_folder(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    before = partial.with_name(f"{partial.name}.before")
     try:
         yield partial
-        partial.chmod(0o777 & ~_umask())
-        if path.exists():
-            shutil.rmtree(path)
+        partial.chmod(0o777 & ~umask())
+        if path.exists():  # moved aside, not removed: there is no moment without results
+            path.rename(before)
         partial.rename(path)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        if before.exists() and not path.exists():
+            before.rename(path)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    finally:
+        for leftover in (partial, before):
+            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def write_results(result: Result, folder: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import StandardScaler
 
 from .errors import InputError, ParameterError, TableError
@@ -19,10 +18,13 @@ from .models.sca import SCA
 from .persistence import versions
 from .registry import METHODS
 from .report import Findings, findings_of
+from .selection.dimension import completed
 from .tables import Ask, Table
 
 _MOSTLY = 0.5  # a column with more gaps than this share is dropped before rows are
-_LARGEST_SCA = 100_000  # values: filling gaps by SCA takes seconds up to here, minutes soon after
+_LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up to here
+_EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
+_LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
 
 
@@ -132,13 +134,9 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
         return _drop_rows(table, said)
     if wish.method == "sca":
         return table._replace(notes=[*table.notes, f"{said}: SCA leaves them open, exactly"])
-    if table.X.size > _LARGEST_SCA:
-        X = SimpleImputer(copy=False).fit_transform(table.X)
-        note = f"{said} and were filled in by the means of their columns"
-    else:
-        X = imputed(table.X)
-        note = f"{said} and were filled in by SCA, from the other values of their rows"
-    return table._replace(X=X, notes=[*table.notes, note])
+    method = "SCA" if table.X.size <= _LARGEST_SCA else "principal components"
+    note = f"{said} and were filled in by {method}, from the other values of their rows"
+    return table._replace(X=imputed(table.X), notes=[*table.notes, note])
 
 
 def _drop_columns(table: Table, empty: np.ndarray) -> Table:
@@ -170,13 +168,19 @@ def _drop_rows(table: Table, said: str) -> Table:
 
 
 def imputed(X: np.ndarray) -> np.ndarray:
-    """The table with every gap filled by its mean given the rest of the row, under SCA."""
+    """The table with every gap filled by its mean given the rest of the row: under SCA, or, if it
+    is large, by its principal components alone."""
     scaler = StandardScaler()
     Z = scaler.fit_transform(X)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a rough fit fills gaps well, and no structure means 0
-        Z = SCA(max_iter=100, tol=1e-6).fit(Z).impute(Z)
-    return np.where(np.isnan(X), scaler.inverse_transform(Z), X)
+    seen = ~np.isnan(X)
+    if X.size > _LARGEST_SCA:
+        count = None if min(X.shape) <= _EXACT_SIDE else _LEADING
+        Z = completed(np.where(seen, Z, 0.0), seen, count)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a rough fit fills gaps well; no structure means 0
+            Z = SCA(max_iter=20, tol=1e-6).fit(Z).impute(Z)
+    return np.where(seen, X, scaler.inverse_transform(Z))
 
 
 # --- the fit
@@ -336,7 +340,12 @@ def fingerprint(path: Path) -> dict[str, str]:
 
 def scores_of(model: Any, table: Table) -> np.ndarray:
     """Scores of the rows; the table must have the model's variables, in their order."""
-    known = [str(name) for name in model.feature_names_in_]
+    names = getattr(model, "feature_names_in_", None)  # an array that was fitted has none
+    known = table.names if names is None else [str(name) for name in names]
+    if names is None and len(table.names) != model.n_features_in_:
+        raise TableError(
+            f"{table.path}: {len(table.names)} variables, but the model has {model.n_features_in_}"
+        )
     if known != table.names:
         missing = [name for name in known if name not in set(table.names)]
         what = f"lacks {missing[0]!r}" if missing else "has other variables, or in another order"

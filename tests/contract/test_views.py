@@ -5,11 +5,10 @@ import pytest
 
 from prosparse import InputError, ParameterError
 from prosparse.operators import DenseOperator
+from prosparse.operators.gaps import GappyTable, filled, inverses
 from prosparse.operators.views import (
     CompleteTable,
-    GappyTable,
     column_groups,
-    filled,
     joined,
     side_by_side,
 )
@@ -79,3 +78,58 @@ def test_rows_that_miss_the_same_share_a_pattern(rng):
     assert sorted(table.in_pattern) == [1, 20, 29]
     m = table.moments(rng.standard_normal((6, 2)), None, np.ones(6), np.zeros(6))
     assert np.all(np.isfinite(m.A))
+
+
+@pytest.mark.parametrize("Q", [2, 30])
+def test_inverses_of_a_stack(Q, rng):
+    root = rng.standard_normal((7, Q, 2 * Q))
+    P = root @ root.transpose(0, 2, 1) + np.eye(Q)
+    S, log_det = inverses(P)
+    np.testing.assert_allclose(S @ P, np.broadcast_to(np.eye(Q), P.shape), atol=1e-9)
+    np.testing.assert_array_equal(S, S.transpose(0, 2, 1))
+    np.testing.assert_allclose(log_det, -np.linalg.slogdet(P)[1])
+
+
+def test_a_matrix_that_overflowed_spoils_no_other():
+    P = np.broadcast_to(2.0 * np.eye(30), (5, 30, 30)).copy()
+    P[3] = np.nan
+    S, log_det = inverses(P)
+    assert np.isnan(S[3]).all()
+    assert np.isnan(log_det[3])
+    np.testing.assert_allclose(S[[0, 4]], 0.5 * P[[0, 4]] / 2.0)
+
+
+@pytest.mark.parametrize("Q", [2, 25])
+@pytest.mark.parametrize("uncertain", [False, True])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_moments_of_a_table_with_holes_row_by_row(Q, uncertain, repeated, rng, monkeypatch):
+    """[AB08] (17) and (25), one sample at a time."""
+    monkeypatch.setattr("prosparse.operators.gaps.ENTRIES_PER_BLOCK", 5 * Q * Q)
+    n, p = 23, 9
+    seen = rng.random((n, p)) > 0.3
+    if repeated:
+        seen[:12] = seen[0]
+    X, mu = rng.standard_normal((n, p)), 0.1 * rng.standard_normal(p)
+    L, tau = rng.standard_normal((p, Q)), rng.uniform(1, 2, p)
+    root = rng.standard_normal((p, Q, Q)) / Q
+    C = root @ root.transpose(0, 2, 1) if uncertain else None
+    got = GappyTable(X, seen).moments(L, C, tau, mu)
+    A, G, z_sum = np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros((p, Q))
+    zz, log_det, explained = np.zeros((Q, Q)), 0.0, 0.0
+    for x, there in zip(X, seen, strict=True):
+        precision, y = np.eye(Q), np.zeros(Q)
+        for i in np.flatnonzero(there):
+            second = np.outer(L[i], L[i]) + (0.0 if C is None else C[i])
+            precision += tau[i] * second
+            y += tau[i] * (x[i] - mu[i]) * L[i]
+        S = np.linalg.inv(precision)
+        z = S @ y
+        for i in np.flatnonzero(there):
+            A[i] += S + np.outer(z, z)
+            G[i] += (x[i] - mu[i]) * z
+            z_sum[i] += z
+        zz += S + np.outer(z, z)
+        log_det += np.linalg.slogdet(S)[1]
+        explained += z @ precision @ z
+    for fast, slow in zip(got, (A, G, z_sum, zz, log_det, explained), strict=True):
+        np.testing.assert_allclose(fast, slow, atol=1e-9)

@@ -20,7 +20,8 @@ from prosparse.engine.loop import iterate
 from prosparse.engine.rows import covariances, hyperbolic_rows, relevance_rows
 from prosparse.engine.start import initial_weights, varimax
 from prosparse.operators import DenseOperator
-from prosparse.operators.views import CompleteTable, GappyTable, filled
+from prosparse.operators.gaps import GappyTable, filled
+from prosparse.operators.views import CompleteTable
 
 # n, columns of the views, shared latents, private latents, share of missing entries
 CASES = {

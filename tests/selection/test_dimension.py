@@ -11,6 +11,7 @@ from sklearn.decomposition import PCA
 from prosparse.selection import dimension
 from prosparse.selection.dimension import (
     bic_count,
+    completed,
     count_signals,
     hard_threshold_count,
     minka_count,
@@ -191,3 +192,23 @@ def test_signals_are_counted_in_any_unit(size):
     values = np.array([50.0, 30.0, 1.2, 1.1, 1.0, 0.9, 0.8, 0.7]) * 20
     assert count_signals(size * values, 20, 8) == count_signals(values, 20, 8) == 2
     assert count_signals(size * values, 20, 8, 1.2 * size) == count_signals(values, 20, 8, 1.2)
+
+
+@pytest.mark.parametrize(("n", "p"), [(400, 60), (50, 200)])
+def test_holes_are_filled_before_counting(n, p, rng):
+    """Zeros in place of signal look like more signals; filled, hardly one too many is counted."""
+    W = rng.normal(size=(4, p)) * 2
+    truth = rng.normal(size=(n, 4)) @ W + rng.normal(size=(n, p))
+    truth -= truth.mean(axis=0)
+    seen = rng.random((n, p)) > 0.1
+    holes = np.where(seen, truth, 0.0)
+
+    def count(X):
+        return count_signals(np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2, n, p)
+
+    assert count(truth) == 4
+    assert count(holes) > 8
+    for full in (completed(holes, seen), completed(holes, seen, 4)):
+        np.testing.assert_array_equal(full[seen], truth[seen])
+        assert 4 <= count(full) <= 5
+        assert np.std((full - truth)[~seen]) < 1.15  # of which 1 is noise that nobody knows

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -18,6 +17,7 @@ import numpy as np
 
 from ..arrays import host, in_kind
 from ..errors import CheckpointError, check_integer
+from ..files import whole_file
 
 State = Any
 
@@ -84,16 +84,8 @@ class Checkpoint:
         return Stage(self, name)
 
     def write(self) -> None:
-        folder = self.path.parent
-        with tempfile.NamedTemporaryFile(dir=folder, suffix=".part", delete=False) as file:
-            try:
-                np.savez(file, allow_pickle=False, **self.stored)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, self.path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        with whole_file(self.path) as partial, partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **self.stored)
 
 
 _ADVICE = "Delete the file to start afresh, or give another `checkpoint`."

@@ -15,7 +15,7 @@ from scipy.sparse import issparse
 from ..arrays import as_like, is_foreign
 from ..errors import InputError
 from ..operators import Operator, operator_of, source_of
-from ..operators.views import GappyTable
+from ..operators.gaps import GappyTable
 
 Array = np.ndarray
 
@@ -31,12 +31,6 @@ class Factors(NamedTuple):
     mean: Array  # (p,)
 
 
-class Latents(NamedTuple):
-    Z: Array  # (n, Q) posterior means
-    S: Array  # (r, Q, Q) posterior covariances, one per pattern of gaps
-    pattern_of: Array | None  # (n,) which of them is the row's; None: the only one
-
-
 def has_gaps(X: Any) -> bool:
     """Whether an entry is missing; rows that are not in memory are taken to be complete."""
     if source_of(X) is not None:
@@ -46,48 +40,65 @@ def has_gaps(X: Any) -> bool:
     return bool(xp.any(xp.isnan(values)))
 
 
-def posterior(X: Any, model: Factors) -> Latents:
-    """q(z_n) of [AB08] (17) for every row of ``X``."""
+def latents(X: Any, model: Factors) -> Any:
+    """Posterior means of the latents, [AB08] (17), for every row of ``X``."""
+    if not has_gaps(X):
+        return _complete_latents(X, model)[0]
+    Z = np.empty((X.shape[0], model.L.shape[1]))
+    table = _gappy(X, model.mean)
+    for q in table.posteriors(model.L, None, model.tau, table.X):
+        Z[q.rows] = q.Z
+    return Z
+
+
+def _complete_latents(X: Any, model: Factors) -> tuple[Any, Array]:
+    """Posterior means, and the covariance that all rows share."""
     L, tau, mean = model
-    if has_gaps(X):
-        table = _gappy(X, mean)
-        _, S, Z = table.latents(L, None, tau, np.zeros(L.shape[0]))
-        return Latents(Z, S, table.pattern_of)
     S = np.linalg.inv(np.eye(L.shape[1]) + (tau[:, None] * L).T @ L)
     op = _complete(X, mean, np.ones_like(mean))
     filters = as_like(tau[:, None] * L @ S, X, op.dtype)
-    return Latents(op.matmul(filters), S[None], None)
+    return op.matmul(filters), S
 
 
 def log_density(X: Any, model: Factors) -> Any:
     """log p of the observed entries of every row."""
     tau = model.tau
-    Z, S, pattern_of = posterior(X, model)
-    inverse, log_det = np.linalg.inv(S), np.linalg.slogdet(S)[1]
-    if pattern_of is not None:
-        explained = np.einsum("ni,nij,nj->n", Z, inverse[pattern_of], Z, optimize=True)
+    if has_gaps(X):
         table = _gappy(X, model.mean)
-        noise = table.seen @ np.log(tau / (2.0 * np.pi))
-        return 0.5 * (noise + log_det[pattern_of] - table.X**2 @ tau + explained)
-    explained = array_namespace(Z).sum((Z @ as_like(inverse[0], Z, Z.dtype)) * Z, axis=1)
+        rows = table.seen @ np.log(tau / (2.0 * np.pi)) - table.X**2 @ tau
+        for q in table.posteriors(model.L, None, tau, table.X):
+            explained = np.sum(q.Y * q.Z, axis=1)  # <z>' S^-1 <z>
+            rows[q.rows] += explained + np.repeat(q.log_det, table.in_pattern[q.patterns])
+        return 0.5 * rows
+    Z, S = _complete_latents(X, model)
+    inverse, log_det = np.linalg.inv(S), float(np.linalg.slogdet(S)[1])
+    explained = array_namespace(Z).sum((Z @ as_like(inverse, Z, Z.dtype)) * Z, axis=1)
     squares = _complete(X, model.mean, 1.0 / np.sqrt(tau)).row_squares()
-    constant = float(np.sum(np.log(tau / (2.0 * np.pi))) + log_det[0])
+    constant = float(np.sum(np.log(tau / (2.0 * np.pi)))) + log_det
     return 0.5 * (constant - squares + explained)
 
 
-def predict(X: Any, model: Factors, columns: Array) -> tuple[Array, Array]:
-    """Mean and variance of some columns of every row, given the row's observed entries.
+def expected(X: Any, model: Factors, columns: Array) -> Any:
+    """Mean of some columns of every row, given the row's observed entries."""
+    Z = latents(X, model)
+    L, mean = (as_like(v, Z, Z.dtype) for v in (model.L[columns], model.mean[columns]))
+    return mean + Z @ L.T
 
-    The variance is that of a new observation: of the latents through the weights, plus noise.
-    """
-    Z, S, pattern_of = posterior(X, model)
-    L = model.L[columns]
-    spread = np.einsum("pi,rij,pj->rp", L, S, L, optimize=True) + 1.0 / model.tau[columns]
-    L, mean, spread = (as_like(v, Z, Z.dtype) for v in (L, model.mean[columns], spread))
-    if pattern_of is None:
-        shape = (Z.shape[0], spread.shape[1])
-        return mean + Z @ L.T, array_namespace(spread).broadcast_to(spread, shape)
-    return mean + Z @ L.T, spread[pattern_of]
+
+def variances(X: Any, model: Factors, columns: Array) -> Any:
+    """Variances around `expected` of new observations: of the latents through the weights, plus
+    noise."""
+    L, noise = model.L[columns], 1.0 / model.tau[columns]
+    if not has_gaps(X):
+        Z, S = _complete_latents(X, model)
+        spread = as_like(np.sum((L @ S) * L, axis=1) + noise, Z, Z.dtype)
+        return array_namespace(spread).broadcast_to(spread, (Z.shape[0], noise.size))
+    spread = np.empty((X.shape[0], noise.size))
+    table = _gappy(X, model.mean)
+    for q in table.posteriors(model.L, None, model.tau, table.X):
+        of_pattern = np.sum((L @ q.S) * L, axis=2) + noise
+        spread[q.rows] = np.repeat(of_pattern, table.in_pattern[q.patterns], axis=0)
+    return spread
 
 
 def _complete(X: Any, mean: Array, scale: Array) -> Operator:

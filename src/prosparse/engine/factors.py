@@ -28,7 +28,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ParameterError
-from ..operators.views import Moments, Table
+from ..operators.gaps import Moments
+from ..operators.views import Table
 from .acceleration import Anderson
 from .gig import HyperbolicPrior
 from .rows import Rows, divergence, hyperbolic_rows, relevance_rows

@@ -7,9 +7,12 @@ from typing import Any
 
 
 class Progress:
-    """Shows the iteration and its objective; a context manager, so that it ends cleanly."""
+    """Shows the iteration and its objective; a context manager, so that it ends cleanly.
 
-    def __init__(self, total: int, label: str, verbose: int | bool = 0):
+    A ``total`` of None: nobody knows how many iterations there will be.
+    """
+
+    def __init__(self, total: int | None, label: str, verbose: int | bool = 0):
         self.total, self.label, self.verbose = total, label, int(verbose)
         self.done = 0
         self.bar: Any = None

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..files import whole_file
 from .data import Data
 
 
@@ -76,7 +77,8 @@ def figure_of(columns: int, rows: int = 1, width: float = 4.6, height: float = 3
 
 def saved(figure: Any, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    with whole_file(path) as partial:
+        figure.savefig(partial, dpi=110, format=path.suffix[1:])
     return path
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine.conditional import Factors, log_density, predict
+from ..engine.conditional import Factors, expected, log_density
 from ..models.sca import SCA
 
 Array = np.ndarray
@@ -93,7 +93,7 @@ def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
 
     def guess(views: Views, target: int) -> Array:
         X = np.hstack([np.full_like(x, np.nan) if v == target else x for v, x in enumerate(views)])
-        return predict(X, model, np.arange(edges[target], edges[target + 1]))[0]
+        return expected(X, model, np.arange(edges[target], edges[target + 1]))
 
     def scores(views: Views) -> Views:
         parts = []

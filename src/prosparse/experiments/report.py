@@ -12,6 +12,7 @@ from typing import Any
 from sklearn.exceptions import ConvergenceWarning
 
 from ..errors import FewerComponentsWarning, NoStructureWarning
+from ..files import write_text
 from .base import Result, Row
 from .data import Data
 from .registry import experiment, experiments
@@ -32,7 +33,7 @@ def run(name: str, quick: bool, data: Data, output: Path) -> dict[str, Any]:
             warnings.simplefilter("ignore", category)
         result = chosen.run(quick, data, folder)
     record = record_of(chosen.name, result, quick, time.perf_counter() - begun)
-    (folder / f"{chosen.name}.json").write_text(json.dumps(record, indent=1) + "\n")
+    write_text(folder / f"{chosen.name}.json", json.dumps(record, indent=1) + "\n")
     return record
 
 
@@ -123,5 +124,5 @@ def write_page(output: Path) -> Path:
     )
     head += ".\n" if not failed else "; these do not:\n\n" + "\n".join(failed) + "\n"
     page = output / PAGE
-    page.write_text("\n".join([head, *map(section, records)]), encoding="utf-8")
+    write_text(page, "\n".join([head, *map(section, records)]))
     return page

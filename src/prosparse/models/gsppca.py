@@ -181,8 +181,7 @@ class GSPPCA(HasDensity, SparseProjection):
         largest probability for which more active variables than samples are improbable.
     max_iter, tol : int, default=1000; float, default=1e-9
         The most passes over the data; the rise of the bound per entry that ends them.
-    random_state, verbose : None; int, default=0
-        Nothing here is random; ``verbose=1`` shows a progress bar.
+    random_state, verbose : None; int, default=0; nothing is random, 1 shows progress bars
 
     Attributes
     ----------
@@ -346,8 +345,9 @@ class GSPPCA(HasDensity, SparseProjection):
         """Cardinalities and their log evidence, with the model prior's share."""
         wanted = self.n_features_to_select
         q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
-        models = Models(op, order, d, noise, self.evidence)
-        return models.search(q, lambda some: log_prior(self.model_prior, some, *op.shape))
+        with Progress(None, "GSPPCA, evidence", self.verbose) as bar:
+            models = Models(op, order, d, noise, self.evidence, bar.advance)
+            return models.search(q, lambda some: log_prior(self.model_prior, some, *op.shape))
 
     def score_samples(self, X: Any) -> Any:
         """Log density of every row under the fitted model, in the units of ``X``.

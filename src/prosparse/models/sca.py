@@ -24,10 +24,11 @@ from ..engine.checkpoint import Checkpoint
 from ..engine.conditional import (
     NO_GAPS_ELSEWHERE,
     Factors,
+    expected,
     has_gaps,
+    latents,
     log_density,
-    posterior,
-    predict,
+    variances,
 )
 from ..engine.factors import (
     Layout,
@@ -52,19 +53,18 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import Columns, DenseOperator, Operator, source_of, standardise
+from ..operators.gaps import GappyTable, filled
 from ..operators.views import (
     CompleteTable,
-    GappyTable,
     Table,
     column_groups,
-    filled,
     is_list_of_tables,
     one_table,
     private_counts,
     side_by_side,
     varying_groups,
 )
-from ..selection.dimension import counted
+from ..selection.dimension import completed, counted
 
 PRIORS = ("ard", "hyperbolic")
 STRONGEST = 1e100  # scale of the hyperbolic prior, times the largest square of the table
@@ -192,27 +192,23 @@ class SCA(HasDensity, SparseProjection):
         op, columns, seen = self._operator(X)
         groups = varying_groups(self.view_columns_, host(columns.varying))
         private = private_counts(self.n_private, len(groups))
-        shared = self._shared(op, sum(private))
-        table, start_op = _table(op, seen)
+        table, start_op = self._table(op, seen, sum(private))
+        shared = self._shared(start_op, table.n, sum(private))
         lay = layout(groups, shared, private)
         L, noise = initial_weights(start_op, table.n, groups, shared, private)
         file = self._opened(checkpoint, op, columns)
         run = self._iterate(table, lay, L, noise, columns.unit, file)
-
-        observed = float(table.observed.sum())
-        log_unit = observed * math.log(columns.unit)
+        log_unit = float(table.observed.sum()) * math.log(columns.unit)
         if self.prior == "hyperbolic":  # a density of weights, too, has units
             log_unit += float(lay.allowed.sum()) * math.log(columns.unit)
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, columns.mean)
-        self.n_iter_ = len(run.bounds)
-        self.stop_reason_ = run.reason
+        self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
         self._keep(run.state.fitted, lay, columns, private)
 
     def _operator(self, X: Any) -> tuple[Operator, Columns, np.ndarray | None]:
         """The centred table without constant columns, and what of it was observed."""
         if not has_gaps(X):
-            op, columns = standardise(X)
-            seen = None
+            (op, columns), seen = standardise(X), None
         elif is_foreign(X):
             raise InputError(NO_GAPS_ELSEWHERE)
         elif issparse(X):
@@ -224,11 +220,21 @@ class SCA(HasDensity, SparseProjection):
             raise InputError(few_columns(op.shape[1], X.shape[1]))
         return op, columns, seen
 
-    def _shared(self, op: Operator, private: int) -> int:
+    def _table(self, op: Operator, seen: np.ndarray | None, private: int) -> tuple[Table, Operator]:
+        """The table to iterate on and the operator to start from; n > p is reduced to p rows."""
+        n, p = op.shape
+        if seen is not None:
+            (block,) = (np.asarray(rows) for _, rows in op.blocks())
+            count = None if isinstance(self.n_components, str) else self.n_components + private
+            full = completed(block, seen, count)
+            return GappyTable(block, seen), DenseOperator(full - full.mean(axis=0))
+        reduced = spectrum(op).table if n > p else op
+        return CompleteTable(reduced, n), reduced
+
+    def _shared(self, op: Operator, n: int, private: int) -> int:
         if not isinstance(self.n_components, str):
             return int(self.n_components)
-        n, p = op.shape
-        return max(1, counted(host(spectrum(op).eigenvalues), n, p) - private)
+        return max(1, counted(host(spectrum(op).eigenvalues), n, op.shape[1]) - private)
 
     def _iterate(
         self,
@@ -319,7 +325,7 @@ class SCA(HasDensity, SparseProjection):
     def transform(self, X: Any) -> Any:
         """Posterior means of the latents, (n, latents), from what is observed of each row."""
         X = self._rows(X)
-        Z = posterior(X, self._factors()).Z
+        Z = latents(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def score_samples(self, X: Any) -> Any:
@@ -353,7 +359,8 @@ class SCA(HasDensity, SparseProjection):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = X.toarray() if issparse(X) else np.array(X, dtype=float)
         X[:, columns] = np.nan
-        mean, variance = predict(X, self._factors(), columns)
+        model = self._factors()
+        mean, variance = (f(X, model, columns) for f in (expected, variances))
         return Prediction(mean, np.where(host(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Any) -> Any:
@@ -361,7 +368,7 @@ class SCA(HasDensity, SparseProjection):
         rows = self._rows(X)
         if not has_gaps(rows):
             return X.copy() if hasattr(X, "copy") else rows
-        mean, _ = predict(rows, self._factors(), np.arange(self.mean_.shape[0]))
+        mean = expected(rows, self._factors(), np.arange(self.mean_.shape[0]))
         full = np.where(np.isnan(rows), mean, rows).astype(rows.dtype, copy=False)
         if hasattr(X, "iloc"):
             return type(X)(full, index=X.index, columns=X.columns)
@@ -391,13 +398,3 @@ class SCA(HasDensity, SparseProjection):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-
-def _table(op: Operator, seen: np.ndarray | None) -> tuple[Table, Operator]:
-    """The table to iterate on and the operator to start from; n > p is reduced to p rows."""
-    n, p = op.shape
-    if seen is not None:
-        (block,) = (np.asarray(rows) for _, rows in op.blocks())
-        return GappyTable(block, seen), op
-    reduced = spectrum(op).table if n > p else op
-    return CompleteTable(reduced, n), reduced

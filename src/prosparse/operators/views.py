@@ -1,14 +1,14 @@
 """Several views of the same samples: which columns belong together, and what was not observed.
 
 A model of views sees a `Table`: it asks for the moments of its latents and never for single
-entries. `CompleteTable` wraps an `Operator` (dense or sparse, n > p reduced to p rows);
-`GappyTable` holds a dense table with holes, whose rows are grouped by what is missing.
+entries. `CompleteTable` wraps an `Operator` (dense or sparse, n > p reduced to p rows); a table
+with holes is a `GappyTable`.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_dask_array
@@ -16,7 +16,7 @@ from array_api_compat import array_namespace, is_dask_array
 from ..arrays import host, in_kind, is_foreign, take_columns
 from ..errors import InputError, ParameterError, check_integer
 from .base import Operator
-from .standardise import Columns, unit_of
+from .gaps import GappyTable, Moments
 
 Array = np.ndarray
 
@@ -174,17 +174,6 @@ def side_by_side(tables: list[Any], groups: list[Array]) -> Any:
     return take_columns(joined(full)[0], np.argsort(np.concatenate(groups)))
 
 
-class Moments(NamedTuple):
-    """The latents given the weights, as far as the weights and the noise need them."""
-
-    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
-    G: Array  # (p, Q) sum of (x - mu) <z>
-    z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
-    zz: Array  # (Q, Q) sum of <z z'> over all samples
-    log_det: float  # sum over samples of log det S_n
-    explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
-
-
 class CompleteTable:
     """Nothing is missing: S_n is the same for all samples, and two products with X suffice."""
 
@@ -214,75 +203,4 @@ class CompleteTable:
         return Moments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)
 
 
-class GappyTable:
-    """Some entries are missing: the posterior of z_n uses the observed coordinates only.
-
-    Rows that miss the same variables share S_n, so a view that is missing altogether costs one
-    more covariance, not one per sample.
-    """
-
-    def __init__(self, X: Array, seen: Array):
-        self.X = np.where(seen, X, 0.0)  # observed entries minus their column mean
-        self.n, self.p = X.shape
-        self.seen = seen
-        patterns, self.pattern_of = np.unique(seen, axis=0, return_inverse=True)
-        self.pattern_of = self.pattern_of.reshape(-1)
-        self.patterns = patterns.astype(float)  # (r, p)
-        self.in_pattern = np.bincount(self.pattern_of).astype(float)  # (r,)
-        self.observed = seen.sum(axis=0).astype(float)
-        self.squares = np.sum(self.X**2, axis=0)
-
-    def latents(
-        self, L: Array, C: Array | None, tau: Array, mu: Array
-    ) -> tuple[Array, Array, Array]:
-        """(rows minus mu, S of every pattern, <z_n>)."""
-        p, Q = L.shape
-        outer = L[:, :, None] * L[:, None, :]
-        if C is not None:
-            outer += C
-        outer *= tau[:, None, None]
-        precision = (self.patterns @ outer.reshape(p, Q * Q)).reshape(-1, Q, Q) + np.eye(Q)
-        S = np.linalg.inv(precision)
-        S = 0.5 * (S + S.transpose(0, 2, 1))
-        centred = np.where(self.seen, self.X - mu, 0.0)
-        Y = centred @ (tau[:, None] * L)
-        return centred, S, np.einsum("nij,nj->ni", S[self.pattern_of], Y)
-
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
-        """[AB08] (17) or (25), sample by sample."""
-        p, Q = L.shape
-        centred, S, Z = self.latents(L, C, tau, mu)
-        ZZ = np.zeros((S.shape[0], Q, Q))
-        np.add.at(ZZ, self.pattern_of, Z[:, :, None] * Z[:, None, :])
-        total = ZZ + self.in_pattern[:, None, None] * S
-        A = (self.patterns.T @ total.reshape(-1, Q * Q)).reshape(p, Q, Q)
-        log_det = float(np.sum(self.in_pattern * np.linalg.slogdet(S)[1]))
-        explained = float(np.sum(np.linalg.inv(S) * ZZ))
-        z_sum = self.seen.T.astype(float) @ Z
-        return Moments(A, centred.T @ Z, z_sum, total.sum(axis=0), log_det, explained)
-
-
 Table = CompleteTable | GappyTable
-
-
-def filled(X: Array) -> tuple[Array, Array, Columns]:
-    """A table with NaN, centred by the observed means, zero where missing, without its constant
-    columns; what was observed of it; and the record that leads back."""
-    seen = ~np.isnan(X)
-    count = seen.sum(axis=0)
-    empty = np.flatnonzero(count == 0)
-    if empty.size:
-        raise InputError(
-            f"{empty.size} columns of X have no observed entry, the first of them column "
-            f"{empty[0]}: leave them out"
-        )
-    Z = np.where(seen, X, 0.0).astype(float)
-    varying = np.where(seen, X, -np.inf).max(axis=0) > np.where(seen, X, np.inf).min(axis=0)
-    mean = np.zeros(X.shape[1])
-    for _ in range(2):  # the first mean carries rounding
-        rest = Z.sum(axis=0) / count
-        Z = np.where(seen, Z - rest, 0.0)
-        mean += rest
-    unit = unit_of(float(np.abs(Z[:, varying]).max(initial=0.0)))
-    columns = Columns(mean, np.ones_like(mean), unit, varying)
-    return Z[:, varying] / unit, seen[:, varying], columns

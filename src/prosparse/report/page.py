@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import host
+from ..files import write_text
 from ..persistence import versions
 from .findings import Choice, Findings, findings_of
 from .words import percent, reading
@@ -73,7 +74,7 @@ def write_report(
     projects = X is not None and hasattr(model, "transform")  # a regression has no scores
     scores = host(model.transform(X)) if projects else None
     path = Path(path)
-    path.write_text(render(model, scores=scores, ids=ids, label=label, about=about), "utf-8")
+    write_text(path, render(model, scores=scores, ids=ids, label=label, about=about))
     return path
 
 

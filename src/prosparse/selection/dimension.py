@@ -28,7 +28,9 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from ..arrays import host
+from ..engine.linalg import spectrum
 from ..errors import ManyComponentsWarning, ParameterError, check_integer
+from ..operators import DenseOperator
 from .noise import bias_corrected
 
 # The largest eigenvalue of pure noise exceeds its Tracy-Widom (real case) centre by this many
@@ -38,6 +40,7 @@ _TRACY_WIDOM_999 = 3.2724
 RANK_TOL = 1e-13
 # More components than this are taken for another kind of noise.
 MOST_COUNTED = 100
+_MOST_FILLINGS = 20  # of holes, before counting; each costs one eigendecomposition
 
 
 def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
@@ -78,6 +81,35 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
         if values[k] * m <= sigma2 * (centre + _TRACY_WIDOM_999 * scale):
             return k
     return most
+
+
+def completed(X: np.ndarray, seen: np.ndarray, count: int | None = None) -> np.ndarray:
+    """The table with its holes (zeros at first, the observed means) filled by what its leading
+    components say of them.
+
+    Zeros in place of signal are noise, of which `count_signals` counts far too much: 41 for 20
+    signals in 2,000 x 300 with 5 % missing. So: the components that stand out (or ``count``), the
+    holes from these, shrunk as probabilistic PCA does [TB99], and again until they stay.
+    """
+    if seen.all():
+        return X
+    n, p = X.shape
+    least = 1e-2 * math.sqrt(float(np.mean(X[seen] ** 2)))
+    for _ in range(_MOST_FILLINGS):
+        mean = X.mean(axis=0)
+        Z = X - mean
+        found = spectrum(DenseOperator(Z), count)
+        values = found.eigenvalues
+        k = count_signals(values, n, p) if count is None else min(count, n - 1, p - 1)
+        noise = float(values[k:].sum()) / (p - k)
+        V = found.directions(k)
+        shrunk = np.clip(1.0 - noise / np.where(values[:k] > 0, values[:k], np.inf), 0.0, None)
+        filled = np.where(seen, X, mean + ((Z @ V) * shrunk) @ V.T)
+        change = float(np.sqrt(np.mean((filled - X)[~seen] ** 2)))
+        X = filled
+        if change <= least:
+            break
+    return X
 
 
 def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:

@@ -120,10 +120,20 @@ def _block_sums(block: Array, order: Array, last: Array, **rest: Any) -> tuple[A
 class Models:
     """The models made of the first variables of ``order``.
 
-    What is known of log b at some cardinalities is the start at others.
+    What is known of log b at some cardinalities is the start at others. ``told`` hears the highest
+    log evidence after every pass over the rows.
     """
 
-    def __init__(self, op: Operator, order: np.ndarray, d: int, noise: float, kind: str):
+    def __init__(
+        self,
+        op: Operator,
+        order: np.ndarray,
+        d: int,
+        noise: float,
+        kind: str,
+        told: Callable[[float], None] = lambda highest: None,
+    ):
+        self.told = told
         self.op, self.order, self.d, self.noise, self.kind = op, order, d, noise, kind
         self.columns = op.column_squares()
         squares = host(self.columns)[order]
@@ -229,6 +239,7 @@ class Models:
         for _ in range(_MAX_STEPS):
             at = log_b[open_]
             total, first, second = self.sums(q[open_], at, radii)
+            self.told(float(np.max(total + self.outside(q[open_]))))
             newton = -first / np.where(second < 0, second, -np.abs(first) - 1e-300)
             # Under the noisy model pure noise is best explained by b = infinity: stay near.
             near, far = start[open_] - _REACH, start[open_] + _REACH

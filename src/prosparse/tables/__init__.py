@@ -74,8 +74,17 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
             f"{path}: reading it needs {error.name}, which is not installed: "
             "pip install 'prosparse[cli]'"
         ) from error
+    except TableError:
+        raise
+    except MemoryError as error:
+        raise TableError(f"{path}: there is not enough memory for this table") from error
     except OSError as error:
-        raise TableError(f"{path}: it cannot be read ({error.strerror or error})") from error
+        why = error.strerror or str(error)
+        raise TableError(f"{path}: it cannot be read ({quietly(why, 200)})") from error
+    except Exception as error:
+        # Parsers of other people's formats raise whatever they stumble over in a damaged file.
+        why = quietly(f"{type(error).__name__}: {error}", 200)
+        raise TableError(f"{path}: it is damaged, or not what its ending says ({why})") from error
     return check_size(_transposed(table, ask) if ask.transpose else table)
 
 

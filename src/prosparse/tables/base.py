@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import gzip
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -16,6 +18,9 @@ MISSING = (
     "", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "None", "none",
     "#N/A", "#NA", "#NULL!", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!",
 )  # fmt: skip
+
+# Packed files may unpack to this many times their size; smaller ones to anything.
+MOST_EXPANSION, LARGEST_UNPACKED = 200, 2**27
 
 
 def _silent(rows: int) -> None:
@@ -101,10 +106,10 @@ def assign_roles(
     """Which columns are variables; ``index`` is the column that looks like an index, if any."""
     _refuse_duplicates(path, names)
     wanted = [n for n in (ask.id_column, ask.label, *ask.drop) if n is not None]
-    for name in wanted:
-        if name not in names:
-            unknown_column(path, name, names)
     place = {name: k for k, name in enumerate(names)}
+    for name in wanted:
+        if name not in place:
+            unknown_column(path, name, names)
     id_at = index if ask.id_column is None else place[ask.id_column]
     label_at = None if ask.label is None else place[ask.label]
     gone = {place[name] for name in ask.drop}
@@ -159,6 +164,42 @@ def check_size(table: Table) -> Table:
             f"{table.path}: {n} row(s) and {p} variable(s) were read; at least 2 of each are needed"
         )
     return table
+
+
+class Unpacked(io.RawIOBase):
+    """A gzip file that says no when it unpacks to far more than its size, as no table does."""
+
+    def __init__(self, path: Path):
+        self.path, self.file = path, gzip.GzipFile(path)
+        self.most = max(LARGEST_UNPACKED, MOST_EXPANSION * path.stat().st_size)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        if self.file.tell() > self.most:
+            refuse_bomb(self.path)
+        return len(data)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+def refuse_bomb(path: Path) -> NoReturn:
+    raise TableError(
+        f"{path}: it unpacks to over {MOST_EXPANSION} times its size, as files made to fill a "
+        "memory do; if you trust it, unpack it first"
+    )
+
+
+def opened(path: Path) -> IO[bytes]:
+    """The bytes of a file, unpacked if its name ends in .gz."""
+    if path.suffix.lower() != ".gz":
+        return path.open("rb")
+    return io.BufferedReader(Unpacked(path), 2**20)
 
 
 class Growing:

@@ -13,6 +13,7 @@ from .base import (
     Table,
     assign_roles,
     column_called,
+    quietly,
     refuse_repeated_index,
 )
 
@@ -30,7 +31,7 @@ def read_parquet(path: Path, ask: Ask) -> Table:
             batches = file.iter_batches(batch_size=size)
             return _table(path, ask, schema, batches, file.metadata.num_rows)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Parquet file ({error})") from error
+        raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
 
 
 def read_arrow(path: Path, ask: Ask) -> Table:
@@ -39,7 +40,8 @@ def read_arrow(path: Path, ask: Ask) -> Table:
     from pyarrow import ipc
 
     try:
-        with pa.memory_map(str(path)) as source:
+        # not mapped: an offset beyond the end of a damaged file would kill the process
+        with pa.OSFile(str(path)) as source:
             try:
                 reader = ipc.open_file(source)
             except pa.ArrowInvalid:
@@ -49,7 +51,7 @@ def read_arrow(path: Path, ask: Ask) -> Table:
             batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
             return _table(path, ask, reader.schema, batches, 0)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Arrow file ({error})") from error
+        raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
 
 
 def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:
@@ -71,6 +73,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
             )
     growing, ids, label = Growing(len(roles.variables), rows), list[str](), list[Any]()
     for batch in batches:
+        batch.validate(full=True)  # offsets and texts of a damaged file may point anywhere
         block = growing.room(batch.num_rows)
         for j, k in enumerate(roles.variables):
             column = batch.column(k).cast(pa.float64())

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
-import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,12 +25,15 @@ from .base import (
     Table,
     assign_roles,
     column_called,
+    opened,
     quietly,
     refuse_repeated_index,
 )
 
 SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
 SAMPLE_LETTERS = 2_000_000
+LONGEST_LINE = 2**27  # letters: a row of ten million numbers
+WIDEST = 50_000  # columns: beyond, pyarrow's work and memory for each exceed those of its cells
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
@@ -63,7 +64,8 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     shape = find_shape(path, ask, notes)
     ask = ask._replace(drop=(*ask.drop, *shape.blank))
     roles = assign_roles(path, shape.names, ask, shape.index_at, notes)
-    X, ids, label = _stream(path, shape, roles, ask)
+    read = _stream if len(shape.names) <= WIDEST else _row_by_row
+    X, ids, label = read(path, shape, roles, ask)
     if ids is not None and shape.guessed and ask.id_column is None:
         refuse_repeated_index(path, shape.names[roles.id or 0], ids)
     names = [shape.names[k] for k in roles.variables]
@@ -113,7 +115,7 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
 
 
 def _encoding(path: Path, ask: Ask) -> str:
-    with _opened(path) as file:
+    with opened(path) as file:
         start = file.read(4096)
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
     encoding = ask.encoding or found or "utf-8"
@@ -126,16 +128,19 @@ def _encoding(path: Path, ask: Ask) -> str:
     return encoding
 
 
-def _opened(path: Path) -> Any:
-    return gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb")
-
-
 def _first_lines(path: Path, encoding: str, ask: Ask) -> list[str]:
     try:
-        with io.TextIOWrapper(_opened(path), encoding=encoding, newline="") as file:
+        with io.TextIOWrapper(opened(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
             letters = 0
-            for line in itertools.islice(file, SAMPLE_LINES):
+            for _ in range(SAMPLE_LINES):
+                line = file.readline(LONGEST_LINE)
+                if len(line) == LONGEST_LINE:
+                    raise TableError(
+                        f"{path}: a line is longer than {LONGEST_LINE:,} letters: is this a table?"
+                    )
+                if not line:
+                    break
                 if line.strip():
                     lines.append(line)
                     letters += len(line)
@@ -244,7 +249,8 @@ def _stream(
     )
     growing, ids, label = Growing(len(numbers)), list[str](), list[Any]()
     try:
-        with pa.input_stream(str(path), compression="detect") as source:
+        packed = path.suffix.lower() == ".gz"
+        with pa.PythonFile(opened(path)) if packed else pa.OSFile(str(path)) as source:
             for batch in arrow.open_csv(source, read, parse, convert):
                 rows = growing.room(batch.num_rows)
                 for j, column in enumerate(batch.columns[: len(numbers)]):
@@ -264,12 +270,37 @@ def _stream(
     )
 
 
+def _row_by_row(
+    path: Path, shape: Shape, roles: Roles, ask: Ask
+) -> tuple[np.ndarray, list[str] | None, list[Any] | None]:
+    """The same as `_stream`, for rows of very many cells."""
+    growing, ids, label = Growing(len(roles.variables)), list[str](), list[Any]()
+    try:
+        for _, row in _records(path, shape):
+            numbers = [_number(row[k], shape.decimal) for k in roles.variables if k < len(row)]
+            if len(row) != len(shape.names) or None in numbers:
+                _blame(path, shape, roles, "")
+            growing.room(1)[0] = numbers
+            if roles.id is not None:
+                ids.append(row[roles.id])
+            if roles.label is not None:
+                label.append(row[roles.label])
+            ask.progress(growing.rows)
+    except (UnicodeError, csv.Error) as error:
+        _blame(path, shape, roles, str(error))
+    return (
+        growing.finish(),
+        ids if roles.id is not None else None,
+        label if roles.label is not None else None,
+    )
+
+
 # --- whose fault it was
 
 
 def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every row of data, slowly."""
-    with io.TextIOWrapper(_opened(path), encoding=shape.encoding, newline="") as file:
+    with io.TextIOWrapper(opened(path), encoding=shape.encoding, newline="") as file:
         reader = csv.reader(file, delimiter=shape.separator)
         waiting = shape.header
         for row in reader:
@@ -314,7 +345,7 @@ def _advice(cell: str, shape: Shape, k: int) -> str:
 
 
 def _blame_encoding(path: Path, encoding: str, separator: str) -> NoReturn:
-    with _opened(path) as file:
+    with opened(path) as file:
         for line, raw in enumerate(file, 1):
             try:
                 raw.decode(encoding)

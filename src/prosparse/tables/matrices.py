@@ -7,10 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import io, sparse
+from scipy import sparse
 
 from ..errors import TableError
-from .base import Ask, Table, assign_roles, quietly, unknown_column
+from ..npy import KINDS, read_header
+from .base import (
+    LARGEST_UNPACKED,
+    MOST_EXPANSION,
+    Ask,
+    Table,
+    assign_roles,
+    quietly,
+    refuse_bomb,
+    unknown_column,
+)
+from .market import read_market
+
+_MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
 def read_numpy(path: Path, ask: Ask) -> Table:
@@ -18,13 +31,19 @@ def read_numpy(path: Path, ask: Ask) -> Table:
     or a sparse matrix as ``scipy.sparse.save_npz`` writes it."""
     try:
         if path.suffix.lower() == ".npy":
+            with path.open("rb") as file:
+                read_header(file, path.stat().st_size)
             return _named(path, ask, np.load(path, allow_pickle=False))
+        _check_archive(path)
         with np.load(path, allow_pickle=False) as archive:
             if {"format", "shape", "data"} <= set(archive.files):
                 return _named(path, ask, sparse.load_npz(path))
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
-        raise TableError(f"{path}: not a whole NumPy file of plain numbers ({error})") from error
+        if isinstance(error, TableError):
+            raise
+        why = quietly(error, 300)
+        raise TableError(f"{path}: not a whole NumPy file of plain numbers ({why})") from error
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     chosen = "X" if "X" in tables else tables[0] if len(tables) == 1 else None
     if chosen is None:
@@ -43,12 +62,20 @@ def read_numpy(path: Path, ask: Ask) -> Table:
     return _named(path, ask._replace(label=None, id_column=None), X, names, ids, label)
 
 
+def _check_archive(path: Path) -> None:
+    """Refuse members that are not plain arrays, or that unpack to far more than the file's size."""
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        unpacked = sum(member.file_size for member in members)
+        if unpacked > max(LARGEST_UNPACKED, MOST_EXPANSION * path.stat().st_size):
+            refuse_bomb(path)
+        for member in members:
+            with archive.open(member) as file:
+                read_header(file, member.file_size, KINDS + "S")  # SciPy names formats so
+
+
 def read_mtx(path: Path, ask: Ask) -> Table:
-    try:
-        X = io.mmread(str(path))
-    except (ValueError, OverflowError) as error:
-        raise TableError(f"{path}: not a whole Matrix Market file ({error})") from error
-    return _named(path, ask, X)
+    return _named(path, ask, read_market(path))
 
 
 def read_h5ad(path: Path, ask: Ask) -> Table:
@@ -62,7 +89,7 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
     try:
         data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TableError(f"{path}: not a whole H5AD file ({error})") from error
+        raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
     for asked in (ask.label, ask.id_column):
         if asked is not None and asked not in data.obs.columns:
             unknown_column(path, asked, list(data.obs.columns))
@@ -70,6 +97,16 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
     ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
     ask = ask._replace(label=None, id_column=None)
     return _named(path, ask, data.X, data.var_names, ids, label)
+
+
+def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
+    """Rows and columns cost memory even where nothing is stored in them."""
+    most = _MOST_EMPTY + 10 * entries
+    if n > most or p > most:
+        raise TableError(
+            f"{path}: it says it has {n} rows and {p} columns, nearly all of them empty, for "
+            f"{entries} entries"
+        )
 
 
 def _named(
@@ -81,6 +118,10 @@ def _named(
     if X.dtype.kind not in "biuf":
         raise TableError(f"{path}: it holds {X.dtype}, not real numbers")
     n, p = X.shape
+    if sparse.issparse(X):
+        _refuse_empty(path, n, p, X.nnz)
+        if hasattr(X, "check_format"):  # positions outside the table would be written to
+            X.check_format(full_check=True)
     texts = [str(name) for name in names] if names is not None else [f"x{k}" for k in range(p)]
     if len(texts) != p:
         raise TableError(f"{path}: {len(texts)} names were given for {p} columns")

@@ -1,0 +1,137 @@
+"""No code from files, no programs, no network; hostile names stay text."""
+
+import ast
+import csv
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import prosparse
+from prosparse import GSPPCA, load, save
+from prosparse.datasets import make_globally_sparse
+
+SOURCES = sorted(Path(prosparse.__file__).parent.rglob("*.py"))
+MODULES = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "subprocess",
+           "socket", "urllib", "http", "requests", "ftplib", "ctypes", "pty", "xml"}  # fmt: skip
+CALLS = {"eval", "exec", "compile", "__import__", "system", "popen", "loads_pickle", "from_pickle"}
+NAMES = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", '"><b>',
+         "' onload='x", "{{ 7*7 }}", "{% raw %}", "=1+1", "+cmd|' /C calc'!A0",
+         "-2", "@SUM(A1)", "<!--", "]]>",
+         "a\u2028b", "&lt;i&gt;", "javascript:x"]  # fmt: skip
+X = make_globally_sparse(50, len(NAMES), n_components=2, n_informative=8, random_state=0).X
+
+
+def dangers(tree):
+    """What a file imports or calls that it should not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""] if node.level == 0 else []
+        else:
+            names = []
+        yield from (name for name in names if name.split(".")[0] in MODULES)
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+            if name in CALLS and not (name == "compile" and isinstance(called, ast.Attribute)):
+                yield name
+            for keyword in node.keywords:
+                if keyword.arg in ("shell", "allow_pickle") and not (
+                    isinstance(keyword.value, ast.Constant) and keyword.value.value is False
+                ):
+                    yield keyword.arg
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_the_source_runs_no_text_and_no_program(path):
+    assert list(dangers(ast.parse(path.read_text("utf-8")))) == []
+
+
+def test_the_check_sees_what_it_should():
+    bad = "import pickle\nfrom urllib import request\neval(x)\nos.system(y)\nrun(z, shell=True)\n"
+    bad += "np.load(f, allow_pickle=flag)\n"
+    found = {"pickle", "urllib", "eval", "system", "shell", "allow_pickle"}
+    assert set(dangers(ast.parse(bad))) == found
+    assert not list(dangers(ast.parse("re.compile(x)\nnp.load(f, allow_pickle=False)\n")))
+
+
+def test_every_numpy_load_says_no_pickles():
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "np.savez"):
+                assert "allow_pickle" in [k.arg for k in node.keywords], f"{path}: {node.lineno}"
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    from prosparse.report import render
+
+    frame = pd.DataFrame(X, columns=NAMES)
+    model = GSPPCA(2).fit(frame)
+    about = {
+        "title": NAMES[0], "label": NAMES[1], "data": {NAMES[0]: NAMES[1]}, "notes": NAMES,
+        "warnings": NAMES, "command": NAMES[1], "asked": {NAMES[2]: NAMES[3]},
+    }  # fmt: skip
+    ids = [NAMES[k % len(NAMES)] for k in range(50)]
+    return render(model, scores=model.transform(frame), ids=ids, label=ids, about=about)
+
+
+def test_hostile_names_are_text_in_the_page(page):
+    without_script = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
+    assert not re.search(r"<(img|b|i|iframe|object)[ >]", page)
+    assert page.count("<script") == 2  # the data, and the page's own
+    assert "{{ 7*7 }}" in html.unescape(without_script)
+    for tag in re.findall(r"<[^>]*>", without_script):
+        bare = re.sub(r'"[^"]*"', "", tag)  # what is inside of attributes is text
+        assert not re.search(r"\son\w+\s*=", bare), tag
+
+
+def test_the_data_of_the_page_is_what_it_was(page):
+    (data,) = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.S)
+    assert "<" not in data
+    assert ">" not in data
+    assert NAMES[1] in json.dumps(json.loads(data), ensure_ascii=False)
+    assert '"></' not in data
+
+
+def test_hostile_names_of_files_and_columns_through_the_command(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    testing = pytest.importorskip("typer.testing")
+    from prosparse.cli import app
+
+    monkeypatch.chdir(tmp_path)
+    name = "<img src=x onerror=alert(1)>.csv"
+    with open(name, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["sample", *NAMES])
+        writer.writerows([f"=row{k}", *row] for k, row in enumerate(X.tolist()))
+    result = testing.CliRunner().invoke(app, ["select", name, "--output", "out"])
+    assert result.exit_code == 0, result.output
+    text = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "<img" not in text
+    with (tmp_path / "out" / "selected.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.reader(file))
+    assert sorted(row[0] for row in rows[1:]) == sorted(NAMES)  # as they are: see SECURITY.md
+    assert list(load(tmp_path / "out" / "model.prosparse").feature_names_in_) == NAMES
+
+
+def test_nothing_connects_anywhere(tmp_path, monkeypatch):
+    """A fit, a file and a report with every socket refused."""
+    import socket
+
+    from prosparse.report import write_report
+
+    def refused(*arguments, **named):
+        raise AssertionError("a connection was asked for")
+
+    monkeypatch.setattr(socket.socket, "connect", refused)
+    monkeypatch.setattr(socket, "getaddrinfo", refused)
+    model = load(save(GSPPCA(2).fit(X), tmp_path / "m"))
+    write_report(model, tmp_path / "r.html", X=X)
+    assert np.isfinite(model.transform(X)).all()
