@@ -391,7 +391,7 @@ def _word(rng: np.random.Generator, raw: bytearray, seeds: list[bytes]) -> None:
 _CHANGES = (_flip, _flip, _cut, _remove, _repeat, _splice, _noise, _claim, _digits, _word)
 
 FORMATS: dict[str, tuple[Callable[[], dict[str, bytes]], int]] = {
-    # seeds, and how many shares of the inputs: few of H5AD, where the HDF5 library itself hangs
+    # seeds, and how many shares of the inputs: few of H5AD, each of which starts a process
     "text": (texts, 32),
     "columnar": (columnar, 20),
     "numpy": (numpy_files, 15),
@@ -527,7 +527,7 @@ def run(kind: str, count: int, seed: int, seconds: float, keep: Path | None) -> 
     slowest, most = ("", 0.0), ("", 0)
     with tempfile.TemporaryDirectory() as folder:
         trace = str(Path(folder) / "code-was-run")
-        readers = Readers(kind, folder, min(seconds, 5.0) if kind == "h5ad" else seconds)
+        readers = Readers(kind, folder, seconds)
         for number, (name, raw) in enumerate(inputs(kind, count, seed, trace)):
             path = Path(folder) / name
             path.write_bytes(raw)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import READERS, Ask, read_table
+from prosparse.tables import READERS, Ask, matrices, read_table
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
@@ -384,6 +384,54 @@ def test_h5ad(tmp_path):
     np.testing.assert_array_equal(table.X.toarray(), np.nan_to_num(X))
     with pytest.raises(TableError, match="no column 'sort'"):
         read_table(tmp_path / "t.h5ad", Ask(label="sort"))
+
+
+def h5_file(path, change):
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed")
+    with h5py.File(path, "w") as file:
+        change(file, h5py)
+    return path
+
+
+def claims_much(file, h5py):
+    file.create_dataset("X", (10**6, 10**6), "f8", chunks=(1000, 1000))
+
+
+def points_elsewhere(file, h5py):
+    file["X"] = h5py.ExternalLink("/etc/passwd", "/")
+
+
+def numbers_elsewhere(file, h5py):
+    file.create_dataset("X", (4,), "u1", external=[("/etc/passwd", 0, 4)])
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (claims_much, "far more than the size"),
+        (points_elsewhere, "link to another file"),
+        (numbers_elsewhere, "in another file"),
+    ],
+)
+def test_h5ad_that_claims_or_points(change, said, tmp_path):
+    pytest.importorskip("anndata", reason="anndata is not installed")
+    with pytest.raises(TableError, match=said):
+        read_table(h5_file(tmp_path / "t.h5ad", change))
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import time; time.sleep(60)", "could not be read in 1 seconds"),
+        ("import os; os.abort()", "HDF5 library crashed"),
+    ],
+)
+def test_h5ad_on_which_the_library_hangs_or_crashes(program, said, tmp_path, monkeypatch):
+    pytest.importorskip("anndata", reason="anndata is not installed")
+    monkeypatch.setattr(matrices, "_PROBE", write(tmp_path / "probe.py", program))
+    monkeypatch.setattr(matrices, "PATIENCE", 1.0)
+    with pytest.raises(TableError, match=said):
+        read_table(write(tmp_path / "t.h5ad", "x"))
 
 
 def test_h5ad_without_anndata(tmp_path, monkeypatch):

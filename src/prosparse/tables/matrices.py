@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,9 @@ from .base import (
 )
 from .market import read_market
 
+_PROBE = Path(__file__).with_name("probe.py")
+PATIENCE = 15.0  # seconds to try an H5AD file,
+BYTES_A_SECOND = 5e6  # and what longer files have besides
 _MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
@@ -86,6 +91,7 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
             f"{path}: reading H5AD needs anndata, which is not installed: "
             "pip install 'prosparse[anndata]'"
         ) from error
+    _try_first(path)
     try:
         data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -97,6 +103,21 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
     ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
     ask = ask._replace(label=None, id_column=None)
     return _named(path, ask, data.X, data.var_names, ids, label)
+
+
+def _try_first(path: Path) -> None:
+    """Let another process read the file: it may hang or crash in the HDF5 library."""
+    limit = PATIENCE + path.stat().st_size / BYTES_A_SECOND
+    command = [sys.executable, "-P", str(_PROBE), str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise TableError(
+            f"{path}: not a whole H5AD file: it could not be read in {limit:.0f} seconds"
+        ) from error
+    if done.returncode:
+        why = done.stderr.strip() or "the HDF5 library crashed"
+        raise TableError(f"{path}: not a whole H5AD file ({quietly(why, 300)})")
 
 
 def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
