@@ -27,7 +27,13 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_extensions", "gallery/*.ipynb", "gallery/*.py", "gallery/*.json"]
+exclude_patterns = [
+    "_extensions",
+    "reliability/*",
+    "gallery/*.ipynb",
+    "gallery/*.py",
+    "gallery/*.json",
+]
 templates_path = ["_templates"]
 nitpicky = True
 smartquotes = False

@@ -2,6 +2,7 @@
 
 import os
 import re
+import runpy
 
 import matplotlib as mpl
 import pytest
@@ -14,6 +15,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.mark.filterwarnings("ignore:.*non-interactive")
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")  # pages speak of them in words
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_examples(page, tmp_path, monkeypatch):
     pytest.importorskip("typer", reason="typer is not installed: no command to run")
@@ -47,6 +49,8 @@ def test_pages_have_examples():
     }
     assert without <= {
         "docs/results.md",
+        "docs/reliability.md",
+        "docs/reliability/mended.md",
         "docs/references.md",
         "docs/howto/index.md",
         "docs/migration/index.md",
@@ -63,3 +67,8 @@ def test_figures_of_the_readme_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in re.findall(r"!\[.*?\]\((.*?)\)", text, re.S):
         assert (ROOT / path).is_file()
+
+
+def test_the_page_on_reliability_is_what_the_records_say():
+    page = runpy.run_path(str(ROOT / "benchmarks" / "reliability_page.py"))["page"]
+    assert page() == (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
