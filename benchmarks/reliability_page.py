@@ -45,9 +45,9 @@ def properties(record: dict[str, Any]) -> str:
     return f"""## Any table
 
 Tables of 2 x 1 to 50 x 200 with random ranks, units from 1e-150 to 1e150, types, layouts, sparse
-formats, copies, constant columns, outliers of 1e8 and ties, with random parameters. Each must end in
-a valid fit (everything finite, constraints exact, the objective never falling) or in a refusal in
-words; anything else, a warning nobody can act on included, is a failure
+formats, copies, constant columns, outliers of 1e8 and ties, with random parameters. Each must end
+in a valid fit (everything finite, constraints exact, the objective never falling) or in a refusal
+in words; anything else, a warning nobody can act on included, is a failure
 (`benchmarks/reliability.py`; a few of them are in every run of the tests, `tests/properties`).
 
 {table(["estimator", "examples", "valid fits", "refused", "failures"], lines)}
@@ -106,8 +106,8 @@ def endurance(record: dict[str, Any]) -> str:
     grown = [key for key in next(iter(record["memory"].values())) if key.endswith("KiB")]
     return f"""## Long runs
 
-Iterations that go on long after nothing is left to gain (`benchmarks/endurance.py`; falls are shares
-of the objective, that is, rounding):
+Iterations that go on long after nothing is left to gain (`benchmarks/endurance.py`; falls are
+shares of the objective, that is, rounding):
 
 {table(names, drift)}
 
@@ -129,8 +129,8 @@ def mutation(record: dict[str, Any]) -> str:
     return f"""## Broken on purpose
 
 A random sample of small changes to `engine/` and `selection/`, one at a time (mutmut, by
-`benchmarks/mutation.py`): do the tests notice? {share:.1%} were noticed (failing, or no longer ending).
-{len(equal)} of the {sums["survived"]} that were not change nothing that could be seen:
+`benchmarks/mutation.py`): do the tests notice? {share:.1%} were noticed (failing, or no longer
+ending). {len(equal)} of the {sums["survived"]} that were not change nothing that could be seen:
 
 {table(["module", *keys], lines)}
 

@@ -15,7 +15,7 @@ from prosparse.datasets import make_globally_sparse
 
 anndata = pytest.importorskip("anndata")
 # one modality is so small that the evidence prefers the fewest variables there can be
-FEW_VARIABLES = pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+FEW_VARIABLES = pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 ON_A_VIEW = pytest.mark.filterwarnings(
     "ignore::anndata.ImplicitModificationWarning", "ignore:From 0.4 .update:FutureWarning"
 )

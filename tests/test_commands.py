@@ -81,7 +81,7 @@ def test_from_a_spreadsheet_to_the_folder(inside):
 
 
 # Three of the variables are enough for two components, which GSPPCA remarks upon.
-@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 def test_json_and_quiet(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--json", "--components", "2", "--scale"])
@@ -181,7 +181,7 @@ def test_total_variance_in_blocks(rng, monkeypatch):
 
 
 # Three of the variables are enough for two components, which GSPPCA remarks upon.
-@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 def test_log1p_and_transpose(inside):
     counts = np.exp(DATA.X)
     path = sheet(inside / "t.csv", X=counts.T, label=False, names=[f"s{k}" for k in range(60)])

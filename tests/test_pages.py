@@ -15,7 +15,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.mark.filterwarnings("ignore:.*non-interactive")
-@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")  # pages speak of them in words
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")  # pages speak of them in words
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
 def test_examples(page, tmp_path, monkeypatch):
     pytest.importorskip("typer", reason="typer is not installed: no command to run")

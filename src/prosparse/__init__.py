@@ -6,6 +6,7 @@ from .engine.checkpoint import Checkpoint
 from .errors import (
     CheckpointError,
     FewerComponentsWarning,
+    FewVariablesWarning,
     InputError,
     ManyComponentsWarning,
     ModelFileError,
@@ -27,6 +28,7 @@ __all__ = [
     "SPPCA",
     "Checkpoint",
     "CheckpointError",
+    "FewVariablesWarning",
     "FewerComponentsWarning",
     "InputError",
     "ManyComponentsWarning",

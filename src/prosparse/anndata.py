@@ -14,6 +14,7 @@ what is kept in a file is read block by block. Nothing is written when a fit fai
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Integral
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,11 +22,20 @@ import numpy as np
 from array_api_compat import is_numpy_array
 from scipy.sparse import issparse
 
-from .annotated import Annotated, column_of, is_mudata, of_modality, side_by_side, tables_of
+from .annotated import (
+    Annotated,
+    column_of,
+    is_mudata,
+    of_modality,
+    side_by_side,
+    tables_of,
+    varying_columns,
+)
 from .arrays import host, spread
 from .errors import InputError, ParameterError, check_bool
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
+from .operators.views import column_groups
 from .validation import first_not_finite
 
 N_COMPONENTS = 30  # as many as analyses of cells usually keep
@@ -209,7 +219,7 @@ def sca(
     else:
         X, places = tables[0].X, tables[0].places
         names, groups = _groups(target, views, places)
-    latents = _default(n_components, N_LATENTS, [table.X for table in tables])
+    latents = _default(n_components, N_LATENTS, tables)
     model = SCA(latents, views=groups, **params).fit(X)
     scores = host(model.transform(X))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
@@ -273,7 +283,9 @@ def _writable(data: Any, key_added: Any, copy: Any) -> Any:
 def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPPCA:
     """The model of a table; missing values are refused with the names they have in the data."""
     wanted = of_modality(n_components, table.asked["modality"])
-    model = GSPPCA(_default(wanted, N_COMPONENTS, [table.X]), **params)
+    most = params.get("n_features_to_select")
+    usual = min(N_COMPONENTS, int(most)) if isinstance(most, Integral) else N_COMPONENTS
+    model = GSPPCA(_default(wanted, usual, [table]), **params)
     found = first_not_finite(table.X) if issparse(table.X) or is_numpy_array(table.X) else None
     if found is not None:
         what, count, row, column = found
@@ -286,18 +298,31 @@ def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPP
     return model.fit(table.X)
 
 
-def _default(n_components: Any, usual: int, tables: list[Any]) -> Any:
+def _default(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
     """The number of components; if none was given the usual one, lowered for small tables."""
     if n_components is not None:
         return n_components
-    return max(1, min(usual, tables[0].shape[0] - 1, sum(X.shape[1] for X in tables) - 1))
+    varying = sum(varying_columns(table.X) for table in tables)
+    return max(1, min(usual, tables[0].X.shape[0] - 1, varying - 1))
 
 
 def _groups(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:
     """Names of the views, where they have any, and their columns among those at ``places``."""
+    if views is None:
+        return [], None
     if not isinstance(views, str):
-        return [], views
-    labels = column_of(adata, "views", views).astype(str).to_numpy()[places]
+        among = np.full(adata.n_vars, -1)
+        among[places] = np.arange(places.size)
+        groups = [among[group] for group in column_groups(views, adata.n_vars, adata.var_names)]
+        return [], [group[group >= 0] for group in groups]
+    column = column_of(adata, "views", views)
+    lacking = column.isna().to_numpy()[places]
+    if lacking.any():
+        raise ParameterError(
+            f"`views` ({views!r}) must name a view for every variable; {int(lacking.sum())} have "
+            "none"
+        )
+    labels = column.astype(str).to_numpy()[places]
     names = list(dict.fromkeys(labels.tolist()))
     return names, [np.flatnonzero(labels == name) for name in names]
 

@@ -102,6 +102,8 @@ def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
     if isinstance(mask_var, str):
         named = f"`mask_var` ({mask_var!r}{where})"
         mask_var = column_of(adata, "mask_var", mask_var, where)
+    elif hasattr(mask_var, "reindex") and set(mask_var.index) == set(adata.var_names):
+        mask_var = mask_var.reindex(adata.var_names)  # a Series knows which value is whose
     mask = np.asarray(mask_var)
     if mask.shape != (adata.n_vars,):
         raise ParameterError(
@@ -137,6 +139,17 @@ def _readable(X: Any) -> Any:
     return np.asarray(X) if isinstance(X, np.ndarray) and not isinstance(X, np.memmap) else X
 
 
+def varying_columns(X: Any) -> int:
+    """How many columns are not constant, as far as that can be told without a pass over a file."""
+    if issparse(X):
+        top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
+    elif isinstance(X, np.ndarray) and X.size:
+        top, bottom = X.max(axis=0), X.min(axis=0)
+    else:
+        return int(X.shape[1])
+    return int(np.count_nonzero(top != bottom))
+
+
 def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
     """The tables of some modalities over all observations of a MuData, NaN where a modality
     lacks one, and the places of their columns among all its variables."""
@@ -153,6 +166,11 @@ def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.nda
         rows, columns = (
             np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
         )
+        if rows.max() > table.X.shape[0] or np.count_nonzero(columns) != table.data.n_vars:
+            raise InputError(
+                f"modality {name!r} has changed since the MuData was put together: call its "
+                "`update()` first"
+            )
         places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
         # Beside a sparse table a dense one is made sparse, never the other way round.
         part = csr_array(table.X) if some_sparse and not issparse(table.X) else table.X

@@ -33,8 +33,12 @@ class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 
 
+class FewVariablesWarning(UserWarning):
+    """The evidence is largest at the fewest variables that the components can have."""
+
+
 class ManyComponentsWarning(UserWarning):
-    """So many components stand out from white noise that the noise must be of another kind."""
+    """More components stand out from white noise than are taken."""
 
 
 class FewerComponentsWarning(UserWarning):

@@ -132,3 +132,25 @@ def test_progress_without_rich(capsys, monkeypatch):
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 6
     assert lines[-1] == "valley: 5 iterations"
+
+
+def test_a_step_that_cannot_be_decomposed_is_a_fall():
+    step, start = quadratic(condition=50)
+    failed = []
+
+    def fragile(point):
+        if len(failed) < 3 and point.bound > -0.2:  # the first three tries near the top
+            failed.append(point)
+            raise np.linalg.LinAlgError("did not converge")
+        return step(point)
+
+    run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=anderson())
+    assert len(failed) == 3
+    assert run.reason is StopReason.CONVERGED
+    assert np.all(np.diff(run.bounds) >= 0)
+
+    def never(point):
+        raise np.linalg.LinAlgError("did not converge")
+
+    with pytest.raises(np.linalg.LinAlgError):  # nothing to fall back on
+        iterate(never, start, max_iter=5, tol=1e-12)

@@ -11,7 +11,14 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from prosparse import GSPPCA, InputError, NoStructureWarning, ParameterError
+from prosparse import (
+    GSPPCA,
+    FewVariablesWarning,
+    InputError,
+    ManyComponentsWarning,
+    NoStructureWarning,
+    ParameterError,
+)
 from prosparse.datasets import make_globally_sparse
 from prosparse.engine.loop import StopReason
 from prosparse.metrics import support_f_score
@@ -539,7 +546,7 @@ def test_exactly_low_rank_tables_are_counted_right(rng):
         assert GSPPCA().fit(X).n_components_ == k
 
 
-@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 def test_one_absurd_cell():
     X = example().X
     X[3, 4] = 1e8
@@ -606,7 +613,7 @@ def test_the_edge_of_the_cardinalities_is_named():
     rng = np.random.default_rng(0)
     X = 0.1 * rng.standard_normal((100, 12))
     X[:, :2] += rng.standard_normal((100, 1))
-    with pytest.warns(NoStructureWarning, match="fewest variables that 3 components can have"):
+    with pytest.warns(FewVariablesWarning, match="fewest variables that 3 components can have"):
         GSPPCA(3).fit(X)
 
 
@@ -616,6 +623,25 @@ def test_rows_at_the_mean_are_named():
     X -= X.mean(axis=0)
     X[:50] = 0.0
     X[50:] -= X[50:].mean(axis=0)
-    with pytest.warns(NoStructureWarning, match="50% of the rows equal the mean"):
+    with pytest.warns(NoStructureWarning, match="50% of the rows lie at the mean"):
         GSPPCA(2).fit(X)
     assert GSPPCA(2, evidence="noisy").fit(X).n_selected_ < 20
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
+@pytest.mark.parametrize("d", [10, 15, 20, 26, 29])
+def test_columns_on_scales_far_apart(d):
+    """Deviations from 0.003 to 570: half of the posterior covariance goes into the product."""
+    X = load_breast_cancer().data
+    model = GSPPCA(d).fit(X)
+    assert model.stop_reason_ is StopReason.CONVERGED
+    assert np.all(np.diff(model.bounds_) >= -1e-9 * np.abs(model.bounds_[1:]))
+    assert np.isfinite(model.log_evidence_path_).all()
+
+
+def test_many_components_are_cut_off_in_words():
+    rng = np.random.default_rng(0)
+    counts = np.log1p(rng.poisson(rng.gamma(0.3, 3.0, 1500), (600, 1500)))
+    with pytest.warns(ManyComponentsWarning, match="more than 100 components"):
+        model = GSPPCA(max_iter=3, tol=1.0).fit(counts)
+    assert model.n_components_ == 100

@@ -11,11 +11,24 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
-from prosparse import FewerComponentsWarning, InputError, NoStructureWarning, ParameterError
+from prosparse import (
+    FewerComponentsWarning,
+    FewVariablesWarning,
+    InputError,
+    ManyComponentsWarning,
+    NoStructureWarning,
+    ParameterError,
+)
 from prosparse.engine.loop import StopReason
 
 REFUSALS = (InputError, ParameterError, NotFittedError)
-WORDS = (FewerComponentsWarning, NoStructureWarning, ConvergenceWarning)
+WORDS = (
+    FewerComponentsWarning,
+    FewVariablesWarning,
+    ManyComponentsWarning,
+    NoStructureWarning,
+    ConvergenceWarning,
+)
 ORTHONORMAL = {"GSPPCA", "SSPCA"}
 UNIT = {"EMPCA", "ThresholdedPCA", "SPCA", "PathSPCA", "DSPCA", "NSPCA"}
 

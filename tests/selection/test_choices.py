@@ -92,9 +92,8 @@ def test_noise_has_no_components(n, p):
 
 def test_counts_without_white_noise_are_cut_off_in_words(rng):
     spread = np.sort(rng.gamma(0.05, 1e6, 400))[::-1]  # eigenvalues over many decades
-    found = count_signals(spread, 500, 400)
-    assert found > MOST_COUNTED
-    with pytest.warns(ManyComponentsWarning, match=rf"finds {found} components.*can have 400"):
+    assert count_signals(spread, 500, 400) > MOST_COUNTED
+    with pytest.warns(ManyComponentsWarning, match=r"finds more than 100 components"):
         assert counted(spread, 500, 400) == MOST_COUNTED
     white = eigenvalues(rng.standard_normal((500, 400)))
     assert count_signals(white, 500, 400) == 0

@@ -6,9 +6,12 @@ any object with a ``bound``, the objective that may never fall.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from .checkpoint import Position, Stage
 from .progress import Progress
@@ -106,7 +109,12 @@ def _advance(
     """One iteration: where the loop stands after it, and whether it ends there."""
     start, best, bounds, quiet, probing = at
     plain = start is best
-    result = step(start)
+    try:
+        result = step(start)
+    except np.linalg.LinAlgError:  # too far out for a decomposition: no better than a fall
+        if not bounds:
+            raise
+        result = best._replace(bound=-math.inf)
     rise = result.bound - best.bound
     fell = not rise >= 0  # an overflow is a fall too
     if not fell:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
-from ..errors import FewerComponentsWarning, NoStructureWarning
+from ..errors import FewerComponentsWarning, FewVariablesWarning, NoStructureWarning
 from ..files import write_text
 from .base import Result, Row
 from .data import Data
@@ -29,7 +29,12 @@ def run(name: str, quick: bool, data: Data, output: Path) -> dict[str, Any]:
     begun = time.perf_counter()
     with warnings.catch_warnings():
         # Hundreds of fits, some of them meant to be hopeless.
-        for category in (ConvergenceWarning, FewerComponentsWarning, NoStructureWarning):
+        for category in (
+            ConvergenceWarning,
+            FewerComponentsWarning,
+            FewVariablesWarning,
+            NoStructureWarning,
+        ):
             warnings.simplefilter("ignore", category)
         result = chosen.run(quick, data, folder)
     record = record_of(chosen.name, result, quick, time.perf_counter() - begun)

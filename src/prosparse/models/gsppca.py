@@ -53,7 +53,7 @@ from ..errors import (
     check_non_negative,
 )
 from ..operators import Operator
-from ..selection.dimension import MOST_COUNTED, count_signals, resolve_dimension
+from ..selection.dimension import counted, resolve_dimension
 from ..selection.doubts import NOTHING_LEFT, doubts
 from ..selection.evidence import EVIDENCES, Models
 from ..selection.noise import NOISE_ESTIMATORS, noise_variance
@@ -103,14 +103,14 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
     def step(state: State) -> State:
         M, c = state.M, 1.0 / state.sigma2
-        d, MM = M.shape[1], host(M.T @ M)
-        rows = latents(op, M)  # X M; a card works on it while the host goes on
+        d = M.shape[1]
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
-        root = np.linalg.inv(np.linalg.cholesky(c * (MM + state.S_sum) + np.eye(d)))
+        root = np.linalg.inv(np.linalg.cholesky(c * (host(M.T @ M) + state.S_sum) + np.eye(d)))
         Sigma = root.T @ root
-        YY = c * c * Sigma @ rows.squares() @ Sigma
+        rows = latents(op, M @ in_kind(root.T, M))  # M alone can be far from orthogonal
+        YY = c * c * root.T @ rows.squares() @ root
         a, Q = np.linalg.eigh(n * Sigma + YY)
-        turn = in_kind(c * np.column_stack([c * Sigma @ Q, a]), M)
+        turn = in_kind(c * np.column_stack([c * root @ Q, a]), M)
         cG, e = rows.onto_columns(turn[:, :d]), turn[:, d]
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
         update, sums = update_variances(state.t, e, cG * cG, xp, partial(_sums, cG=cG, xp=xp))
@@ -316,7 +316,7 @@ class GSPPCA(HasDensity, SparseProjection):
         if not isinstance(self.n_components, str) or chosen.size < 3:
             return d
         values = host(spectrum(op.take_columns(chosen), max(2 * d, FIRST_COUNT)).eigenvalues)
-        return min(count_signals(values, op.shape[0], chosen.size, noise), MOST_COUNTED)
+        return counted(values, op.shape[0], chosen.size, noise)
 
     def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
         """Fit the relaxed model."""
@@ -395,6 +395,6 @@ class GSPPCA(HasDensity, SparseProjection):
         if self.stop_reason_ is StopReason.MAX_ITER:
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
-            self._doubts = [f"{self.stop_reason_}. {NOTHING_LEFT}"]
-        for text in self._doubts:
-            warnings.warn(f"GSPPCA: {text}", NoStructureWarning, stacklevel=4)
+            self._doubts = [(NoStructureWarning, f"{self.stop_reason_}. {NOTHING_LEFT}")]
+        for category, text in vars(self).pop("_doubts"):
+            warnings.warn(f"GSPPCA: {text}", category, stacklevel=4)

@@ -339,9 +339,9 @@ def counted(values: np.ndarray, n: int, p: int, noise: float | None = None) -> i
     found = count_signals(values, n, p, noise)
     if found > MOST_COUNTED:
         warnings.warn(
-            f'`n_components="auto"` finds {found} components that stand out from white noise, in '
-            f"a table that can have {min(n - 1, p)}: its noise is not white (counts? columns in "
-            f"different units?), and the first {MOST_COUNTED} are taken. Say how many you want.",
+            f'`n_components="auto"` finds more than {MOST_COUNTED} components that stand out from '
+            "white noise, and takes the first of them. Either there are so many, or the noise is "
+            "not white (counts? columns in different units?). Say how many you want.",
             ManyComponentsWarning,
             stacklevel=2,
         )

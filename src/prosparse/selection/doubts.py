@@ -6,6 +6,7 @@ import numpy as np
 
 from ..arrays import host
 from ..engine.linalg import Spectrum, spectrum
+from ..errors import FewVariablesWarning, NoStructureWarning
 from ..operators import Operator
 from .dimension import count_signals
 
@@ -31,30 +32,35 @@ def doubts(
     white: float | None,
     smallest: bool,
     noiseless: bool,
-) -> list[str]:
+) -> list[tuple[type[UserWarning], str]]:
     """Doubts about the columns ``chosen`` for d components, where the noise of inactive columns is
     ``noise``, and ``white`` that of all of them if it is known. ``smallest``: fewer columns could
     not be tried."""
-    found, (n, p) = [], op.shape
+    found: list[tuple[type[UserWarning], str]] = []
+    n, p = op.shape
     if not count_signals(host(parts.eigenvalues), n, p, white):
         inside = spectrum(op.take_columns(chosen)).eigenvalues if chosen.size > 1 else np.empty(0)
         if smallest or not count_signals(host(inside), n, chosen.size, noise):
-            found.append(
+            text = (
                 "no principal component stands out from white noise: the variables may be no more "
                 "than those that chance makes most alike. More samples would tell."
             )
+            found.append((NoStructureWarning, text))
     elif smallest and d > 1:
-        found.append(
+        text = (
             f"the evidence is largest at the fewest variables that {d} components can have, "
-            f"{chosen.size}: fewer components may be all there is. Try a smaller `n_components`."
+            f"{chosen.size}. Fewer components may do (`n_components`), or the variables may differ "
+            "in more than the model knows, such as their noise."
         )
+        found.append((FewVariablesWarning, text))
     if noiseless:
         squares = host(op.sample_rows(SAMPLE).row_squares())
         share = float(np.mean(squares <= NEAR**2 * noise * p))
         if share > MOST_NEAR:
-            found.append(
-                f"{share:.0%} of the rows equal the mean of all rows, where the density of the "
+            text = (
+                f"{share:.0%} of the rows lie at the mean of all rows, where the density of the "
                 "noiseless model is infinite, so that it keeps too many variables. Leave these "
                 'rows out, or set `evidence="noisy"`.'
             )
+            found.append((NoStructureWarning, text))
     return found

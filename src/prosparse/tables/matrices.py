@@ -113,7 +113,9 @@ def _try_first(path: Path) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired as error:
         raise TableError(
-            f"{path}: not a whole H5AD file: it could not be read in {limit:.0f} seconds"
+            f"{path}: it could not be read in {limit:.0f} seconds: it is damaged, or on a very "
+            "slow disk. If it is sound, copy it to a local one, or read it with anndata and use "
+            "prosparse.anndata."
         ) from error
     if done.returncode:
         why = done.stderr.strip() or "the HDF5 library crashed"
