@@ -83,6 +83,7 @@ def test_refusals_in_words():
 
 def test_information_criteria():
     np.testing.assert_array_equal(aic([-10.0, -5.0], [1, 3]), [-11.0, -8.0])
+    assert aic([-10, -5], [1, 3]).dtype == bic([-10], [4], 1).dtype == float
     np.testing.assert_allclose(bic([-10.0], [4], 100), [-10.0 - 2 * np.log(100)])
 
 

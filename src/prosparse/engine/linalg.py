@@ -162,7 +162,7 @@ def leading_directions(
     V = xp.linalg.qr(in_kind(start, some))[0]
     image = squared(V)
     values = np.zeros(width)
-    for _ in range(max(1, max_passes // depth)):
+    for _ in range(max_passes // depth):
         basis, images, last = V, image, image
         for _ in range(depth - 1):
             for _ in range(2):  # once more: rounding leaves something of the basis behind
@@ -208,5 +208,5 @@ def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
     """Sum of squares of X that each row of W adds to the span of the rows before it, (d,)."""
     basis, R = np.linalg.qr(W.T)
     lengths = np.linalg.norm(W, axis=1)
-    new = np.abs(np.diag(R)) > 1e-10 * np.where(lengths > 0, lengths, 1.0)
+    new = np.abs(np.diag(R)) > 1e-10 * lengths
     return np.where(new, sums_of_squares(op, basis), 0.0)
