@@ -30,7 +30,7 @@ CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["src"]
 only_mutate = ["src/prosparse/engine/*", "src/prosparse/selection/*"]
-pytest_add_cli_args = ["-p", "no:cacheprovider", "-p", "no:doctest"]
+pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = ["tests/engine", "tests/selection", "tests/models",
     "tests/baselines", "tests/contract/test_operators.py"]
 also_copy = ["README.md", "LICENSE", "benchmarks"]
