@@ -232,3 +232,30 @@ def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
     assert some.size < q.size / 2
     np.testing.assert_allclose(values, whole[some - 4], rtol=1e-8)
     assert some[np.argmax(values)] == q[np.argmax(whole)]
+
+
+@pytest.mark.parametrize("sigma2", [0.01, 2.0])
+@pytest.mark.parametrize(("q", "d"), [(4, 4), (7, 2), (300, 20)])
+def test_the_peak_of_the_noisy_integrand_and_its_width(q, d, sigma2):
+    """By a scalar search and by differences; where q is near d the flat top counts as well."""
+    terms = NoisyTerms(np.array([q]), d, sigma2, xp)
+    for b in (0.05, 1.0, 30.0):
+        for r2 in (1e-4, 0.5 * q, 50.0 * q):
+
+            def log_f(tau, r2=r2, b=b):
+                g = np.exp(tau)
+                s = sigma2 + g / b**2
+                return -q / 2 * np.log(s) - r2 / (2 * s) + d / 2 * tau - g / 2
+
+            grid = np.linspace(-40, 10, 2001)
+            top = grid[np.argmax(log_f(grid))]
+            mode = minimize_scalar(
+                lambda tau: -log_f(tau), bounds=(top - 0.1, top + 0.1), options={"xatol": 1e-9}
+            ).x
+            bend = (log_f(mode + 1e-3) - 2 * log_f(mode) + log_f(mode - 1e-3)) / 1e-6
+            shelf = np.log(d) - np.log(max(r2, sigma2 * q) * b**2 / q)
+            reach = min(shelf, 2 / (q - d + 1e-3))
+            ours = terms._peak(np.array([[r2]]), np.array([b**-2]), np.array([1.0 * q]))
+            assert ours[0][0, 0] == pytest.approx(mode, abs=1e-5)
+            expected = max(max(-bend, 1e-3) ** -0.5, 0.25 * reach)
+            assert ours[1][0, 0] == pytest.approx(expected, rel=1e-3)
