@@ -11,7 +11,7 @@ from prosparse.engine.linalg import leading_directions, principal_components, sp
 from prosparse.operators import DenseOperator, standardise
 
 
-@pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100)])
+@pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100), (60, 15)])
 @pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
 def test_leading_directions_are_singular_vectors(shape, make, rng):
     X = rng.standard_normal(shape) * rng.gamma(1.0, 2.0, shape[1])
@@ -27,6 +27,7 @@ def test_fewer_directions_than_asked_for(rng):
     values, V = leading_directions(DenseOperator(X), 8)
     np.testing.assert_allclose(values[:3], np.linalg.svd(X)[1][:3] ** 2)
     assert np.all(values[3:] < 1e-8 * values[0])
+    assert np.all(values >= 0)
     np.testing.assert_allclose(V.T @ V, np.eye(8), atol=1e-8)
 
 

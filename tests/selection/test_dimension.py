@@ -167,6 +167,11 @@ def test_the_median_of_noise_by_simulation():
     assert dimension._marchenko_pastur_median(0.3) == pytest.approx(simulated, rel=0.01)
 
 
+def test_parallel_analysis_may_count_all_directions():
+    values = np.array([9.0, 8.0, 7.0])  # of columns that would have hardly any variance
+    assert parallel_count(values, 50, np.full(3, 1e-3), 0) == 3
+
+
 def test_parallel_analysis_allows_for_different_variances():
     rng = np.random.default_rng(0)
     X = table(100, 30, 0) * np.exp(rng.standard_normal(30))

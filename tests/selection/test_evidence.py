@@ -173,14 +173,16 @@ def test_positions_are_spread_and_denser_at_the_low_end(low, high, count):
 @pytest.mark.parametrize("peak", [3, 40, 700, 2999, 3002])
 def test_from_coarse_to_fine_the_maximum_is_found(peak):
     """In few evaluations, none of them twice, with every cardinality around the best."""
-    asked = []
+    asked, rounds = [], []
 
     def evaluate(q):
         asked.extend(q)
+        rounds.append(q.size)
         return -np.abs(q - peak) / peak
 
     q, values = coarse_to_fine(evaluate, np.arange(3, 3003))
     assert len(set(asked)) == len(asked) < 500
+    assert len(rounds) <= 3
     np.testing.assert_array_equal(q, np.sort(asked))
     np.testing.assert_array_equal(values, -np.abs(q - peak) / peak)
     assert set(range(max(peak - 2, 3), min(peak + 3, 3003))) <= set(q)
