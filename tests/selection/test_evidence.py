@@ -182,7 +182,7 @@ def test_from_coarse_to_fine_the_maximum_is_found(peak):
 
     q, values = coarse_to_fine(evaluate, np.arange(3, 3003))
     assert len(set(asked)) == len(asked) < 500
-    assert len(rounds) <= 3
+    assert len(rounds) <= 2
     np.testing.assert_array_equal(q, np.sort(asked))
     np.testing.assert_array_equal(values, -np.abs(q - peak) / peak)
     assert set(range(max(peak - 2, 3), min(peak + 3, 3003))) <= set(q)
