@@ -9,6 +9,7 @@ from prosparse.engine.support import (
     Constraint,
     Support,
     best_swap,
+    make_polish_step,
     plane_gains,
     renormalised,
     seeds,
@@ -156,3 +157,20 @@ def test_best_nonnegative_weights_on_a_support():
             assert bound == pytest.approx(w @ C @ w)
             assert bound <= free * (1 + 1e-9)
         assert max(bound for _, bound in found) == pytest.approx(free)
+
+
+def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
+    """[YZ13]: the K largest of |Cw|, with the best weights on them; at the end it stays."""
+    C, state = problem(12, 4, seed=3)
+    step = make_polish_step(Gram(C), anything(12, 4), swaps=False)
+    moves = 0
+    while True:
+        target = np.sort(np.argsort(-np.abs(C @ state.w))[:4])
+        new = step(state)
+        if new is state:
+            break
+        np.testing.assert_array_equal(np.flatnonzero(new.w), target)
+        assert new.bound == pytest.approx(np.linalg.eigvalsh(C[np.ix_(target, target)])[-1])
+        state, moves = new, moves + 1
+    assert moves > 0
+    assert np.linalg.eigvalsh(C[np.ix_(target, target)])[-1] <= state.bound * (1 + 1e-9)
