@@ -162,6 +162,20 @@ def test_a_row_at_the_mean_gives_a_finite_path():
     assert np.all(np.isfinite(path.log_evidence))
 
 
+@pytest.mark.parametrize("noise", [1e-40, 0.3])
+def test_a_row_at_the_mean_counts_as_one_close_to_it(noise):
+    """A tenth of the noise away, or 1e-12 of the usual distance where that is more."""
+    X = make_globally_sparse(20, 6, random_state=1, n_components=2, n_informative=4).X
+    X[0] = 0.0
+    q = np.array([6])
+    near = X.copy()
+    near[0, 3] = max(1e-12 * np.sqrt(np.sum(X**2) / 20), 0.1 * np.sqrt(noise * 6))
+    at, close = (
+        evidence_path(DenseOperator(table), np.arange(6), 2, noise, q) for table in (X, near)
+    )
+    np.testing.assert_allclose(at.log_evidence, close.log_evidence, rtol=1e-6)
+
+
 @pytest.mark.parametrize(("low", "high", "count"), [(0, 999, 40), (5, 60, 20), (7, 9, 12)])
 def test_positions_are_spread_and_denser_at_the_low_end(low, high, count):
     half = count // 2
