@@ -103,6 +103,7 @@ def test_slope_and_curvature_are_derivatives(shape, b):
     np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)
     numeric = (prior.slope(w + h) - prior.slope(w - h)) / (2 * h)
     np.testing.assert_allclose(prior.curvature(w, slope), numeric, rtol=1e-4, atol=1e-6)
+    assert slope.shape == prior.curvature(w, slope).shape == w.shape
 
 
 def test_laplace_and_normal_jeffreys_are_limits():
