@@ -44,6 +44,13 @@ def test_gaussian_model_selection():
     assert abs(np.median(chosen) - 15) <= 3
 
 
+def test_the_unit_of_the_shape_does_not_matter():
+    D, L = collection(3.0, jitter=0.5)
+    plain, small = robust_slope(D, L), robust_slope(1e-6 * D, L)
+    assert small.slope == pytest.approx(1e6 * plain.slope)
+    assert small.best == plain.best
+
+
 def test_outliers_do_not_move_the_slope():
     D, L = collection(3.0)
     L[100] += 300.0
