@@ -250,7 +250,7 @@ def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
     assert some[np.argmax(values)] == q[np.argmax(whole)]
 
 
-@pytest.mark.parametrize("sigma2", [0.01, 2.0])
+@pytest.mark.parametrize("sigma2", [1e-9, 0.01, 2.0])
 @pytest.mark.parametrize(("q", "d"), [(4, 4), (7, 2), (300, 20)])
 def test_the_peak_of_the_noisy_integrand_and_its_width(q, d, sigma2):
     """By a scalar search and by differences; where q is near d the flat top counts as well."""
