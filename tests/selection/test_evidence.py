@@ -168,11 +168,14 @@ def test_a_row_at_the_mean_counts_as_one_close_to_it(noise):
     X = make_globally_sparse(20, 6, random_state=1, n_components=2, n_informative=4).X
     X[0] = 0.0
     q = np.array([6])
-    near = X.copy()
+    near, further = X.copy(), X.copy()
     near[0, 3] = max(1e-12 * np.sqrt(np.sum(X**2) / 20), 0.1 * np.sqrt(noise * 6))
-    at, close = (
-        evidence_path(DenseOperator(table), np.arange(6), 2, noise, q) for table in (X, near)
+    further[0, 3] = 10 * near[0, 3]
+    at, close, away = (
+        evidence_path(DenseOperator(table), np.arange(6), 2, noise, q)
+        for table in (X, near, further)
     )
+    assert at.log_evidence > away.log_evidence + 1.0
     np.testing.assert_allclose(at.log_evidence, close.log_evidence, rtol=1e-6)
 
 
