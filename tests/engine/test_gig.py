@@ -103,6 +103,7 @@ def test_slope_and_curvature_are_derivatives(shape, b):
     np.testing.assert_allclose(slope, numeric, rtol=1e-6, atol=1e-7)
     numeric = (prior.slope(w + h) - prior.slope(w - h)) / (2 * h)
     np.testing.assert_allclose(prior.curvature(w, slope), numeric, rtol=1e-4, atol=1e-6)
+    assert slope.shape == prior.curvature(w, slope).shape == w.shape
 
 
 def test_laplace_and_normal_jeffreys_are_limits():
@@ -123,3 +124,14 @@ def test_density_at_zero():
     # infinite at zero: counted as the smallest weight
     prior = HyperbolicPrior(0.3, 2.0, smallest=1e-6)
     assert prior.log_density(0.0) == prior.log_density(1e-6)
+
+
+@pytest.mark.parametrize("omega", [-3.3, 0.0, 0.3, 7.5])
+def test_arrays_are_taken_entry_by_entry(omega):
+    chi = np.array([[1e-4, 0.02, 1.0], [3.0, 1e5, 1e3]])  # bumps that differ by exp(1000) in height
+    phi = np.array([2.0, 30.0, 0.5])
+    for moment in (gig_mean, gig_inverse_mean, gig_log_mean):
+        whole = moment(omega, chi, phi)
+        assert whole.shape == (2, 3)
+        for (i, j), value in np.ndenumerate(whole):
+            assert value == pytest.approx(moment(omega, chi[i, j], phi[j]), rel=1e-9, abs=1e-12)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from prosparse.engine import quadratic
 from prosparse.engine.angle import furthest
 from prosparse.engine.quadratic import Gram, Table, lanczos_pair, leading_pair
 from prosparse.engine.support import exact_gains
@@ -32,28 +33,52 @@ def test_every_question(n, p, removed):
     D = P @ C @ P
     W = rng.standard_normal((p, 4))
     for whole in quadratics:
-        quadratic = reduce(lambda form, w: form.deflated(w), directions, whole)
+        form = reduce(lambda form, w: form.deflated(w), directions, whole)
         for S in (np.array([4, 1, 5]), np.arange(p)):
             block = D[np.ix_(S, S)]
-            np.testing.assert_allclose(quadratic.columns(S), D[:, S], atol=1e-10)
-            np.testing.assert_allclose(quadratic.block(S), block, atol=1e-10)
-            value, v = quadratic.leading(S)
+            np.testing.assert_allclose(form.columns(S), D[:, S], atol=1e-10)
+            np.testing.assert_allclose(form.block(S), block, atol=1e-10)
+            value, v = form.leading(S)
             assert value == pytest.approx(np.linalg.eigvalsh(block)[-1])
             np.testing.assert_allclose(block @ v, value * v, atol=1e-8)
-            A = quadratic.factor(S)
+            A = form.factor(S)
             np.testing.assert_allclose(A.T @ A, block, atol=1e-10)
             rows = A @ A.T
             np.testing.assert_allclose(rows, np.diag(np.diag(rows)), atol=1e-9)
             assert np.all(np.diff(np.diag(rows)) <= 1e-9)
-        np.testing.assert_allclose(quadratic.matmul(W), D @ W, atol=1e-10)
-        np.testing.assert_allclose(quadratic.diagonal(), np.diag(D), atol=1e-10)
+        np.testing.assert_allclose(form.matmul(W), D @ W, atol=1e-10)
+        np.testing.assert_allclose(form.diagonal(), np.diag(D), atol=1e-10)
+
+
+@pytest.mark.parametrize(("n", "p"), [(12, 7), (7, 12), (30, 30)])
+@pytest.mark.parametrize("removed", [0, 2])
+@pytest.mark.parametrize("side", [5, 10, 20])
+def test_large_tables_are_asked_by_products(n, p, removed, side, monkeypatch):
+    """The largest eigenvalue through the outer product or by Lanczos, and forms on columns."""
+    monkeypatch.setattr(quadratic, "DENSE_SIDE", side)
+    C, forms_of_c = forms(n, p)
+    directions = np.random.default_rng(0).standard_normal((removed, p))
+    Q = np.linalg.qr(directions.T)[0]
+    P = np.eye(p) - Q @ Q.T
+    D = P @ C @ P
+    for whole in forms_of_c:
+        form = reduce(lambda form, w: form.deflated(w), directions, whole)
+        for S in (np.arange(1, p), np.arange(p)):
+            block = D[np.ix_(S, S)]
+            value, v = form.leading(S)
+            assert value == pytest.approx(np.linalg.eigvalsh(block)[-1])
+            np.testing.assert_allclose(block @ v, value * v, atol=1e-7)
+            assert np.linalg.norm(v) == pytest.approx(1.0)
+            some = form.restricted(S)
+            np.testing.assert_allclose(some.matmul(np.eye(S.size)), block, atol=1e-9)
+            np.testing.assert_allclose(some.diagonal(), np.diag(block), atol=1e-9)
 
 
 def test_a_direction_removed_twice_changes_nothing():
     _, quadratics = forms(12, 7)
     w = np.arange(7.0)
-    for quadratic in quadratics:
-        once = quadratic.deflated(w)
+    for form in quadratics:
+        once = form.deflated(w)
         assert once.deflated(2.0 * w) is once
 
 

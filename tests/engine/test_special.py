@@ -92,3 +92,13 @@ def test_small_orders_at_large_arguments_use_the_series(rng):
     np.testing.assert_allclose(far_ratio, near_ratio, rtol=1e-13)
     np.testing.assert_allclose(far_log, log_kv(nu, x))
     np.testing.assert_allclose(far_ratio, kv_ratio(nu, x))
+
+
+@pytest.mark.parametrize("order", [0.0, 0.3, 0.8, 1.0])
+@pytest.mark.parametrize("x", [1e-3, 7.0, 9e7, 1.1e8, 1e12])
+def test_scaled_functions_of_small_order(order, x):
+    """On both sides of where SciPy gives up."""
+    with mpmath.workdps(40):
+        exact = float(mpmath.exp(x + log_k_by_quadrature(order, x)))
+    ours = special._scaled_k(np.asarray(order), np.asarray(x))
+    assert float(ours) == pytest.approx(exact, rel=1e-13, abs=0)

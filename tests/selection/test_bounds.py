@@ -4,8 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.optimize import linprog
 
 from prosparse.engine.quadratic import Gram
+from prosparse.selection import bounds
 from prosparse.selection.bounds import (
     dual_bound,
     gershgorin_bound,
@@ -65,3 +67,106 @@ def test_top_sum():
     values = np.array([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0]])
     np.testing.assert_array_equal(top_sum(values, 2, axis=1), [5.0, 9.0])
     np.testing.assert_array_equal(top_sum(values, 9, axis=1), [6.0, 9.0])
+    np.testing.assert_array_equal(top_sum(values, 3, axis=1), [6.0, 9.0])
+    np.testing.assert_array_equal(top_sum(values, 1, axis=0), [3.0, 5.0, 4.0])
+    assert top_sum(values[0], 2) == 5.0
+
+
+def random_form(seed, m=6, p=8):
+    A = np.random.default_rng(seed).standard_normal((m, p))
+    return A, A.T @ A
+
+
+@pytest.mark.parametrize("K", [1, 2, 5, 8])
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_bounds_of_blocks_written_out(K, nonnegative):
+    _, C = random_form(K)
+    size = [[max(c, 0.0) if nonnegative else abs(c) for c in row] for row in C]
+    discs, norms = [], []
+    for i, row in enumerate(size):
+        others = sorted((s for j, s in enumerate(row) if j != i), reverse=True)
+        discs.append(C[i, i] + sum(others[: K - 1]))
+        norms.append(sum(s**2 for s in sorted(row, reverse=True)[:K]))
+    assert gershgorin_bound(C, K, nonnegative) == pytest.approx(max(discs))
+    expected = np.sqrt(sum(sorted(norms, reverse=True)[:K]))
+    assert row_norm_bound(C, K, nonnegative) == pytest.approx(expected)
+    assert trace_bound(np.diag(C), K) == pytest.approx(sum(sorted(np.diag(C), reverse=True)[:K]))
+
+
+@pytest.mark.parametrize("K", [1, 2, 5])
+@pytest.mark.parametrize("known", [1, 2, 8])
+def test_the_spectral_bound_is_a_linear_programme(K, known):
+    """maximise sum_l lambda_l s_l over s_l <= t_l with sum s = 1; what is not known has t = 1."""
+    _, C = random_form(K)
+    values, vectors = (part[..., ::-1] for part in np.linalg.eigh(C))
+    rest = values[known] if known < 8 else 0.0
+    t = [sum(sorted(u**2, reverse=True)[:K]) for u in vectors.T[:known]]
+    solved = linprog(
+        -np.r_[values[:known], rest], A_ub=np.ones((1, known + 1)), b_ub=[1.0],
+        bounds=[(0, top) for top in [*t, 1.0]],
+    )  # fmt: skip
+    assert spectral_bound(values[:known], vectors.T[:known], rest, K) == pytest.approx(-solved.fun)
+
+
+def slow_dual(A, x, K, rho):
+    """lambda_max(sum_i Y_i) + rho K with the Y_i of [ABG08] (13), one by one."""
+    m, total = len(A), np.zeros((len(A), len(A)))
+    P = np.eye(m) - np.outer(x, x)
+    for a in A.T:
+        B = np.outer(a, a) - rho * np.eye(m)
+        along = x @ B @ x
+        if along > 0:
+            total += B @ np.outer(x, x) @ B / along
+        elif a @ a > rho:
+            y = rho * (a @ a - rho) / (rho - (a @ x) ** 2)
+            total += y * P @ np.outer(a, a) @ P / (a @ P @ a)
+    return np.linalg.eigvalsh(total)[-1] + rho * K
+
+
+@pytest.mark.parametrize("K", [2, 4, 8])
+def test_the_dual_bound_is_the_smallest_over_rho(K):
+    """Never above the first guess, and most often, by the few steps of a scalar search, near the
+    smallest (which has local neighbours)."""
+    excess, first_excess = [], []
+    for seed in range(12):
+        A, C = random_form(seed)
+        image = A @ best_support(C, K)[1]
+        x = image / np.linalg.norm(image)
+        kept = np.append(np.sort((A.T @ x) ** 2)[::-1], 0.0)
+        middle = 0.5 * (kept[K - 1] + kept[K])
+        least = min(slow_dual(A, x, K, middle * np.exp(t)) for t in np.linspace(-2.5, 1.0, 200))
+        bound, first = dual_bound(A, x, K), slow_dual(A, x, K, middle)
+        assert min(least, first) * (1 - 1e-2) <= bound <= first * (1 + 1e-9)
+        excess.append(bound / least - 1)
+        first_excess.append(first / least - 1)
+    assert np.median(excess) < 0.03
+    assert K == 8 or np.median(first_excess) > 0.05
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch, nonnegative):
+    A, C = random_form(3)
+    allowed = np.arange(8) != 2
+    A, D = A[:, allowed], C[np.ix_(allowed, allowed)]
+    w = np.zeros(8)
+    value, w[allowed] = best_support(D, 3)
+    image = A @ w[allowed]
+    values, vectors = (part[..., ::-1] for part in np.linalg.eigh(D))
+    blocks = [gershgorin_bound(D, 3, nonnegative), row_norm_bound(D, 3, nonnegative)]
+    always = [values[0], trace_bound(np.diag(D), 3)]
+    decomposed = [
+        spectral_bound(values, vectors.T, 0.0, 3),
+        dual_bound(A, image / np.linalg.norm(image), 3),
+    ]
+    one = [spectral_bound(values[:1], vectors.T[:1], values[0], 3)]
+
+    def ours():
+        bound = upper_bound(Gram(C), w, 3, allowed, nonnegative)
+        assert nonnegative or bound >= value * (1 - 1e-12)
+        return pytest.approx(bound, rel=1e-6)
+
+    assert min(always + blocks + decomposed) == ours()
+    monkeypatch.setattr(bounds, "GERSHGORIN_WIDTH", 6)
+    assert min(always + decomposed) == ours()
+    monkeypatch.setattr(bounds, "DUAL_SIDE", 5)
+    assert min(always + one) == ours()

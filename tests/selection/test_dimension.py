@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 from sklearn.decomposition import PCA
@@ -18,6 +19,7 @@ from prosparse.selection.dimension import (
     parallel_count,
     variational_count,
 )
+from prosparse.selection.noise import bias_corrected
 
 SHAPES = [(300, 12, 3), (60, 40, 4), (40, 100, 3)]
 RULES = [count_signals, variational_count, minka_count, bic_count, hard_threshold_count]
@@ -166,6 +168,11 @@ def test_the_median_of_noise_by_simulation():
     assert dimension._marchenko_pastur_median(0.3) == pytest.approx(simulated, rel=0.01)
 
 
+def test_parallel_analysis_may_count_all_directions():
+    values = np.array([9.0, 8.0, 7.0])  # of columns that would have hardly any variance
+    assert parallel_count(values, 50, np.full(3, 1e-3), 0) == 3
+
+
 def test_parallel_analysis_allows_for_different_variances():
     rng = np.random.default_rng(0)
     X = table(100, 30, 0) * np.exp(rng.standard_normal(30))
@@ -212,3 +219,105 @@ def test_holes_are_filled_before_counting(n, p, rng):
         np.testing.assert_array_equal(full[seen], truth[seen])
         assert 4 <= count(full) <= 5
         assert np.std((full - truth)[~seen]) < 1.15  # of which 1 is noise that nobody knows
+
+
+def slow_noise(values, n, p, d):
+    """[PLY17]: the spikes from their sample eigenvalues, the bias, and the estimate without it."""
+    c, sigma2 = p / n, sum(values[d:]) / (p - d)
+    bias = 0.0
+    for value in values[:d]:
+        # value = (a + sigma2) (1 + c sigma2 / a), times a
+        roots = np.roots([1.0, sigma2 * (1 + c) - value, c * sigma2**2])
+        visible = np.isreal(roots).all() and roots.max() > math.sqrt(c) * sigma2
+        a = roots.max() if visible else math.sqrt(c) * sigma2
+        bias += math.sqrt(c / 2) * (1 + sigma2 / a)
+    return sigma2 + bias * sigma2 * math.sqrt(2 * c) / (p - d)
+
+
+def largest_of_noise(m, p, k):
+    """[KN08] (13) after Johnstone (2001) and Ma (2012): centre and scale of the largest eigenvalue
+    of m rows of p - k columns of unit noise, and where it is with probability 0.1 %."""
+    a, b = m - 1 / 2, max(p - k - 1 / 2, 1 / 2)
+    centre = (math.sqrt(a) + math.sqrt(b)) ** 2
+    scale = math.sqrt(centre) * (a**-0.5 + b**-0.5) ** (1 / 3)
+    return centre + 3.2724 * scale
+
+
+@pytest.mark.parametrize(("n", "p"), [(31, 12), (12, 31), (5, 300), (300, 5), (20, 19)])
+def test_a_signal_is_what_the_largest_of_noise_is_not(n, p):
+    """A hair above its threshold an eigenvalue counts, a hair below it does not."""
+    for k in range(min(n - 1, p) - 1):
+        edge = 2.5 * largest_of_noise(n - 1, p, k)
+        for factor, expected in ((1 + 1e-9, k + 1), (1 - 1e-9, k)):
+            signals = 1e3 * edge * np.arange(k, 0, -1)
+            values = np.r_[signals, factor * edge, np.full(min(n - 1, p) - k - 1, 1e-3 * edge)]
+            assert count_signals(values, n, p, noise=2.5) == expected
+
+
+def test_the_last_direction_is_noise():
+    """One direction is left to estimate the noise from, however small it is."""
+    values = 10.0 ** -np.arange(6)
+    assert count_signals(values, 100, 6, noise=1e-12) == 5
+    assert count_signals(values, 7, 100, noise=1e-12) == 5
+    assert count_signals(values[:3], 100, 6, noise=1e-12) == 3
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_counts_with_an_estimated_noise(n, p, d):
+    """Tables whose components are near the threshold."""
+    counts = []
+    for seed in range(40):
+        strength = (p / n) ** 0.25 * (0.8 + 0.02 * seed)
+        values = eigenvalues(table(n, p, d, strength, seed)) / (n - 1)
+        for k in range(d + 2):
+            noise = slow_noise(values, n - 1, p, k)
+            assert bias_corrected(values, n - 1, p, k) == pytest.approx(noise, rel=1e-9)
+            if values[k] * (n - 1) <= noise * largest_of_noise(n - 1, p, k):
+                break
+        counts.append(k)
+        assert count_signals(values * (n - 1), n, p) == k
+    assert len(set(counts)) > 2
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.3, 1.0])
+def test_at_the_variational_threshold_a_component_gains_nothing(alpha):
+    """[NTS15] (23): the share of a component in the free energy, negative above the threshold."""
+    least = dimension._variational_threshold(alpha)
+
+    def gain(x):
+        tau = np.roots([1.0, 1.0 + alpha - x, alpha]).max()  # x = (1 + tau)(1 + alpha / tau)
+        return math.log1p(tau) + alpha * math.log1p(tau / alpha) - tau
+
+    assert least > (1 + math.sqrt(alpha)) ** 2
+    assert gain(least) == pytest.approx(0.0, abs=1e-9)
+    assert gain(1.001 * least) < 0 < gain(0.999 * least)
+
+
+@pytest.mark.parametrize("beta", [0.05, 0.3, 0.8, 1.0])
+def test_half_of_the_noise_is_below_its_median(beta):
+    """The law of Marchenko and Pastur, integrated."""
+    low, high = (1 - math.sqrt(beta)) ** 2, (1 + math.sqrt(beta)) ** 2
+    median = dimension._marchenko_pastur_median(beta)
+
+    def density(x):
+        return math.sqrt(max((high - x) * (x - low), 0.0)) / (2 * math.pi * beta * x)
+
+    assert quad(density, low, median, limit=200)[0] == pytest.approx(0.5, abs=2e-4)
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_parallel_analysis_by_simulation(n, p, d):
+    """The same draws, each decomposed as a table."""
+    counts = set()
+    for seed in range(6):
+        X = table(n, p, d, strength=0.6 + 0.3 * seed, seed=seed)
+        squares, values = np.sum(X**2, axis=0), eigenvalues(X)
+        rng, null = np.random.default_rng(seed), []
+        for _ in range(40):
+            Z = rng.standard_normal((n, p)) * np.sqrt(squares / (n - 1))
+            null.append(eigenvalues(Z - Z.mean(axis=0)))
+        edge = np.quantile(null, 0.95, axis=0)
+        count = next(k for k in range(values.size + 1) if k == values.size or values[k] <= edge[k])
+        assert parallel_count(values, n, squares, seed) == count
+        counts.add(count)
+    assert len(counts) > 1

@@ -11,7 +11,8 @@ from scipy.stats import chi2, norm
 
 from prosparse.datasets import make_globally_sparse
 from prosparse.operators import DenseOperator, base
-from prosparse.selection.evidence import NoiselessTerms, evidence_path
+from prosparse.selection import evidence
+from prosparse.selection.evidence import NoiselessTerms, coarse_to_fine, evidence_path
 from prosparse.selection.noisy import NoisyTerms
 
 
@@ -159,3 +160,121 @@ def test_a_row_at_the_mean_gives_a_finite_path():
     X = np.vstack([make_globally_sparse(20, 10, random_state=1, n_components=2).X, np.zeros(10)])
     path = evidence_path(DenseOperator(X), np.arange(10), 2, 0.3, np.arange(3, 11))
     assert np.all(np.isfinite(path.log_evidence))
+
+
+@pytest.mark.parametrize("noise", [1e-40, 0.3])
+def test_a_row_at_the_mean_counts_as_one_close_to_it(noise):
+    """A tenth of the noise away, or 1e-12 of the usual distance where that is more."""
+    X = make_globally_sparse(20, 6, random_state=1, n_components=2, n_informative=4).X
+    X[0] = 0.0
+    q = np.array([6])
+    near, further = X.copy(), X.copy()
+    near[0, 3] = max(1e-12 * np.sqrt(np.sum(X**2) / 20), 0.1 * np.sqrt(noise * 6))
+    further[0, 3] = 10 * near[0, 3]
+    at, close, away = (
+        evidence_path(DenseOperator(table), np.arange(6), 2, noise, q)
+        for table in (X, near, further)
+    )
+    assert at.log_evidence > away.log_evidence + 1.0
+    np.testing.assert_allclose(at.log_evidence, close.log_evidence, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("low", "high", "count"), [(0, 999, 40), (5, 60, 20), (7, 9, 12)])
+def test_positions_are_spread_and_denser_at_the_low_end(low, high, count):
+    half = count // 2
+    even = {round(low + (high - low) * k / (half - 1)) for k in range(half)}
+    dense = {round(low - 1 + (high - low + 1) ** (k / (half - 1))) for k in range(half)}
+    np.testing.assert_array_equal(evidence._spaced(low, high, count), sorted(even | dense))
+
+
+@pytest.mark.parametrize("peak", [3, 40, 700, 2999, 3002])
+def test_from_coarse_to_fine_the_maximum_is_found(peak):
+    """In few evaluations, none of them twice, with every cardinality around the best."""
+    asked, rounds = [], []
+
+    def evaluate(q):
+        asked.extend(q)
+        rounds.append(q.size)
+        return -np.abs(q - peak) / peak
+
+    q, values = coarse_to_fine(evaluate, np.arange(3, 3003))
+    assert len(set(asked)) == len(asked) < 500
+    assert len(rounds) <= 2
+    np.testing.assert_array_equal(q, np.sort(asked))
+    np.testing.assert_array_equal(values, -np.abs(q - peak) / peak)
+    assert set(range(max(peak - 2, 3), min(peak + 3, 3003))) <= set(q)
+    assert set(np.arange(3, 3003)[evidence._spaced(0, 2999, evidence.GRID)]) <= set(q)
+
+
+def test_few_cardinalities_are_all_tried():
+    q, values = coarse_to_fine(lambda q: -1.0 * q, np.arange(5, 5 + evidence.GRID))
+    np.testing.assert_array_equal(q, np.arange(5, 5 + evidence.GRID))
+    np.testing.assert_array_equal(values, -1.0 * q)
+
+
+@pytest.mark.parametrize("rows", [6, 60])
+def test_looking_ahead_changes_nothing(monkeypatch, rows):
+    """The maximiser sought at some cardinalities and interpolated between, on a sample or not."""
+    X = make_globally_sparse(60, 80, n_components=3, n_informative=20, random_state=1).X
+    op, q = DenseOperator(X - X.mean(0)), np.arange(4, 81)
+    order = np.argsort(-X.var(0))
+    whole = evidence_path(op, order, 3, 0.3, q)
+    monkeypatch.setattr(evidence, "_GUIDES", 12)
+    if rows < 60:
+        monkeypatch.setattr(evidence, "_KEPT", rows * 80)
+    ahead = evidence_path(op, order, 3, 0.3, q)
+    np.testing.assert_allclose(ahead.log_evidence, whole.log_evidence, rtol=1e-8)
+    np.testing.assert_allclose(ahead.log_b, whole.log_b, atol=1e-5)
+    models = evidence.Models(op, order, 3, 0.3, "noiseless")
+    models._look_ahead(q)
+    guides = q[evidence._spaced(0, 76, 12)]
+    np.testing.assert_array_equal(models.known[0], guides)
+    sample = evidence.Models(op.sample_rows(rows), order, 3, 0.3, "noiseless")
+    found = sample.path(guides).log_b
+    np.testing.assert_allclose(models.known[1], found - sample.start(guides), atol=1e-5)
+
+
+def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
+    X = make_globally_sparse(40, 200, n_components=3, n_informative=20, random_state=1).X
+    op, q = DenseOperator(X - X.mean(0)), np.arange(4, 201)
+    given = op, np.argsort(-X.var(0)), 3, 0.3, "noiseless"
+
+    def log_prior(q):
+        return -0.1 * q
+
+    every, whole = evidence.Models(*given).search(q, log_prior)
+    np.testing.assert_array_equal(every, q)
+    np.testing.assert_allclose(whole, evidence_path(*given[:4], q).log_evidence - 0.1 * q)
+    monkeypatch.setattr(evidence, "WHOLE_PATH", 7999)
+    monkeypatch.setattr(evidence, "GRID", 20)
+    some, values = evidence.Models(*given).search(q, log_prior)
+    assert some.size < q.size / 2
+    np.testing.assert_allclose(values, whole[some - 4], rtol=1e-8)
+    assert some[np.argmax(values)] == q[np.argmax(whole)]
+
+
+@pytest.mark.parametrize("sigma2", [1e-9, 0.01, 2.0])
+@pytest.mark.parametrize(("q", "d"), [(4, 4), (7, 2), (300, 20)])
+def test_the_peak_of_the_noisy_integrand_and_its_width(q, d, sigma2):
+    """By a scalar search and by differences; where q is near d the flat top counts as well."""
+    terms = NoisyTerms(np.array([q]), d, sigma2, xp)
+    for b in (0.05, 1.0, 30.0):
+        for r2 in (1e-4, 0.5 * q, 50.0 * q):
+
+            def log_f(tau, r2=r2, b=b):
+                g = np.exp(tau)
+                s = sigma2 + g / b**2
+                return -q / 2 * np.log(s) - r2 / (2 * s) + d / 2 * tau - g / 2
+
+            grid = np.linspace(-40, 10, 2001)
+            top = grid[np.argmax(log_f(grid))]
+            mode = minimize_scalar(
+                lambda tau: -log_f(tau), bounds=(top - 0.1, top + 0.1), options={"xatol": 1e-9}
+            ).x
+            bend = (log_f(mode + 1e-3) - 2 * log_f(mode) + log_f(mode - 1e-3)) / 1e-6
+            shelf = np.log(d) - np.log(max(r2, sigma2 * q) * b**2 / q)
+            reach = min(shelf, 2 / (q - d + 1e-3))
+            ours = terms._peak(np.array([[r2]]), np.array([b**-2]), np.array([1.0 * q]))
+            assert ours[0][0, 0] == pytest.approx(mode, abs=1e-5)
+            expected = max(max(-bend, 1e-3) ** -0.5, 0.25 * reach)
+            assert ours[1][0, 0] == pytest.approx(expected, rel=1e-3)

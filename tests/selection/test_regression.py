@@ -206,3 +206,23 @@ def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     found = [set(each.listed[fit.v]) for each, fit in zip((whole, parts), fits, strict=True)]
     assert found[0] == found[1] == set(np.flatnonzero(coef))
     np.testing.assert_allclose(parts.gains(fits[1]), whole.gains(fits[0]), atol=1e-2)
+
+
+def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monkeypatch, rng):
+    """y = x_7 - x_31 + noise, where x_31 alone is orthogonal to y: no first list has it."""
+    z, noise = rng.standard_normal((2, 200))
+    y = z + 0.1 * noise
+    X = rng.standard_normal((200, 60))
+    X[:, 31] -= X[:, 31] @ y / (y @ y) * y
+    X[:, 7] = z + X[:, 31]
+    rules = rg.rules_for(200, 60, False, max_iter=500, tol=1e-9)
+    whole = shortlist.Problem(DenseOperator(X), y, float(y @ y))
+    best = whole.solve(rules)[-1].state.fit
+    assert set(best.v) == {7, 31}
+    monkeypatch.setattr(shortlist, "SHORTLIST", 6)
+    parts = shortlist.Problem(DenseOperator(X), y, float(y @ y))
+    assert 7 in parts.listed
+    assert 31 not in parts.listed
+    fit = parts.solve(rules)[-1].state.fit
+    assert set(parts.listed[fit.v]) == {7, 31}
+    assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

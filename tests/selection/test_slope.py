@@ -44,6 +44,13 @@ def test_gaussian_model_selection():
     assert abs(np.median(chosen) - 15) <= 3
 
 
+def test_the_unit_of_the_shape_does_not_matter():
+    D, L = collection(3.0, jitter=0.5)
+    plain, small = robust_slope(D, L), robust_slope(1e-6 * D, L)
+    assert small.slope == pytest.approx(1e6 * plain.slope)
+    assert small.best == plain.best
+
+
 def test_outliers_do_not_move_the_slope():
     D, L = collection(3.0)
     L[100] += 300.0
@@ -83,6 +90,7 @@ def test_refusals_in_words():
 
 def test_information_criteria():
     np.testing.assert_array_equal(aic([-10.0, -5.0], [1, 3]), [-11.0, -8.0])
+    assert aic([-10, -5], [1, 3]).dtype == bic([-10], [4], 1).dtype == float
     np.testing.assert_allclose(bic([-10.0], [4], 100), [-10.0 - 2 * np.log(100)])
 
 

@@ -68,9 +68,7 @@ def gig_log_mean(omega: float, chi: Array, phi: Array) -> Array:
     low, high = np.maximum(-reach, mode - 60.0 / max(omega, 1e-300) - reach), mode + reach
     points = int(np.clip(np.max((high - low) * (8.0 + 3.0 * np.sqrt(curvature))), 400, 60000))
     x = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, points)
-    log_density = omega * (x - mode[..., None]) - z[..., None] * (
-        np.cosh(x) - np.cosh(mode[..., None])
-    )
+    log_density = omega * x - z[..., None] * np.cosh(x)
     weight = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
     mean = np.sum(weight * x, axis=-1) / np.sum(weight, axis=-1)
     return 0.5 * (np.log(chi) - np.log(phi)) + mean

@@ -162,7 +162,7 @@ def leading_directions(
     V = xp.linalg.qr(in_kind(start, some))[0]
     image = squared(V)
     values = np.zeros(width)
-    for _ in range(max(1, max_passes // depth)):
+    for _ in range(max_passes // depth):
         basis, images, last = V, image, image
         for _ in range(depth - 1):
             for _ in range(2):  # once more: rounding leaves something of the basis behind
@@ -206,7 +206,17 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
 
 def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
     """Sum of squares of X that each row of W adds to the span of the rows before it, (d,)."""
-    basis, R = np.linalg.qr(W.T)
-    lengths = np.linalg.norm(W, axis=1)
-    new = np.abs(np.diag(R)) > 1e-10 * np.where(lengths > 0, lengths, 1.0)
-    return np.where(new, sums_of_squares(op, basis), 0.0)
+    basis = np.zeros(W.shape[::-1])
+    for k, w in enumerate(W):  # not by QR, which makes up directions for rows that add none
+        q = new_direction(basis[:, :k], w)
+        if q is not None:
+            basis[:, k] = q
+    return sums_of_squares(op, basis)
+
+
+def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:
+    """The unit vector that w adds to the span of Q, or None if it adds nothing."""
+    q = w - Q @ (Q.T @ w)
+    q = q - Q @ (Q.T @ q)  # once more: the first subtraction leaves rounding
+    norm = float(np.linalg.norm(q))
+    return q / norm if norm > 1e-8 * float(np.linalg.norm(w)) else None

@@ -22,6 +22,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ..arrays import host, in_kind
 from ..operators import Operator
+from .linalg import new_direction
 
 Array = np.ndarray
 
@@ -224,14 +225,6 @@ def quadratic_of(op: Operator) -> Quadratic:
     if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
         return Gram(host(op.gram()).astype(float, copy=False))
     return Table(op)
-
-
-def new_direction(Q: Array, w: Array) -> Array | None:
-    """The unit vector that w adds to the span of Q, or None if it adds nothing."""
-    q = w - Q @ (Q.T @ w)
-    q = q - Q @ (Q.T @ q)  # once more: the first subtraction leaves rounding
-    norm = float(np.linalg.norm(q))
-    return q / norm if norm > 1e-8 * float(np.linalg.norm(w)) else None
 
 
 def leading_pair(C: Array) -> tuple[float, Array]:

@@ -140,6 +140,7 @@ def _left_over(part: Operator, scores: Any, own: int) -> Any:
         U = along - scores @ (loadings.T @ V)
     top = host(values)[::-1][:own]
     norm = np.sqrt(host(xp.sum(U * U, axis=0)))
-    present = (top > 1e-10 * max(float(top[0]), 1e-300)) & (norm > 0)
+    # A share of the whole view: where the scores leave nothing, the rest is rounding, top and all.
+    present = (top > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
     factor = np.where(present, 1.0 / np.where(present, norm, 1.0), 0.0)
     return _padded(U * in_kind(factor, U), own)

@@ -316,7 +316,7 @@ def _first_or_best(
     for k in top:
         target = state.w.copy()
         target[leave[k // enter.size]] = 0.0
-        target[enter[k % enter.size]] = max(0.5 * float(np.max(np.abs(state.w))), 1e-3)
+        target[enter[k % enter.size]] = 0.5 * np.max(np.abs(state.w))
         swapped = renormalised(quadratic, target / np.linalg.norm(target), c)
         if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
             best = swapped

@@ -396,5 +396,5 @@ class GSPPCA(HasDensity, SparseProjection):
             warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
             self._doubts = [(NoStructureWarning, f"{self.stop_reason_}. {NOTHING_LEFT}")]
-        for category, text in vars(self).pop("_doubts"):
+        for category, text in self.__dict__.pop("_doubts"):
             warnings.warn(f"GSPPCA: {text}", category, stacklevel=4)

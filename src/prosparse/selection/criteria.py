@@ -21,7 +21,7 @@ def aic(log_likelihood: Array, dimension: Array) -> np.ndarray:
     -------
     array
     """
-    return np.asarray(log_likelihood, dtype=float) - np.asarray(dimension, dtype=float)
+    return np.asarray(log_likelihood, dtype=float) - np.asarray(dimension)
 
 
 def bic(log_likelihood: Array, dimension: Array, n_samples: int) -> np.ndarray:
@@ -37,5 +37,4 @@ def bic(log_likelihood: Array, dimension: Array, n_samples: int) -> np.ndarray:
     -------
     array
     """
-    dimension = np.asarray(dimension, dtype=float)
-    return np.asarray(log_likelihood, dtype=float) - 0.5 * dimension * np.log(n_samples)
+    return np.asarray(log_likelihood) - 0.5 * np.log(n_samples) * np.asarray(dimension)

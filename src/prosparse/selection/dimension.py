@@ -276,7 +276,7 @@ def _marchenko_pastur_median(beta: float) -> float:
     # x = centre - radius cos(angle) makes the density smooth at both ends.
     angle = np.linspace(0.0, math.pi, 20_001)
     x = 0.5 * (low + high) - 0.5 * (high - low) * np.cos(angle)
-    density = (0.5 * (high - low) * np.sin(angle)) ** 2 / np.maximum(x, 1e-300)
+    density = np.sin(angle) ** 2 / np.maximum(x, 1e-300)  # times what its sum divides out
     mass = np.cumsum(density)
     return float(np.interp(0.5 * mass[-1], mass, x))
 

@@ -85,7 +85,6 @@ class NoisyTerms(NamedTuple):
         high = xp.log(d + xp.minimum(r2 / (4.0 * self.sigma2), xp.sqrt(r2 / alpha)))
         low = xp.log(d / (1.0 + q * alpha / self.sigma2)) + xp.zeros_like(r2)
         tau = xp.clip(xp.log(r2 / (alpha * q) + 1e-300), low, high)
-        curvature = -xp.ones_like(r2)
         for _ in range(25):
             _, u, y = self._log_integrand(r2, alpha, q, tau)
             g = xp.exp(tau)
