@@ -52,10 +52,14 @@ def update_variances(
     zero = xp.zeros_like(h)
     t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
     # Newton in log t: dD/dlog t = D^2 - D and dT/dlog t = T D. (Twice the derivatives of h.)
-    E = (T + 1.0) * D
+    E = T + 1.0
+    E *= D
     sum_E = xp.sum(E, axis=0)
     gradient = sum_E - d
-    curvature = xp.sum((E + T * D) * D, axis=0) - sum_E
+    T *= D
+    T += E
+    T *= D
+    curvature = xp.sum(T, axis=0) - sum_E
     # Where h is convex, go uphill as far as the same bend the other way would let us.
     move = xp.clip(gradient / (xp.abs(curvature) + 1e-100), -2.0, 2.0)
     # A variable that comes (back) in starts where it would be if all e_j were equal.
