@@ -226,3 +226,23 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     fit = parts.solve(rules)[-1].state.fit
     assert set(parts.listed[fit.v]) == {7, 31}
     assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)
+
+
+@pytest.mark.parametrize("move", ["with_one_more", "with_one_less"])
+def test_a_neighbour_starts_near_its_best_lambda(move, monkeypatch):
+    """From R, m'm and tr P of the neighbour at the same lambda, which are known without it."""
+    _, _, data, coef = problem(80, 12)
+    fit = rg.optimise(data, rg.evaluate(data, np.flatnonzero(coef), 0.0))
+    asked, original = [], rg.next_lambda
+
+    def watched(*arguments):
+        asked.append(arguments[2:])
+        return original(*arguments)
+
+    monkeypatch.setattr(rg, "next_lambda", watched)
+    best = getattr(rg, move)(data, fit, 1e-12)
+    there = rg.evaluate(data, best.v, fit.log_ratio)
+    known = (best.v.size, there.R, there.m @ there.m, np.trace(there.P))
+    np.testing.assert_allclose(asked[0], known, rtol=1e-8)
+    start = original(data, fit, *asked[0])
+    assert abs(start - best.log_ratio) < 0.05 < abs(fit.log_ratio - best.log_ratio)

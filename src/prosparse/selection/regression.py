@@ -166,15 +166,27 @@ def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
     near = neighbours(fit, data.G[:, fit.v], data.d, data.b, data.n)
     near.gain[fit.v] = -np.inf
     j = int(near.gain.argmax())
-    left = max(fit.R - float(near.e[j] ** 2 / near.s[j]), NOISE_FLOOR * fit.R)
-    return _from_neighbour(data, fit, np.append(fit.v, j), left, tol)
+    h, s, weight = near.H[j], float(near.s[j]), float(near.e[j] / near.s[j])
+    left = max(fit.R - weight * float(near.e[j]), NOISE_FLOOR * fit.R)
+    m, trace = fit.m - weight * h, float(fit.P.trace()) + (1.0 + float(h @ h)) / s
+    start = next_lambda(data, fit, fit.v.size + 1, left, float(m @ m) + weight**2, trace)
+    return optimise(data, evaluate(data, np.append(fit.v, j), start), tol)
 
 
-def _from_neighbour(data: Moments, fit: Fit, v: Array, left: float, tol: float) -> Fit:
-    """Model v from ``fit``, with R about ``left``: alpha changes little, so lambda as the noise."""
+def next_lambda(
+    data: Moments, fit: Fit, q: int, left: float, squares: float, trace: float
+) -> float:
+    """Where to start with a neighbour of ``fit``, whose R, m'm and tr P at the same lambda are
+    ``left``, ``squares`` and ``trace``.
+
+    The slope of the evidence is zero where lambda m'm / sigma2 = q - lambda tr P (MacKay 1992);
+    one step of that equation is nearly there.
+    """
+    free = q - math.exp(fit.log_ratio) * trace
     low, high = data.centre - math.log(REACH), data.centre + math.log(REACH)
-    log_ratio = min(max(fit.log_ratio + math.log(left / fit.R), low), high)
-    return optimise(data, evaluate(data, v, log_ratio), tol)
+    if not (free > 0.0 and squares > 0.0):
+        return fit.log_ratio
+    return min(max(math.log(left / data.n * free) - math.log(squares), low), high)
 
 
 def removal_gains(fit: Fit, n: int) -> Array:
@@ -187,8 +199,12 @@ def removal_gains(fit: Fit, n: int) -> Array:
 def with_one_less(data: Moments, fit: Fit, tol: float) -> Fit:
     """The best model with one variable less."""
     i = int(removal_gains(fit, data.n).argmax())
-    left = fit.R + float(fit.m[i] ** 2 / fit.P[i, i])
-    return _from_neighbour(data, fit, np.delete(fit.v, i), left, tol)
+    kept = float(fit.P[i, i])
+    h = fit.P[i] / kept
+    left, m = fit.R + float(fit.m[i]) ** 2 / kept, fit.m - fit.m[i] * h
+    trace = float(fit.P.trace()) - kept * float(h @ h)
+    start = next_lambda(data, fit, fit.v.size - 1, left, float(m @ m), trace)
+    return optimise(data, evaluate(data, np.delete(fit.v, i), start), tol)
 
 
 def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
