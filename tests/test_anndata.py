@@ -539,3 +539,40 @@ def test_without_anndata(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(ImportError, match=r"not installed: pip install 'prosparse\[anndata\]'"):
         psa.pp.select_variables(adata, D)
+
+
+@FEW_VARIABLES
+def test_the_usual_number_of_components_fits_what_was_asked():
+    small, wide = annotated(table()), annotated(table())
+    small.X[:, 3:] = 1.0  # genes that nobody expresses do not count
+    psa.pp.select_variables(small)
+    assert small.uns["prosparse"]["params"]["n_components"] == 2
+    psa.pp.select_variables(wide, n_features_to_select=4)
+    assert wide.uns["prosparse"]["params"]["n_components"] == 4
+    assert wide.var["prosparse"].sum() == 4
+
+
+@FEW_VARIABLES
+def test_a_series_as_mask_is_read_by_its_names():
+    adata = annotated(table())
+    mask = adata.var_names.to_series().isin(adata.var_names[:10])
+    one = psa.pp.select_variables(adata, 2, mask_var=mask, copy=True)
+    shuffled = mask.sample(frac=1, random_state=0)
+    other = psa.pp.select_variables(adata, 2, mask_var=shuffled, copy=True)
+    assert not one.var["prosparse"][10:].any()
+    np.testing.assert_array_equal(one.var["prosparse"], other.var["prosparse"])
+
+
+def test_views_are_positions_and_names_of_all_variables():
+    adata = annotated(table())
+    half, names = adata.n_vars // 2, list(adata.var_names)
+    mask = np.arange(adata.n_vars) >= 2
+    views = [list(range(half)), list(range(half, adata.n_vars))]
+    by_place = psa.tl.sca(adata, 2, views=views, mask_var=mask, copy=True)
+    by_name = psa.tl.sca(adata, 2, views=[names[:half], names[half:]], mask_var=mask, copy=True)
+    np.testing.assert_array_equal(by_place.varm["sca"], by_name.varm["sca"])
+    assert not by_place.varm["sca"][:2].any()
+    assert by_place.varm["sca"][2:].any()
+    adata.var["kind"] = [None, *["a"] * (adata.n_vars - 1)]
+    with pytest.raises(ParameterError, match="must name a view for every variable; 1 have none"):
+        psa.tl.sca(adata, 2, views="kind")

@@ -1,5 +1,6 @@
 """The evidence of regression models and the search through them, against slow dense oracles."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -233,6 +234,11 @@ def test_a_neighbour_starts_near_its_best_lambda(move, monkeypatch):
     """From R, m'm and tr P of the neighbour at the same lambda, which are known without it."""
     _, _, data, coef = problem(80, 12)
     fit = rg.optimise(data, rg.evaluate(data, np.flatnonzero(coef), 0.0))
+    weak = rg.evaluate(data, fit.v, data.centre)  # where lambda tr P is not small
+    free = weak.v.size - math.exp(data.centre) * np.trace(weak.P)
+    there = weak.R / data.n * free / (weak.m @ weak.m)
+    known = (weak.v.size, weak.R, weak.m @ weak.m, np.trace(weak.P))
+    assert rg.next_lambda(data, weak, *known) == pytest.approx(math.log(there))
     asked, original = [], rg.next_lambda
 
     def watched(*arguments):
