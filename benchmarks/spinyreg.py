@@ -24,8 +24,15 @@ from prosparse.metrics import support_f_score
 
 # samples, variables, true variables
 SHAPES = [
+    (30, 3, 1),
     (100, 8, 3),
+    (100, 8, 8),
+    (20, 20, 3),
+    (20, 100, 3),
     (100, 20, 5),
+    (1000, 5, 3),
+    (10_000, 20, 5),
+    (1000, 50, 40),
     (200, 50, 5),
     (1000, 50, 10),
     (442, 64, 8),

@@ -6,6 +6,7 @@ import pytest
 from scipy import sparse
 
 from prosparse.operators import base, operator_of, rescale, standardise
+from prosparse.operators.dense import NARROW
 
 
 def chunked(X):
@@ -49,6 +50,21 @@ def pair(request, kind, rng):
     X = table(rng)
     op, columns = standardise(kind(X), request.param)
     return op, columns, expected(X, request.param) / columns.unit, X
+
+
+@pytest.mark.parametrize("width", [NARROW, NARROW + 1])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_narrow_tables_lie_by_columns(width, dtype, order, rng):
+    """Whatever the layout of the copy, its entries are the same, and the table is left alone."""
+    X = np.asarray(rng.standard_normal((23, width)) + 3.0, dtype=dtype, order=order)
+    before = X.copy()
+    op, columns = standardise(X, True)
+    assert op.X.flags.f_contiguous == (width == NARROW or order == "F")
+    assert op.dtype == np.float64
+    np.testing.assert_allclose(op.X, expected(X.astype(float), True), atol=1e-13)
+    np.testing.assert_allclose(columns.mean, X.astype(float).mean(axis=0), atol=1e-14)
+    np.testing.assert_array_equal(X, before)
 
 
 def test_shape_and_record(pair):

@@ -10,6 +10,7 @@ from prosparse.engine.support import (
     Support,
     best_swap,
     make_polish_step,
+    no_worse,
     plane_gains,
     renormalised,
     seeds,
@@ -157,6 +158,21 @@ def test_best_nonnegative_weights_on_a_support():
             assert bound == pytest.approx(w @ C @ w)
             assert bound <= free * (1 + 1e-9)
         assert max(bound for _, bound in found) == pytest.approx(free)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_that_are_nearly_the_best_become_the_best(seed, rng):
+    """An error in the eighth digit of w is one in the sixteenth of w'Cw: no reason to stay."""
+    C = np.array([[2.0, 0.7], [0.7, 2.0]]) * (1.0 + 0.1 * seed)
+    there = np.sqrt([0.5, 0.5])
+    near = there + 1e-8 * rng.standard_normal(2)
+    near /= np.linalg.norm(near)
+    w, bound = renormalised(Gram(C), near, anything(2, 2, nonnegative=True))
+    np.testing.assert_allclose(w, there, atol=1e-15)
+    ahead = Support(near, bound * (1.0 + 4e-16))
+    assert no_worse(Support(w, bound), ahead).w is w
+    assert no_worse(Support(w, bound), ahead).bound == ahead.bound
+    assert no_worse(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
 
 
 def test_a_polish_step_goes_to_the_largest_entries_of_the_image():

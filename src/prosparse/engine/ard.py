@@ -15,6 +15,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dger
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
 Array = np.ndarray
 
@@ -40,31 +42,32 @@ def init(G: Array, b: Array, yy: float, n: int, sigma2: float, t: Array) -> Stat
 
 def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[[State], State]:
     """One visit to every variable, O(p^2) each."""
+    p = b.size
+    Gb = np.column_stack([G, b]) / sigma2  # y is one more column, which is never in the model
 
     def step(state: State) -> State:
-        t = state.t.copy()
-        root = np.sqrt(t)
-        # A = X'C^-1 X and c = X'C^-1 y, by Woodbury's identity
-        F = G * (root / sigma2)
-        inverse = np.linalg.inv(np.eye(t.size) + root[:, None] * F)
-        A = G / sigma2 - F @ inverse @ F.T
-        c = b / sigma2 - F @ (inverse @ (root * b)) / sigma2
-        bound = state.bound
-        for j in range(t.size):
-            at, column = t[j], A[:, j].copy()
-            share = 1.0 - at * column[j]  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            s, q = column[j] / share, c[j] / share
+        # [A c] = X'C^-1 [X y], by Woodbury's identity
+        root = np.sqrt(state.t)
+        U = root[:, None] * Gb
+        M = U[:, :p] * root
+        M.flat[:: p + 1] += 1.0
+        U, _ = dtrtrs(dpotrf(M, lower=1)[0], U, lower=1) if p else (U, 0)
+        Ac = np.asfortranarray(Gb - U[:, :p].T @ U)
+        t, bound = state.t.tolist(), state.bound
+        for j, at in enumerate(t):
+            a, c = Ac.item(j, j), Ac.item(j, p)
+            share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
+            s, q = a / share, c / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0
             change = best - at
             if change == 0.0:
                 continue
             grown, was = 1.0 + best * s, 1.0 + at * s
             bound += 0.5 * (q * q * (best / grown - at / was) - math.log(grown / was))
-            scale = change / (1.0 + change * column[j])
-            c -= (scale * c[j]) * column
-            A -= np.outer(scale * column, column)
+            row = Ac[j].copy()
+            Ac = dger(-change / (1.0 + change * a), row[:p], row, a=Ac, overwrite_a=True)
             t[j] = best
-        return State(t, bound)
+        return State(np.array(t), bound)
 
     return step
 

@@ -20,6 +20,7 @@ from .support import (
     begin,
     make_em_step,
     make_polish_step,
+    no_worse,
     renormalised,
     seeds,
 )
@@ -125,7 +126,7 @@ def polished(
     runs: list[Climb] = []
     for k in _distinct(W):
         shrunken = Support(W[k], float(traces[-1, k]))
-        exact = max(shrunken, renormalised(quadratic, W[k], c), key=lambda s: s.bound)
+        exact = no_worse(renormalised(quadratic, W[k], c), shrunken)
         runs.append(Climb(exact, [*traces[:, k], exact.bound], reason))
     cost = c.K * quadratic.width
     many = None if cost <= CHEAP_SWAPS else 6

@@ -39,14 +39,9 @@ from ..errors import (
 )
 from ..operators import Columns, rescale, standardise
 from ..operators.standardise import LARGEST_UNIT, SMALLEST_UNIT, unit_of
-from ..selection.regression import (
-    EvidencePath,
-    Fit,
-    Moments,
-    evidence_path,
-    rules_for,
-)
+from ..selection.regression import EXACT, Fit, Moments, optimise
 from ..selection.shortlist import Problem
+from ..selection.stepwise import EvidencePath, evidence_path, rules_for
 
 Array = np.ndarray
 
@@ -177,12 +172,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         rules = rules_for(n, p, self.fit_intercept, **options)
         runs = problem.solve(rules)
         best = runs[-1].state.fit
-        allowed = int(np.flatnonzero(np.isfinite(rules.log_prior))[-1])
-        longest = min(allowed, best.v.size + BEYOND, problem.listed.size)
+        longest = min(rules.allowed, best.v.size + BEYOND, problem.listed.size)
         path = evidence_path(problem.data, best, longest)
         log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
         chosen = int(np.argmax(log_posterior))
-        best = path.fits[chosen]
+        best = path.fits[chosen] = optimise(problem.data, path.fits[chosen], EXACT)
         relaxed = self._relax(problem.data, path, best)
         places = self._describe(problem, columns, path, best, relaxed)
 
@@ -221,7 +215,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         X = self._validated(X, reset=True)
         try:
-            y = np.asarray(column_or_1d(y, warn=True), dtype=float)
+            plain = type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu"
+            y = np.asarray(y if plain else column_or_1d(y, warn=True), dtype=float)
         except (TypeError, ValueError) as error:  # words, objects, or too many columns
             raise InputError(f"y must hold one number for each row of X: {error}") from error
         if y.size != X.shape[0]:
@@ -229,8 +224,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 "X and y must have one row per sample: Found input variables with inconsistent "
                 f"numbers of samples: {[X.shape[0], y.size]}"
             )
-        bad = np.flatnonzero(~np.isfinite(y))
-        if bad.size:
+        if not np.isfinite(y).all():
+            bad = np.flatnonzero(~np.isfinite(y))
             what = "NaN" if np.isnan(y[bad]).any() else "infinity"
             raise InputError(
                 f"Input y contains {what}: {bad.size} value(s), the first in row {bad[0]}. Drop "
@@ -240,7 +235,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def _response(self, y: Array) -> tuple[Array, float, float, float]:
         """y centred (if asked) and in a unit near its size, the centre, the unit, and y'y."""
-        largest = float(np.max(np.abs(y)))
+        top, bottom = float(y.max()), float(y.min())
+        largest = max(top, -bottom)
         if largest and not SMALLEST_UNIT <= largest <= LARGEST_UNIT:
             raise InputError(
                 f"y has values of size {largest:.3g}, which double precision cannot handle. Sizes "
@@ -248,14 +244,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 "constant."
             )
         unit = unit_of(largest)
-        y = y / unit
-        centre = float(np.mean(y)) if self.fit_intercept else 0.0
-        rest = float(np.mean(y - centre)) if self.fit_intercept else 0.0  # rounding of the mean
-        centred = y - centre - rest
+        y, centre = y / unit, 0.0
+        if self.fit_intercept:
+            for _ in range(2):  # the first mean carries rounding
+                mean = float(y.mean())
+                y, centre = y - mean, centre + mean
+            if top == bottom:
+                y = np.zeros_like(y)
         rounding = y.size * np.finfo(float).eps ** 2
-        if float(np.ptp(y)) == 0.0 and self.fit_intercept:
-            centred = np.zeros_like(y)
-        return centred, (centre + rest) * unit, unit, max(float(centred @ centred), rounding)
+        return y, centre * unit, unit, max(float(y @ y), rounding)
 
     def _refuse_spread(self, squares: Array) -> None:
         spread = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
@@ -274,9 +271,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         # with less noise, what the variables leave of each other is lost in rounding
         noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
         moments = (G, b, data.yy, data.n, noise)
+        known = noise == best.sigma2  # then the relaxed model starts as the best one
         return iterate(
             ard.make_step(*moments),
-            ard.init(*moments, t),
+            ard.State(t, best.log_evidence) if known else ard.init(*moments, t),
             max_iter=self.max_iter,
             tol=self.tol * data.n,
             progress=Progress(self.max_iter, "SpinyRegressor", self.verbose),
@@ -286,13 +284,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self, problem: Problem, columns: Columns, path: EvidencePath, best: Fit, relaxed: Run
     ) -> Array:
         """Support, ranking and relevance; the places of the variables of ``best`` in the table."""
-        ranked = problem.listed[path.order]
-        gain = problem.gains(best)
-        gain[ranked] = np.inf
-        rest = np.argsort(-gain, kind="stable")[ranked.size :]
-        u = np.zeros(gain.size)
+        ranked = order = problem.listed[path.order]
+        if ranked.size < problem.b.size:
+            gain = problem.gains(best)
+            gain[ranked] = np.inf
+            order = np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
+        u = np.zeros(problem.b.size)
         u[ranked[: relaxed.state.t.size]] = ard.relevance(relaxed.state.t)
-        order = np.concatenate([ranked, rest])
         return self._set_selection(columns, order, problem.listed[best.v], u)
 
     def _set_coefficients(self, data: Moments, best: Fit, places: Array, factor: Array) -> None:

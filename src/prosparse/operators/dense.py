@@ -14,6 +14,7 @@ from .standardise import LARGEST_SCALE, SMALLEST_SCALE, Columns, check_range, un
 
 # Single-precision products are added up in double precision after this many terms.
 _TERMS = 4096
+NARROW = 64  # columns
 
 
 class DenseOperator(Operator):
@@ -68,19 +69,34 @@ def working_type(X: Array) -> Any:
     return xp.float64 if is_numpy_array(X) else X.dtype
 
 
+def _fresh_copy(X: Array) -> Array:
+    """In the working type; what goes along the rows of a narrow table pays for every row, so
+    that its columns are put one after another."""
+    if is_numpy_array(X) and X.shape[1] <= NARROW:
+        return np.array(X, dtype=np.float64, order="F")
+    return array_namespace(X).astype(X, working_type(X), copy=True)
+
+
+def _squares(Z: Array) -> Array:
+    """Squared norm of every column, in double precision."""
+    if is_numpy_array(Z):  # without a temporary table, whose fresh pages cost more than the sum
+        return np.einsum("ij,ij->j", Z, Z)
+    xp = array_namespace(Z)
+    return xp.sum(Z * Z, axis=0, dtype=xp.float64)
+
+
 def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
     """Centre (and scale) into one fresh copy; see `Columns` for what is remembered."""
     xp, n = array_namespace(X), X.shape[0]
-    top, bottom = xp.max(X, axis=0), xp.min(X, axis=0)
+    Z = _fresh_copy(X)  # from here on in place
+    top, bottom = xp.max(Z, axis=0), xp.min(Z, axis=0)
     varying = top > bottom
-    Z = xp.astype(X, working_type(X), copy=True)  # from here on in place
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         mean = xp.sum(Z, axis=0, dtype=xp.float64) / n
         Z -= xp.astype(mean, Z.dtype)
         rest = xp.sum(Z, axis=0, dtype=xp.float64) / n  # the first mean carries rounding
         Z -= xp.astype(rest, Z.dtype)
         mean = xp.astype(mean + rest, Z.dtype)
-        top, bottom = xp.astype(top, Z.dtype), xp.astype(bottom, Z.dtype)
         largest = xp.maximum(top - mean, mean - bottom)
     largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
@@ -88,7 +104,7 @@ def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
         check_range(host(largest)[host(varying)].astype(float), SMALLEST_SCALE, LARGEST_SCALE)
         # Divide by the largest entry first: squares of 1e-170 are zero.
         Z /= xp.where(varying, largest, one)
-        variance = xp.astype(xp.sum(Z * Z, axis=0, dtype=xp.float64) / n, Z.dtype)
+        variance = xp.astype(_squares(Z) / n, Z.dtype)
         deviation = xp.where(varying, xp.sqrt(variance), one)
         Z /= deviation
         columns = Columns(mean, xp.where(varying, largest * deviation, one), 1.0, varying)

@@ -34,8 +34,10 @@ class Columns(NamedTuple):
 
 def check_range(largest: Array, smallest_allowed: float, largest_allowed: float) -> None:
     """Refuse deviations whose squares or quotients leave the range of doubles."""
-    bad = ~((largest >= smallest_allowed) & (largest <= largest_allowed))
-    if np.any(bad):
+    if largest.size and not (
+        largest.min() >= smallest_allowed and largest.max() <= largest_allowed
+    ):
+        bad = ~((largest >= smallest_allowed) & (largest <= largest_allowed))
         worst = float(largest[bad][0])
         raise InputError(
             f"a column of X deviates from its mean by up to {worst:.3g}, which double precision "
@@ -48,5 +50,6 @@ def unit_of(largest: float) -> float:
     """The power of two next to ``largest``: dividing by it is exact."""
     if largest == 0.0:
         return 1.0
-    check_range(np.array([largest]), SMALLEST_UNIT, LARGEST_UNIT)
+    if not SMALLEST_UNIT <= largest <= LARGEST_UNIT:
+        check_range(np.array([largest]), SMALLEST_UNIT, LARGEST_UNIT)
     return 2.0 ** math.frexp(largest)[1]

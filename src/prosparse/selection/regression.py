@@ -1,4 +1,4 @@
-"""Which variables predict y? The exact evidence of linear models, and a search through them.
+"""The exact evidence of linear regression models, and of their neighbours.
 
 [LMBC16]  P. Latouche, P.-A. Mattei, C. Bouveyron, J. Chiquet. Combining a relaxed EM algorithm
           with Occam's razor for Bayesian variable selection in high-dimensional regression.
@@ -15,32 +15,25 @@ The best sigma2 is R/n, so that one number, log lambda, is left to optimise: New
 every evaluation one Cholesky factor of the q x q matrix. At a given lambda the evidence of all
 neighbours of v (one variable more, one less, one exchanged for another) follows from P, m and R
 by rank-one formulas; X itself is not needed, only X'X and X'y.
-
-A flat prior on the 2^p models is no neutral one: of a hundred variables of pure noise it keeps
-twenty. Models are compared under a prior that pays for their number (`prior.log_multiplicity`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
-
-from ..engine.loop import Run, iterate
-from ..engine.progress import Progress
-from .prior import log_multiplicity
 
 Array = np.ndarray
 
 NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
 ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
 REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
-COARSE = 0.1  # how well lambda is optimised on the way, in log evidence
-FINE = 1e-9  # and in the end
+# how well lambda is optimised, in log evidence: during the search, along the path, in the end
+COARSE, FINE, EXACT = 0.1, 1e-5, 1e-9
+LONGEST_STEP = 2.0  # of log lambda
 
 
 class Moments(NamedTuple):
@@ -52,11 +45,22 @@ class Moments(NamedTuple):
     n: int
     d: Array  # (p,) diagonal of X'X
     centre: float  # log of its mean
+    floor: float  # least noise variance
 
 
 def moments(G: Array, b: Array, yy: float, n: int) -> Moments:
     d = np.diagonal(G)
-    return Moments(G, b, yy, n, d, math.log(float(np.mean(d))))
+    return Moments(G, b, yy, n, d, math.log(float(np.mean(d))), NOISE_FLOOR * yy / n)
+
+
+class Sums(NamedTuple):
+    """All that the best lambda of a model depends on."""
+
+    R: float  # positive
+    mm: float  # m'm
+    mPm: float
+    trace: float  # of P
+    trace2: float  # of P^2
 
 
 class Fit(NamedTuple):
@@ -66,53 +70,91 @@ class Fit(NamedTuple):
     log_ratio: float  # log lambda = log(alpha / gamma)
     P: Array  # (q, q)
     m: Array  # (q,) posterior mean of w
-    R: float  # positive
+    sums: Sums
     sigma2: float
     log_evidence: float
-    slope: float  # derivatives of the log evidence in log lambda
-    curvature: float
+    slope: float  # of the log evidence in log lambda
+    step: float  # of log lambda to where the slope should be zero
+
+    @property
+    def R(self) -> float:
+        return self.sums.R
 
 
 def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
-    """The evidence of model v at one lambda, and its two derivatives in log lambda."""
-    n, q, b = data.n, v.size, data.b[v]
-    floor = NOISE_FLOOR * data.yy / n
+    """The evidence of model v at one lambda.
+
+    A small table spends most of its time here, in the overhead of calls: NumPy's methods have
+    half that of its operators.
+    """
+    n, q, b = data.n, v.size, data.b.take(v)
     if q == 0:
         sigma2 = data.yy / n
         value = -0.5 * n * (math.log(2.0 * math.pi * sigma2) + 1.0)
-        return Fit(v, log_ratio, np.zeros((0, 0)), b, data.yy, sigma2, value, 0.0, -1.0)
+        sums = Sums(data.yy, 0.0, 0.0, 0.0, 0.0)
+        return Fit(v, log_ratio, np.zeros((0, 0)), b, sums, sigma2, value, 0.0, 0.0)
     lam = math.exp(log_ratio)
-    A = data.G[v[:, None], v]
-    A.flat[:: q + 1] += lam
+    A = data.G.take(v, axis=0).take(v, axis=1)
+    A.ravel()[:: q + 1] += lam
     L, failed = dpotrf(A, lower=1)
+    if failed:
+        L = _rounded_factor(A, lam)
+    inverse, _ = dtrtri(L, lower=1)
+    P = inverse.T.dot(inverse)
+    m = P.dot(b)
+    R = max(data.yy - ddot(b, m), 1e-4 * NOISE_FLOOR * data.yy)  # rounding
+    mPm, trace = ddot(m, P.dot(m)), sum(P.diagonal().tolist())
+    sums = Sums(R, ddot(m, m), mPm, trace, float(np.vdot(P, P)))
+    sigma2 = max(R / n, data.floor)
+    log_det = 2.0 * sum(map(math.log, L.diagonal().tolist())) - q * log_ratio
+    value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
+    return Fit(v, log_ratio, P, m, sums, sigma2, value, *slope_and_step(data, q, log_ratio, sums))
+
+
+def _rounded_factor(A: Array, lam: float) -> Array:
+    """The Cholesky factor of A + lambda I, made positive definite as far as rounding asks for:
+    copies of a variable, and lambda below rounding."""
     more = ROUNDING * (float(A.diagonal().max()) + lam)
-    while failed:  # copies of a variable, and lambda below rounding
-        A.flat[:: q + 1] += more
+    failed = 1
+    while failed:
+        A.flat[:: A.shape[0] + 1] += more
         more *= 2.0
         L, failed = dpotrf(A, lower=1)
-    inverse, _ = dtrtri(L, lower=1)
-    P = inverse.T @ inverse
-    m = P @ b
-    R = max(data.yy - float(b @ m), 1e-4 * NOISE_FLOOR * data.yy)  # rounding
-    sigma2 = max(R / n, floor)
-    log_det = 2.0 * float(np.log(L.diagonal()).sum()) - q * log_ratio
-    value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
-    # d P / d log lambda = -lambda P^2, hence those of R and of the log determinant
-    dR = lam * float(m @ m)
-    ddR = dR - 2.0 * lam * lam * float(m @ (P @ m))
-    trace = lam * float(np.vdot(inverse, inverse))
-    ddD = trace - lam * lam * float(np.vdot(P, P))
-    slope = -0.5 * (dR / sigma2 + trace - q)
-    bend = ddR / sigma2 - (dR * dR / (R * sigma2) if sigma2 > floor else 0.0)
-    return Fit(v, log_ratio, P, m, R, sigma2, value, slope, -0.5 * (bend + ddD))
+    return L
 
 
-def optimise(data: Moments, fit: Fit, tol: float = FINE) -> Fit:
+def slope_and_step(data: Moments, q: int, log_ratio: float, sums: Sums) -> tuple[float, float]:
+    """The slope of the log evidence in log lambda, and the step to where it should be zero.
+
+    It is zero where lambda m'm / sigma2, the size of the weights, equals q - lambda tr P, the
+    number of those that the data determine (MacKay 1992). The logarithms of both are nearly
+    straight lines: a step of Newton's method on their difference leaves a hundredth of the
+    error that one on the slope itself leaves. d P / d log lambda = -lambda P^2.
+    """
+    R, mm, mPm, trace, trace2 = sums
+    lam = math.exp(log_ratio)
+    sigma2 = max(R / data.n, data.floor)
+    size, determined = lam * mm / sigma2, q - lam * trace
+    slope = 0.5 * (determined - size)
+    if not (size > 0.0 and determined > 0.0):
+        return slope, math.copysign(LONGEST_STEP, slope)
+    bend = 1.0 - 2.0 * lam * mPm / mm + lam * (trace - lam * trace2) / determined
+    if sigma2 > data.floor:
+        bend -= lam * mm / R
+    step = math.log(determined / size) / bend if bend > 0.0 else math.copysign(math.inf, slope)
+    return slope, min(max(step, -LONGEST_STEP), LONGEST_STEP)
+
+
+def after(data: Moments, log_ratio: float, step: float) -> float:
+    """log lambda after a step, within reach."""
+    reach = math.log(REACH)
+    return min(max(log_ratio + step, data.centre - reach), data.centre + reach)
+
+
+def optimise(data: Moments, fit: Fit, tol: float) -> Fit:
     """Raise the evidence over lambda until less than ``tol`` is to be gained."""
-    low, high = data.centre - math.log(REACH), data.centre + math.log(REACH)
     for _ in range(100):
-        newton = -fit.slope / fit.curvature if fit.curvature < 0 else math.copysign(2, fit.slope)
-        there = min(max(fit.log_ratio + min(max(newton, -2.0), 2.0), low), high)
+        there = after(data, fit.log_ratio, fit.step)
         if abs((there - fit.log_ratio) * fit.slope) <= tol:
             break
         trial = evaluate(data, fit.v, there)
@@ -123,6 +165,12 @@ def optimise(data: Moments, fit: Fit, tol: float = FINE) -> Fit:
             break
         fit = trial
     return fit
+
+
+def moved(data: Moments, fit: Fit, v: Array, sums: Sums, tol: float) -> Fit:
+    """The model v, a neighbour of ``fit`` that has ``sums`` at the same lambda."""
+    _, step = slope_and_step(data, v.size, fit.log_ratio, sums)
+    return optimise(data, evaluate(data, v, after(data, fit.log_ratio, step)), tol)
 
 
 class Neighbours(NamedTuple):
@@ -137,16 +185,23 @@ class Neighbours(NamedTuple):
 def neighbours(fit: Fit, cross: Array, d: Array, b: Array, n: int) -> Neighbours:
     """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
     lam = math.exp(fit.log_ratio)
-    H = cross @ fit.P
+    H = cross.dot(fit.P)
     # Rounding must not make a copy of an active variable look new: s is at least lambda.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
-    e = b - cross @ fit.m
-    left = np.maximum(fit.R - e * e / s, NOISE_FLOOR * fit.R)
-    return Neighbours(H, s, e, -0.5 * (n * np.log(left / fit.R) + np.log(s / lam)))
+    e = b - cross.dot(fit.m)
+    left = np.maximum(1.0 - e * e / (s * fit.R), NOISE_FLOOR)
+    return Neighbours(H, s, e, -0.5 * (n * np.log(left) + np.log(s / lam)))
 
 
-def first_lambda(data: Moments, j: int) -> float:
-    """The best log lambda of the model of variable j alone, in closed form.
+def outside(data: Moments, fit: Fit, n: int) -> Neighbours:
+    """The neighbours of a model, which itself can gain nothing."""
+    near = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
+    near.gain[fit.v] = -np.inf
+    return near
+
+
+def alone(data: Moments, j: int) -> Fit:
+    """The model of variable j alone, at its best lambda, which is known in closed form.
 
     With rho the squared correlation of x_j and y and u = d/(lambda + d), the evidence is
     -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, largest at n rho - 1 = u rho (n - 1).
@@ -155,221 +210,68 @@ def first_lambda(data: Moments, j: int) -> float:
     rho = float(data.b[j]) ** 2 / (d * data.yy)
     u = (n * rho - 1.0) / (rho * (n - 1)) if n * rho > 1.0 else 0.0
     u = min(max(u, 1.0 / REACH), 1.0 - 1.0 / REACH)
-    return math.log(d * (1.0 - u) / u)
+    return evaluate(data, np.array([j]), math.log(d * (1.0 - u) / u))
 
 
 def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
     """The best model with one variable more, which may be worse than ``fit``."""
     if fit.v.size == 0:
-        j = int(np.argmax(data.b**2 / data.d))
-        return optimise(data, evaluate(data, np.array([j]), first_lambda(data, j)), tol)
-    near = neighbours(fit, data.G[:, fit.v], data.d, data.b, data.n)
-    near.gain[fit.v] = -np.inf
-    j = int(near.gain.argmax())
-    h, s, weight = near.H[j], float(near.s[j]), float(near.e[j] / near.s[j])
-    left = max(fit.R - weight * float(near.e[j]), NOISE_FLOOR * fit.R)
-    m, trace = fit.m - weight * h, float(fit.P.trace()) + (1.0 + float(h @ h)) / s
-    start = next_lambda(data, fit, fit.v.size + 1, left, float(m @ m) + weight**2, trace)
-    return optimise(data, evaluate(data, np.append(fit.v, j), start), tol)
+        return alone(data, int(np.argmax(data.b**2 / data.d)))
+    near = outside(data, fit, data.n)
+    return joined(data, fit, near, int(near.gain.argmax()), tol)
 
 
-def next_lambda(
-    data: Moments, fit: Fit, q: int, left: float, squares: float, trace: float
-) -> float:
-    """Where to start with a neighbour of ``fit``, whose R, m'm and tr P at the same lambda are
-    ``left``, ``squares`` and ``trace``.
-
-    The slope of the evidence is zero where lambda m'm / sigma2 = q - lambda tr P (MacKay 1992);
-    one step of that equation is nearly there.
-    """
-    free = q - math.exp(fit.log_ratio) * trace
-    low, high = data.centre - math.log(REACH), data.centre + math.log(REACH)
-    if not (free > 0.0 and squares > 0.0):
-        return fit.log_ratio
-    return min(max(math.log(left / data.n * free) - math.log(squares), low), high)
+def joined(data: Moments, fit: Fit, near: Neighbours, j: int, tol: float) -> Fit:
+    """The model with variable j as well."""
+    P, h, s, e = fit.P, near.H[j], float(near.s[j]), float(near.e[j])
+    R, _, _, trace, trace2 = fit.sums
+    weight = e / s
+    m, more = fit.m - weight * h, (1.0 + ddot(h, h)) / s
+    sums = Sums(
+        max(R - weight * e, NOISE_FLOOR * R),
+        ddot(m, m) + weight * weight,
+        ddot(m, P.dot(m)) + (ddot(h, m) - weight) ** 2 / s,
+        trace + more,
+        trace2 + 2.0 * ddot(h, P.dot(h)) / s + more * more,
+    )
+    return moved(data, fit, np.append(fit.v, j), sums, tol)
 
 
 def removal_gains(fit: Fit, n: int) -> Array:
     """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
-    kept = np.diagonal(fit.P)
-    more = fit.m**2 / kept
-    return -0.5 * (n * np.log1p(more / fit.R) + np.log(kept) + fit.log_ratio)
+    kept = fit.P.diagonal()
+    more = fit.m * fit.m / (kept * fit.R)
+    return -0.5 * (n * np.log1p(more) + np.log(kept) + fit.log_ratio)
 
 
 def with_one_less(data: Moments, fit: Fit, tol: float) -> Fit:
     """The best model with one variable less."""
-    i = int(removal_gains(fit, data.n).argmax())
-    kept = float(fit.P[i, i])
-    h = fit.P[i] / kept
-    left, m = fit.R + float(fit.m[i]) ** 2 / kept, fit.m - fit.m[i] * h
-    trace = float(fit.P.trace()) - kept * float(h @ h)
-    start = next_lambda(data, fit, fit.v.size - 1, left, float(m @ m), trace)
-    return optimise(data, evaluate(data, np.delete(fit.v, i), start), tol)
+    return left_by(data, fit, int(removal_gains(fit, data.n).argmax()), tol)
+
+
+def left_by(data: Moments, fit: Fit, i: int, tol: float) -> Fit:
+    """The model without the variable at place i of v."""
+    v = np.concatenate([fit.v[:i], fit.v[i + 1 :]])
+    if v.size < 2:
+        return alone(data, int(v[0])) if v.size else evaluate(data, v, fit.log_ratio)
+    P, h, kept, weight = fit.P, fit.P[i], float(fit.P[i, i]), float(fit.m[i])
+    R, _, _, trace, trace2 = fit.sums
+    m, less = fit.m - (weight / kept) * h, ddot(h, h) / kept
+    sums = Sums(
+        R + weight * weight / kept,
+        ddot(m, m),
+        ddot(m, P.dot(m)) - ddot(h, m) ** 2 / kept,
+        trace - less,
+        trace2 - 2.0 * ddot(h, P.dot(h)) / kept + less * less,
+    )
+    return moved(data, fit, v, sums, tol)
 
 
 def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
     """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
-    kept = np.diagonal(fit.P)
+    kept = fit.P.diagonal()
     H, R = near.H, fit.R + fit.m**2 / kept
     s = near.s[:, None] + H * H / kept
     e = near.e[:, None] + H * (fit.m / kept)
     left = np.maximum(R - e * e / s, NOISE_FLOOR * fit.R)
     return -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
-
-
-class Rules(NamedTuple):
-    """What a search prefers, the largest model on its way, and when it stops."""
-
-    log_prior: Array  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
-    limit: int
-    lost: int  # degrees of freedom spent on an intercept, 0 or 1
-    max_iter: int
-    tol: float  # rise of the log posterior
-    verbose: int = 0
-
-    def weight(self, fit: Fit) -> float:
-        """Log evidence without what the mean of y adds to it.
-
-        A centred y has the mean 0, which any model predicts, the better the smaller its noise:
-        that factor N(0; 0, sigma2) says nothing, and few samples cannot afford it.
-        """
-        return fit.log_evidence + 0.5 * self.lost * math.log(2.0 * math.pi * fit.sigma2)
-
-    def posterior(self, fit: Fit) -> float:
-        return self.weight(fit) + float(self.log_prior[fit.v.size])
-
-
-class Search(NamedTuple):
-    fit: Fit
-    bound: float  # log posterior of the model, which may never fall
-
-
-def make_step(data: Moments, rules: Rules) -> Callable[[Search], Search]:
-    """One move to the best neighbour with a variable more or less, or else to one with another."""
-    log_prior, limit = rules.log_prior, rules.limit
-
-    def step(state: Search) -> Search:
-        fit, n = state.fit, data.n - rules.lost
-        q = fit.v.size
-        if q == 0:
-            return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
-        near = neighbours(fit, data.G[:, fit.v], data.d, data.b, n)
-        near.gain[fit.v] = -np.inf
-        out = removal_gains(fit, n)
-        i, j = int(out.argmax()), int(near.gain.argmax())
-        less = float(out[i]) + log_prior[q - 1] - log_prior[q]
-        more = float(near.gain[j]) + log_prior[q + 1] - log_prior[q] if q < limit else -math.inf
-        if max(less, more) > 0.0:
-            v = np.append(fit.v, j) if more > less else np.delete(fit.v, i)
-        else:  # exchanges are q times as many
-            swap = exchange_gains(fit, near, n)
-            swap[fit.v] = -np.inf
-            j, i = divmod(int(swap.argmax()), q)
-            if not swap[j, i] > 0.0:
-                return state
-            v = np.append(np.delete(fit.v, i), j)
-        return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
-
-    def best_of(state: Search, fit: Fit) -> Search:
-        bound = rules.posterior(fit)
-        return Search(fit, bound) if bound > state.bound else state
-
-    return step
-
-
-def largest_models(n: int, p: int, fit_intercept: bool) -> tuple[int, int]:
-    """The most variables that a model may have, and that it may have on the way there.
-
-    As many variables as there are degrees of freedom fit y exactly, and the evidence has no
-    maximum in gamma. Where there are many to choose from, far fewer come near that: more than
-    n/3 of them cannot be told from chance.
-    """
-    most = max(n - 2 if fit_intercept else n - 1, 0)
-    if p < n:
-        return min(p, most), min(p, most)
-    return min(most, max(n // 3, 1)), min(most, max(n // 2, 1))
-
-
-def rules_for(n: int, p: int, fit_intercept: bool, **options: Any) -> Rules:
-    """The usual rules for n samples of p variables."""
-    allowed, passed = largest_models(n, p, fit_intercept)
-    log_prior = log_multiplicity(p)
-    log_prior[allowed + 1 :] = -math.inf
-    return Rules(log_prior, passed, int(fit_intercept), **options)
-
-
-def climb(data: Moments, fit: Fit, rules: Rules) -> Run:
-    """Move to better neighbours until there is none."""
-    return iterate(
-        make_step(data, rules),
-        Search(fit, rules.posterior(fit)),
-        max_iter=rules.max_iter,
-        tol=rules.tol,
-        progress=Progress(rules.max_iter, "search", rules.verbose),
-    )
-
-
-def strip(data: Moments, fit: Fit, tol: float) -> Iterator[Fit]:
-    """``fit`` and what is left as the least useful variables leave, down to none."""
-    yield fit
-    while fit.v.size:
-        fit = with_one_less(data, fit, tol)
-        yield fit
-
-
-def most_probable(data: Moments, fit: Fit, rules: Rules) -> Fit:
-    """The most probable of ``fit`` and what is left of it as variables leave."""
-    best = fit
-    for smaller in strip(data, fit, COARSE):
-        if rules.posterior(smaller) > rules.posterior(best):
-            best = smaller
-        # The evidence goes on falling: no prior could make up for it.
-        if rules.weight(smaller) + rules.log_prior[0] < rules.posterior(best):
-            break
-    return best
-
-
-def search(data: Moments, weights: Array, rules: Rules) -> list[Run]:
-    """The climbs that led to the most probable model that could be found, the best one last.
-
-    Variables that are useful together can each look useless alone, and the prior would keep them
-    out one by one: a first climb does without it and goes too far; what it found is stripped, and
-    a second climb starts from the most probable model on that way. All this twice: from the empty
-    model, and from as many variables of largest ``weights``, those of the model with all of them.
-    Where variables are correlated the two often end differently.
-    """
-    flat = rules._replace(log_prior=np.zeros_like(rules.log_prior))
-    start = evaluate(data, np.array([], dtype=int), 0.0)
-    runs: list[Run] = []
-    for again in (False, True):
-        over = climb(data, start, flat)
-        found = over.state.fit
-        runs += [over, climb(data, most_probable(data, found, rules), rules)]
-        if again or found.v.size == 0:
-            break
-        others = np.argsort(-np.abs(weights), kind="stable")[: found.v.size]
-        if set(others) == set(found.v):
-            break
-        start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
-    return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
-
-
-class EvidencePath(NamedTuple):
-    order: Array  # (K,) variables, the most useful first
-    cardinalities: Array  # (K + 1,) 0 .. K
-    fits: list[Fit]  # of the first q variables, q = 0 .. K
-    n: int
-
-    @property
-    def log_evidence(self) -> Array:
-        return np.array([fit.log_evidence for fit in self.fits])
-
-
-def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
-    """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
-    variables that are missed least, larger ones with those that help most."""
-    fits = list(strip(data, optimise(data, fit), FINE))[::-1]
-    while fits[-1].v.size < longest:
-        fits.append(with_one_more(data, fits[-1], FINE))
-    order = [(set(large.v) - set(small.v)).pop() for small, large in pairwise(fits)]
-    return EvidencePath(np.array(order, dtype=int), np.arange(len(fits)), fits, data.n)

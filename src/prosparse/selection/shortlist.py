@@ -7,11 +7,15 @@ help; if some would, they come onto the list and the search goes on.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
+from scipy.linalg.lapack import dposv
 
 from ..engine.loop import Run
 from ..operators import Operator
-from .regression import Fit, Rules, climb, moments, neighbours, search
+from .regression import Fit, moments, neighbours
+from .stepwise import Rules, climb, search
 
 Array = np.ndarray
 
@@ -32,24 +36,29 @@ def all_in(op: Operator, y: Array, b: Array, G: Array | None) -> Array:
         return np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]))[:, 0]
     if G is None:  # correlation with y must do
         return b
-    return np.linalg.solve(G + np.eye(p) * (0.01 * float(G.trace()) / p), b)
+    A = G.copy()
+    A.flat[:: p + 1] += 0.01 * float(G.trace()) / p
+    return np.asarray(dposv(A, b)[1])
 
 
 class Problem:
     """A response and the variables that may predict it; at most `SHORTLIST` at a time."""
 
     def __init__(self, op: Operator, y: Array, yy: float):
-        self.op, self.yy, self.n = op, yy, op.shape[0]
+        self.op, self.y, self.yy, self.n = op, y, yy, op.shape[0]
         self.b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
         p = op.shape[1]
-        whole = p <= SHORTLIST
-        G = np.asarray(op.gram()) if whole else None
-        self.d = np.diagonal(G) if G is not None else np.asarray(op.column_squares())
-        self.weights = all_in(op, y, self.b, G)
-        if G is not None:
-            self.listed, self.data = np.arange(p), moments(G, self.b, yy, self.n)
+        self.whole = p <= SHORTLIST
+        if self.whole:
+            self.data = moments(np.asarray(op.gram()), self.b, yy, self.n)
+            self.listed, self.d = np.arange(p), self.data.d
         else:
+            self.d = np.asarray(op.column_squares())
             self.shortlist(np.abs(self.b) / np.sqrt(self.d), np.abs(self.weights))
+
+    @cached_property
+    def weights(self) -> Array:
+        return all_in(self.op, self.y, self.b, self.data.G if self.whole else None)
 
     def shortlist(self, *scores: Array) -> None:
         """Keep the variables at the top of each of the scores."""
@@ -74,7 +83,7 @@ class Problem:
 
     def solve(self, rules: Rules) -> list[Run]:
         """Search the shortlist, look whether others would help, bring them in, go on."""
-        runs = search(self.data, self.weights[self.listed], rules)
+        runs = search(self.data, lambda: self.weights[self.listed], rules)
         for _ in range(INSTALMENTS):
             fit = runs[-1].state.fit
             q, chosen = fit.v.size, self.listed[fit.v]
