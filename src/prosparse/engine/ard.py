@@ -43,7 +43,9 @@ def init(G: Array, b: Array, yy: float, n: int, sigma2: float, t: Array) -> Stat
 def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[[State], State]:
     """One visit to every variable, O(p^2) each."""
     p = b.size
-    Gb = np.column_stack([G, b]) / sigma2  # y is one more column, which is never in the model
+    Gb = np.empty((p, p + 1))  # y is one more column, which is never in the model
+    Gb[:, :p], Gb[:, p] = G, b
+    Gb /= sigma2
 
     def step(state: State) -> State:
         # [A c] = X'C^-1 [X y], by Woodbury's identity

@@ -265,7 +265,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def _relax(self, data: Moments, path: EvidencePath, best: Fit) -> Run:
         """The relaxed model of the variables on the path, at the noise of the best one."""
         listed = path.order if best.v.size else path.order[:0]
-        G, b = data.G[np.ix_(listed, listed)], data.b[listed]
+        G, b = data.gram(listed), data.b[listed]
         t = np.zeros(listed.size)
         t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
         # with less noise, what the variables leave of each other is lost in rounding
@@ -297,7 +297,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """Coefficients and their covariance; ``factor`` leads to the units of the table."""
         m, covariance, sigma2 = best.m, best.sigma2 * best.P, best.sigma2
         if self.refit == "ols" and best.v.size:
-            inverse = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
+            inverse = np.linalg.pinv(data.gram(best.v), hermitian=True)
             b = data.b[best.v]
             m = inverse @ b
             free = data.n - best.v.size - int(self.fit_intercept)
@@ -306,7 +306,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.coef_ = np.zeros(self.support_.size)
         self.coef_[places] = m * factor
         rising = np.argsort(places)
-        self.coef_covariance_ = (covariance * factor[:, None] * factor)[np.ix_(rising, rising)]
+        covariance = covariance * factor[:, None] * factor
+        self.coef_covariance_ = covariance[rising][:, rising]
         self.noise_variance_ = sigma2
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
@@ -356,12 +357,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
 def _refuse_units(path: EvidencePath, best: Fit, unit: float, ratio: float, factor: Array) -> None:
     """Refuse units of X and y in which a variance or a precision of the fit is not a number."""
-    noise = np.log([fit.sigma2 for fit in path.fits])
-    gamma = -noise - 2.0 * math.log(unit)
-    alpha = 2.0 * math.log(ratio) + np.array([fit.log_ratio for fit in path.fits]) - noise
+    gamma = [-math.log(fit.sigma2) - 2.0 * math.log(unit) for fit in path.fits]
+    shift = 2.0 * math.log(ratio * unit)
+    alpha = [shift + fit.log_ratio + size for fit, size in zip(path.fits, gamma, strict=True)]
     spread = np.log(best.sigma2 * best.P.diagonal()) + 2.0 * np.log(factor)
-    sizes = np.concatenate([gamma, alpha, spread]) / math.log(10.0)
-    worst = float(sizes[np.argmax(np.abs(sizes))])
+    worst = max(*gamma, *alpha, *spread.tolist(), key=abs) / math.log(10.0)
     if abs(worst) > LARGEST_POWER:
         raise InputError(
             f"in the units of X and y some variance or precision of the fit is 1e{worst:.0f}, "

@@ -98,18 +98,18 @@ def standardise_dense(X: Array, scale: bool) -> tuple[DenseOperator, Columns]:
         Z -= xp.astype(rest, Z.dtype)
         mean = xp.astype(mean + rest, Z.dtype)
         largest = xp.maximum(top - mean, mean - bottom)
-    largest = xp.where(varying, largest, xp.zeros_like(mean))
     one = xp.ones_like(mean)
     if scale:
-        check_range(host(largest)[host(varying)].astype(float), SMALLEST_SCALE, LARGEST_SCALE)
+        largest = xp.where(varying, largest, one)
+        check_range(host(largest).astype(float), SMALLEST_SCALE, LARGEST_SCALE)
         # Divide by the largest entry first: squares of 1e-170 are zero.
-        Z /= xp.where(varying, largest, one)
+        Z /= largest
         variance = xp.astype(_squares(Z) / n, Z.dtype)
         deviation = xp.where(varying, xp.sqrt(variance), one)
         Z /= deviation
-        columns = Columns(mean, xp.where(varying, largest * deviation, one), 1.0, varying)
+        columns = Columns(mean, largest * deviation, 1.0, varying)
     else:
-        unit = unit_of(float(xp.max(largest)))
+        unit = unit_of(float(xp.max(xp.where(varying, largest, xp.zeros_like(mean)))))
         Z /= unit
         columns = Columns(mean, one, unit, varying)
     kept = np.flatnonzero(host(varying))

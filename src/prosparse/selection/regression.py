@@ -47,6 +47,10 @@ class Moments(NamedTuple):
     centre: float  # log of its mean
     floor: float  # least noise variance
 
+    def gram(self, v: Array) -> Array:
+        """X_v'X_v, a fresh array."""
+        return self.G.take(v, axis=0).take(v, axis=1)
+
 
 def moments(G: Array, b: Array, yy: float, n: int) -> Moments:
     d = np.diagonal(G)
@@ -94,7 +98,7 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
         sums = Sums(data.yy, 0.0, 0.0, 0.0, 0.0)
         return Fit(v, log_ratio, np.zeros((0, 0)), b, sums, sigma2, value, 0.0, 0.0)
     lam = math.exp(log_ratio)
-    A = data.G.take(v, axis=0).take(v, axis=1)
+    A = data.gram(v)
     A.ravel()[:: q + 1] += lam
     L, failed = dpotrf(A, lower=1)
     if failed:
