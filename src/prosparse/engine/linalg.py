@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from ..arrays import host, in_kind, on_accelerator
+from ..arrays import host, in_kind
 from ..operators import DenseOperator, Operator
 
 Array = Any
@@ -39,15 +39,15 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
 class Latents(NamedTuple):
     """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
 
-    A pass over blocks takes X'Y along. A card is asked for Y first and the host goes on; when it
-    has seen Y'Y it decides in which basis it wants X'Y, and hands over all that follows while the
-    card is busy with that product.
+    A pass over blocks takes X'Y along. A table in memory is asked for Y first; from Y'Y the host
+    decides in which basis it wants X'Y, and a card is handed all that follows while it is busy
+    with that product.
     """
 
     op: Operator
-    Y: Array = None  # (n, d), on a card
-    XY: Array = None  # (p, d), elsewhere
-    YY: Array = None  # (d, d), elsewhere
+    Y: Array = None  # (n, d), of a table in memory
+    XY: Array = None  # (p, d), of others
+    YY: Array = None  # (d, d), of others
 
     def squares(self) -> np.ndarray:
         """Y'Y in double precision, on the host."""
@@ -67,7 +67,7 @@ class Latents(NamedTuple):
 
 def latents(op: Operator, filters: Array) -> Latents:
     """Y = X F; see `Latents`."""
-    if on_accelerator(filters):
+    if isinstance(op, DenseOperator):
         return Latents(op, op.matmul(op.xp.astype(filters, op.dtype)))
     XY, YY = products(op, filters)
     return Latents(op, XY=XY, YY=YY)

@@ -92,7 +92,7 @@ def _gain(t: Array, e: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, A
     """D, T, the column sums of log D, and h_k(t_k) for every variable."""
     D = e[:, None] * t
     D += 1.0
-    D **= -1.0
+    D = 1.0 / D
     T = w * t
     T *= D
     log_D = _sum_of_logs(D, xp)

@@ -102,8 +102,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     xp, p, total = op.xp, op.shape[1], float(op.xp.sum(op.column_squares()))
 
     def step(state: State) -> State:
-        M, c = state.M, 1.0 / state.sigma2
-        d = M.shape[1]
+        M, c, d = state.M, 1.0 / state.sigma2, state.M.shape[1]
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
         root = np.linalg.inv(np.linalg.cholesky(c * (host(M.T @ M) + state.S_sum) + np.eye(d)))
         Sigma = root.T @ root
@@ -129,7 +128,9 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         R, stretch = expand(a, VV + np.diag(in_model), n, q)
         QR = Q @ R.T
         S_sum = (QR * S_diagonal) @ QR.T
-        means = (cG * update.D * update.t).T @ in_kind(QR.T, M)
+        cG *= update.D
+        cG *= update.t
+        means = cG.T @ in_kind(QR.T, M)
         return State(means, S_sum, sigma2, update.t * stretch, update.slope, bound)
 
     return step
@@ -139,7 +140,8 @@ def _sums(update: Update, cG: Array, xp: Any) -> tuple[Array, ...]:
     """What the host needs to know of q(W): sums of T, T D and log D, the number of variables in
     the model, V V' of V = m_k / sqrt(t_k), and D times (in the model, t, 1)."""
     t, D, T, log_D, _ = update
-    inside, V = xp.astype(t > 0, t.dtype), cG * D * xp.sqrt(t)
+    inside, V = xp.astype(t > 0, t.dtype), cG * D
+    V *= xp.sqrt(t)
     by_row = D @ xp.stack([inside, t, xp.ones_like(t)], axis=1)
     return xp.sum(T), xp.sum(T * D), xp.sum(log_D), xp.sum(inside), V @ V.T, by_row
 
@@ -350,11 +352,8 @@ class GSPPCA(HasDensity, SparseProjection):
             return models.search(q, lambda some: log_prior(self.model_prior, some, *op.shape))
 
     def score_samples(self, X: Any) -> Any:
-        """Log density of every row under the fitted model, in the units of ``X``.
-
-        The chosen columns follow probabilistic PCA, the others are Gaussian noise around their
-        means. Columns that were constant in ``fit`` are left out.
-        """
+        """Log density of every row: probabilistic PCA of the chosen columns, Gaussian noise around
+        the means of the others; columns that were constant in ``fit`` are left out."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         support, varying = host(self.support_), host(self.varying_)
