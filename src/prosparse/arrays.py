@@ -67,6 +67,14 @@ def spread(values: Array, positions: np.ndarray, width: int) -> Array:
     return xp.take(xp.concat([values, nothing], axis=-1), in_kind(place, values), axis=-1)
 
 
+def with_row(array: Array, place: int, row: Array) -> Array:
+    """``array`` with another row at ``place``; the same array, where its library lets it change."""
+    if is_jax_array(array):
+        return array.at[place, :].set(row)
+    array[place, :] = row
+    return array
+
+
 def take_columns(X: Any, columns: np.ndarray) -> Any:
     """Some columns of a table of any kind."""
     if is_foreign(X):

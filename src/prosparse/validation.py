@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace, is_dask_array, is_numpy_array, is_torch_array
+from array_api_compat import (
+    array_namespace,
+    is_dask_array,
+    is_jax_array,
+    is_numpy_array,
+    is_torch_array,
+)
 from scipy.sparse import issparse
 
 from .errors import InputError
@@ -27,6 +33,11 @@ def checked_elsewhere(X: Array, least: int) -> Array:
     xp = array_namespace(X)
     if xp.isdtype(X.dtype, "complex floating"):
         raise InputError(f"Complex data not supported: X has dtype {X.dtype}")
+    if is_jax_array(X) and xp.asarray(1.0).dtype != xp.float64:
+        raise InputError(
+            "JAX is set to single precision, in which sums over the rows would lose their digits: "
+            "call `jax.config.update('jax_enable_x64', True)` first. X itself may be float32."
+        )
     if X.dtype in (xp.float32, xp.float64):
         return X
     return xp.astype(X, xp.float32 if xp.isdtype(X.dtype, "real floating") else xp.float64)

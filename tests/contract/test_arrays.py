@@ -29,6 +29,12 @@ def _cupy(X, dtype):
     return cupy.asarray(X, dtype=dtype)
 
 
+def _jax(X, dtype):
+    jax = pytest.importorskip("jax", reason="JAX is not installed")
+    jax.config.update("jax_enable_x64", True)
+    return jax.numpy.asarray(X, dtype=dtype)
+
+
 def _strict(X, dtype):
     return array_api_strict.asarray(X, dtype=getattr(array_api_strict, dtype))
 
@@ -38,6 +44,7 @@ LIBRARIES = {
     "torch": _torch("cpu"),
     "torch cuda": _torch("cuda"),
     "cupy": _cupy,
+    "jax": _jax,
 }
 ESTIMATORS = {
     "GSPPCA": GSPPCA(5, tol=1e-13),
@@ -69,8 +76,18 @@ SHAPES = {"wide": (40, 90), "tall": (150, 40)}
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
 
 
+# JAX compiles every operation anew for every shape: some of the tests are enough for it.
+FOR_JAX = {"GSPPCA", "GSPPCA auto, scaled", "SCA", "EMPCA", "SPPCA fixed"}
+
+
 @pytest.fixture(params=LIBRARIES)
 def make(request):
+    if request.param == "jax":
+        case = request.node.callspec.params
+        name, dtype = case.get("name", "GSPPCA"), case.get("dtype", "float32")
+        in_double = dtype == "float32" or name == "GSPPCA"
+        if case.get("table") == "tall" or name not in FOR_JAX or not in_double:
+            pytest.skip("JAX would compile for longer than the test is worth")
     return LIBRARIES[request.param]
 
 
@@ -148,6 +165,17 @@ def test_only_small_arrays_go_to_the_host(make, monkeypatch):
     if len(largest) == 1:
         pytest.skip("this version of the library lets nothing go to the host unseen")
     assert 0 < max(largest) <= max(X.shape)
+
+
+def test_single_precision_of_jax_is_refused(table):
+    X = _jax(table, "float32")
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", False)
+    try:
+        with pytest.raises(InputError, match="jax_enable_x64"):
+            GSPPCA(5).fit(X)
+    finally:
+        jax.config.update("jax_enable_x64", True)
 
 
 def test_new_rows_of_another_library(make, table):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from array_api_compat import device
 
-from ..arrays import host, in_kind
+from ..arrays import host, in_kind, with_row
 
 Array = Any
 State = Any
@@ -116,8 +116,8 @@ class Anderson:
             like = {"dtype": end.dtype, "device": device(end)}
             self.ends, self.steps = self.xp.zeros(shape, **like), self.xp.zeros(shape, **like)
         place = self.latest = self.count % self.memory
-        self.ends[place, :] = end
-        self.steps[place, :] = step
+        self.ends = with_row(self.ends, place, end)
+        self.steps = with_row(self.steps, place, step)
         self.count += 1
         m = min(self.count, self.memory)
         self.products[place, :m] = self.products[:m, place] = host(self.steps[:m, :] @ step)

@@ -7,6 +7,8 @@ from typing import Any
 
 from array_api_compat import device
 
+from ..arrays import with_row
+
 Array = Any
 
 
@@ -42,7 +44,7 @@ def lasso_rows(
         for j in range(V.shape[0]):
             rest = b[j, :] - s[j, :] @ V + s[j, j] * V[j, :]
             entry = soft_threshold(rest, threshold, xp) / s[j, j]
-            V[j, :] = entry if free is None else xp.where(free[j, :], entry, 0.0)
+            V = with_row(V, j, entry if free is None else xp.where(free[j, :], entry, 0.0))
         if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
             break
     # Back in place: column k of W is column (number of moving ones before k) of V, or zero.
@@ -63,8 +65,8 @@ def sparsest_rotation(W: Array, xp: Any, sweeps: int = 20) -> Array:
                 if angle:
                     c, s = math.cos(angle), math.sin(angle)
                     row_a = c * W[a, :] + s * W[b, :]
-                    W[b, :] = c * W[b, :] - s * W[a, :]
-                    W[a, :] = row_a
+                    W = with_row(W, b, c * W[b, :] - s * W[a, :])
+                    W = with_row(W, a, row_a)
                     turned = True
         if not turned:
             break
