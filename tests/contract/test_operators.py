@@ -67,6 +67,14 @@ def test_narrow_tables_lie_by_columns(width, dtype, order, rng):
     np.testing.assert_array_equal(X, before)
 
 
+def test_a_huge_constant_column_does_not_set_the_unit(rng):
+    X = rng.standard_normal((12, 5))
+    X[:, 2] = 1e308
+    op, columns = standardise(X)
+    assert columns.unit < 8.0
+    np.testing.assert_allclose(op.X * columns.unit, expected(np.delete(X, 2, axis=1), False))
+
+
 def test_shape_and_record(pair):
     op, columns, Z, X = pair
     assert op.shape == Z.shape

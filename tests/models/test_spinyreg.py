@@ -13,8 +13,12 @@ from sklearn.linear_model import LinearRegression
 
 from prosparse import InputError, NoStructureWarning, ParameterError, SpinyRegressor
 from prosparse.datasets import make_sparse_regression
+from prosparse.engine import ard
 from prosparse.engine.loop import StopReason
 from prosparse.metrics import support_f_score
+from prosparse.selection.prior import log_multiplicity
+from prosparse.selection.regression import EXACT, evaluate, moments, optimise
+from prosparse.selection.stepwise import evidence_path
 
 
 def example(n=60, p=20, q=4, seed=0, **options):
@@ -116,6 +120,42 @@ def test_evidence_is_that_of_the_table(normalize, fit_intercept):
         covariance = np.eye(60) / gamma + (chosen @ chosen.T / alpha if q else 0.0)
         dense = multivariate_normal(np.zeros(60), covariance).logpdf(z)
         assert log_evidence == pytest.approx(dense, abs=1e-8)
+
+
+def test_precisions_of_the_chosen_model_are_the_best(fitted):
+    """The evidence is level in alpha there, and the posterior of the path agrees with it."""
+    X, y, _, model = fitted
+    Z, centred = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
+    Z = Z[:, model.support_]
+
+    def evidence(log_alpha):
+        covariance = np.eye(y.size) / model.gamma_ + Z @ Z.T / np.exp(log_alpha)
+        return multivariate_normal(np.zeros(y.size), covariance).logpdf(centred)
+
+    at, h = np.log(model.alpha_), 1e-4
+    assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-3
+    share = 0.5 * np.log(2 * np.pi / model.gamma_path_)
+    prior = log_multiplicity(X.shape[1])[model.cardinalities_]
+    np.testing.assert_allclose(
+        model.log_posterior_path_, model.log_evidence_path_ + share + prior, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
+    """Also where it is given more noise than the best model has."""
+    X = rng.standard_normal((40, 6))
+    X -= X.mean(axis=0)
+    y = X[:, :2] @ [1.0, 2.0] + noise * rng.standard_normal(40)
+    data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
+    start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
+    path = evidence_path(data, start, 4)
+    run = SpinyRegressor()._relax(data, path, path.fits[2])
+    G, b = data.gram(path.order), data.b[path.order]
+    sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)
+    assert (sigma2 > path.fits[2].sigma2) == (noise == 0.0)
+    slow = ard.log_likelihood(G, b, data.yy, 40, sigma2, run.state.t)
+    assert run.state.bound == pytest.approx(slow, abs=1e-6)
 
 
 def test_posterior_mean_and_deviation(fitted):
@@ -333,6 +373,46 @@ def test_missing_and_infinite_values(bad):
     with pytest.raises(InputError, match=r"y contains (NaN|infinity): 1 value\(s\).* row 7"):
         model.fit(X, y)
     assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda y: np.ma.masked_array(y, mask=y > 0), "masked"),
+        (lambda y: y.astype("timedelta64[s]"), "dates or times"),
+        (lambda y: np.array([10**400] * y.size, dtype=object), "one number for each row"),
+        (lambda y: y + 1j, "omplex"),
+        (lambda y: np.array(["a"] * y.size), "one number for each row"),
+    ],
+)
+def test_a_response_that_is_not_made_of_numbers(spoil, message):
+    X, y, _ = example()
+    with pytest.raises(InputError, match=message):
+        SpinyRegressor().fit(X, spoil(y))
+
+
+@pytest.mark.parametrize("kind", [list, pd.Series, np.float32, np.ma.masked_array])
+def test_any_holder_of_numbers(kind, fitted):
+    X, y, _, model = fitted
+    other = SpinyRegressor().fit(X, y.astype(kind) if kind is np.float32 else kind(y))
+    np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("of_x", "of_y"), [(1e-200, 1e149), (1e299, 1e-100)])
+def test_coefficients_beyond_the_numbers_are_refused(of_x, of_y):
+    X, y, _ = example()
+    with pytest.raises(InputError, match=r"1e-?\d+, which double precision cannot hold"):
+        SpinyRegressor().fit(of_x * X, of_y * y)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+@pytest.mark.parametrize("seed", range(43, 53))
+def test_an_exact_fit_among_columns_of_different_sizes(seed, noise):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 3)) * [1, 1, 1000]
+    model = SpinyRegressor(normalize=False).fit(X, 2 * X[:, 0] + 1 + noise * rng.random(30))
+    assert model.support_[0]
+    assert model.score(X, 2 * X[:, 0] + 1) > 0.9999
 
 
 def test_other_bad_input(rng):

@@ -177,6 +177,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
         chosen = int(np.argmax(log_posterior))
         best = path.fits[chosen] = optimise(problem.data, path.fits[chosen], EXACT)
+        log_posterior[chosen] = rules.posterior(best)
         relaxed = self._relax(problem.data, path, best)
         places = self._describe(problem, columns, path, best, relaxed)
 
@@ -184,8 +185,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         ratio = columns.unit / unit
         log_unit = math.log(unit)
         self.log_posterior_path_ = log_posterior - (n - rules.lost) * log_unit
+        _refuse_units(path, best, unit, ratio, self.scale_[places])
         factor = 1.0 / (ratio * self.scale_[places])
-        _refuse_units(path, best, unit, ratio, factor)
         self._set_path(path, chosen, unit, ratio)
         self._set_coefficients(problem.data, best, places, factor)
         self.noise_variance_ *= unit**2
@@ -215,9 +216,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         X = self._validated(X, reset=True)
         try:
-            plain = type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu"
-            y = np.asarray(y if plain else column_or_1d(y, warn=True), dtype=float)
-        except (TypeError, ValueError) as error:  # words, objects, or too many columns
+            y = _numbers(y)
+        except (TypeError, ValueError, OverflowError) as error:  # words, objects, many columns
             raise InputError(f"y must hold one number for each row of X: {error}") from error
         if y.size != X.shape[0]:
             raise InputError(
@@ -355,13 +355,26 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
 
 
-def _refuse_units(path: EvidencePath, best: Fit, unit: float, ratio: float, factor: Array) -> None:
+def _numbers(y: Any) -> Array:
+    """One number per sample, from whatever holds them."""
+    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu":
+        return np.asarray(y, dtype=float)
+    if np.ma.is_masked(y):
+        raise ValueError("some values are masked")
+    y = column_or_1d(y, warn=True)
+    if y.dtype.kind in "mM":
+        raise TypeError("these are dates or times")
+    return np.asarray(y, dtype=float)
+
+
+def _refuse_units(path: EvidencePath, best: Fit, unit: float, ratio: float, scale: Array) -> None:
     """Refuse units of X and y in which a variance or a precision of the fit is not a number."""
     gamma = [-math.log(fit.sigma2) - 2.0 * math.log(unit) for fit in path.fits]
     shift = 2.0 * math.log(ratio * unit)
     alpha = [shift + fit.log_ratio + size for fit, size in zip(path.fits, gamma, strict=True)]
-    spread = np.log(best.sigma2 * best.P.diagonal()) + 2.0 * np.log(factor)
-    worst = max(*gamma, *alpha, *spread.tolist(), key=abs) / math.log(10.0)
+    size = -math.log(ratio) - np.log(scale)  # of coefficients
+    spread = np.log(best.sigma2 * best.P.diagonal()) + 2.0 * size
+    worst = max(*gamma, *alpha, *size.tolist(), *spread.tolist(), key=abs) / math.log(10.0)
     if abs(worst) > LARGEST_POWER:
         raise InputError(
             f"in the units of X and y some variance or precision of the fit is 1e{worst:.0f}, "

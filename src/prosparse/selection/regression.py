@@ -30,10 +30,10 @@ Array = np.ndarray
 
 NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
 ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
-REACH = 1e12  # lambda stays within this factor of the mean diagonal of X'X
+REACH = 1e12  # lambda stays within this factor of the diagonal of X'X
 # how well lambda is optimised, in log evidence: during the search, along the path, in the end
-COARSE, FINE, EXACT = 0.1, 1e-5, 1e-9
-LONGEST_STEP = 2.0  # of log lambda
+COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
+LONGEST_STEP = 8.0  # of log lambda
 
 
 class Moments(NamedTuple):
@@ -44,7 +44,8 @@ class Moments(NamedTuple):
     yy: float  # y'y, not zero
     n: int
     d: Array  # (p,) diagonal of X'X
-    centre: float  # log of its mean
+    low: float  # log lambda is between these
+    high: float
     floor: float  # least noise variance
 
     def gram(self, v: Array) -> Array:
@@ -54,7 +55,8 @@ class Moments(NamedTuple):
 
 def moments(G: Array, b: Array, yy: float, n: int) -> Moments:
     d = np.diagonal(G)
-    return Moments(G, b, yy, n, d, math.log(float(np.mean(d))), NOISE_FLOOR * yy / n)
+    low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
+    return Moments(G, b, yy, n, d, low, high, NOISE_FLOOR * yy / n)
 
 
 class Sums(NamedTuple):
@@ -151,8 +153,7 @@ def slope_and_step(data: Moments, q: int, log_ratio: float, sums: Sums) -> tuple
 
 def after(data: Moments, log_ratio: float, step: float) -> float:
     """log lambda after a step, within reach."""
-    reach = math.log(REACH)
-    return min(max(log_ratio + step, data.centre - reach), data.centre + reach)
+    return min(max(log_ratio + step, data.low), data.high)
 
 
 def optimise(data: Moments, fit: Fit, tol: float) -> Fit:
@@ -213,8 +214,8 @@ def alone(data: Moments, j: int) -> Fit:
     n, d = data.n, float(data.d[j])
     rho = float(data.b[j]) ** 2 / (d * data.yy)
     u = (n * rho - 1.0) / (rho * (n - 1)) if n * rho > 1.0 else 0.0
-    u = min(max(u, 1.0 / REACH), 1.0 - 1.0 / REACH)
-    return evaluate(data, np.array([j]), math.log(d * (1.0 - u) / u))
+    best = math.log(d * (1.0 - u) / u) if 0.0 < u < 1.0 else data.high if u <= 0.0 else data.low
+    return evaluate(data, np.array([j]), after(data, best, 0.0))
 
 
 def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:

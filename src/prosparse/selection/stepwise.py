@@ -165,40 +165,41 @@ def ascend(data: Moments, start: Fit, rules: Rules) -> list[Run]:
     return [first] if kept is found else [first, climb(data, kept, rules)]
 
 
-def of_all_variables(data: Moments) -> Fit:
-    little_prior = data.centre + math.log(0.01)
-    return optimise(data, evaluate(data, np.arange(data.b.size), little_prior), COARSE)
-
-
 def missed_by(data: Moments, fit: Fit, rules: Rules) -> Fit:
-    """The model of those variables of ``fit`` without which the evidence would fall."""
+    """The model of those variables of ``fit`` without which its evidence would fall."""
     missed = removal_gains(fit, data.n - rules.lost) < 0.0
-    if missed.all():
-        return fit
-    return optimise(data, evaluate(data, fit.v[missed], fit.log_ratio), COARSE)
+    start = fit if missed.all() else evaluate(data, fit.v[missed], fit.log_ratio)
+    return optimise(data, start, COARSE)
 
 
 def search(data: Moments, weights: Callable[[], Array], rules: Rules) -> list[Run]:
     """The climbs that led to the most probable model that could be found, the best one last.
 
-    Where variables are correlated, climbs from different sides often end differently. The first
-    starts from the variables that the model of all of them would miss, or from none where all are
-    too many to be a model. If it finds those of largest weight with all variables in the model
-    (``weights()``, if that is none), others would find the same; else one starts from these, and
-    one from none.
+    Where variables are correlated, climbs from different sides often end differently. Where all
+    variables are a model, one starts from those that it would miss with hardly a prior: also from
+    two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
+    this finds the variables of largest weight in that model, it is taken for the answer. Else, and
+    where all are too many to be a model, others follow: from none, from as many of the largest
+    weights (``weights()`` of them all), and from those that the model of all would miss at its
+    best lambda.
     """
-    none = evaluate(data, np.array([], dtype=int), 0.0)
-    if data.b.size <= min(rules.limit, ALL_AT_ONCE):
-        everything = of_all_variables(data)
-        starts, size = [missed_by(data, everything, rules), none], everything.m
+    none, all_of_them = evaluate(data, np.array([], dtype=int), 0.0), np.arange(data.b.size)
+    few = data.b.size <= min(rules.limit, ALL_AT_ONCE)
+    if few:
+        hardly_shrunken = evaluate(data, all_of_them, math.log(1e-6 * float(data.d.min())))
+        size = np.abs(hardly_shrunken.m) * np.sqrt(data.d)
+        runs = ascend(data, missed_by(data, hardly_shrunken, rules), rules)
     else:
-        starts, size = [none], weights()
-    runs = ascend(data, starts[0], rules)
+        size = np.abs(weights())
+        runs = ascend(data, none, rules)
     found = runs[0].state.fit
-    largest = np.argsort(-np.abs(size), kind="stable")[: found.v.size]
+    largest = np.argsort(-size, kind="stable")[: found.v.size]
     if set(largest.tolist()) != set(found.v.tolist()):
-        starts.append(optimise(data, evaluate(data, largest, found.log_ratio), COARSE))
-        for start in starts[1:]:
+        starts = [optimise(data, evaluate(data, largest, found.log_ratio), COARSE)]
+        if few:
+            start = evaluate(data, all_of_them, math.log(0.01 * float(data.d.mean())))
+            starts += [none, missed_by(data, optimise(data, start, COARSE), rules)]
+        for start in starts:
             runs += ascend(data, start, rules)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
 
