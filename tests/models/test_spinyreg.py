@@ -122,9 +122,11 @@ def test_evidence_is_that_of_the_table(normalize, fit_intercept):
         assert log_evidence == pytest.approx(dense, abs=1e-8)
 
 
-def test_precisions_of_the_chosen_model_are_the_best(fitted):
+@pytest.mark.parametrize("n", [25, 40, 60])
+def test_precisions_of_the_chosen_model_are_the_best(n):
     """The evidence is level in alpha there, and the posterior of the path agrees with it."""
-    X, y, _, model = fitted
+    X, y, _ = example(n, noise=2.0)
+    model = SpinyRegressor().fit(X, y)
     Z, centred = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
     Z = Z[:, model.support_]
 
@@ -133,7 +135,7 @@ def test_precisions_of_the_chosen_model_are_the_best(fitted):
         return multivariate_normal(np.zeros(y.size), covariance).logpdf(centred)
 
     at, h = np.log(model.alpha_), 1e-4
-    assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-3
+    assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-4
     share = 0.5 * np.log(2 * np.pi / model.gamma_path_)
     prior = log_multiplicity(X.shape[1])[model.cardinalities_]
     np.testing.assert_allclose(

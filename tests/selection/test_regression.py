@@ -118,6 +118,9 @@ def test_lambda_stays_within_reach():
     alone = rg.alone(exact, 0)
     climbed = rg.optimise(exact, rg.evaluate(exact, np.array([0]), 0.0), 1e-10)
     assert climbed.log_evidence == pytest.approx(alone.log_evidence, abs=1e-2)
+    y = X[:, 0] / 8 + 5e-7 * X[:, 1]
+    nearly = rg.moments(X.T @ X, X.T @ y, float(y @ y), 49)
+    assert rg.alone(nearly, 0).log_ratio == nearly.low
     y = rng.standard_normal(49)
     y -= X[:, 1] * (X[:, 1] @ y) / (X[:, 1] @ X[:, 1])  # of no use at all
     useless = rg.moments(X.T @ X, X.T @ y, float(y @ y), 49)
@@ -127,6 +130,7 @@ def test_lambda_stays_within_reach():
 def test_a_matrix_that_rounding_made_indefinite():
     A = np.array([[1.0, 1.0 + 1e-13], [1.0 + 1e-13, 1.0]])
     L = np.tril(rg._rounded_factor(A.copy(), 0.0))
+    assert np.all(L.diagonal() > 0)
     np.testing.assert_allclose(L @ L.T, A, atol=1e-12)
 
 
