@@ -97,7 +97,9 @@ class VariableSelector(BaseEstimator):
         return checked
 
     def _refuse_missing(self, X: Any) -> None:
-        found = first_not_finite(X, self.__sklearn_tags__().input_tags.allow_nan)
+        found = first_not_finite(X)
+        if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
+            found = first_not_finite(X, allow_nan=True)
         if found is None:
             return
         what, count, row, column = found

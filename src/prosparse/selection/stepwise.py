@@ -73,10 +73,13 @@ def make_step(data: Moments, rules: Rules) -> Callable[[Search], Search]:
         q = fit.v.size
         if q == 0:
             return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
-        near = outside(data, fit, n)
         out = removal_gains(fit, n)
-        i, j = int(out.argmax()), int(near.gain.argmax())
+        i = int(out.argmax())
         less = float(out[i]) + log_prior[q - 1] - log_prior[q]
+        if q == data.b.size:  # no variable is outside
+            return best_of(state, left_by(data, fit, i, COARSE)) if less > 0.0 else state
+        near = outside(data, fit, n)
+        j = int(near.gain.argmax())
         more = float(near.gain[j]) + log_prior[q + 1] - log_prior[q] if q < limit else -math.inf
         if more > max(less, 0.0):
             return best_of(state, joined(data, fit, near, j, COARSE))
