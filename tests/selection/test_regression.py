@@ -272,6 +272,14 @@ def test_one_climb_is_enough_where_all_agree(starts):
     assert set(runs[-1].state.fit.v.tolist()) == true
 
 
+def test_pure_noise_is_climbed_once(starts, rng):
+    X, y = rng.standard_normal((200, 12)), rng.standard_normal(200)
+    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 200)
+    rules = stepwise.rules_for(200, 12, True, max_iter=500, tol=1e-9)
+    assert stepwise.search(data, lambda: data.b, rules)[-1].state.fit.v.size == 0
+    assert starts == [set()]
+
+
 def test_climbs_start_from_every_side_where_variables_disagree(starts):
     _, _, data, _ = problem(40, 15, seed=2, noise=2.0, correlation=0.8, q=8)
     rules = stepwise.rules_for(40, 15, True, max_iter=500, tol=1e-9)

@@ -168,6 +168,10 @@ def ascend(data: Moments, start: Fit, rules: Rules) -> list[Run]:
     return [first] if kept is found else [first, climb(data, kept, rules)]
 
 
+def empty(data: Moments) -> Fit:
+    return evaluate(data, np.array([], dtype=int), 0.0)
+
+
 def missed_by(data: Moments, fit: Fit, rules: Rules) -> Fit:
     """The model of those variables of ``fit`` without which its evidence would fall."""
     missed = removal_gains(fit, data.n - rules.lost) < 0.0
@@ -178,33 +182,48 @@ def missed_by(data: Moments, fit: Fit, rules: Rules) -> Fit:
 def search(data: Moments, weights: Callable[[], Array], rules: Rules) -> list[Run]:
     """The climbs that led to the most probable model that could be found, the best one last.
 
-    Where variables are correlated, climbs from different sides often end differently. Where all
-    variables are a model, one starts from those that it would miss with hardly a prior: also from
-    two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
-    this finds the variables of largest weight in that model, it is taken for the answer. Else, and
-    where all are too many to be a model, others follow: from none, from as many of the largest
-    weights (``weights()`` of them all), and from those that the model of all would miss at its
-    best lambda.
+    Where variables are correlated, climbs from different sides often end differently.
+    ``weights()`` are those of all variables in one model, where they are too many for `from_all`.
     """
-    none, all_of_them = evaluate(data, np.array([], dtype=int), 0.0), np.arange(data.b.size)
-    few = data.b.size <= min(rules.limit, ALL_AT_ONCE)
-    if few:
-        hardly_shrunken = evaluate(data, all_of_them, math.log(1e-6 * float(data.d.min())))
-        size = np.abs(hardly_shrunken.m) * np.sqrt(data.d)
-        runs = ascend(data, missed_by(data, hardly_shrunken, rules), rules)
+    if data.b.size <= min(rules.limit, ALL_AT_ONCE):
+        runs = from_all(data, rules)
     else:
-        size = np.abs(weights())
-        runs = ascend(data, none, rules)
-    found = runs[0].state.fit
-    largest = np.argsort(-size, kind="stable")[: found.v.size]
-    if set(largest.tolist()) != set(found.v.tolist()):
-        starts = [optimise(data, evaluate(data, largest, found.log_ratio), COARSE)]
-        if few:
-            start = evaluate(data, all_of_them, math.log(0.01 * float(data.d.mean())))
-            starts += [none, missed_by(data, optimise(data, start, COARSE), rules)]
-        for start in starts:
+        runs = ascend(data, empty(data), rules)
+        found = runs[0].state.fit
+        others = largest(np.abs(weights()), found)
+        if set(others.tolist()) != set(found.v.tolist()):
+            start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
             runs += ascend(data, start, rules)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
+
+
+def from_all(data: Moments, rules: Rules) -> list[Run]:
+    """Climbs where all variables together are a model.
+
+    The first starts from the variables that this model would miss with hardly a prior: also from
+    two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
+    it ends at the variables of largest weight, it is taken for the answer. Else others follow:
+    from the largest weights, from none, and from what the model would miss at its best lambda.
+    """
+    everything = np.arange(data.b.size)
+    whole = evaluate(data, everything, math.log(1e-6 * float(data.d.min())))
+    start = missed_by(data, whole, rules)
+    runs = ascend(data, start, rules)
+    found = runs[-1].state.fit
+    others = largest(np.abs(whole.m) * np.sqrt(data.d), found)
+    if set(others.tolist()) == set(found.v.tolist()):
+        return runs
+    shrunken = evaluate(data, everything, math.log(0.01 * float(data.d.mean())))
+    starts = [optimise(data, evaluate(data, others, found.log_ratio), COARSE)]
+    if start.v.size:
+        starts.append(empty(data))
+    starts.append(missed_by(data, optimise(data, shrunken, COARSE), rules))
+    return runs + [run for start in starts for run in ascend(data, start, rules)]
+
+
+def largest(size: Array, fit: Fit) -> Array:
+    """As many variables as ``fit`` has, of the largest size."""
+    return np.argsort(-size, kind="stable")[: fit.v.size]
 
 
 class EvidencePath(NamedTuple):
