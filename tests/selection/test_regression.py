@@ -272,10 +272,14 @@ def test_one_climb_is_enough_where_all_agree(starts):
     assert set(runs[-1].state.fit.v.tolist()) == true
 
 
-def test_pure_noise_is_climbed_once(starts, rng):
+def test_pure_noise_is_climbed_once(starts):
+    """Even if the climb under a flat prior brings some variables along."""
+    rng = np.random.default_rng(0)
     X, y = rng.standard_normal((200, 12)), rng.standard_normal(200)
     data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 200)
     rules = stepwise.rules_for(200, 12, True, max_iter=500, tol=1e-9)
+    flat = rules._replace(log_prior=np.zeros(13))
+    assert stepwise.climb(data, stepwise.empty(data), flat).state.fit.v.size == 2
     assert stepwise.search(data, lambda: data.b, rules)[-1].state.fit.v.size == 0
     assert starts == [set()]
 
@@ -295,6 +299,22 @@ def test_climbs_start_from_every_side_where_variables_disagree(starts):
     assert len(starts) == 4
     weights = [rules.posterior(run.state.fit) for run in runs]
     assert weights == sorted(weights)
+
+
+def test_no_climb_starts_from_none_twice(starts):
+    _, _, data, _ = problem(40, 15, seed=0, noise=4.0, correlation=0.9, q=6)
+    rules = stepwise.rules_for(40, 15, True, max_iter=500, tol=1e-9)
+    stepwise.search(data, lambda: data.b, rules)
+    assert len(starts) == 3
+    assert [start == set() for start in starts] == [True, False, False]
+
+
+def test_a_climb_leads_down_from_all_variables():
+    _, _, data, coef = problem(80, 10)
+    rules = stepwise.rules_for(80, 10, True, max_iter=500, tol=1e-9)
+    everything = rg.optimise(data, rg.evaluate(data, np.arange(10), 0.0), rg.COARSE)
+    found = stepwise.climb(data, everything, rules).state.fit
+    assert set(found.v.tolist()) == set(np.flatnonzero(coef).tolist())
 
 
 def test_with_too_many_variables_climbs_start_from_none_and_from_large_weights(starts):
