@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import sklearn
 
 
 class InputError(ValueError):
@@ -43,6 +47,18 @@ class ManyComponentsWarning(UserWarning):
 
 class FewerComponentsWarning(UserWarning):
     """The data, under the constraints, have fewer components than were asked for."""
+
+
+# Warnings are about the line that called us, be it through scikit-learn's pipelines.
+_NOT_THE_USERS = tuple(str(Path(module).parent) for module in (__file__, sklearn.__file__))
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line of the user's that led here."""
+    frame, level = inspect.currentframe(), 0
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:

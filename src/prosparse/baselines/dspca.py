@@ -18,7 +18,6 @@ the problem that counts nonzeros, but not for this one.)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -36,6 +35,7 @@ from ..errors import (
     check_bool,
     check_integer,
     check_non_negative,
+    warn,
 )
 
 Array = np.ndarray
@@ -218,11 +218,10 @@ class DSPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"DSPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"DSPCA {self.stop_reason_}", ConvergenceWarning)
         if self.n_components_ < self.n_components:
-            warnings.warn(
+            warn(
                 f"DSPCA found {self.n_components_} of {self.n_components} components: "
                 f"{StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
-                stacklevel=4,
             )

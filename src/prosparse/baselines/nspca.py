@@ -11,7 +11,6 @@ hold only as far as alpha enforces them, and the number of zeros follows from be
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from ..errors import (
     check_bool,
     check_integer,
     check_non_negative,
+    warn,
 )
 
 Array = np.ndarray
@@ -218,11 +218,10 @@ class NSPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"NSPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"NSPCA {self.stop_reason_}", ConvergenceWarning)
         if self.n_components_ < self.n_components:
-            warnings.warn(
+            warn(
                 f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "
                 "lower `beta`",
                 FewerComponentsWarning,
-                stacklevel=4,
             )

@@ -10,7 +10,6 @@ one eigenvector found from the last one: O(p^2), and O(p^3) for the whole path.
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from ..base import SparseProjection
 from ..engine.loop import StopReason
 from ..engine.quadratic import Quadratic, leading_pair, quadratic_of
-from ..errors import FewerComponentsWarning, check_bool, check_integer
+from ..errors import FewerComponentsWarning, check_bool, check_integer, warn
 
 Array = np.ndarray
 
@@ -130,9 +129,8 @@ class PathSPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.n_components_ < self.n_components:
-            warnings.warn(
+            warn(
                 f"PathSPCA found {self.n_components_} of {self.n_components} components: "
                 f"{StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
-                stacklevel=4,
             )

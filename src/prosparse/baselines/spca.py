@@ -33,6 +33,7 @@ from ..errors import (
     check_bool,
     check_integer,
     check_non_negative,
+    warn,
 )
 from ..operators import Operator
 
@@ -258,14 +259,13 @@ class SPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"SPCA {self.stop_reason_}", ConvergenceWarning)
         if self.n_components_ < self.n_components:
             advice = "lower `penalty`" if self.n_nonzero is None else "the table has no more"
-            warnings.warn(
+            warn(
                 f"SPCA: {self.n_components_} of {self.n_components} components are not zero: "
                 f"{advice}",
                 FewerComponentsWarning,
-                stacklevel=4,
             )
 
 

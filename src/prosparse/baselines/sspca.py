@@ -18,7 +18,6 @@ given U the groups are independent, and so is each. Both halves of a turn are ex
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -40,6 +39,7 @@ from ..errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    warn,
 )
 from ..operators import DenseOperator, Operator
 from ..operators.views import column_groups
@@ -390,11 +390,10 @@ class SSPCA(SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SSPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"SSPCA {self.stop_reason_}", ConvergenceWarning)
         if self.n_components_ < self.n_components:
-            warnings.warn(
+            warn(
                 f"SSPCA: {self.n_components_} of {self.n_components} components are not zero: "
                 "lower `penalty`",
                 FewerComponentsWarning,
-                stacklevel=4,
             )

@@ -17,7 +17,6 @@ Symbols: X (n, p) centred; w a component; K its cardinality; V the earlier compo
 from __future__ import annotations
 
 import math
-import warnings
 from copy import copy
 from typing import Any
 
@@ -42,6 +41,7 @@ from ..errors import (
     check_integer,
     check_non_negative,
     checked_weights,
+    warn,
 )
 from ..operators import Columns, Operator, source_of
 from ..selection.bounds import GapProblem, gaps
@@ -384,10 +384,9 @@ class EMPCA(SparseProjection):
 
     def _warn_of(self, wanted: int, stopped: bool) -> None:
         if stopped:
-            warnings.warn(f"EMPCA {StopReason.MAX_ITER}", ConvergenceWarning, stacklevel=7)
+            warn(f"EMPCA {StopReason.MAX_ITER}", ConvergenceWarning)
         if self.n_components_ < wanted:
-            warnings.warn(
+            warn(
                 f"EMPCA found {self.n_components_} of {wanted} components: {StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
-                stacklevel=7,
             )

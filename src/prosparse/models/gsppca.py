@@ -24,7 +24,6 @@ numbers of neighbouring variables are neighbours in memory.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from numbers import Integral
@@ -51,6 +50,7 @@ from ..errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    warn,
 )
 from ..operators import Operator
 from ..selection.dimension import counted, resolve_dimension
@@ -392,8 +392,8 @@ class GSPPCA(HasDensity, SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"GSPPCA {self.stop_reason_}", ConvergenceWarning)
         if self.stop_reason_ is StopReason.NOTHING_LEFT:
             self._doubts = [(NoStructureWarning, f"{self.stop_reason_}. {NOTHING_LEFT}")]
         for category, text in self.__dict__.pop("_doubts"):
-            warnings.warn(f"GSPPCA: {text}", category, stacklevel=4)
+            warn(f"GSPPCA: {text}", category)

@@ -9,7 +9,6 @@ in `engine.rows`, what a fitted model says about new rows in `engine.conditional
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,6 +50,7 @@ from ..errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    warn,
 )
 from ..operators import Columns, DenseOperator, Operator, source_of, standardise
 from ..operators.gaps import GappyTable, filled
@@ -386,13 +386,13 @@ class SCA(HasDensity, SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"SCA {self.stop_reason_}", ConvergenceWarning)
         if not host(self.support_).any():
             text = (
                 "SCA: every weight is zero: the data show no common structure at this noise. One "
                 "latent without loadings is kept. More samples, or a vaguer prior, may help."
             )
-            warnings.warn(text, NoStructureWarning, stacklevel=4)
+            warn(text, NoStructureWarning)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

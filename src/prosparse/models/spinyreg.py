@@ -17,7 +17,6 @@ around the best one says how many, and at that noise the relaxed model weighs th
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from ..errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    warn,
 )
 from ..operators import Columns, rescale, standardise
 from ..operators.standardise import LARGEST_UNIT, SMALLEST_UNIT, unit_of
@@ -344,14 +344,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SpinyRegressor {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"SpinyRegressor {self.stop_reason_}", ConvergenceWarning)
         if self.n_selected_ == 0:
-            warnings.warn(
+            warn(
                 "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
                 "none. All coefficients are zero and predictions are the mean of y; `ranking_` "
                 "orders the variables by how much each would help, which is not a finding.",
                 NoStructureWarning,
-                stacklevel=4,
             )
 
 

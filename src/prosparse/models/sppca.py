@@ -22,7 +22,6 @@ maximum likelihood of probabilistic PCA and go up.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,6 +43,7 @@ from ..errors import (
     check_integer,
     check_non_negative,
     checked_numbers,
+    warn,
 )
 from ..operators import Columns, Operator
 from ..selection.criteria import aic, bic
@@ -392,7 +392,7 @@ class SPPCA(HasDensity, SparseProjection):
 
     def _warn(self) -> None:
         if self.stop_reason_ is StopReason.MAX_ITER:
-            warnings.warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning, stacklevel=4)
+            warn(f"SPPCA {self.stop_reason_}", ConvergenceWarning)
         if self.n_selected_ == 0:
             message = f"at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
-            warnings.warn(f"SPPCA: {message}", NoStructureWarning, stacklevel=4)
+            warn(f"SPPCA: {message}", NoStructureWarning)

@@ -20,7 +20,6 @@ all variables, and all count too many where the noise is correlated.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -29,7 +28,7 @@ from scipy.special import gammaln
 
 from ..arrays import host
 from ..engine.linalg import spectrum
-from ..errors import ManyComponentsWarning, ParameterError, check_integer
+from ..errors import ManyComponentsWarning, ParameterError, check_integer, warn
 from ..operators import DenseOperator
 from .noise import bias_corrected
 
@@ -338,12 +337,11 @@ def counted(values: np.ndarray, n: int, p: int, noise: float | None = None) -> i
     """
     found = count_signals(values, n, p, noise)
     if found > MOST_COUNTED:
-        warnings.warn(
+        warn(
             f'`n_components="auto"` finds more than {MOST_COUNTED} components that stand out from '
             "white noise, and takes the first of them. Either there are so many, or the noise is "
             "not white (counts? columns in different units?). Say how many you want.",
             ManyComponentsWarning,
-            stacklevel=2,
         )
     return max(1, min(found, MOST_COUNTED))
 

@@ -1,0 +1,44 @@
+"""Warnings point to the line of the user's that led to them."""
+
+import inspect
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor
+from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA
+
+X = np.random.default_rng(0).standard_normal((60, 8))
+Y = np.random.default_rng(1).standard_normal(60)
+COUNTS = np.random.default_rng(2).poisson(np.geomspace(1e-2, 1e3, 250), (400, 250)).astype(float)
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        (GSPPCA(2, max_iter=1), X),
+        (GSPPCA("auto"), COUNTS),
+        (SCA(2, max_iter=1), X),
+        (SPPCA(2, penalty=1e9), X),
+        (EMPCA(2, n_nonzero=4, max_iter=1, random_state=0), X),
+        (SpinyRegressor(), X),
+        (SPCA(2, penalty=1e9), X),
+        (SSPCA(2, penalty=1e9), X),
+        (NSPCA(2, max_iter=1, random_state=0), X),
+        (DSPCA(penalty=0.3, max_iter=1), X),
+        (PathSPCA(3, n_nonzero=1), X[:, [0, 0]]),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("way", ["fit", "pipeline"])
+def test_warnings_point_here(model, table, way):
+    whole = model if way == "fit" else make_pipeline(StandardScaler(with_std=False), model)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        line = inspect.currentframe().f_lineno + 1
+        whole.fit(table, Y if table is X else None)
+    assert seen
+    assert {(warning.filename, warning.lineno) for warning in seen} == {(__file__, line)}
