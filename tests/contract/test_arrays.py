@@ -32,6 +32,7 @@ def _cupy(X, dtype):
 def _jax(X, dtype):
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_default_matmul_precision", "highest")  # cards have three digits else
     return jax.numpy.asarray(X, dtype=dtype)
 
 
