@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +100,8 @@ def _run(
                 failures += 1
                 errors.print(f"{name}: {error}", soft_wrap=True, highlight=False)
         return failures
-    with ProcessPoolExecutor(jobs) as pool:
+    # not forked: the threads of Torch, JAX or a BLAS do not survive that
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         started = {pool.submit(report.run, n, quick, Data(data), output): n for n in names}
         for future in as_completed(started):
             try:
