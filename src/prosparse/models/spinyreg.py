@@ -87,8 +87,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Models of 0, 1, 2, ... variables in the order of ``ranking_``: log evidence, and log
         evidence plus log prior (less the share of the mean of y), whose maximum is the choice.
     alpha_path_, gamma_path_ : arrays
-        The precisions of weights and noise that maximise the evidence of each (without any
-        variable alpha means nothing).
+        The precisions of weights and noise that maximise the evidence of each, to 1e-4, that of
+        the chosen model to 1e-9 (without any variable alpha means nothing).
     log_evidence_, alpha_, gamma_ : float
         Those of the chosen model.
     coef_covariance_ : array (n_selected_, n_selected_)
