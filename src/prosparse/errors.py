@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import warnings
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -49,8 +50,11 @@ class FewerComponentsWarning(UserWarning):
     """The data, under the constraints, have fewer components than were asked for."""
 
 
-# Warnings are about the line that called us, be it through scikit-learn's pipelines.
-_NOT_THE_USERS = tuple(str(Path(module).parent) for module in (__file__, sklearn.__file__))
+# Warnings are about the line that called us, be it through pipelines or cross-validation.
+_LIBRARY = Path(sklearn.__file__).parent
+_NOT_THE_USERS = tuple(
+    f"{folder}{os.sep}" for folder in (Path(__file__).parent, _LIBRARY, _LIBRARY.parent / "joblib")
+)
 
 
 def warn(message: str, category: type[Warning]) -> None:

@@ -407,6 +407,22 @@ def test_coefficients_beyond_the_numbers_are_refused(of_x, of_y):
         SpinyRegressor().fit(of_x * X, of_y * y)
 
 
+@pytest.mark.parametrize("scale", [[1e4, 1, 1], [1e3, 1e3, 1], [1e5, 1e4, 1], [1, 1e5, 10]])
+@pytest.mark.parametrize("difference", [1e-2, 1e-5])
+def test_columns_that_cancel_in_different_units(scale, difference, rng):
+    """The prior of such a model is next to none: much of the relaxed model is lost in rounding."""
+    for _ in range(5):
+        X = rng.standard_normal((30, 3))
+        signal = X[:, 1].copy()
+        X[:, 1] = X[:, 0] + difference * signal
+        y = signal + 0.01 * rng.standard_normal(30)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing found, or many sweeps
+            model = SpinyRegressor(normalize=False).fit(X * scale, y)
+        assert np.all(np.diff(model.bounds_) >= 0)
+        assert np.all(np.isfinite(model.relevance_))
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
 @pytest.mark.parametrize("seed", range(43, 53))
 def test_an_exact_fit_among_columns_of_different_sizes(seed, noise):

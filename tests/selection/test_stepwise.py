@@ -105,6 +105,34 @@ def test_one_climb_is_enough_where_all_agree(starts):
     assert set(runs[-1].state.fit.v.tolist()) == true
 
 
+@pytest.mark.parametrize("spoil", ["few samples", "nearly a copy", "sizes"])
+def test_agreement_is_not_enough_where_weights_are_not_clear(spoil, starts):
+    X, y, _, coef = problem(20 if spoil == "few samples" else 200, 12)
+    if spoil == "nearly a copy":
+        j = np.flatnonzero(coef == 0)[0]
+        X[:, j] = X[:, np.flatnonzero(coef)[0]] + 0.1 * X[:, j]
+    elif spoil == "sizes":
+        X[:, np.flatnonzero(coef == 0)[0]] *= 100.0
+    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), y.size)
+    rules = stepwise.rules_for(y.size, 12, True, max_iter=500, tol=1e-9)
+    stepwise.search(data, lambda: data.b, rules)
+    assert len(starts) >= 3
+    assert set() in starts
+
+
+def test_few_samples_of_correlated_variables():
+    """Found from as many of the largest weights as the climb under a flat prior brings along."""
+    rng = np.random.default_rng(128)
+    X = rng.standard_normal((40, 10))
+    X = (X + 3 * rng.standard_normal((40, 1)))[:14]
+    y = X[:, :3] @ [2, -1, 1] + 0.3 * rng.standard_normal(14)
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
+    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 14)
+    rules = stepwise.rules_for(14, 10, True, max_iter=500, tol=1e-9)
+    found = stepwise.search(data, lambda: data.b, rules)[-1].state.fit
+    assert set(found.v.tolist()) == {0, 1, 2}
+
+
 def test_pure_noise_is_climbed_once(starts):
     """Even if the climb under a flat prior brings some variables along."""
     rng = np.random.default_rng(0)

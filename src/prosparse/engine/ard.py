@@ -59,6 +59,8 @@ def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[
         for j, at in enumerate(t):
             a, c = Ac.item(j, j), Ac.item(j, p)
             share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
+            if not (a > 0.0 and 0.0 < share <= 1.0):  # lost in rounding: it stays as it is
+                continue
             s, q = a / share, c / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0
             change = best - at

@@ -202,19 +202,23 @@ def from_all(data: Moments, rules: Rules) -> list[Run]:
 
     The first starts from the variables that this model would miss with hardly a prior: also from
     two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
-    it ends at the variables of largest weight, it is taken for the answer. Else others follow:
+    it ends at the variables of largest weight, and these are clear (many samples, variables of one
+    size that hardly inflate each other's variances), others would end there too. Else they follow:
     from the largest weights, from none, and from what the model would miss at its best lambda.
     """
     everything = np.arange(data.b.size)
     whole = evaluate(data, everything, math.log(1e-6 * float(data.d.min())))
     start = missed_by(data, whole, rules)
     runs = ascend(data, start, rules)
-    found = runs[-1].state.fit
-    others = largest(np.abs(whole.m) * np.sqrt(data.d), found)
-    if set(others.tolist()) == set(found.v.tolist()):
+    far, found = runs[0].state.fit, runs[-1].state.fit
+    size = np.abs(whole.m) * np.sqrt(data.d)
+    inflation = float((whole.P.diagonal() * data.d).max())
+    alike = float(data.d.max()) < 10.0 * float(data.d.min())
+    clear = data.n >= 2 * data.b.size and inflation < 10.0 and alike
+    if clear and set(largest(size, found).tolist()) == set(found.v.tolist()):
         return runs
     shrunken = evaluate(data, everything, math.log(0.01 * float(data.d.mean())))
-    starts = [optimise(data, evaluate(data, others, found.log_ratio), COARSE)]
+    starts = [optimise(data, evaluate(data, largest(size, far), far.log_ratio), COARSE)]
     if start.v.size:
         starts.append(empty(data))
     starts.append(missed_by(data, optimise(data, shrunken, COARSE), rules))
