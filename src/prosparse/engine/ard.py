@@ -20,6 +20,9 @@ from scipy.linalg.lapack import dpotrf, dtrtrs
 
 Array = np.ndarray
 
+# The error of what is left of a variable beside all others, as a share of the variable itself.
+ROUNDING = 1e-15
+
 
 class State(NamedTuple):
     t: Array  # (p,) prior variances, exactly 0 for variables out of the model
@@ -59,7 +62,7 @@ def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[
         for j, at in enumerate(t):
             a, c = Ac.item(j, j), Ac.item(j, p)
             share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            if not (a > 0.0 and 0.0 < share <= 1.0):  # lost in rounding: it stays as it is
+            if not (a > 0.0 and ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
                 continue
             s, q = a / share, c / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0

@@ -48,7 +48,6 @@ Array = np.ndarray
 REFITS = ("posterior", "ols")
 WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
-LARGEST_RATIO = 1e10  # of what the prior lets a variable explain to the noise, when relaxed
 LARGEST_POWER = 305  # of ten that a variance may have
 BEYOND = 5  # the path goes so many variables beyond the best model
 
@@ -269,13 +268,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         G, b = data.gram(listed), data.b[listed]
         t = np.zeros(listed.size)
         t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
-        # with less noise or less of a prior, what the variables leave of each other is lost in
-        # rounding
+        # with less noise, what the variables leave of each other is lost in rounding
         noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
         moments = (G, b, data.yy, data.n, noise)
-        limit = LARGEST_RATIO * noise / data.d[listed]
-        known = noise == best.sigma2 and bool(np.all(t <= limit))  # the best model is the start
-        t = np.minimum(t, limit)
+        known = noise == best.sigma2  # then the relaxed model starts as the best one
         return iterate(
             ard.make_step(*moments),
             ard.State(t, best.log_evidence) if known else ard.init(*moments, t),
