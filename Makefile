@@ -15,7 +15,7 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/installed
-	$(BIN)/python -m prosparse.demo demo-output
+	$(BIN)/python -m prosparse.app.demo demo-output
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .

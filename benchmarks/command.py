@@ -59,7 +59,7 @@ def peak() -> float:
 def measure(what: str, folder: Path) -> None:
     """In a process of its own: do it, and print seconds and bytes."""
     from prosparse import GSPPCA
-    from prosparse.cli import app
+    from prosparse.app.cli import app
 
     before = peak()
     if what == "fit":

@@ -27,7 +27,7 @@ import numpy as np
 
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse
-from prosparse.engine import loop
+from prosparse.inference import loop
 
 DATA = make_globally_sparse(40, 12, n_components=2, n_informative=5, random_state=0)
 RESPONSE = DATA.X[:, 0] - DATA.X[:, 3] + np.random.default_rng(1).normal(size=40)

@@ -18,12 +18,12 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from prosparse import GSPPCA
+from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
-from prosparse.engine.acceleration import over_loadings
-from prosparse.engine.linalg import spectrum
-from prosparse.engine.loop import iterate
-from prosparse.models.gsppca import init, make_step
-from prosparse.operators import DenseOperator
+from prosparse.inference.acceleration import over_loadings
+from prosparse.inference.loop import iterate
+from prosparse.models.gsppca.estimator import init, make_step
+from prosparse.numerics.spectrum import spectrum
 
 
 def best(f, repeats=7):

@@ -24,9 +24,9 @@ from pathlib import Path
 import numpy as np
 
 from prosparse import GSPPCA
-from prosparse.engine.linalg import spectrum
-from prosparse.models.gsppca import init, make_step
-from prosparse.operators import DenseOperator, standardise
+from prosparse.data import DenseOperator, standardise
+from prosparse.models.gsppca.estimator import init, make_step
+from prosparse.numerics.spectrum import spectrum
 
 
 def peak_resident():

@@ -41,7 +41,7 @@ def shell(text):
     """What our commands in a block print; anything else is refused."""
     from typer.testing import CliRunner
 
-    from prosparse.cli import app
+    from prosparse.app.cli import app
 
     said = ""
     for line in text.replace("\\\n", " ").splitlines():

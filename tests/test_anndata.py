@@ -253,7 +253,7 @@ def test_large_backed_table_is_read_block_by_block(tmp_path, monkeypatch):
     pytest.importorskip("dask.array")
     annotated().write_h5ad(tmp_path / "cells.h5ad")
     adata = anndata.read_h5ad(tmp_path / "cells.h5ad", backed="r")
-    monkeypatch.setattr("prosparse.annotated.IN_MEMORY", 0)
+    monkeypatch.setattr("prosparse.anndata.annotated.IN_MEMORY", 0)
     mask = np.arange(P) < 30
     psa.tl.gsppca(adata, D, mask_var=mask)
     model = GSPPCA(D).fit(table()[:, mask])

@@ -15,8 +15,8 @@ import pytest
 from sklearn.base import clone
 
 from prosparse import GSPPCA, load, save
+from prosparse.app.results import RESULTS
 from prosparse.datasets import make_globally_sparse
-from prosparse.results import RESULTS
 from test_persistence import MODELS, RESPONSE, assert_same
 from test_persistence import X as SMALL
 
@@ -267,7 +267,7 @@ def test_killed_while_saving(array, tmp_path):
 
 
 def test_a_swap_of_folders_that_fails_brings_the_old_one_back(tmp_path, monkeypatch):
-    from prosparse.results import whole_folder
+    from prosparse.app.results import whole_folder
 
     place = tmp_path / "results"
     place.mkdir()

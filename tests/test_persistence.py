@@ -26,7 +26,7 @@ from prosparse import (
     save,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.engine.loop import StopReason
+from prosparse.inference.loop import StopReason
 from prosparse.persistence import load_with_about
 from prosparse.registry import ESTIMATORS
 from prosparse.selection.slope import Slope

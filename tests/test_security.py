@@ -105,7 +105,7 @@ def test_the_data_of_the_page_is_what_it_was(page):
 def test_hostile_names_of_files_and_columns_through_the_command(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     testing = pytest.importorskip("typer.testing")
-    from prosparse.cli import app
+    from prosparse.app.cli import app
 
     monkeypatch.chdir(tmp_path)
     name = "<img src=x onerror=alert(1)>.csv"

@@ -2,7 +2,6 @@
 
 from . import baselines, datasets, metrics, plot
 from ._version import __version__
-from .engine.checkpoint import Checkpoint
 from .errors import (
     CheckpointError,
     FewerComponentsWarning,
@@ -14,6 +13,7 @@ from .errors import (
     ParameterError,
     TableError,
 )
+from .inference.checkpoint import Checkpoint
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA

@@ -8,7 +8,7 @@ def main() -> None:
     # `kill` and a batch system's time limit end the command as Ctrl-C does: files are tidied up
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
-        from .cli import app
+        from .app.cli import app
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise

@@ -12,9 +12,9 @@ from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
-from .engine.linalg import added_squares
+from .data import DenseOperator
 from .errors import ParameterError, check_choice
-from .operators import DenseOperator
+from .numerics.spectrum import added_squares
 
 
 def support_f_score(true_support: Any, support: Any) -> float:

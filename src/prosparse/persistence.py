@@ -34,10 +34,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ._version import __version__
-from .arrays import host, is_foreign
-from .engine.loop import StopReason
+from .data.arrays import host
+from .data.kinds import ForeignArray, kind_of
 from .errors import ModelFileError
 from .files import whole_file
+from .inference.loop import StopReason
 from .npy import KINDS, read_header
 from .registry import ESTIMATORS
 from .selection.slope import Slope
@@ -133,7 +134,9 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     def inside(part: Any) -> Any:
         return _encode(part, arrays, where)
 
-    if is_foreign(value):  # fitted on a card: a file keeps the numbers, not where they were
+    if isinstance(
+        kind_of(value), ForeignArray
+    ):  # fitted on a GPU: a file keeps the numbers, not where they were
         value = host(value)
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)

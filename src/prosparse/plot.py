@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from .arrays import host
+from .data.arrays import host
 
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"

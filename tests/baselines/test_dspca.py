@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 from prosparse import FewerComponentsWarning, InputError
 from prosparse.baselines import DSPCA
 from prosparse.baselines.dspca import on_simplex, solve
-from prosparse.engine.progress import Progress
+from prosparse.inference.progress import Progress
 
 
 def table(seed=0, n=50, p=12):

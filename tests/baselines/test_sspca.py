@@ -8,9 +8,9 @@ from sklearn.exceptions import ConvergenceWarning
 from prosparse import FewerComponentsWarning, InputError, ParameterError
 from prosparse.baselines import SSPCA
 from prosparse.baselines.sspca import State, basis, best_rows, make_step, secular_root, solve, start
+from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.metrics import support_f_score
-from prosparse.operators import DenseOperator
 
 
 def table(seed=0, n=30, p=12):

@@ -10,7 +10,8 @@ import pytest
 from array_api_compat import array_namespace, device, is_cupy_array
 from sklearn.base import clone
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError, arrays
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
+from prosparse.data import arrays
 from prosparse.datasets import make_globally_sparse
 
 

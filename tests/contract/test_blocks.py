@@ -9,9 +9,9 @@ from scipy import sparse
 from sklearn.base import clone
 
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
+from prosparse.data.operators import dask as dask_operator
+from prosparse.data.operators import mapped
 from prosparse.datasets import make_globally_sparse
-from prosparse.operators import dask as dask_operator
-from prosparse.operators import mapped
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 
@@ -119,7 +119,7 @@ def test_transform_is_lazy(table):
 
 def test_one_pass_over_the_blocks_per_iteration(monkeypatch):
     """More columns than the exact spectrum takes, and more rows: the steps see the table itself."""
-    monkeypatch.setattr("prosparse.engine.linalg.EXACT_SIDE", 30)
+    monkeypatch.setattr("prosparse.numerics.spectrum.EXACT_SIDE", 30)
     X = make_globally_sparse(200, 100, n_components=3, n_informative=20, random_state=0).X
     plain = GSPPCA(3, tol=1e-12).fit(X)
     passes = []
@@ -190,7 +190,7 @@ def cluster():
 
 @pytest.mark.filterwarnings("ignore")  # of ports, disks and graphs: the cluster's own affairs
 def test_on_a_cluster_and_when_a_worker_dies(cluster, monkeypatch):
-    monkeypatch.setattr("prosparse.engine.linalg.EXACT_SIDE", 30)  # iterate on the blocks
+    monkeypatch.setattr("prosparse.numerics.spectrum.EXACT_SIDE", 30)  # iterate on the blocks
     X = make_globally_sparse(400, 80, n_components=3, n_informative=20, random_state=0).X
     plain = GSPPCA(3, tol=1e-12).fit(X)
     chunked = da.from_array(X, chunks=(50, -1))
@@ -242,12 +242,12 @@ def test_memory_maps(table, tmp_path, monkeypatch, order, dtype):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["noiseless", "noisy"])
 def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
-    monkeypatch.setattr("prosparse.selection.evidence.GRID", 24)
+    monkeypatch.setattr("prosparse.models.gsppca.evidence.GRID", 24)
     X = make_globally_sparse(
         60, 300, n_components=3, n_informative=(10, 40, 150)[seed % 3], random_state=seed
     ).X
     whole = GSPPCA(3, evidence=kind).fit(X)
-    monkeypatch.setattr("prosparse.selection.evidence.WHOLE_PATH", 0)
+    monkeypatch.setattr("prosparse.models.gsppca.evidence.WHOLE_PATH", 0)
     some = GSPPCA(3, evidence=kind).fit(X)
     assert some.cardinalities_.size < 0.5 * whole.cardinalities_.size
     assert some.n_selected_ == whole.n_selected_

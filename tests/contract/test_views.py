@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 
 from prosparse import InputError, ParameterError
-from prosparse.operators import DenseOperator
-from prosparse.operators.gaps import GappyTable, filled, inverses
-from prosparse.operators.views import (
+from prosparse.data import DenseOperator, side_by_side
+from prosparse.models.sca.gaps import GappyTable, filled, inverses
+from prosparse.models.sca.views import (
     CompleteTable,
     column_groups,
-    joined,
-    side_by_side,
+    in_old_places,
 )
 
 
@@ -33,18 +32,19 @@ def test_groups_in_every_form():
 def test_side_by_side_undoes_the_grouping(rng):
     X = rng.standard_normal((4, 5))
     groups = [np.array([4, 0]), np.array([2, 1, 3])]
-    np.testing.assert_array_equal(side_by_side([X[:, g] for g in groups], groups), X)
-    missing = side_by_side([X[:, groups[0]], None], groups)
+    np.testing.assert_array_equal(in_old_places([X[:, g] for g in groups], groups), X)
+    missing = in_old_places([X[:, groups[0]], None], groups)
     assert np.isnan(missing[:, [1, 2, 3]]).all()
     with pytest.raises(InputError, match="rows"):
-        joined([X, X[:2]])
+        side_by_side([X, X[:2]])
 
 
 def test_filled_centres_what_was_observed(rng):
     X = rng.standard_normal((30, 4)) * 1e3 + 1e6
     X[:, 2] = 5.0
     holes = np.where(rng.random((30, 4)) < 0.3, np.nan, X)
-    Z, seen, columns = filled(holes)
+    op, columns, seen = filled(holes)
+    Z = op.whole
     assert Z.shape == (30, 3)
     assert columns.varying.tolist() == [True, True, False, True]
     np.testing.assert_array_equal(seen, ~np.isnan(holes[:, [0, 1, 3]]))
@@ -104,7 +104,7 @@ def test_a_matrix_that_overflowed_spoils_no_other():
 @pytest.mark.parametrize("repeated", [False, True])
 def test_moments_of_a_table_with_holes_row_by_row(Q, uncertain, repeated, rng, monkeypatch):
     """[AB08] (17) and (25), one sample at a time."""
-    monkeypatch.setattr("prosparse.operators.gaps.ENTRIES_PER_BLOCK", 5 * Q * Q)
+    monkeypatch.setattr("prosparse.models.sca.gaps.ENTRIES_PER_BLOCK", 5 * Q * Q)
     n, p = 23, 9
     seen = rng.random((n, p)) > 0.3
     if repeated:

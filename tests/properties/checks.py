@@ -19,7 +19,7 @@ from prosparse import (
     NoStructureWarning,
     ParameterError,
 )
-from prosparse.engine.loop import StopReason
+from prosparse.inference.loop import StopReason
 
 REFUSALS = (InputError, ParameterError, NotFittedError)
 WORDS = (

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import spearmanr
 
 from prosparse import GSPPCA
-from prosparse.engine.linalg import spectrum
-from prosparse.operators import DenseOperator
-from prosparse.selection.evidence import evidence_path
+from prosparse.data import DenseOperator
+from prosparse.models.gsppca.evidence import evidence_path
+from prosparse.numerics.spectrum import spectrum
 from prosparse.selection.noise import noise_variance
 
 SIMULATED = ["intro", "one", "tall", "wide"]

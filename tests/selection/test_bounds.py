@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from prosparse.engine.quadratic import Gram
+from prosparse.numerics.quadratic import Gram
 from prosparse.selection import bounds
 from prosparse.selection.bounds import (
     dual_bound,

@@ -24,10 +24,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..base import SparseProjection
-from ..engine.loop import Run, StopReason, iterate
-from ..engine.progress import Progress
-from ..engine.quadratic import Gram, leading_pair
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -37,6 +33,10 @@ from ..errors import (
     check_non_negative,
     warn,
 )
+from ..inference.loop import Run, StopReason, iterate
+from ..inference.progress import Progress
+from ..models._base import SparseProjection
+from ..numerics.quadratic import Gram, leading_pair
 
 Array = np.ndarray
 

@@ -18,9 +18,6 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from ..base import SparseProjection
-from ..engine.loop import StopReason, iterate
-from ..engine.progress import Progress
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -30,6 +27,9 @@ from ..errors import (
     check_non_negative,
     warn,
 )
+from ..inference.loop import StopReason, iterate
+from ..inference.progress import Progress
+from ..models._base import SparseProjection
 
 Array = np.ndarray
 

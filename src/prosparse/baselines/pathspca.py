@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.sparse.linalg import ArpackError, eigsh
 
-from ..base import SparseProjection
-from ..engine.loop import StopReason
-from ..engine.quadratic import Quadratic, leading_pair, quadratic_of
 from ..errors import FewerComponentsWarning, check_bool, check_integer, warn
+from ..inference.loop import StopReason
+from ..models._base import SparseProjection
+from ..numerics.quadratic import Quadratic, leading_pair, quadratic_of
 
 Array = np.ndarray
 

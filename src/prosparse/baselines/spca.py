@@ -22,10 +22,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import lars_path_gram
 
-from ..base import SparseProjection
-from ..engine.linalg import principal_components
-from ..engine.loop import Run, StopReason, iterate
-from ..engine.progress import Progress
+from ..data import Operator
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -35,7 +32,10 @@ from ..errors import (
     check_non_negative,
     warn,
 )
-from ..operators import Operator
+from ..inference.loop import Run, StopReason, iterate
+from ..inference.progress import Progress
+from ..models._base import SparseProjection
+from ..numerics.spectrum import principal_components
 
 Array = np.ndarray
 # From X'X a_j to b_j.

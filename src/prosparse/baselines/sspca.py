@@ -26,11 +26,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
-from ..base import SparseProjection
-from ..engine.acceleration import Anderson
-from ..engine.linalg import principal_components, spectrum
-from ..engine.loop import Run, StopReason, iterate
-from ..engine.progress import Progress
+from ..data import DenseOperator, Operator
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -41,8 +37,12 @@ from ..errors import (
     check_non_negative,
     warn,
 )
-from ..operators import DenseOperator, Operator
-from ..operators.views import column_groups
+from ..inference.acceleration import Anderson
+from ..inference.loop import Run, StopReason, iterate
+from ..inference.progress import Progress
+from ..models._base import SparseProjection
+from ..models.sca.views import column_groups
+from ..numerics.spectrum import principal_components, spectrum
 
 Array = np.ndarray
 

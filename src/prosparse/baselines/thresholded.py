@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..base import SparseProjection
-from ..engine.linalg import principal_components
-from ..engine.quadratic import quadratic_of
-from ..engine.support import Constraint, renormalised, threshold
 from ..errors import ParameterError, check_bool, check_integer
+from ..models._base import SparseProjection
+from ..models.empca.support import Constraint, renormalised, threshold
+from ..numerics.quadratic import quadratic_of
+from ..numerics.spectrum import principal_components
 
 
 class ThresholdedPCA(SparseProjection):

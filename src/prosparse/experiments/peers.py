@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..engine.conditional import Factors, expected, log_density
 from ..models.sca import SCA
+from ..models.sca.conditional import Factors, expected, log_density
 
 Array = np.ndarray
 Views = list[Array]

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..baselines import SPCA, SSPCA
+from ..data import standardise
 from ..datasets import GloballySparse, make_globally_sparse
 from ..metrics import support_f_score
 from ..models.gsppca import GSPPCA
-from ..operators import standardise
+from ..models.gsppca.evidence import evidence_path
 from ..plot import EvidenceDisplay
-from ..selection.evidence import evidence_path
 from .base import Claim, Experiment, Result, Row, above, figure_of, mean_row, saved, seeds_of
 from .data import Data
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import host
+from ..data.arrays import host
 from ..files import write_text
+from ..findings import Choice, Findings, findings_of
 from ..persistence import versions
-from .findings import Choice, Findings, findings_of
 from .words import percent, reading
 
 MOST_POINTS = 3000  # in the scatter of scores

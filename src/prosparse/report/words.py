@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .findings import Findings
+from ..findings import Findings
 
 _FEW = 5  # variables to name in a sentence
 

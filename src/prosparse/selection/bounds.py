@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
-from ..engine.quadratic import Quadratic
-from ..engine.search import Found
+from ..models.empca.search import Found
+from ..numerics.quadratic import Quadratic
 
 Array = np.ndarray
 

@@ -26,10 +26,10 @@ import numpy as np
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
-from ..arrays import host
-from ..engine.linalg import spectrum
+from ..data import DenseOperator
+from ..data.arrays import host
 from ..errors import ManyComponentsWarning, ParameterError, check_integer, warn
-from ..operators import DenseOperator
+from ..numerics.spectrum import spectrum
 from .noise import bias_corrected
 
 # The largest eigenvalue of pure noise exceeds its Tracy-Widom (real case) centre by this many

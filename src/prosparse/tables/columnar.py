@@ -7,15 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TableError
-from .base import (
-    Ask,
-    Growing,
-    Table,
-    assign_roles,
-    column_called,
-    quietly,
-    refuse_repeated_index,
-)
+from .base import Ask, Growing, Table, assign_roles, column_called, quietly, refuse_repeated_index
 
 ENTRIES = 2**22  # numbers in a batch, about
 

@@ -1,0 +1,16 @@
+"""Single-cell data: the estimators on AnnData and MuData, called as scanpy's functions are.
+
+    import prosparse.anndata as psa
+
+    psa.pp.select_variables(adata, n_components=30)  # adata.var["prosparse"]
+    psa.tl.gsppca(adata, n_components=30)            # adata.obsm["X_gsppca"], adata.varm["gsppca"]
+    psa.tl.sca(mdata, n_components=10)               # one view per modality
+
+A function takes the table out of its place, fits the estimator, and puts what was found where
+scanpy's other functions look for it. Tables are never made dense: sparse ones stay sparse, and
+what is kept in a file is read block by block. Nothing is written when a fit fails.
+"""
+
+from .functions import pp, tl
+
+__all__ = ["pp", "tl"]

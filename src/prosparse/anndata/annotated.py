@@ -1,0 +1,190 @@
+"""From AnnData and MuData to tables that an estimator takes, and back to all their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array, issparse
+
+from ..data import take_columns
+from ..data.arrays import host, spread
+from ..data.operators.mapped import IN_MEMORY
+from ..errors import InputError, ParameterError
+
+
+class Annotated(NamedTuple):
+    """What is fitted, and which variables its columns are."""
+
+    data: Any  # the AnnData
+    X: Any  # its table, or some columns of it
+    places: np.ndarray  # positions of these columns among all variables
+    asked: dict[str, Any]  # layer, mask_var and modality, to be remembered
+
+    def spread(self, values: Any) -> np.ndarray:
+        """Values of the columns of X as values of all variables, zero for the others."""
+        return spread(host(values), self.places, self.data.n_vars)
+
+
+def is_mudata(data: Any) -> bool:
+    return hasattr(data, "mod") and hasattr(data, "obsmap")
+
+
+def tables_of(
+    data: Any, layer: Any, mask_var: Any, modality: Any, n_components: Any = None
+) -> list[Annotated]:
+    """The table of an AnnData, or those of the modalities of a MuData, each with its own share of
+    what dictionaries hold."""
+    if not is_mudata(data):
+        if modality is not None:
+            raise ParameterError(
+                f"`modality` must be None for an AnnData, which has no modalities, got {modality!r}"
+            )
+        return [_table(data, layer, mask_var, None)]
+    there = list(data.mod)
+    wanted = there if modality is None else [modality] if isinstance(modality, str) else modality
+    _check_names("`modality`", wanted, there)
+    shared = {"layer": layer, "mask_var": mask_var, "n_components": n_components}
+    for name, value in shared.items():
+        if isinstance(value, Mapping):
+            _check_names(f"the keys of `{name}`", list(value), there)
+    return [_table(data.mod[m], of_modality(layer, m), of_modality(mask_var, m), m) for m in wanted]
+
+
+def _check_names(what: str, names: Any, there: list[str]) -> None:
+    for name in names:
+        if name not in there:
+            raise ParameterError(
+                f"{what} must be among the modalities {', '.join(map(repr, there))}, got {name!r}"
+            )
+    if len(names) == 0 or len(set(names)) < len(names):
+        raise ParameterError(f"{what} must name different modalities, got {list(names)!r}")
+
+
+def of_modality(value: Any, modality: str | None) -> Any:
+    """A parameter of one modality, which a dictionary may hold for each of them."""
+    return value.get(modality) if modality and isinstance(value, Mapping) else value
+
+
+def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annotated:
+    where = "" if modality is None else f" of modality {modality!r}"
+    mask = _mask(adata, mask_var, where)
+    if layer is None:
+        X = adata.X
+        if X is None:
+            raise InputError(f"there is no X{where}: name one of the layers with `layer`")
+    elif isinstance(layer, str) and layer in adata.layers:
+        X = adata.layers[layer]
+    else:
+        there = ", ".join(repr(name) for name in adata.layers) or "there are none"
+        raise ParameterError(f"`layer` must be one of the layers{where} ({there}), got {layer!r}")
+    X, places = _readable(X), np.arange(adata.n_vars)
+    if mask is not None:
+        places = np.flatnonzero(mask)
+        X = take_columns(X, places)
+    return Annotated(adata, X, places, {"layer": layer, "mask_var": mask_var, "modality": modality})
+
+
+def column_of(adata: Any, parameter: str, name: str, where: str = "") -> Any:
+    """A column of ``.var`` that a parameter names."""
+    if name not in adata.var.columns:
+        there = ", ".join(repr(str(column)) for column in adata.var.columns) or "there are none"
+        raise ParameterError(
+            f"`{parameter}` must be one of the columns of `.var`{where} ({there}), got {name!r}"
+        )
+    return adata.var[name]
+
+
+def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
+    if mask_var is None:
+        return None
+    named = f"`mask_var`{where}"
+    if isinstance(mask_var, str):
+        named = f"`mask_var` ({mask_var!r}{where})"
+        mask_var = column_of(adata, "mask_var", mask_var, where)
+    elif hasattr(mask_var, "reindex") and set(mask_var.index) == set(adata.var_names):
+        mask_var = mask_var.reindex(adata.var_names)  # a Series knows which value is whose
+    mask = np.asarray(mask_var)
+    if mask.shape != (adata.n_vars,):
+        raise ParameterError(
+            f"{named} must have one value for each of the {adata.n_vars} variables, got shape "
+            f"{mask.shape}"
+        )
+    if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask):
+        mask = mask.astype(bool)
+    if mask.dtype != bool:
+        raise ParameterError(f"{named} must hold True or False, got {mask.dtype} values")
+    if not mask.any():
+        raise ParameterError(f"{named} is False for every variable: nothing is left to choose from")
+    return mask
+
+
+def _readable(X: Any) -> Any:
+    """A table as an estimator takes it; of what is in a file, only what is sparse or small is
+    read as a whole."""
+    if hasattr(X, "to_memory"):  # AnnData's sparse matrices in a file
+        return X.to_memory()
+    if type(X).__module__.partition(".")[0] == "h5py":
+        if X.nbytes <= IN_MEMORY:
+            return X[:]
+        try:
+            import dask.array as da
+        except ImportError as error:
+            raise ImportError(
+                "a large dense table in a file needs Dask, which is not installed: "
+                "pip install 'prosparse[dask]'"
+            ) from error
+        return da.from_array(X, chunks=("auto", -1), lock=True)
+    # the table of a view is a NumPy array that tells AnnData when it is written to
+    return np.asarray(X) if isinstance(X, np.ndarray) and not isinstance(X, np.memmap) else X
+
+
+def varying_columns(X: Any) -> int:
+    """How many columns are not constant, as far as that can be told without a pass over a file."""
+    if issparse(X):
+        top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
+    elif isinstance(X, np.ndarray) and X.size:
+        top, bottom = X.max(axis=0), X.min(axis=0)
+    else:
+        return int(X.shape[1])
+    return int(np.count_nonzero(top != bottom))
+
+
+def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
+    """The tables of some modalities over all observations of a MuData, NaN where a modality
+    lacks one, and the places of their columns among all its variables."""
+    if mdata.axis != 0:
+        raise InputError(
+            "the modalities of this MuData share their variables, not their observations: several "
+            "views of the same observations are needed"
+        )
+    names = [table.asked["modality"] for table in tables]
+    some_sparse = any(issparse(table.X) for table in tables)
+    X, places = [], []
+    for name, table in zip(names, tables, strict=True):
+        # The maps count from 1; 0 stands for what a modality lacks.
+        rows, columns = (
+            np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
+        )
+        if rows.max() > table.X.shape[0] or np.count_nonzero(columns) != table.data.n_vars:
+            raise InputError(
+                f"modality {name!r} has changed since the MuData was put together: call its "
+                "`update()` first"
+            )
+        places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
+        # Beside a sparse table a dense one is made sparse, never the other way round.
+        part = csr_array(table.X) if some_sparse and not issparse(table.X) else table.X
+        lacking = rows == 0
+        if some_sparse and lacking.any():
+            raise InputError(
+                f"modality {name!r} lacks {int(lacking.sum())} of the {rows.size} observations, "
+                "and sparse tables cannot say what is missing: keep the observations that all "
+                "modalities have (muon.pp.intersect_obs), or name dense tables with `layer`"
+            )
+        if not np.array_equal(rows, np.arange(1, part.shape[0] + 1)):
+            part = part[np.maximum(rows - 1, 0)]
+        if lacking.any():
+            part = np.where(lacking[:, None], np.nan, part)
+        X.append(part)
+    return X, np.concatenate(places)

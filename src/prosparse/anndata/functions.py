@@ -1,0 +1,367 @@
+"""The functions of `prosparse.anndata`, as they are called: `pp` and `tl`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ..data import kind_of
+from ..data.arrays import host, spread
+from ..errors import InputError, ParameterError, check_bool
+from ..models.gsppca import GSPPCA
+from ..models.sca import SCA
+from ..models.sca.views import column_groups
+from .annotated import (
+    Annotated,
+    column_of,
+    is_mudata,
+    of_modality,
+    side_by_side,
+    tables_of,
+    varying_columns,
+)
+
+N_COMPONENTS = 30  # as many as analyses of cells usually keep
+N_LATENTS = 10
+
+
+def select_variables(
+    adata: Any,
+    n_components: Any = None,
+    *,
+    layer: Any = None,
+    mask_var: Any = None,
+    modality: Any = None,
+    key_added: str = "prosparse",
+    copy: bool = False,
+    **params: Any,
+) -> Any:
+    """Choose the variables that carry the common structure, by `GSPPCA`, without labels.
+
+    Takes the place of ``scanpy.pp.highly_variable_genes``; ``scanpy.pp.pca(adata,
+    mask_var="prosparse")`` then works on the choice.
+
+    Parameters
+    ----------
+    adata : AnnData or MuData
+        Normalised and logarithmised counts, say; X is taken as it is.
+    n_components : int, "auto" or None
+        Dimension of the common structure; None: 30, or as many as a smaller table allows.
+        "auto" counts what stands out from white noise; counts of cells, whose noise is not, give
+        far too many.
+    layer : str or None
+        Take ``adata.layers[layer]`` instead of ``adata.X``.
+    mask_var : str, bool array or None
+        Consider only these variables: a column of ``adata.var``, or one value for each of them.
+        The others are not chosen, have relevance 0, and are ranked last.
+    modality : str, list of str or None
+        Which modalities of a MuData; None: each of them, one after the other. ``n_components``,
+        ``layer`` and ``mask_var`` may then be dictionaries from modality to value.
+    key_added : str
+        Under which name the results are kept.
+    copy : bool
+        Return a copy with the results instead of writing them to ``adata``.
+    **params
+        Other parameters of `GSPPCA`: ``n_features_to_select=500`` for a panel of that size.
+
+    Returns
+    -------
+    None, or the copy. Written, in every modality of a MuData, are
+
+    ``.var[key_added]`` : bool, chosen or not
+    ``.var[key_added + "_relevance"]`` : between 0 and 1
+    ``.var[key_added + "_ranking"]`` : 1 for the most relevant variable
+    ``.uns[key_added]`` : parameters, evidence of every number of variables, variance, stop reason
+
+    Examples
+    --------
+    >>> import anndata, prosparse.anndata as psa
+    >>> from prosparse.datasets import make_globally_sparse
+    >>> data = make_globally_sparse(random_state=0)
+    >>> adata = anndata.AnnData(data.X)
+    >>> psa.pp.select_variables(adata, n_components=5)
+    >>> int(adata.var["prosparse"].sum()), bool((adata.var["prosparse"] == data.support).all())
+    (10, True)
+    """
+    target = _writable(adata, key_added, copy)
+    tables = tables_of(target, layer, mask_var, modality, n_components)
+    models = [_fitted(table, n_components, params) for table in tables]
+    for table, model in zip(tables, models, strict=True):
+        _write_selection(table, model, key_added)
+    return target if copy else None
+
+
+def gsppca(
+    adata: Any,
+    n_components: Any = None,
+    *,
+    layer: Any = None,
+    mask_var: Any = None,
+    modality: Any = None,
+    key_added: str = "gsppca",
+    copy: bool = False,
+    **params: Any,
+) -> Any:
+    """Globally sparse PCA: choose the variables and project the observations on them.
+
+    Takes the place of ``scanpy.pp.highly_variable_genes`` and ``scanpy.pp.pca`` together;
+    ``scanpy.pp.neighbors(adata, use_rep="X_gsppca")`` goes on from there.
+
+    Parameters
+    ----------
+    adata, n_components, layer, mask_var, modality, key_added, copy, **params
+        See `select_variables`.
+
+    Returns
+    -------
+    None, or the copy. Written, in every modality of a MuData, is what `select_variables` writes
+    and
+
+    ``.obsm["X_" + key_added]`` : scores, n_obs x components
+    ``.varm[key_added]`` : loadings, n_vars x components, zero for all variables not chosen
+
+    Examples
+    --------
+    >>> import anndata, prosparse.anndata as psa
+    >>> from prosparse.datasets import make_globally_sparse
+    >>> adata = anndata.AnnData(make_globally_sparse(random_state=0).X)
+    >>> psa.tl.gsppca(adata, n_components=5)
+    >>> adata.obsm["X_gsppca"].shape, adata.varm["gsppca"].shape
+    ((50, 5), (30, 5))
+    """
+    target = _writable(adata, key_added, copy)
+    tables = tables_of(target, layer, mask_var, modality, n_components)
+    models = [_fitted(table, n_components, params) for table in tables]
+    scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
+    for table, model, rows in zip(tables, models, scores, strict=True):
+        _write_selection(table, model, key_added)
+        table.data.obsm[f"X_{key_added}"] = rows
+        table.data.varm[key_added] = table.spread(model.components_).T
+    return target if copy else None
+
+
+def sca(
+    adata: Any,
+    n_components: Any = None,
+    *,
+    layer: Any = None,
+    mask_var: Any = None,
+    modality: Any = None,
+    views: Any = None,
+    key_added: str = "sca",
+    copy: bool = False,
+    **params: Any,
+) -> Any:
+    """Sparse factors, shared by all views and private to some, by `SCA`.
+
+    A MuData has one view per modality. Observations that a modality lacks count as missing
+    there, exactly, if all tables are dense.
+
+    Parameters
+    ----------
+    adata, layer, mask_var, modality, key_added, copy
+        See `select_variables`; of a MuData, ``modality`` names the views to take.
+    n_components : int, "auto" or None
+        Shared latents; None: 10, or as many as a smaller table allows.
+    views : str, list or None
+        Of an AnnData: a column of ``adata.var`` that says to which view a variable belongs
+        (``"feature_types"`` of a 10x file), or column groups as `SCA` takes them; None: one view.
+    **params
+        Other parameters of `SCA`: ``n_private=2``, ``prior="hyperbolic"``.
+
+    Returns
+    -------
+    None, or the copy. Written to the AnnData, or to the MuData itself, are
+
+    ``.obsm["X_" + key_added]`` : latents, n_obs x latents
+    ``.varm[key_added]`` : loadings with exact zeros, n_vars x latents
+    ``.var[key_added]`` : bool, whether a variable has any loading
+    ``.uns[key_added]`` : parameters, ``views``, the view of each latent (or "shared"), variance of
+        the latents as a whole and in each view, noise variance of each view, stop reason
+
+    Examples
+    --------
+    >>> import numpy as np, anndata, prosparse.anndata as psa
+    >>> rng = np.random.default_rng(0)
+    >>> z = rng.normal(size=(100, 1))
+    >>> adata = anndata.AnnData(z * [1, 1, 0, 0] + 0.3 * rng.normal(size=(100, 4)))
+    >>> psa.tl.sca(adata, n_components=1)
+    >>> adata.var["sca"].tolist()
+    [True, True, False, False]
+    """
+    target = _writable(adata, key_added, copy)
+    tables = tables_of(target, layer, mask_var, modality)
+    if is_mudata(target):
+        if views is not None:
+            raise ParameterError(
+                "`views` must be None for a MuData, whose modalities are the views; choose among "
+                "them with `modality`"
+            )
+        X, places = side_by_side(target, tables)
+        names, groups = [table.asked["modality"] for table in tables], None
+    else:
+        X, places = tables[0].X, tables[0].places
+        names, groups = _groups(target, views, places)
+    latents = _default(n_components, N_LATENTS, tables)
+    model = SCA(latents, views=groups, **params).fit(X)
+    scores = host(model.transform(X))
+    names = names or [f"view {number}" for number in range(len(model.view_columns_))]
+
+    width = target.n_vars
+    target.obsm[f"X_{key_added}"] = scores
+    target.varm[key_added] = spread(host(model.components_), places, width).T
+    target.var[key_added] = spread(host(model.support_), places, width)
+    target.uns[key_added] = {
+        "params": _parameters(model, layer, mask_var, modality, views),
+        "views": np.array(names, dtype=object),
+        "latent_view": np.array(
+            ["shared" if v < 0 else names[v] for v in host(model.latent_view_)], dtype=object
+        ),
+        "variance": host(model.explained_variance_),
+        "view_variance": np.stack([np.sum(host(L) ** 2, axis=1) for L in model.view_components_]),
+        "noise_variance": host(model.noise_variance_),
+        **_course(model),
+    }
+    return target if copy else None
+
+
+pp = SimpleNamespace(select_variables=select_variables)
+tl = SimpleNamespace(gsppca=gsppca, sca=sca)
+
+
+def _writable(data: Any, key_added: Any, copy: Any) -> Any:
+    """What the results will be written to: the data, or a copy of them."""
+    try:
+        from anndata import AnnData
+    except ImportError as error:
+        raise ImportError(
+            "prosparse.anndata needs anndata, which is not installed: "
+            "pip install 'prosparse[anndata]'"
+        ) from error
+    if not isinstance(data, AnnData) and not is_mudata(data):
+        raise InputError(
+            f"`adata` must be an AnnData or a MuData, got {type(data).__name__}; for arrays and "
+            "data frames there are prosparse.GSPPCA and prosparse.SCA"
+        )
+    if not isinstance(key_added, str) or not key_added or "/" in key_added:
+        raise ParameterError(
+            f"`key_added` must be a name, not empty and without '/', got {key_added!r}"
+        )
+    check_bool("copy", copy)
+    if data.isbacked and data.is_view:
+        raise InputError(
+            "`adata` is a view of data that are kept in a file, to which nothing can be written: "
+            "call `to_memory()` on it first"
+        )
+    if not copy:
+        return data
+    if data.isbacked:
+        raise ParameterError(
+            "`copy=True` is not possible for data that are kept in a file: use `copy=False`, "
+            "which leaves the file as it is, or call `to_memory()` first"
+        )
+    return data.copy()
+
+
+def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPPCA:
+    """The model of a table; missing values are refused with the names they have in the data."""
+    wanted = of_modality(n_components, table.asked["modality"])
+    most = params.get("n_features_to_select")
+    usual = min(N_COMPONENTS, int(most)) if isinstance(most, Integral) else N_COMPONENTS
+    model = GSPPCA(_default(wanted, usual, [table]), **params)
+    kind = kind_of(table.X)
+    found = kind.not_finite(table.X) if kind.in_memory and kind.on_host else None
+    if found is not None:
+        what, count, row, column = found
+        raise InputError(
+            f"the table contains {what}: {count} value(s), the first in observation "
+            f"{table.data.obs_names[row]!r}, variable "
+            f"{table.data.var_names[table.places[column]]!r}. GSPPCA needs finite values: leave "
+            "these out, or fill them in first."
+        )
+    return model.fit(table.X)
+
+
+def _default(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
+    """The number of components; if none was given the usual one, lowered for small tables."""
+    if n_components is not None:
+        return n_components
+    varying = sum(varying_columns(table.X) for table in tables)
+    return max(1, min(usual, tables[0].X.shape[0] - 1, varying - 1))
+
+
+def _groups(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:
+    """Names of the views, where they have any, and their columns among those at ``places``."""
+    if views is None:
+        return [], None
+    if not isinstance(views, str):
+        among = np.full(adata.n_vars, -1)
+        among[places] = np.arange(places.size)
+        groups = [among[group] for group in column_groups(views, adata.n_vars, adata.var_names)]
+        return [], [group[group >= 0] for group in groups]
+    column = column_of(adata, "views", views)
+    lacking = column.isna().to_numpy()[places]
+    if lacking.any():
+        raise ParameterError(
+            f"`views` ({views!r}) must name a view for every variable; {int(lacking.sum())} have "
+            "none"
+        )
+    labels = column.astype(str).to_numpy()[places]
+    names = list(dict.fromkeys(labels.tolist()))
+    return names, [np.flatnonzero(labels == name) for name in names]
+
+
+def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
+    part, ranking = table.data, table.spread(model.ranking_)
+    rest = np.flatnonzero(ranking == 0)  # those that were not considered come last
+    ranking[rest] = np.arange(ranking.size - rest.size, ranking.size) + 1
+    part.var[key] = table.spread(model.support_)
+    part.var[f"{key}_relevance"] = table.spread(model.relevance_)
+    part.var[f"{key}_ranking"] = ranking
+    part.uns[key] = {
+        "params": _parameters(model, **table.asked),
+        "n_components": model.n_components_,
+        "n_selected": model.n_selected_,
+        "variance": host(model.explained_variance_),
+        "variance_ratio": host(model.explained_variance_ratio_),
+        "noise_variance": model.noise_variance_,
+        "cardinalities": host(model.cardinalities_),
+        "log_evidence_path": host(model.log_evidence_path_),
+        "log_evidence": model.log_evidence_,
+        **_course(model),
+    }
+
+
+def _course(model: Any) -> dict[str, Any]:
+    return {
+        "bounds": host(model.bounds_),
+        "n_iter": model.n_iter_,
+        "stop_reason": str(model.stop_reason_),
+    }
+
+
+def _parameters(
+    model: Any, layer: Any, mask_var: Any, modality: Any, views: Any = None
+) -> dict[str, Any]:
+    """Parameters as H5AD can keep them; those that are None are left out."""
+    given = {**model.get_params(), "layer": layer, "mask_var": mask_var, "modality": modality}
+    given["views"] = views
+    return {name: _plain(value) for name, value in given.items() if value is not None}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items() if v is not None}
+    if isinstance(value, bool | int | float | str | np.generic):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # groups of unequal size
+        return repr(value)
+    if array.dtype.kind in "biuf":
+        return array
+    return array.astype(object) if array.dtype.kind == "U" else repr(value)

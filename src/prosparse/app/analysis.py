@@ -1,0 +1,356 @@
+"""From a table in a file to a folder of results: what the command does, without the command."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.preprocessing import StandardScaler
+
+from ..errors import InputError, ParameterError, TableError
+from ..models.sca import SCA
+from ..persistence import versions
+from ..registry import METHODS
+from ..report import Findings, findings_of
+from ..selection.dimension import completed
+from ..tables import Ask, Table
+
+_MOSTLY = 0.5  # a column with more gaps than this share is dropped before rows are
+_LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up to here
+_EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
+_LEADING = 50  # first
+_ROWS = 2**22  # entries looked at together, so that no second table is made
+
+
+class Wish(NamedTuple):
+    """What the user wants done with the table."""
+
+    method: str = "gsppca"
+    components: int | str = "auto"
+    variables: int | None = None
+    penalty: str | None = None
+    scale: bool = False
+    log1p: bool = False
+    missing: str = "error"
+    verbose: int = 0
+
+
+class Result(NamedTuple):
+    table: Table  # as it was fitted
+    model: Any
+    about: dict[str, Any]  # what the report and the model file say about it, plain JSON
+    found: Findings
+
+
+# --- the table made ready
+
+
+def prepared(table: Table, wish: Wish) -> Table:
+    """Logarithms taken, missing values treated."""
+    X = table.X.data if issparse(table.X) else table.X
+    if wish.log1p:
+        _refuse(table, lambda block: block <= -1, "is not above -1 and has no log(1 + x)")
+        np.log1p(X, out=X)
+        table = table._replace(notes=[*table.notes, "every value x became log(1 + x), as asked"])
+    _refuse(table, np.isinf, "is infinite")
+    return _without_gaps(table, wish)
+
+
+def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
+    """Every column divided by its number in ``scales``; for methods without scales of their own."""
+    if scales is None:
+        return table
+    if len(scales) != table.X.shape[1]:
+        raise TableError(
+            f"{table.path}: {table.X.shape[1]} variables, but the model has {len(scales)}"
+        )
+    scaler = StandardScaler(with_mean=False, copy=False)
+    scaler.scale_, scaler.n_features_in_ = np.asarray(scales, dtype=float), len(scales)
+    note = "every column was divided by its standard deviation first, as asked"
+    return table._replace(X=scaler.transform(table.X), notes=[*table.notes, note])
+
+
+def scales_for(table: Table, wish: Wish) -> list[float] | None:
+    """Standard deviations of the columns, if the method cannot scale by itself."""
+    if not wish.scale or "scale" in METHODS[wish.method]().get_params():
+        return None
+    return [float(s) for s in StandardScaler(with_mean=False).fit(table.X).scale_]
+
+
+def _blocks(X: Any) -> Iterator[tuple[int, np.ndarray]]:
+    step = max(1, _ROWS // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        rows = X[start : start + step]
+        yield start, rows.toarray() if issparse(rows) else rows
+
+
+def _row_called(table: Table, row: int) -> str:
+    return f"row {row + 1} of the data" + (f" ({table.ids[row]!r})" if table.ids else "")
+
+
+def _refuse(table: Table, bad: Any, what: str) -> None:
+    values = table.X.data if issparse(table.X) else None
+    if values is not None and not bad(values).any():
+        return
+    for start, block in _blocks(table.X):
+        found = np.argwhere(bad(block))
+        if found.size:
+            row, column = found[0]
+            raise TableError(
+                f"{table.path}, {_row_called(table, start + row)}, column "
+                f"{table.names[column]!r}: {block[row, column]:g} {what}"
+            )
+
+
+def _without_gaps(table: Table, wish: Wish) -> Table:
+    if issparse(table.X):
+        _refuse(table, np.isnan, "is missing; a sparse table cannot have gaps")
+        return table
+    gaps = np.zeros(table.X.shape[1], dtype=int)
+    first: tuple[int, int] | None = None
+    for start, block in _blocks(table.X):
+        empty = np.isnan(block)
+        if first is None and empty.any():
+            row, column = np.argwhere(empty)[0]
+            first = (start + int(row), int(column))
+        gaps += empty.sum(axis=0)
+    if first is None:
+        return table
+    count, columns = int(gaps.sum()), int(np.count_nonzero(gaps))
+    if wish.missing == "error":
+        raise TableError(
+            f"{table.path}, {_row_called(table, first[0])}, column {table.names[first[1]]!r}: the "
+            f"value is missing, and {count - 1} more are. Say --missing drop or --missing impute"
+        )
+    said = f"{count:,} values in {columns:,} columns were missing"
+    table = _drop_columns(table, gaps > _MOSTLY * table.X.shape[0])
+    if wish.missing == "drop":
+        return _drop_rows(table, said)
+    if wish.method == "sca":
+        return table._replace(notes=[*table.notes, f"{said}: SCA leaves them open, exactly"])
+    method = "SCA" if table.X.size <= _LARGEST_SCA else "principal components"
+    note = f"{said} and were filled in by {method}, from the other values of their rows"
+    return table._replace(X=imputed(table.X), notes=[*table.notes, note])
+
+
+def _drop_columns(table: Table, empty: np.ndarray) -> Table:
+    if not empty.any():
+        return table
+    if np.sum(~empty) < 2:
+        raise TableError(f"{table.path}: all but {np.sum(~empty)} columns are mostly empty")
+    names = [table.names[k] for k in np.flatnonzero(~empty)]
+    lost = ", ".join(table.names[k] for k in np.flatnonzero(empty)[:5])
+    note = f"{int(empty.sum()):,} columns, more than half of them empty, were left out: {lost}"
+    return table._replace(X=table.X[:, ~empty], names=names, notes=[*table.notes, note])
+
+
+def _drop_rows(table: Table, said: str) -> Table:
+    full = np.concatenate([~np.isnan(block).any(axis=1) for _, block in _blocks(table.X)])
+    if full.sum() < 2:
+        raise TableError(
+            f"{table.path}: {int(full.sum())} rows are left without those that have missing "
+            "values; say --missing impute"
+        )
+    kept = np.flatnonzero(full)
+    note = f"{said}: {int(np.sum(~full)):,} of {full.size:,} rows were left out"
+    return table._replace(
+        X=table.X[kept],
+        ids=None if table.ids is None else [table.ids[k] for k in kept],
+        label=None if table.label is None else [table.label[k] for k in kept],
+        notes=[*table.notes, note],
+    )
+
+
+def imputed(X: np.ndarray) -> np.ndarray:
+    """The table with every gap filled by its mean given the rest of the row: under SCA, or, if it
+    is large, by its principal components alone."""
+    scaler = StandardScaler()
+    Z = scaler.fit_transform(X)
+    seen = ~np.isnan(X)
+    if X.size > _LARGEST_SCA:
+        count = None if min(X.shape) <= _EXACT_SIDE else _LEADING
+        Z = completed(np.where(seen, Z, 0.0), seen, count)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a rough fit fills gaps well; no structure means 0
+            Z = SCA(max_iter=20, tol=1e-6).fit(Z).impute(Z)
+    return np.where(seen, X, scaler.inverse_transform(Z))
+
+
+# --- the fit
+
+
+def estimator(wish: Wish) -> Any:
+    """The estimator that was asked for."""
+    parameters: dict[str, Any] = {"n_components": wish.components, "verbose": wish.verbose}
+    known = METHODS[wish.method]().get_params()
+    if "scale" in known:
+        parameters["scale"] = wish.scale
+    if "random_state" in known:
+        parameters["random_state"] = 0
+    number = next((k for k in ("n_features_to_select", "n_nonzero") if k in known), None)
+    if wish.variables is not None and number is None:
+        raise ParameterError(
+            f"--variables has no effect with --method {wish.method}, which decides for itself; "
+            "use gsppca or empca"
+        )
+    if wish.variables is None and number == "n_nonzero":
+        raise ParameterError(
+            f"--method {wish.method} needs to know how many variables a component may have: "
+            "--variables 10, say"
+        )
+    if wish.variables is not None:
+        parameters[str(number)] = wish.variables
+    if wish.penalty is not None:
+        if "penalty" not in known:
+            raise ParameterError(f"--penalty has no effect with --method {wish.method}; use sppca")
+        parameters["penalty"] = _penalty(wish.penalty)
+    return METHODS[wish.method](**parameters)
+
+
+def _penalty(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text  # the name of a criterion, which the estimator knows
+
+
+def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
+    """Prepare the table, fit it, and put together what there is to say."""
+    started = time.perf_counter()
+    model = estimator(wish)
+    read = table.X.shape
+    table = prepared(table, wish)
+    scales = scales_for(table, wish)
+    table = scaled_as(table, scales)
+    total = total_variance(table.X)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            model.fit(table.X)
+        except TableError:
+            raise
+        except InputError as error:
+            raise TableError(f"{table.path}: {error}") from error
+    model.feature_names_in_ = np.array(table.names, dtype=object)
+    model.verbose = 0
+    found = findings_of(model, total)
+    about = {
+        "title": f"What carries the structure of {table.path.name}",
+        "data": _data_words(table, model, read, ask.label),
+        "asked": _asked(wish),
+        "notes": table.notes,
+        "warnings": list(dict.fromkeys(str(w.message) for w in caught)),
+        "label": ask.label,
+        "total_variance": total,
+        "scaled_by": scales,
+        "command": command,
+        "file": fingerprint(table.path),
+        "versions": versions(),
+        "read": {k: v for k, v in ask._asdict().items() if k != "progress"},
+        "wish": wish._replace(verbose=0)._asdict(),
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+    return Result(table, model, about, found)
+
+
+def _data_words(
+    table: Table, model: Any, read: tuple[int, int], label: str | None
+) -> dict[str, str]:
+    n, p = table.X.shape
+    words = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
+    if read != (n, p):
+        words["in the file"] = f"{read[0]:,} rows, {read[1]:,} variables"
+    constant = int(np.sum(~getattr(model, "varying_", np.ones(p, dtype=bool))))
+    words["constant columns"] = f"{constant:,}"
+    if label is not None:
+        words["coloured by"] = label
+    return words
+
+
+def _asked(wish: Wish) -> dict[str, str]:
+    return {
+        "method": METHODS[wish.method].__name__,
+        "components": "decided by the data" if wish.components == "auto" else str(wish.components),
+        "variables": "decided by the data" if wish.variables is None else str(wish.variables),
+        "columns": "scaled to unit variance" if wish.scale else "in their own units",
+        "values": "log(1 + x)" if wish.log1p else "as they are",
+        "missing values": {"error": "not allowed", "drop": "dropped", "impute": "filled in"}[
+            wish.missing
+        ],
+    }
+
+
+_ABOUT: dict[str, type | tuple[type, ...]] = {
+    "title": str, "data": dict, "asked": dict, "notes": list, "warnings": list, "label": str,
+    "total_variance": float, "scaled_by": list, "command": str, "file": dict, "read": dict,
+    "wish": dict,
+}  # fmt: skip
+
+
+def checked_about(about: Any) -> dict[str, Any]:
+    """What `analyse` said about a model, from a file that anyone may have written."""
+    known: dict[str, Any] = {}
+    for key, value in about.items() if isinstance(about, dict) else ():
+        if key in _ABOUT and isinstance(value, _ABOUT[key]):
+            known[key] = value
+    for key in ("data", "asked", "file"):
+        known[key] = {str(k): str(v) for k, v in known.get(key, {}).items()}
+    for key in ("notes", "warnings"):
+        known[key] = [str(v) for v in known.get(key, [])]
+    return known
+
+
+def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
+    """How the table of a saved model was read and prepared; it was scaled by ``scaled_by``."""
+    read = {k: v for k, v in about.get("read", {}).items() if k in Ask._fields and k != "progress"}
+    wish = {k: v for k, v in about.get("wish", {}).items() if k in Wish._fields}
+    read["drop"] = tuple(map(str, read.get("drop", ())))
+    return Ask(**read), Wish(**wish)
+
+
+def total_variance(X: Any) -> float:
+    """Sum of the variances of the columns, of the values that are there."""
+    n = np.zeros(X.shape[1])
+    mean, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
+    for _, block in _blocks(X):  # means and squares of blocks, put together
+        there = ~np.isnan(block)
+        m = np.maximum(there.sum(axis=0), 1)
+        centre = np.nansum(block, axis=0) / m
+        spread = np.nansum((block - centre) ** 2, axis=0)
+        both = n + m
+        squares += spread + (centre - mean) ** 2 * n * m / both
+        mean += (centre - mean) * m / both
+        n = both
+    return float(np.sum(squares / n))
+
+
+def fingerprint(path: Path) -> dict[str, str]:
+    """What tells this file from one that was changed."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"file size": f"{path.stat().st_size:,} bytes", "SHA-256": digest}
+
+
+def scores_of(model: Any, table: Table) -> np.ndarray:
+    """Scores of the rows; the table must have the model's variables, in their order."""
+    names = getattr(model, "feature_names_in_", None)  # an array that was fitted has none
+    known = table.names if names is None else [str(name) for name in names]
+    if names is None and len(table.names) != model.n_features_in_:
+        raise TableError(
+            f"{table.path}: {len(table.names)} variables, but the model has {model.n_features_in_}"
+        )
+    if known != table.names:
+        missing = [name for name in known if name not in set(table.names)]
+        what = f"lacks {missing[0]!r}" if missing else "has other variables, or in another order"
+        raise TableError(f"{table.path}: it is not the table of the model: it {what}")
+    with warnings.catch_warnings():
+        # the names were compared above; the rows are a plain array, which has none
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        return np.asarray(model.transform(table.X))

@@ -1,0 +1,360 @@
+"""``prosparse select``, ``fit`` and ``report``: a table in a file, a question, an answer.
+
+Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused; 130
+it was interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple, get_type_hints
+
+import typer
+from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ..errors import InputError, ModelFileError, ParameterError, check_choice
+from ..files import write_text
+from ..persistence import load_with_about, save
+from ..registry import METHODS
+from ..report import render
+from ..report.words import percent, quoted
+from ..tables import Ask, Table, read_table
+from .analysis import (
+    Result,
+    Wish,
+    analyse,
+    checked_about,
+    prepared,
+    remembered,
+    scaled_as,
+    scores_of,
+)
+from .results import REPORT, check_file, check_folder, whole_folder, write_results
+
+MISSING = ("error", "drop", "impute")
+
+_DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
+File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
+Components = Annotated[str, typer.Option(help="How many components: a number, or auto.")]
+Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")]
+Variables = Annotated[
+    int | None, typer.Option(min=1, help="How many variables; left out, the data decide.")
+]
+Penalty = Annotated[
+    str | None, typer.Option(help="For sppca: slope (the default), aic, bic, or a number.")
+]
+IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
+Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance first.")]
+Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
+Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
+Missing = Annotated[
+    str,
+    typer.Option(
+        help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
+        "half empty, then rows; impute: fill in by SCA, large tables by principal components."
+    ),
+]
+Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
+NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
+Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
+Separator = Annotated[str | None, typer.Option(help="Of the columns of a text file.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+
+_SELECT_EXAMPLES = """
+Examples:
+
+\b
+  prosparse select genes.csv
+  prosparse select genes.csv --components 3 --scale --label tumour
+  prosparse select counts.h5ad --log1p --label cell_type --output cells
+  prosparse select table.csv --method empca --variables 10 --components 2
+  prosparse select survey.csv --missing impute --drop comment --json
+
+Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused.
+"""
+_FIT_EXAMPLES = """
+Examples:
+
+\b
+  prosparse fit genes.csv --output genes.prosparse
+  python -c "import prosparse; print(prosparse.load('genes.prosparse').support_)"
+"""
+_REPORT_EXAMPLES = """
+Examples:
+
+\b
+  prosparse report genes.prosparse
+  prosparse report genes.prosparse --data genes.csv --label tumour --output tumours.html
+"""
+
+
+class Options(NamedTuple):
+    """What ``select`` and ``fit`` have in common; the fields are the options of the command."""
+
+    file: File
+    components: Components = "auto"
+    method: Method = "gsppca"
+    variables: Variables = None
+    penalty: Penalty = None
+    id_column: IdColumn = None
+    drop: Drop = None
+    scale: Scale = False
+    transpose: Transpose = False
+    log1p: Log1p = False
+    missing: Missing = "error"
+    no_header: NoHeader = False
+    encoding: Encoding = None
+    separator: Separator = None
+    quiet: Quiet = False
+    as_json: AsJson = False
+
+
+def takes_options(command: Callable[..., None]) -> Callable[..., None]:
+    """``command(options, more)`` as a function of all the options, as typer wants it."""
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    shared = inspect.signature(Options, eval_str=True).parameters
+    types = get_type_hints(Options, include_extras=True)
+    parameters = [one.replace(annotation=types[name]) for name, one in shared.items()]
+    parameters = sorted([*parameters, *own], key=lambda one: one.default is not one.empty)
+
+    @functools.wraps(command)
+    def flat(**given: Any) -> None:
+        options = Options(**{name: given.pop(name) for name in Options._fields})
+        command(options, **given)
+
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return flat
+
+
+@takes_options
+def select(
+    options: Options,
+    label: Label = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the results; left out, FILE-prosparse.")
+    ] = None,
+) -> None:
+    """Which variables of a table carry its structure, how many, and why: files and a report."""
+    folder = output or Path(f"{options.file.name.split('.')[0]}-prosparse")
+    with told():
+        check_folder(folder)
+        result = _analysed(options, label)
+        with whole_folder(folder) as partial:
+            write_results(result, partial)
+    _answer(result, folder, options)
+
+
+@takes_options
+def fit(
+    options: Options,
+    output: Annotated[
+        Path | None, typer.Option(help="The model's file; left out, FILE.prosparse.")
+    ] = None,
+) -> None:
+    """Fit a model and save it, and nothing else."""
+    path = output or Path(f"{options.file.name.split('.')[0]}.prosparse")
+    with told():
+        check_file(path)
+        result = _analysed(options, None)
+        save(result.model, path, about=result.about)
+    _answer(result, path, options)
+
+
+def report(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What fit or select wrote.")],
+    data: Annotated[
+        Path | None, typer.Option(help="The table, or new rows of it, for the scores.")
+    ] = None,
+    label: Label = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The page; left out, MODEL with .html for its ending.")
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a saved model; a table is read as that of the model was."""
+    path = output or Path(model.stem + ".html")
+    with told():
+        check_file(path)
+        fitted, rest = load_with_about(model)
+        about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
+        about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
+        scores = table = None
+        if data is not None:
+            ask, wish = remembered(about)
+            ask = ask._replace(label=label or ask.label)
+            about["label"] = ask.label
+            table = scaled_as(prepared(_read(data, ask, quiet), wish), about.get("scaled_by"))
+            scores = scores_of(fitted, table)
+        page = render(
+            fitted,
+            scores=scores,
+            ids=table.ids if table else None,
+            label=table.label if table else None,
+            about=about,
+        )
+        write_text(path, page)
+    if not quiet:
+        Console().print(Text(f"wrote {path}"), soft_wrap=True)
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the commands."""
+    app.command(epilog=_SELECT_EXAMPLES)(select)
+    app.command(epilog=_FIT_EXAMPLES)(fit)
+    app.command(epilog=_REPORT_EXAMPLES)(report)
+
+
+# --- from words to wishes
+
+
+def _ask(options: Options, label: str | None) -> Ask:
+    separator = options.separator
+    if separator is not None:
+        separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(
+            separator, separator
+        )
+        if len(separator) != 1:
+            raise ParameterError(f"--separator must be one character, or tab, got {separator!r}")
+    return Ask(
+        options.id_column,
+        label,
+        tuple(options.drop or ()),
+        options.transpose,
+        not options.no_header,
+        options.encoding,
+        separator,
+    )
+
+
+def _wish(options: Options) -> Wish:
+    check_choice("--method", options.method, tuple(METHODS))
+    check_choice("--missing", options.missing, MISSING)
+    given = options.components
+    if given != "auto" and not (given.isdecimal() and int(given) > 0):
+        raise ParameterError(f"--components must be a positive number or auto, got {given!r}")
+    return Wish(
+        options.method,
+        "auto" if given == "auto" else int(given),
+        options.variables,
+        options.penalty,
+        options.scale,
+        options.log1p,
+        options.missing,
+        int(sys.stderr.isatty() and not options.quiet),
+    )
+
+
+def _command_line() -> str:
+    return shlex.join(["prosparse", *sys.argv[1:]])
+
+
+def _read(file: Path, ask: Ask, quiet: bool) -> Table:
+    if quiet or not sys.stderr.isatty():
+        return read_table(file, ask)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading")
+
+        def rows(done: int) -> None:
+            bar.update(task, description=f"reading, {done:,} rows")
+
+        return read_table(file, ask._replace(progress=rows))
+
+
+def _analysed(options: Options, label: str | None) -> Result:
+    wish, ask = _wish(options), _ask(options, label)
+    table = _read(options.file, ask, options.quiet)
+    if wish.verbose:
+        n, p = table.X.shape
+        words = f"fitting {n:,} rows of {p:,} variables"
+        Console(stderr=True).print(Text(words, style="dim"))
+    return analyse(table, ask, wish, _command_line())
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Our own errors, a full disk and Ctrl-C as one line and an exit code."""
+    try:
+        yield
+    except ParameterError as error:
+        _stop(str(error), 2)
+    except (InputError, ModelFileError) as error:
+        _stop(str(error), 1)
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        _stop(f"{place}{error.strerror or error}; nothing was written", 1)
+    except KeyboardInterrupt:
+        _stop("interrupted; earlier results are as they were", 130)
+    except MemoryError:
+        _stop("there is not enough memory for this table", 1)
+
+
+def _stop(message: str, code: int) -> None:
+    line = " ".join(message.split())
+    Console(stderr=True).print(Text(f"prosparse: {line}"), soft_wrap=True)
+    raise typer.Exit(code)
+
+
+# --- the answer
+
+
+def _answer(result: Result, output: Path, options: Options) -> None:
+    if options.as_json:
+        print(json.dumps(summary(result, output), ensure_ascii=False))
+    elif not options.quiet:
+        show(result, output)
+
+
+def summary(result: Result, output: Path) -> dict[str, Any]:
+    """The answer as plain JSON."""
+    found, about = result.found, result.about
+    return {
+        "file": str(result.table.path),
+        "method": found.method,
+        "rows": result.table.X.shape[0],
+        "variables": result.table.X.shape[1],
+        "n_selected": found.n_selected,
+        "selected": [found.names[k] for k in found.chosen],
+        "why": found.why,
+        "n_components": int(found.loadings.shape[0]),
+        "variance_retained": found.retained,
+        "notes": about["notes"],
+        "warnings": about["warnings"],
+        "seconds": about["seconds"],
+        "output": str(output),
+    }
+
+
+def show(result: Result, output: Path) -> None:
+    """The answer as a short table."""
+    console, found, about = Console(), result.found, result.about
+    n, p = result.table.X.shape
+    grid = Grid.grid(padding=(0, 2))
+    first = [quoted(found.names[k]) for k in found.chosen[:8]]
+    more = f", … ({found.n_selected - 8} more)" if found.n_selected > 8 else ""
+    for key, value in (
+        ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
+        *(("", note) for note in about["notes"]),
+        ("method", f"{found.method}, {found.loadings.shape[0]} component(s)"),
+        ("variables kept", f"{found.n_selected:,} of {p:,}"),
+        ("why that many", found.why),
+        ("variance retained", percent(found.retained)),
+        ("most relevant", ", ".join(first) + more),
+        ("results", str(output / REPORT if output.is_dir() else output)),
+    ):
+        grid.add_row(Text(key, style="bold"), Text(value))
+    console.print(grid)
+    for warning in about["warnings"]:
+        Console(stderr=True).print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)

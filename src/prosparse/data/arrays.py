@@ -1,0 +1,99 @@
+"""Between array libraries: where an array lives, and the one way from there to the host.
+
+Tables stay where they are. What goes to the host is small, at most as long as the table is
+wide, and goes through `host`; what comes back goes through `in_kind`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    device,
+    is_array_api_obj,
+    is_cupy_array,
+    is_dask_array,
+    is_jax_array,
+    is_numpy_array,
+    is_torch_array,
+    to_device,
+)
+
+Array = Any  # of any array API library; there is no common type to name
+Namespace = Any  # the module whose functions take such arrays
+
+
+def host(array: Array) -> np.ndarray:
+    """A small array as a NumPy array, from whatever device it is on."""
+    if is_torch_array(array) or is_cupy_array(array):
+        array = to_device(array, "cpu")
+    return np.asarray(array)
+
+
+def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
+    """Small host ``values`` as an array of the library, and on the device, of ``like``."""
+    if is_numpy_array(like):
+        return np.asarray(values, dtype=dtype)
+    xp = array_namespace(like)
+    return xp.asarray(np.array(values), dtype=dtype, device=device(like))
+
+
+def on_host(array: Array) -> bool:
+    """Whether ``array`` is NumPy's own, so that SciPy and LAPACK take it as it is."""
+    return bool(is_numpy_array(array))
+
+
+def precision_of(X: Any) -> str:
+    """ "float32" for tables of single precision numbers, "float64" for all others, of which
+    calculations make doubles."""
+    return "float32" if str(X.dtype).rpartition(".")[2] == "float32" else "float64"
+
+
+def is_floating(X: Any) -> bool:
+    """Whether ``X`` holds single or double precision numbers (not integers, say)."""
+    return str(X.dtype).rpartition(".")[2] in ("float32", "float64")
+
+
+def on_accelerator(array: Array) -> bool:
+    """Whether ``array`` is on a GPU, where many small kernels cost more than one large one."""
+    if is_torch_array(array):
+        return array.device.type != "cpu"
+    if is_jax_array(array):
+        return device(array).platform != "cpu"
+    return is_cupy_array(array)
+
+
+def spread(values: Array, positions: np.ndarray, width: int) -> Array:
+    """The columns (or entries) ``values`` at ``positions`` of an array of zeros."""
+    xp = array_namespace(values)
+    nothing = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
+    place = np.full(width, values.shape[-1])
+    place[positions] = np.arange(values.shape[-1])
+    return xp.take(xp.concat([values, nothing], axis=-1), in_kind(place, values), axis=-1)
+
+
+def with_row(array: Array, place: int, row: Array) -> Array:
+    """``array`` with another row at ``place``; the same array, where its library lets it change."""
+    if is_jax_array(array):
+        return array.at[place, :].set(row)
+    array[place, :] = row
+    return array
+
+
+def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
+    """``value`` as an array that can meet ``X``: of its library if that is not NumPy's, on its
+    device. Nothing moves where both already agree."""
+    if not _is_foreign(X):
+        return value if is_numpy_array(value) else host(value)
+    if _is_foreign(value) and device(value) == device(X):
+        xp = array_namespace(value)
+        if xp is array_namespace(X):
+            return value if dtype is None else xp.astype(value, dtype, copy=False)
+    return in_kind(host(value), X, dtype)
+
+
+def _is_foreign(array: Any) -> bool:
+    """Whether ``array`` is an array in memory of a library other than NumPy."""
+    return is_array_api_obj(array) and not (is_numpy_array(array) or is_dask_array(array))

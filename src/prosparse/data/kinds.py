@@ -1,0 +1,464 @@
+"""Every kind of table: how it is recognised, checked, cut, measured, and given back.
+
+This is the only place that asks what a table is. The rest of the library asks a table's `Kind`
+(or one of the functions at the end, which do). A new kind of table is a class here, or in a
+file of its own, and one line in `KINDS`; if its rows are kept in a way that no operator knows
+yet, it brings an operator, too (`operators/`).
+
+A table passes through two stages. What a user gives is a *container*: a DataFrame, a list, an
+array, a sparse matrix in any format. What a model is given is a *validated table*: a NumPy
+array, a CSR array, or an array that stays where it is (on a GPU, on a cluster, in a file).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import (
+    array_namespace,
+    is_array_api_obj,
+    is_dask_array,
+    is_jax_array,
+    is_numpy_array,
+    is_torch_array,
+)
+from scipy import sparse
+
+from ..errors import InputError
+from . import columns as _columns
+from .arrays import Array, host, in_kind
+from .columns import Columns, RawRows
+from .identity import digest
+from .operators import blocks, dask, dense, mapped
+from .operators import sparse as sparse_rows
+from .operators.base import Operator, row_slices
+from .operators.weighted import CountedRows
+
+Table = Any  # of one of the kinds below
+
+
+class NotFinite(NamedTuple):
+    """The first entry that is not a finite number."""
+
+    what: str  # "NaN" or "infinity"
+    total: int  # entries that are not finite
+    row: int
+    column: int
+
+
+class Kind:
+    """One kind of table.
+
+    Subclasses say what differs from a NumPy array, for which all of these work as they stand.
+    """
+
+    name = "NumPy array"
+    # Validated where it is, and given back where it is; others are made NumPy or CSR arrays by
+    # scikit-learn's checks.
+    stays = False
+    # Whether all rows can be asked for at once, or come in blocks.
+    in_memory = True
+    # Whether entries are on the host, where rows can be grouped by what they miss.
+    on_host = True
+    # Whether only some entries are stored, and the others are zero.
+    is_sparse = False
+
+    def recognises(self, X: Any) -> bool:
+        """Whether ``X`` is of this kind."""
+        return True
+
+    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        """``X`` as scikit-learn's checks take it; refuses in words what cannot be read."""
+        return X
+
+    def checked(self, X: Table, least: int) -> Table:
+        """A table that stays where it is: two dimensions, ``least`` rows and columns, floats."""
+        return X
+
+    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
+        """The first entry that is not finite; with ``allow_nan``, the first infinite one."""
+        return _not_finite(X, allow_nan)
+
+    def finite(self, X: Table) -> Table:
+        """``X``, refused if an entry is not finite: now, or when its rows are read."""
+        found = self.not_finite(X)
+        if found is not None:
+            raise InputError(f"Input X contains {found.what}: {found.total} value(s)")
+        return X
+
+    def has_gaps(self, X: Table) -> bool:
+        """Whether an entry is missing (NaN)."""
+        xp = array_namespace(X)
+        return bool(xp.any(xp.isnan(X)))
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        """Some columns of a table or a container, in kind."""
+        return np.asarray(X)[:, columns]
+
+    def refilled(self, X: Any, values: np.ndarray) -> Any:
+        """A container like ``X`` with other entries."""
+        return values
+
+    def dense(self, X: Table) -> np.ndarray:
+        """A copy of the table in double precision, dense and on the host."""
+        return np.array(X, dtype=float)
+
+    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+        """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
+        if weights is None:
+            return dense.DenseRows(X)
+        present = weights > 0
+        weights = weights[present]
+        return CountedRows(dense.DenseRows(X[present], weights), weights)
+
+    def refuse_weights(self, X: Any) -> None:
+        """Rows can only be weighted in the host's memory."""
+        if self.stays:
+            raise InputError(
+                "`sample_weight` needs a table in the host's memory (NumPy, pandas, polars, "
+                f"SciPy sparse), got {type(X).__module__}.{type(X).__name__}"
+            )
+
+    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+        """The operator of rows whose means and scales are known."""
+        return dense.new_rows(X, mean, scale)
+
+    def fingerprint(self, X: Table) -> np.ndarray:
+        """Numbers that tell the content of the table; see `identity`."""
+        numbers = np.arange(X.shape[0])
+        parts = (digest(block, numbers[rows])[0] for rows, block in self.host_blocks(X))
+        return np.add.reduce(list(parts), dtype=np.uint64)
+
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+        """The rows block by block, on the host."""
+        for rows in row_slices(X.shape[0], X.shape[1]):
+            yield rows, X[rows, :]
+
+
+class HostArray(Kind):
+    """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
+
+
+class MaskedArray(Kind):
+    """NumPy's masked arrays: what is masked is missing."""
+
+    name = "masked array"
+
+    def recognises(self, X: Any) -> bool:
+        return isinstance(X, np.ma.MaskedArray)
+
+    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        masked = int(np.ma.count_masked(X))
+        if not masked:
+            return X.data
+        if not allow_nan:
+            raise InputError(
+                f"{masked} entries of X are masked, that is missing, and would be used as if they "
+                "were not. Fill them in first (`X.filled(...)`), or leave out their rows or "
+                "columns; SCA takes masked entries as missing."
+            )
+        return X.astype(float).filled(np.nan)
+
+    def refilled(self, X: Any, values: np.ndarray) -> Any:
+        return np.ma.MaskedArray(values)
+
+
+class PandasFrame(Kind):
+    """pandas DataFrames, and those that have its ``iloc``."""
+
+    name = "pandas DataFrame"
+
+    def recognises(self, X: Any) -> bool:
+        return hasattr(X, "iloc") and hasattr(X, "columns")
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return X.iloc[:, columns]
+
+    def refilled(self, X: Any, values: np.ndarray) -> Any:
+        return type(X)(values, index=X.index, columns=X.columns)
+
+
+class PolarsFrame(Kind):
+    """polars DataFrames."""
+
+    name = "polars DataFrame"
+
+    def recognises(self, X: Any) -> bool:
+        return hasattr(X, "collect_schema")
+
+    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        if not hasattr(X, "to_numpy"):
+            raise InputError("X is a lazy frame: call `collect()` on it first")
+        return X
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return X.select([X.columns[place] for place in columns])
+
+    def refilled(self, X: Any, values: np.ndarray) -> Any:
+        return type(X)(values, schema=X.columns)
+
+
+class SparseTable(Kind):
+    """SciPy's sparse matrices and arrays, in any format; validated ones are CSR."""
+
+    name = "sparse table"
+    is_sparse = True
+
+    def recognises(self, X: Any) -> bool:
+        return bool(sparse.issparse(X))
+
+    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        # What somebody else holds is never sorted or added up in place.
+        return sparse_rows.canonical(X) if X.format == "csr" else X
+
+    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
+        found = _not_finite(X.data[None, :], allow_nan)
+        if found is None:
+            return None
+        entries = X.tocoo()
+        row, column = int(entries.row[found.column]), int(entries.col[found.column])
+        return found._replace(row=row, column=column)
+
+    def has_gaps(self, X: Table) -> bool:
+        return bool(np.isnan(X.data).any())
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return X.tocsr()[:, columns].asformat(X.format)
+
+    def dense(self, X: Table) -> np.ndarray:
+        return np.asarray(X.toarray(), dtype=float)
+
+    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+        if weights is None:
+            return sparse_rows.SparseRows(X)
+        present = np.flatnonzero(weights > 0)
+        weights = weights[present]
+        return CountedRows(sparse_rows.SparseRows(X[present], weights), weights)
+
+    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+        return sparse_rows.new_rows(X, mean, scale)
+
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+        yield slice(0, X.shape[0]), X
+
+
+class ForeignArray(Kind):
+    """Arrays in memory of a library other than NumPy (Torch, CuPy, JAX, ...), on any device."""
+
+    name = "array API array"
+    stays = True
+    on_host = False
+
+    def recognises(self, X: Any) -> bool:
+        return is_array_api_obj(X) and not (is_numpy_array(X) or is_dask_array(X))
+
+    def checked(self, X: Table, least: int) -> Table:
+        _check_shape(X, least)
+        if is_torch_array(X):
+            X = X.detach()  # no gradients are wanted
+        xp = array_namespace(X)
+        if xp.isdtype(X.dtype, "complex floating"):
+            raise InputError(f"Complex data not supported: X has dtype {X.dtype}")
+        if is_jax_array(X) and xp.asarray(1.0).dtype != xp.float64:
+            raise InputError(
+                "JAX is set to single precision, in which sums over the rows would lose their "
+                "digits: call `jax.config.update('jax_enable_x64', True)` first. X itself may be "
+                "float32."
+            )
+        if X.dtype in (xp.float32, xp.float64):
+            return X
+        return xp.astype(X, xp.float32 if xp.isdtype(X.dtype, "real floating") else xp.float64)
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return array_namespace(X).take(X, in_kind(columns, X), axis=1)
+
+    def dense(self, X: Table) -> np.ndarray:
+        return np.array(host(X), dtype=float)
+
+    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+        if weights is not None:
+            self.refuse_weights(X)
+        return dense.DenseRows(X)
+
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+        for rows in row_slices(X.shape[0], X.shape[1]):
+            yield rows, host(X[rows, :])
+
+
+class RowBlocks(Kind):
+    """Tables whose rows come in blocks and are looked at when they are read."""
+
+    stays = True
+    in_memory = False
+
+    def source(self, X: Table) -> blocks.Source:
+        """Where the blocks are."""
+        raise NotImplementedError
+
+    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
+        return None  # nobody looked yet; the standardiser and new rows do
+
+    def has_gaps(self, X: Table) -> bool:
+        return False  # would be refused when the rows are read
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return X[:, columns]
+
+    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+        if weights is not None:
+            self.refuse_weights(X)
+        return blocks.BlockedRows(self.source(X))
+
+    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+        return blocks.new_rows(self.source(X), mean, scale)
+
+    def fingerprint(self, X: Table) -> np.ndarray:
+        return self.source(X).reduce(digest, (np.arange(X.shape[0]),))[0]
+
+
+class DaskTable(RowBlocks):
+    """Dask arrays, with dense or sparse blocks."""
+
+    name = "Dask array"
+
+    def recognises(self, X: Any) -> bool:
+        return bool(is_dask_array(X))
+
+    def checked(self, X: Table, least: int) -> Table:
+        _check_shape(X, least)
+        return dask.checked_dask(X)
+
+    def source(self, X: Table) -> blocks.Source:
+        return dask.DaskRows(X)
+
+    def finite(self, X: Table) -> Table:
+        return X.map_blocks(blocks.finite_block, dtype=X.dtype)
+
+    def dense(self, X: Table) -> np.ndarray:
+        return np.array(X.compute(), dtype=float)
+
+
+class MappedTable(RowBlocks):
+    """Large memory maps, read block by block; blocks are converted as they are read."""
+
+    name = "memory map"
+
+    def recognises(self, X: Any) -> bool:
+        return mapped.is_large_map(X)
+
+    def checked(self, X: Table, least: int) -> Table:
+        _check_shape(X, least)
+        return X
+
+    def source(self, X: Table) -> blocks.Source:
+        return mapped.MappedRows(X)
+
+
+KINDS: list[Kind] = [
+    PandasFrame(),
+    PolarsFrame(),
+    SparseTable(),
+    DaskTable(),
+    MappedTable(),
+    MaskedArray(),
+    ForeignArray(),
+    HostArray(),  # takes whatever no other kind recognises
+]
+
+
+def kind_of(X: Any) -> Kind:
+    """The first kind that recognises ``X``."""
+    return next(kind for kind in KINDS if kind.recognises(X))
+
+
+# --- what the rest of the library asks of tables
+
+
+def take_columns(X: Any, columns: np.ndarray) -> Any:
+    """Some columns of a table of any kind, in kind."""
+    return kind_of(X).take_columns(X, columns)
+
+
+def standardise(
+    X: Table, scale: bool = False, weights: np.ndarray | None = None, *, centre: bool = True
+) -> tuple[Operator, Columns]:
+    """The centred (and, if asked, scaled) operator of a validated table, without its constant
+    columns, and the record that leads back to the table's own units; see `columns.standardise`."""
+    return _columns.standardise(kind_of(X).rows(X, weights), scale, centre=centre)
+
+
+def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
+    """The operator of new rows of a table whose means and scales are known."""
+    return kind_of(X).new_rows(X, mean, scale)
+
+
+def fingerprint(X: Table) -> np.ndarray:
+    """Numbers that tell the content of a validated table, however it is kept."""
+    return np.concatenate([np.array(X.shape, dtype=np.uint64), kind_of(X).fingerprint(X)])
+
+
+def is_lazy(X: Any) -> bool:
+    """Whether results for ``X`` are computed later, when somebody asks for them."""
+    return isinstance(kind_of(X), DaskTable)
+
+
+def side_by_side(tables: list[Any]) -> tuple[Any, list[slice]]:
+    """Tables of the same samples as one table, and where each of them stands in it.
+
+    Sparse stays sparse where all are; arrays of one library stay in it.
+    """
+    kinds = [kind_of(table) for table in tables]
+    tables = [
+        table if kind.stays or isinstance(kind, SparseTable) else np.asarray(table)
+        for kind, table in zip(kinds, tables, strict=True)
+    ]
+    for number, table in enumerate(tables):
+        if len(table.shape) != 2:
+            raise InputError(
+                f"view {number} must be a table with two dimensions, got shape {table.shape}"
+            )
+    lengths = [table.shape[0] for table in tables]
+    if len(set(lengths)) > 1:
+        raise InputError(
+            f"the views must describe the same samples, row by row; they have {lengths} rows. "
+            "Give rows of NaN to a view in which a sample is missing."
+        )
+    edges = np.cumsum([0, *(table.shape[1] for table in tables)])
+    slices = [slice(a, b) for a, b in pairwise(edges.tolist())]
+    if all(isinstance(kind, SparseTable) for kind in kinds):
+        return sparse.hstack(tables, format="csr"), slices
+    if any(isinstance(kind, ForeignArray | DaskTable) for kind in kinds):
+        like = next(t for t, k in zip(tables, kinds, strict=True) if k.stays)
+        return array_namespace(like).concat(tables, axis=1), slices
+    return np.hstack([t.toarray() if sparse.issparse(t) else t for t in tables]), slices
+
+
+# --- shared by several kinds
+
+
+def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
+    xp = array_namespace(X)
+    finite = ~xp.isinf(X) if allow_nan else xp.isfinite(X)
+    if bool(xp.all(finite)):
+        return None
+    where = xp.nonzero(~finite)
+    row, column = (int(axis[0]) for axis in where)
+    what = "NaN" if np.isnan(float(X[row, column])) else "infinity"
+    return NotFinite(what, where[0].shape[0], row, column)
+
+
+def _check_shape(X: Any, least: int) -> None:
+    if X.ndim != 2:
+        raise InputError(
+            f"Expected 2D array, got {X.ndim}D array instead: X must be a table of rows and "
+            f"columns, got shape {tuple(X.shape)}"
+        )
+    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if count < least:
+            raise InputError(
+                f"Found array with {count} {what}(s) (shape={tuple(X.shape)}) while a minimum of "
+                f"{least} is required."
+            )

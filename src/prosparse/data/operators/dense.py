@@ -1,0 +1,138 @@
+"""Dense tables of any array API library (NumPy, Torch, CuPy, JAX, array_api_strict)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from array_api_compat import array_namespace, device, is_numpy_array
+
+from ..arrays import Array, Namespace, host, in_kind, on_accelerator, precision_of
+from ..columns import Deviations, Extent
+from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, row_slices
+
+# Single-precision products are added up in double precision after this many terms.
+_TERMS = 4096
+NARROW = 64  # columns
+
+
+class DenseOperator(Operator):
+    """A dense table that has been centred already."""
+
+    def __init__(self, X: Array):
+        self.X = X
+        self.xp = array_namespace(X)
+        self.shape = X.shape
+        self.dtype = X.dtype
+
+    @property
+    def whole(self) -> Array:
+        return self.X
+
+    def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
+        if not entrywise:
+            yield slice(0, self.shape[0]), self.X
+            return
+        size = (ENTRIES_ON_ACCELERATOR,) if on_accelerator(self.X) else ()
+        for rows in row_slices(*self.shape, *size):
+            yield rows, self.X[rows, :]
+
+    def sample_rows(self, count: int) -> DenseOperator:
+        return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
+
+    def take_columns(self, columns: Array) -> DenseOperator:
+        return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
+
+    def remember_column_squares(self, squares: np.ndarray) -> None:
+        self._column_squares = in_kind(squares, self.X)
+
+    def gram(self) -> Array:
+        return _gram(self.X, self.xp)
+
+    def outer(self) -> Array:
+        return _gram(self.X.T, self.xp)
+
+
+def _gram(A: Array, xp: Namespace) -> Array:
+    """A'A in double precision."""
+    if A.dtype == xp.float64:
+        return A.T @ A
+    parts = (A[rows, :] for rows in row_slices(A.shape[0], 1, _TERMS))
+    first = next(parts)
+    total = xp.astype(first.T @ first, xp.float64)
+    for part in parts:
+        total += xp.astype(part.T @ part, xp.float64)
+    return total
+
+
+def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
+    """Rows to which known means and scales apply."""
+    xp = array_namespace(X)
+    return DenseOperator((xp.astype(X, _working_type(X)) - mean) / scale)
+
+
+def _working_type(X: Array) -> object:
+    """The type to calculate in: double on the host's own arrays, else what the user chose.
+
+    GPUs have little memory and are slow in double precision; of NumPy's arrays only blocks or
+    one copy are ever converted.
+    """
+    return array_namespace(X).float64 if is_numpy_array(X) else X.dtype
+
+
+class DenseRows:
+    """Raw rows in one array, copied once and then standardised in place (see `RawRows`)."""
+
+    centred_in_products = False
+
+    def __init__(self, X: Array, weights: np.ndarray | None = None):
+        self.given = precision_of(X)
+        self.Z = _fresh_copy(X)  # from here on in place
+        self.working = precision_of(self.Z)
+        self.xp = array_namespace(self.Z)
+        self.weights = weights
+        self.like = self.xp.empty(0, dtype=self.Z.dtype, device=device(self.Z))
+
+    def extent(self) -> Extent:
+        xp, Z = self.xp, self.Z
+        low, high = (host(f(Z, axis=0)).astype(float) for f in (xp.min, xp.max))
+        count = float(Z.shape[0]) if self.weights is None else float(self.weights.sum())
+        return Extent(low, high, self._sums(), count)
+
+    def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
+        Z = self.Z
+        Z -= in_kind(centre, Z, Z.dtype)
+        Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
+        self.Z, self.centre, self.size = Z, centre, size
+        return Deviations(self._sums(), self._squares())
+
+    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        Z, centre, size = self.Z, self.centre[kept], self.size[kept]
+        if kept.size < Z.shape[1]:
+            Z = self.xp.take(Z, in_kind(kept, Z), axis=1)
+        Z -= in_kind((shift - centre) / size, Z, Z.dtype)
+        if np.any(factor * size != 1.0):
+            Z *= in_kind(factor * size, Z, Z.dtype)
+        return DenseOperator(Z)
+
+    def _sums(self) -> np.ndarray:
+        if self.weights is not None:
+            return self.weights @ self.Z
+        return host(self.xp.sum(self.Z, axis=0, dtype=self.xp.float64))
+
+    def _squares(self) -> np.ndarray:
+        """Squared norm of every column, in double precision."""
+        Z, xp = self.Z, self.xp
+        if self.weights is not None:
+            return np.einsum("i,ij,ij->j", self.weights, Z, Z)
+        if is_numpy_array(Z):  # without a temporary table, whose fresh pages cost more
+            return np.einsum("ij,ij->j", Z, Z)
+        return host(xp.sum(Z * Z, axis=0, dtype=xp.float64))
+
+
+def _fresh_copy(X: Array) -> Array:
+    """In the working type; what goes along the rows of a narrow table pays for every row, so
+    that its columns are put one after another."""
+    if is_numpy_array(X) and X.shape[1] <= NARROW:
+        return np.array(X, dtype=np.float64, order="F")
+    return array_namespace(X).astype(X, _working_type(X), copy=True)

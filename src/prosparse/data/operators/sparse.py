@@ -1,0 +1,146 @@
+"""SciPy sparse tables, centred product by product and never made dense as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import array_api_compat.numpy as xp
+import numpy as np
+from scipy import sparse
+
+from ..arrays import Array, precision_of
+from ..columns import Deviations, Extent
+from .base import Block, Operator, row_slices
+
+
+def canonical(X: Any) -> sparse.csr_array:
+    """``X`` as CSR with sorted indices and every place stored once; never changes ``X``.
+
+    SciPy sorts and adds up duplicates in place, and conversions share memory: a table that
+    somebody else holds has to be copied first. One that is in order already is not copied.
+    """
+    S = sparse.csr_array(X)
+    if not S.has_canonical_format:
+        S = S.copy()
+        S.sum_duplicates()
+    return S
+
+
+class CentredRows:
+    """(S - 1 shift') diag(factor) for a block of rows S, understood by ``@`` alone."""
+
+    def __init__(self, S: Any, shift: Array, factor: Array):
+        self.S, self.shift, self.factor = S, shift, factor
+
+    def __matmul__(self, F: Array) -> Array:
+        F = self.factor[:, None] * F
+        return self.S @ F - self.shift @ F
+
+    @property
+    def T(self) -> CentredColumns:
+        return CentredColumns(self)
+
+
+class CentredColumns:
+    """The transpose of `CentredRows`."""
+
+    def __init__(self, rows: CentredRows):
+        self.rows = rows
+
+    def __matmul__(self, Y: Array) -> Array:
+        rows = self.rows
+        product = rows.S.T @ Y - rows.shift[:, None] * np.sum(Y, axis=0)
+        return rows.factor[:, None] * product
+
+
+class SparseOperator(Operator):
+    """A sparse table S standing for (S - 1 shift') diag(factor)."""
+
+    def __init__(self, S: Any, shift: Array, factor: Array):
+        self.S = canonical(S).astype(np.float64, copy=False)
+        self.shift, self.factor = shift, factor
+        self.xp, self.dtype = xp, np.float64
+        self.shape = self.S.shape
+
+    def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
+        if not entrywise:
+            yield slice(0, self.shape[0]), CentredRows(self.S, self.shift, self.factor)
+            return
+        for rows in row_slices(*self.shape):
+            yield rows, (self.S[rows].toarray() - self.shift) * self.factor
+
+    def sample_rows(self, count: int) -> SparseOperator:
+        some = self.S[:: max(1, self.shape[0] // count)]
+        return SparseOperator(some, self.shift, self.factor)
+
+    def take_columns(self, columns: Array) -> SparseOperator:
+        return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
+
+    def _sum_squares(self) -> Array:
+        return _deviations(self.S, self.shift, self.factor, None).squares
+
+    def _scaled(self) -> tuple[Any, Array]:
+        S = self.S.copy()
+        S.data *= self.factor[S.indices]
+        return S, self.shift * self.factor
+
+    def gram(self) -> Array:
+        S, mean = self._scaled()
+        total = np.asarray(S.sum(axis=0))
+        cross = np.outer(total, mean)
+        return (S.T @ S).toarray() - cross - cross.T + self.shape[0] * np.outer(mean, mean)
+
+    def outer(self) -> Array:
+        S, mean = self._scaled()
+        projection = S @ mean
+        return (S @ S.T).toarray() - projection[:, None] - projection + mean @ mean
+
+
+def new_rows(X: Any, mean: Array, scale: Array) -> SparseOperator:
+    """Rows to which known means and scales apply."""
+    return SparseOperator(X, mean, 1.0 / scale)
+
+
+class SparseRows:
+    """Raw sparse rows; the entries stay where they are (see `RawRows`)."""
+
+    centred_in_products = True
+
+    def __init__(self, X: Any, weights: np.ndarray | None = None):
+        self.given, self.working = precision_of(X), "float64"
+        self.S = canonical(X).astype(np.float64, copy=False)
+        self.weights = weights
+        self.like = np.empty(0)
+
+    def extent(self) -> Extent:
+        S, (n, p) = self.S, self.S.shape
+        columns = S.tocsc()
+        low, high = (np.asarray(f(axis=0).toarray()).ravel() for f in (columns.min, columns.max))
+        if self.weights is None:
+            return Extent(low, high, np.asarray(S.sum(axis=0), dtype=float).reshape(p), float(n))
+        return Extent(low, high, S.T @ self.weights, float(self.weights.sum()))
+
+    def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
+        return _deviations(self.S, centre, 1.0 / size, self.weights)
+
+    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        S = self.S if kept.size == self.S.shape[1] else self.S[:, kept]
+        return SparseOperator(S, shift, factor)
+
+
+def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None) -> Deviations:
+    """Sums and sums of squares of (S - shift) * factor.
+
+    Stored entries and zeros apart: expanding the square would lose the digits of both.
+    """
+    n, p = S.shape
+    at = S.indices
+    each = np.ones(n) if weights is None else weights
+    of_entry = np.repeat(each, np.diff(S.indptr))
+    entries = (S.data - shift[at]) * factor[at]
+    zeros = -shift * factor
+    absent = each.sum() - np.bincount(at, weights=of_entry, minlength=p)
+    total = np.bincount(at, weights=of_entry * entries, minlength=p) + absent * zeros
+    squares = np.bincount(at, weights=of_entry * entries**2, minlength=p) + absent * zeros**2
+    return Deviations(total, squares)

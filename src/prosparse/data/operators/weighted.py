@@ -1,0 +1,78 @@
+"""Observations with weights: row i counts w_i times, in means, scales and products."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ..arrays import Array
+from ..columns import Deviations, Extent, RawRows
+from .base import Block, Operator
+
+
+class WeightedRows:
+    """diag(root) B for a block of rows B, understood by ``@`` alone."""
+
+    def __init__(self, block: Block, root: Array):
+        self.block, self.root = block, root
+
+    def __matmul__(self, F: Array) -> Array:
+        return self.root[:, None] * (self.block @ F)
+
+    @property
+    def T(self) -> WeightedColumns:
+        return WeightedColumns(self)
+
+
+class WeightedColumns:
+    """The transpose of `WeightedRows`."""
+
+    def __init__(self, rows: WeightedRows):
+        self.rows = rows
+
+    def __matmul__(self, Y: Array) -> Array:
+        return self.rows.block.T @ (self.rows.root[:, None] * Y)
+
+
+class WeightedOperator(Operator):
+    """diag(root) X for another operator X: sums over rows are then weighted by root^2."""
+
+    def __init__(self, inner: Operator, root: Array):
+        self.inner, self.root = inner, root
+        self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
+
+    def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
+        for rows, block in self.inner.blocks(entrywise=entrywise):
+            root = self.root[rows]
+            yield rows, root[:, None] * block if entrywise else WeightedRows(block, root)
+
+    def take_columns(self, columns: Array) -> WeightedOperator:
+        return WeightedOperator(self.inner.take_columns(columns), self.root)
+
+    def gram(self) -> Array:
+        return self.sum_rows(lambda block: (block.T @ block,), entrywise=True)[0]
+
+    def outer(self) -> Array:
+        return self.root[:, None] * self.inner.outer() * self.root
+
+
+class CountedRows:
+    """Raw rows of which row i stands ``weights[i]`` times in the table (see `RawRows`).
+
+    ``inner`` measures with the same weights; here its operator is weighted too.
+    """
+
+    def __init__(self, inner: RawRows, weights: np.ndarray):
+        self.inner, self.root = inner, np.sqrt(weights)
+        self.like, self.given, self.working = inner.like, inner.given, inner.working
+        self.centred_in_products = inner.centred_in_products
+
+    def extent(self) -> Extent:
+        return self.inner.extent()
+
+    def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
+        return self.inner.deviations(centre, size)
+
+    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        return WeightedOperator(self.inner.operator(kept, shift, factor), self.root)

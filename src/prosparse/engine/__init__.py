@@ -1,1 +1,0 @@
-"""The loop, its acceleration, linear algebra and special functions."""

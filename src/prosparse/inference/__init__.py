@@ -1,0 +1,1 @@
+"""How a model is iterated: the loop, acceleration, checkpoints, progress."""

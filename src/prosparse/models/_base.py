@@ -1,0 +1,354 @@
+"""What every estimator here shares: checked input in, projection and selection out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from array_api_compat import array_namespace
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from ..data import (
+    Columns,
+    Operator,
+    fingerprint,
+    kind_of,
+    operator_of,
+    standardise,
+    take_columns,
+)
+from ..data.arrays import as_like, host, in_kind, is_floating, spread
+from ..errors import InputError, check_verbose
+from ..inference.checkpoint import Checkpoint
+from ..numerics.spectrum import added_squares, sums_of_squares
+
+
+class VariableSelector(BaseEstimator):
+    """Anything that chooses columns: checks its input, and knows what it chose.
+
+    A method sets ``support_`` in ``fit`` and inherits the rest.
+    """
+
+    # Whether tables on a GPU, on a cluster or in a large file are taken where they are; the
+    # others are copied into memory by scikit-learn's checks, where that is possible.
+    _takes_any_table = False
+
+    support_: np.ndarray
+    varying_: np.ndarray
+    relevance_: np.ndarray
+    ranking_: np.ndarray
+    mean_: np.ndarray
+    scale_: np.ndarray
+    _fewest_features = 2
+
+    def _fit_whole(self, fit: Callable[[], None]) -> Self:
+        """Check the parameters, run ``fit``, and say what the user should know.
+
+        A fit that fails leaves the estimator as it was; one that does not leaves nothing of
+        an earlier one.
+        """
+        check_verbose(getattr(self, "verbose", 0))
+        self._check_parameters()
+        with self._all_or_nothing():
+            for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
+                delattr(self, name)
+            fit()
+        self._warn()
+        return self
+
+    def _check_parameters(self) -> None:
+        """Refuse parameters that are not allowed; nothing to refuse unless a method says so."""
+
+    def _warn(self) -> None:
+        """Warn of what the fit found; nothing to say unless a method does."""
+
+    @contextmanager
+    def _all_or_nothing(self) -> Iterator[None]:
+        """A fit that fails leaves the estimator as it was."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__ = before
+            raise
+
+    def _validated(self, X: Any, *, reset: bool) -> Any:
+        """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
+        reset."""
+        kind = kind_of(X)
+        X = kind.readable(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
+        if self._takes_any_table and kind.stays:
+            checked = kind.checked(X, 2 if reset else 1)
+            validate_data(self, X, reset=reset, skip_check_array=True)
+            self._refuse_missing(checked)
+            return checked
+        checked = validate_data(
+            self,
+            X,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            ensure_all_finite=False,
+            ensure_min_samples=2 if reset else 1,
+            ensure_min_features=self._fewest_features if reset else 1,
+        )
+        self._refuse_missing(checked)
+        return checked
+
+    def _refuse_missing(self, X: Any) -> None:
+        found = kind_of(X).not_finite(X)
+        if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
+            found = kind_of(X).not_finite(X, allow_nan=True)
+        if found is None:
+            return
+        what, count, row, column = found
+        name = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[column]
+        raise InputError(
+            f"Input X contains {what}: {count} value(s), the first in row {row}, column "
+            f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
+            "fill them in first (scikit-learn's SimpleImputer, for one)."
+        )
+
+    def _set_selection(
+        self, columns: Columns, order: np.ndarray, chosen: np.ndarray, relevance: np.ndarray
+    ) -> np.ndarray:
+        """Translate a choice among the columns that vary to all columns of the table.
+
+        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them, whose
+        places in the table are returned.
+        """
+        self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
+        like, varying = columns.mean, host(columns.varying)
+        width, kept = varying.size, np.flatnonzero(varying)
+        support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
+        support[kept[chosen]] = True
+        full[kept] = relevance
+        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
+        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
+        self.relevance_ = in_kind(full, like, like.dtype)
+        return kept[chosen]
+
+    @property
+    def feature_importances_(self) -> Any:
+        """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
+        ``SelectFromModel`` and ``RFE``: any threshold then selects among the chosen ones."""
+        check_is_fitted(self)
+        return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
+
+    def get_support(self, indices: bool = False) -> Any:
+        """Which columns were chosen.
+
+        Parameters
+        ----------
+        indices : bool, default=False
+            Positions instead of a mask.
+
+        Returns
+        -------
+        bool array (n_features_in_,), or int array (n_selected_,)
+        """
+        check_is_fitted(self)
+        mask = host(self.support_)
+        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
+
+    def select(self, X: Any) -> Any:
+        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+
+        Returns
+        -------
+        table (n_samples, n_selected_)
+        """
+        check_is_fitted(self)
+        self._validated(X, reset=False)
+        return take_columns(X, np.flatnonzero(host(self.support_)))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VariableSelector):
+    """A linear projection on some of the columns.
+
+    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
+    and inherits the rest.
+    """
+
+    components_: np.ndarray
+    n_components_: int
+    n_selected_: int
+    n_nonzero_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+
+    def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
+        """The operator of the columns of ``X`` that vary, of which there must be two."""
+        op, columns = standardise(self._validated(X, reset=True), scale, weights)
+        if op.shape[1] < 2:
+            raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+        return op, columns
+
+    def _opened(self, checkpoint: Any, X: Any) -> Checkpoint | None:
+        """The file that this fit of ``X`` is kept in, if one was asked for."""
+        if checkpoint is None:
+            return None
+        file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
+            parameters.pop(name, None)
+        return file.open(parameters, fingerprint(self._validated(X, reset=False)))
+
+    def _set_columns(
+        self,
+        columns: Columns,
+        order: np.ndarray,
+        chosen: np.ndarray,
+        components: np.ndarray,
+        relevance: np.ndarray,
+    ) -> None:
+        """As `_set_selection`, with the components of the chosen columns."""
+        places, like = self._set_selection(columns, order, chosen, relevance), columns.mean
+        components = array_namespace(components).astype(components, like.dtype)
+        self.components_ = spread(components, places, like.shape[0])
+
+    def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
+        """All that follows from components W (d x varying columns) of ``total`` observations."""
+        squares, like = host(op.column_squares()), columns.mean
+        along = sums_of_squares(op, W.T)
+        weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
+        order = np.lexsort((-squares, -weight))
+        chosen = np.flatnonzero(np.any(W != 0, axis=0))
+        relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
+        self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
+        self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
+        self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
+        variances = columns.unit**2 * along / (total - 1.0)
+        self.explained_variance_ = in_kind(variances, like, like.dtype)
+        ratio = added_squares(op, W) / float(np.sum(squares))
+        self.explained_variance_ratio_ = in_kind(ratio, like, like.dtype)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.components_.shape[0]
+
+    def _filters(self) -> np.ndarray:
+        """What a centred row is multiplied with to give its scores, d x p."""
+        return self.components_
+
+    def _operator_of(self, X: Any, columns: np.ndarray | None = None) -> Operator:
+        """New rows, validated (on some of the columns), centred and scaled as in ``fit``."""
+        mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
+        if columns is not None:
+            mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
+            X = take_columns(X, columns)
+        return operator_of(X, mean, scale)
+
+    def transform(self, X: Any) -> Any:
+        """Scores of the rows of ``X`` on the components.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+            Centred and scaled as in ``fit``.
+
+        Returns
+        -------
+        array (n_samples, n_components_)
+        """
+        check_is_fitted(self)
+        chosen = np.flatnonzero(host(self.support_))
+        X = self._validated(X, reset=False)
+        op = self._operator_of(X, chosen)
+        filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
+        scores = op.matmul(filters)
+        return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
+        span of the components: 1 minus the relative error of the best reconstruction.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        check_is_fitted(self)
+        kept = np.flatnonzero(host(self.varying_))
+        op = self._operator_of(self._validated(X, reset=False), kept)
+        W = host(take_columns(self.components_, kept)).astype(float)
+        total = float(np.sum(host(op.column_squares())))
+        return float(np.sum(added_squares(op, W))) / total if total else 1.0
+
+    def inverse_transform(self, X: Any) -> Any:
+        """Rows of the table rebuilt from scores; columns that were not chosen are their mean.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_components_)
+            Scores.
+
+        Returns
+        -------
+        array (n_samples, n_features_in_)
+        """
+        check_is_fitted(self)
+        kind = kind_of(X)
+        if kind.stays:
+            scores = kind.finite(kind.checked(X, 1))
+        else:
+            scores = check_array(X, dtype=[np.float64, np.float32])
+        if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
+            raise ValueError(
+                f"X must be scores of shape (n_samples, {self._n_features_out}), "
+                f"got shape {scores.shape}"
+            )
+        components, scale, mean = (
+            as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
+        )
+        return (scores @ components) * scale + mean
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def few_columns(varying: int, width: int) -> str:
+    return (
+        f"{width - varying} of the {width} columns of X are constant; at least 2 must vary, or "
+        "there is nothing to choose from. Check how the table was read."
+    )
+
+
+class HasDensity:
+    """An estimator whose ``score_samples`` gives the log density of every row."""
+
+    def score_samples(self, X: Any) -> Any:
+        raise NotImplementedError
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean log density of the rows of ``X``; see ``score_samples``.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : ignored
+
+        Returns
+        -------
+        float
+        """
+        samples = self.score_samples(X)
+        return float(array_namespace(samples).mean(samples))

@@ -1,0 +1,5 @@
+"""EMPCA; see `estimator`."""
+
+from .estimator import EMPCA
+
+__all__ = ["EMPCA"]

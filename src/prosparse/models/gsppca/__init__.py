@@ -1,0 +1,5 @@
+"""GSPPCA; see `estimator`."""
+
+from .estimator import GSPPCA
+
+__all__ = ["GSPPCA"]

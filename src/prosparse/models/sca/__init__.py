@@ -1,0 +1,5 @@
+"""SCA; see `estimator`."""
+
+from .estimator import SCA
+
+__all__ = ["SCA"]

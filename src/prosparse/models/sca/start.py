@@ -1,0 +1,146 @@
+"""Where a model of views starts: principal or canonical directions, rotated to be sparse."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace, device
+
+from ...data import Operator
+from ...data.arrays import host, in_kind
+from ...numerics.spectrum import spectrum
+
+Array = np.ndarray
+
+
+def varimax(L: Array, max_iter: int = 200, tol: float = 1e-8) -> Array:
+    """The rotation of the columns of ``L`` that spreads the squares of its entries most.
+
+    The likelihood does not see a rotation and the sparse prior sees nothing else: from the
+    principal axes it would have to turn through many poor maxima to where entries vanish.
+    """
+    p, d = L.shape
+    R = np.eye(d)
+    if d < 2 or p < 2:
+        return R
+    before = 0.0
+    for _ in range(max_iter):
+        rotated = L @ R
+        U, s, Vt = np.linalg.svd(L.T @ (rotated**3 - rotated * np.mean(rotated**2, axis=0)))
+        R = U @ Vt
+        if s.sum() <= before * (1.0 + tol):
+            break
+        before = s.sum()
+    return R
+
+
+def _directions(op: Operator, k: int) -> Any:
+    """The k leading eigenvectors of X'X, zero beyond the rank."""
+    return _padded(spectrum(op, k).directions(min(k, *op.shape)), k)
+
+
+def _padded(U: Any, k: int) -> Any:
+    """``U`` with columns of zeros up to k."""
+    xp = array_namespace(U)
+    missing = k - U.shape[1]
+    if missing <= 0:
+        return U
+    nothing = xp.zeros((U.shape[0], missing), dtype=U.dtype, device=device(U))
+    return xp.concat([U, nothing], axis=1)
+
+
+def _leading(op: Operator, k: int) -> Any:
+    """Sample scores of the k leading components, in memory."""
+    F = op.xp.astype(_directions(op, k), op.dtype)
+    return op.xp.astype(op.gather_rows(lambda block: block @ F), op.xp.float64)
+
+
+def _scores(op: Operator, k: int) -> Any:
+    """The same, orthonormal."""
+    Z = _leading(op, k)
+    norm = np.sqrt(host(op.xp.sum(Z * Z, axis=0)))
+    small = norm <= 1e-10 * max(norm.max(initial=0.0), 1e-300)
+    return Z / in_kind(np.where(small, np.inf, norm), Z)
+
+
+def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Any:
+    """Scores of k latents that the views have in common, (n, k) with orthonormal columns.
+
+    Without private latents: principal components of the views, each with unit variance. With
+    them: what the leading components of the views have in common (MAXVAR canonical analysis),
+    for the strongest structure may be one view's own.
+    """
+    if len(parts) == 1:
+        return _scores(parts[0], k)
+    if not any(private):
+        scaled = [_weighted_scores(op, k) for op in parts]
+    else:
+        scaled = [_scores(op, k + own) for op, own in zip(parts, private, strict=True)]
+    xp = parts[0].xp
+    U = xp.linalg.svd(xp.concat(scaled, axis=1), full_matrices=False)[0]
+    return _padded(U[:, :k], k)
+
+
+def _weighted_scores(op: Operator, k: int) -> Any:
+    total = float(op.xp.sum(op.column_squares()))
+    return _leading(op, k) / math.sqrt(total / op.shape[1] if total > 0 else 1.0)
+
+
+def initial_weights(
+    op: Operator, n: int, groups: Sequence[Array], k: int, private: Sequence[int]
+) -> tuple[Array, Array]:
+    """Weights (p, Q), shared columns first, and the noise variance of every view.
+
+    Regression of the table on the shared scores; then, view by view, the principal components
+    of what is left, for the private latents.
+    """
+    p, Q = op.shape[1], k + sum(private)
+    squares = host(op.column_squares())
+    parts = [op.take_columns(columns) for columns in groups]
+    scores = shared_scores(parts, k, private)
+    shared = _regressed(op, scores)  # (p, k): scores are orthonormal
+    L = np.zeros((p, Q))
+    L[:, :k] = (shared @ varimax(shared)) / np.sqrt(n)
+    left = squares - np.sum(shared**2, axis=1)
+    first = k
+    for part, columns, own in zip(parts, groups, private, strict=True):
+        if own:
+            loadings = _regressed(part, _left_over(part, scores, own))
+            L[columns, first : first + own] = (loadings @ varimax(loadings)) / np.sqrt(n)
+            left[columns] -= np.sum(loadings**2, axis=1)
+        first += own
+    noise = [float(np.clip(left[c], 0, None).sum()) / (n * c.size) for c in groups]
+    rough = [1e-3 * float(squares[c].sum()) / (n * c.size) for c in groups]
+    return L, np.maximum(noise, rough)
+
+
+def _regressed(op: Operator, scores: Any) -> Array:
+    """X' times orthonormal scores, on the host."""
+    return host(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
+
+
+def _left_over(part: Operator, scores: Any, own: int) -> Any:
+    """Orthonormal scores of the leading components of a view after regressing on ``scores``."""
+    xp = part.xp
+    if part.shape[0] <= part.shape[1]:
+        kernel = part.outer()
+        kernel = kernel - scores @ (scores.T @ kernel)
+        kernel = kernel - (kernel @ scores) @ scores.T
+        values, vectors = xp.linalg.eigh(kernel)
+        U = xp.flip(vectors[:, -own:], axis=1)
+    else:
+        loadings = in_kind(_regressed(part, scores), scores)
+        values, V = xp.linalg.eigh(part.gram() - loadings @ loadings.T)
+        V = xp.flip(V[:, -own:], axis=1)
+        F = xp.astype(V, part.dtype)
+        along = xp.astype(part.gather_rows(lambda block: block @ F), xp.float64)
+        U = along - scores @ (loadings.T @ V)
+    top = host(values)[::-1][:own]
+    norm = np.sqrt(host(xp.sum(U * U, axis=0)))
+    # A share of the whole view: where the scores leave nothing, the rest is rounding, top and all.
+    present = (top > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
+    factor = np.where(present, 1.0 / np.where(present, norm, 1.0), 0.0)
+    return _padded(U * in_kind(factor, U), own)

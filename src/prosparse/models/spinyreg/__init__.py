@@ -1,0 +1,5 @@
+"""SpinyRegressor; see `estimator`."""
+
+from .estimator import SpinyRegressor
+
+__all__ = ["SpinyRegressor"]

@@ -1,0 +1,5 @@
+"""SPPCA; see `estimator`."""
+
+from .estimator import SPPCA
+
+__all__ = ["SPPCA"]

@@ -1,0 +1,97 @@
+"""Thresholds, small lassos and rotations for l1 penalties."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from array_api_compat import device
+
+from ...data.arrays import with_row
+
+Array = Any
+
+
+def soft_threshold(x: Array, threshold: float, xp: Any) -> Array:
+    """Move every entry towards zero by ``threshold``; exact zeros."""
+    return xp.where(x > threshold, x - threshold, xp.where(x < -threshold, x + threshold, 0.0))
+
+
+def lasso_rows(
+    W: Array,
+    B: Array,
+    s: Array,
+    threshold: float,
+    xp: Any,
+    *,
+    sweeps: int,
+    allowed: Array | None = None,
+) -> Array:
+    """Minimise w's w / 2 - w'b + threshold |w|_1 for every column w of W, b of B.
+
+    Sweeps of coordinate descent over the d entries, all columns at once; entries outside
+    ``allowed`` stay zero. Columns that are zero and whose b stays below the threshold cannot
+    move: they are left out, and at the sparse end of a path most are such.
+    """
+    may_move = (W != 0) | (xp.abs(B) > threshold)
+    moving = xp.nonzero(xp.any(may_move if allowed is None else allowed, axis=0))[0]
+    if moving.shape[0] == 0:
+        return xp.zeros_like(W)
+    V, b = xp.take(W, moving, axis=1), xp.take(B, moving, axis=1)
+    free = None if allowed is None else xp.take(allowed, moving, axis=1)
+    for _ in range(sweeps):
+        before = xp.asarray(V, copy=True)
+        for j in range(V.shape[0]):
+            rest = b[j, :] - s[j, :] @ V + s[j, j] * V[j, :]
+            entry = soft_threshold(rest, threshold, xp) / s[j, j]
+            V = with_row(V, j, entry if free is None else xp.where(free[j, :], entry, 0.0))
+        if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
+            break
+    # Back in place: column k of W is column (number of moving ones before k) of V, or zero.
+    position = xp.searchsorted(moving, xp.arange(W.shape[1], device=device(W)))
+    position = xp.clip(position, None, moving.shape[0] - 1)
+    stays = xp.take(moving, position) != xp.arange(W.shape[1], device=device(W))
+    return xp.where(stays, 0.0, xp.take(V, position, axis=1))
+
+
+def sparsest_rotation(W: Array, xp: Any, sweeps: int = 20) -> Array:
+    """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
+    W = xp.asarray(W, copy=True)
+    for _ in range(sweeps):
+        turned = False
+        for a in range(W.shape[0]):
+            for b in range(a + 1, W.shape[0]):
+                angle = _best_angle(W[a, :], W[b, :], xp)
+                if angle:
+                    c, s = math.cos(angle), math.sin(angle)
+                    row_a = c * W[a, :] + s * W[b, :]
+                    W = with_row(W, b, c * W[b, :] - s * W[a, :])
+                    W = with_row(W, a, row_a)
+                    turned = True
+        if not turned:
+            break
+    return W
+
+
+def _best_angle(x: Array, y: Array, xp: Any) -> float:
+    """The rotation of the plane that makes sum_i |x_i| + |y_i| smallest, in O(p log p).
+
+    With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a turn by t is
+    sum_i r_i (cos u_i + sin u_i), u_i = (t - f_i) mod pi/2. Between the angles f_i mod pi/2 it is
+    concave, so its minimum is at one of them, where some entry becomes zero; sorted, all the
+    sums are two running totals. Returns 0 unless the sum falls.
+    """
+    r = xp.sqrt(x * x + y * y)
+    f = xp.atan2(y, x) % (0.5 * math.pi)
+    order = xp.argsort(f)
+    r, f = xp.take(r, order), xp.take(f, order)
+    with_cos, with_sin = r * xp.cos(f), r * xp.sin(f)
+    # cos u + sin u = cos t (cos f - sin f) + sin t (cos f + sin f) for f <= t, and
+    # cos t (cos f + sin f) + sin t (sin f - cos f) for f > t.
+    low, high = with_cos - with_sin, with_cos + with_sin
+    P = xp.cumulative_sum(low) + xp.sum(high) - xp.cumulative_sum(high)
+    Q = xp.cumulative_sum(high) - xp.sum(low) + xp.cumulative_sum(low)
+    sums = P * xp.cos(f) + Q * xp.sin(f)
+    best = int(xp.argmin(sums))
+    now = float(xp.sum(xp.abs(x)) + xp.sum(xp.abs(y)))
+    return float(f[best]) if float(sums[best]) < now * (1.0 - 1e-12) else 0.0

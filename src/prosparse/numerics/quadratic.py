@@ -1,0 +1,245 @@
+"""The form w'Cw of a table, C = X'X, and its deflations.
+
+The greedy methods ask five things of C: products, some of its columns, a diagonal block, the
+diagonal, and the leading eigenvector of a block. With few columns C itself is formed, once
+(`Gram`); with many they are answered through X (`Table`), which is neither copied nor made
+dense, and no p x p array appears.
+
+Deflation by the orthonormal basis Q of the components found so far stands for P C P with
+P = I - QQ' ([SB08] (18); with Q for the components themselves it is the "orthogonalised
+projection deflation" of L. Mackey, NeurIPS 2008, and what R's nsprcomp maximises).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
+
+from ..data import Operator
+from ..data.arrays import host, in_kind, on_host
+from .spectrum import new_direction
+
+Array = np.ndarray
+
+# Up to this side a dense eigenvector of a matrix at hand costs less than Lanczos.
+LANCZOS_SIDE = 200
+# Up to this side it is worth its while to form the matrix.
+DENSE_SIDE = 600
+# Up to this many columns C is formed, if the table is not much wider than high.
+GRAM_WIDTH = 4000
+
+
+class Quadratic(ABC):
+    """A positive semi-definite p x p matrix C, known through what can be asked of it."""
+
+    width: int
+    rank_bound: int  # C has at most this rank
+
+    @abstractmethod
+    def matmul(self, W: Array) -> Array:
+        """C W for W of shape (p, r)."""
+
+    @abstractmethod
+    def columns(self, S: Array) -> Array:
+        """C[:, S], (p, |S|)."""
+
+    @abstractmethod
+    def block(self, S: Array) -> Array:
+        """C[S, S]."""
+
+    @abstractmethod
+    def diagonal(self) -> Array:
+        """C_jj, (p,)."""
+
+    @abstractmethod
+    def leading(self, S: Array) -> tuple[float, Array]:
+        """Largest eigenvalue of C[S, S] and its unit vector, (|S|,)."""
+
+    @abstractmethod
+    def deflated(self, w: Array) -> Quadratic:
+        """The form without direction w (and those removed before)."""
+
+    @abstractmethod
+    def factor(self, S: Array) -> Array | None:
+        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first; None if
+        the table is not the host's, as A is as large."""
+
+    @abstractmethod
+    def restricted(self, S: Array) -> Quadratic:
+        """The form on the variables S alone."""
+
+    def form(self, W: Array) -> Array:
+        """w'Cw for every row of W, (r,)."""
+        return np.einsum("rp,pr->r", W, self.matmul(W.T))
+
+
+class Gram(Quadratic):
+    """C held as an array."""
+
+    def __init__(self, C: Array):
+        self.C = C
+        self.width = self.rank_bound = C.shape[0]
+        self.Q = np.empty((self.width, 0))
+
+    def matmul(self, W: Array) -> Array:
+        return self.C @ W
+
+    def columns(self, S: Array) -> Array:
+        return self.C[:, S]
+
+    def block(self, S: Array) -> Array:
+        return self.C[np.ix_(S, S)]
+
+    def diagonal(self) -> Array:
+        return np.diagonal(self.C)
+
+    def leading(self, S: Array) -> tuple[float, Array]:
+        return leading_pair(self.block(S))
+
+    def deflated(self, w: Array) -> Gram:
+        q = new_direction(self.Q, w)
+        if q is None:
+            return self
+        Cq = self.C @ q
+        cross = np.outer(q, Cq)
+        result = Gram(self.C - cross - cross.T + (q @ Cq) * np.outer(q, q))
+        result.Q = np.column_stack([self.Q, q])
+        return result
+
+    def factor(self, S: Array) -> Array:
+        values, vectors = np.linalg.eigh(self.block(S))  # in rising order
+        return (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
+
+    def restricted(self, S: Array) -> Gram:
+        return Gram(self.block(S))
+
+
+class Table(Quadratic):
+    """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'.
+
+    X, Y and what has as many rows stay where the table is; vectors of length p, of which there
+    are few, are the host's.
+    """
+
+    def __init__(self, op: Operator, Q: Array | None = None, Y: Any = None):
+        self.op = op
+        self.width, self.rank_bound = op.shape[1], min(op.shape)
+        self.Q = np.empty((self.width, 0)) if Q is None else Q
+        self.Y = Y if Y is not None or self.Q.shape[1] == 0 else self._times(op, self.Q)
+
+    def _there(self, W: Array) -> Any:
+        return in_kind(W, self.op.column_squares(), self.op.dtype)
+
+    def _times(self, part: Operator, W: Array) -> Any:
+        """X W, where the table is."""
+        there = self._there(W)
+        return part.gather_rows(lambda block: block @ there)
+
+    def _deflated(self, Y: Any, Q: Array, W: Array) -> Any:
+        """Y - (X Q) Q'W for Y = X W."""
+        return Y if self.Y is None else Y - self.Y @ self._there(Q.T @ W)
+
+    def _back(self, part: Operator, Q: Array, Y: Any) -> Array:
+        """P X' Y."""
+        F = host(part.rmatmul(Y)).astype(float)
+        return F if self.Y is None else F - Q @ host(self.Y.T @ Y)
+
+    def _product(self, part: Operator, Q: Array, W: Array) -> Array:
+        """P X'X P W on the columns of ``part``, whose rows of Q are given."""
+        return self._back(part, Q, self._deflated(self._times(part, W), Q, W))
+
+    def matmul(self, W: Array) -> Array:
+        return self._product(self.op, self.Q, W)
+
+    def _some(self, S: Array) -> Any:
+        """X P e_S as a dense array, (n, |S|)."""
+        columns = self.op.take_columns(S).gather_rows(lambda block: block, entrywise=True)
+        return columns if self.Y is None else columns - self.Y @ self._there(self.Q[S].T)
+
+    def columns(self, S: Array) -> Array:
+        return self._back(self.op, self.Q, self._some(S))
+
+    def block(self, S: Array) -> Array:
+        A = self._some(S)
+        return host(A.T @ A).astype(float)
+
+    def diagonal(self) -> Array:
+        # |x_j - Y q_j|^2, with q_j row j of Q
+        squares = host(self.op.column_squares()).astype(float)
+        if self.Y is None:
+            return squares
+        removed = 2.0 * host(self.op.rmatmul(self.Y)) - self.Q @ host(self.Y.T @ self.Y)
+        return np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
+
+    def leading(self, S: Array) -> tuple[float, Array]:
+        n, size = self.op.shape[0], S.size
+        if size <= min(n, DENSE_SIDE):
+            return leading_pair(self.block(S))
+        part = self.op.take_columns(S) if size < self.width else self.op
+        QS = self.Q[S]
+        if n <= DENSE_SIDE:
+            # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
+            value, y = leading_pair(self._outer(part, QS))
+            w = self._back(part, QS, self._there(y[:, None]))[:, 0]
+        else:
+
+            def product(w: Array) -> Array:
+                return self._product(part, QS, w.reshape(-1, 1))[:, 0]
+
+            value, w = lanczos_pair(product, size)
+        norm = float(np.linalg.norm(w))
+        if norm == 0.0:
+            return 0.0, np.full(size, size**-0.5)
+        return value, w / norm
+
+    def _outer(self, part: Operator, QS: Array) -> Array:
+        outer = host(part.outer()).astype(float)
+        if self.Y is None:
+            return outer
+        Y = host(self.Y).astype(float)
+        cross = host(self._times(part, QS)).astype(float) @ Y.T
+        return outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
+
+    def deflated(self, w: Array) -> Table:
+        q = new_direction(self.Q, w)
+        return self if q is None else Table(self.op, np.column_stack([self.Q, q]))
+
+    def factor(self, S: Array) -> Array | None:
+        A = self._some(S)
+        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A if on_host(A) else None
+
+    def restricted(self, S: Array) -> Quadratic:
+        if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
+            return Gram(self.block(S))
+        return Table(self.op.take_columns(S), self.Q[S], self.Y)
+
+
+def quadratic_of(op: Operator) -> Quadratic:
+    """C = X'X itself where that is the smaller thing, the table where it is not."""
+    n, p = op.shape
+    if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
+        return Gram(host(op.gram()).astype(float, copy=False))
+    return Table(op)
+
+
+def leading_pair(C: Array) -> tuple[float, Array]:
+    """Largest eigenvalue of a symmetric matrix and its unit vector."""
+    k = C.shape[0]
+    if k > LANCZOS_SIDE:
+        return lanczos_pair(lambda w: C @ w, k)
+    values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
+    if not values.size:  # LAPACK may find none of many equal ones
+        values, vectors = np.linalg.eigh(C)
+    return max(float(values[-1]), 0.0), vectors[:, -1]
+
+
+def lanczos_pair(product: Any, k: int) -> tuple[float, Array]:
+    """The same through products only. The start is fixed, so that results are reproducible."""
+    start = np.random.RandomState(0).standard_normal(k)
+    form = LinearOperator((k, k), matvec=product, dtype=np.float64)
+    values, vectors = eigsh(form, k=1, which="LA", v0=start, ncv=min(k, 24))
+    return max(float(values[0]), 0.0), vectors[:, 0]

@@ -1,0 +1,220 @@
+"""The spectrum of a table through the Gram matrix of its smaller side, or, where both sides are
+large, its leading part through a few products."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import device
+
+from ..data import Array, DenseOperator, Operator
+from ..data.arrays import host, in_kind
+
+# Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
+EXACT_SIDE = 2048
+_OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
+_DEPTH = 4  # blocks between restarts
+
+
+def eye_like(square: Array, xp: Any) -> Array:
+    return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
+
+
+def products(op: Operator, filters: Array) -> tuple[Array, Array]:
+    """X'Y and Y'Y for Y = X F, all that an EM pass needs of the rows: two products with X.
+
+    Products are in the table's precision, results in that of F; Y'Y is F'(X'Y), as the filters
+    are short and Y is long.
+    """
+    xp, narrow = op.xp, op.xp.astype(filters, op.dtype)
+    (XY,) = op.sum_rows(lambda block: (block.T @ (block @ narrow),))
+    XY = xp.astype(XY, filters.dtype)
+    YY = filters.T @ XY
+    return XY, 0.5 * (YY + YY.T)
+
+
+class Latents(NamedTuple):
+    """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
+
+    A pass over blocks takes X'Y along. A table in memory is asked for Y first; from Y'Y the host
+    decides in which basis it wants X'Y, and a card is handed all that follows while it is busy
+    with that product.
+    """
+
+    op: Operator
+    Y: Array = None  # (n, d), of a table in memory
+    XY: Array = None  # (p, d), of others
+    YY: Array = None  # (d, d), of others
+
+    def squares(self) -> np.ndarray:
+        """Y'Y in double precision, on the host."""
+        if self.Y is None:
+            return host(self.YY)
+        wide = self.op.xp.astype(self.Y, self.op.xp.float64, copy=False)
+        return host(wide.T @ wide)
+
+    def onto_columns(self, B: Array) -> Array:
+        """B'Y'X, in the precision of B."""
+        if self.Y is None:
+            return B.T @ self.XY.T
+        turned = self.Y @ self.op.xp.astype(B, self.op.dtype)
+        (there,) = self.op.sum_rows(lambda block, rows: (rows.T @ block,), turned)
+        return self.op.xp.astype(there, B.dtype, copy=False)
+
+
+def latents(op: Operator, filters: Array) -> Latents:
+    """Y = X F; see `Latents`."""
+    if op.whole is not None:
+        return Latents(op, op.matmul(op.xp.astype(filters, op.dtype)))
+    XY, YY = products(op, filters)
+    return Latents(op, XY=XY, YY=YY)
+
+
+def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
+    """Squared length of X f for every column f of ``filters``, (p, d) on the host."""
+    xp, there = op.xp, in_kind(filters, op.column_squares(), op.dtype)
+    (squares,) = op.sum_rows(lambda block: (xp.sum((block @ there) ** 2, axis=0),))
+    return host(squares).astype(float)
+
+
+class Spectrum(NamedTuple):
+    """The singular value decomposition of a table, as far as the methods here need it.
+
+    They are invariant under rotations of the sample space, so a table with more rows than
+    columns is replaced by a p x p one with the same X'X: every later pass is cheaper.
+    """
+
+    eigenvalues: Array  # (min(n, p),) of X'X, in falling order; see `spectrum`
+    table: Operator  # X itself if n <= p or p is large, else diag(singular values) V', p x p
+    left: Array  # left singular vectors of `table`, unless `right` are known
+    n: int  # rows of X
+    right: Array = None  # (p, m) leading right singular vectors
+
+    def directions(self, d: int) -> Array:
+        """The d leading eigenvectors of X'X, p x d (zero where the eigenvalue is)."""
+        if self.right is not None:
+            return self.right[:, :d]
+        xp, values = self.table.xp, self.eigenvalues[:d]
+        present = values > 1e-14 * self.eigenvalues[0]
+        inverse = xp.where(present, 1.0 / xp.sqrt(xp.where(present, values, 1.0)), 0.0)
+        left = xp.astype(self.left[:, :d], self.table.dtype)
+        return xp.astype(self.table.rmatmul(left), values.dtype) * inverse
+
+
+def spectrum(op: Operator, count: int | None = None) -> Spectrum:
+    """Eigenvalues of X'X and the table on which to iterate.
+
+    A Gram matrix is ten times cheaper than an SVD but knows nothing of singular values below
+    1e-8 of the largest: where half of them are that small, as beside an outlier, the SVD decides.
+    With a ``count``, and both sides of the table above `EXACT_SIDE`, only that many eigenvalues
+    are computed one by one; the others are represented by their mean.
+    """
+    xp, (n, p) = op.xp, op.shape
+    if count is not None and min(n, p) > max(EXACT_SIDE, _DEPTH * (count + _OVERSAMPLE)):
+        return _leading_spectrum(op, count)
+    values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
+    values = xp.flip(xp.clip(values, 0.0, None), axis=0)
+    vectors = xp.flip(vectors, axis=1)
+    middle = values.shape[0] // 2
+    if op.whole is not None and float(values[middle]) < 1e-10 * float(values[0]):
+        U, singular, Vt = xp.linalg.svd(xp.astype(op.whole, values.dtype), full_matrices=False)
+        values, vectors = singular**2, U if n <= p else Vt.T
+    if n <= p:
+        return Spectrum(values, op, vectors, n)
+    factor = xp.sqrt(values)[:, None] * vectors.T
+    return Spectrum(values, DenseOperator(factor), eye_like(factor, xp), n)
+
+
+def _leading_spectrum(op: Operator, count: int) -> Spectrum:
+    xp, (n, p) = op.xp, op.shape
+    values, right = leading_directions(op, count)
+    total = float(xp.sum(op.column_squares()))
+    rest = min(n, p) - count
+    mean = max(total - float(values.sum()), 0.0) / rest
+    tail = np.full(rest, min(mean, float(values[-1])))
+    return Spectrum(in_kind(np.concatenate([values, tail]), right), op, None, n, right)
+
+
+def leading_directions(
+    op: Operator, count: int, tol: float = 1e-8, max_passes: int = 60
+) -> tuple[np.ndarray, Array]:
+    """The leading eigenvalues of X'X and their vectors (p, count), a block of products at a time.
+
+    Block Krylov iteration (Musco & Musco 2015, "Randomized block Krylov methods for stronger and
+    faster approximate singular value decomposition") from random directions, restarted from the
+    best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
+    most half as many as there are columns can be asked for.
+    """
+    xp, p = op.xp, op.shape[1]
+    width = min(count + _OVERSAMPLE, p // 2)
+    depth = min(_DEPTH, p // width)  # no more directions than there are
+    some = op.column_squares()
+    tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
+
+    def squared(V: Array) -> Array:  # X'X V, one pass
+        narrow = xp.astype(V, op.dtype)
+        return xp.astype(op.sum_rows(lambda block: (block.T @ (block @ narrow),))[0], V.dtype)
+
+    start = np.random.default_rng(0).standard_normal((p, width))
+    V = xp.linalg.qr(in_kind(start, some))[0]
+    image = squared(V)
+    values = np.zeros(width)
+    for _ in range(max_passes // depth):
+        basis, images, last = V, image, image
+        for _ in range(depth - 1):
+            for _ in range(2):  # once more: rounding leaves something of the basis behind
+                last = last - basis @ (basis.T @ last)
+                last = xp.linalg.qr(last)[0]
+            basis = xp.concat([basis, last], axis=1)
+            last = squared(last)
+            images = xp.concat([images, last], axis=1)
+        small = host(basis.T @ images)
+        values, turn = np.linalg.eigh(0.5 * (small + small.T))
+        values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
+        V, image = basis @ turn, images @ turn
+        gap = image - V * in_kind(values, some)
+        errors = np.sqrt(host(xp.sum(gap * gap, axis=0)))[:count]
+        if float(errors.max()) <= tol * float(values[0]):
+            break
+    return np.clip(values[:count], 0.0, None), V[:, :count]
+
+
+def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
+    """The d leading orthonormal directions of a table (d x p) and the sums of squares along them.
+
+    Directions from a Gram matrix lose orthogonality when the spectrum spans many decades: one
+    QR decomposition and one rotation restore it. The largest entry of each is positive.
+    """
+    xp = op.xp
+    basis = xp.linalg.qr(spectrum(op, d).directions(d))[0]
+    narrow = xp.astype(basis, op.dtype)
+
+    def squares(block: Array) -> tuple[Array]:
+        Y = block @ narrow
+        return (Y.T @ Y,)
+
+    values, rotation = np.linalg.eigh(host(op.sum_rows(squares)[0]).astype(float))
+    components = (basis @ in_kind(rotation[:, ::-1], basis)).T
+    strongest = xp.argmax(xp.abs(components), axis=1)
+    here = xp.arange(components.shape[1], device=device(basis)) == strongest[:, None]
+    negative = xp.sum(xp.where(here, components, 0.0), axis=1) < 0
+    return xp.where(negative[:, None], -components, components), np.clip(values[::-1], 0.0, None)
+
+
+def added_squares(op: Operator, W: np.ndarray) -> np.ndarray:
+    """Sum of squares of X that each row of W adds to the span of the rows before it, (d,)."""
+    basis = np.zeros(W.shape[::-1])
+    for k, w in enumerate(W):  # not by QR, which makes up directions for rows that add none
+        q = new_direction(basis[:, :k], w)
+        if q is not None:
+            basis[:, k] = q
+    return sums_of_squares(op, basis)
+
+
+def new_direction(Q: np.ndarray, w: np.ndarray) -> np.ndarray | None:
+    """The unit vector that w adds to the span of Q, or None if it adds nothing."""
+    q = w - Q @ (Q.T @ w)
+    q = q - Q @ (Q.T @ q)  # once more: the first subtraction leaves rounding
+    norm = float(np.linalg.norm(q))
+    return q / norm if norm > 1e-8 * float(np.linalg.norm(w)) else None

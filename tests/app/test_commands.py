@@ -1,0 +1,368 @@
+"""``prosparse select``, ``fit`` and ``report``: what they write, say and refuse."""
+
+import csv
+import json
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+typer_testing = pytest.importorskip("typer.testing")
+
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+
+from prosparse import GSPPCA, SCA, SPPCA, load  # noqa: E402
+from prosparse.app.analysis import imputed, total_variance  # noqa: E402
+from prosparse.app.cli import app  # noqa: E402
+from prosparse.app.results import RESULTS  # noqa: E402
+from prosparse.datasets import make_globally_sparse  # noqa: E402
+
+run = typer_testing.CliRunner().invoke
+DATA = make_globally_sparse(60, 20, n_components=2, n_informative=6, random_state=0)
+NAMES = [f"v{k}" for k in range(20)]
+KINDS = [["a", "b"][k % 2] for k in range(60)]
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sheet(path, X=DATA.X, label=True, decimal=",", separator=";", names=NAMES):
+    """A table as a spreadsheet exports it."""
+    head = ["sample", *names, *(["kind"] if label else [])]
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        file.write(separator.join(head) + "\r\n")
+        for k, row in enumerate(X):
+            cells = ["" if np.isnan(v) else repr(float(v)).replace(".", decimal) for v in row]
+            file.write(separator.join([f"s{k}", *cells, *([KINDS[k]] if label else [])]) + "\r\n")
+    return str(path)
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_from_a_spreadsheet_to_the_folder(inside):
+    result = run(app, ["select", sheet(inside / "plants.csv"), "--label", "kind"])
+    assert result.exit_code == 0, result.output
+    model = GSPPCA("auto").fit(DATA.X)
+    assert f"{model.n_selected_} of 20" in result.stdout
+    assert "evidence is highest" in result.stdout
+    assert "decimal commas" in " ".join(result.stdout.split())
+    folder = inside / "plants-prosparse"
+    assert sorted(p.name for p in folder.iterdir()) == sorted(RESULTS)
+    assert [p.name for p in inside.iterdir() if p.name.startswith(".")] == []
+    chosen = rows_of(folder / "selected.csv")
+    assert [int(r["rank"]) for r in chosen] == list(range(1, 21))
+    assert {r["variable"] for r in chosen if r["chosen"] == "yes"} == {
+        NAMES[k] for k in model.get_support(indices=True)
+    }
+    for row in chosen:
+        assert float(row["relevance"]) == pytest.approx(
+            model.relevance_[NAMES.index(row["variable"])]
+        )
+    scores = rows_of(folder / "scores.csv")
+    assert [r["row"] for r in scores] == [f"s{k}" for k in range(60)]
+    assert [r["kind"] for r in scores] == KINDS
+    table = [[float(r[f"component_{k + 1}"]) for k in range(2)] for r in scores]
+    np.testing.assert_allclose(table, model.transform(DATA.X), rtol=1e-8)
+    loadings = rows_of(folder / "loadings.csv")
+    assert len(loadings) == model.n_selected_
+    again = load(folder / "model.prosparse")
+    np.testing.assert_array_equal(again.components_, model.components_)
+    assert list(again.feature_names_in_) == NAMES
+    assert "carry the common structure" in (folder / "report.html").read_text("utf-8")
+
+
+# Three of the variables are enough for two components, which GSPPCA remarks upon.
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
+def test_json_and_quiet(inside):
+    path = sheet(inside / "t.csv", label=False)
+    result = run(app, ["select", path, "--json", "--components", "2", "--scale"])
+    said = json.loads(result.stdout)
+    model = GSPPCA(2, scale=True).fit(DATA.X)
+    assert said["n_selected"] == model.n_selected_ == len(said["selected"])
+    assert said["variance_retained"] == pytest.approx(model.explained_variance_ratio_.sum())
+    assert (said["rows"], said["variables"], said["method"]) == (60, 20, "GSPPCA")
+    quiet = run(app, ["select", path, "--quiet", "--output", "deep/er"])
+    assert (quiet.exit_code, quiet.output) == (0, "")
+    assert (inside / "deep" / "er" / "report.html").is_file()
+
+
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("sca", []),
+        ("sppca", ["--components", "2", "--penalty", "bic"]),
+        ("empca", ["--variables", "4"]),
+    ],
+)
+def test_other_methods(inside, method, options, scale):
+    path = sheet(inside / "t.csv", X=DATA.X + 3, label=False)
+    arguments = ["select", path, "--method", method, *options, "--json"]
+    result = run(app, arguments + ["--scale"] * scale)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    assert 0 < said["n_selected"] <= 20
+    assert 0 < said["variance_retained"] <= 1
+    assert (inside / "t-prosparse" / "report.html").is_file()
+    if method != "empca":
+        kind, parameters = {
+            "sca": (SCA, {}),
+            "sppca": (SPPCA, {"n_components": 2, "penalty": "bic"}),
+        }[method]
+        X = StandardScaler(with_mean=False).fit_transform(DATA.X + 3) if scale else DATA.X + 3
+        model = kind(**parameters).fit(X)
+        assert said["n_selected"] == model.support_.sum()
+
+
+def test_gaps_of_a_large_table_are_filled_by_principal_components(inside, monkeypatch):
+    X = DATA.X.copy()
+    X[3, 5] = np.nan
+    monkeypatch.setattr("prosparse.app.analysis._LARGEST_SCA", 100)
+    path = sheet(inside / "t.csv", X=X, label=False)
+    said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
+    assert any("filled in by principal components" in note for note in said["notes"])
+    assert said["n_selected"] == GSPPCA().fit(imputed(X)).n_selected_
+
+
+def test_missing_values(inside):
+    X = DATA.X.copy()
+    X[[3, 7], [5, 2]] = np.nan
+    X[:40, 9] = np.nan
+    path = sheet(inside / "t.csv", X=X)
+    arguments = ["select", path, "--label", "kind", "--json"]
+    refused = run(app, arguments)
+    assert refused.exit_code == 1
+    assert "row 1 of the data ('s0'), column 'v9': the value is missing, and 41 more" in (
+        " ".join(refused.stderr.split())
+    )
+    assert list(inside.iterdir()) == [inside / "t.csv"]
+    dropped = json.loads(run(app, [*arguments, "--missing", "drop"]).stdout)
+    assert (dropped["rows"], dropped["variables"]) == (58, 19)
+    assert any("left out: v9" in note for note in dropped["notes"])
+    assert len(rows_of(inside / "t-prosparse" / "scores.csv")) == 58
+    filled = json.loads(run(app, [*arguments, "--missing", "impute"]).stdout)
+    assert (filled["rows"], filled["variables"]) == (60, 19)
+    assert any("filled in by SCA" in note for note in filled["notes"])
+    exact = json.loads(run(app, [*arguments, "--missing", "impute", "--method", "sca"]).stdout)
+    assert any("exactly" in note for note in exact["notes"])
+
+
+@pytest.mark.parametrize("largest", [0, 10**9])
+@pytest.mark.parametrize("side", [0, 10**9])
+def test_imputed_values_are_near_the_truth(rng, largest, side, monkeypatch):
+    monkeypatch.setattr("prosparse.app.analysis._LARGEST_SCA", largest)
+    monkeypatch.setattr("prosparse.app.analysis._EXACT_SIDE", side)
+    monkeypatch.setattr("prosparse.app.analysis._LEADING", 1)
+    X = rng.normal(size=(200, 1)) * [1.0, 20.0, -300.0, 1.0] + rng.normal(size=(200, 4)) * [
+        0.1, 2.0, 30.0, 0.1,
+    ] + [0, 100, 0, 1e4]  # fmt: skip
+    gappy = X.copy()
+    gappy[::5, 1] = np.nan
+    filled = imputed(gappy)
+    there = ~np.isnan(gappy)
+    np.testing.assert_array_equal(filled[there], X[there])
+    assert np.std((filled - X)[::5, 1]) < 0.25 * np.std(X[:, 1])
+
+
+def test_total_variance_in_blocks(rng, monkeypatch):
+    X = rng.normal(size=(50, 3)) * 5 + 1e6
+    X[::7, 1] = np.nan
+    monkeypatch.setattr("prosparse.app.analysis._ROWS", 30)
+    assert total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
+
+
+# Three of the variables are enough for two components, which GSPPCA remarks upon.
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
+def test_log1p_and_transpose(inside):
+    counts = np.exp(DATA.X)
+    path = sheet(inside / "t.csv", X=counts.T, label=False, names=[f"s{k}" for k in range(60)])
+    result = run(app, ["select", path, "--log1p", "--transpose", "--json", "--components", "2"])
+    assert result.exit_code == 0, result.output
+    model = GSPPCA(2).fit(np.log1p(counts))
+    said = json.loads(result.stdout)
+    assert sorted(said["selected"]) == sorted(f"s{k}" for k in model.get_support(indices=True))
+    low = sheet(inside / "low.csv", X=DATA.X - 5, label=False)
+    refused = run(app, ["select", low, "--log1p"])
+    assert refused.exit_code == 1
+    assert "has no log(1 + x)" in refused.stderr
+
+
+def test_fit_and_report(inside):
+    common = ["--drop", "kind", "--log1p", "--method", "sca", "--scale"]
+    X = np.exp(DATA.X)
+    path = sheet(inside / "t.csv", X=X)
+    result = run(app, ["fit", path, *common, "--output", "m.prosparse"])
+    assert result.exit_code == 0, result.output
+    assert sorted(p.name for p in inside.iterdir()) == ["m.prosparse", "t.csv"]
+    assert run(app, ["report", "m.prosparse", "--quiet"]).output == ""
+    page = (inside / "m.html").read_text("utf-8")
+    assert 'id="scores-chart"' not in page
+    with_scores = run(app, ["report", "m.prosparse", "--data", "t.csv", "--output", "s.html"])
+    assert with_scores.exit_code == 0, with_scores.output
+    page = (inside / "s.html").read_text("utf-8")
+    # read, logged and scaled as in the fit: the same scores
+    Z = StandardScaler(with_mean=False).fit_transform(np.log1p(X))
+    scores = SCA().fit(Z).transform(Z)
+    assert f'"values":[[{float(f"{scores[0, 0]:.4g}")}' in page
+    sheet(inside / "other.csv", X=X, names=[f"w{k}" for k in range(20)])
+    refused = run(app, ["report", "m.prosparse", "--data", "other.csv"])
+    assert refused.exit_code == 1
+    assert "not the table of the model" in refused.stderr
+    refused = run(app, ["report", path])
+    assert refused.exit_code == 1
+    assert "not a whole model file" in refused.stderr
+
+
+def test_report_of_a_model_without_names(inside):
+    from prosparse import save
+
+    save(GSPPCA(2).fit(DATA.X), "m.prosparse")
+    sheet(inside / "t.csv", label=False)
+    sheet(inside / "narrow.csv", X=DATA.X[:, :5], names=NAMES[:5], label=False)
+    told = run(app, ["report", "m.prosparse", "--data", "t.csv"])
+    assert told.exit_code == 0, told.output
+    assert 'id="scores-chart"' in (inside / "m.html").read_text("utf-8")
+    refused = run(app, ["report", "m.prosparse", "--data", "narrow.csv"])
+    assert refused.exit_code == 1
+    assert "5 variables, but the model has 20" in " ".join(refused.stderr.split())
+
+
+def test_report_of_a_stranger_s_file(inside):
+    """What a file says about itself is only words, and of the wrong kind no words at all."""
+    from prosparse import save
+
+    about = {"title": 3, "notes": {"a": 1}, "warnings": [1, "<b>"], "data": {"x": ["<i>"]}, "z": 1}
+    save(GSPPCA(2).fit(DATA.X), "m", about=about | {"read": {"evil": 1}, "wish": []})
+    assert run(app, ["report", "m", "--output", "r.html"]).exit_code == 0
+    page = (inside / "r.html").read_text("utf-8")
+    assert "&lt;b&gt;" in page
+    assert "<i>" not in page
+
+
+BAD = {
+    "missing file": (None, "there is no such file"),
+    "empty": ("", "the file is empty"),
+    "ragged": ("a,b,c\n1,2,3\n4,5\n", "line 3: it has 2 cells"),
+    "text": ("a,b,c\n1,2,3\n4,x,6\n", "line 3, column 2 ('b'): 'x' is not a number"),
+    "duplicated": ("a,a,c\n1,2,3\n4,5,6\n", "columns 1 and 2 are both called 'a'"),
+    "encoding": ("ä,b\n1,2\n3,4\n", "line 1, column 1: the text is not utf-8"),
+    "one column": ("a\n1\n2\n", "at least 2 are needed"),
+    "constant": ("a,b,c\n1,2,3\n1,2,3\n1,2,3\n", "at least 2 must vary"),
+    "infinite": (
+        "a,b,c\n1,2,3\n1,inf,3\n1,2,3\n",
+        "row 2 of the data, column 'b': inf is",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("command", ["select", "fit"])
+def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
+    text, message = BAD[name]
+    if text is not None:
+        (inside / "bad.csv").write_bytes(text.encode("cp1252"))
+    before = sorted(inside.iterdir())
+    place = "deep/out" if command == "select" else "out"
+    result = run(app, [command, "bad.csv", "--output", place])
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert result.stderr.startswith("prosparse: bad.csv")
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == ""
+    assert sorted(inside.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "pca"], "`--method` must be one of 'gsppca'"),
+        (["--missing", "guess"], "`--missing` must be one of"),
+        (["--components", "none"], "--components must be a positive number or auto"),
+        (["--components", "0"], "--components must be a positive number"),
+        (["--components", "99"], "n_components"),
+        (["--method", "empca"], "--variables 10"),
+        (["--method", "sca", "--variables", "3"], "has no effect"),
+        (["--penalty", "bic"], "use sppca"),
+        (["--method", "sppca", "--penalty", "bik"], "`penalty` must be one of"),
+        (["--separator", "ab"], "--separator must be one character"),
+        (["--output", "t.csv"], "t.csv is a file"),
+        (["--output", "full"], "holds other files (precious)"),
+    ],
+)
+def test_misuse(inside, options, message):
+    path = sheet(inside / "t.csv", label=False)
+    (inside / "full").mkdir()
+    (inside / "full" / "precious").touch()
+    before = sorted(inside.rglob("*"))
+    result = run(app, ["select", path, *options])
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+    assert sorted(inside.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", ["fit", "report"])
+@pytest.mark.parametrize(
+    ("place", "message"), [("here", "here is a folder"), ("no/where", "there is no folder no")]
+)
+def test_places_where_no_file_can_be(inside, command, place, message):
+    (inside / "here").mkdir()
+    result = run(app, [command, "whatever", "--output", place])
+    assert result.exit_code == 2
+    assert message in result.stderr
+
+
+def test_unknown_column(inside):
+    result = run(app, ["select", sheet(inside / "t.csv"), "--label", "kynd"])
+    assert result.exit_code == 1
+    assert "did you mean 'kind'" in result.stderr
+
+
+def test_results_are_replaced_whole(inside, monkeypatch):
+    path = sheet(inside / "t.csv", label=False)
+    assert run(app, ["select", path, "--components", "1", "-q"]).exit_code == 0
+    first = (inside / "t-prosparse" / "selected.csv").read_bytes()
+    monkeypatch.setattr("prosparse.app.results.render", lambda *a, **k: 1 / 0)
+    assert isinstance(run(app, ["select", path]).exception, ZeroDivisionError)
+    assert (inside / "t-prosparse" / "selected.csv").read_bytes() == first
+    monkeypatch.undo()
+    monkeypatch.chdir(inside)
+    assert run(app, ["select", path, "--components", "2", "-q"]).exit_code == 0
+    assert sorted(p.name for p in inside.iterdir()) == ["t-prosparse", "t.csv"]
+    assert len(rows_of(inside / "t-prosparse" / "loadings.csv")[0]) == 3
+
+
+def test_warnings_are_said(inside):
+    X = np.random.default_rng(2).normal(size=(100, 5))
+    path = sheet(inside / "noise.csv", X=X, label=False, names=NAMES[:5])
+    result = run(app, ["select", path, "--components", "1"])
+    assert result.exit_code == 0
+    assert "warning: GSPPCA: every variable left the model" in " ".join(result.stderr.split())
+    page = (inside / "noise-prosparse" / "report.html").read_text("utf-8")
+    assert "do not read it as a finding" in page
+    assert "No common structure of the 5 variables stands out from noise" in page
+
+
+@pytest.mark.parametrize("command", ["select", "fit", "report"])
+def test_help_has_examples(command):
+    result = run(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"prosparse {command}" in result.output
+    assert "Examples" in result.output
+
+
+def test_python_m_prosparse(inside):
+    path = sheet(inside / "t.csv", label=False)
+    command = [sys.executable, "-m", "prosparse", "select", path, "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=inside)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == 60
+    shutil.rmtree(inside / "t-prosparse")

@@ -1,0 +1,194 @@
+"""Exchanges and starts of the search for a support, against every pair written out."""
+
+import numpy as np
+import pytest
+
+from prosparse.models.empca import support
+from prosparse.models.empca.support import (
+    Constraint,
+    Support,
+    best_swap,
+    make_polish_step,
+    no_worse,
+    plane_gains,
+    renormalised,
+    seeds,
+    threshold,
+)
+from prosparse.numerics.quadratic import Gram
+
+
+def anything(p, K, nonnegative=False):
+    return Constraint(K, nonnegative, np.ones(p, dtype=bool))
+
+
+def problem(p=9, K=4, seed=0, rank=20):
+    """C, and the best weights on the first K variables."""
+    A = np.random.default_rng(seed).standard_normal((rank, p))
+    C = A.T @ A
+    w = np.zeros(p)
+    values, vectors = np.linalg.eigh(C[:K, :K])
+    w[:K] = vectors[:, -1]
+    return C, Support(w, values[-1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plane_gains_are_eigenvalues_of_two_by_two_forms(seed):
+    """The form on the plane of what remains of w and of a new variable, from two unit vectors."""
+    C, state = problem(seed=seed)
+    leave, enter = np.array([2, 0, 3]), np.array([8, 4, 5, 6])
+    f = C @ state.w
+    gains = plane_gains(state, f, np.diag(C), C[:, leave], leave, enter)
+    for row, i in zip(gains, leave, strict=True):
+        v = state.w.copy()
+        v[i] = 0.0
+        for gain, j in zip(row, enter, strict=True):
+            plane = np.column_stack([v / np.linalg.norm(v), np.eye(9)[j]])
+            largest = np.linalg.eigvalsh(plane.T @ C @ plane)[-1]
+            assert gain == pytest.approx(largest - state.bound, rel=1e-10)
+
+
+def exchanged(C, S, i, j):
+    T = [k for k in S if k != i] + [j]
+    return np.linalg.eigvalsh(C[np.ix_(T, T)])[-1]
+
+
+@pytest.mark.parametrize("K", [1, 2, 4])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_swap_is_made_if_and_only_if_one_pays(K, seed):
+    C, state = problem(7, K, seed)
+    quadratic = Gram(C)
+    for _ in range(20):
+        S = np.flatnonzero(state.w)
+        others = [j for j in range(7) if j not in S]
+        best = max(exchanged(C, S, i, j) for i in S for j in others)
+        new = best_swap(quadratic, np.diag(C), state, C @ state.w, anything(7, K))
+        if new is state:
+            assert best <= state.bound * (1 + 1e-9)
+            break
+        T = np.flatnonzero(new.w)
+        assert len(set(S) - set(T)) == len(set(T) - set(S)) == 1
+        assert state.bound < new.bound <= best * (1 + 1e-9)
+        assert new.bound == pytest.approx(np.linalg.eigvalsh(C[np.ix_(T, T)])[-1])
+        assert np.linalg.norm(new.w) == pytest.approx(1.0)
+        state = new
+    else:
+        pytest.fail("swaps do not end")
+
+
+def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
+    """One exchange is tried: the one with the largest gain in its plane."""
+    monkeypatch.setattr(support, "EXACT_SIDE", 1)
+    C, state = problem(8, 3, seed=1)
+    f, leave, enter = C @ state.w, np.arange(3), np.arange(3, 8)
+    gains = plane_gains(state, f, np.diag(C), C[:, leave], leave, enter)
+    i, j = np.unravel_index(np.argmax(gains), gains.shape)
+    assert gains[i, j] > 0
+    new = best_swap(Gram(C), np.diag(C), state, f, anything(8, 3))
+    assert set(np.flatnonzero(new.w)) == set(leave) - {i} | {3 + j}
+    assert new.bound == pytest.approx(exchanged(C, leave, i, 3 + j))
+
+
+def test_only_the_most_promising_are_exchanged_where_pairs_are_many(monkeypatch, rng):
+    """The smallest weights leave, 256 at least; the largest entries of Cw enter."""
+    w, f = rng.standard_normal(400), rng.standard_normal(400)
+    w[300:] = 0.0
+    c = anything(400, 300)._replace(allowed=np.arange(400) < 390)
+    leave, enter = support._candidates(w, f, np.ones(400), c)
+    np.testing.assert_array_equal(leave, np.arange(300))
+    np.testing.assert_array_equal(enter, np.arange(300, 390))
+    monkeypatch.setattr(support, "SWAP_ENTRIES", 90 * 270)
+    leave, enter = support._candidates(w, f, np.ones(400), c)
+    assert set(leave) == set(np.argsort(np.abs(w[:300]))[:270])
+    assert enter.size == 90
+    monkeypatch.setattr(support, "SWAP_ENTRIES", 256 * 5)
+    leave, enter = support._candidates(w, f, np.ones(400), c)
+    assert set(leave) == set(np.argsort(np.abs(w[:300]))[:256])
+    assert set(enter) == set(300 + np.argsort(-np.abs(f[300:390]))[:5])
+
+
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_seeds_are_the_best_single_variables(nonnegative, rng):
+    """Column by column: the K largest entries of C, one of every support, the best first."""
+    A = rng.standard_normal((8, 12))
+    C, K = A.T @ A, 3
+    allowed = np.arange(12) != 5
+    by_support = {}
+    for j in np.flatnonzero(allowed):
+        gain = C[:, j] if nonnegative else np.abs(C[:, j])
+        top = sorted(np.flatnonzero(allowed), key=lambda i, gain=gain: -gain[i])[:K]
+        w = np.zeros(12)
+        w[top] = np.clip(C[top, j], 0.0, None) if nonnegative else C[top, j]
+        w /= np.linalg.norm(w)
+        S = tuple(np.flatnonzero(w))
+        if S not in by_support or w @ C @ w > by_support[S] @ C @ by_support[S]:
+            by_support[S] = w
+    best = sorted(by_support.values(), key=lambda w: -(w @ C @ w))
+    c = Constraint(K, nonnegative, allowed)
+    for count in (1, 4, 100):
+        ours = seeds(Gram(C), c, rng, count)
+        np.testing.assert_allclose(ours, best[:count], atol=1e-12)
+
+
+def test_of_many_variables_some_are_seeds(rng):
+    C = np.diag(np.arange(1.0, 201.0))
+    assert seeds(Gram(C), anything(200, 1), rng, 1000).shape[0] == 200
+    few = seeds(Gram(C), anything(200, 1), rng, 2)
+    drawn = seeds(Gram(C), anything(200, 1), rng, 4)
+    assert few.shape == (2, 200)
+    assert drawn.shape == (4, 200)
+    assert len(set(np.argmax(drawn, axis=1))) == 4
+
+
+def test_best_nonnegative_weights_on_a_support():
+    """An optimal non-negative w is the leading eigenvector on its own positive part."""
+    for seed in range(6):
+        C, _ = problem(5, 5, seed)
+        free = 0.0
+        for code in range(1, 2**5):
+            S = [i for i in range(5) if code >> i & 1]
+            values, vectors = np.linalg.eigh(C[np.ix_(S, S)])
+            if np.all(vectors[:, -1] > 0) or np.all(vectors[:, -1] < 0):
+                free = max(free, values[-1])
+        c = anything(5, 5, nonnegative=True)
+        starts = threshold(np.vstack([np.eye(5), np.ones(5)]), c)
+        found = [renormalised(Gram(C), 0.9 * w + 0.1 / np.sqrt(5), c) for w in starts]
+        for w, bound in found:
+            assert np.all(w >= 0)
+            assert bound == pytest.approx(w @ C @ w)
+            assert bound <= free * (1 + 1e-9)
+        assert max(bound for _, bound in found) == pytest.approx(free)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 11, 12, 13])
+def test_weights_that_are_nearly_the_best_become_the_best(seed):
+    """An error in the eighth digit of w is one in the sixteenth of w'Cw: no reason to stay."""
+    rng = np.random.default_rng(seed)
+    A = np.abs(rng.standard_normal((6, 3)))
+    C = A.T @ A
+    there = np.abs(np.linalg.eigh(C)[1][:, -1])
+    near = there + 1e-8 * rng.standard_normal(3)
+    near /= np.linalg.norm(near)
+    w, bound = renormalised(Gram(C), near, anything(3, 3, nonnegative=True))
+    np.testing.assert_allclose(w, there, rtol=0, atol=1e-14)
+    ahead = Support(near, bound * (1.0 + 4e-16))
+    assert no_worse(Support(w, bound), ahead).w is w
+    assert no_worse(Support(w, bound), ahead).bound == ahead.bound
+    assert no_worse(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
+
+
+def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
+    """[YZ13]: the K largest of |Cw|, with the best weights on them; at the end it stays."""
+    C, state = problem(12, 4, seed=3)
+    step = make_polish_step(Gram(C), anything(12, 4), swaps=False)
+    moves = 0
+    while True:
+        target = np.sort(np.argsort(-np.abs(C @ state.w))[:4])
+        new = step(state)
+        if new is state:
+            break
+        np.testing.assert_array_equal(np.flatnonzero(new.w), target)
+        assert new.bound == pytest.approx(np.linalg.eigvalsh(C[np.ix_(target, target)])[-1])
+        state, moves = new, moves + 1
+    assert moves > 0
+    assert np.linalg.eigvalsh(C[np.ix_(target, target)])[-1] <= state.bound * (1 + 1e-9)

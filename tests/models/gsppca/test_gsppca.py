@@ -1,0 +1,647 @@
+"""GSPPCA as its users meet it."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer
+from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+
+from prosparse import (
+    GSPPCA,
+    FewVariablesWarning,
+    InputError,
+    ManyComponentsWarning,
+    NoStructureWarning,
+    ParameterError,
+)
+from prosparse.datasets import make_globally_sparse
+from prosparse.inference.loop import StopReason
+from prosparse.metrics import support_f_score
+from prosparse.models.gsppca.estimator import State, ranking
+from prosparse.selection.dimension import count_signals
+
+
+def example(n=50, p=30, d=5, q=10, noise=0.5, seed=0):
+    return make_globally_sparse(
+        n, p, n_components=d, n_informative=q, noise=noise, random_state=seed
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, support, _ = example()
+    return X, support, GSPPCA(n_components=5).fit(X)
+
+
+# --- what is found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_introductory_example(seed):
+    """E1: n 50, p 30, d 5, q 10. The ranking separates, and the evidence finds the true model."""
+    X, support, _ = example(seed=seed)
+    model = GSPPCA(n_components=5).fit(X)
+    np.testing.assert_array_equal(model.support_, support)
+    assert model.ranking_[support].max() == 10
+    assert model.log_evidence_ == model.log_evidence_path_.max()
+
+
+# The slides' table: p 200, q 20, d 10, sigma 1.
+PUBLISHED = {40: 0.868, 50: 0.939, 66: 0.972, 100: 0.992, 200: 1.0}
+
+
+@pytest.mark.parametrize("n", PUBLISHED)
+def test_slides_table(n):
+    """E4 in few runs: at least the published mean F-score at every sample size."""
+    scores = []
+    for seed in range(8):
+        X, support, _ = example(n, 200, 10, 20, 1.0, seed)
+        scores.append(support_f_score(support, GSPPCA(n_components=10).fit(X).support_))
+    assert np.mean(scores) >= PUBLISHED[n]
+
+
+def test_variance_alone_says_nothing_on_scaled_data():
+    X, support, _ = make_globally_sparse(
+        200, 100, n_components=5, n_informative=20, noise=0.5, scale=True, random_state=0
+    )
+    by_variance = np.argsort(-X.var(axis=0))[:20]
+    assert support[by_variance].mean() < 0.5
+    assert support_f_score(support, GSPPCA(n_components=5).fit(X).support_) >= 0.95
+
+
+@pytest.mark.parametrize("evidence", ["noiseless", "noisy"])
+@pytest.mark.parametrize("noise", ["bias-corrected", "ml", "median"])
+@pytest.mark.parametrize("model_prior", ["uniform", "sparse"])
+def test_every_option_finds_the_example(evidence, noise, model_prior):
+    X, support, _ = example(60, 40, 3, 12, 0.4)
+    model = GSPPCA(3, evidence=evidence, noise=noise, model_prior=model_prior).fit(X)
+    assert support_f_score(support, model.support_) >= 0.95
+
+
+@pytest.mark.parametrize(("n", "least"), [(100, 0.8), (200, 0.9)])
+def test_slides_table_with_scaled_columns(n, least):
+    """Where variance says nothing: a harder problem, solved from n = p/2 on."""
+    scores = []
+    for seed in range(6):
+        X, support, _ = example(n, 200, 10, 20, 1.0, seed)
+        scores.append(support_f_score(support, GSPPCA(10, scale=True).fit(X).support_))
+    assert np.mean(scores) >= least
+
+
+def test_inactive_scaled_columns_have_their_own_variance():
+    model = GSPPCA(5, scale=True).fit(example().X)
+    assert model.noise_variance_ == pytest.approx(50 / 49)
+
+
+def test_a_sparse_prior_prefers_smaller_models():
+    X = example(20, 60, 3, 30, 1.0).X
+    uniform, thin = GSPPCA(3).fit(X), GSPPCA(3, model_prior="sparse").fit(X)
+    share = thin.log_evidence_path_ - uniform.log_evidence_path_
+    np.testing.assert_allclose(np.diff(share), share[1] - share[0])
+    assert share[1] < share[0] < 0
+    assert thin.n_selected_ <= uniform.n_selected_
+
+
+def test_one_component():
+    X, support, loadings = example(200, 40, 1, 12, 0.2)
+    model = GSPPCA(n_components=1).fit(X)
+    strong = np.abs(loadings[:, 0]) > 0.3
+    assert model.support_[strong].all()
+    assert not model.support_[~support].any()
+
+
+def test_components_are_counted():
+    X, support, _ = example(100, 60, 4, 15, 0.4)
+    model = GSPPCA().fit(X)
+    assert model.n_components_ == 4
+    np.testing.assert_array_equal(model.support_, support)
+
+
+def test_components_are_counted_again_on_the_chosen_columns():
+    """At n = p/2 of the slides' setting some of the 10 components drown among 200 columns."""
+    counts, first = [], []
+    for seed in range(8):
+        X = example(100, 200, 10, 20, 1.0, seed).X
+        counts.append(GSPPCA().fit(X).n_components_)
+        values = np.linalg.svd(X - X.mean(0), compute_uv=False) ** 2
+        first.append(count_signals(values, 100, 200))
+    assert np.mean(np.array(first) == 10) < 0.7
+    assert np.mean(np.array(counts) == 10) > 0.8
+
+
+def test_scaled_tables_are_counted_against_unit_noise():
+    X, _ = load_breast_cancer(return_X_y=True)
+    values = np.linalg.eigvalsh(np.corrcoef(X.T))[::-1]
+    model = GSPPCA(scale=True).fit(X)
+    assert np.sum(values > 2) <= model.n_components_ <= np.sum(values > 1)
+
+
+def test_all_variables_may_be_chosen():
+    X = example(200, 12, 3, 12, 0.1).X
+    model = GSPPCA(n_components=3).fit(X)
+    assert model.cardinalities_.tolist() == list(range(4, 13))
+    assert model.n_selected_ == 12
+
+
+# --- what is returned
+
+
+def test_attributes(fitted):
+    X, _, model = fitted
+    assert model.components_.shape == (5, 30)
+    np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(5), atol=1e-12)
+    assert np.all(model.components_[:, ~model.support_] == 0)
+    assert np.all(np.any(model.components_[:, model.support_] != 0, axis=0))
+    assert model.relevance_.max() == 1
+    assert model.relevance_.min() >= 0
+    assert sorted(model.ranking_) == list(range(1, 31))
+    assert np.all(np.diff(model.relevance_[np.argsort(model.ranking_)]) <= 0)
+    np.testing.assert_array_equal(model.support_, model.ranking_ <= model.n_selected_)
+    assert model.cardinalities_.shape == model.log_evidence_path_.shape
+    assert np.all(np.diff(model.bounds_) >= 0)
+    assert len(model.bounds_) == model.n_iter_
+    assert model.stop_reason_ is StopReason.CONVERGED
+    np.testing.assert_allclose(model.mean_, X.mean(axis=0))
+    np.testing.assert_array_equal(model.scale_, np.ones(30))
+
+
+def test_components_are_pca_of_the_chosen_columns(fitted):
+    X, _, model = fitted
+    pca = PCA(5).fit(X[:, model.support_])
+    np.testing.assert_allclose(model.explained_variance_, pca.explained_variance_)
+    cosines = np.sum(model.components_[:, model.support_] * pca.components_, axis=1)
+    np.testing.assert_allclose(np.abs(cosines), 1.0)
+    share = pca.explained_variance_ / X.var(axis=0, ddof=1).sum()
+    np.testing.assert_allclose(model.explained_variance_ratio_, share)
+
+
+def test_transform_and_back(fitted):
+    X, _, model = fitted
+    scores = model.transform(X)
+    assert scores.shape == (50, 5)
+    np.testing.assert_allclose(scores.mean(axis=0), 0, atol=1e-12)
+    np.testing.assert_allclose(scores.var(axis=0, ddof=1), model.explained_variance_)
+    np.testing.assert_allclose(np.corrcoef(scores.T), np.eye(5), atol=1e-10)
+    back = model.inverse_transform(scores)
+    chosen = model.support_
+    residual = (X - back)[:, chosen]
+    off = np.sum(residual**2) / (49 * (chosen.sum() - 5))
+    assert off == pytest.approx(model.active_noise_variance_)
+    np.testing.assert_allclose(back[:, ~chosen], np.tile(X.mean(0)[~chosen], (50, 1)))
+    with pytest.raises(ValueError, match=r"scores of shape \(n_samples, 5\), got shape \(50, 4\)"):
+        model.inverse_transform(scores[:, :4])
+
+
+def test_score_is_a_normal_log_density():
+    from scipy.stats import multivariate_normal
+
+    X = example(60, 12, 2, 6, 0.3).X * 3
+    for scale in (False, True):
+        model = GSPPCA(2, scale=scale).fit(X)
+        C, inside = model.components_, model.support_
+        covariance = np.diag(np.where(inside, model.active_noise_variance_, model.noise_variance_))
+        extra = model.explained_variance_ - model.active_noise_variance_
+        covariance = covariance + (C.T * extra) @ C
+        covariance = covariance * np.outer(model.scale_, model.scale_)
+        expected = multivariate_normal(model.mean_, covariance).logpdf(X)
+        np.testing.assert_allclose(model.score_samples(X), expected)
+        assert model.score(X) == pytest.approx(expected.mean())
+        np.testing.assert_allclose(model.score_samples(sparse.csr_array(X)), expected)
+
+
+def test_scale_is_standardising_first():
+    X = example().X * np.geomspace(1, 1000, 30)
+    scaled = GSPPCA(5, scale=True).fit(X)
+    by_hand = GSPPCA(5, noise="median").fit((X - X.mean(0)) / X.std(0))
+    np.testing.assert_allclose(scaled.scale_, X.std(0))
+    np.testing.assert_array_equal(scaled.support_, by_hand.support_)
+    np.testing.assert_allclose(scaled.log_evidence_path_, by_hand.log_evidence_path_, rtol=1e-9)
+    np.testing.assert_allclose(scaled.components_, by_hand.components_, atol=1e-8)
+    scores = scaled.transform(X)
+    np.testing.assert_allclose(scores.var(axis=0, ddof=1), scaled.explained_variance_)
+
+
+def test_a_fixed_number_of_variables():
+    X = example().X
+    free = GSPPCA(5).fit(X)
+    for q in (5, 7, 20, 30):
+        model = GSPPCA(5, n_features_to_select=q).fit(X)
+        assert model.n_selected_ == q == model.support_.sum()
+        np.testing.assert_array_equal(model.support_, free.ranking_ <= q)
+        np.testing.assert_array_equal(model.cardinalities_, [q])
+        if q > 5:
+            same = free.log_evidence_path_[free.cardinalities_ == q]
+            np.testing.assert_allclose(model.log_evidence_path_, same)
+
+
+# --- tables in, tables out
+
+
+def test_pandas(fitted):
+    X, support, model = fitted
+    names = [f"gene {i}" for i in range(30)]
+    frame = pd.DataFrame(X, columns=names, index=[f"patient {i}" for i in range(50)])
+    named = GSPPCA(5).set_output(transform="pandas").fit(frame)
+    np.testing.assert_array_equal(named.feature_names_in_, names)
+    scores = named.transform(frame)
+    assert list(scores.columns) == [f"gsppca{i}" for i in range(5)]
+    assert list(scores.index) == list(frame.index)
+    chosen = named.select(frame)
+    assert isinstance(chosen, pd.DataFrame)
+    assert list(chosen.columns) == [n for n, s in zip(names, support, strict=True) if s]
+    np.testing.assert_allclose(named.components_, model.components_)
+    with pytest.raises(ValueError, match="feature names"):
+        named.transform(frame[names[::-1]])
+
+
+def test_lazy_frames_are_refused():
+    with pytest.raises(InputError, match=r"call `collect\(\)`"):
+        GSPPCA(1).fit(pl.DataFrame({"a": [1.0, 2, 3], "b": [1.0, 5, 2]}).lazy())
+
+
+def test_polars():
+    X = example().X
+    frame = pl.DataFrame({f"gene {i}": X[:, i] for i in range(30)})
+    model = GSPPCA(5).set_output(transform="polars").fit(frame)
+    chosen = model.select(frame)
+    assert isinstance(chosen, pl.DataFrame)
+    assert chosen.columns == [f"gene {i}" for i in model.get_support(indices=True)]
+    assert isinstance(model.transform(frame), pl.DataFrame)
+
+
+def test_select_in_kind(fitted):
+    X, _, model = fitted
+    np.testing.assert_array_equal(model.select(X), X[:, model.support_])
+    np.testing.assert_array_equal(model.select(X.tolist()), X[:, model.support_])
+    for make in (sparse.csr_array, sparse.csc_matrix, sparse.coo_array):
+        chosen = model.select(make(X))
+        assert type(chosen) is make
+        np.testing.assert_array_equal(chosen.toarray(), X[:, model.support_])
+    np.testing.assert_array_equal(model.get_support(indices=True), np.flatnonzero(model.support_))
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.parametrize("scale", [False, True])
+@pytest.mark.parametrize(("n", "p"), [(30, 60), (80, 20)])
+def test_sparse_equals_dense(scale, n, p, rng):
+    X = example(n, p, 3, 10, 0.3).X
+    X[rng.random(X.shape) < 0.6] = 0.0
+    dense = GSPPCA(3, scale=scale).fit(X)
+    thin = GSPPCA(3, scale=scale).fit(sparse.csr_matrix(X))
+    np.testing.assert_array_equal(dense.support_, thin.support_)
+    np.testing.assert_allclose(dense.log_evidence_path_, thin.log_evidence_path_, rtol=1e-8)
+    # as near as a bound that is flat at its maximum tells them
+    np.testing.assert_allclose(dense.relevance_, thin.relevance_, atol=1e-4)
+    np.testing.assert_allclose(dense.transform(X), thin.transform(sparse.csr_array(X)), atol=1e-8)
+
+
+# --- invariances
+
+
+def test_permuted_variables(fitted, rng):
+    X, _, model = fitted
+    order = rng.permutation(30)
+    permuted = GSPPCA(5).fit(X[:, order])
+    np.testing.assert_array_equal(permuted.support_, model.support_[order])
+    np.testing.assert_allclose(permuted.relevance_, model.relevance_[order], atol=1e-6)
+    np.testing.assert_allclose(permuted.log_evidence_path_, model.log_evidence_path_, rtol=1e-7)
+
+
+def test_permuted_samples(fitted, rng):
+    X, _, model = fitted
+    order = rng.permutation(50)
+    permuted = GSPPCA(5).fit(X[order])
+    np.testing.assert_allclose(permuted.relevance_, model.relevance_, atol=1e-6)
+    np.testing.assert_allclose(permuted.log_evidence_path_, model.log_evidence_path_, rtol=1e-9)
+    np.testing.assert_allclose(permuted.components_, model.components_, atol=1e-6)
+
+
+def test_changed_signs(fitted, rng):
+    X, _, model = fitted
+    signs = rng.choice([-1.0, 1.0], 30)
+    flipped = GSPPCA(5).fit(X * signs)
+    np.testing.assert_array_equal(flipped.support_, model.support_)
+    np.testing.assert_allclose(flipped.relevance_, model.relevance_, atol=1e-6)
+    np.testing.assert_allclose(np.abs(flipped.components_), np.abs(model.components_), atol=1e-6)
+
+
+def test_rotated_samples(fitted, rng):
+    """A rotation of the samples that keeps their mean leaves the relaxed model alone."""
+    X, _, model = fitted
+    centred = X - X.mean(0)
+    ones = np.ones((50, 1)) / np.sqrt(50)
+    Q = np.linalg.qr(np.hstack([ones, rng.standard_normal((50, 49))]))[0][:, 1:]
+    inner = np.linalg.qr(rng.standard_normal((49, 49)))[0]
+    rotated = GSPPCA(5).fit(Q @ inner @ Q.T @ centred)
+    np.testing.assert_allclose(rotated.relevance_, model.relevance_, atol=1e-6)
+    np.testing.assert_allclose(rotated.bounds_[-1], model.bounds_[-1], rtol=1e-8)
+
+
+@pytest.mark.parametrize("factor", [1e-150, 1e-3, 7.0, 1e150])
+def test_rescaled_table(fitted, factor):
+    X, _, model = fitted
+    scaled = GSPPCA(5).fit(factor * X)
+    np.testing.assert_array_equal(scaled.support_, model.support_)
+    np.testing.assert_allclose(scaled.relevance_, model.relevance_, atol=1e-6)
+    np.testing.assert_allclose(scaled.explained_variance_ratio_, model.explained_variance_ratio_)
+    np.testing.assert_allclose(
+        scaled.noise_variance_ / factor / factor, model.noise_variance_, rtol=1e-9
+    )
+    shift = X.size * np.log(factor)
+    np.testing.assert_allclose(
+        scaled.log_evidence_path_ + shift, model.log_evidence_path_, rtol=1e-6
+    )
+    np.testing.assert_allclose(scaled.bounds_[-1] + shift, model.bounds_[-1], rtol=1e-6)
+
+
+def test_shifted_table(fitted):
+    X, _, model = fitted
+    shifted = GSPPCA(5).fit(X + 1e4)
+    np.testing.assert_array_equal(shifted.support_, model.support_)
+    np.testing.assert_allclose(shifted.components_, model.components_, atol=1e-6)
+
+
+# --- input that is bad, or odd
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_float32_integers_booleans_and_layouts(fitted):
+    X, support, model = fitted
+    single = GSPPCA(5).fit(X.astype(np.float32))
+    np.testing.assert_array_equal(single.support_, model.support_)
+    assert single.transform(X.astype(np.float32)).dtype == np.float32
+    counts = np.round(10 * X).astype(int)
+    np.testing.assert_array_equal(GSPPCA(5).fit(counts).support_, model.support_)
+    flags = X > 0
+    found = GSPPCA(2).fit(flags).support_
+    assert found.any()
+    assert support[found].all()
+    frozen = X.copy()
+    frozen.setflags(write=False)
+    np.testing.assert_allclose(GSPPCA(5).fit(frozen).components_, model.components_)
+    wide = np.repeat(X, 2, axis=1)
+    np.testing.assert_allclose(GSPPCA(5).fit(wide[:, ::2]).components_, model.components_)
+
+
+def test_the_table_is_not_touched():
+    X = example().X
+    before = X.copy()
+    GSPPCA(5, scale=True).fit(X).transform(X)
+    np.testing.assert_array_equal(X, before)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_missing_and_infinite_values(bad):
+    X = example().X
+    X[3, 4] = bad
+    model = GSPPCA(5)
+    message = r"contains (NaN|infinity): 1 value\(s\), the first in row 3, column 4.*SimpleImputer"
+    with pytest.raises(InputError, match=message):
+        model.fit(X)
+    with pytest.raises(InputError, match=message):
+        model.fit(sparse.csr_array(X))
+    with pytest.raises(InputError, match="the first in row 3, column gene4"):
+        model.fit(pd.DataFrame(X, columns=[f"gene{i}" for i in range(30)]))
+    assert not hasattr(model, "components_")
+
+
+def test_too_small_tables():
+    with pytest.raises(ValueError, match="1 sample"):
+        GSPPCA(1).fit(np.ones((1, 5)))
+    with pytest.raises(ValueError, match="1 feature"):
+        GSPPCA(1).fit(np.ones((5, 1)))
+
+
+@pytest.mark.parametrize(("n", "p", "d"), [(10, 30, 10), (30, 10, 10), (10, 10, 99)])
+def test_too_many_components(n, p, d, rng):
+    message = r"`n_components` must be smaller than min\(n_samples, n_features\) = 10 .*got "
+    with pytest.raises(ParameterError, match=message + str(d)):
+        GSPPCA(d).fit(rng.standard_normal((n, p)))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": 0}, '`n_components` must be an integer of at least 1 or "auto", got 0'),
+        ({"n_components": 2.5}, "`n_components` must be .* got 2.5"),
+        ({"n_components": "many"}, "`n_components` must be .* got 'many'"),
+        ({"n_features_to_select": 0}, "`n_features_to_select` must be .* got 0"),
+        ({"n_features_to_select": 3}, "between `n_components` = 5 and .* 30, got 3"),
+        ({"n_features_to_select": 31}, "between `n_components` = 5 and .* 30, got 31"),
+        ({"noise": "loud"}, "`noise` must be one of 'bias-corrected', 'ml', 'median', got 'loud'"),
+        ({"evidence": "much"}, "`evidence` must be one of 'noiseless', 'noisy', got 'much'"),
+        ({"model_prior": "x"}, "`model_prior` must be one of 'uniform', 'sparse', got 'x'"),
+        ({"max_iter": 0}, "`max_iter` must be an integer of at least 1, got 0"),
+        ({"scale": "False"}, "`scale` must be True or False, got 'False'"),
+        ({"noise": np.array(["ml"])}, "`noise` must be one of"),
+        ({"n_components": np.array([1, 2])}, "`n_components` must be an integer"),
+        ({"verbose": "loud"}, "`verbose` must be a non-negative number, got 'loud'"),
+        ({"tol": -1}, "`tol` must be a non-negative number, got -1"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    model = GSPPCA(**({"n_components": 5} | parameters))
+    with pytest.raises(ParameterError, match=message):
+        model.fit(example().X)
+    assert not hasattr(model, "components_")
+
+
+def test_constant_columns_are_left_out():
+    X = example().X
+    odd = np.column_stack([np.full(50, 0.1), X[:, :20], np.zeros(50), X[:, 20:]])
+    model, plain = GSPPCA(5).fit(odd), GSPPCA(5).fit(X)
+    kept = np.r_[1:21, 22:32]
+    np.testing.assert_array_equal(model.support_[kept], plain.support_)
+    np.testing.assert_array_equal(model.support_[[0, 21]], [False, False])
+    np.testing.assert_array_equal(model.relevance_[[0, 21]], [0, 0])
+    np.testing.assert_array_equal(model.ranking_[[0, 21]], [31, 32])
+    np.testing.assert_allclose(model.log_evidence_path_, plain.log_evidence_path_)
+    assert model.score(odd) == pytest.approx(plain.score(X))
+    for scaled in (
+        GSPPCA(5, scale=True).fit(odd),
+        GSPPCA(5, scale=True).fit(sparse.csr_array(odd)),
+    ):
+        assert np.isfinite(scaled.transform(odd)).all()
+
+
+def test_nothing_varies():
+    for X in (np.ones((10, 5)), np.column_stack([np.arange(10.0), np.ones((10, 4))])):
+        with pytest.raises(InputError, match="of the 5 columns of X are constant; at least 2"):
+            GSPPCA(1).fit(X)
+        with pytest.raises(InputError, match="of the 5 columns of X are constant; at least 2"):
+            GSPPCA(1).fit(sparse.csr_array(X))
+
+
+def test_duplicated_columns():
+    X, support, _ = example()
+    model = GSPPCA(5).fit(np.hstack([X, X]))
+    np.testing.assert_array_equal(model.support_[:30], model.support_[30:])
+    np.testing.assert_allclose(model.relevance_[:30], model.relevance_[30:], atol=1e-6)
+    np.testing.assert_array_equal(model.support_[:30], support)
+
+
+def test_an_exact_fit_stays_finite(rng):
+    low_rank = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 15))
+    for X, d in ((low_rank, 3), (low_rank, 4), (rng.standard_normal((5, 40)), 4)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoStructureWarning)
+            model = GSPPCA(d).fit(X)
+        for name in ("components_", "log_evidence_path_", "relevance_", "bounds_"):
+            assert np.all(np.isfinite(getattr(model, name)))
+        assert np.isfinite(model.score(X))
+        np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(d), atol=1e-9)
+
+
+def test_nothing_is_found(rng):
+    X = rng.standard_normal((300, 10))
+    X = np.linalg.qr(X - X.mean(0))[0]  # exactly uncorrelated, equal variances
+    with pytest.warns(NoStructureWarning, match="do not read it as a finding"):
+        model = GSPPCA(2).fit(X)
+    assert model.stop_reason_ is StopReason.NOTHING_LEFT
+    assert sorted(model.ranking_) == list(range(1, 11))
+    np.testing.assert_array_equal(model.relevance_, np.zeros(10))
+    assert model.support_.any()
+
+
+def test_a_ranking_is_kept_when_nothing_is_found():
+    """The variable with most variance is first, though none is in the model."""
+    found = 0
+    for seed in range(20):
+        X = np.random.default_rng(seed).standard_normal((400, 8))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = GSPPCA(1).fit(X)
+        if any("every variable left" in str(w.message) for w in caught):
+            found += 1
+            assert model.ranking_[X.var(axis=0).argmax()] == 1
+    assert found >= 3
+
+
+def test_ties_at_zero_are_ranked_by_the_slope():
+    state = State(None, None, 1.0, np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9, -1, 9]), 0.0)
+    assert ranking(state).tolist() == [1, 3, 2, 0]
+
+
+def test_a_failed_refit_leaves_the_model_as_it_was():
+    X = example().X
+    model = GSPPCA(5).fit(X)
+    scores = model.transform(X)
+    with pytest.raises(ParameterError):
+        model.set_params(n_components=99).fit(X[:, :20])
+    np.testing.assert_array_equal(model.transform(X), scores)
+    fresh = GSPPCA(99)
+    with pytest.raises(ParameterError):
+        fresh.fit(pd.DataFrame(X))
+    assert not any(name.endswith("_") for name in vars(fresh))
+
+
+def test_exactly_low_rank_tables_are_counted_right(rng):
+    for n, p, k in ((50, 30, 2), (20, 100, 3), (30, 30, 1), (200, 10, 3)):
+        X = rng.standard_normal((n, k)) @ rng.standard_normal((k, p))
+        assert GSPPCA().fit(X).n_components_ == k
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
+def test_one_absurd_cell():
+    X = example().X
+    X[3, 4] = 1e8
+    model = GSPPCA(6).fit(X)
+    tail = np.linalg.svd(X - X.mean(0), compute_uv=False)[6:] ** 2
+    ml = GSPPCA(6, noise="ml").fit(X).noise_variance_
+    assert ml == pytest.approx(np.sum(tail) / 50 / 24, rel=1e-4)
+    assert np.all(np.isfinite(model.log_evidence_path_))
+
+
+def test_rows_far_away_have_no_density(fitted):
+    X, _, model = fitted
+    assert np.all(model.score_samples(1e200 * X) == -np.inf)
+
+
+def test_the_density_where_every_chosen_column_is_a_component(fitted):
+    from scipy.stats import multivariate_normal
+
+    X, _, _ = fitted
+    model = GSPPCA(5, n_features_to_select=5).fit(X)
+    C, inside = model.components_, model.support_
+    covariance = np.diag(np.where(inside, 0.0, model.noise_variance_))
+    covariance = covariance + (C.T * model.explained_variance_) @ C
+    for Z in (X, 100 * X):
+        expected = multivariate_normal(model.mean_, covariance).logpdf(Z)
+        np.testing.assert_allclose(model.score_samples(Z), expected, rtol=1e-6)
+
+
+def test_max_iter_is_reported():
+    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
+        model = GSPPCA(5, max_iter=2).fit(example().X)
+    assert model.n_iter_ == 2
+    assert model.stop_reason_ is StopReason.MAX_ITER
+
+
+def test_not_fitted():
+    for method in ("transform", "inverse_transform", "score", "select"):
+        with pytest.raises(NotFittedError):
+            getattr(GSPPCA(), method)(np.ones((3, 3)))
+
+
+def test_verbose_shows_progress(capsys):
+    GSPPCA(5, verbose=1).fit(example().X)
+    assert "GSPPCA" in capsys.readouterr().err
+
+
+def test_a_real_table():
+    X, _ = load_breast_cancer(return_X_y=True, as_frame=True)
+    model = GSPPCA(n_components=3, scale=True).fit(X)
+    assert 3 <= model.n_selected_ <= 30
+    assert model.explained_variance_ratio_.sum() > 0.4
+    assert model.select(X).shape == (569, model.n_selected_)
+
+
+def test_noise_is_called_noise():
+    """One component always leaves something in the model; the warning comes all the same."""
+    for seed in range(5):
+        X = np.random.default_rng(seed).standard_normal((100, 50))
+        with pytest.warns(NoStructureWarning, match="white noise|every variable left"):
+            GSPPCA(1).fit(X)
+
+
+def test_the_edge_of_the_cardinalities_is_named():
+    rng = np.random.default_rng(0)
+    X = 0.1 * rng.standard_normal((100, 12))
+    X[:, :2] += rng.standard_normal((100, 1))
+    with pytest.warns(FewVariablesWarning, match="fewest variables that 3 components can have"):
+        GSPPCA(3).fit(X)
+
+
+def test_rows_at_the_mean_are_named():
+    """The noiseless density has a pole there, and every variable more makes it higher."""
+    X = example(100, 40, 2, 10).X
+    X -= X.mean(axis=0)
+    X[:50] = 0.0
+    X[50:] -= X[50:].mean(axis=0)
+    with pytest.warns(NoStructureWarning, match="50% of the rows lie at the mean"):
+        GSPPCA(2).fit(X)
+    assert GSPPCA(2, evidence="noisy").fit(X).n_selected_ < 20
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
+@pytest.mark.parametrize("d", [10, 15, 20, 26, 29])
+def test_columns_on_scales_far_apart(d):
+    """Deviations from 0.003 to 570: half of the posterior covariance goes into the product."""
+    X = load_breast_cancer().data
+    model = GSPPCA(d).fit(X)
+    assert model.stop_reason_ is StopReason.CONVERGED
+    assert np.all(np.diff(model.bounds_) >= -1e-9 * np.abs(model.bounds_[1:]))
+    assert np.isfinite(model.log_evidence_path_).all()
+
+
+def test_many_components_are_cut_off_in_words():
+    rng = np.random.default_rng(0)
+    counts = np.log1p(rng.poisson(rng.gamma(0.3, 3.0, 1500), (600, 1500)))
+    with pytest.warns(ManyComponentsWarning, match="more than 100 components"):
+        model = GSPPCA(max_iter=3, tol=1.0).fit(counts)
+    assert model.n_components_ == 100

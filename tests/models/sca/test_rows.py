@@ -1,0 +1,29 @@
+"""Rows of weights in blocks: each once, and the size of the blocks changes nothing."""
+
+import numpy as np
+import pytest
+
+from prosparse.models.sca import rows
+
+
+def test_every_row_is_in_one_block():
+    chosen = np.array([1, 4, 5, 8, 9, 12, 20])
+    blocks = list(rows._blocks(chosen, 3))
+    assert [block.tolist() for block in blocks] == [[1, 4, 5], [8, 9, 12], [20]]
+    assert list(rows._blocks(chosen[:0], 3)) == []
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_blocks_change_nothing(shared, monkeypatch, rng):
+    p, Q = 20, 3
+    Z = rng.standard_normal((1 if shared else p, 30, Q))
+    A = Z.transpose(0, 2, 1) @ Z
+    G = 10.0 * rng.standard_normal((p, Q)) * (rng.random((p, Q)) < 0.5)
+    t = rng.gamma(1.0, 1.0, (p, Q)) * (rng.random((p, Q)) < 0.5)
+    given = t, rng.gamma(2.0, 1.0, p), A, G, rng.random((p, Q)) < 0.8
+    whole = rows.relevance_rows(*given)
+    monkeypatch.setattr(rows, "ENTRIES_PER_BLOCK", 4 * Q * Q)
+    for one, other in zip(whole, rows.relevance_rows(*given), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+    assert 0 < np.count_nonzero(whole.t) < whole.t.size
+    assert np.all(whole.t[~given[-1]] == 0)

@@ -1,0 +1,313 @@
+"""The passes of SCA against slow dense computations typed from the paper, entry by entry."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from prosparse.data import DenseOperator
+from prosparse.inference.loop import iterate
+from prosparse.models.sca.gaps import GappyTable, filled
+from prosparse.models.sca.gig import HyperbolicPrior
+from prosparse.models.sca.model import (
+    accelerator,
+    init,
+    layout,
+    log_likelihood,
+    make_hyperbolic_step,
+    make_relevance_step,
+)
+from prosparse.models.sca.rows import covariances, hyperbolic_rows, relevance_rows
+from prosparse.models.sca.start import initial_weights, varimax
+from prosparse.models.sca.views import CompleteTable
+from prosparse.numerics.spectrum import spectrum
+
+# n, columns of the views, shared latents, private latents, share of missing entries
+CASES = {
+    "one view": (30, [8], 3, [0], 0.0),
+    "wide": (12, [40], 2, [0], 0.0),
+    "two views": (40, [6, 9], 2, [1, 2], 0.0),
+    "three views": (25, [5, 4, 30], 2, [1, 0, 1], 0.0),
+    "one view, gaps": (30, [8], 2, [0], 0.3),
+    "two views, gaps": (35, [6, 7], 2, [1, 1], 0.2),
+    "a view missing": (30, [5, 6], 2, [0, 1], "view"),
+}
+PRIORS = {
+    "ard": None,
+    "jeffreys": (0.0, 0.0),
+    "spiky": (0.2, 0.5),
+    "bridge": (0.7, 2.0),
+    "laplace": (1.0, 4.0),
+    "smooth": (1.4, 3.0),
+}
+
+
+def table(n, widths, k, private, gaps, seed=0):
+    """X centred, which entries of it were observed, and the groups of columns."""
+    rng = np.random.default_rng(seed)
+    edges = np.cumsum([0, *widths])
+    groups = [np.arange(a, b) for a, b in pairwise(edges)]
+    p = edges[-1]
+    X = rng.standard_normal((n, k)) @ np.where(
+        rng.random((k, p)) < 0.5, rng.normal(0, 2, (k, p)), 0
+    )
+    for columns, own in zip(groups, private):
+        X[:, columns] += rng.standard_normal((n, own)) @ rng.standard_normal((own, columns.size))
+    X += rng.standard_normal((n, p)) * np.repeat(0.3 + rng.random(len(widths)), widths)
+    seen = np.ones((n, p), dtype=bool)
+    if gaps == "view":
+        seen[: n // 3, groups[1]] = False
+    elif gaps:
+        seen = rng.random((n, p)) > gaps
+    return np.where(seen, X, np.nan), seen, groups
+
+
+def problem(case, prior, seed=0):
+    n, widths, k, private, gaps = CASES[case]
+    X, seen, groups = table(n, widths, k, private, gaps, seed)
+    if gaps:
+        op, _, seen = filled(X)
+        Z = op.whole
+        data = GappyTable(Z, seen)
+    else:
+        Z = X - X.mean(axis=0)
+        op = DenseOperator(Z)
+        data = CompleteTable(op, n)
+    lay = layout(groups, k, private)
+    prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
+    start = init(*initial_weights(op, n, groups, k, private), prior)
+    step = (
+        make_relevance_step(data, lay) if prior is None else make_hyperbolic_step(data, lay, prior)
+    )
+    return Z, seen, lay, data, prior, start, step
+
+
+def slow_bound(X, seen, lay, before, after):
+    """E log p(X | z, L) - KL(z) - KL(L), sample by sample and variable by variable.
+
+    q(z) is the best for the parameters ``before`` the step, (25); the weights, noise and
+    offsets are those ``after`` it.
+    """
+    n, p = X.shape
+    Q = before.L.shape[1]
+    tau_before, tau = before.tau[lay.view], after.tau[lay.view]
+    total = 0.0
+    moments = []
+    for row in range(n):
+        precision, y = np.eye(Q), np.zeros(Q)
+        for i in np.flatnonzero(seen[row]):
+            precision += tau_before[i] * (np.outer(before.L[i], before.L[i]) + before.C[i])
+            y += tau_before[i] * before.L[i] * (X[row, i] - before.mu[i])
+        S = np.linalg.inv(precision)
+        moments.append((S @ y, S))
+    # latents of unit variance after the step: the same q(z) on the new scale
+    scale = np.sqrt(np.mean([np.diagonal(S) + z**2 for z, S in moments], axis=0))
+    moments = [(z / scale, S / np.outer(scale, scale)) for z, S in moments]
+    for row, (z, S) in enumerate(moments):
+        total -= 0.5 * (np.trace(S) + z @ z - Q - np.linalg.slogdet(S)[1])
+        for i in np.flatnonzero(seen[row]):
+            second = np.outer(z, z) + S
+            weights = np.outer(after.L[i], after.L[i]) + after.C[i]
+            r = X[row, i] - after.mu[i]
+            square = r**2 - 2 * r * after.L[i] @ z + np.trace(second @ weights)
+            total += 0.5 * np.log(tau[i] / (2 * np.pi)) - 0.5 * tau[i] * square
+    for i in range(p):
+        a = np.flatnonzero(after.t[i] > 0)
+        if a.size:
+            C, m, t = after.C[i][np.ix_(a, a)], after.L[i][a], after.t[i][a]
+            total -= 0.5 * (
+                np.sum((np.diagonal(C) + m**2) / t) - a.size - np.linalg.slogdet(C / t)[1]
+            )
+    return total
+
+
+def slow_posterior(X, seen, lay, now, prior):
+    """sum_n log N(x_n; mu, L L' + Psi^-1) + sum_ij log p(l_ij) with dense covariances."""
+    covariance = now.L @ now.L.T + np.diag(1 / now.tau[lay.view])
+    total = 0.0
+    for row in range(X.shape[0]):
+        a = np.flatnonzero(seen[row])
+        if a.size:
+            total += multivariate_normal.logpdf(X[row, a], now.mu[a], covariance[np.ix_(a, a)])
+    return total + sum(float(prior.log_density(w)) for w in now.L[lay.allowed])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_relevance_bound_is_the_dense_one(case):
+    X, seen, lay, _, _, state, step = problem(case, "ard")
+    seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
+    for _ in range(4):
+        result = step(state)
+        expected = slow_bound(X, seen, lay, state.ahead, result.fitted)
+        assert result.bound == pytest.approx(expected, rel=1e-9)
+        state = result
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
+def test_log_posterior_is_the_dense_one(case, prior):
+    X, seen, lay, _, prior, state, step = problem(case, prior)
+    seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
+    for _ in range(3):
+        state = step(state)
+        expected = slow_posterior(X, seen, lay, state.fitted, prior)
+        assert state.bound == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_the_objective_never_falls(case, prior):
+    for seed in range(2):
+        *_, state, step = problem(case, prior, seed)
+        for _ in range(60):
+            result = step(state)
+            assert result.bound >= state.bound - 1e-9 * abs(result.bound)
+            state = result
+
+
+@pytest.mark.parametrize("case", ["one view", "two views", "two views, gaps"])
+@pytest.mark.parametrize("prior", PRIORS)
+def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
+    _, _, lay, _, _, state, step = problem(case, prior)
+    run = iterate(step, state, max_iter=300, tol=1e-8, accelerator=accelerator())
+    L = run.state.fitted.L
+    assert np.all(np.isfinite(L))
+    assert np.all(L[~lay.allowed] == 0)
+    if prior == "ard":
+        np.testing.assert_array_equal(L == 0, run.state.fitted.t == 0)
+    if prior != "smooth":
+        assert np.any(L[lay.allowed] == 0)
+
+
+@pytest.mark.parametrize("case", ["one view", "two views", "wide", "two views, gaps"])
+@pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
+def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
+    _, _, lay, data, prior, state, step = problem(case, prior)
+    run = iterate(step, state, max_iter=1500, tol=1e-12, accelerator=accelerator())
+    now = run.state.fitted
+
+    def objective(L):
+        trial = now._replace(L=L)
+        m = data.moments(L, None, now.tau[lay.view], now.mu)
+        return log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
+
+    stiffness = data.n * now.tau[lay.view]
+    for i, j in zip(*np.nonzero(now.L)):
+        h = 1e-5 * max(abs(now.L[i, j]), 0.01)
+        up, down = now.L.copy(), now.L.copy()
+        up[i, j] += h
+        down[i, j] -= h
+        gradient = (objective(up) - objective(down)) / (2 * h)
+        # in units of the curvature of the likelihood times the size of a weight
+        assert abs(gradient) < 1e-4 * stiffness[i] * np.abs(now.L).max()
+    # no push over the edge of the Laplace prior where a weight is zero
+    if prior.shape == 1.0:
+        m = data.moments(now.L, None, now.tau[lay.view], now.mu)
+        AL = np.einsum("ijk,ik->ij", np.broadcast_to(m.A, (len(now.L), *m.A.shape[1:])), now.L)
+        push = now.tau[lay.view][:, None] * (m.G - AL)
+        zero = (now.L == 0) & lay.allowed
+        assert np.all(np.abs(push[zero]) <= prior.rate * (1 + 1e-6))
+
+
+def random_rows(rng, p=12, Q=4, shared=True):
+    root = rng.standard_normal((1 if shared else p, Q, 30))
+    A = root @ root.transpose(0, 2, 1)
+    return A, rng.normal(0, 12, (p, Q)), rng.uniform(0.5, 3, p)
+
+
+def row_evidence(t, tau, A, g):
+    """log int exp(tau (g'l - l'A l / 2)) N(l; 0, diag t) dl, over the weights with t > 0."""
+    a = np.flatnonzero(t > 0)
+    if a.size == 0:
+        return 0.0
+    C = np.linalg.inv(np.diag(1 / t[a]) + tau * A[np.ix_(a, a)])
+    return 0.5 * (np.linalg.slogdet(C)[1] - np.log(t[a]).sum()) + 0.5 * tau**2 * g[a] @ C @ g[a]
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_visit_is_the_best_of_every_weight(shared, rng):
+    """After many visits no change of a single prior variance raises the row's evidence."""
+    A, G, tau = random_rows(rng, shared=shared)
+    allowed = rng.random((12, 4)) < 0.8
+    t = np.where(allowed, 1.0, 0.0)
+    for _ in range(300):
+        rows = relevance_rows(t, tau, A, G, allowed)
+        t = rows.t
+    assert np.any(t[allowed] == 0)
+    assert np.any(t > 0)
+    for i in range(12):
+        A_i = A[0] if shared else A[i]
+        best = row_evidence(t[i], tau[i], A_i, G[i])
+        for j in np.flatnonzero(allowed[i]):
+            for value in (0.0, t[i, j] * 0.7, t[i, j] * 1.4, 1e-5, 0.1):
+                other = t[i].copy()
+                other[j] = value
+                assert row_evidence(other, tau[i], A_i, G[i]) <= best + 1e-9
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_rows_after_a_visit_are_the_posterior(shared, rng):
+    """Rank one changes and fresh factorisations agree, (26)."""
+    A, G, tau = random_rows(rng, shared=shared)
+    rows = relevance_rows(np.ones((12, 4)), tau, A, G, np.ones((12, 4), bool))
+    C, log_det = covariances(rows.t, tau, A)
+    np.testing.assert_allclose(rows.C, C, atol=1e-12)
+    np.testing.assert_allclose(rows.L, tau[:, None] * np.einsum("ijk,ik->ij", C, G), atol=1e-10)
+    np.testing.assert_allclose(rows.log_det, log_det, rtol=1e-10)
+    for i in range(12):
+        a = np.flatnonzero(rows.t[i] > 0)
+        A_i = (A[0] if shared else A[i])[np.ix_(a, a)]
+        slow = np.linalg.inv(np.diag(1 / rows.t[i][a]) + tau[i] * A_i)
+        np.testing.assert_allclose(rows.C[i][np.ix_(a, a)], slow, rtol=1e-8, atol=1e-14)
+
+
+def test_hyperbolic_rows_without_prior_are_least_squares(rng):
+    A, G, tau = random_rows(rng)
+    L = np.zeros((12, 4))
+    for _ in range(200):
+        L = hyperbolic_rows(L, tau, A, G, np.ones((12, 4), bool), HyperbolicPrior(1.0, 0.0))
+    np.testing.assert_allclose(L, np.linalg.solve(A[0], G.T).T, rtol=1e-8)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_a_tall_table_may_be_reduced_first(prior):
+    X, _, _, _, _, state, _ = problem("one view", prior)
+    lay = layout([np.arange(8)], 3, [0])
+    prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
+    op = DenseOperator(X)
+    reduced = spectrum(op).table
+    assert reduced.shape == (8, 8)
+    steps = [
+        make_relevance_step(CompleteTable(one, 30), lay)
+        if prior is None
+        else make_hyperbolic_step(CompleteTable(one, 30), lay, prior)
+        for one in (op, reduced)
+    ]
+    a = b = state
+    for _ in range(8):
+        a, b = steps[0](a), steps[1](b)
+        assert a.bound == pytest.approx(b.bound, rel=1e-10)
+
+
+@pytest.mark.parametrize("prior", PRIORS)
+def test_a_table_without_gaps_may_be_treated_as_one_with(prior):
+    X, _, lay, _, prior, state, step = problem("two views", prior)
+    data = GappyTable(X, np.ones_like(X, dtype=bool))
+    other = (
+        make_relevance_step(data, lay) if prior is None else make_hyperbolic_step(data, lay, prior)
+    )
+    a = b = state
+    for _ in range(6):
+        a, b = step(a), other(b)
+        assert a.bound == pytest.approx(b.bound, rel=1e-9)
+        np.testing.assert_allclose(a.ahead.L, b.ahead.L, atol=1e-8)
+
+
+def test_varimax_finds_a_sparse_basis(rng):
+    L = np.kron(np.eye(3), np.ones((4, 1))) * rng.uniform(1, 2, (12, 1))
+    turned = L @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    R = varimax(turned)
+    np.testing.assert_allclose(R.T @ R, np.eye(3), atol=1e-12)
+    back = np.abs(turned @ R)
+    assert np.sum(back > 1e-4) == 12

@@ -1,0 +1,560 @@
+"""SpinyRegressor as its users meet it."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LinearRegression
+
+from prosparse import InputError, NoStructureWarning, ParameterError, SpinyRegressor
+from prosparse.datasets import make_sparse_regression
+from prosparse.inference.loop import StopReason
+from prosparse.metrics import support_f_score
+from prosparse.models.spinyreg import ard
+from prosparse.models.spinyreg.regression import EXACT, evaluate, moments, optimise
+from prosparse.models.spinyreg.stepwise import evidence_path
+from prosparse.selection.prior import log_multiplicity
+
+
+def example(n=60, p=20, q=4, seed=0, **options):
+    return make_sparse_regression(n, p, n_informative=q, random_state=seed, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, y, coef = example()
+    return X, y, coef, SpinyRegressor().fit(X, y)
+
+
+# --- what is found
+
+
+@pytest.mark.parametrize(("n", "p", "q"), [(50, 100, 10), (100, 200, 20), (200, 50, 5)])
+@pytest.mark.parametrize(("correlation", "least"), [(0.0, 0.95), (0.75, 0.85)])
+def test_true_variables_are_found(n, p, q, correlation, least):
+    scores = []
+    for seed in range(6):
+        X, y, coef = example(n, p, q, 100 + seed, correlation=correlation)
+        scores.append(support_f_score(coef != 0, SpinyRegressor().fit(X, y).support_))
+    assert np.mean(scores) >= least
+
+
+@pytest.mark.parametrize(("n", "p"), [(50, 10), (50, 100), (100, 200)])
+def test_a_response_of_noise(n, p):
+    """Nothing or one variable in nine runs of ten, and a word about it when nothing."""
+    few = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = SpinyRegressor().fit(rng.standard_normal((n, p)), rng.standard_normal(n))
+        few += model.n_selected_ <= 1
+        said = [w for w in caught if issubclass(w.category, NoStructureWarning)]
+        assert len(said) == (model.n_selected_ == 0)
+        if said:
+            assert "no variable predicts y" in str(said[0].message)
+            assert model.stop_reason_ is StopReason.NOTHING_FOUND
+    assert few >= 18
+
+
+def test_wide_table():
+    X, y, coef = example(100, 3000, 8, correlation=0.5)
+    model = SpinyRegressor().fit(X, y)
+    np.testing.assert_array_equal(model.support_, coef != 0)
+    assert sorted(model.ranking_) == list(range(1, 3001))
+
+
+def test_every_variable_true(rng):
+    X = rng.standard_normal((100, 12))
+    y = X @ np.ones(12) + rng.standard_normal(100)
+    assert SpinyRegressor().fit(X, y).support_.all()
+
+
+# --- what is said about it
+
+
+def test_attributes(fitted):
+    X, y, coef, model = fitted
+    np.testing.assert_array_equal(model.support_, coef != 0)
+    np.testing.assert_array_equal(model.coef_ != 0, model.support_)
+    assert model.n_selected_ == 4
+    assert sorted(model.ranking_) == list(range(1, 21))
+    assert set(model.ranking_[model.support_]) == {1, 2, 3, 4}
+    assert model.relevance_.max() == 1.0
+    assert model.relevance_.min() == 0.0
+    best = int(np.argmax(model.log_posterior_path_))
+    assert model.cardinalities_[best] == 4
+    assert model.log_evidence_ == model.log_evidence_path_[best]
+    assert (model.alpha_, model.gamma_) == (model.alpha_path_[best], model.gamma_path_[best])
+    assert np.all(np.diff(model.bounds_) >= 0)
+    assert len(model.bounds_) == model.n_iter_ >= 1
+    assert model.stop_reason_ is StopReason.CONVERGED
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_evidence_is_that_of_the_table(normalize, fit_intercept):
+    """log N(y; 0, I/gamma + Z_v Z_v'/alpha) at every cardinality, in the table's own units."""
+    X, y, _ = example()
+    X, y = 3.0 * X + 1.0, 100.0 * y + 7.0
+    model = SpinyRegressor(normalize=normalize, fit_intercept=fit_intercept).fit(X, y)
+    Z = (X - model.mean_) / model.scale_
+    if not fit_intercept:
+        assert not model.mean_.any()
+    z = y - y.mean() if fit_intercept else y
+    order = np.argsort(model.ranking_)
+    for q, log_evidence, alpha, gamma in zip(
+        model.cardinalities_,
+        model.log_evidence_path_,
+        model.alpha_path_,
+        model.gamma_path_,
+        strict=True,
+    ):
+        chosen = Z[:, order[:q]]
+        covariance = np.eye(60) / gamma + (chosen @ chosen.T / alpha if q else 0.0)
+        dense = multivariate_normal(np.zeros(60), covariance).logpdf(z)
+        assert log_evidence == pytest.approx(dense, abs=1e-8)
+
+
+@pytest.mark.parametrize("n", [25, 40, 60])
+def test_precisions_of_the_chosen_model_are_the_best(n):
+    """The evidence is level in alpha there, and the posterior of the path agrees with it."""
+    X, y, _ = example(n, noise=2.0)
+    model = SpinyRegressor().fit(X, y)
+    Z, centred = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
+    Z = Z[:, model.support_]
+
+    def evidence(log_alpha):
+        covariance = np.eye(y.size) / model.gamma_ + Z @ Z.T / np.exp(log_alpha)
+        return multivariate_normal(np.zeros(y.size), covariance).logpdf(centred)
+
+    at, h = np.log(model.alpha_), 1e-4
+    assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-4
+    share = 0.5 * np.log(2 * np.pi / model.gamma_path_)
+    prior = log_multiplicity(X.shape[1])[model.cardinalities_]
+    np.testing.assert_allclose(
+        model.log_posterior_path_, model.log_evidence_path_ + share + prior, atol=1e-9
+    )
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
+    """Also where it is given more noise than the best model has."""
+    X = rng.standard_normal((40, 6))
+    X -= X.mean(axis=0)
+    y = X[:, :2] @ [1.0, 2.0] + noise * rng.standard_normal(40)
+    data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
+    start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
+    path = evidence_path(data, start, 4)
+    run = SpinyRegressor()._relax(data, path, path.fits[2])
+    G, b = data.gram(path.order), data.b[path.order]
+    sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)
+    assert (sigma2 > path.fits[2].sigma2) == (noise == 0.0)
+    slow = ard.log_likelihood(G, b, data.yy, 40, sigma2, run.state.t)
+    assert run.state.bound == pytest.approx(slow, abs=1e-6)
+
+
+def test_posterior_mean_and_deviation(fitted):
+    X, y, _, model = fitted
+    Z = ((X - X.mean(0)) / X.std(0))[:, model.support_]
+    S = np.linalg.inv(model.gamma_ * Z.T @ Z + model.alpha_ * np.eye(4))
+    m = model.gamma_ * S @ Z.T @ (y - y.mean())
+    np.testing.assert_allclose(model.coef_[model.support_], m / X.std(0)[model.support_])
+    mean, std = model.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, y.mean() + Z @ m)
+    np.testing.assert_allclose(mean, model.predict(X))
+    variance = (1 + 1 / 60) / model.gamma_ + np.einsum("ij,jk,ik->i", Z, S, Z)
+    np.testing.assert_allclose(std, np.sqrt(variance))
+    _, sparse_std = model.predict(sparse.csr_array(X), return_std=True)
+    np.testing.assert_allclose(sparse_std, std)
+
+
+def test_deviations_cover(rng):
+    X, y, coef = example(80, 30, 5, noise=2.0)
+    model = SpinyRegressor().fit(X, y)
+    new = rng.standard_normal((4000, 30))
+    mean, std = model.predict(new, return_std=True)
+    error = new @ coef + 2.0 * rng.standard_normal(4000) - mean
+    assert 0.9 < np.mean(np.abs(error) < 1.96 * std) < 0.99
+
+
+def test_least_squares(fitted):
+    X, y, _, model = fitted
+    ols = SpinyRegressor(refit="ols").fit(X, y)
+    slow = LinearRegression().fit(X[:, model.support_], y)
+    np.testing.assert_array_equal(ols.support_, model.support_)
+    np.testing.assert_allclose(ols.coef_[ols.support_], slow.coef_)
+    assert ols.intercept_ == pytest.approx(slow.intercept_)
+    left = y - slow.predict(X[:, model.support_])
+    assert ols.noise_variance_ == pytest.approx(left @ left / (60 - 5))
+    inverse = np.linalg.inv(np.cov(X[:, model.support_].T) * 59)
+    np.testing.assert_allclose(ols.coef_covariance_, ols.noise_variance_ * inverse)
+
+
+# --- what must not matter
+
+
+@pytest.mark.parametrize(("n", "p", "q"), [(60, 20, 4), (40, 80, 5)])
+def test_order_of_columns_and_rows(n, p, q, rng):
+    X, y, _ = example(n, p, q)
+    model = SpinyRegressor().fit(X, y)
+    columns, rows = rng.permutation(p), rng.permutation(n)
+    moved = SpinyRegressor().fit(X[rows][:, columns], y[rows])
+    np.testing.assert_array_equal(moved.support_, model.support_[columns])
+    np.testing.assert_allclose(moved.coef_, model.coef_[columns], rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(moved.relevance_, model.relevance_[columns], atol=1e-5)
+    np.testing.assert_allclose(moved.log_evidence_path_, model.log_evidence_path_, atol=1e-6)
+
+
+@pytest.mark.parametrize("factor", [-1.0, 1e-150, 1e-3, -7.0, 1e150])
+@pytest.mark.parametrize("normalize", [True, False])
+def test_units_and_sign(factor, normalize):
+    X, y, _ = example()
+    model = SpinyRegressor(normalize=normalize).fit(X, y)
+    other = SpinyRegressor(normalize=normalize).fit(X, factor * y)
+    np.testing.assert_allclose(other.coef_ / factor, model.coef_, rtol=1e-5, atol=1e-9)
+    assert other.intercept_ / factor == pytest.approx(model.intercept_, rel=1e-5)
+    shift = 60 * np.log(abs(factor))
+    np.testing.assert_allclose(
+        other.log_evidence_path_ + shift, model.log_evidence_path_, rtol=1e-6
+    )
+    table = SpinyRegressor(normalize=normalize).fit(factor * X, y)
+    np.testing.assert_allclose(table.coef_ * factor, model.coef_, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(table.log_evidence_path_, model.log_evidence_path_, rtol=1e-6)
+
+
+def test_units_of_single_columns(fitted, rng):
+    X, y, _, model = fitted
+    factors = 10.0 ** rng.uniform(-100, 100, 20) * rng.choice([-1, 1], 20)
+    other = SpinyRegressor().fit(X * factors, y)
+    np.testing.assert_allclose(other.coef_ * factors, model.coef_, rtol=1e-5, atol=1e-9)
+    np.testing.assert_allclose(other.log_evidence_path_, model.log_evidence_path_, rtol=1e-6)
+
+
+def test_mirrored_and_scaled_columns_without_normalisation():
+    """Without scaling only one factor for all columns is harmless."""
+    X, y, _ = example()
+    model = SpinyRegressor(normalize=False).fit(X, y)
+    signs = np.where(np.arange(20) % 2, -1.0, 1.0)
+    mirrored = SpinyRegressor(normalize=False).fit(X * signs, y)
+    np.testing.assert_allclose(mirrored.coef_ * signs, model.coef_, rtol=1e-6, atol=1e-12)
+
+
+def test_shifts(fitted):
+    X, y, _, model = fitted
+    other = SpinyRegressor().fit(X + 1e4, y - 1e4)
+    np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-5)
+    np.testing.assert_allclose(other.predict(X + 1e4), model.predict(X) - 1e4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, {"normalize": False}, {"fit_intercept": False}])
+def test_sparse_tables(options):
+    X, y, _ = example(80, 40, 5)
+    X[np.abs(X) < 1.0] = 0.0
+    full = SpinyRegressor(**options).fit(X, y)
+    for make in (sparse.csr_array, sparse.csc_matrix):
+        thin = SpinyRegressor(**options).fit(make(X), y)
+        np.testing.assert_allclose(thin.coef_, full.coef_, rtol=1e-5, atol=1e-9)
+        np.testing.assert_allclose(thin.log_evidence_path_, full.log_evidence_path_, atol=1e-6)
+        np.testing.assert_allclose(thin.predict(make(X)), full.predict(X), rtol=1e-5)
+
+
+def test_data_frames_and_dtypes(fitted):
+    X, y, _, model = fitted
+    names = [f"v{i}" for i in range(20)]
+    frame = pd.DataFrame(X, columns=names)
+    named = SpinyRegressor().fit(frame, pd.Series(y))
+    assert list(named.select(frame).columns) == [names[i] for i in model.get_support(True)]
+    lazy_less = pl.DataFrame(X, schema=names)
+    assert SpinyRegressor().fit(lazy_less, y).select(lazy_less).columns == [
+        names[i] for i in model.get_support(indices=True)
+    ]
+    single = SpinyRegressor().fit(X.astype(np.float32), y.astype(np.float32))
+    np.testing.assert_array_equal(single.support_, model.support_)
+    counts = SpinyRegressor().fit(np.round(20 * X).astype(int), np.round(20 * y).astype(int))
+    np.testing.assert_array_equal(counts.support_, model.support_)
+    before = X.copy(), y.copy()
+    SpinyRegressor(refit="ols").fit(X, y).predict(X)
+    np.testing.assert_array_equal(X, before[0])
+    np.testing.assert_array_equal(y, before[1])
+
+
+# --- input that is bad, or odd
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
+def test_small_and_odd_tables(options, rng):
+    X, y, coef = example()
+    strongest = np.argmax(np.abs(coef))
+    tables = [(X[:n], y[:n]) for n in (2, 3, 4, 5)]
+    tables += [(X[:, [strongest]], y), (rng.standard_normal((30, 30)), rng.standard_normal(30))]
+    tables += [(np.repeat(X[:, :1], 5, axis=1), y), (X > 0, y)]
+    for table, response in tables:
+        model = SpinyRegressor(**options).fit(table, response)
+        mean, std = model.predict(table, return_std=True)
+        assert np.all(np.isfinite(mean))
+        assert np.all(np.isfinite(std))
+        assert np.all(np.isfinite(model.log_evidence_path_))
+        assert np.all(np.diff(model.bounds_) >= 0)
+
+
+def test_one_column(rng):
+    x = rng.standard_normal((50, 1))
+    model = SpinyRegressor().fit(x, 2.0 * x[:, 0] + rng.standard_normal(50))
+    assert model.n_selected_ == 1
+    np.testing.assert_array_equal(model.cardinalities_, [0, 1])
+
+
+def test_constant_columns_are_left_out(fitted):
+    X, y, _, model = fitted
+    odd = np.column_stack([np.full(60, 0.1), X, np.zeros(60)])
+    other = SpinyRegressor().fit(odd, y)
+    np.testing.assert_allclose(other.coef_[1:21], model.coef_)
+    assert not other.support_[[0, 21]].any()
+    assert list(other.ranking_[[0, 21]]) == [21, 22]
+    np.testing.assert_allclose(other.log_evidence_path_, model.log_evidence_path_)
+    thin = SpinyRegressor(fit_intercept=False).fit(sparse.csr_array(odd), y)
+    assert not thin.varying_[21]
+    with pytest.raises(InputError, match="all 3 columns of X are constant"):
+        SpinyRegressor().fit(np.ones((10, 3)), np.arange(10.0))
+    with pytest.raises(InputError, match="all 3 columns of X are constant"):
+        SpinyRegressor(fit_intercept=False).fit(np.zeros((10, 3)), np.arange(10.0))
+
+
+def test_duplicated_columns_are_used_once(fitted):
+    X, y, coef, model = fitted
+    twice = SpinyRegressor().fit(np.hstack([X, X]), y)
+    chosen = twice.support_.reshape(2, 20)
+    np.testing.assert_array_equal(chosen.any(axis=0), coef != 0)
+    assert not chosen.all(axis=0).any()
+    np.testing.assert_allclose(twice.predict(np.hstack([X, X])), model.predict(X), rtol=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.0, 3.3, -1e10])
+def test_constant_response(value):
+    X = example().X
+    with pytest.warns(NoStructureWarning, match="no variable predicts y"):
+        model = SpinyRegressor().fit(X, np.full(60, value))
+    assert not model.support_.any()
+    assert not model.relevance_.any()
+    np.testing.assert_allclose(model.predict(X), value)
+    assert np.all(np.isfinite(model.log_evidence_path_))
+
+
+@pytest.mark.parametrize("n", [60, 15])
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
+def test_exact_fit(n, options):
+    X, _, coef = example()
+    model = SpinyRegressor(**options).fit(X[:n], X[:n] @ coef)
+    np.testing.assert_array_equal(model.support_, coef != 0)
+    np.testing.assert_allclose(model.coef_, coef, atol=1e-6)
+    assert 0 <= model.noise_variance_ < 1e-9
+    assert np.all(np.isfinite(model.log_evidence_path_))
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_missing_and_infinite_values(bad):
+    X, y, _ = example()
+    model = SpinyRegressor()
+    broken = X.copy()
+    broken[3, 4] = bad
+    message = (
+        r"X contains (NaN|infinity): 1 value\(s\), the first in row 3, column 4.*SimpleImputer"
+    )
+    for table in (broken, sparse.csr_array(broken)):
+        with pytest.raises(InputError, match=message):
+            model.fit(table, y)
+    y[7] = bad
+    with pytest.raises(InputError, match=r"y contains (NaN|infinity): 1 value\(s\).* row 7"):
+        model.fit(X, y)
+    assert not hasattr(model, "coef_")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda y: np.ma.masked_array(y, mask=y > 0), "masked"),
+        (lambda y: y.astype("timedelta64[s]"), "dates or times"),
+        (lambda y: np.array([10**400] * y.size, dtype=object), "one number for each row"),
+        (lambda y: y + 1j, "omplex"),
+        (lambda y: np.array(["a"] * y.size), "one number for each row"),
+    ],
+)
+def test_a_response_that_is_not_made_of_numbers(spoil, message):
+    X, y, _ = example()
+    with pytest.raises(InputError, match=message):
+        SpinyRegressor().fit(X, spoil(y))
+
+
+@pytest.mark.parametrize("kind", [list, pd.Series, np.float32, np.ma.masked_array])
+def test_any_holder_of_numbers(kind, fitted):
+    X, y, _, model = fitted
+    other = SpinyRegressor().fit(X, y.astype(kind) if kind is np.float32 else kind(y))
+    np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("of_x", "of_y"), [(1e-200, 1e149), (1e299, 1e-100)])
+def test_coefficients_beyond_the_numbers_are_refused(of_x, of_y):
+    X, y, _ = example()
+    with pytest.raises(InputError, match=r"1e-?\d+, which double precision cannot hold"):
+        SpinyRegressor().fit(of_x * X, of_y * y)
+
+
+@pytest.mark.parametrize("scale", [[1e4, 1, 1], [1e3, 1e3, 1], [1e5, 1e4, 1], [1, 1e5, 10]])
+@pytest.mark.parametrize("difference", [1e-2, 1e-5])
+def test_columns_that_cancel_in_different_units(scale, difference, rng):
+    """The prior of such a model is next to none: much of the relaxed model is lost in rounding."""
+    for _ in range(5):
+        X = rng.standard_normal((30, 3))
+        signal = X[:, 1].copy()
+        X[:, 1] = X[:, 0] + difference * signal
+        y = signal + 0.01 * rng.standard_normal(30)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nothing found, or many sweeps
+            model = SpinyRegressor(normalize=False).fit(X * scale, y)
+        assert np.all(np.diff(model.bounds_) >= 0)
+        assert model.bounds_[-1] < model.bounds_[0] + 200.0  # sums of rounding go to millions
+        assert np.all(np.isfinite(model.relevance_))
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+@pytest.mark.parametrize("seed", range(43, 53))
+def test_an_exact_fit_among_columns_of_different_sizes(seed, noise):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 3)) * [1, 1, 1000]
+    model = SpinyRegressor(normalize=False).fit(X, 2 * X[:, 0] + 1 + noise * rng.random(30))
+    assert model.support_[0]
+    assert model.score(X, 2 * X[:, 0] + 1) > 0.9999
+
+
+def test_other_bad_input(rng):
+    X, y, _ = example()
+    with pytest.raises(InputError, match=r"inconsistent numbers of samples: \[60, 59\]"):
+        SpinyRegressor().fit(X, y[:-1])
+    with pytest.raises(ValueError, match="1 sample"):
+        SpinyRegressor().fit(X[:1], y[:1])
+    with pytest.raises(InputError, match="lazy frame: call `collect"):
+        SpinyRegressor().fit(pl.DataFrame(X).lazy(), y)
+    with pytest.raises(InputError, match=r"y has values of size .*multiply y by a constant"):
+        SpinyRegressor().fit(X, 1e200 * y)
+    with pytest.raises(InputError, match=r"e\+0[78] times the smallest.*`normalize=True`"):
+        SpinyRegressor(normalize=False).fit(
+            np.column_stack([y, 1e8 * np.roll(y, 1)]), rng.standard_normal(60)
+        )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"fit_intercept": "yes"}, "`fit_intercept` must be True or False, got 'yes'"),
+        ({"normalize": 1}, "`normalize` must be True or False, got 1"),
+        ({"refit": "ridge"}, "`refit` must be one of 'posterior', 'ols', got 'ridge'"),
+        ({"max_iter": 0}, "`max_iter` must be an integer of at least 1, got 0"),
+        ({"tol": -1}, "`tol` must be a non-negative number, got -1"),
+        ({"verbose": "loud"}, "`verbose` must be a non-negative number, got 'loud'"),
+    ],
+)
+def test_bad_parameters(parameters, message):
+    X, y, _ = example()
+    model = SpinyRegressor(**parameters)
+    with pytest.raises(ParameterError, match=message):
+        model.fit(X, y)
+    assert not hasattr(model, "coef_")
+
+
+def test_a_failed_refit_leaves_the_model_as_it_was(fitted):
+    X, y, _, _ = fitted
+    model = SpinyRegressor().fit(X, y)
+    before = model.predict(X)
+    with pytest.raises(InputError):
+        model.fit(X[:, :5], np.full(60, np.nan))
+    np.testing.assert_array_equal(model.predict(X), before)
+
+
+def test_max_iter_is_reported():
+    X, y, _ = example(q=8)
+    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
+        model = SpinyRegressor(max_iter=1).fit(X, y)
+    assert model.stop_reason_ is StopReason.MAX_ITER
+
+
+def test_not_fitted():
+    for method in ("predict", "select"):
+        with pytest.raises(NotFittedError):
+            getattr(SpinyRegressor(), method)(np.ones((3, 3)))
+
+
+def test_verbose_shows_progress(capsys):
+    X, y, _ = example()
+    SpinyRegressor(verbose=1).fit(X, y)
+    assert "SpinyRegressor" in capsys.readouterr().err
+
+
+def test_a_sparse_table_is_never_made_dense():
+    import tracemalloc
+
+    X = sparse.random(300, 20_000, 0.03, random_state=0, format="csr")
+    places = [17, 5_000, 19_999]
+    y = 5.0 * np.asarray(X[:, places].sum(axis=1)).ravel()
+    y += 0.05 * np.random.default_rng(1).standard_normal(300)
+    tracemalloc.start()
+    model = SpinyRegressor().fit(X, y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert model.get_support(indices=True).tolist() == places
+    assert peak < 0.5 * 8 * 300 * 20_000
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-8, 1e-4])
+@pytest.mark.parametrize("seed", range(4))
+def test_copies_and_an_exact_fit(noise, seed):
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((30, 8))
+    y = Z[:, :2].sum(axis=1) + noise * rng.standard_normal(30)
+    model = SpinyRegressor().fit(np.hstack([Z, Z]), y)
+    assert np.all(np.isfinite(model.coef_))
+    assert np.all(np.isfinite(model.bounds_))
+    np.testing.assert_allclose(model.predict(np.hstack([Z, Z])), y, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_groups_as_dummy_variables(seed):
+    groups = np.random.default_rng(seed).integers(0, 5, 60)
+    y = np.array([1.0, 2, 3, 4, 9])[groups]
+    model = SpinyRegressor().fit(np.eye(5)[groups], y)
+    np.testing.assert_allclose(model.predict(np.eye(5)[groups]), y, atol=1e-3)
+
+
+def test_the_posterior_of_every_model_on_the_path_is_a_number():
+    """With more variables than samples the path ends at the largest model that is allowed."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 20))
+    model = SpinyRegressor(fit_intercept=False).fit(X, X[:, 0] + 0.1 * rng.standard_normal(8))
+    assert np.all(np.isfinite(model.log_posterior_path_))
+    assert model.log_posterior_path_.shape == model.log_evidence_path_.shape
+
+
+def test_units_without_a_covariance_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    y = X[:, 0] + 0.1 * rng.standard_normal(30)
+    with pytest.raises(InputError, match="variance or precision of the fit is 1e"):
+        SpinyRegressor().fit(1e-80 * X, 1e80 * y)
+    assert np.isfinite(SpinyRegressor().fit(1e-60 * X, 1e60 * y).coef_covariance_).all()
+
+
+def test_sparse_tables_in_single_precision_end():
+    """Their X'X was in single precision, where a ridge of rounding never makes copies differ."""
+    X = sparse.csc_array(np.tile(np.float32([0.3, 0.5, 0.7, 1.1]), (9, 1)))
+    y = np.random.default_rng(0).standard_normal(9) + 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoStructureWarning)
+        model = SpinyRegressor(fit_intercept=False, normalize=False).fit(X, y)
+    assert np.all(np.isfinite(model.coef_))

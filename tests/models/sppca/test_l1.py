@@ -1,0 +1,47 @@
+import array_api_compat.numpy as xp
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from prosparse.models.sppca.l1 import soft_threshold, sparsest_rotation
+
+
+def test_soft_threshold_minimises():
+    x = np.array([-3.0, -0.4, 0.0, 0.5, 2.0])
+    ours = soft_threshold(x, 0.5, xp)
+    np.testing.assert_array_equal(ours, [-2.5, 0.0, 0.0, 0.0, 1.5])
+    for value, at in zip(x, ours, strict=True):
+        best = minimize_scalar(lambda z, v=value: 0.5 * (z - v) ** 2 + 0.5 * abs(z))
+        assert at == pytest.approx(best.x, abs=1e-6)
+
+
+def rotated(W, angle):
+    c, s = np.cos(angle), np.sin(angle)
+    return np.array([[c, s], [-s, c]]) @ W
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_two_rows_reach_the_best_angle(seed):
+    W = np.random.default_rng(seed).standard_normal((2, 30))
+    ours = sparsest_rotation(W, xp)
+    grid = np.linspace(0, np.pi / 2, 20001)
+    best = min(np.abs(rotated(W, t)).sum() for t in grid)
+    assert np.abs(ours).sum() <= best + 1e-9
+    np.testing.assert_allclose(ours.T @ ours, W.T @ W)  # a rotation and nothing else
+
+
+def test_sparse_rows_are_recovered_from_their_rotation(rng):
+    W = np.zeros((3, 60))
+    for j in range(3):
+        W[j, 20 * j : 20 * (j + 1)] = rng.standard_normal(20)
+    mixed = np.linalg.qr(rng.standard_normal((3, 3)))[0] @ W
+    ours = sparsest_rotation(mixed, xp)
+    assert np.abs(ours).sum() == pytest.approx(np.abs(W).sum())
+    assert np.sum(np.abs(ours) > 1e-9) == 60
+
+
+def test_the_argument_is_left_alone(rng):
+    W = rng.standard_normal((2, 5))
+    before = W.copy()
+    sparsest_rotation(W, xp)
+    np.testing.assert_array_equal(W, before)

@@ -1,0 +1,310 @@
+"""Sparse probabilistic PCA with an l1 penalty."""
+
+import array_api_strict
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.stats import multivariate_normal
+
+from prosparse import SPPCA, InputError, NoStructureWarning, ParameterError
+from prosparse.data import DenseOperator
+from prosparse.datasets import make_globally_sparse
+from prosparse.inference.loop import StopReason
+from prosparse.metrics import support_f_score
+from prosparse.models.sppca import estimator as sppca
+from prosparse.numerics.spectrum import spectrum
+
+SHAPES = [(60, 8, 1), (60, 8, 3), (15, 40, 2), (40, 40, 4)]
+
+
+def table(n, p, d, seed=0, noise=0.5):
+    X = make_globally_sparse(
+        n, p, n_components=d, n_informative=max(d, p // 2), noise=noise, random_state=seed
+    ).X
+    return X - X.mean(axis=0)
+
+
+def objective(X, W, sigma2, penalty):
+    covariance = W.T @ W + sigma2 * np.eye(W.shape[1])
+    law = multivariate_normal(np.zeros(W.shape[1]), covariance)
+    return law.logpdf(X).sum() - penalty * np.abs(W).sum()
+
+
+def slow_step(X, W, sigma2, penalty):
+    """[BJ15] (6), (7), (10) sample by sample; the M-step entry by entry with soft thresholds."""
+    n, p = X.shape
+    W = W.T.copy()  # the paper's p x d
+    d = W.shape[1]
+    M = W.T @ W + sigma2 * np.eye(d)
+    e = np.array([np.linalg.solve(M, W.T @ x) for x in X])
+    S = [sigma2 * np.linalg.inv(M) + np.outer(ei, ei) for ei in e]
+    s = sum(S)
+    for _ in range(200):
+        for j in range(p):
+            for k in range(d):
+                rest = e[:, k] @ X[:, j] - sum(s[k, m] * W[j, m] for m in range(d) if m != k)
+                W[j, k] = np.sign(rest) * max(abs(rest) - sigma2 * penalty, 0) / s[k, k]
+    residual = sum(
+        x @ x - 2 * ei @ W.T @ x + np.trace(Si @ W.T @ W) for x, ei, Si in zip(X, e, S, strict=True)
+    )
+    return W.T, residual / (n * p)
+
+
+@pytest.mark.parametrize(("n", "p", "d"), [(12, 6, 1), (12, 6, 2), (6, 9, 2)])
+@pytest.mark.parametrize("penalty", [0.0, 3.0])
+def test_a_pass_equals_the_paper(n, p, d, penalty):
+    X = table(n, p, d)
+    op = DenseOperator(X)
+    start = sppca.maximum_likelihood(spectrum(op), d)
+    start = start._replace(W=start.W + 0.1)
+    result = sppca.make_step(op, n, penalty, sweeps=200)(start)
+    W, sigma2 = slow_step(X, start.W, start.sigma2, penalty)
+    np.testing.assert_allclose(result.W, W, atol=1e-9)
+    assert result.sigma2 == pytest.approx(sigma2)
+    assert result.bound <= objective(X, W, sigma2, penalty) + 1e-9
+    assert result.bound >= objective(X, start.W, start.sigma2, penalty)
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_the_likelihood_is_the_normal_one(n, p, d, rng):
+    X = table(n, p, d)
+    state = sppca.State(rng.standard_normal((d, p)), 0.7, 0.0)
+    ours = sppca.log_likelihood(DenseOperator(X), n, state)
+    assert ours == pytest.approx(objective(X, state.W, 0.7, 0.0))
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+@pytest.mark.parametrize("penalty", [0.5, 5.0])
+def test_the_objective_never_falls(n, p, d, penalty):
+    X = table(n, p, d)
+    op = DenseOperator(X)
+    step = sppca.make_step(op, n, penalty)
+    state = sppca.maximum_likelihood(spectrum(op), d)
+    last = objective(X, state.W, state.sigma2, penalty)
+    for _ in range(60):
+        state = step(state)
+        now = objective(X, state.W, state.sigma2, penalty)
+        assert now >= last - 1e-9 * abs(last)
+        assert state.bound <= now + 1e-9 * abs(now)
+        last = now
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_optimality_along_a_path(n, p, d):
+    """dl/dw = penalty sign(w) where w != 0, |dl/dw| <= penalty where w = 0, by differences."""
+    X = table(n, p, d)
+    parts = spectrum(DenseOperator(X))
+    penalties = np.array([0.3, 1.0, 3.0, 10.0, 30.0])
+    fits = sppca.path(parts, d, penalties, 5000, 1e-10)
+    zeros = [np.sum(np.asarray(fit.state.W) == 0) for fit in fits]
+    assert zeros[-1] > 0
+    for penalty, fit in zip(penalties, fits, strict=True):
+        W, sigma2 = np.asarray(fit.state.W), fit.state.sigma2
+        gap = sppca.subgradient_gap(parts.table, n, fit.state, penalty)
+        assert gap < 1e-4
+        gradient = np.zeros_like(W)
+        for index in np.ndindex(W.shape):
+            up, down = W.copy(), W.copy()
+            up[index] += 1e-5
+            down[index] -= 1e-5
+            gradient[index] = (objective(X, up, sigma2, 0) - objective(X, down, sigma2, 0)) / 2e-5
+        inside = W != 0
+        np.testing.assert_allclose(
+            gradient[inside], penalty * np.sign(W[inside]), atol=1e-4 * penalty + 1e-4
+        )
+        assert np.all(np.abs(gradient[~inside]) <= penalty * (1 + 1e-4) + 1e-4)
+        objective_value = objective(X, W, sigma2, penalty)
+        assert fit.state.bound == pytest.approx(objective_value, rel=1e-8)
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_without_penalty_it_is_probabilistic_pca(n, p, d):
+    X = table(n, p, d)
+    fit = sppca.path(spectrum(DenseOperator(X)), d, np.array([0.0]), 2000, 1e-12)[0]
+    values = np.sort(np.linalg.eigvalsh(X.T @ X / n))[::-1]
+    sigma2 = values[d:].mean()
+    closed = (
+        -0.5
+        * n
+        * (p * np.log(2 * np.pi) + np.sum(np.log(values[:d])) + (p - d) * np.log(sigma2) + p)
+    )
+    ours = sppca.log_likelihood(DenseOperator(X), n, fit.state)
+    assert ours == pytest.approx(closed, rel=1e-8)
+    assert fit.state.sigma2 == pytest.approx(sigma2, rel=1e-6)
+
+
+def test_zero_is_stationary_so_paths_go_up():
+    X = table(60, 8, 2)
+    op = DenseOperator(X)
+    parts = spectrum(op)
+    nothing = sppca.State(np.zeros((2, 8)), float(np.mean(X**2)), -np.inf)
+    assert not np.any(sppca.make_step(op, 60, 1e-9)(nothing).W)
+    start = sppca.maximum_likelihood(parts, 2)
+    largest = sppca.vanishing_penalty(parts, start, 2000, 1e-10)
+    below, above = sppca.path(parts, 2, largest * np.array([0.5, 1.0]), 2000, 1e-10)
+    assert np.any(below.state.W)
+    assert not np.any(above.state.W)
+
+
+def test_no_step_assumes_numpy():
+    X = table(20, 30, 2)
+    values = []
+    for make in (np.asarray, array_api_strict.asarray):
+        parts = spectrum(DenseOperator(make(X)))
+        fit = sppca.path(parts, 2, np.array([2.0]), 100, 1e-9)[0]
+        assert isinstance(fit.state.W, type(parts.table.X))
+        best = sppca.refitted(parts, fit.state, 100, 1e-9)
+        values.append([sppca.log_likelihood(parts.table, 20, state) for state in (fit.state, best)])
+    np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+def test_the_refit_is_the_best_with_these_nonzeros(n, p, d):
+    """No gradient is left on the nonzeros, by differences of the dense likelihood."""
+    X = table(n, p, d)
+    parts = spectrum(DenseOperator(X))
+    fit = sppca.path(parts, d, np.array([0.0, 0.3, 1.0]) * n / 4, 2000, 1e-12)[-1]
+    best = sppca.refitted(parts, fit.state, 5000, 1e-14)
+    mask = fit.state.W != 0
+    assert 0 < mask.sum() < mask.size
+    assert np.all(best.W[~mask] == 0)
+    assert objective(X, best.W, best.sigma2, 0.0) > objective(X, fit.state.W, fit.state.sigma2, 0.0)
+    scale = np.abs(best.W).max()
+    for place in np.argwhere(mask):
+        step = np.zeros_like(best.W)
+        step[tuple(place)] = 1e-4 * scale
+        up, down = (objective(X, best.W + s * step, best.sigma2, 0.0) for s in (1, -1))
+        here = objective(X, best.W, best.sigma2, 0.0)
+        assert abs(up - down) <= 0.1 * (2 * here - up - down) + 1e-6  # within 5 % of a step
+
+
+# --- the estimator
+
+
+@pytest.fixture(scope="module")
+def example():
+    return make_globally_sparse(
+        200, 30, n_components=2, n_informative=10, noise=0.4, random_state=0
+    )
+
+
+def test_the_true_variables_are_found(example):
+    X, support, _ = example
+    model = SPPCA(n_components=2).fit(X)
+    assert support_f_score(support, model.support_) >= 0.9
+    assert model.criterion_path_.argmax() == np.flatnonzero(model.penalties_ == model.penalty_)[0]
+    assert model.n_parameters_path_[0] == 61
+    assert model.n_parameters_path_[-1] == 1  # the largest penalty leaves no loading
+    assert np.all(np.diff(model.bounds_) >= 0)
+    assert model.stop_reason_ is StopReason.CONVERGED
+    assert len(model.bounds_) == model.n_iter_
+
+
+def test_criteria_are_those_of_the_path(example):
+    X, _, _ = example
+    grid = np.linspace(0, 100, 12)
+    for penalty, price in (("aic", 1.0), ("bic", 0.5 * np.log(200))):
+        model = SPPCA(n_components=2, penalty=penalty, penalties=grid).fit(X)
+        expected = model.log_likelihood_path_ - price * model.n_parameters_path_
+        np.testing.assert_allclose(model.criterion_path_, expected)
+        assert model.penalty_ == model.penalties_[expected.argmax()]
+
+
+def test_attributes_and_projection(example):
+    X, _, _ = example
+    model = SPPCA(n_components=2, penalty=50.0).fit(X)
+    W, sigma2 = model.components_, model.noise_variance_
+    assert np.any(W == 0)
+    np.testing.assert_array_equal(model.support_, np.any(W != 0, axis=0))
+    np.testing.assert_array_equal(model.n_selected_, model.support_.sum())
+    assert model.relevance_.max() == 1
+    centred = X - X.mean(0)
+    scores = centred @ W.T @ np.linalg.inv(W @ W.T + sigma2 * np.eye(2))
+    np.testing.assert_allclose(model.transform(X), scores)
+    np.testing.assert_allclose(model.inverse_transform(scores), scores @ W + X.mean(0))
+    law = multivariate_normal(X.mean(0), W.T @ W + sigma2 * np.eye(30))
+    np.testing.assert_allclose(model.score_samples(X), law.logpdf(X))
+    assert model.score(X) == pytest.approx(law.logpdf(X).mean())
+    assert model.log_likelihood_path_[-1] > law.logpdf(X).sum()  # weights not shrunken
+    norms = np.linalg.norm(W, axis=1)
+    assert norms[0] >= norms[1]
+    assert model.penalty_ == 50.0
+
+
+def test_penalties_are_in_the_units_of_the_table(example):
+    X, _, _ = example
+    model = SPPCA(n_components=2, penalty=50.0).fit(X)
+    larger = SPPCA(n_components=2, penalty=50.0 / 1000).fit(1000 * X)
+    np.testing.assert_array_equal(model.support_, larger.support_)
+    np.testing.assert_allclose(larger.components_, 1000 * model.components_, rtol=1e-4, atol=1e-6)
+
+
+def test_sparse_and_data_frames(example):
+    X, _, _ = example
+    model = SPPCA(n_components=2, penalty=50.0).fit(X)
+    thin = SPPCA(n_components=2, penalty=50.0).fit(sparse.csr_array(X))
+    np.testing.assert_allclose(thin.components_, model.components_, atol=1e-5)
+    frame = pd.DataFrame(X, columns=[f"v{i}" for i in range(30)])
+    named = SPPCA(n_components=2, penalty=50.0).set_output(transform="pandas").fit(frame)
+    assert list(named.transform(frame).columns) == ["sppca0", "sppca1"]
+    assert list(named.select(frame).columns) == [f"v{i}" for i in named.get_support(indices=True)]
+
+
+def test_given_penalties(example):
+    X, _, _ = example
+    model = SPPCA(n_components=2, penalty="aic", penalties=[30, 10, 20]).fit(X)
+    np.testing.assert_allclose(model.penalties_, [10, 20, 30])
+    assert model.slope_ is None
+    with pytest.raises(InputError, match="at least 10 models"):
+        SPPCA(n_components=2, penalties=[30, 10, 20]).fit(X)
+
+
+def test_too_large_a_penalty_says_so(example):
+    with pytest.warns(NoStructureWarning, match="no loading is left"):
+        model = SPPCA(n_components=2, penalty=1e6).fit(example.X)
+    assert not model.support_.any()
+    assert np.isfinite(model.transform(example.X)).all()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"penalty": "most"}, "`penalty` must be one of 'slope', 'aic', 'bic', got 'most'"),
+        ({"penalty": -1.0}, "`penalty` must be a non-negative number, got -1.0"),
+        ({"penalties": [1, -2]}, "`penalties` must be a list of finite non-negative"),
+        ({"penalties": []}, "`penalties` must be a list of finite non-negative"),
+        ({"n_components": 30}, "`n_components` must be smaller than"),
+        ({"max_iter": 0}, "`max_iter` must be an integer of at least 1, got 0"),
+    ],
+)
+def test_bad_parameters(example, parameters, message):
+    with pytest.raises(ParameterError, match=message):
+        SPPCA(**({"n_components": 2} | parameters)).fit(example.X)
+
+
+def test_a_penalty_given_is_the_one_fitted(example):
+    X = example[0]
+    assert SPPCA(2, penalty=7.0, penalties=[1, 50.0]).fit(X).penalty_ == 7.0
+    with pytest.raises(ParameterError, match="`penalty` must be finite"):
+        SPPCA(2, penalty=np.inf).fit(X)
+
+
+def test_the_choice_is_that_of_the_heuristic():
+    X = make_globally_sparse(200, 60, n_components=3, random_state=0).X
+    model = SPPCA(3).fit(X)
+    assert model.penalties_[model.slope_.best] == model.penalty_
+    norms = np.linalg.norm(model.components_, axis=1)
+    assert np.all(np.diff(norms) <= 0)
+
+
+def test_noise_alone_has_no_slope_to_choose_by():
+    X = np.random.default_rng(0).standard_normal((200, 40))
+    with pytest.raises(InputError, match="nothing but noise"):
+        SPPCA(2).fit(X)
+
+
+@pytest.mark.parametrize("grid", ["abc", ["a"], [[1.0]], [], 3.0, [np.nan], [1e300]])
+def test_grids_that_are_none(grid):
+    with pytest.raises(ParameterError, match="`penalties` must be"):
+        SPPCA(1, penalties=grid).fit(np.random.default_rng(0).standard_normal((9, 4)))

@@ -1,0 +1,89 @@
+"""The leading spectrum by products alone, against the decomposition of the whole table."""
+
+import array_api_strict
+import numpy as np
+import pytest
+
+from prosparse import GSPPCA
+from prosparse.data import DenseOperator, standardise
+from prosparse.datasets import make_globally_sparse
+from prosparse.numerics import spectrum as linalg
+from prosparse.numerics.spectrum import leading_directions, principal_components, spectrum
+
+
+@pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100), (60, 15)])
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
+def test_leading_directions_are_singular_vectors(shape, make, rng):
+    X = rng.standard_normal(shape) * rng.gamma(1.0, 2.0, shape[1])
+    _, singular, Vt = np.linalg.svd(X)
+    values, V = leading_directions(DenseOperator(make(X)), 6)
+    np.testing.assert_allclose(values, singular[:6] ** 2, rtol=1e-10)
+    cosines = np.abs(np.sum(np.asarray(V) * Vt[:6].T, axis=0))
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-8)
+
+
+def test_fewer_directions_than_asked_for(rng):
+    X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50))
+    values, V = leading_directions(DenseOperator(X), 8)
+    np.testing.assert_allclose(values[:3], np.linalg.svd(X)[1][:3] ** 2)
+    assert np.all(values[3:] < 1e-8 * values[0])
+    assert np.all(values >= 0)
+    np.testing.assert_allclose(V.T @ V, np.eye(8), atol=1e-8)
+
+
+def test_only_the_mean_of_the_other_eigenvalues_is_known(monkeypatch, rng):
+    op = standardise(rng.standard_normal((90, 70)))[0]
+    exact = spectrum(op)
+    monkeypatch.setattr(linalg, "EXACT_SIDE", 10)
+    some = spectrum(op, 5)
+    assert some.table is op
+    np.testing.assert_allclose(some.eigenvalues[:5], exact.eigenvalues[:5])
+    assert some.eigenvalues.shape == exact.eigenvalues.shape
+    assert some.eigenvalues.sum() == pytest.approx(exact.eigenvalues.sum())
+    one, other = principal_components(op, 5), principal_components(op, 5)
+    np.testing.assert_allclose(one[0], other[0])
+
+
+@pytest.mark.parametrize("shape", [(200, 90), (60, 150)])
+@pytest.mark.parametrize("d", [3, "auto"])
+def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch):
+    X = make_globally_sparse(*shape, n_components=3, n_informative=20, random_state=0).X
+    exact = GSPPCA(d, tol=1e-13).fit(X)
+    monkeypatch.setattr(linalg, "EXACT_SIDE", 10)
+    monkeypatch.setattr("prosparse.models.gsppca.estimator.FIRST_COUNT", 2)  # "auto" has to look again
+    some = GSPPCA(d, tol=1e-13).fit(X)
+    assert some.n_components_ == exact.n_components_
+    np.testing.assert_array_equal(some.support_, exact.support_)
+    np.testing.assert_allclose(some.components_, exact.components_, atol=1e-6)
+    np.testing.assert_allclose(some.log_evidence_path_, exact.log_evidence_path_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_latents_are_the_same_from_both_ends(make, dtype, rng):
+    """Y'Y and B'Y'X from Y kept, as on a card, and from X'Y of one pass, as elsewhere."""
+    X = rng.standard_normal((30, 12)).astype(dtype)
+    F, B = rng.standard_normal((12, 4)), rng.standard_normal((4, 4))
+    op, Y = DenseOperator(make(X)), X @ F.astype(dtype)
+    tol = 1e-4 if dtype is np.float32 else 1e-11
+    for seen in (linalg.Latents(op, make(Y)), linalg.latents(op, make(F))):
+        assert seen.squares().dtype == np.float64
+        np.testing.assert_allclose(seen.squares(), Y.T @ Y, atol=tol)
+        there = seen.onto_columns(make(B))
+        assert there.dtype == make(B).dtype
+        np.testing.assert_allclose(np.asarray(there), B.T @ Y.T @ X, rtol=tol, atol=100 * tol)
+
+
+def test_added_squares_are_those_of_growing_spans(rng):
+    """Zero rows and rows in the span of those before add nothing."""
+    X, W = rng.standard_normal((20, 7)), rng.standard_normal((5, 7))
+    W[2], W[3] = 0.0, W[0] - 2.0 * W[1]
+    total, expected = 0.0, []
+    for k in range(1, 6):
+        U, s, _ = np.linalg.svd(W[:k].T, full_matrices=False)
+        U = U[:, s > 1e-10 * s[0]]
+        expected.append(np.sum((X @ U) ** 2) - total)
+        total += expected[-1]
+    ours = linalg.added_squares(DenseOperator(X), W)
+    np.testing.assert_allclose(ours, expected, atol=1e-9)
+    assert ours[2] == ours[3] == 0.0
