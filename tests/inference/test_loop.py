@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from prosparse.inference.acceleration import Anderson
-from prosparse.inference.loop import StopReason, iterate
+from prosparse.inference.loop import StopReason, iterate, worst
 
 
 class Point(NamedTuple):
@@ -134,23 +134,87 @@ def test_progress_without_rich(capsys, monkeypatch):
     assert lines[-1] == "valley: 5 iterations"
 
 
-def test_a_step_that_cannot_be_decomposed_is_a_fall():
+def fragile_near_the_top(failures, trouble):
+    """Plain ascent of which the first few tries near the top end in ``trouble(result)``."""
     step, start = quadratic(condition=50)
     failed = []
 
     def fragile(point):
-        if len(failed) < 3 and point.bound > -0.2:  # the first three tries near the top
+        result = step(point)
+        if len(failed) < failures and point.bound > -0.2:
             failed.append(point)
-            raise np.linalg.LinAlgError("did not converge")
-        return step(point)
+            return trouble(result)
+        return result
 
+    return fragile, start, failed
+
+
+def no_decomposition(point):
+    raise np.linalg.LinAlgError("did not converge")
+
+
+TROUBLES = {
+    StopReason.DECOMPOSITION_FAILED: no_decomposition,
+    StopReason.NOT_A_NUMBER: lambda point: point._replace(bound=np.nan),
+    StopReason.FELL: lambda point: point._replace(bound=point.bound - 1.0),
+}
+
+
+@pytest.mark.parametrize("reason", TROUBLES, ids=lambda reason: reason.name)
+def test_trouble_from_an_accelerated_start_is_withdrawn(reason):
+    """Two tries fail: the accelerator's and the one further along; the plain one does not."""
+    fragile, start, failed = fragile_near_the_top(2, TROUBLES[reason])
     run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=anderson())
-    assert len(failed) == 3
+    assert len(failed) == 2
     assert run.reason is StopReason.CONVERGED
     assert np.all(np.diff(run.bounds) >= 0)
+    assert run.bounds[-1] == pytest.approx(0, abs=1e-9)
 
-    def never(point):
-        raise np.linalg.LinAlgError("did not converge")
 
-    with pytest.raises(np.linalg.LinAlgError):  # nothing to fall back on
-        iterate(never, start, max_iter=5, tol=1e-12)
+@pytest.mark.parametrize("accelerated", [False, True])
+@pytest.mark.parametrize("reason", TROUBLES, ids=lambda reason: reason.name)
+def test_trouble_from_a_plain_start_is_never_called_convergence(reason, accelerated):
+    fragile, start, failed = fragile_near_the_top(3 if accelerated else 1, TROUBLES[reason])
+    accelerator = anderson() if accelerated else None
+    run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=accelerator)
+    assert len(failed) == (3 if accelerated else 1)
+    assert run.reason is reason
+    assert run.reason.unfinished
+    assert "best found until then" in str(run.reason)
+    assert run.state.bound > -0.2  # the state before the trouble
+    assert np.isfinite(run.state.bound)
+
+
+def test_a_fall_is_recorded_as_it_was():
+    """Otherwise no test that objectives never fall could fail."""
+    heights = iter([1.0, 2.0, 1.5])
+
+    def step(point):
+        return Point(point.x, next(heights))
+
+    run = iterate(step, Point(np.zeros(1), 0.0), max_iter=10, tol=1e-12)
+    assert run.bounds == [1.0, 2.0, 1.5]
+    assert run.state.bound == 2.0
+    assert run.reason is StopReason.FELL
+
+
+def test_a_fall_within_rounding_is_convergence():
+    heights = iter([1e6, 1e6 * (1 - 1e-13)])
+    run = iterate(
+        lambda point: Point(point.x, next(heights)), Point(np.zeros(1), 0.0), max_iter=9, tol=0.0
+    )
+    assert run.reason is StopReason.CONVERGED
+    assert run.state.bound == 1e6
+
+
+def test_the_worst_of_several_reasons_is_reported():
+    assert worst([StopReason.CONVERGED, StopReason.NOTHING_FOUND]) is StopReason.CONVERGED
+    assert worst([StopReason.MAX_ITER, StopReason.CONVERGED]) is StopReason.MAX_ITER
+    reasons = [StopReason.NOT_A_NUMBER, StopReason.MAX_ITER, StopReason.FELL]
+    assert worst(reasons) is StopReason.NOT_A_NUMBER
+
+
+def test_nothing_to_fall_back_on():
+    _, start = quadratic()
+    with pytest.raises(np.linalg.LinAlgError):
+        iterate(no_decomposition, start, max_iter=5, tol=1e-12)

@@ -13,26 +13,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
 
-from ..data.arrays import host, in_kind, with_row
+from ..data.arrays import Array, Namespace, host, in_kind, with_row
 
-Array = Any
-State = Any
+State = Any  # a model's, with the fields that ``pack`` knows
 
 
-# What there is to remember, and how it reads from a file.
-_NUMBERS: dict[str, Callable[[Any], Any]] = {
-    "stretch": float,
-    "stretching": bool,
-    "latest": int,
-    "count": int,
-    "products": np.array,
-}
-_ARRAYS = ("ends", "steps", "start")
+class Memory(NamedTuple):
+    """What later proposals depend on. The two large arrays are written to row by row."""
+
+    ends: Array  # (memory, N): the last results g(x), a ring
+    steps: Array  # (memory, N): the last steps g(x) - x
+    products: np.ndarray  # (memory, memory) of the steps with each other
+    filled: int  # steps since the history was last dropped
+    latest: int  # where in the ring the last step is; -1 before there is one
+    chosen: Array  # (N,) x of the step under way, where the accelerator chose it
+    has_chosen: bool
+    stretch: float  # how far `retreat` goes, in units of the last step
+    stretching: bool  # whether the step under way starts from there
 
 
 class Anderson:
@@ -42,88 +44,74 @@ class Anderson:
         self,
         pack: Callable[[State], Array],
         unpack: Callable[[Array, State], State],
-        xp: Any,
-        memory: int = 6,
+        xp: Namespace,
+        size: int = 6,
     ):
-        self.pack, self.unpack, self.xp, self.memory = pack, unpack, xp, memory
-        self.stretch = 1.0  # how far `retreat` goes, in units of the last step
-        self.stretching = False
-        self.ends: Array = None  # (memory, N): the last results g(x), a ring
-        self.steps: Array = None  # (memory, N): the last steps g(x) - x
-        self.latest = 0  # where in the ring the last step is
-        self.products = np.zeros((memory, memory))  # of the steps with each other
-        self.forget()
+        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
 
-    def forget(self) -> None:
-        """Drop the history: what follows comes from elsewhere."""
-        self.start: Array = None  # x of the step under way, where this class chose it
-        self.count = 0
+    def begin(self, state: State) -> Memory:
+        vector = self.pack(state)
+        like = {"dtype": vector.dtype, "device": device(vector)}
+        shape = (self.size, vector.shape[0])
+        ends, steps = (self.xp.zeros(shape, **like) for _ in range(2))
+        products = np.zeros((self.size, self.size))
+        nothing = self.xp.zeros(vector.shape[0], **like)
+        return Memory(ends, steps, products, 0, -1, nothing, False, 1.0, False)
 
-    def propose(self, start: State, result: State) -> State:
-        if self.stretching:  # the stretched start paid: be bolder next time
-            self.stretch *= 4.0
-            self.stretching = False
+    def propose(self, memory: Memory, start: State, result: State) -> tuple[Memory, State]:
+        if memory.stretching:  # the stretched start paid: be bolder next time
+            memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
         end = self.pack(result)
-        self._remember(end, end - (self.pack(start) if self.start is None else self.start))
-        m = min(self.count, self.memory)
-        gram = self.products[:m, :m]
+        begun = memory.chosen if memory.has_chosen else self.pack(start)
+        memory = self._remember(memory, end, end - begun)
+        m = min(memory.filled, self.size)
+        gram = memory.products[:m, :m]
         size = float(np.trace(gram))
         if m == 1 or not 0.0 < size < np.inf:  # nothing to combine, or nowhere left to go
-            self.start = end
-            return result
+            return memory._replace(chosen=end, has_chosen=True), result
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
         weights = in_kind(weights / weights.sum(), end, end.dtype)
-        return self._go(weights @ self.ends[:m, :], result)
+        return self._go(memory, weights @ memory.ends[:m, :], result)
 
-    def retreat(self, best: State) -> State:
-        if self.stretching or self.count == 0:  # stretching did not pay either
-            self.stretch, self.stretching = 1.0, False
-            self.forget()
-            return best
-        return self._stretch(max(self.stretch, 2.0), best)
+    def retreat(self, memory: Memory, best: State) -> tuple[Memory, State]:
+        if memory.stretching or memory.filled == 0:  # stretching did not pay either
+            memory = memory._replace(stretch=1.0, stretching=False)
+            return _forgetful(memory), best
+        return self._stretch(memory, max(memory.stretch, 2.0), best)
 
-    def probe(self, best: State) -> State:
-        return best if self.ends is None else self._stretch(max(self.stretch, 16.0), best)
+    def probe(self, memory: Memory, best: State) -> tuple[Memory, State]:
+        if memory.latest < 0:
+            return memory, best
+        return self._stretch(memory, max(memory.stretch, 16.0), best)
 
-    def remembered(self) -> dict[str, Any]:
-        numbers = {name: np.array(getattr(self, name)) for name in _NUMBERS}
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
-        return numbers | {name: array for name, array in arrays.items() if array is not None}
+    def _stretch(self, memory: Memory, factor: float, best: State) -> tuple[Memory, State]:
+        far = memory.ends[memory.latest, :] + factor * memory.steps[memory.latest, :]
+        memory = _forgetful(memory)._replace(stretch=factor, stretching=True)
+        return self._go(memory, far, best)
 
-    def restore(self, memory: dict[str, Any], like: State) -> None:
-        packed = self.pack(like)
-        for name, kind in _NUMBERS.items():
-            setattr(self, name, kind(memory[name]))
-        for name in _ARRAYS:
-            array = memory.get(name)
-            setattr(self, name, None if array is None else in_kind(array, packed, packed.dtype))
+    def _go(self, memory: Memory, vector: Array, state: State) -> tuple[Memory, State]:
+        return memory._replace(chosen=vector, has_chosen=True), self.unpack(vector, state)
 
-    def _stretch(self, factor: float, best: State) -> State:
-        latest = self.latest
-        self.stretch, self.stretching = factor, True
-        self.forget()
-        return self._go(self.ends[latest, :] + factor * self.steps[latest, :], best)
-
-    def _go(self, vector: Array, state: State) -> State:
-        self.start = vector
-        return self.unpack(vector, state)
-
-    def _remember(self, end: Array, step: Array) -> None:
-        if self.ends is None:
-            shape = (self.memory, end.shape[0])
-            like = {"dtype": end.dtype, "device": device(end)}
-            self.ends, self.steps = self.xp.zeros(shape, **like), self.xp.zeros(shape, **like)
-        place = self.latest = self.count % self.memory
-        self.ends = with_row(self.ends, place, end)
-        self.steps = with_row(self.steps, place, step)
-        self.count += 1
-        m = min(self.count, self.memory)
-        self.products[place, :m] = self.products[:m, place] = host(self.steps[:m, :] @ step)
+    def _remember(self, memory: Memory, end: Array, step: Array) -> Memory:
+        place = memory.filled % self.size
+        ends, steps = with_row(memory.ends, place, end), with_row(memory.steps, place, step)
+        filled = memory.filled + 1
+        m = min(filled, self.size)
+        products = memory.products.copy()
+        products[place, :m] = products[:m, place] = host(steps[:m, :] @ step)
+        return memory._replace(
+            ends=ends, steps=steps, products=products, filled=filled, latest=place
+        )
 
 
-def over_loadings(field: str, xp: Any) -> Anderson:
+def _forgetful(memory: Memory) -> Memory:
+    """Without the history: what follows comes from elsewhere."""
+    return memory._replace(filled=0, has_chosen=False)
+
+
+def over_loadings(field: str, xp: Namespace) -> Anderson:
     """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
     other parts of the state follow within one step."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,17 +19,7 @@ from ..data.arrays import host, in_kind
 from ..errors import CheckpointError, check_integer
 from ..files import whole_file
 
-State = Any
-
-
-class Position(NamedTuple):
-    """Where the loop stands between two iterations."""
-
-    start: State  # of the next step
-    best: State
-    bounds: list[float]
-    quiet: int
-    probing: bool
+T = TypeVar("T")
 
 
 class Checkpoint:
@@ -95,43 +85,24 @@ _ADVICE = "Delete the file to start afresh, or give another `checkpoint`."
 
 
 class Stage:
-    """What the loop needs of a checkpoint."""
+    """What the loop needs of a checkpoint: one tree in, the same tree out."""
 
     def __init__(self, file: Checkpoint, name: str):
         self.file, self.name = file, name
 
-    def load(self, like: State, accelerator: Any) -> tuple[Position, str] | None:
-        """Where the loop stood, and the reason why it ended if it did."""
-        prefix = f"{self.name}/"
-        found = {k[len(prefix) :]: v for k, v in self.file.stored.items() if k.startswith(prefix)}
-        if not found:
+    def load(self, like: T) -> tuple[T, str] | None:
+        """The position that was saved, of the shape, kinds and devices of ``like``, and the
+        reason why the loop ended there if it did."""
+        if f"{self.name}/reason" not in self.file.stored:
             return None
-        best = _rebuilt(like, "best", found)
-        start = best if bool(found["plain"]) else _rebuilt(like, "start", found)
-        if accelerator is not None:
-            memory = {k[7:]: v for k, v in found.items() if k.startswith("memory/")}
-            accelerator.restore(memory, best)
-        bounds = [float(bound) for bound in found["bounds"]]
-        quiet, probing = int(found["quiet"]), bool(found["probing"])
-        return Position(start, best, bounds, quiet, probing), str(found["reason"])
+        position = _rebuilt(like, f"{self.name}/position", self.file.stored)
+        return position, str(self.file.stored[f"{self.name}/reason"])
 
-    def save(self, at: Position, accelerator: Any, reason: str = "") -> None:
-        plain = at.start is at.best
-        parts = {
-            "bounds": np.array(at.bounds),
-            "quiet": np.array(at.quiet),
-            "probing": np.array(at.probing),
-            "plain": np.array(plain),
-            "reason": np.array(reason),
-            **_flat(at.best, "best"),
-        }
-        if not plain:
-            parts |= _flat(at.start, "start")
-        if accelerator is not None:
-            parts |= {f"memory/{k}": host(v) for k, v in accelerator.remembered().items()}
+    def save(self, position: Any, reason: str = "") -> None:
         prefix = f"{self.name}/"
         kept = {k: v for k, v in self.file.stored.items() if not k.startswith(prefix)}
-        self.file.stored = kept | {prefix + k: v for k, v in parts.items()}
+        parts = _flat(position, f"{prefix}position")
+        self.file.stored = kept | parts | {f"{prefix}reason": np.array(reason)}
         self.file.write()
 
     def due(self, iteration: int) -> bool:
@@ -156,4 +127,6 @@ def _rebuilt(like: Any, name: str, found: dict[str, np.ndarray]) -> Any:
         fields = (_rebuilt(getattr(like, f), f"{name}.{f}", found) for f in like._fields)
         return type(like)(*fields)
     value = found[name]
-    return in_kind(value, like, like.dtype) if hasattr(like, "shape") else type(like)(value)
+    if hasattr(like, "shape"):
+        return in_kind(value, like, like.dtype)
+    return value.tolist() if isinstance(like, list) else type(like)(value)

@@ -1,7 +1,8 @@
 """The only iteration loop: it owns stopping, acceleration, progress and checkpoints.
 
-A method hands over ``step``, a pure function from a state to a better state. A state is
-any object with a ``bound``, the objective that may never fall.
+A method hands over ``step``, a pure function from a state to a better state. A state is a named
+tuple with a ``bound``, the objective that may never fall. The loop believes nothing: an objective
+that falls or is not a number, and a decomposition that fails, end it with reasons of their own.
 """
 
 from __future__ import annotations
@@ -9,20 +10,32 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from .checkpoint import Position, Stage
+from .checkpoint import Stage
 from .progress import Progress
 
-State = Any
+
+class HasBound(Protocol):
+    """A state of a model: a named tuple with the objective among its fields."""
+
+    @property
+    def bound(self) -> float: ...
+
+
+S = TypeVar("S", bound=HasBound)
+
+# A plain step that ends this much (relative to the objective) below its start has only met
+# rounding; one that ends further below is wrong.
+ROUNDING = 1e-10
 
 
 class StopReason(Enum):
     """Why the loop ended; the value is the sentence a user reads."""
 
-    CONVERGED = "converged: a whole iteration raised the objective by less than `tol` asks for"
+    CONVERGED = "converged: a whole iteration raised the objective by less than `tol`"
     MAX_ITER = (
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
@@ -32,57 +45,112 @@ class StopReason(Enum):
         "under these constraints nothing is left to explain: ask for fewer components, or let "
         "them share variables"
     )
+    FELL = (
+        "stopped because an iteration lowered the objective, which it should never do: the result "
+        "is the best found until then. Columns of very different size or nearly equal columns can "
+        "be the cause: try `scale=True`, or leave one of such columns out"
+    )
+    NOT_A_NUMBER = (
+        "stopped because the objective was no longer a finite number: the result is the best found "
+        "until then. Multiply X by a constant that brings its entries near 1, and look for columns "
+        "that are nearly constant"
+    )
+    DECOMPOSITION_FAILED = (
+        "stopped because a matrix could not be decomposed: the result is the best found until "
+        "then. Nearly equal columns can be the cause: leave one of them out, or ask for fewer "
+        "components"
+    )
 
     def __str__(self) -> str:
         return self.value
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether the loop ended before it should have."""
+        return self in _UNFINISHED
+
+
+# In the order of how bad they are: of several runs, the worst is reported.
+_UNFINISHED = (
+    StopReason.MAX_ITER,
+    StopReason.FELL,
+    StopReason.DECOMPOSITION_FAILED,
+    StopReason.NOT_A_NUMBER,
+)
+
+
+def worst(reasons: list[StopReason]) -> StopReason:
+    """The reason to report for several runs: the worst unfinished one, if there is any."""
+    rank = {reason: place for place, reason in enumerate(_UNFINISHED)}
+    unfinished = [reason for reason in reasons if reason.unfinished]
+    return max(unfinished, key=rank.__getitem__) if unfinished else StopReason.CONVERGED
+
 
 class Accelerator(Protocol):
-    """Proposes where the next step should start; the loop checks that it pays."""
+    """Proposes where the next step should start; the loop checks that it pays.
 
-    def propose(self, start: State, result: State) -> State:
-        """A start for the next step, after ``result = step(start)`` was accepted."""
+    What it remembers is a named tuple that goes in and comes out of every function, so that a
+    checkpoint holds it like any other part of the loop's position.
+    """
 
-    def retreat(self, best: State) -> State:
-        """A start for the next step, after the last proposal made the objective fall."""
+    def begin(self, state: Any) -> Any:
+        """The memory before the first step."""
 
-    def probe(self, best: State) -> State:
-        """A start far along the last step: at a maximum it cannot pay, at a saddle it does."""
+    def propose(self, memory: Any, start: Any, result: Any) -> tuple[Any, Any]:
+        """(memory, start of the next step) after ``result = step(start)`` was accepted."""
 
-    def remembered(self) -> dict[str, Any]:
-        """All that later proposals depend on, by name."""
+    def retreat(self, memory: Any, best: Any) -> tuple[Any, Any]:
+        """(memory, start of the next step) after the last proposal made the objective fall."""
 
-    def restore(self, memory: dict[str, Any], like: State) -> None:
-        """Undo `remembered`; arrays become of the kind of ``like``."""
+    def probe(self, memory: Any, best: Any) -> tuple[Any, Any]:
+        """(memory, a start far along the last step): at a maximum it cannot pay, at a saddle it
+        does."""
 
 
-class Run(NamedTuple):
-    state: State
-    bounds: list[float]  # one per step, never falling
+class Position(NamedTuple):
+    """Where the loop stands between two iterations: all that a checkpoint has to hold."""
+
+    start: Any  # of the next step
+    best: Any
+    memory: Any  # the accelerator's; None without one
+    plain: bool  # whether ``start`` is the best state itself, and not a proposal
+    quiet: int  # iterations in a row that raised the objective by less than ``tol``
+    probing: bool  # whether ``start`` is the accelerator's probe
+    bounds: list[float]  # see `Run`
+
+
+class Run(NamedTuple, Generic[S]):
+    """What the loop found."""
+
+    state: S  # the best
+    # One objective per iteration, as the step computed it, a fall included; where a step was
+    # withdrawn (an accelerated one, or one that met rounding), that of the state before it.
+    bounds: list[float]
     reason: StopReason
 
 
 def iterate(
-    step: Callable[[State], State],
-    state: State,
+    step: Callable[[S], S],
+    state: S,
     *,
     max_iter: int,
     tol: float,
     accelerator: Accelerator | None = None,
-    exhausted: Callable[[State], bool] = lambda state: False,
+    exhausted: Callable[[S], bool] = lambda state: False,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
-) -> Run:
+) -> Run[S]:
     """Apply ``step`` until the objective rises by less than ``tol``.
 
-    A step from an accelerated start that ends below the best objective so far is thrown
-    away, and the accelerator is asked for another start. Small rises only count as
-    convergence twice in a row, or once after a plain start (``start is best``): an
-    accelerated start can be unlucky. A saddle looks like convergence, so before the loop
-    believes it, one step starts from the accelerator's probe.
+    A step from an accelerated start that ends below the best objective so far, or cannot be
+    computed, is thrown away, and the accelerator is asked for another start. Small rises only
+    count as convergence twice in a row, or once after a plain start: an accelerated start can be
+    unlucky. A saddle looks like convergence, so before the loop believes it, one step starts from
+    the accelerator's probe.
     """
-    at = Position(state, state, [], 0, False)
-    found = checkpoint.load(state, accelerator) if checkpoint else None
+    memory = None if accelerator is None else accelerator.begin(state)
+    at = Position(state, state, memory, True, 0, False, [])
+    found = checkpoint.load(at) if checkpoint else None
     if found is not None:
         at, reason = found
         if reason:
@@ -93,42 +161,57 @@ def iterate(
             if progress:
                 progress.advance(at.bounds[-1])
             if checkpoint and (ended or checkpoint.due(len(at.bounds))):
-                checkpoint.save(at, accelerator, ended.name if ended else "")
+                checkpoint.save(at, ended.name if ended else "")
             if ended:
                 return Run(at.best, at.bounds, ended)
     return Run(at.best, at.bounds, StopReason.MAX_ITER)
 
 
 def _advance(
-    step: Callable[[State], State],
+    step: Callable[[S], S],
     at: Position,
     tol: float,
     accelerator: Accelerator | None,
-    exhausted: Callable[[State], bool],
+    exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
     """One iteration: where the loop stands after it, and whether it ends there."""
-    start, best, bounds, quiet, probing = at
-    plain = start is best
-    try:
-        result = step(start)
-    except np.linalg.LinAlgError:  # too far out for a decomposition: no better than a fall
-        if not bounds:
-            raise
-        result = best._replace(bound=-math.inf)
-    rise = result.bound - best.bound
-    fell = not rise >= 0  # an overflow is a fall too
-    if not fell:
-        best = result
-    bounds = [*bounds, best.bound]
-    quiet = quiet + 1 if rise <= tol else 0
-    here = Position(best, best, bounds, quiet, False)
+    best: Any = at.best
+    result, trouble = _tried(step, at, tol)
+    accepted = result is not None and not result.bound < best.bound
+    rise = result.bound - best.bound if result is not None and accepted else 0.0
+    # Where a step is withdrawn the objective stays; where it is wrong, the fall must be seen.
+    wrong = at.plain and trouble is StopReason.FELL
+    height = result.bound if result is not None and (accepted or wrong) else best.bound
+    best = result if accepted else best
+    quiet = at.quiet + 1 if rise <= tol else 0
+    here = Position(best, best, at.memory, True, quiet, False, [*at.bounds, height])
+    if trouble is not None and at.plain:
+        return here, trouble
     if exhausted(best):
         return here, StopReason.NOTHING_LEFT
-    if (probing and not rise > tol) or (plain and fell) or (accelerator is None and quiet):
+    if (at.probing and rise <= tol) or (at.plain and not accepted) or (not accelerator and quiet):
         return here, StopReason.CONVERGED
     if accelerator is None:
         return here, None
-    following = accelerator.retreat(best) if fell else accelerator.propose(start, result)
-    if quiet and (plain or (quiet >= 2 and not fell)):
-        return here._replace(start=accelerator.probe(best), probing=True), None
-    return here._replace(start=following), None
+    if accepted:
+        memory, following = accelerator.propose(at.memory, at.start, result)
+    else:
+        memory, following = accelerator.retreat(at.memory, best)
+    if quiet and (at.plain or (quiet >= 2 and accepted)):
+        memory, following = accelerator.probe(memory, best)
+        here = here._replace(probing=True)
+    return here._replace(start=following, memory=memory, plain=following is best), None
+
+
+def _tried(step: Callable[[S], S], at: Position, tol: float) -> tuple[S | None, StopReason | None]:
+    """The step's result, unless it is of no use, and what was wrong with it."""
+    try:
+        result = step(at.start)
+    except np.linalg.LinAlgError:  # too far out for a decomposition
+        if not at.bounds:
+            raise  # there is nothing to fall back on
+        return None, StopReason.DECOMPOSITION_FAILED
+    if not math.isfinite(result.bound):
+        return None, StopReason.NOT_A_NUMBER
+    slack = tol + ROUNDING * abs(at.best.bound) if math.isfinite(at.best.bound) else math.inf
+    return result, StopReason.FELL if result.bound < at.best.bound - slack else None

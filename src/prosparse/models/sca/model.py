@@ -166,7 +166,7 @@ def make_hyperbolic_step(
     return step
 
 
-def accelerator(memory: int = 6) -> Anderson:
+def accelerator() -> Anderson:
     """Anderson acceleration over the weights, offsets and log precisions."""
 
     def pack(state: State) -> Array:
@@ -181,4 +181,4 @@ def accelerator(memory: int = 6) -> Anderson:
         ahead = now._replace(L=L, mu=vector[size:-V], tau=now.tau * np.exp(change))
         return state._replace(ahead=ahead)
 
-    return Anderson(pack, unpack, np, memory)
+    return Anderson(pack, unpack, np)
