@@ -27,9 +27,16 @@ class HasBound(Protocol):
 
 S = TypeVar("S", bound=HasBound)
 
-# A plain step that ends this much (relative to the objective) below its start has only met
-# rounding; one that ends further below is wrong.
-ROUNDING = 1e-10
+
+def relative_rounding(state: HasBound) -> float:
+    """How far rounding can move an objective that is computed to ten digits."""
+    return 1e-10 * abs(state.bound)
+
+
+def residual_rounding(state: HasBound, total: float, noise: float) -> float:
+    """The same for a likelihood whose residual is a difference of sums near ``total``, of which
+    a few last digits are lost, divided by a ``noise`` variance: an exact fit leaves no digit."""
+    return relative_rounding(state) + 8.0 * float(np.finfo(float).eps) * total / noise
 
 
 class StopReason(Enum):
@@ -137,10 +144,14 @@ def iterate(
     tol: float,
     accelerator: Accelerator | None = None,
     exhausted: Callable[[S], bool] = lambda state: False,
+    rounding: Callable[[S], float] = relative_rounding,
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Run[S]:
     """Apply ``step`` until the objective rises by less than ``tol``.
+
+    A plain step that ends below its start by no more than ``rounding(state)`` has only met
+    rounding, which is convergence; one that ends further below is wrong.
 
     A step from an accelerated start that ends below the best objective so far, or cannot be
     computed, is thrown away, and the accelerator is asked for another start. Small rises only
@@ -157,7 +168,8 @@ def iterate(
             return Run(at.best, at.bounds, StopReason[reason])
     with progress or Progress(0, ""):
         for _ in range(max_iter - len(at.bounds)):
-            at, ended = _advance(step, at, tol, accelerator, exhausted)
+            slack = tol + rounding(at.best) if math.isfinite(at.best.bound) else math.inf
+            at, ended = _advance(step, at, tol, slack, accelerator, exhausted)
             if progress:
                 progress.advance(at.bounds[-1])
             if checkpoint and (ended or checkpoint.due(len(at.bounds))):
@@ -171,12 +183,13 @@ def _advance(
     step: Callable[[S], S],
     at: Position,
     tol: float,
+    slack: float,
     accelerator: Accelerator | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
     """One iteration: where the loop stands after it, and whether it ends there."""
     best: Any = at.best
-    result, trouble = _tried(step, at, tol)
+    result, trouble = _tried(step, at, slack)
     accepted = result is not None and not result.bound < best.bound
     rise = result.bound - best.bound if result is not None and accepted else 0.0
     # Where a step is withdrawn the objective stays; where it is wrong, the fall must be seen.
@@ -203,7 +216,9 @@ def _advance(
     return here._replace(start=following, memory=memory, plain=following is best), None
 
 
-def _tried(step: Callable[[S], S], at: Position, tol: float) -> tuple[S | None, StopReason | None]:
+def _tried(
+    step: Callable[[S], S], at: Position, slack: float
+) -> tuple[S | None, StopReason | None]:
     """The step's result, unless it is of no use, and what was wrong with it."""
     try:
         result = step(at.start)
@@ -213,5 +228,4 @@ def _tried(step: Callable[[S], S], at: Position, tol: float) -> tuple[S | None, 
         return None, StopReason.DECOMPOSITION_FAILED
     if not math.isfinite(result.bound):
         return None, StopReason.NOT_A_NUMBER
-    slack = tol + ROUNDING * abs(at.best.bound) if math.isfinite(at.best.bound) else math.inf
     return result, StopReason.FELL if result.bound < at.best.bound - slack else None

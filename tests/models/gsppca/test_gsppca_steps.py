@@ -9,7 +9,7 @@ from scipy.stats import multivariate_normal
 from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
-from prosparse.inference.loop import iterate
+from prosparse.inference.loop import StopReason, iterate, residual_rounding
 from prosparse.models.gsppca.estimator import init, make_step
 from prosparse.models.gsppca.relevance import update_variances
 from prosparse.numerics.spectrum import spectrum
@@ -91,8 +91,10 @@ def test_the_bound_never_falls(n, p, d, seed, accelerated):
         max_iter=150,
         tol=0.0,
         accelerator=over_loadings("M", op.xp) if accelerated else None,
+        rounding=lambda state: residual_rounding(state, np.sum(X**2), state.sigma2),
     )
     assert np.all(np.diff(run.bounds) >= 0)
+    assert run.reason in (StopReason.CONVERGED, StopReason.MAX_ITER)
 
 
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)

@@ -46,7 +46,7 @@ from ...errors import (
 )
 from ...inference.acceleration import over_loadings
 from ...inference.checkpoint import Checkpoint
-from ...inference.loop import Run, StopReason, iterate
+from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.density import NoisyPlane, log_density
 from ...numerics.spectrum import Spectrum, latents, principal_components, spectrum
@@ -323,6 +323,7 @@ class GSPPCA(HasDensity, SparseProjection):
     def _rank(self, parts: Spectrum, d: int, file: Checkpoint | None) -> Run:
         """Fit the relaxed model."""
         xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+        total = float(xp.sum(parts.table.column_squares()))
         return iterate(
             make_step(parts.table, n),
             init(parts, d),
@@ -330,6 +331,7 @@ class GSPPCA(HasDensity, SparseProjection):
             tol=self.tol * n * p,
             accelerator=over_loadings("M", xp),
             exhausted=lambda state: not bool(xp.any(state.t > 0)),
+            rounding=lambda state: residual_rounding(state, total, state.sigma2),
             progress=Progress(self.max_iter, "GSPPCA", self.verbose),
             checkpoint=file.stage(f"{d} components") if file else None,
         )

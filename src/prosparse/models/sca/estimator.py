@@ -28,7 +28,7 @@ from ...errors import (
     warn,
 )
 from ...inference.checkpoint import Checkpoint
-from ...inference.loop import Run, StopReason, iterate
+from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
@@ -249,6 +249,7 @@ class SCA(HasDensity, SparseProjection):
                 )
             prior = HyperbolicPrior(shape, self.b * unit**2)
             step = make_hyperbolic_step(table, lay, prior)
+        total = float(np.sum(table.squares))
         return iterate(
             step,
             init(L, noise, prior),
@@ -256,6 +257,7 @@ class SCA(HasDensity, SparseProjection):
             tol=self.tol * float(table.observed.sum()),
             accelerator=accelerator(),
             exhausted=lambda state: not np.any(state.fitted.L),
+            rounding=lambda state: residual_rounding(state, total, 1.0 / state.ahead.tau.max()),
             progress=Progress(self.max_iter, "SCA", self.verbose),
             checkpoint=file.stage("weights") if file else None,
         )

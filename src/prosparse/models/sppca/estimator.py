@@ -40,7 +40,7 @@ from ...errors import (
     warn,
 )
 from ...inference.acceleration import over_loadings
-from ...inference.loop import Run, StopReason, iterate
+from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.density import NoisyPlane, log_density
 from ...numerics.spectrum import Spectrum, added_squares, eye_like, products, spectrum
@@ -128,6 +128,12 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
     return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
 
 
+def rounding_of(op: Operator) -> Callable[[State], float]:
+    """How far rounding can move the bound of a state."""
+    total = float(op.xp.sum(op.column_squares()))
+    return lambda state: residual_rounding(state, total, state.sigma2)
+
+
 class Fit(NamedTuple):
     state: State
     runs: list[Run]
@@ -147,6 +153,7 @@ def fit_one(parts: Spectrum, start: State, penalty: float, max_iter: int, tol: f
             max_iter=left,
             tol=tol * size * 0.01 ** len(runs),
             accelerator=over_loadings("W", xp),
+            rounding=rounding_of(op),
         )
         runs.append(run)
         left -= len(run.bounds)
@@ -166,6 +173,7 @@ def refitted(parts: Spectrum, state: State, max_iter: int, tol: float) -> State:
         max_iter=max_iter,
         tol=tol * n * op.shape[1],
         accelerator=over_loadings("W", op.xp),
+        rounding=rounding_of(op),
     ).state
 
 
