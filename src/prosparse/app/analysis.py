@@ -321,14 +321,15 @@ def total_variance(X: Any) -> float:
     mean, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for _, block in _blocks(X):  # means and squares of blocks, put together
         there = ~np.isnan(block)
-        m = np.maximum(there.sum(axis=0), 1)
-        centre = np.nansum(block, axis=0) / m
+        m = there.sum(axis=0)  # none, perhaps: such a block says nothing of the column
+        centre = np.where(m > 0, np.nansum(block, axis=0) / np.maximum(m, 1), mean)
         spread = np.nansum((block - centre) ** 2, axis=0)
         both = n + m
-        squares += spread + (centre - mean) ** 2 * n * m / both
-        mean += (centre - mean) * m / both
+        share = m / np.maximum(both, 1)
+        squares += spread + (centre - mean) ** 2 * n * share
+        mean += (centre - mean) * share
         n = both
-    return float(np.sum(squares / n))
+    return float(np.sum(squares / np.maximum(n, 1)))
 
 
 def fingerprint(path: Path) -> dict[str, str]:

@@ -1,0 +1,255 @@
+"""A new kind of table is one class and one line; every registered kind keeps its promises."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from prosparse import EMPCA, GSPPCA, SCA, InputError
+from prosparse.data import fingerprint, kind_of, kinds, standardise
+from prosparse.data.operators.blocks import Source, add
+from prosparse.datasets import make_globally_sparse
+
+
+@pytest.fixture
+def table():
+    return make_globally_sparse(60, 30, n_components=3, n_informative=10, random_state=0).X
+
+
+# --- two kinds that the library does not know
+
+
+class Shelf:
+    """Named columns, as Arrow tables and databases keep them."""
+
+    def __init__(self, columns):
+        self.columns = columns
+
+
+class ShelfKind(kinds.Kind):
+    name = "shelf"
+
+    def recognises(self, X):
+        return isinstance(X, Shelf)
+
+    def readable(self, X, *, allow_nan):
+        return np.column_stack(list(X.columns.values()))
+
+    def take_columns(self, X, columns):
+        names = list(X.columns)
+        return Shelf({names[place]: X.columns[names[place]] for place in columns})
+
+
+class Pages:
+    """Rows in several arrays, one after the other."""
+
+    dtype = np.dtype("float64")
+    ndim = 2
+
+    def __init__(self, pages):
+        self.pages = pages
+        self.shape = (sum(len(page) for page in pages), pages[0].shape[1])
+
+
+class PagesSource(Source):
+    def __init__(self, X):
+        self.X, self.shape, self.dtype = X, X.shape, X.dtype
+        edges = np.cumsum([0, *(len(page) for page in X.pages)])
+        self.rows = [slice(a, b) for a, b in pairwise(edges)]
+
+    def blocks(self):
+        return zip(self.rows, self.X.pages, strict=True)
+
+    def reduce(self, f, row_arrays=(), combine=add):
+        total = None
+        for rows, page in self.blocks():
+            part = f(page, *(array[rows] for array in row_arrays))
+            total = part if total is None else combine(total, part)
+        return total
+
+    def map(self, f, row_arrays=()):
+        pairs = self.blocks()
+        return np.concatenate([f(page, *(a[rows] for a in row_arrays)) for rows, page in pairs])
+
+    gather = map
+
+    def every(self, step):
+        return np.concatenate(self.X.pages)[::step]
+
+
+class PagesKind(kinds.RowBlocks):
+    name = "pages"
+
+    def recognises(self, X):
+        return isinstance(X, Pages)
+
+    def checked(self, X, least):
+        return X
+
+    def source(self, X):
+        return PagesSource(X)
+
+    def take_columns(self, X, columns):
+        return Pages([page[:, columns] for page in X.pages])
+
+
+@pytest.fixture
+def toys(monkeypatch):
+    """The one line."""
+    monkeypatch.setattr(kinds, "KINDS", [ShelfKind(), PagesKind(), *kinds.KINDS])
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_container_of_a_new_kind(table):
+    shelf = Shelf({f"c{k}": column for k, column in enumerate(table.T)})
+    plain, ours = GSPPCA(3).fit(table), GSPPCA(3).fit(shelf)
+    np.testing.assert_array_equal(ours.components_, plain.components_)
+    np.testing.assert_array_equal(ours.transform(shelf), plain.transform(table))
+    chosen = ours.select(shelf)
+    assert isinstance(chosen, Shelf)
+    assert list(chosen.columns) == [f"c{k}" for k in np.flatnonzero(plain.support_)]
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("model", [GSPPCA(3), SCA(2), EMPCA(2, n_nonzero=5, random_state=0)])
+def test_rows_kept_in_a_new_way(model, table):
+    pages = Pages([table[:7], table[7:50], table[50:]])
+    plain = model.fit(table)
+    components, scores, score = plain.components_, plain.transform(table), plain.score(table)
+    ours = model.fit(pages)
+    np.testing.assert_allclose(ours.components_, components, atol=1e-6)
+    np.testing.assert_allclose(ours.transform(pages), scores, atol=1e-5)
+    assert ours.score(pages) == pytest.approx(score)
+    assert isinstance(ours.select(pages), Pages)
+
+
+# --- the kinds that the library knows
+
+
+def as_dask(X):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    return da.from_array(X, chunks=(17, -1))
+
+
+def as_foreign(X):
+    import array_api_strict
+
+    return array_api_strict.asarray(X)
+
+
+WAYS = {
+    "dense": np.asarray,
+    "sparse": sparse.csr_array,
+    "dask": as_dask,
+    "foreign": as_foreign,
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_fingerprint_is_of_the_content(way, table, rng):
+    X = np.where(rng.random(table.shape) < 0.3, 0.0, table)
+    known = fingerprint(X)
+    np.testing.assert_array_equal(fingerprint(WAYS[way](X)), known)
+    other = X.copy()
+    other[11, 3] = np.nextafter(other[11, 3], 1.0)
+    columns = X.copy()
+    columns[:, [2, 5]] = columns[:, [5, 2]]
+    entry = rng.permuted(X, axis=0)
+    for different in (other, columns, entry, X[::-1].copy(), 2.0 * X, X[:, ::-1].copy(), X[:-1]):
+        assert not np.array_equal(fingerprint(WAYS[way](different)), known)
+
+
+def test_rows_that_move_their_zeros_are_other_rows():
+    assert not np.array_equal(fingerprint(np.eye(4)), fingerprint(np.eye(4)[::-1].copy()))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scale", [False, True])
+def test_constant_up_to_rounding(way, scale, rng):
+    """Totals of shares: 1 plus or minus a few last digits."""
+    shares = rng.random((200, 40))
+    shares /= shares.sum(axis=1, keepdims=True)
+    total = np.zeros(200)
+    for part in shares.T:
+        total = total + part
+    assert 0.0 < np.ptp(total) < 1e-14
+    X = np.column_stack([shares, total, 1e6 * total, 1.0 + 1e-9 * shares[:, 0]])
+    if way == "sparse":  # which cannot be far from zero
+        X = X[:, :-1]
+    _, columns = standardise(WAYS[way](X), scale)
+    varying = np.asarray(columns.varying)
+    assert varying[:40].all()
+    assert not varying[40:42].any()
+    if way != "sparse":
+        assert varying[42]  # nine digits are not rounding
+
+
+def test_single_precision_has_fewer_digits(rng):
+    total = (1.0 + 1e-7 * rng.integers(-1, 2, 50)).astype(np.float32)
+    measured = (101325.0 + rng.standard_normal(50)).astype(np.float32)
+    X = np.column_stack([rng.standard_normal(50).astype(np.float32), total, measured])
+    assert standardise(X)[1].varying.tolist() == [True, False, True]
+    assert standardise(X.astype(float))[1].varying.tolist() == [True, True, True]
+
+
+def test_constant_up_to_rounding_with_weights_and_gaps(rng):
+    X = rng.standard_normal((30, 1)) + 0.3 * rng.standard_normal((30, 4))
+    X[:, 2] = 0.1 + np.where(rng.random(30) < 0.5, 0.0, 1e-17 * 4)
+    X[::3, 2] = np.nextafter(0.1, 1.0)
+    assert standardise(X, True, np.ones(30))[1].varying.tolist() == [True, True, False, True]
+    X[3, 0] = np.nan
+    assert SCA(1).fit(X).varying_.tolist() == [True, True, False, True]
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(20)])
+def test_one_standardiser_refuses_for_all(weights, rng):
+    far = sparse.csr_array(1e8 + rng.standard_normal((20, 4)))
+    with pytest.raises(InputError, match="pass X as a dense array"):
+        EMPCA(1).fit(far, sample_weight=weights)
+
+
+def test_masked_entries(rng):
+    X = np.ma.MaskedArray(rng.standard_normal((30, 1)) + 0.3 * rng.standard_normal((30, 6)))
+    plain = GSPPCA(2).fit(X.data)
+    np.testing.assert_array_equal(GSPPCA(2).fit(X).components_, plain.components_)
+    X[2, 3] = 1e6
+    X[2, 3] = np.ma.masked
+    with pytest.raises(InputError, match="1 entries of X are masked"):
+        GSPPCA(2).fit(X)
+    with pytest.raises(InputError, match="masked"):
+        plain.transform(X)
+    gaps = X.filled(np.nan)
+    np.testing.assert_array_equal(SCA(1).fit(X).components_, SCA(1).fit(gaps).components_)
+
+
+def test_lazy_rows_are_looked_at_when_they_are_read(table):
+    model = GSPPCA(3).fit(table)
+    holes = table.copy()
+    holes[40, np.flatnonzero(model.support_)[0]] = np.nan
+    for method in (model.transform, model.score_samples):
+        lazy = method(as_dask(holes))
+        with pytest.raises(InputError, match="NaN or infinity"):
+            lazy.compute()
+    with pytest.raises(InputError, match="NaN or infinity"):
+        model.score(as_dask(holes))
+    scores = model.transform(table)
+    scores[3, 0] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity"):
+        model.inverse_transform(as_dask(scores)).compute()
+
+
+def test_changes_in_memory_count_and_files_may_move(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.data.operators.mapped.IN_MEMORY", 0)
+    stored = np.memmap(tmp_path / "X", "float64", "w+", shape=table.shape)
+    stored[:] = table
+    stored.flush()
+    changed = np.memmap(tmp_path / "X", "float64", "c", shape=table.shape)
+    changed[:, 3] = 7.0
+    model = GSPPCA(3).fit(changed)
+    assert not model.varying_[3]
+    assert model.mean_[3] == 7.0
+    moved = np.memmap(tmp_path / "X", "float64", "r", shape=table.shape)
+    assert kind_of(moved).name == "memory map"
+    (tmp_path / "X").rename(tmp_path / "Y")
+    np.testing.assert_allclose(GSPPCA(3).fit(moved).mean_, table.mean(axis=0))
