@@ -31,6 +31,7 @@ from .report.words import percent, quoted
 from .results import REPORT, check_file, check_folder, whole_folder, write_results
 from .tables import Ask, Table, read_table
 from .workflow import (
+    MISSING,
     Result,
     Wish,
     analyse,
@@ -40,8 +41,6 @@ from .workflow import (
     scaled_as,
     scores_of,
 )
-
-MISSING = ("error", "drop", "impute")
 
 _DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
@@ -55,6 +54,10 @@ Penalty = Annotated[
 ]
 IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(help="A column that is a variable, though it looks like numbers of rows."),
+]
 Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance first.")]
 Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
 Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
@@ -69,6 +72,9 @@ Label = Annotated[str | None, typer.Option(help="A column that colours the score
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
 Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
 Separator = Annotated[str | None, typer.Option(help="Of the columns of a text file.")]
+Decimal = Annotated[
+    str | None, typer.Option(help="What begins decimals in a text file: point or comma.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -110,6 +116,7 @@ class Options(NamedTuple):
     penalty: Penalty = None
     id_column: IdColumn = None
     drop: Drop = None
+    keep: Keep = None
     scale: Scale = False
     transpose: Transpose = False
     log1p: Log1p = False
@@ -117,6 +124,7 @@ class Options(NamedTuple):
     no_header: NoHeader = False
     encoding: Encoding = None
     separator: Separator = None
+    decimal: Decimal = None
     quiet: Quiet = False
     as_json: AsJson = False
 
@@ -193,7 +201,8 @@ def report(
         scores = table = None
         if data is not None:
             ask, wish = remembered(about)
-            ask = ask._replace(label=label or ask.label)
+            names = getattr(fitted, "feature_names_in_", ())
+            ask = ask._replace(label=label or ask.label, variables=tuple(map(str, names)))
             about["label"] = ask.label
             table = scaled_as(prepared(_read(data, ask, quiet), wish), about.get("scaled_by"))
             scores = scores_of(fitted, table)
@@ -227,14 +236,20 @@ def _ask(options: Options, label: str | None) -> Ask:
         )
         if len(separator) != 1:
             raise ParameterError(f"--separator must be one character, or tab, got {separator!r}")
+    decimal = options.decimal
+    if decimal is not None:
+        check_choice("--decimal", decimal, ("point", "comma", ".", ","))
+        decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
     return Ask(
-        options.id_column,
-        label,
-        tuple(options.drop or ()),
-        options.transpose,
-        not options.no_header,
-        options.encoding,
-        separator,
+        id_column=options.id_column,
+        label=label,
+        drop=tuple(options.drop or ()),
+        transpose=options.transpose,
+        header=not options.no_header,
+        encoding=options.encoding,
+        separator=separator,
+        decimal=decimal,
+        keep=tuple(options.keep or ()),
     )
 
 

@@ -21,8 +21,11 @@ from .base import (
     assign_roles,
     quietly,
     refuse_bomb,
+    tell_identifiers,
+    tell_row_numbers,
     unknown_column,
 )
+from .identifiers import candidates, how_rows_are_told_apart
 from .market import read_market
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -151,14 +154,24 @@ def _named(
     for what, values in (("ids", ids), ("labels", label)):
         if values is not None and len(values) != n:
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
-    roles = assign_roles(path, texts, ask, None, [])
     X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, dtype=float)
+
+    def values(k: int) -> list[float]:
+        column = X[:, [k]]
+        return list((column.toarray() if sparse.issparse(column) else column).ravel().tolist())
+
+    alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], values(k))]
+    roles = assign_roles(path, texts, ask, (), alike)
     if roles.label is not None:
-        column = X[:, [roles.label]]
-        label = (column.toarray() if sparse.issparse(column) else column).ravel().tolist()
-    if roles.id is not None:
-        column = X[:, [roles.id]]
-        ids = (column.toarray() if sparse.issparse(column) else column).ravel().tolist()
+        label = values(roles.label)
+    if roles.ids and (ids is None or ask.id_column is not None):
+        ids = [f"{value:.17g}" for value in values(roles.ids[0])]
+    notes = ["it is sparse, and stays so"] if sparse.issparse(X) else []
+    counted = {k: values(k) for k in roles.row_numbers}
+    notes += [
+        *tell_row_numbers(texts, roles, counted, ask)[0],
+        *tell_identifiers(texts, roles, ask),
+    ]
     if len(roles.variables) < p:
         X = X[:, roles.variables]
     return Table(
@@ -167,5 +180,6 @@ def _named(
         [texts[k] for k in roles.variables],
         None if ids is None else [str(one) for one in ids],
         label,
-        ["it is sparse, and stays so"] if sparse.issparse(X) else [],
+        notes,
+        tuple(texts[k] for k in roles.row_numbers),
     )
