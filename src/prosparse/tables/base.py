@@ -156,8 +156,8 @@ def assign_roles(
     variables = [k for k in range(len(names)) if k not in gone]
     if len(variables) < 2:
         taken = "".join(
-            f"; {quietly(names[k])} was taken for the names of the rows (--keep {quietly(names[k])} "
-            "makes it a variable)"
+            f"; {quietly(names[k])} was taken for the names of the rows (it is a variable with "
+            f"--keep {quietly(names[k])})"
             for k in (*index, *numbers)
             if names[k]
         )

@@ -113,7 +113,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
         for j, k in enumerate(roles.variables):
             block[:, j] = _numbers(path, names, k, batch.column(k), above)
         for k, values in others.items():
-            values += batch.column(k).to_pylist()
+            values.extend(batch.column(k).to_pylist())
         ask.progress(growing.rows)
     notes, mistaken = tell_row_numbers(names, roles, others, ask)
     if mistaken:
@@ -136,7 +136,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
 
 
 def _index(schema: Any) -> tuple[int, ...]:
-    """Which columns are the index of the data frame that was written: pandas says so in the file."""
+    """Which columns are the index of the data frame that was written; pandas says so in a file."""
     said = (schema.pandas_metadata or {}).get("index_columns", [])
     stated = {one for one in said if isinstance(one, str)}  # a range of numbers is no column
     return tuple(

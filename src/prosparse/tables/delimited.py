@@ -62,7 +62,7 @@ class Shape(NamedTuple):
     decimal: str
     names: list[str]
     skipped: int  # lines before the first row of data
-    index: tuple[int, ...]  # the column that looks like an index
+    index_at: tuple[int, ...]  # the column that looks like an index
     index_because: str  # without a name, text, or cells without a name above them
     row_numbers: tuple[int, ...]  # columns that look like numbers of rows
     blank: tuple[int, ...]  # columns without a name and without a value
@@ -79,7 +79,7 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     shape = find_shape(path, ask, notes)
     names = shape.names
     # text that could be an index is one only if the user names no other
-    index = () if shape.index_because == "text" and ask.id_column is not None else shape.index
+    index = () if shape.index_because == "text" and ask.id_column is not None else shape.index_at
     without = ask._replace(drop=(*ask.drop, *(names[k] for k in shape.blank)))
     roles = assign_roles(path, names, without, index, shape.row_numbers)
     fast = len(names) <= WIDEST and not shape.doubtful
@@ -103,7 +103,7 @@ def read_delimited(path: Path, ask: Ask) -> Table:
 
 
 def _say_index(path: Path, shape: Shape, ids: list[str]) -> str:
-    name = shape.names[shape.index[0]]
+    name = shape.names[shape.index_at[0]]
     if shape.index_because == "text":
         refuse_repeated_index(path, name, ids)
         return f"the first column, {quietly(name)}, holds the names of the rows"
@@ -149,19 +149,13 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
         rows.pop()  # it may end in the middle of a cell
     if not rows:
         raise TableError(f"{path}: the file holds nothing but empty lines")
-    skipped = declared[0] if declared else 0
     if ask.header:
-        while len(rows) > 1 and not any(cell.strip() for cell in rows[0][1]):
-            del rows[0]
-        skipped = rows[0][0]
-        names, body = [unescaped(name.strip()) for name in rows[0][1]], [r for _, r in rows[1:]]
+        skipped, names, body = _take_header(path, rows)
     else:
-        names, body = [f"x{k}" for k in range(len(rows[0][1]))], [r for _, r in rows]
-    if not body:
-        raise TableError(f"{path}: there is a header, but no row of data below it")
-    written, because = len(names), "without a name"
-    if ask.header:
-        names, because = _fitted_header(names, body)
+        skipped = declared[0] if declared else 0
+        names, body = [f"x{k}" for k in range(len(rows[0][1]))], [row for _, row in rows]
+    written = len(names)
+    names, because = _fitted_header(names, body) if ask.header else (names, "")
     cells = [cell for row in body for cell in row]
     decimal = ask.decimal or decimal_mark(cells, separator)
     if separator != "," or decimal != ".":
@@ -205,6 +199,18 @@ def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
         return None
     lines[first] = "\n"
     return first + 1, found[1]
+
+
+def _take_header(
+    path: Path, rows: list[tuple[int, list[str]]]
+) -> tuple[int, list[str], list[list[str]]]:
+    """The line on which the header ends, its names, and the rows below it."""
+    first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
+    line, header = rows[first]
+    body = [row for _, row in rows[first + 1 :]]
+    if not body:
+        raise TableError(f"{path}: there is a header, but no row of data below it")
+    return line, [unescaped(name.strip()) for name in header], body
 
 
 def _fitted_header(names: list[str], body: list[list[str]]) -> tuple[list[str], str]:
@@ -377,7 +383,7 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
                 for j, column in enumerate(batch.columns[: len(numbers)]):
                     rows[:, j] = column.to_numpy(zero_copy_only=False)
                 for k, cells in others.items():
-                    cells += batch.column(str(k)).to_pylist()
+                    cells.extend(batch.column(str(k)).to_pylist())
                 ask.progress(growing.rows)
     except (pa.ArrowException, UnicodeError):
         # pyarrow knows fewer ways to write a number than `_number`, and does not say which line
@@ -419,7 +425,7 @@ def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
 def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every row of data, slowly."""
     with io.TextIOWrapper(opened(path), encoding=shape.encoding, newline="") as file:
-        for line in range(shape.skipped):
+        for _ in range(shape.skipped):
             file.readline()
         for line, row in _numbered(csv.reader(file, delimiter=shape.separator)):
             yield shape.skipped + line, row

@@ -6,6 +6,7 @@ the table. It is known by its name and by its values together: neither is enough
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -60,7 +61,7 @@ def whole(value: Any) -> int | None:
     if isinstance(value, str):
         text = value.strip()
         return int(text.split(".")[0]) if _WHOLE.fullmatch(text) else None
-    if isinstance(value, bool) or value is None or value != value or abs(value) == float("inf"):
+    if isinstance(value, bool) or value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) else None
 

@@ -156,18 +156,18 @@ def _named(
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
     X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, dtype=float)
 
-    def values(k: int) -> list[float]:
+    def column_of(k: int) -> list[float]:
         column = X[:, [k]]
         return list((column.toarray() if sparse.issparse(column) else column).ravel().tolist())
 
-    alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], values(k))]
+    alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], column_of(k))]
     roles = assign_roles(path, texts, ask, (), alike)
     if roles.label is not None:
-        label = values(roles.label)
+        label = column_of(roles.label)
     if roles.ids and (ids is None or ask.id_column is not None):
-        ids = [f"{value:.17g}" for value in values(roles.ids[0])]
+        ids = [f"{value:.17g}" for value in column_of(roles.ids[0])]
     notes = ["it is sparse, and stays so"] if sparse.issparse(X) else []
-    counted = {k: values(k) for k in roles.row_numbers}
+    counted = {k: column_of(k) for k in roles.row_numbers}
     notes += [
         *tell_row_numbers(texts, roles, counted, ask)[0],
         *tell_identifiers(texts, roles, ask),
