@@ -280,7 +280,6 @@ def test_names_too_long_are_refused_before_the_table_is_read(inside, monkeypatch
 
 ENCODINGS = {
     "ascii": {"PYTHONIOENCODING": "ascii"},
-    "latin": {"PYTHONIOENCODING": "latin-1"},
     "C": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     "utf-8": {"PYTHONIOENCODING": "utf-8"},
 }
@@ -311,8 +310,7 @@ def test_terminals_that_cannot_show_a_name(inside, encoding):
     lacking = program(encoding, "select", "t.csv", "--label", "αβ")
     assert lacking.returncode == 1
     assert b"did you mean" in lacking.stderr
-    for words in (["--help"], ["select", "--help"], ["reproduce", "--list"]):
-        assert program(encoding, *words).returncode == 0
+    assert program(encoding, "select", "--help").returncode == 0
 
 
 def test_what_an_ascii_terminal_shows():
