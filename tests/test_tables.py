@@ -268,6 +268,46 @@ def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
     assert read_table(write(tmp_path / "l.csv", late)).ids[-1] == "two\nlines"
 
 
+@pytest.mark.parametrize("number", ["{},234", "{}%", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
+def test_numbers_with_ornaments_are_no_names_of_rows(tmp_path, number):
+    """A first column of them is refused, not left out as an index."""
+    text = f'a,b,c\n"{number.format(1)}",1,2\n"{number.format(2)}",3,4\n'
+    path = write(tmp_path / "t.csv", text)
+    with pytest.raises(TableError, match=r"line 2, column 1 \('a'\).*is not a number"):
+        read_table(path)
+
+
+def test_rows_without_any_value_at_the_end(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n,\n3,4\n,\n,\n")
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, [[1, 2], [np.nan, np.nan], [3, 4]])
+    assert "2 row(s) at the end without any value were left out" in table.notes
+    named = read_table(write(tmp_path / "n.csv", "n,a,b\nx,1,2\ny,3,4\nz,,\n,,\n"))
+    assert named.ids == ["x", "y", "z"]
+    numbered = read_table(write(tmp_path / "i.csv", "id,a,b\n1,1,2\n2,3,4\n3,,\n,,\n"))
+    assert (numbered.ids, numbered.names) == (["1", "2", "3"], ["a", "b"])
+
+
+def test_separators_that_are_none_and_those_of_other_scripts(tmp_path):
+    path = write(tmp_path / "t.csv", "a§b\n1§2\n3§4\n")
+    np.testing.assert_array_equal(read_table(path, Ask(separator="§")).X, [[1, 2], [3, 4]])
+    for odd in '"\n.-5':
+        with pytest.raises(TableError, match="cannot separate columns"):
+            read_table(path, Ask(separator=odd))
+
+
+def test_encodings_that_contradict_the_mark(tmp_path):
+    for written, asked in (("utf-16", "utf-16-le"), ("utf-16", "UTF16"), ("utf-32", "utf-32-le")):
+        path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", written)
+        assert read_table(path, Ask(encoding=asked)).names == ["a", "b"]
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
+    with pytest.raises(TableError, match="begins with the mark of utf-8, and is not cp1252"):
+        read_table(path, Ask(encoding="cp1252"))
+    for odd in ("hex", "rot13"):
+        with pytest.raises(TableError, match="no encoding of text called"):
+            read_table(path, Ask(encoding=odd))
+
+
 def test_the_byte_order_mark_is_no_part_of_a_name(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
     for encoding in ("utf-8", "UTF8", "U8"):
@@ -325,7 +365,7 @@ def test_wrong_encoding(tmp_path):
     late = "name,b,c\n" + "".join(f"x{k},1,2\n" for k in range(300)) + "Müller,3,4\n"
     with pytest.raises(TableError, match="line 302, column 1: the text is not utf-8"):
         read_table(write(tmp_path / "late.csv", late, "cp1252"))
-    with pytest.raises(TableError, match="no encoding called 'klingon'"):
+    with pytest.raises(TableError, match="no encoding of text called 'klingon'"):
         read_table(early, Ask(encoding="klingon"))
 
 
@@ -412,6 +452,56 @@ def test_numpy_and_matrix_market(tmp_path):
         read_table(tmp_path / "o.npz")
 
 
+def test_comments_between_the_entries_of_a_matrix(tmp_path):
+    text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n% c\n2 2 3\n"
+    table = read_table(write(tmp_path / "t.mtx", text))
+    np.testing.assert_array_equal(table.X.toarray(), [[1, 0], [0, 3]])
+
+
+def test_columns_and_arrays_of_a_numpy_archive(tmp_path):
+    """A label or the names of the rows may be an array beside the table, or a column of it."""
+    path = tmp_path / "t.npz"
+    full = np.nan_to_num(X)
+    np.savez(path, X=full, names=np.array([b"a", b"b", b"c"]), kind=np.array(LABEL))
+    table = read_table(path, Ask(label="a", id_column="kind"))
+    assert (table.names, table.label, table.ids) == (["b", "c"], full[:, 0].tolist(), LABEL)
+    assert "the names of the rows are not all different" in table.notes
+    assert read_table(path, Ask(id_column="b")).names == ["a", "c"]
+    for ask in (Ask(id_column="nope"), Ask(label="nope")):
+        with pytest.raises(TableError, match="no column 'nope'"):
+            read_table(path, ask)
+    np.savez(path, X=full, ids=np.arange(6).reshape(3, 2))
+    with pytest.raises(TableError, match="6 ids were given for 3 rows"):
+        read_table(path)
+
+
+def test_large_whole_numbers_of_matrices(tmp_path):
+    large = np.array([[1, 2**60 + 1], [2, 2**60 + 2], [3, 5]])
+    np.save(tmp_path / "t.npy", large)
+    sparse.save_npz(tmp_path / "t.npz", sparse.csr_array(large))
+    for name in ("t.npy", "t.npz"):
+        with pytest.raises(TableError, match=r"row 1, column 2 \('x1'\): 1152921504606846977 is"):
+            read_table(tmp_path / name)
+    np.save(tmp_path / "t.npy", large // 2**8)
+    assert read_table(tmp_path / "t.npy").X[0, 1] == 2**52
+
+
+@pytest.mark.parametrize("said", [b"not json", b'{"index_columns": 5}', b"[1]", b"{}"])
+def test_a_statement_of_pandas_that_makes_no_sense(tmp_path, said):
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]}).replace_schema_metadata({b"pandas": said})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").names == ["a", "b"]
+
+
+def test_texts_of_every_kind_name_rows(tmp_path):
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        ids = pa.array(["x", None, "z"], kind)
+        feather.write_feather(
+            pa.table({"k": ids, "a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 4.0]}), tmp_path / "t.feather"
+        )
+        assert read_table(tmp_path / "t.feather").ids == ["x", "", "z"]
+
+
 MARKET = {
     "general": ("coordinate real general\n% x\n2 3 2\n1 1 1.5\n2 3 2\n", [[1.5, 0, 0], [0, 0, 2]]),
     "spaces": ("coordinate real general\n2 2 2\n 1  1   1.5 \n\n2 2 4\n", [[1.5, 0], [0, 4]]),
@@ -449,6 +539,9 @@ def test_matrix_market_as_scipy_reads_it(tmp_path, name):
         "array real\n",
         "coordinate real general\n",
         "coordinate real symmetric\n2 3 1\n1 1 1\n",
+        "coordinate real general\n2 2 2\n1.5 1 1\n2 2 3\n",
+        "coordinate real symmetric\n2 2 2\n1 2 5\n2 1 5\n",
+        "coordinate real skew-symmetric\n2 2 2\n1 1 3\n2 1 3\n",
     ],
 )
 def test_damaged_matrix_market(tmp_path, text):

@@ -29,7 +29,15 @@ def whole_folder(path: Path) -> Iterator[Path]:
     A link is followed, and the permissions of earlier results and of their folder stay.
     """
     check_folder(path)
-    place = Path(os.path.realpath(path))
+    try:
+        with _swapped(path, Path(os.path.realpath(path))) as partial:
+            yield partial
+    except OSError as error:  # about the folder that was asked for, not the one beside it
+        raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
+
+
+@contextmanager
+def _swapped(path: Path, place: Path) -> Iterator[Path]:
     place.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(dir=place.parent, prefix=PARTIAL))
     before = partial.with_name(f"{partial.name}.before")

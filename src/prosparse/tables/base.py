@@ -24,6 +24,9 @@ MISSING = (
 MOST_EXPANSION, LARGEST_UNPACKED = 200, 2**27
 
 
+EXACT = 2**53  # up to here every whole number is a floating-point number
+
+
 def _silent(rows: int) -> None:
     """No progress shown."""
 
@@ -158,8 +161,7 @@ def assign_roles(
         taken = "".join(
             f"; {quietly(names[k])} was taken for the names of the rows (it is a variable with "
             f"--keep {quietly(names[k])})"
-            for k in (*index, *numbers)
-            if names[k]
+            for k in numbers
         )
         raise TableError(
             f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
@@ -225,6 +227,14 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
                 f"rows {seen[one]} and {row} of the data both hold {quietly(one)}. Say what it is: "
                 f"--label {quietly(name)}, --drop {quietly(name)} or --id-column {quietly(name)}"
             )
+
+
+def refuse_inexact(path: Path, row: int, column: str, value: int) -> NoReturn:
+    raise TableError(
+        f"{path}, row {row}, {column}: {value} is beyond 2^53, where floating-point numbers no "
+        "longer tell neighbouring whole numbers apart. If the column is an identifier, name it "
+        "with --id-column or --drop; if it is a measurement, store it as floating point"
+    )
 
 
 def check_size(table: Table) -> Table:

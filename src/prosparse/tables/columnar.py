@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import TableError
 from .base import (
+    EXACT,
     Ask,
     Growing,
     Roles,
@@ -16,6 +17,7 @@ from .base import (
     assign_roles,
     column_called,
     quietly,
+    refuse_inexact,
     refuse_repeated_index,
     tell_identifiers,
     tell_row_numbers,
@@ -24,7 +26,6 @@ from .identifiers import candidates, how_rows_are_told_apart
 
 ENTRIES = 2**22  # numbers in a batch, about
 _UNNAMED = "__index_level_"  # what pandas calls an index without a name begins so
-EXACT = 2**53  # up to here every whole number is a floating-point number
 
 
 def read_parquet(path: Path, ask: Ask) -> Table:
@@ -137,8 +138,11 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
 
 def _index(schema: Any) -> tuple[int, ...]:
     """Which columns are the index of the data frame that was written; pandas says so in a file."""
-    said = (schema.pandas_metadata or {}).get("index_columns", [])
-    stated = {one for one in said if isinstance(one, str)}  # a range of numbers is no column
+    try:
+        said = (schema.pandas_metadata or {})["index_columns"]
+        stated = {one for one in said if isinstance(one, str)}  # a range of numbers is no column
+    except (ValueError, KeyError, TypeError):  # nothing is said, or nothing that makes sense
+        stated = set()
     return tuple(
         k
         for k, name in enumerate(schema.names)
@@ -161,7 +165,8 @@ def _joined(columns: list[list[Any]]) -> list[str] | None:
     """Names of the rows, of one column or of several."""
     if not columns:
         return None
-    return [", ".join(map(str, parts)) for parts in zip(*columns, strict=True)]
+    texts = [["" if one is None else str(one) for one in column] for column in columns]
+    return [", ".join(parts) for parts in zip(*texts, strict=True)]
 
 
 def _tells_apart(batch: Any, name: str, k: int) -> bool:
@@ -177,25 +182,19 @@ def _numbers(path: Path, names: list[str], k: int, column: Any, above: int) -> A
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         values = column.to_pylist()
-        row, value = next(
-            ((r, v) for r, v in enumerate(values, 1) if isinstance(v, int) and abs(v) > EXACT),
-            (None, None),
-        )
-        if row is None:
+        large = (k for k, v in enumerate(values) if isinstance(v, int) and abs(v) > EXACT)
+        first = next(large, None)
+        if first is None:
             raise
-        raise TableError(
-            f"{path}, row {above + row}, {column_called(path, names, k)}: {value} is beyond 2^53, "
-            "where floating-point numbers no longer tell neighbouring whole numbers apart. If it "
-            f"is an identifier, say --id-column {quietly(names[k])} or --drop "
-            f"{quietly(names[k])}; if it is a measurement, store the column as floating point"
-        ) from None
+        refuse_inexact(path, above + first + 1, column_called(path, names, k), values[first])
 
 
 def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
     inner = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(inner) or types.is_large_string(inner))
+    tests = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(test(inner) for test in tests)
 
 
 def _is_count(kind: Any) -> bool:

@@ -34,7 +34,7 @@ from .base import (
 )
 from .formulas import unescaped
 from .identifiers import candidates, how_rows_are_told_apart
-from .marks import Marks, could_be_thousands, decimal_mark
+from .marks import Marks, could_be_thousands, decimal_mark, is_decorated_number
 
 SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
 SAMPLE_LETTERS = 2_000_000
@@ -49,6 +49,7 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+_NO_SEPARATORS = set('0123456789.+-"\r\n')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # as spreadsheet programs write and obey it
 # What the columns without a name that look like an index are called when they are kept.
 _FIRST = "column 1"
@@ -82,8 +83,10 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     index = () if shape.index_because == "text" and ask.id_column is not None else shape.index_at
     without = ask._replace(drop=(*ask.drop, *(names[k] for k in shape.blank)))
     roles = assign_roles(path, names, without, index, shape.row_numbers)
-    fast = len(names) <= WIDEST and not shape.doubtful
+    # pyarrow wants an ASCII separator
+    fast = len(names) <= WIDEST and shape.separator.isascii() and not shape.doubtful
     X, texts = (_stream if fast else _row_by_row)(path, shape, roles, ask)
+    X, texts = _without_empty_end(X, texts, notes)
     said, mistaken = tell_row_numbers(names, roles, texts, ask)
     mistaken += _not_blank(path, shape, texts)
     if mistaken:  # the first rows had another look: read again, and know better
@@ -100,6 +103,20 @@ def read_delimited(path: Path, ask: Ask) -> Table:
         notes,
         tuple(names[k] for k in roles.row_numbers),
     )
+
+
+def _without_empty_end(
+    X: np.ndarray, texts: dict[int, list[str]], notes: list[str]
+) -> tuple[np.ndarray, dict[int, list[str]]]:
+    """Leave out the rows at the end that hold nothing, as spreadsheet programs export them."""
+    last = X.shape[0]
+    while last and not any(cells[last - 1].strip() for cells in texts.values()):
+        if not np.all(np.isnan(X[last - 1])):
+            break
+        last -= 1
+    if last < X.shape[0]:
+        notes.append(f"{X.shape[0] - last:,} row(s) at the end without any value were left out")
+    return X[:last], {k: cells[:last] for k, cells in texts.items()}
 
 
 def _say_index(path: Path, shape: Shape, ids: list[str]) -> str:
@@ -141,12 +158,19 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     separator = ask.separator or (declared[1] if declared else _separator(path, lines, ask))
     if separator == ask.decimal:
         raise TableError(f"{path}: {separator!r} cannot separate both columns and decimals")
+    if separator in _NO_SEPARATORS:
+        raise TableError(
+            f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
+            "separate columns: choose another --separator"
+        )
     try:
         rows = _cut(lines, separator)
     except csv.Error as error:
         raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
     if not whole and len(rows) > 2:
         rows.pop()  # it may end in the middle of a cell
+    while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
+        rows.pop()  # see `_without_empty_end`
     if not rows:
         raise TableError(f"{path}: the file holds nothing but empty lines")
     if ask.header:
@@ -237,10 +261,18 @@ def _encoding(path: Path, ask: Ask) -> str:
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
     encoding = ask.encoding or found or "utf-8"
     try:
+        "".encode(encoding)
         canonical = codecs.lookup(encoding).name
     except LookupError:
-        raise TableError(f"{path}: there is no encoding called {quietly(encoding)}") from None
-    if canonical == "utf-8" and found == "utf-8-sig":
+        raise TableError(
+            f"{path}: there is no encoding of text called {quietly(encoding)}"
+        ) from None
+    if found is not None and canonical != found:
+        if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
+            raise TableError(
+                f"{path}: it begins with the mark of {found.removesuffix('-sig')}, and is not "
+                f"{encoding}: leave --encoding out"
+            )
         encoding = found  # or the mark would be part of the first name
     if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
         raise TableError(
@@ -326,6 +358,8 @@ def _index(
     if not names[0]:
         return ((0,) if any(cell.strip() for cell in first) else ()), because
     text = all(_number(cell, decimal) is None for cell in first)
+    # 1,234 and 12% are no names of rows: such a column is refused later, not left out
+    text = text and not all(map(is_decorated_number, first))
     return ((0,), "text") if text and len(set(first)) == len(first) > 1 else ((), "")
 
 

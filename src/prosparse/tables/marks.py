@@ -30,6 +30,12 @@ def _groups(mark: str) -> re.Pattern[str]:
 
 _DECIMALS = {mark: _decimals(mark) for mark in ".,"}
 _GROUPS = {mark: _groups(mark) for mark in ".,"}
+# Numbers as people write them: with separators of thousands, a currency or per cent.
+_DECORATED = re.compile(
+    r"\(?[-+\u2212]?\s*[$\u20ac\u00a3\u00a5]?\s*"
+    r"(?:\d{1,3}(?:[,.\s'\u2019]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+(?:[eE][-+]?\d+)?)"
+    r"\s*[%\u2030$\u20ac\u00a3\u00a5]?\)?"
+)
 _CALLED = {",": "comma", ".": "point"}
 
 
@@ -42,6 +48,11 @@ def decimal_mark(cells: Iterable[str], separator: str) -> str:
         commas += _DECIMALS[","].fullmatch(cell.strip()) is not None
         points += _DECIMALS["."].fullmatch(cell.strip()) is not None
     return "," if commas > points else "."
+
+
+def is_decorated_number(cell: str) -> bool:
+    """Whether a cell is a number to a person, though a program may not take it for one."""
+    return _DECORATED.fullmatch(cell.strip()) is not None
 
 
 def could_be_thousands(cells: Iterable[str], mark: str) -> bool:
