@@ -275,6 +275,36 @@ def test_names_too_long_are_refused_before_the_table_is_read(inside, monkeypatch
         assert "(256 bytes): choose a shorter one with --output" in said(result)
 
 
+@pytest.mark.parametrize("command", ["select", "fit"])
+def test_places_below_files_are_refused_before_the_table_is_read(inside, monkeypatch, command):
+    monkeypatch.setattr("prosparse.commands.read_table", lambda *a: 1 / 0)
+    (inside / "file").touch()
+    for place in ("file/results", "file/deep/er"):
+        result = run(app, [command, "t.csv", "--output", place])
+        assert result.exit_code == 2
+        assert "is a file" in said(result) or "there is no folder" in said(result)
+
+
+@unix
+def test_a_pipe_is_no_table(inside):
+    os.mkfifo(inside / "t.csv")
+    refused = select("t.csv")
+    assert refused.exit_code == 1
+    assert "not a regular file" in said(refused)
+
+
+def test_what_a_stranger_s_model_remembers(inside):
+    """How a table was read and prepared, of the wrong kind, is not remembered at all."""
+    table(inside / "t.csv")
+    for about in (
+        {"read": {"drop": 3, "keep": "x", "header": "no", "label": ["x"], "progress": 1}},
+        {"wish": {"missing": 7, "log1p": "yes", "method": ["sca"], "verbose": "x"}},
+    ):
+        save(GSPPCA(1).fit(X), "m", about=about)
+        result = run(app, ["report", "m", "--data", "t.csv", "--output", "r.html"])
+        assert result.exit_code == 0, result.output
+
+
 # --- what terminals can show
 
 

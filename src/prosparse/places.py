@@ -46,6 +46,7 @@ def check_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
             raise ParameterError(f"{path} is a file: choose another folder with --output")
         there = list(path.iterdir()) if path.exists() else []
     here, place = Path.cwd(), Path(os.path.realpath(path))
+    _check_writable(path, next(p for p in place.parents if p.exists()))
     if place == here or place in here.parents:
         raise ParameterError(
             f"{path} is the current folder, or one that it is in, which cannot be replaced: "
@@ -77,9 +78,18 @@ def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
             )
     if not path.parent.is_dir():
         raise ParameterError(f"there is no folder {path.parent}: make it, or choose another")
+    _check_writable(path, Path(os.path.realpath(path)).parent)
     for one in inputs:
         if os.path.realpath(one) == os.path.realpath(path):
             raise ParameterError(f"{path} is what is read: name another file with --output")
+
+
+def _check_writable(path: Path, folder: Path) -> None:
+    """Refuse a folder in which nothing can be made."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"{path} cannot be: {folder} is a file. Choose another with --output")
+    if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, f"nothing can be written in {folder}", str(path))
 
 
 def _inside(file: Path, folder: Path) -> bool:

@@ -74,6 +74,11 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
             f"{path}: files that end in {ending or 'nothing'!r} are not read; these are: "
             f"{', '.join(READERS)} (text and MTX also as .gz)"
         )
+    if not path.is_file():
+        raise TableError(
+            f"{path}: this is not a regular file, but a device, a pipe or a socket: write what it "
+            "holds to a file first"
+        )
     try:
         if path.stat().st_size == 0:
             raise TableError(f"{path}: the file is empty")

@@ -163,16 +163,7 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
             f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
             "separate columns: choose another --separator"
         )
-    try:
-        rows = _cut(lines, separator)
-    except csv.Error as error:
-        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
-    if not whole and len(rows) > 2:
-        rows.pop()  # it may end in the middle of a cell
-    while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
-        rows.pop()  # see `_without_empty_end`
-    if not rows:
-        raise TableError(f"{path}: the file holds nothing but empty lines")
+    rows = _sample(path, lines, whole, separator)
     if ask.header:
         skipped, names, body = _take_header(path, rows)
     else:
@@ -213,6 +204,23 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
         any('"' in line for line in lines),
         ask.decimal is None and separator != "," and could_be_thousands(cells, decimal),
     )
+
+
+def _sample(
+    path: Path, lines: list[str], whole: bool, separator: str
+) -> list[tuple[int, list[str]]]:
+    """Rows to look at, and the numbers of the lines that they end on."""
+    try:
+        rows = _cut(lines, separator)
+    except csv.Error as error:
+        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
+    if not whole and len(rows) > 2:
+        rows.pop()  # it may end in the middle of a cell
+    while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
+        rows.pop()  # see `_without_empty_end`
+    if not rows:
+        raise TableError(f"{path}: the file holds nothing but empty lines")
+    return rows
 
 
 def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
