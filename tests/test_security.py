@@ -119,8 +119,44 @@ def test_hostile_names_of_files_and_columns_through_the_command(tmp_path, monkey
     assert "<img" not in text
     with (tmp_path / "out" / "selected.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.reader(file))
-    assert sorted(row[0] for row in rows[1:]) == sorted(NAMES)  # as they are: see SECURITY.md
+    formulas = ["=1+1", "+cmd|' /C calc'!A0", "@SUM(A1)"]  # -2 is a number, and no formula
+    shown = [f"'{name}" if name in formulas else name for name in NAMES]
+    assert sorted(row[0] for row in rows[1:]) == sorted(shown)
     assert list(load(tmp_path / "out" / "model.prosparse").feature_names_in_) == NAMES
+
+
+def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
+    """Names of variables, rows and labels; and they come back as they were."""
+    pytest.importorskip("pyarrow")
+    testing = pytest.importorskip("typer.testing")
+    from prosparse.app.cli import app
+    from prosparse.tables import Ask, read_table
+
+    monkeypatch.chdir(tmp_path)
+    names = ["=cmd|' /C calc'!A0", "+a", "-a", "@a", "\ta", "\ra", "'=a", "' -a", "\uff1da", "-2"]
+    rows = [f"{names[k % 10]}{k}" for k in range(50)]
+    table = pd.DataFrame(X[:, :10], columns=names, index=rows)
+    table["=label"] = [names[k % 10] for k in range(50)]
+    table.to_parquet("t.parquet")
+    words = ["select", "t.parquet", "--label", "=label", "--components", "2", "--output", "out"]
+    result = testing.CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    model = load(tmp_path / "out" / "model.prosparse")
+    chosen = {names[k] for k in np.flatnonzero(model.support_)}
+    expected = {"selected": set(names), "loadings": chosen, "scores": set(rows)}
+    for name, true in expected.items():
+        path = tmp_path / "out" / f"{name}.csv"
+        with path.open(newline="", encoding="utf-8") as file:
+            for cell in (cell for row in csv.reader(file) for cell in row):
+                if cell[:1] in tuple("=+-@\t\r\uff1d"):
+                    float(cell)
+        column = "row" if name == "scores" else "variable"
+        drop = ("chosen",) if name == "selected" else ()
+        label = "=label" if name == "scores" else None
+        again = read_table(path, Ask(id_column=column, drop=drop, label=label))
+        assert set(again.ids) == true
+        if label:
+            assert again.label == list(table["=label"])
 
 
 def test_nothing_connects_anywhere(tmp_path, monkeypatch):

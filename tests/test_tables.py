@@ -148,6 +148,193 @@ BAD = {
 }
 
 
+# Entries of a column that are 2,626 or 2.626, and what settles which.
+THOUSANDS = {
+    "beside hundreds": (["2,626", "688", "1,200"], False),
+    "far down": ([*["2,626"] * 300, "688"], False),
+    "hundreds first": ([*["688"] * 150, "2,626", *["17"] * 150, "-1,200"], False),
+    "all with three decimals": (["2,626", "1,200", "17,125"], True),
+    "a zero in front": (["2,626", "688", "0,125"], True),
+    "other decimals": (["2,626", "688", "1,5"], True),
+    "other decimals far down": (["2,626", *["688"] * 300, "1,25"], True),
+    "thousands without": (["2,626", "688", "12345"], True),
+    "four digits before": (["2626,125", "688", "1200,625"], True),
+    "an exponent": (["2,626e3", "688", "1,200"], True),
+}
+
+
+@pytest.mark.parametrize("separator", ["\t", ";", "|"])
+@pytest.mark.parametrize("mark", [",", "."])
+@pytest.mark.parametrize("name", THOUSANDS)
+def test_thousands_or_decimals(tmp_path, name, mark, separator):
+    cells, decimals = THOUSANDS[name]
+    text = "".join(f"{one}{separator}{k}\n".replace(",", mark) for k, one in enumerate(cells))
+    path = write(tmp_path / "t.csv", f"a{separator}b\n{text}")
+    values = [float(one.replace(",", ".")) for one in cells]
+    called = {",": "comma", ".": "point"}[mark]
+    if decimals:
+        np.testing.assert_array_equal(read_table(path).X[:, 0], values)
+    else:
+        with pytest.raises(TableError, match=f"with a separator of thousands.*--decimal {called}"):
+            read_table(path)
+    told = read_table(path, Ask(decimal=mark))
+    np.testing.assert_array_equal(told.X[:, 0], values)
+
+
+def test_decimals_of_another_column_settle_it(tmp_path):
+    path = write(tmp_path / "t.csv", "a;b\n2,626;0,5\n688;1,5\n1,200;2,5\n")
+    np.testing.assert_array_equal(read_table(path).X, [[2.626, 0.5], [688, 1.5], [1.2, 2.5]])
+    with pytest.raises(TableError, match="cannot separate both"):
+        read_table(path, Ask(separator=",", decimal=","))
+    # and the comma separates columns only where it does not begin decimals
+    spare = write(tmp_path / "s.csv", "a;b\n1,5;2,5\n3,5;4,5\n")
+    np.testing.assert_array_equal(read_table(spare, Ask(decimal=",")).X, [[1.5, 2.5], [3.5, 4.5]])
+
+
+@pytest.mark.parametrize(
+    "number", ["1.234.567,8", "1 234", "1'234", "1\u2019234", "1\u202f234", "1,234,567"]
+)
+def test_separators_of_thousands_are_named(tmp_path, number):
+    path = write(tmp_path / "t.csv", f"a;b\n{number};1,5\n688;2,5\n")
+    with pytest.raises(TableError, match=r"line 2, column 1.*Take out what separates thousands"):
+        read_table(path)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-32"])
+def test_blank_lines_before_and_in_the_header(tmp_path, newline, encoding, monkeypatch):
+    blank = "\n\n  \n1,2,3\n\n4,5,6\n   \n7,8,10\n\n"
+    broken = '\n"a\n\nunit",b\n1,2\n"3",4\n'
+    for widest in (50_000, 0):
+        monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+        table = read_table(write(tmp_path / "b.csv", blank.replace("\n", newline), encoding))
+        assert table.names == ["1", "2", "3"]
+        np.testing.assert_array_equal(table.X, [[4, 5, 6], [7, 8, 10]])
+        table = read_table(write(tmp_path / "q.csv", broken.replace("\n", newline), encoding))
+        assert table.names == [f"a{newline}{newline}unit", "b"]
+        np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
+    none = read_table(write(tmp_path / "n.csv", "\n1,2\n3,4\n"), Ask(header=False))
+    np.testing.assert_array_equal(none.X, [[1, 2], [3, 4]])
+    sheet = read_table(write(tmp_path / "s.csv", ",,\na,b,c\n1,2,3\n4,5,6\n"))
+    assert sheet.names == ["a", "b", "c"]
+    np.testing.assert_array_equal(sheet.X, [[1, 2, 3], [4, 5, 6]])
+    many = write(tmp_path / "m.csv", "\n" * 500 + "a,b\n1,2\n3,x\n")
+    with pytest.raises(TableError, match="line 503, column 2"):
+        read_table(many)
+
+
+def test_a_line_that_names_the_separator(tmp_path):
+    for start in ("sep=;\n", '"sep=;"\r\n', "\nsep=;\n"):
+        table = read_table(write(tmp_path / "t.csv", start + "a,b;c\n1;2\n3;4\n"))
+        assert table.names == ["a,b", "c"]
+        np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
+    bare = read_table(write(tmp_path / "t.csv", "sep=;\n1;2\n3;4\n"), Ask(header=False))
+    np.testing.assert_array_equal(bare.X, [[1, 2], [3, 4]])
+
+
+@pytest.mark.parametrize("widest", [0, 50_000])
+def test_separators_at_the_end_of_rows(tmp_path, monkeypatch, widest):
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+    for text in (
+        "a,b,c\n1,2,3,\n4,5,7,\n7,8,8,\n",
+        "a,b,c\n1,2,3,,\n4,5,7,,\n7,8,8,,\n",
+        "a,b,c,\n1,2,3\n4,5,7\n7,8,8\n",
+        "a,b,c,,\n1,2,3,\n4,5,7,\n7,8,8,\n",
+    ):
+        table = read_table(write(tmp_path / "t.csv", text))
+        assert (table.names, table.ids) == (["a", "b", "c"], None)
+        np.testing.assert_array_equal(table.X, [[1, 2, 3], [4, 5, 7], [7, 8, 8]])
+    late = "a,b\n" + "1,2,\n" * 300 + "1,2,3\n"
+    with pytest.raises(
+        TableError, match="row 301 of the data: '3' is beyond the end of the header"
+    ):
+        read_table(write(tmp_path / "t.csv", late))
+    # a column that the header has is empty only if it is so to the end
+    later = "a,b,\n" + "1,2,\n" * 300 + "1,2,3\n"
+    table = read_table(write(tmp_path / "t.csv", later))
+    assert table.names == ["a", "b", "column 3"]
+    assert table.X[300, 2] == 3
+    # decimal commas between commas look like names of rows, but repeat
+    with pytest.raises(TableError, match="one cell more than the header"):
+        read_table(write(tmp_path / "t.csv", "a,b\n1,5,2\n1,25,3\n"))
+    empty_first = read_table(write(tmp_path / "t.csv", ",a,b\n,1,2\n,3,4\n"))
+    assert (empty_first.names, empty_first.ids) == (["a", "b"], None)
+
+
+def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1, NA \n2,\u00a03\u00a0\n 4 ,5\n \n-1e3,\t6\n")
+    np.testing.assert_array_equal(read_table(path).X, [[1, np.nan], [2, 3], [4, 5], [-1000, 6]])
+    late = "name,a,b\n" + "".join(f"r{k},1,2\n" for k in range(300)) + '"two\nlines",3,4\n'
+    assert read_table(write(tmp_path / "l.csv", late)).ids[-1] == "two\nlines"
+
+
+@pytest.mark.parametrize("number", ["{},234", "{}%", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
+def test_numbers_with_ornaments_are_no_names_of_rows(tmp_path, number):
+    """A first column of them is refused, not left out as an index."""
+    text = f'a,b,c\n"{number.format(1)}",1,2\n"{number.format(2)}",3,4\n'
+    path = write(tmp_path / "t.csv", text)
+    with pytest.raises(TableError, match=r"line 2, column 1 \('a'\).*is not a number"):
+        read_table(path)
+
+
+def test_rows_without_any_value_at_the_end(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n,\n3,4\n,\n,\n")
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, [[1, 2], [np.nan, np.nan], [3, 4]])
+    assert "2 row(s) at the end without any value were left out" in table.notes
+    named = read_table(write(tmp_path / "n.csv", "n,a,b\nx,1,2\ny,3,4\nz,,\n,,\n"))
+    assert named.ids == ["x", "y", "z"]
+    numbered = read_table(write(tmp_path / "i.csv", "id,a,b\n1,1,2\n2,3,4\n3,,\n,,\n"))
+    assert (numbered.ids, numbered.names) == (["1", "2", "3"], ["a", "b"])
+
+
+def test_separators_that_are_none_and_those_of_other_scripts(tmp_path):
+    path = write(tmp_path / "t.csv", "a§b\n1§2\n3§4\n")
+    np.testing.assert_array_equal(read_table(path, Ask(separator="§")).X, [[1, 2], [3, 4]])
+    for odd in '"\n.-5':
+        with pytest.raises(TableError, match="cannot separate columns"):
+            read_table(path, Ask(separator=odd))
+
+
+def test_encodings_that_contradict_the_mark(tmp_path):
+    for written, asked in (("utf-16", "utf-16-le"), ("utf-16", "UTF16"), ("utf-32", "utf-32-le")):
+        path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", written)
+        assert read_table(path, Ask(encoding=asked)).names == ["a", "b"]
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
+    with pytest.raises(TableError, match="begins with the mark of utf-8, and is not cp1252"):
+        read_table(path, Ask(encoding="cp1252"))
+    for odd in ("hex", "rot13"):
+        with pytest.raises(TableError, match="no encoding of text called"):
+            read_table(path, Ask(encoding=odd))
+
+
+def test_the_byte_order_mark_is_no_part_of_a_name(tmp_path):
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
+    for encoding in ("utf-8", "UTF8", "U8"):
+        assert read_table(path, Ask(encoding=encoding)).names == ["a", "b"]
+
+
+@pytest.mark.parametrize("widest", [0, 50_000])
+def test_names_that_were_escaped_for_spreadsheets(tmp_path, monkeypatch, widest):
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+    path = write(tmp_path / "t.csv", "id,'=a,'b,''-c,kind\n'=r,1,2,3,'+k\n'@s,4,5,6,-1\n")
+    table = read_table(path, Ask(label="kind"))
+    assert table.names == ["=a", "'b", "'-c"]
+    assert (table.ids, table.label) == (["=r", "@s"], ["+k", "-1"])
+
+
+@given(st.text(alphabet="'=+-@\t\r\n ax1.e\uff1d", max_size=6) | st.text(max_size=8))
+@example("'=x")
+@example("-1")
+@example("-1e")
+def test_escaped_texts_come_back_and_are_no_formulas(text):
+    from prosparse.tables.formulas import escaped, unescaped
+
+    assert unescaped(escaped(text)) == text
+    if escaped(text)[:1] in tuple("=+-@\t\r\n"):
+        float(text)  # a number, and nothing else
+
+
 def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
     path = write(tmp_path / "t.csv", text_table(";", ",", label=True))
     blocks = read_table(path, Ask(label="kind"))
@@ -178,7 +365,7 @@ def test_wrong_encoding(tmp_path):
     late = "name,b,c\n" + "".join(f"x{k},1,2\n" for k in range(300)) + "Müller,3,4\n"
     with pytest.raises(TableError, match="line 302, column 1: the text is not utf-8"):
         read_table(write(tmp_path / "late.csv", late, "cp1252"))
-    with pytest.raises(TableError, match="no encoding called 'klingon'"):
+    with pytest.raises(TableError, match="no encoding of text called 'klingon'"):
         read_table(early, Ask(encoding="klingon"))
 
 
@@ -232,6 +419,17 @@ def test_parquet_of_pandas(tmp_path):
     np.testing.assert_array_equal(table.X, [[1, 1], [2, 0]])
 
 
+def test_whole_numbers_beyond_what_floats_hold(tmp_path):
+    big = pa.table({"k": [1, 2**53 + 1, 3], "b": [1.0, 2.0, 4.0], "c": [1.0, 0.0, 4.0]})
+    parquet.write_table(big, tmp_path / "t.parquet", row_group_size=1)
+    with pytest.raises(TableError, match=r"row 2, column 1 \('k'\): 9007199254740993 is beyond 2"):
+        read_table(tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet", Ask(id_column="k")).ids[1] == "9007199254740993"
+    exact = big.set_column(0, "k", [[1, 2**53, -(2**53)]])
+    feather.write_feather(exact, tmp_path / "t.feather")
+    assert read_table(tmp_path / "t.feather").X[2, 0] == -(2**53)
+
+
 def test_numpy_and_matrix_market(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, names=np.array(NAMES), ids=np.array(IDS), kind=LABEL)
     table = read_table(tmp_path / "t.npz", Ask(label="kind"))
@@ -252,6 +450,56 @@ def test_numpy_and_matrix_market(tmp_path):
     np.savez(tmp_path / "o.npz", X=np.array([[object()]]))
     with pytest.raises(TableError, match="plain numbers"):
         read_table(tmp_path / "o.npz")
+
+
+def test_comments_between_the_entries_of_a_matrix(tmp_path):
+    text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n% c\n2 2 3\n"
+    table = read_table(write(tmp_path / "t.mtx", text))
+    np.testing.assert_array_equal(table.X.toarray(), [[1, 0], [0, 3]])
+
+
+def test_columns_and_arrays_of_a_numpy_archive(tmp_path):
+    """A label or the names of the rows may be an array beside the table, or a column of it."""
+    path = tmp_path / "t.npz"
+    full = np.nan_to_num(X)
+    np.savez(path, X=full, names=np.array([b"a", b"b", b"c"]), kind=np.array(LABEL))
+    table = read_table(path, Ask(label="a", id_column="kind"))
+    assert (table.names, table.label, table.ids) == (["b", "c"], full[:, 0].tolist(), LABEL)
+    assert "the names of the rows are not all different" in table.notes
+    assert read_table(path, Ask(id_column="b")).names == ["a", "c"]
+    for ask in (Ask(id_column="nope"), Ask(label="nope")):
+        with pytest.raises(TableError, match="no column 'nope'"):
+            read_table(path, ask)
+    np.savez(path, X=full, ids=np.arange(6).reshape(3, 2))
+    with pytest.raises(TableError, match="6 ids were given for 3 rows"):
+        read_table(path)
+
+
+def test_large_whole_numbers_of_matrices(tmp_path):
+    large = np.array([[1, 2**60 + 1], [2, 2**60 + 2], [3, 5]])
+    np.save(tmp_path / "t.npy", large)
+    sparse.save_npz(tmp_path / "t.npz", sparse.csr_array(large))
+    for name in ("t.npy", "t.npz"):
+        with pytest.raises(TableError, match=r"row 1, column 2 \('x1'\): 1152921504606846977 is"):
+            read_table(tmp_path / name)
+    np.save(tmp_path / "t.npy", large // 2**8)
+    assert read_table(tmp_path / "t.npy").X[0, 1] == 2**52
+
+
+@pytest.mark.parametrize("said", [b"not json", b'{"index_columns": 5}', b"[1]", b"{}"])
+def test_a_statement_of_pandas_that_makes_no_sense(tmp_path, said):
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]}).replace_schema_metadata({b"pandas": said})
+    parquet.write_table(table, tmp_path / "t.parquet")
+    assert read_table(tmp_path / "t.parquet").names == ["a", "b"]
+
+
+def test_texts_of_every_kind_name_rows(tmp_path):
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        ids = pa.array(["x", None, "z"], kind)
+        feather.write_feather(
+            pa.table({"k": ids, "a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 4.0]}), tmp_path / "t.feather"
+        )
+        assert read_table(tmp_path / "t.feather").ids == ["x", "", "z"]
 
 
 MARKET = {
@@ -291,6 +539,9 @@ def test_matrix_market_as_scipy_reads_it(tmp_path, name):
         "array real\n",
         "coordinate real general\n",
         "coordinate real symmetric\n2 3 1\n1 1 1\n",
+        "coordinate real general\n2 2 2\n1.5 1 1\n2 2 3\n",
+        "coordinate real symmetric\n2 2 2\n1 2 5\n2 1 5\n",
+        "coordinate real skew-symmetric\n2 2 2\n1 1 3\n2 1 3\n",
     ],
 )
 def test_damaged_matrix_market(tmp_path, text):

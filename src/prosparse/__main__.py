@@ -3,10 +3,13 @@
 import signal
 import sys
 
+from .app.terminal import speak_plainly
+
 
 def main() -> None:
     # `kill` and a batch system's time limit end the command as Ctrl-C does: files are tidied up
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    speak_plainly()
     try:
         from .app.cli import app
     except ModuleNotFoundError as error:

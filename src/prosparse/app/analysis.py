@@ -26,6 +26,7 @@ _LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up t
 _EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
 _LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
+MISSING = ("error", "drop", "impute")  # what can be done about missing values
 
 
 class Wish(NamedTuple):
@@ -253,11 +254,17 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         "command": command,
         "file": fingerprint(table.path),
         "versions": versions(),
-        "read": {k: v for k, v in ask._asdict().items() if k != "progress"},
+        "read": _as_read(ask, table),
         "wish": wish._replace(verbose=0)._asdict(),
         "seconds": round(time.perf_counter() - started, 2),
     }
     return Result(table, model, about, found)
+
+
+def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
+    """How to read another table as this one was read, in plain JSON."""
+    known = ask._replace(row_numbers=(*ask.row_numbers, *table.row_numbers))
+    return {k: v for k, v in known._asdict().items() if k not in ("progress", "variables")}
 
 
 def _data_words(
@@ -309,10 +316,22 @@ def checked_about(about: Any) -> dict[str, Any]:
 
 def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
     """How the table of a saved model was read and prepared; it was scaled by ``scaled_by``."""
-    read = {k: v for k, v in about.get("read", {}).items() if k in Ask._fields and k != "progress"}
-    wish = {k: v for k, v in about.get("wish", {}).items() if k in Wish._fields}
-    read["drop"] = tuple(map(str, read.get("drop", ())))
-    return Ask(**read), Wish(**wish)
+    read, wish = about.get("read", {}), about.get("wish", {})
+    ask: dict[str, Any] = {}
+    for name, default in Ask()._asdict().items():
+        value = read.get(name)
+        if isinstance(default, bool) and isinstance(value, bool):
+            ask[name] = value
+        elif isinstance(default, tuple) and isinstance(value, list | tuple):
+            ask[name] = tuple(map(str, value))
+        elif default is None and isinstance(value, str):
+            ask[name] = value
+    # of the preparation, only what is done to a table that is not fitted
+    steps = {k: wish[k] for k in ("scale", "log1p") if isinstance(wish.get(k), bool)}
+    for name, choices in (("method", tuple(METHODS)), ("missing", MISSING)):
+        if wish.get(name) in choices:
+            steps[name] = wish[name]
+    return Ask(**ask), Wish(**steps)
 
 
 def total_variance(X: Any) -> float:

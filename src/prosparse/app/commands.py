@@ -30,6 +30,7 @@ from ..report import render
 from ..report.words import percent, quoted
 from ..tables import Ask, Table, read_table
 from .analysis import (
+    MISSING,
     Result,
     Wish,
     analyse,
@@ -39,9 +40,18 @@ from .analysis import (
     scaled_as,
     scores_of,
 )
-from .results import REPORT, check_file, check_folder, whole_folder, write_results
-
-MISSING = ("error", "drop", "impute")
+from .places import (
+    MODEL,
+    REPORT,
+    check_file,
+    check_folder,
+    check_not_of_another,
+    earlier_table,
+    page_of,
+    stem_of,
+)
+from .results import whole_folder, write_results
+from .terminal import as_typed, shows_everything
 
 _DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
@@ -55,6 +65,10 @@ Penalty = Annotated[
 ]
 IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(help="A column that is a variable, though it looks like numbers of rows."),
+]
 Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance first.")]
 Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
 Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
@@ -69,6 +83,9 @@ Label = Annotated[str | None, typer.Option(help="A column that colours the score
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
 Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
 Separator = Annotated[str | None, typer.Option(help="Of the columns of a text file.")]
+Decimal = Annotated[
+    str | None, typer.Option(help="What begins decimals in a text file: point or comma.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
@@ -110,6 +127,7 @@ class Options(NamedTuple):
     penalty: Penalty = None
     id_column: IdColumn = None
     drop: Drop = None
+    keep: Keep = None
     scale: Scale = False
     transpose: Transpose = False
     log1p: Log1p = False
@@ -117,6 +135,7 @@ class Options(NamedTuple):
     no_header: NoHeader = False
     encoding: Encoding = None
     separator: Separator = None
+    decimal: Decimal = None
     quiet: Quiet = False
     as_json: AsJson = False
 
@@ -147,13 +166,16 @@ def select(
     ] = None,
 ) -> None:
     """Which variables of a table carry its structure, how many, and why: files and a report."""
-    folder = output or Path(f"{options.file.name.split('.')[0]}-prosparse")
+    folder = output or Path(f"{stem_of(options.file)}-prosparse")
     with told():
-        check_folder(folder)
+        check_folder(folder, [options.file])
+        if output is None:
+            check_not_of_another(folder, folder / MODEL, options.file)
         result = _analysed(options, label)
+        replaced = _replaces(folder / MODEL, result)
         with whole_folder(folder) as partial:
             write_results(result, partial)
-    _answer(result, folder, options)
+    _answer(result, folder, replaced, options)
 
 
 @takes_options
@@ -164,12 +186,15 @@ def fit(
     ] = None,
 ) -> None:
     """Fit a model and save it, and nothing else."""
-    path = output or Path(f"{options.file.name.split('.')[0]}.prosparse")
+    path = output or Path(f"{stem_of(options.file)}.prosparse")
     with told():
-        check_file(path)
+        check_file(path, [options.file])
+        if output is None:
+            check_not_of_another(path, path, options.file)
         result = _analysed(options, None)
+        replaced = _replaces(path, result)
         save(result.model, path, about=result.about)
-    _answer(result, path, options)
+    _answer(result, path, replaced, options)
 
 
 def report(
@@ -184,16 +209,18 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a saved model; a table is read as that of the model was."""
-    path = output or Path(model.stem + ".html")
+    path = output or page_of(model)
     with told():
-        check_file(path)
+        check_file(path, [model] if data is None else [model, data])
         fitted, rest = load_with_about(model)
         about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
         scores = table = None
         if data is not None:
             ask, wish = remembered(about)
-            ask = ask._replace(label=label or ask.label)
+            names = getattr(fitted, "feature_names_in_", ())
+            wanted = as_typed(label) if label else ask.label
+            ask = ask._replace(label=wanted, variables=tuple(map(str, names)))
             about["label"] = ask.label
             table = scaled_as(prepared(_read(data, ask, quiet), wish), about.get("scaled_by"))
             scores = scores_of(fitted, table)
@@ -227,14 +254,20 @@ def _ask(options: Options, label: str | None) -> Ask:
         )
         if len(separator) != 1:
             raise ParameterError(f"--separator must be one character, or tab, got {separator!r}")
+    decimal = options.decimal
+    if decimal is not None:
+        check_choice("--decimal", decimal, ("point", "comma", ".", ","))
+        decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
     return Ask(
-        options.id_column,
-        label,
-        tuple(options.drop or ()),
-        options.transpose,
-        not options.no_header,
-        options.encoding,
-        separator,
+        id_column=None if options.id_column is None else as_typed(options.id_column),
+        label=None if label is None else as_typed(label),
+        drop=tuple(map(as_typed, options.drop or ())),
+        transpose=options.transpose,
+        header=not options.no_header,
+        encoding=options.encoding,
+        separator=separator,
+        decimal=decimal,
+        keep=tuple(map(as_typed, options.keep or ())),
     )
 
 
@@ -263,7 +296,7 @@ def _command_line() -> str:
 def _read(file: Path, ask: Ask, quiet: bool) -> Table:
     if quiet or not sys.stderr.isatty():
         return read_table(file, ask)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading")
 
@@ -310,11 +343,19 @@ def _stop(message: str, code: int) -> None:
 # --- the answer
 
 
-def _answer(result: Result, output: Path, options: Options) -> None:
+def _replaces(model: Path, result: Result) -> str | None:
+    """The name of another table, or of an earlier state of this one, whose results were there."""
+    earlier = earlier_table(model)
+    same = earlier is None or earlier.digest == result.about["file"]["SHA-256"]
+    return None if earlier is None or same else earlier.file
+
+
+def _answer(result: Result, output: Path, replaced: str | None, options: Options) -> None:
     if options.as_json:
-        print(json.dumps(summary(result, output), ensure_ascii=False))
+        answer = summary(result, output) | {"replaced": replaced}
+        print(json.dumps(answer, ensure_ascii=not shows_everything(sys.stdout)))
     elif not options.quiet:
-        show(result, output)
+        show(result, output, replaced)
 
 
 def summary(result: Result, output: Path) -> dict[str, Any]:
@@ -337,11 +378,13 @@ def summary(result: Result, output: Path) -> dict[str, Any]:
     }
 
 
-def show(result: Result, output: Path) -> None:
+def show(result: Result, output: Path, replaced: str | None = None) -> None:
     """The answer as a short table."""
     console, found, about = Console(), result.found, result.about
     n, p = result.table.X.shape
     grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")  # a long path is of no use with an ellipsis in it
     first = [quoted(found.names[k]) for k in found.chosen[:8]]
     more = f", … ({found.n_selected - 8} more)" if found.n_selected > 8 else ""
     for key, value in (
@@ -353,6 +396,7 @@ def show(result: Result, output: Path) -> None:
         ("variance retained", percent(found.retained)),
         ("most relevant", ", ".join(first) + more),
         ("results", str(output / REPORT if output.is_dir() else output)),
+        *([("", f"earlier results were replaced, of {replaced} with other data")] * bool(replaced)),
     ):
         grid.add_row(Text(key, style="bold"), Text(value))
     console.print(grid)

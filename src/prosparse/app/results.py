@@ -3,60 +3,59 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import ParameterError
-from ..files import umask
+from ..files import PARTIAL, flush, umask, write_text
 from ..persistence import save
 from ..report import render
+from ..tables.formulas import escaped
 from .analysis import Result, scores_of
+from .places import MODEL, REPORT, RESULTS, check_folder
 
-MODEL, REPORT = "model.prosparse", "report.html"
-RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
-
-
-def check_folder(path: Path) -> None:
-    """Refuse a folder that holds anything but older results, which would be replaced."""
-    if path.exists() and not path.is_dir():
-        raise ParameterError(f"{path} is a file: choose another folder with --output")
-    there = path.iterdir() if path.exists() else ()
-    strange = sorted(p.name for p in there if p.name not in RESULTS)
-    if strange:
-        raise ParameterError(
-            f"{path} exists and holds other files ({', '.join(strange[:3])}): choose another "
-            "folder with --output"
-        )
-
-
-def check_file(path: Path) -> None:
-    """Refuse a place where no file can be written, before the work is done."""
-    if path.is_dir():
-        raise ParameterError(f"{path} is a folder: name a file with --output")
-    if not path.parent.is_dir():
-        raise ParameterError(f"there is no folder {path.parent}: make it, or choose another")
+__all__ = ["RESULTS", "whole_folder", "write_results"]
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A folder to write to, which appears as ``path`` when all is written, and else not at all."""
+    """A folder to write to, which appears as ``path`` when all is written, and else not at all.
+
+    A link is followed, and the permissions of earlier results and of their folder stay.
+    """
     check_folder(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
+    try:
+        with _swapped(path, Path(os.path.realpath(path))) as partial:
+            yield partial
+    except OSError as error:  # about the folder that was asked for, not the one beside it
+        raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
+
+
+@contextmanager
+def _swapped(path: Path, place: Path) -> Iterator[Path]:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(dir=place.parent, prefix=PARTIAL))
     before = partial.with_name(f"{partial.name}.before")
     try:
         yield partial
-        partial.chmod(0o777 & ~umask())
-        if path.exists():  # moved aside, not removed: there is no moment without results
-            path.rename(before)
-        partial.rename(path)
+        for one in partial.iterdir():
+            earlier = place / one.name
+            if earlier.is_file():
+                one.chmod(stat.S_IMODE(earlier.stat().st_mode))
+            flush(one)
+        partial.chmod(stat.S_IMODE(place.stat().st_mode) if place.exists() else 0o777 & ~umask())
+        if place.exists():  # moved aside, not removed: there is no moment without results
+            check_folder(path)
+            place.rename(before)
+        partial.rename(place)
     except BaseException:
-        if before.exists() and not path.exists():
-            before.rename(path)
+        if before.exists() and not place.exists():
+            before.rename(place)
         raise
     finally:
         for leftover in (partial, before):
@@ -84,7 +83,7 @@ def write_results(result: Result, folder: Path) -> None:
         _write(folder / "scores.csv", ["row", *components, about["label"]], labelled)
     save(model, folder / MODEL, about=about)
     page = render(model, scores=scores, ids=table.ids, label=table.label, about=about)
-    (folder / REPORT).write_text(page, "utf-8")
+    write_text(folder / REPORT, page)
 
 
 def _yes_no(value: Any) -> str:
@@ -98,5 +97,6 @@ def _digits(value: float) -> str:
 def _write(path: Path, header: list[str], rows: Any) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(header)
-        writer.writerows(rows)
+        for row in (header, *rows):
+            # a name that is a formula to a spreadsheet program must not be run by it
+            writer.writerow([escaped(one) if isinstance(one, str) else one for one in row])

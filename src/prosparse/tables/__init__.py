@@ -14,7 +14,7 @@ from .columnar import read_arrow, read_parquet
 from .delimited import read_delimited
 from .matrices import read_h5ad, read_mtx, read_numpy
 
-__all__ = ["READERS", "Ask", "Table", "read_table"]
+__all__ = ["READERS", "Ask", "Table", "ending_of", "read_table"]
 
 READERS: dict[str, Callable[[Path, Ask], Table]] = {
     ".csv": read_delimited,
@@ -31,7 +31,17 @@ READERS: dict[str, Callable[[Path, Ask], Table]] = {
     ".h5ad": read_h5ad,
 }
 """Endings of files that can be read, and what reads them."""
-_COMPRESSED = (".csv.gz", ".tsv.gz", ".txt.gz", ".mtx.gz")
+_COMPRESSED = (".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".mtx.gz")
+
+
+def ending_of(path: str | os.PathLike[str]) -> str:
+    """What the name of a file ends in, as far as it says what the file is: ``.csv``, ``.csv.gz``.
+
+    Letters are as in the name; empty if it has no ending.
+    """
+    name = Path(path).name
+    packed = name.lower().endswith(_COMPRESSED)
+    return Path(name[:-3]).suffix + name[-3:] if packed else Path(name).suffix
 
 
 def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
@@ -54,8 +64,7 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
         Names the file and, where there is one, row and column.
     """
     path, ask = Path(path), ask or Ask()
-    name = path.name.lower()
-    ending = Path(name[:-3]).suffix if name.endswith(_COMPRESSED) else Path(name).suffix
+    ending = ending_of(path).lower().removesuffix(".gz") or ending_of(path).lower()
     if not path.exists():
         raise TableError(f"{path}: there is no such file")
     if path.is_dir():
@@ -64,6 +73,11 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
         raise TableError(
             f"{path}: files that end in {ending or 'nothing'!r} are not read; these are: "
             f"{', '.join(READERS)} (text and MTX also as .gz)"
+        )
+    if not path.is_file():
+        raise TableError(
+            f"{path}: this is not a regular file, but a device, a pipe or a socket: write what it "
+            "holds to a file first"
         )
     try:
         if path.stat().st_size == 0:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import difflib
 import gzip
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from ..errors import TableError
+from .identifiers import how_rows_are_told_apart, named_like_an_identifier
 
 # What spreadsheets and statistics programs write where a number is missing.
 MISSING = (
@@ -21,6 +22,9 @@ MISSING = (
 
 # Packed files may unpack to this many times their size; smaller ones to anything.
 MOST_EXPANSION, LARGEST_UNPACKED = 200, 2**27
+
+
+EXACT = 2**53  # up to here every whole number is a floating-point number
 
 
 def _silent(rows: int) -> None:
@@ -36,12 +40,19 @@ class Ask(NamedTuple):
         The columns that name the rows, and that colour the scores.
     drop : tuple of str
         Columns to leave out.
+    keep : tuple of str
+        Columns that are variables, though they look like an index or like numbers of rows.
+    variables, row_numbers : tuple of str
+        Columns that are known from elsewhere, such as a fitted model, to be variables, and to
+        number the rows or to tell them apart; a table need not have them.
     transpose : bool
         Whether variables are in rows.
     header : bool
         Whether the first line holds names.
     encoding, separator : str or None
         Of a text file. None: find out.
+    decimal : "." or "," or None
+        What is before the decimals in a text file. None: find out.
     progress : function of an int
         Called with the number of rows read so far.
     """
@@ -53,6 +64,10 @@ class Ask(NamedTuple):
     header: bool = True
     encoding: str | None = None
     separator: str | None = None
+    decimal: str | None = None
+    keep: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    row_numbers: tuple[str, ...] = ()
     progress: Callable[[int], None] = _silent
 
 
@@ -72,6 +87,8 @@ class Table(NamedTuple):
         The column that colours the scores.
     notes : list of str
         What was found out about the file and should be said.
+    row_numbers : tuple of str
+        Columns that were left out because they number the rows or tell them apart.
     """
 
     path: Path
@@ -80,14 +97,21 @@ class Table(NamedTuple):
     ids: list[str] | None
     label: list[Any] | None
     notes: list[str]
+    row_numbers: tuple[str, ...] = ()
 
 
 class Roles(NamedTuple):
     """Positions of columns in the file."""
 
     variables: list[int]
-    id: int | None
+    ids: tuple[int, ...]  # together they name the rows
     label: int | None
+    row_numbers: tuple[int, ...]  # they look like numbers of rows: to be confirmed by all rows
+
+    def texts(self) -> list[int]:
+        """Columns that are read, but not as variables."""
+        label = () if self.label is None else (self.label,)
+        return sorted({*self.ids, *label, *self.row_numbers})
 
 
 def quietly(text: Any, limit: int = 60) -> str:
@@ -101,32 +125,80 @@ def column_called(path: Path, names: Sequence[str], k: int) -> str:
 
 
 def assign_roles(
-    path: Path, names: Sequence[str], ask: Ask, index: int | None, notes: list[str]
+    path: Path,
+    names: Sequence[str],
+    ask: Ask,
+    index: Sequence[int] = (),
+    row_numbers: Sequence[int] = (),
 ) -> Roles:
-    """Which columns are variables; ``index`` is the column that looks like an index, if any."""
+    """Which columns are variables.
+
+    ``index`` are the columns that look like an index, and ``row_numbers`` those that look like
+    numbers of rows; what the user said about a column goes before what it looks like.
+    """
     _refuse_duplicates(path, names)
-    wanted = [n for n in (ask.id_column, ask.label, *ask.drop) if n is not None]
     place = {name: k for k, name in enumerate(names)}
-    for name in wanted:
-        if name not in place:
+    for name in (ask.id_column, ask.label, *ask.drop, *ask.keep):
+        if name is not None and name not in place:
             unknown_column(path, name, names)
-    id_at = index if ask.id_column is None else place[ask.id_column]
-    label_at = None if ask.label is None else place[ask.label]
-    gone = {place[name] for name in ask.drop}
-    if id_at is not None and ask.id_column is None:
-        if id_at in gone or id_at == label_at:
-            id_at = None
-        else:
-            called = quietly(names[id_at]) if names[id_at] else "without a name"
-            notes.append(f"the first column, {called}, holds the names of the rows")
-    gone |= {k for k in (id_at, label_at) if k is not None}
+    chosen = () if ask.id_column is None else (place[ask.id_column],)
+    label = None if ask.label is None else place[ask.label]
+    gone, kept = {place[name] for name in ask.drop}, {place[name] for name in ask.keep}
+    for k in kept & (gone | {*chosen, label}):
+        raise TableError(
+            f"{path}: {quietly(names[k])} is named by --keep, which makes it a variable, and also "
+            "by --drop, --label or --id-column, which make it none"
+        )
+    said = gone | kept | {*chosen, label}
+    index = tuple(k for k in index if k not in said)
+    known = {place[name] for name in ask.variables if name in place}
+    alike = {*row_numbers, *(place[name] for name in ask.row_numbers if name in place)}
+    numbers = tuple(sorted(alike - said - known - {*index}))
+    ids = chosen or index or numbers[:1]
+    gone |= {*ids, *index, *numbers} | ({label} if label is not None else set())
     variables = [k for k in range(len(names)) if k not in gone]
     if len(variables) < 2:
+        taken = "".join(
+            f"; {quietly(names[k])} was taken for the names of the rows (it is a variable with "
+            f"--keep {quietly(names[k])})"
+            for k in numbers
+        )
         raise TableError(
             f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
-            "at least 2 are needed. Is the separator right (--separator)?"
+            f"at least 2 are needed{taken}. Is the separator right (--separator)?"
         )
-    return Roles(variables, id_at, label_at)
+    return Roles(variables, ids, label, numbers)
+
+
+def tell_row_numbers(
+    names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], ask: Ask
+) -> tuple[list[str], list[str]]:
+    """Notes about the columns that number the rows, and the names of those that do not after all.
+
+    ``values`` has the whole column at each position in ``roles.row_numbers``.
+    """
+    notes, mistaken = [], []
+    for k in roles.row_numbers:
+        name = quietly(names[k])
+        how = how_rows_are_told_apart(names[k], values[k])
+        if how is None and names[k] in ask.row_numbers:
+            how = "tells rows apart, as in the table of the model"
+        if how is None:
+            mistaken.append(names[k])
+        else:
+            used = "names the rows and is no variable" if k in roles.ids else "is no variable"
+            notes.append(f"the column {name} {how}: it {used}; if it is one, say --keep {name}")
+    return notes, mistaken
+
+
+def tell_identifiers(names: Sequence[str], roles: Roles, ask: Ask) -> list[str]:
+    """Notes about variables that have the names of identifiers."""
+    return [
+        f"the column {quietly(names[k])} was taken as a variable, though its name is that of an "
+        f"identifier; to leave it out, say --drop {quietly(names[k])}"
+        for k in roles.variables
+        if named_like_an_identifier(names[k]) and names[k] not in ask.keep
+    ]
 
 
 def _refuse_duplicates(path: Path, names: Sequence[str]) -> None:
@@ -155,6 +227,14 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
                 f"rows {seen[one]} and {row} of the data both hold {quietly(one)}. Say what it is: "
                 f"--label {quietly(name)}, --drop {quietly(name)} or --id-column {quietly(name)}"
             )
+
+
+def refuse_inexact(path: Path, row: int, column: str, value: int) -> NoReturn:
+    raise TableError(
+        f"{path}, row {row}, {column}: {value} is beyond 2^53, where floating-point numbers no "
+        "longer tell neighbouring whole numbers apart. If the column is an identifier, name it "
+        "with --id-column or --drop; if it is a measurement, store it as floating point"
+    )
 
 
 def check_size(table: Table) -> Table:

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from ..errors import TableError
-from .base import Ask, Growing, Table, assign_roles, column_called, quietly, refuse_repeated_index
+from .base import (
+    EXACT,
+    Ask,
+    Growing,
+    Roles,
+    Table,
+    assign_roles,
+    column_called,
+    quietly,
+    refuse_inexact,
+    refuse_repeated_index,
+    tell_identifiers,
+    tell_row_numbers,
+)
+from .identifiers import candidates, how_rows_are_told_apart
 
 ENTRIES = 2**22  # numbers in a batch, about
+_UNNAMED = "__index_level_"  # what pandas calls an index without a name begins so
 
 
 def read_parquet(path: Path, ask: Ask) -> Table:
+    return _knowing_better(_read_parquet, path, ask)
+
+
+def read_arrow(path: Path, ask: Ask) -> Table:
+    """Arrow's file format (Feather's, too) or its stream format."""
+    return _knowing_better(_read_arrow, path, ask)
+
+
+def _read_parquet(path: Path, ask: Ask) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -26,8 +51,7 @@ def read_parquet(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
 
 
-def read_arrow(path: Path, ask: Ask) -> Table:
-    """Arrow's file format (Feather's, too) or its stream format."""
+def _read_arrow(path: Path, ask: Ask) -> Table:
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -46,53 +70,137 @@ def read_arrow(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
 
 
-def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:
-    import pyarrow as pa
+class Mistaken(Exception):  # noqa: N818 (no error: the file is read again)
+    """Columns that looked like numbers of rows in the first batch are variables after all."""
 
-    # pandas calls an index without a name so
-    names = ["" if name.startswith("__index_level_") else name for name in schema.names]
-    unnamed = next((k for k, name in enumerate(names) if not name), None)
-    guessed = unnamed is None and _is_text(schema.field(0).type)
-    notes: list[str] = []
-    index = 0 if guessed else unnamed
-    roles = assign_roles(path, names, ask, index, notes)
+    def __init__(self, names: list[str]):
+        super().__init__(names)
+        self.names = names
+
+
+def _knowing_better(read: Callable[[Path, Ask], Table], path: Path, ask: Ask) -> Table:
+    try:
+        return read(path, ask)
+    except Mistaken as found:
+        return read(path, ask._replace(variables=(*ask.variables, *found.names)))
+
+
+def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:
+    kinds = [schema.field(k).type for k in range(len(schema.names))]
+    names, index = list(schema.names), _index(schema)
+    text = not index and bool(kinds) and _is_text(kinds[0]) and ask.id_column is None
+    if text:  # it could be an index: then no two rows may share a name
+        index = (0,)
+    batches = iter(batches)
+    first = next(batches, None)
+    alike = [
+        k
+        for k in candidates(names)
+        if first is not None and _is_count(kinds[k]) and _tells_apart(first, names[k], k)
+    ]
+    roles = assign_roles(path, names, ask, index, alike)
     for k in roles.variables:
-        kind = schema.field(k).type
-        if not _is_number(kind):
+        if not _is_number(kinds[k]):
             raise TableError(
-                f"{path}, {column_called(path, names, k)}: it holds {kind}, not numbers: leave "
+                f"{path}, {column_called(path, names, k)}: it holds {kinds[k]}, not numbers: leave "
                 "it out with --drop, --label or --id-column"
             )
-    growing, ids, label = Growing(len(roles.variables), rows), list[str](), list[Any]()
-    for batch in batches:
+    growing = Growing(len(roles.variables), rows)
+    others = {k: list[Any]() for k in roles.texts()}
+    for batch in () if first is None else chain([first], batches):
         batch.validate(full=True)  # offsets and texts of a damaged file may point anywhere
+        above = growing.rows
         block = growing.room(batch.num_rows)
         for j, k in enumerate(roles.variables):
-            column = batch.column(k).cast(pa.float64())
-            block[:, j] = column.to_numpy(zero_copy_only=False)
-        if roles.id is not None:
-            ids += [str(one) for one in batch.column(roles.id).to_pylist()]
-        if roles.label is not None:
-            label += batch.column(roles.label).to_pylist()
+            block[:, j] = _numbers(path, names, k, batch.column(k), above)
+        for k, values in others.items():
+            values.extend(batch.column(k).to_pylist())
         ask.progress(growing.rows)
-    if guessed and ask.id_column is None and roles.id is not None:
-        refuse_repeated_index(path, names[0], ids)
-    variables = [names[k] for k in roles.variables]
+    notes, mistaken = tell_row_numbers(names, roles, others, ask)
+    if mistaken:
+        raise Mistaken(mistaken)
+    ids = _joined([others[k] for k in roles.ids])
+    if roles.ids and {*roles.ids} <= {*index}:
+        if text:
+            refuse_repeated_index(path, names[0], ids or [])
+        notes.insert(0, _say_index(names, roles, text))
+    notes += tell_identifiers(names, roles, ask)
     return Table(
         path,
         growing.finish(),
-        variables,
-        ids if roles.id is not None else None,
-        label if roles.label is not None else None,
+        [names[k] for k in roles.variables],
+        ids,
+        None if roles.label is None else others[roles.label],
         notes,
+        tuple(names[k] for k in roles.row_numbers),
     )
+
+
+def _index(schema: Any) -> tuple[int, ...]:
+    """Which columns are the index of the data frame that was written; pandas says so in a file."""
+    try:
+        said = (schema.pandas_metadata or {})["index_columns"]
+        stated = {one for one in said if isinstance(one, str)}  # a range of numbers is no column
+    except (ValueError, KeyError, TypeError):  # nothing is said, or nothing that makes sense
+        stated = set()
+    return tuple(
+        k
+        for k, name in enumerate(schema.names)
+        if name in stated or name.startswith(_UNNAMED) or not name
+    )
+
+
+def _say_index(names: list[str], roles: Roles, text: bool) -> str:
+    if text:
+        return f"the first column, {quietly(names[0])}, holds the names of the rows"
+    given = [quietly(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
+    keep = " ".join(f"--keep {quietly(names[k])}" for k in roles.ids)
+    return (
+        f"the index, {' and '.join(given) or 'without a name'}, holds the names of the rows; if it "
+        f"is a variable, say {keep}"
+    )
+
+
+def _joined(columns: list[list[Any]]) -> list[str] | None:
+    """Names of the rows, of one column or of several."""
+    if not columns:
+        return None
+    texts = [["" if one is None else str(one) for one in column] for column in columns]
+    return [", ".join(parts) for parts in zip(*texts, strict=True)]
+
+
+def _tells_apart(batch: Any, name: str, k: int) -> bool:
+    batch.validate(full=True)
+    return how_rows_are_told_apart(name, batch.column(k).to_pylist()) is not None
+
+
+def _numbers(path: Path, names: list[str], k: int, column: Any, above: int) -> Any:
+    """A column as floats, to the last digit."""
+    import pyarrow as pa
+
+    try:
+        return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        values = column.to_pylist()
+        large = (k for k, v in enumerate(values) if isinstance(v, int) and abs(v) > EXACT)
+        first = next(large, None)
+        if first is None:
+            raise
+        refuse_inexact(path, above + first + 1, column_called(path, names, k), values[first])
 
 
 def _is_text(kind: Any) -> bool:
     from pyarrow import types
 
     inner = kind.value_type if types.is_dictionary(kind) else kind
-    return bool(types.is_string(inner) or types.is_large_string(inner))
+    tests = (types.is_string, types.is_large_string, types.is_string_view)
+    return any(test(inner) for test in tests)
+
+
+def _is_count(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_integer(kind) or types.is_floating(kind))
 
 
 def _is_number(kind: Any) -> bool:

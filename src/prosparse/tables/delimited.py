@@ -1,7 +1,8 @@
 """CSV and its relatives, streamed by pyarrow; what a file says in no header is found out first.
 
 Separator, decimal comma, byte-order mark and index column are guessed from the first rows and
-said. When pyarrow refuses a file, a slow second reading finds the row and column to blame.
+said. What pyarrow refuses is read again, slowly: either it can be read after all, or that reading
+finds the row and the column to blame.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -28,7 +29,12 @@ from .base import (
     opened,
     quietly,
     refuse_repeated_index,
+    tell_identifiers,
+    tell_row_numbers,
 )
+from .formulas import unescaped
+from .identifiers import candidates, how_rows_are_told_apart
+from .marks import Marks, could_be_thousands, decimal_mark, is_decorated_number
 
 SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
 SAMPLE_LETTERS = 2_000_000
@@ -37,12 +43,16 @@ WIDEST = 50_000  # columns: beyond, pyarrow's work and memory for each exceed th
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before that of UTF-16, which it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-_DECIMAL_COMMA = re.compile(r"\s*[-+]?\d*,\d+(?:[eE][-+]?\d+)?\s*")
-_DECIMAL_POINT = re.compile(r"\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*")
+_NO_SEPARATORS = set('0123456789.+-"\r\n')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # as spreadsheet programs write and obey it
+# What the columns without a name that look like an index are called when they are kept.
+_FIRST = "column 1"
 
 
 class Shape(NamedTuple):
@@ -52,24 +62,90 @@ class Shape(NamedTuple):
     separator: str
     decimal: str
     names: list[str]
-    header: bool
-    index_at: int | None  # the column that looks like an index
-    guessed: bool  # the index is a guess from text in a named column
-    blank: tuple[str, ...]  # columns without a name and without a value
+    skipped: int  # lines before the first row of data
+    index_at: tuple[int, ...]  # the column that looks like an index
+    index_because: str  # without a name, text, or cells without a name above them
+    row_numbers: tuple[int, ...]  # columns that look like numbers of rows
+    blank: tuple[int, ...]  # columns without a name and without a value
+    header_is_short: bool  # the blank columns are beyond the end of the header
     quoted: bool
+    doubtful: bool  # the decimal mark could be one of thousands: all rows are to be looked at
+
+
+Columns = tuple[np.ndarray, dict[int, list[str]]]  # the variables; other columns by position
 
 
 def read_delimited(path: Path, ask: Ask) -> Table:
     notes: list[str] = []
     shape = find_shape(path, ask, notes)
-    ask = ask._replace(drop=(*ask.drop, *shape.blank))
-    roles = assign_roles(path, shape.names, ask, shape.index_at, notes)
-    read = _stream if len(shape.names) <= WIDEST else _row_by_row
-    X, ids, label = read(path, shape, roles, ask)
-    if ids is not None and shape.guessed and ask.id_column is None:
-        refuse_repeated_index(path, shape.names[roles.id or 0], ids)
-    names = [shape.names[k] for k in roles.variables]
-    return Table(path, X, names, ids, label, notes)
+    names = shape.names
+    # text that could be an index is one only if the user names no other
+    index = () if shape.index_because == "text" and ask.id_column is not None else shape.index_at
+    without = ask._replace(drop=(*ask.drop, *(names[k] for k in shape.blank)))
+    roles = assign_roles(path, names, without, index, shape.row_numbers)
+    # pyarrow wants an ASCII separator
+    fast = len(names) <= WIDEST and shape.separator.isascii() and not shape.doubtful
+    X, texts = (_stream if fast else _row_by_row)(path, shape, roles, ask)
+    X, texts = _without_empty_end(X, texts, notes)
+    said, mistaken = tell_row_numbers(names, roles, texts, ask)
+    mistaken += _not_blank(path, shape, texts)
+    if mistaken:  # the first rows had another look: read again, and know better
+        return read_delimited(path, ask._replace(variables=(*ask.variables, *mistaken)))
+    if roles.ids and roles.ids == index:
+        notes.append(_say_index(path, shape, texts[index[0]]))
+    notes += [*said, *tell_identifiers(names, roles, ask)]
+    return Table(
+        path,
+        X,
+        [names[k] for k in roles.variables],
+        [unescaped(one) for one in texts[roles.ids[0]]] if roles.ids else None,
+        None if roles.label is None else [unescaped(one) for one in texts[roles.label]],
+        notes,
+        tuple(names[k] for k in roles.row_numbers),
+    )
+
+
+def _without_empty_end(
+    X: np.ndarray, texts: dict[int, list[str]], notes: list[str]
+) -> tuple[np.ndarray, dict[int, list[str]]]:
+    """Leave out the rows at the end that hold nothing, as spreadsheet programs export them."""
+    last = X.shape[0]
+    while last and not any(cells[last - 1].strip() for cells in texts.values()):
+        if not np.all(np.isnan(X[last - 1])):
+            break
+        last -= 1
+    if last < X.shape[0]:
+        notes.append(f"{X.shape[0] - last:,} row(s) at the end without any value were left out")
+    return X[:last], {k: cells[:last] for k, cells in texts.items()}
+
+
+def _say_index(path: Path, shape: Shape, ids: list[str]) -> str:
+    name = shape.names[shape.index_at[0]]
+    if shape.index_because == "text":
+        refuse_repeated_index(path, name, ids)
+        return f"the first column, {quietly(name)}, holds the names of the rows"
+    if shape.index_because == "shifted" and len(set(ids)) < len(ids):
+        raise TableError(
+            f"{path}: every row has one cell more than the header, and the first cells are not "
+            "names of rows, as some are the same: is a name missing in the header, or are there "
+            "decimal commas between commas?"
+        )
+    return (
+        "the first column, without a name, holds the names of the rows; if it is a variable, say "
+        f"--keep {_FIRST!r}"
+    )
+
+
+def _not_blank(path: Path, shape: Shape, texts: dict[int, list[str]]) -> list[str]:
+    """Names of columns that are not blank after all."""
+    full = [k for k in shape.blank if any(cell.strip() for cell in texts[k])]
+    if full and shape.header_is_short:
+        row, cell = next((r, c) for r, c in enumerate(texts[full[0]], 1) if c.strip())
+        raise TableError(
+            f"{path}, row {row} of the data: {quietly(cell)} is beyond the end of the header, "
+            "which has no name for it"
+        )
+    return [shape.names[k] for k in full]
 
 
 # --- how the file is written
@@ -77,24 +153,26 @@ def read_delimited(path: Path, ask: Ask) -> Table:
 
 def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     encoding = _encoding(path, ask)
-    lines = _first_lines(path, encoding, ask)
-    separator = ask.separator or _separator(path, lines)
-    try:
-        rows = _cut(lines, separator)
-    except csv.Error as error:
-        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
-    if not rows:
-        raise TableError(f"{path}: the file holds nothing but empty lines")
+    lines, whole = _first_lines(path, encoding, ask)
+    declared = _take_separator_line(lines)
+    separator = ask.separator or (declared[1] if declared else _separator(path, lines, ask))
+    if separator == ask.decimal:
+        raise TableError(f"{path}: {separator!r} cannot separate both columns and decimals")
+    if separator in _NO_SEPARATORS:
+        raise TableError(
+            f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
+            "separate columns: choose another --separator"
+        )
+    rows = _sample(path, lines, whole, separator)
     if ask.header:
-        names, body = [name.strip() for name in rows[0]], rows[1:]
+        skipped, names, body = _take_header(path, rows)
     else:
-        names, body = [f"x{k}" for k in range(len(rows[0]))], rows
-    if not body:
-        raise TableError(f"{path}: there is a header, but no row of data below it")
-    if ask.header and len(body[0]) == len(names) + 1:  # as R's write.table leaves it
-        names = ["", *names]
+        skipped = declared[0] if declared else 0
+        names, body = [f"x{k}" for k in range(len(rows[0][1]))], [row for _, row in rows]
+    written = len(names)
+    names, because = _fitted_header(names, body) if ask.header else (names, "")
     cells = [cell for row in body for cell in row]
-    decimal = _decimal(cells, separator)
+    decimal = ask.decimal or decimal_mark(cells, separator)
     if separator != "," or decimal != ".":
         commas = ", numbers have decimal commas" if decimal == "," else ""
         called = _SEPARATORS.get(separator, quietly(separator))
@@ -106,12 +184,83 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
             "the first line holds only numbers and was taken as names; if it is data, say "
             "--no-header"
         )
-    index, guessed = _index(names, body, decimal)
-    names, blank = _without_blanks(names, body, index)
+    if not names[0] and _FIRST in ask.keep:
+        names[0] = _FIRST
+    index, because = _index(names, body, decimal, because)
+    names, blank = _without_blanks(names, body, index, ask)
     if blank:
         notes.append(f"{len(blank)} column(s) without a name and without a value were left out")
-    quoted = any('"' in line for line in lines)
-    return Shape(encoding, separator, decimal, names, ask.header, index, guessed, blank, quoted)
+    return Shape(
+        encoding,
+        separator,
+        decimal,
+        names,
+        skipped,
+        index,
+        because,
+        tuple(k for k in candidates(names) if _tells_rows_apart(names[k], k, body)),
+        blank,
+        any(k >= written for k in blank),
+        any('"' in line for line in lines),
+        ask.decimal is None and separator != "," and could_be_thousands(cells, decimal),
+    )
+
+
+def _sample(
+    path: Path, lines: list[str], whole: bool, separator: str
+) -> list[tuple[int, list[str]]]:
+    """Rows to look at, and the numbers of the lines that they end on."""
+    try:
+        rows = _cut(lines, separator)
+    except csv.Error as error:
+        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
+    if not whole and len(rows) > 2:
+        rows.pop()  # it may end in the middle of a cell
+    while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
+        rows.pop()  # see `_without_empty_end`
+    if not rows:
+        raise TableError(f"{path}: the file holds nothing but empty lines")
+    return rows
+
+
+def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
+    """Blank out a first line such as ``sep=;``; its number, and the separator."""
+    first = next((k for k, line in enumerate(lines) if line.strip()), None)
+    found = None if first is None else _SEPARATOR_LINE.fullmatch(lines[first])
+    if first is None or found is None:
+        return None
+    lines[first] = "\n"
+    return first + 1, found[1]
+
+
+def _take_header(
+    path: Path, rows: list[tuple[int, list[str]]]
+) -> tuple[int, list[str], list[list[str]]]:
+    """The line on which the header ends, its names, and the rows below it."""
+    first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
+    line, header = rows[first]
+    body = [row for _, row in rows[first + 1 :]]
+    if not body:
+        raise TableError(f"{path}: there is a header, but no row of data below it")
+    return line, [unescaped(name.strip()) for name in header], body
+
+
+def _fitted_header(names: list[str], body: list[list[str]]) -> tuple[list[str], str]:
+    """The header with as many names as rows have cells, if separators at an end are the reason."""
+    extra = len(body[0]) - len(names)
+    if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
+        return [*names, *[""] * extra], "without a name"  # rows end in separators
+    if extra == 1:  # as R's write.table leaves it
+        return ["", *names], "shifted"
+    widest = max(map(len, body))
+    while len(names) > max(widest, 1) and not names[-1]:  # the header ends in separators
+        names = names[:-1]
+    return names, "without a name"
+
+
+def _tells_rows_apart(name: str, k: int, body: list[list[str]]) -> bool:
+    cells = [row[k] for row in body if k < len(row)]
+    return how_rows_are_told_apart(name, cells) is not None
 
 
 def _encoding(path: Path, ask: Ask) -> str:
@@ -120,49 +269,70 @@ def _encoding(path: Path, ask: Ask) -> str:
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
     encoding = ask.encoding or found or "utf-8"
     try:
-        codecs.lookup(encoding)
+        "".encode(encoding)
+        canonical = codecs.lookup(encoding).name
     except LookupError:
-        raise TableError(f"{path}: there is no encoding called {quietly(encoding)}") from None
-    if b"\0" in start and not encoding.lower().replace("-", "").startswith("utf16"):
-        raise TableError(f"{path}: this is not text (it holds zero bytes): is the ending right?")
+        raise TableError(
+            f"{path}: there is no encoding of text called {quietly(encoding)}"
+        ) from None
+    if found is not None and canonical != found:
+        if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
+            raise TableError(
+                f"{path}: it begins with the mark of {found.removesuffix('-sig')}, and is not "
+                f"{encoding}: leave --encoding out"
+            )
+        encoding = found  # or the mark would be part of the first name
+    if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
+        raise TableError(
+            f"{path}: this is not text (it holds zero bytes): is the ending right? Or name its "
+            "encoding, such as --encoding utf-16"
+        )
     return encoding
 
 
-def _first_lines(path: Path, encoding: str, ask: Ask) -> list[str]:
+def _first_lines(path: Path, encoding: str, ask: Ask) -> tuple[list[str], bool]:
+    """Lines to look at, blank ones among them, and whether these are all."""
     try:
         with io.TextIOWrapper(opened(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
-            letters = 0
-            for _ in range(SAMPLE_LINES):
+            letters = full = 0
+            while full < SAMPLE_LINES and not (letters > SAMPLE_LETTERS and full > 2):
                 line = file.readline(LONGEST_LINE)
                 if len(line) == LONGEST_LINE:
                     raise TableError(
                         f"{path}: a line is longer than {LONGEST_LINE:,} letters: is this a table?"
                     )
                 if not line:
-                    break
-                if line.strip():
-                    lines.append(line)
-                    letters += len(line)
-                if letters > SAMPLE_LETTERS and len(lines) > 2:
-                    break
-            return lines
+                    return lines, True
+                lines.append(line)
+                letters += len(line)
+                full += bool(line.strip())
+            return lines, not file.read(1)
     except UnicodeError:
         _blame_encoding(path, encoding, ask.separator or ",")
 
 
-def _cut(lines: list[str], separator: str) -> list[list[str]]:
-    return [row for row in csv.reader(lines, delimiter=separator) if row]
+def _cut(lines: Iterable[str], separator: str) -> list[tuple[int, list[str]]]:
+    """Rows that are not blank, and the numbers of the lines that they end on."""
+    return list(_numbered(csv.reader(lines, delimiter=separator)))
 
 
-def _separator(path: Path, lines: list[str]) -> str:
+def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    for row in reader:
+        if len(row) > 1 or (row and row[0].strip()):
+            yield reader.line_num, row
+
+
+def _separator(path: Path, lines: list[str], ask: Ask) -> str:
     """The separator that cuts the lines into most columns, the same number in nearly all."""
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, most = ",", (0.0, 0)
     for separator in _SEPARATORS:
+        if separator == ask.decimal:
+            continue
         try:
-            counts = [len(row) for row in _cut(lines, separator)]
+            counts = [len(row) for _, row in _cut(lines, separator)]
         except csv.Error:  # a cell of many thousand letters: this is not the separator
             continue
         usual = max(set(counts), key=counts.count, default=0)
@@ -173,14 +343,6 @@ def _separator(path: Path, lines: list[str]) -> str:
         if merit > most:
             best, most = separator, merit
     return best
-
-
-def _decimal(cells: list[str], separator: str) -> str:
-    if separator == ",":
-        return "."
-    commas = sum(_DECIMAL_COMMA.fullmatch(cell) is not None for cell in cells)
-    points = sum(_DECIMAL_POINT.fullmatch(cell) is not None for cell in cells)
-    return "," if commas > points else "."
 
 
 def _number(cell: str, decimal: str) -> float | None:
@@ -196,24 +358,32 @@ def _number(cell: str, decimal: str) -> float | None:
         return None
 
 
-def _index(names: list[str], body: list[list[str]], decimal: str) -> tuple[int | None, bool]:
+def _index(
+    names: list[str], body: list[list[str]], decimal: str, because: str
+) -> tuple[tuple[int, ...], str]:
     """Is the first column an index: without a name, or text that differs in all rows?"""
-    if not names[0]:
-        return 0, False
     first = [row[0] for row in body]
+    if not names[0]:
+        return ((0,) if any(cell.strip() for cell in first) else ()), because
     text = all(_number(cell, decimal) is None for cell in first)
-    return (0, True) if text and len(set(first)) == len(first) > 1 else (None, False)
+    # 1,234 and 12% are no names of rows: such a column is refused later, not left out
+    text = text and not all(map(is_decorated_number, first))
+    return ((0,), "text") if text and len(set(first)) == len(first) > 1 else ((), "")
 
 
 def _without_blanks(
-    names: list[str], body: list[list[str]], index: int | None
-) -> tuple[list[str], tuple[str, ...]]:
+    names: list[str], body: list[list[str]], index: tuple[int, ...], ask: Ask
+) -> tuple[list[str], tuple[int, ...]]:
     """Names for columns that have none (the index may stay without), and which are empty."""
-    full = [name or ("" if k == index else f"column {k + 1}") for k, name in enumerate(names)]
+    full = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
+    said = {ask.id_column, ask.label, *ask.drop, *ask.keep, *ask.variables}
     blank = [
-        full[k]
+        k
         for k, name in enumerate(names)
-        if not name and k != index and not any(row[k].strip() for row in body if k < len(row))
+        if not name
+        and k not in index
+        and full[k] not in said
+        and not any(row[k].strip() for row in body if k < len(row))
     ]
     return full, tuple(blank)
 
@@ -221,21 +391,20 @@ def _without_blanks(
 # --- the numbers
 
 
-def _stream(
-    path: Path, shape: Shape, roles: Roles, ask: Ask
-) -> tuple[np.ndarray, list[str] | None, list[Any] | None]:
+def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
     """Block after block into one array."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     numbers = [str(k) for k in roles.variables]
-    texts = [str(k) for k in (roles.id, roles.label) if k is not None]
+    others = {k: list[str]() for k in (*roles.texts(), *shape.blank)}
+    texts = [str(k) for k in others]
     types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(texts, pa.string())
     longest = 64 * max(len(shape.names), 1)  # a row must fit into a block
     encoding = "utf-8" if shape.encoding == "utf-8-sig" else shape.encoding
     read = arrow.ReadOptions(
         column_names=[str(k) for k in range(len(shape.names))],
-        skip_rows=int(shape.header),
+        skip_rows=shape.skipped,
         block_size=max(BLOCK, 4 * longest),
         encoding=encoding,
     )
@@ -247,7 +416,7 @@ def _stream(
         strings_can_be_null=False,
         decimal_point=shape.decimal,
     )
-    growing, ids, label = Growing(len(numbers)), list[str](), list[Any]()
+    growing = Growing(len(numbers))
     try:
         packed = path.suffix.lower() == ".gz"
         with pa.PythonFile(opened(path)) if packed else pa.OSFile(str(path)) as source:
@@ -255,44 +424,41 @@ def _stream(
                 rows = growing.room(batch.num_rows)
                 for j, column in enumerate(batch.columns[: len(numbers)]):
                     rows[:, j] = column.to_numpy(zero_copy_only=False)
-                if roles.id is not None:
-                    ids += batch.column(str(roles.id)).to_pylist()
-                if roles.label is not None:
-                    label += batch.column(str(roles.label)).to_pylist()
+                for k, cells in others.items():
+                    cells.extend(batch.column(str(k)).to_pylist())
                 ask.progress(growing.rows)
-    except (pa.ArrowException, UnicodeError) as error:
-        _blame(path, shape, roles, str(error).splitlines()[0])
+    except (pa.ArrowException, UnicodeError):
+        # pyarrow knows fewer ways to write a number than `_number`, and does not say which line
+        del growing
+        return _row_by_row(path, shape, roles, ask)
     pa.default_memory_pool().release_unused()  # the fit will want it
-    return (
-        growing.finish(),
-        ids if roles.id is not None else None,
-        label if roles.label is not None else None,
-    )
+    return growing.finish(), others
 
 
-def _row_by_row(
-    path: Path, shape: Shape, roles: Roles, ask: Ask
-) -> tuple[np.ndarray, list[str] | None, list[Any] | None]:
-    """The same as `_stream`, for rows of very many cells."""
-    growing, ids, label = Growing(len(roles.variables)), list[str](), list[Any]()
+def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
+    """The same as `_stream`, slowly: for rows of very many cells, and for all that is unusual."""
+    growing = Growing(len(roles.variables))
+    others = {k: list[str]() for k in (*roles.texts(), *shape.blank)}
+    marks = Marks(shape.decimal) if shape.doubtful else None
     try:
-        for _, row in _records(path, shape):
+        for line, row in _records(path, shape):
             numbers = [_number(row[k], shape.decimal) for k in roles.variables if k < len(row)]
             if len(row) != len(shape.names) or None in numbers:
-                _blame(path, shape, roles, "")
+                _blame(path, shape, roles, line, row)
             growing.room(1)[0] = numbers
-            if roles.id is not None:
-                ids.append(row[roles.id])
-            if roles.label is not None:
-                label.append(row[roles.label])
+            for k, cells in others.items():
+                cells.append(row[k])
+            if marks is not None:
+                for k in roles.variables:
+                    marks.see(k, line, row[k])
             ask.progress(growing.rows)
-    except (UnicodeError, csv.Error) as error:
-        _blame(path, shape, roles, str(error))
-    return (
-        growing.finish(),
-        ids if roles.id is not None else None,
-        label if roles.label is not None else None,
-    )
+    except UnicodeError:
+        _blame_encoding(path, shape.encoding, shape.separator)
+    except csv.Error as error:
+        raise TableError(f"{path}: it cannot be read as a table: {error}") from None
+    if marks is not None:
+        marks.refuse_thousands(path, shape.names)
+    return growing.finish(), others
 
 
 # --- whose fault it was
@@ -301,41 +467,32 @@ def _row_by_row(
 def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of every row of data, slowly."""
     with io.TextIOWrapper(opened(path), encoding=shape.encoding, newline="") as file:
-        reader = csv.reader(file, delimiter=shape.separator)
-        waiting = shape.header
-        for row in reader:
-            if row and not waiting:
-                yield reader.line_num, row
-            waiting = waiting and not row
+        for _ in range(shape.skipped):
+            file.readline()
+        for line, row in _numbered(csv.reader(file, delimiter=shape.separator)):
+            yield shape.skipped + line, row
 
 
-def _blame(path: Path, shape: Shape, roles: Roles, otherwise: str) -> NoReturn:
-    """Find the first row and column that cannot be read, and say so."""
-    try:
-        for line, row in _records(path, shape):
-            if len(row) != len(shape.names):
-                raise TableError(
-                    f"{path}, line {line}: it has {len(row)} cells, the header has "
-                    f"{len(shape.names)}; every row needs as many as the header"
-                )
-            for k in roles.variables:
-                if _number(row[k], shape.decimal) is None:
-                    raise TableError(
-                        f"{path}, line {line}, {column_called(path, shape.names, k)}: "
-                        f"{quietly(row[k])} is not a number. {_advice(row[k], shape, k)}"
-                    )
-    except UnicodeError:
-        _blame_encoding(path, shape.encoding, shape.separator)
-    except csv.Error as error:
-        otherwise = str(error)
-    raise TableError(f"{path}: it cannot be read as a table: {otherwise}") from None
+def _blame(path: Path, shape: Shape, roles: Roles, line: int, row: list[str]) -> NoReturn:
+    """Say what is wrong with a row."""
+    if len(row) != len(shape.names):
+        raise TableError(
+            f"{path}, line {line}: it has {len(row)} cells, the header has "
+            f"{len(shape.names)}; every row needs as many as the header"
+        )
+    k = next(k for k in roles.variables if _number(row[k], shape.decimal) is None)
+    raise TableError(
+        f"{path}, line {line}, {column_called(path, shape.names, k)}: "
+        f"{quietly(row[k])} is not a number. {_advice(row[k], shape, k)}"
+    )
 
 
 def _advice(cell: str, shape: Shape, k: int) -> str:
-    if re.fullmatch(r"[-+\d.,\s' ]+", cell):
+    if re.fullmatch(r"[-+\d.,\s'\u2019\u066c]+", cell):
         return (
             f"Numbers are written with a decimal {'comma' if shape.decimal == ',' else 'point'} "
-            "in this file, without separators of thousands."
+            "in this file, without separators of thousands. Take out what separates thousands; "
+            "if the decimals are misjudged, say --decimal comma or --decimal point"
         )
     name = quietly(shape.names[k])
     return (

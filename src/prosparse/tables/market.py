@@ -42,7 +42,7 @@ def read_market(path: Path) -> Any:
         except (pa.ArrowException, UnicodeError):  # more than one space: allowed, and rare
             with io.TextIOWrapper(opened(path), "ascii", "replace") as text:
                 header = _header(text.buffer)
-                body = np.loadtxt(text, ndmin=2)
+                body = np.loadtxt(text, ndmin=2, comments="%")
         width = _width(header)
         if body.shape != (header.entries, width):
             raise ValueError(f"{header.entries} lines of {width} numbers are not what follows")
@@ -113,11 +113,17 @@ def _matrix(header: Header, body: np.ndarray) -> Any:
         full[i, j] = body[:, 0]
         return full
     places = body[:, :2].astype(np.int64)
+    if np.any(places != body[:, :2]):
+        raise ValueError("the number of a row or of a column is not whole")
     if body.size and (places.min() < 1 or np.any(places.max(axis=0) > header.shape)):
         raise ValueError("an entry is outside of the matrix")
     i, j = places.T - 1
     values = body[:, 2] if body.shape[1] == 3 else np.ones(len(body))
     if header.mirror:
+        if np.any(i < j) and np.any(i > j):
+            raise ValueError("it is symmetric, but entries are on both sides of the diagonal")
+        if header.mirror < 0 and np.any(values[i == j]):
+            raise ValueError("it is skew-symmetric, but has entries on the diagonal")
         other = i != j
         i, j, values = (
             np.concatenate([i, j[other]]),

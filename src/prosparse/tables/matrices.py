@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,21 @@ from scipy import sparse
 from ..errors import TableError
 from ..npy import KINDS, read_header
 from .base import (
+    EXACT,
     LARGEST_UNPACKED,
     MOST_EXPANSION,
     Ask,
     Table,
     assign_roles,
+    column_called,
     quietly,
     refuse_bomb,
+    refuse_inexact,
+    tell_identifiers,
+    tell_row_numbers,
     unknown_column,
 )
+from .identifiers import candidates, how_rows_are_told_apart
 from .market import read_market
 
 _PROBE = Path(__file__).with_name("probe.py")
@@ -57,14 +64,24 @@ def read_numpy(path: Path, ask: Ask) -> Table:
             f"{len(tables)} have two dimensions; call the table X"
         )
     X = arrays[chosen]
-    names = next((arrays[n] for n in ("feature_names", "names") if n in arrays), None)
-    label = None
-    if ask.label is not None:
-        if ask.label not in arrays:
-            unknown_column(path, ask.label, [n for n in arrays if n != chosen])
-        label = arrays[ask.label].ravel().tolist()
-    ids = arrays.get(ask.id_column or "ids")
-    return _named(path, ask._replace(label=None, id_column=None), X, names, ids, label)
+    names = next((_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
+    # an array of the file, or a column of the table, which `_named` looks for
+    label = ids = None
+    if ask.label in arrays and ask.label != chosen:
+        label = _texts(arrays[ask.label])
+        ask = ask._replace(label=None)
+    if ask.id_column is None:
+        ids = _texts(arrays["ids"]) if "ids" in arrays else None
+    elif ask.id_column in arrays and ask.id_column != chosen:
+        ids = _texts(arrays[ask.id_column])
+        ask = ask._replace(id_column=None)
+    return _named(path, ask, X, names, ids, label)
+
+
+def _texts(array: np.ndarray) -> list[Any]:
+    """The entries of an array of names; bytes are taken as UTF-8."""
+    flat = array.ravel()
+    return [str(one, "utf-8") for one in flat] if flat.dtype.kind == "S" else list(flat.tolist())
 
 
 def _check_archive(path: Path) -> None:
@@ -93,7 +110,9 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
         ) from error
     _try_first(path)
     try:
-        data = anndata.read_h5ad(path)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*names are not unique")  # we say so
+            data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
     for asked in (ask.label, ask.id_column):
@@ -120,6 +139,21 @@ def _try_first(path: Path) -> None:
     if done.returncode:
         why = done.stderr.strip() or "the HDF5 library crashed"
         raise TableError(f"{path}: not a whole H5AD file ({quietly(why, 300)})")
+
+
+def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) -> None:
+    """Refuse whole numbers that would be rounded."""
+    values = X.data if sparse.issparse(X) else X
+    if not values.size or max(int(values.max()), -int(values.min())) <= EXACT:
+        return
+    table = X.tocsr()[:, variables].tocoo() if sparse.issparse(X) else X[:, variables]
+    entries = table.data if sparse.issparse(X) else table
+    large = np.argwhere((entries > EXACT) | (entries < -EXACT))
+    if large.size:
+        at = int(large[0][0])
+        row, j = (int(table.row[at]), int(table.col[at])) if sparse.issparse(X) else large[0]
+        k = variables[j]
+        refuse_inexact(path, row + 1, column_called(path, names, k), int(entries[tuple(large[0])]))
 
 
 def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
@@ -151,14 +185,29 @@ def _named(
     for what, values in (("ids", ids), ("labels", label)):
         if values is not None and len(values) != n:
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
-    roles = assign_roles(path, texts, ask, None, [])
+    whole = X
     X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, dtype=float)
+
+    def column_of(k: int) -> list[float]:
+        column = X[:, [k]]
+        return list((column.toarray() if sparse.issparse(column) else column).ravel().tolist())
+
+    alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], column_of(k))]
+    roles = assign_roles(path, texts, ask, (), alike)
     if roles.label is not None:
-        column = X[:, [roles.label]]
-        label = (column.toarray() if sparse.issparse(column) else column).ravel().tolist()
-    if roles.id is not None:
-        column = X[:, [roles.id]]
-        ids = (column.toarray() if sparse.issparse(column) else column).ravel().tolist()
+        label = column_of(roles.label)
+    if roles.ids and (ids is None or ask.id_column is not None):
+        ids = [f"{value:.17g}" for value in column_of(roles.ids[0])]
+    if whole.dtype.kind in "iu":
+        _refuse_large(path, whole, texts, roles.variables)
+    notes = ["it is sparse, and stays so"] if sparse.issparse(X) else []
+    if ids is not None and len(set(ids)) < n:
+        notes.append("the names of the rows are not all different")
+    counted = {k: column_of(k) for k in roles.row_numbers}
+    notes += [
+        *tell_row_numbers(texts, roles, counted, ask)[0],
+        *tell_identifiers(texts, roles, ask),
+    ]
     if len(roles.variables) < p:
         X = X[:, roles.variables]
     return Table(
@@ -167,5 +216,6 @@ def _named(
         [texts[k] for k in roles.variables],
         None if ids is None else [str(one) for one in ids],
         label,
-        ["it is sparse, and stays so"] if sparse.issparse(X) else [],
+        notes,
+        tuple(texts[k] for k in roles.row_numbers),
     )

@@ -1,0 +1,187 @@
+"""Columns that number the rows are no variables; what is left out is said, and can be kept."""
+
+import json
+
+import numpy as np
+import pytest
+
+from prosparse import TableError
+from prosparse.tables import Ask, read_table
+from prosparse.tables.identifiers import how_rows_are_told_apart
+
+pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+
+ROWS = 300  # more than are looked at before a text file is read
+VALUES = np.random.default_rng(0).normal(size=(ROWS, 3))
+
+
+def frame(**columns):
+    """Three variables, after other columns."""
+    table = pandas.DataFrame(columns)
+    for k, name in enumerate("abc"):
+        table[name] = VALUES[:, k]
+    return table
+
+
+def written(table, folder, kind, index=False):
+    """A table in a file of the kind."""
+    path = folder / f"t.{kind}"
+    if kind == "csv":
+        table.to_csv(path, index=index)
+    elif kind == "parquet":
+        table.to_parquet(path, index=index or None)
+    elif kind == "feather":
+        table.to_feather(path)
+    else:
+        np.savez(path, X=table.to_numpy(), names=np.array(table.columns, dtype=str))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("id", np.arange(1, ROWS + 1)),
+        ("ID", np.arange(ROWS)),
+        ("index", np.arange(1, ROWS + 1)[::-1]),
+        ("Unnamed: 0", np.arange(ROWS)),
+        ("row", np.arange(1, ROWS + 1)),
+        ("sample_id", 17 + np.arange(ROWS)),
+        ("PatientID", 10_000 + 7 * np.arange(ROWS)),
+        ("customerid", 3 * np.arange(ROWS)[::-1]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "npz"])
+def test_numbers_of_rows_are_no_variable(tmp_path, kind, name, values):
+    path = written(frame(**{name: values}), tmp_path, kind)
+    table = read_table(path)
+    assert table.names == ["a", "b", "c"]
+    np.testing.assert_allclose(table.X, VALUES, rtol=1e-15)
+    assert table.ids == [str(v) for v in values]
+    assert table.row_numbers == (name,)
+    (note,) = (n for n in table.notes if f"--keep {name!r}" in n)
+    assert "no variable" in note
+    kept = read_table(path, Ask(keep=(name,)))
+    assert kept.names == [name, "a", "b", "c"]
+    assert kept.ids is None
+    np.testing.assert_array_equal(kept.X[:, 0], values)
+    assert read_table(path, Ask(drop=(name,))).ids is None
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("a_count", np.arange(ROWS)),  # says nothing of rows
+        ("row", 2 * np.arange(ROWS)),  # not one after the other
+        ("id", np.arange(ROWS) // 2),  # not different
+        ("id", np.append(np.arange(ROWS - 1), 5)),  # not different, far down
+        ("index", np.append(np.arange(ROWS - 1), ROWS + 10)),
+        ("id", np.arange(ROWS) + 0.5),
+        ("ID1", np.arange(ROWS)),  # a gene
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "npz"])
+def test_genuine_variables_stay(tmp_path, kind, name, values):
+    table = read_table(written(frame(**{name: values}), tmp_path, kind))
+    assert table.names == [name, "a", "b", "c"]
+    np.testing.assert_array_equal(table.X[:, 0], values)
+    assert table.ids is None
+    # but the name of an identifier is remarked upon
+    assert any(f"--drop {name!r}" in note for note in table.notes) == (name == "id")
+
+
+def test_numbers_of_rows_beside_names_of_rows(tmp_path):
+    path = written(frame(sample=[f"s{k}" for k in range(ROWS)], id=range(ROWS)), tmp_path, "csv")
+    table = read_table(path)
+    assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["s0", "s1"])
+    assert any("'id' numbers the rows from 0 to 299: it is no variable" in n for n in table.notes)
+    assert read_table(path, Ask(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
+    assert read_table(path, Ask(label="id")).label[:2] == ["0", "1"]
+    twice = frame(**{"Unnamed: 0.1": range(ROWS), "Unnamed: 0": range(ROWS)})
+    assert read_table(written(twice, tmp_path, "csv")).names == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather"])
+@pytest.mark.parametrize(
+    ("index", "ids"),
+    [
+        (pandas.Index(list(range(5, ROWS + 5)), name="patient_id"), "5"),
+        (pandas.Index(np.arange(ROWS) // 2, name="visit"), "0"),  # an index may repeat
+        (pandas.Index(np.arange(ROWS) / 2), "0.0"),
+        (pandas.Index(pandas.date_range("2020-01-01", periods=ROWS), name="day"), "2020-01-01"),
+        (pandas.MultiIndex.from_product([range(ROWS // 2), ["x", "y"]]), "0, x"),
+        (pandas.MultiIndex.from_product([range(ROWS // 2), ["x", "y"]], names=["p", "q"]), "0, x"),
+        (pandas.RangeIndex(ROWS), None),
+    ],
+)
+def test_the_index_that_pandas_states(tmp_path, kind, index, ids):
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    table = pa.Table.from_pandas(frame().set_index(index))
+    path = tmp_path / f"t.{kind}"
+    (parquet.write_table if kind == "parquet" else feather.write_feather)(table, path)
+    read = read_table(path)
+    assert read.names == ["a", "b", "c"]
+    if ids is None:
+        assert read.ids is None
+        return
+    assert read.ids[0].startswith(ids)
+    assert any("holds the names of the rows" in note and "--keep" in note for note in read.notes)
+    if index.nlevels == 1 and index.dtype.kind in "if":
+        called = index.name or "__index_level_0__"
+        kept = read_table(path, Ask(keep=(called,)))
+        assert kept.names == ["a", "b", "c", called]
+        np.testing.assert_array_equal(kept.X[:, 3], index)
+
+
+def test_a_first_column_without_a_name_can_be_kept(tmp_path):
+    path = written(frame(), tmp_path, "csv", index=True)
+    table = read_table(path)
+    assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["0", "1"])
+    assert any("--keep 'column 1'" in note for note in table.notes)
+    kept = read_table(path, Ask(keep=("column 1",)))
+    assert kept.names == ["column 1", "a", "b", "c"]
+    np.testing.assert_array_equal(kept.X[:, 0], range(ROWS))
+
+
+def test_what_is_asked_is_checked(tmp_path):
+    path = written(frame(id=range(ROWS)), tmp_path, "csv")
+    with pytest.raises(TableError, match="did you mean 'id'"):
+        read_table(path, Ask(keep=("idd",)))
+    for ask in (Ask(drop=("id",)), Ask(label="id"), Ask(id_column="id")):
+        with pytest.raises(TableError, match="'id' is named by --keep"):
+            read_table(path, ask._replace(keep=("id",)))
+    (tmp_path / "two.csv").write_text("id,a\n1,0.5\n2,0.25\n3,1.5\n")
+    with pytest.raises(TableError, match=r"'id' was taken for the names.*--keep 'id'"):
+        read_table(tmp_path / "two.csv")
+
+
+def test_values_that_are_no_whole_numbers():
+    assert how_rows_are_told_apart("id", ["1.0", " 2 ", "3."])
+    for odd in ("x", "", "1.5", "nan", None, True, float("nan"), float("inf")):
+        assert how_rows_are_told_apart("id", [1, 2, odd]) is None
+
+
+def test_a_model_remembers_which_columns_were_variables(tmp_path, monkeypatch):
+    """New rows are read as those of the fit were, whatever their numbers look like."""
+    testing = pytest.importorskip("typer.testing")
+    from prosparse.app.cli import app
+
+    def run(*words):
+        result = testing.CliRunner().invoke(app, list(words))
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    monkeypatch.chdir(tmp_path)
+    counted = frame(id=range(1, ROWS + 1), row=np.arange(ROWS) % 7)  # row is a variable
+    counted.to_csv("t.csv", index=False)
+    said = json.loads(run("select", "t.csv", "--components", "1", "--json", "--output", "o"))
+    assert said["variables"] == 4
+    assert any("--keep 'id'" in note for note in said["notes"])
+    kept = json.loads(run("select", "t.csv", "--components", "1", "--json", "--keep", "id"))
+    assert kept["variables"] == 5
+    some = counted.iloc[[0, 1, 1, 2]]  # ids repeat, and nothing tells rows apart
+    some.assign(id=[9, 9, 3, 4], row=[1, 2, 3, 4]).to_csv("new.csv", index=False)
+    run("report", "o/model.prosparse", "--data", "new.csv", "--output", "new.html")
+    run("report", "t-prosparse/model.prosparse", "--data", "new.csv", "--output", "kept.html")
