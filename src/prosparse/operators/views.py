@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, is_dask_array
+from scipy.sparse import hstack, issparse
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from ..arrays import host, in_kind, is_foreign, take_columns
-from ..errors import InputError, ParameterError, check_integer
+from ..errors import InputError, ParameterError, check_integer, warn
 from .base import Operator
 from .gaps import GappyTable, Moments
 
@@ -108,9 +111,7 @@ def private_counts(given: Any, n_views: int) -> list[int]:
 
 def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
     """A list of tables side by side, and where each of them stands. Sparse stays sparse."""
-    from scipy import sparse
-
-    tables = [t if sparse.issparse(t) or hasattr(t, "shape") else np.asarray(t) for t in tables]
+    tables = [t if issparse(t) or hasattr(t, "shape") else np.asarray(t) for t in tables]
     for number, table in enumerate(tables):
         if len(table.shape) != 2:
             raise InputError(
@@ -124,12 +125,12 @@ def joined(tables: list[Any]) -> tuple[Any, list[slice]]:
         )
     edges = np.cumsum([0, *(table.shape[1] for table in tables)])
     slices = [slice(a, b) for a, b in pairwise(edges.tolist())]
-    if all(sparse.issparse(table) for table in tables):
-        return sparse.hstack(tables, format="csr"), slices
+    if all(issparse(table) for table in tables):
+        return hstack(tables, format="csr"), slices
     elsewhere = next((t for t in tables if is_foreign(t) or is_dask_array(t)), None)
     if elsewhere is not None:
         return array_namespace(elsewhere).concat(tables, axis=1), slices
-    dense = [t.toarray() if sparse.issparse(t) else np.asarray(t) for t in tables]
+    dense = [t.toarray() if issparse(t) else np.asarray(t) for t in tables]
     return np.hstack(dense), slices
 
 
@@ -148,6 +149,72 @@ def one_table(X: Any, views: Any) -> tuple[Any, Any]:
     if any(t is None for t in X):
         raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
     return joined(list(X))
+
+
+def names_of(table: Any, number: int) -> Array | None:
+    """The column names of view ``number`` that scikit-learn would remember, if it has any."""
+    columns = getattr(table, "columns", None)
+    if columns is not None and len(set(columns)) < len(columns):
+        twice = next(name for name in columns if list(columns).count(name) > 1)
+        raise InputError(f"view {number} has more than one column named {twice!r}: rename them")
+    probe = BaseEstimator()
+    try:
+        validate_data(probe, table, skip_check_array=True)
+    except TypeError as error:  # names of several types
+        raise InputError(f"view {number}: {error}") from error
+    return getattr(probe, "feature_names_in_", None)
+
+
+def check_names(tables: list[Any], fitted: list[Array | None], who: str) -> None:
+    """Refuse views whose columns have other names than in ``fit``, or another order, as
+    scikit-learn does with one table; where one of the two has no names, say so."""
+    for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
+        given = None if table is None else names_of(table, number)
+        if table is None or (given is None and expected is None):
+            continue
+        if given is None:
+            warn(
+                f"view {number} does not have valid feature names, but {who} was fitted with "
+                "feature names",
+                UserWarning,
+            )
+        elif expected is None:
+            warn(
+                f"view {number} has feature names, but {who} was fitted without feature names",
+                UserWarning,
+            )
+        elif list(given) != list(expected):
+            raise InputError(_difference(number, list(given), list(expected)))
+
+
+def _difference(number: int, given: list[str], expected: list[str]) -> str:
+    message = f"view {number}: the feature names should match those that were passed during fit."
+    for what, names in (
+        ("Feature names unseen at fit time", _lacking(given, expected)),
+        ("Feature names seen at fit time, yet now missing", _lacking(expected, given)),
+    ):
+        if names:
+            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+            message += f" {what}: {', '.join(map(repr, names[:5]))}{more}."
+    if set(given) == set(expected):
+        message += " They must be in the same order as they were in fit."
+    return message
+
+
+def _lacking(names: list[str], others: list[str]) -> list[str]:
+    known = set(others)
+    return [name for name in names if name not in known]
+
+
+def some_columns(table: Any, chosen: Array) -> Any:
+    """Columns of a table, in kind: a DataFrame stays one, sparse stays sparse."""
+    if hasattr(table, "iloc"):  # pandas
+        return table.iloc[:, chosen]
+    if hasattr(table, "select") and hasattr(table, "columns"):  # polars
+        return table.select([table.columns[i] for i in chosen])
+    if issparse(table):
+        return table.tocsc()[:, chosen].asformat(table.format)
+    return take_columns(table, chosen)
 
 
 def side_by_side(tables: list[Any], groups: list[Array]) -> Any:
