@@ -38,6 +38,7 @@ from .arrays import host, is_foreign
 from .engine.loop import StopReason
 from .errors import ModelFileError
 from .files import whole_file
+from .fitted import check_fitted
 from .npy import KINDS, read_header
 from .registry import ESTIMATORS
 from .selection.slope import Slope
@@ -46,6 +47,7 @@ FORMAT, VERSION = "prosparse-model", 1
 ENUMS: dict[str, type[Enum]] = {"StopReason": StopReason}
 RECORDS: dict[str, Any] = {"Slope": Slope}
 _HEADER = "model.json"
+_STATE, _REST = ("parameters", "fitted"), ("versions", "about")  # objects in it
 _ARRAY = "arrays/{}.npy"
 # A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
 _MOST_MEMBERS = 10_000
@@ -105,6 +107,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
         )
     parameters = model.get_params(deep=False)
     fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
+    check_fitted(kind, {k: _on_host(v) for k, v in fitted.items()})
     arrays: list[np.ndarray] = []
     header = {
         "format": FORMAT,
@@ -160,6 +163,12 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     )
 
 
+def _on_host(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_host(part) for part in value]
+    return host(value) if is_foreign(value) else value
+
+
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
     if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
         return {"$strings": value.tolist()}
@@ -213,7 +222,7 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             f"{path}: this is not a whole model file ({_short(error)}). Files made "
             "by `prosparse.save` or `prosparse fit` can be loaded; was it cut short?"
         ) from error
-    return model, {"about": header["about"], "versions": header["versions"]}
+    return model, {key: header[key] for key in _REST}
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[int, np.ndarray]]:
@@ -234,13 +243,22 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
     if header.get("version") != VERSION:
         _refuse(
             f"it has format version {header.get('version')!r}, this prosparse ({__version__}) "
-            f"reads version {VERSION}: install the version that wrote it, "
-            f"{header.get('versions', {}).get('prosparse')}"
+            f"reads version {VERSION}: install the version that wrote it{_writer(header)}"
         )
+    for key in (*_STATE, *_REST):
+        if not isinstance(header.get(key), dict):
+            _refuse(
+                f"{key!r} in {_HEADER} must be an object, got {_cut(repr(header.get(key)), 60)}"
+            )
     names = [entry.filename for entry in entries if entry.filename != _HEADER]
     if names != [_ARRAY.format(k) for k in range(len(names))]:
         _refuse("its arrays are not numbered one after the other")
     return header, {k: _array(archive.read(name)) for k, name in enumerate(names)}
+
+
+def _writer(header: dict[str, Any]) -> str:
+    written = header.get("versions")
+    return f", {written.get('prosparse')}" if isinstance(written, dict) else ""
 
 
 def _array(raw: bytes) -> np.ndarray:
@@ -266,6 +284,7 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
         if not name.isidentifier() or name in parameters or hasattr(type(model), name):
             _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
         setattr(model, name, _decode(value, arrays))
+    check_fitted(kind, {name: getattr(model, name) for name in header["fitted"]})
     return model
 
 
@@ -304,10 +323,13 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
     return _refuse(f"it holds a value of unknown kind {tag!r}")
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _short(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= 300 else f"{text[:299]}…"
+    return _cut(f"{type(error).__name__}: {error}", 300)
 
 
 def _refuse(message: str) -> NoReturn:
-    raise ModelFileError(message if len(message) <= 600 else f"{message[:599]}…")
+    raise ModelFileError(_cut(message, 600))

@@ -137,14 +137,13 @@ def polished(
         exact = no_worse(renormalised(quadratic, W[k], c), shrunken)
         runs.append(Climb(exact, [*traces[:, k], exact.bound], reason))
     cost = c.K * quadratic.width
-    plain, rough, exact = (None, None, None) if cost <= COSTLY_SWAPS else FEW
-    stages: list[tuple[Exchange | None, int | None, float]] = [(None, plain, search.tol)]
+    few = FEW if cost > COSTLY_SWAPS else (len(runs),) * 3
+    exchanges: list[Exchange | None] = [None, rough_swaps, exact_swaps]
     if cost <= CHEAP_SWAPS:
-        stages.append((best_swap, None, 0.0))
-    else:
-        stages += [(rough_swaps, rough, 0.0), (exact_swaps, exact, 0.0)]
+        exchanges = [None, best_swap]
     runs = _ranked(runs)
-    for exchange, count, tol in stages:
+    for exchange, count in zip(exchanges, few, strict=False):
+        tol = search.tol if exchange is None else 0.0
         runs = _climbed(runs[:count], make_polish_step(quadratic, c, exchange), search, tol)
     best = runs[0]
     return Found(best.state.w, best.state.bound, best.trace, best.reason)

@@ -220,8 +220,9 @@ class SCA(HasDensity, SparseProjection):
             self.view_names_ = [None if names is None else names[c] for c in self.view_columns_]
             return
         self.view_names_ = [names_of(table, number) for number, table in enumerate(tables)]
-        if all(part is not None for part in self.view_names_):
-            together = np.concatenate(self.view_names_)
+        known = [part for part in self.view_names_ if part is not None]
+        if len(known) == len(tables):
+            together = np.concatenate(known)
             if len(set(together)) == together.size:
                 self.feature_names_in_ = together
 
