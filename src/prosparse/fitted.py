@@ -62,6 +62,7 @@ FIELDS: dict[str, Field] = {
     "coef_": _numbers("p", finite=True),
     "coef_covariance_": _numbers("s", "s", finite=True),
     "intercept_": _numbers(finite=True),
+    "intercept_variance_": _numbers(finite=True, least=0),
     "alpha_": _numbers(),
     "gamma_": _numbers(),
     "n_samples_": _counts(least=1),
