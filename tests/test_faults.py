@@ -1,9 +1,8 @@
-import inspect
-
 """Full disks, Ctrl-C, kills and folders that cannot be written: earlier results stay, in words."""
 
 import contextlib
 import functools
+import inspect
 import os
 import signal
 import subprocess
@@ -214,11 +213,11 @@ WAITING = """
 @pytest.mark.parametrize(
     ("arguments", "module", "name"),
     [
-        (["select", "table.csv"], "engine.loop", "_advance"),  # in the fit
-        (["select", "table.csv"], "results", "render"),  # most of the results are written
-        (["fit", "table.csv", "--output", "fitted"], "engine.loop", "_advance"),
-        (["report", "table.prosparse"], "commands", "render"),
-        (["reproduce", "E1", "--quick", "--output", "papers"], "engine.loop", "_advance"),
+        (["select", "table.csv"], "inference.loop", "_advance"),  # in the fit
+        (["select", "table.csv"], "app.results", "render"),  # most of the results are written
+        (["fit", "table.csv", "--output", "fitted"], "inference.loop", "_advance"),
+        (["report", "table.prosparse"], "app.commands", "render"),
+        (["reproduce", "E1", "--quick", "--output", "papers"], "inference.loop", "_advance"),
     ],
 )
 def test_signals_to_the_command(number, code, arguments, module, name, tmp_path):

@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from prosparse import InputError
 from prosparse.metrics import (
     additional_explained_deviation,
     adjusted_explained_variance,
     cardinality,
     component_angles,
     pairwise_jaccard_score,
+    pathway_enrichment,
+    support_f_score,
 )
 
 
@@ -76,3 +79,80 @@ def test_jaccard_by_pairs():
 def test_widths_must_agree():
     with pytest.raises(ValueError, match="components have 3 features, X has 4"):
         additional_explained_deviation(np.zeros((5, 4)), np.zeros((1, 3)))
+
+
+def defined(rows):
+    """Squared distance of every row from the span of those before it, by least squares."""
+    return [
+        np.sum((row - rows[:k].T @ np.linalg.lstsq(rows[:k].T, row, rcond=1e-10)[0]) ** 2)
+        if k
+        else np.sum(row**2)
+        for k, row in enumerate(rows)
+    ]
+
+
+@pytest.mark.parametrize(
+    "W",
+    [
+        [[0, 0, 0], [1, 0, 0]],
+        [[1, 1, 0], [0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 2]],
+        [[1, 2, 3], [2, 4, 6], [1, 0, 0]],
+        np.random.default_rng(0).standard_normal((7, 3)),
+    ],
+)
+@pytest.mark.parametrize("n", [2, 4, 20])
+def test_components_that_add_nothing_take_no_direction_from_others(W, n):
+    """Zero, dependent and surplus components: each value is a distance, and there are d of them."""
+    W = np.asarray(W, dtype=float)
+    X = np.random.default_rng(1).standard_normal((n, 3))
+    Z = X - X.mean(axis=0)
+    shares = adjusted_explained_variance(X, W, "qr")
+    assert shares.shape == (len(W),)
+    np.testing.assert_allclose(shares, defined((Z @ W.T).T) / np.sum(Z**2), atol=1e-12)
+    deviations = additional_explained_deviation(X, W)
+    assert deviations.shape == (len(W),)
+    for k, w in enumerate(W):
+        before = W[:k].T
+        rest = w - before @ np.linalg.lstsq(before, w, rcond=1e-10)[0] if k else w
+        assert deviations[k] == pytest.approx(np.std(Z @ rest, ddof=1), abs=1e-12)
+
+
+def test_the_deviation_after_a_component_that_is_zero():
+    X = np.array([[0.5, 1, 2], [1.5, 0, 1], [2.5, 3, 0], [3.5, 1, 1]])
+    np.testing.assert_allclose(
+        additional_explained_deviation(X, [[0, 0, 0], [1, 0, 0]]), [0, np.std(X[:, 0], ddof=1)]
+    )
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_units_do_not_matter(unit, rng):
+    X, W = rng.standard_normal((20, 4)), rng.standard_normal((2, 4))
+    for method in ("qr", "subspace"):
+        np.testing.assert_allclose(
+            adjusted_explained_variance(unit * X, W, method),
+            adjusted_explained_variance(X, W, method),
+        )
+    deviations = additional_explained_deviation(X, W)
+    np.testing.assert_allclose(additional_explained_deviation(unit * X, W), unit * deviations)
+    np.testing.assert_allclose(additional_explained_deviation(X, unit * W), unit * deviations)
+    np.testing.assert_allclose(component_angles(unit * W), component_angles(W))
+    assert adjusted_explained_variance(np.full((7, 4), 0.1), W).tolist() == [0, 0]
+
+
+def test_what_is_under_a_mask_is_not_read(rng):
+    X, W = rng.standard_normal((20, 4)), np.eye(4)[:2]
+    masked, labels = np.ma.masked_greater(X, 1.0), np.ma.masked_equal([0, 0, 1, 1], 1)
+    for call in (
+        lambda: adjusted_explained_variance(masked, W),
+        lambda: additional_explained_deviation(masked, W),
+        lambda: additional_explained_deviation(X, np.ma.masked_equal(W, 1.0)),
+        lambda: cardinality(np.ma.masked_equal(W, 1.0)),
+        lambda: component_angles(np.ma.masked_equal(W, 1.0)),
+        lambda: pairwise_jaccard_score(labels, [0, 0, 1, 1]),
+        lambda: support_f_score(labels, [0, 0, 1, 1]),
+        lambda: pathway_enrichment([True] * 4, np.ma.masked_equal(W.astype(int), 1)),
+    ):
+        with pytest.raises(InputError, match="masked entries"):
+            call()
+    shares = adjusted_explained_variance(np.ma.array(X), W)  # a mask that hides nothing
+    np.testing.assert_array_equal(shares, adjusted_explained_variance(X, W))

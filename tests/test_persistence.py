@@ -226,7 +226,7 @@ def test_no_pickle_is_ever_read(parts, tmp_path):
         ({"fitted": {"a_": {"$array": 99}}}, "KeyError"),
         ({"fitted": {"a_": {"$scalar": ["O", 1]}}}, "object is not allowed"),
         ({"fitted": {"a_": {"$strings": [1]}}}, "holds something else"),
-        ({"fitted": []}, "not a whole model file"),
+        ({"fitted": []}, "'fitted' in model.json must be an object, got \\[\\]"),
     ],
 )
 def test_hostile_headers(parts, tmp_path, changes, message):

@@ -117,7 +117,12 @@ def checked_numbers(name: str, values: Any) -> np.ndarray:
 
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     """One finite non-negative weight for each row; a single number counts for all rows."""
-    weights = np.asarray(sample_weight, dtype=float)
+    if np.ma.is_masked(sample_weight):
+        raise ParameterError("`sample_weight` has masked entries: give a weight of 0 to such rows")
+    try:
+        weights = np.asarray(sample_weight, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"`sample_weight` must hold numbers: {error}") from error
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):

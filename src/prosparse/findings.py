@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import host
+from .errors import InputError
 
 
 class Choice(NamedTuple):
@@ -75,6 +78,16 @@ class Findings(NamedTuple):
         return order[self.support[order]]
 
 
+def refuse_unfitted(model: Any) -> None:
+    """Refuse a model that has found nothing, as it was not fitted."""
+    try:
+        check_is_fitted(model, ["n_features_in_", "support_"])
+    except NotFittedError as error:
+        raise InputError(
+            f"this {type(model).__name__} was not fitted to any table: there is nothing to report"
+        ) from error
+
+
 def findings_of(model: Any, total_variance: float | None = None) -> Findings:
     """What a fitted model found.
 
@@ -88,7 +101,7 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
     -------
     Findings
     """
-    check_is_fitted(model)
+    refuse_unfitted(model)
     width = model.n_features_in_
     names = [str(n) for n in getattr(model, "feature_names_in_", [f"x{k}" for k in range(width)])]
     loadings = np.atleast_2d(
@@ -114,11 +127,12 @@ def findings_of(model: Any, total_variance: float | None = None) -> Findings:
 
 
 def _retained(model: Any, total_variance: float | None) -> float | None:
+    share = math.nan
     if hasattr(model, "explained_variance_ratio_"):
-        return float(np.sum(host(model.explained_variance_ratio_)))
-    if total_variance and hasattr(model, "explained_variance_"):
-        return float(np.sum(host(model.explained_variance_))) / total_variance
-    return None
+        share = float(np.sum(host(model.explained_variance_ratio_)))
+    elif total_variance and hasattr(model, "explained_variance_"):
+        share = float(np.sum(host(model.explained_variance_))) / total_variance
+    return share if math.isfinite(share) else None
 
 
 def choice_of(model: Any) -> Choice | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -13,8 +14,8 @@ from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
 from .data import DenseOperator
-from .errors import ParameterError, check_choice
-from .numerics.spectrum import added_squares
+from .errors import InputError, ParameterError, check_choice
+from .numerics.spectrum import added_squares, new_direction
 
 
 def support_f_score(true_support: Any, support: Any) -> float:
@@ -43,7 +44,7 @@ def support_f_score(true_support: Any, support: Any) -> float:
 
 
 def _mask(support: Any) -> np.ndarray:
-    support = np.asarray(support)
+    support = np.asarray(_unmasked("support", support))
     if not np.all((support == 0) | (support == 1)):
         raise ValueError("a support is a mask of True and False, one for each variable")
     return support.astype(bool)
@@ -62,20 +63,21 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
     components : array of shape (n_components, n_features)
     method : {"subspace", "qr"}
         "subspace": variance of the projection of X on the span of the first k loading vectors
-        (Shen & Huang 2008). "qr": squared diagonal of R in the QR decomposition of the scores
-        (Zou, Hastie & Tibshirani 2006).
+        (Shen & Huang 2008). "qr": variance of the scores of each component that is not
+        explained by the scores of those before it, the squared diagonal of R in their QR
+        decomposition (Zou, Hastie & Tibshirani 2006).
 
     Returns
     -------
     array of shape (n_components,), whose cumulative sums are the shares explained.
     """
     check_choice("method", method, ("subspace", "qr"))
-    X, W = _centred(X, components)
+    X, W, _, unit = _centred(X, components)
     total = float(np.sum(X**2))
     if total == 0.0:
         return np.zeros(W.shape[0])
     if method == "qr":
-        return np.diag(np.linalg.qr(X @ W.T, mode="r")) ** 2 / total
+        return unit**2 * (np.sum(_additions((X @ W.T).T) ** 2, axis=1) / total)
     return added_squares(DenseOperator(X), W) / total
 
 
@@ -95,12 +97,24 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
     -------
     array of shape (n_components,)
     """
-    X, W = _centred(X, components)
-    # Column l of R holds w_l in the basis Q of all components: above the diagonal, the part
-    # that lies in the span of those before.
-    Q, R = np.linalg.qr(W.T)
-    scores = X @ (W.T - Q @ np.triu(R, k=1))
-    return np.sqrt(np.sum(scores**2, axis=0) / (X.shape[0] - 1))
+    X, W, unit, length = _centred(X, components)
+    scores = X @ _additions(W).T
+    return unit * length * np.sqrt(np.sum(scores**2, axis=0) / (X.shape[0] - 1))
+
+
+def _additions(rows: np.ndarray) -> np.ndarray:
+    """Every row without its projection on the span of the rows before it; zero if it lies there.
+
+    Not by a QR decomposition, which makes up directions for such rows.
+    """
+    basis = np.zeros((rows.shape[1], rows.shape[0]))
+    added = np.zeros(rows.shape)
+    for k, row in enumerate(rows):
+        q = new_direction(basis[:, :k], row)
+        if q is not None:
+            basis[:, k] = q
+            added[k] = (q @ row) * q
+    return added
 
 
 def cardinality(components: Any) -> np.ndarray:
@@ -114,7 +128,7 @@ def cardinality(components: Any) -> np.ndarray:
     -------
     int array of shape (n_components,)
     """
-    return np.count_nonzero(np.atleast_2d(np.asarray(components)), axis=1)
+    return np.count_nonzero(_components(components), axis=1)
 
 
 def component_angles(components: Any) -> np.ndarray:
@@ -131,7 +145,9 @@ def component_angles(components: Any) -> np.ndarray:
     -------
     array of shape (n_components, n_components)
     """
-    W = np.atleast_2d(np.asarray(components, dtype=float))
+    W = _components(components)
+    largest = np.max(np.abs(W), axis=1, keepdims=True)
+    W = W / np.where(largest > 0, largest, 1.0)  # so that squares are numbers
     lengths = np.linalg.norm(W, axis=1, keepdims=True)
     W = W / np.where(lengths > 0, lengths, 1.0)
     # Half angles, since arccos loses half the digits near parallel: |u - v| = 2 sin(angle / 2)
@@ -157,6 +173,8 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
     -------
     float, between 0 and 1
     """
+    for name, given in (("labels_true", labels_true), ("labels", labels)):
+        _unmasked(name, given)
     (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
     together = n11 + n10 + n01
     return float(n11 / together) if together else 1.0
@@ -219,9 +237,29 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
     return PathwayEnrichment(float(np.mean(enriched)), enriched, p)
 
 
-def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray]:
-    X = check_array(X, dtype=float)
-    W = check_array(np.atleast_2d(components), dtype=float)
+def _unmasked(name: str, values: Any) -> Any:
+    """``values``, unless entries of it are masked: what is under a mask is not meant."""
+    if np.ma.is_masked(values):
+        raise InputError(
+            f"`{name}` has masked entries, which mean nothing here: fill them in, or leave their "
+            "rows out"
+        )
+    return values
+
+
+def _components(components: Any) -> np.ndarray:
+    given = np.atleast_2d(_unmasked("components", components))
+    return check_array(given, dtype=float, input_name="components")
+
+
+def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """X, centred, and the components, both in units of their own in which squares are numbers."""
+    X = check_array(_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
+    W = _components(components)
     if W.shape[1] != X.shape[1]:
         raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
-    return X - X.mean(axis=0), W
+    # powers of two, by which division is exact
+    unit, length = (math.ldexp(0.5, math.frexp(np.max(np.abs(part)))[1]) for part in (X, W))
+    varying = X.min(axis=0) < X.max(axis=0)  # the mean of equal values can be off by rounding
+    X = X / unit
+    return np.where(varying, X - X.mean(axis=0), 0.0), W / length, unit, length

@@ -34,10 +34,10 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ._version import __version__
-from .data.arrays import host
-from .data.kinds import ForeignArray, kind_of
+from .data.arrays import fetched
 from .errors import ModelFileError
 from .files import whole_file
+from .fitted import check_fitted
 from .inference.loop import StopReason
 from .npy import KINDS, read_header
 from .registry import ESTIMATORS
@@ -47,6 +47,7 @@ FORMAT, VERSION = "prosparse-model", 1
 ENUMS: dict[str, type[Enum]] = {"StopReason": StopReason}
 RECORDS: dict[str, Any] = {"Slope": Slope}
 _HEADER = "model.json"
+_STATE, _REST = ("parameters", "fitted"), ("versions", "about")  # objects in it
 _ARRAY = "arrays/{}.npy"
 # A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
 _MOST_MEMBERS = 10_000
@@ -106,6 +107,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
         )
     parameters = model.get_params(deep=False)
     fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
+    check_fitted(kind, {k: _on_host(v) for k, v in fitted.items()})
     arrays: list[np.ndarray] = []
     header = {
         "format": FORMAT,
@@ -134,10 +136,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     def inside(part: Any) -> Any:
         return _encode(part, arrays, where)
 
-    if isinstance(
-        kind_of(value), ForeignArray
-    ):  # fitted on a GPU: a file keeps the numbers, not where they were
-        value = host(value)
+    value = fetched(value)  # of a fit on a GPU, a file keeps the numbers, not where they were
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
     if isinstance(value, np.generic):  # before float and str: np.float64 and np.str_ are such
@@ -161,6 +160,12 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
         f"`{where}` holds a {type(value).__name__}, which a model file cannot hold. Use plain "
         "numbers, texts, lists or NumPy arrays; for `random_state`, an integer or None."
     )
+
+
+def _on_host(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_on_host(part) for part in value]
+    return fetched(value)
 
 
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
@@ -216,7 +221,7 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
             f"{path}: this is not a whole model file ({_short(error)}). Files made "
             "by `prosparse.save` or `prosparse fit` can be loaded; was it cut short?"
         ) from error
-    return model, {"about": header["about"], "versions": header["versions"]}
+    return model, {key: header[key] for key in _REST}
 
 
 def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[int, np.ndarray]]:
@@ -237,13 +242,22 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
     if header.get("version") != VERSION:
         _refuse(
             f"it has format version {header.get('version')!r}, this prosparse ({__version__}) "
-            f"reads version {VERSION}: install the version that wrote it, "
-            f"{header.get('versions', {}).get('prosparse')}"
+            f"reads version {VERSION}: install the version that wrote it{_writer(header)}"
         )
+    for key in (*_STATE, *_REST):
+        if not isinstance(header.get(key), dict):
+            _refuse(
+                f"{key!r} in {_HEADER} must be an object, got {_cut(repr(header.get(key)), 60)}"
+            )
     names = [entry.filename for entry in entries if entry.filename != _HEADER]
     if names != [_ARRAY.format(k) for k in range(len(names))]:
         _refuse("its arrays are not numbered one after the other")
     return header, {k: _array(archive.read(name)) for k, name in enumerate(names)}
+
+
+def _writer(header: dict[str, Any]) -> str:
+    written = header.get("versions")
+    return f", {written.get('prosparse')}" if isinstance(written, dict) else ""
 
 
 def _array(raw: bytes) -> np.ndarray:
@@ -269,6 +283,7 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
         if not name.isidentifier() or name in parameters or hasattr(type(model), name):
             _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
         setattr(model, name, _decode(value, arrays))
+    check_fitted(kind, {name: getattr(model, name) for name in header["fitted"]})
     return model
 
 
@@ -307,10 +322,13 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
     return _refuse(f"it holds a value of unknown kind {tag!r}")
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 def _short(error: Exception) -> str:
-    text = f"{type(error).__name__}: {error}"
-    return text if len(text) <= 300 else f"{text[:299]}…"
+    return _cut(f"{type(error).__name__}: {error}", 300)
 
 
 def _refuse(message: str) -> NoReturn:
-    raise ModelFileError(message if len(message) <= 600 else f"{message[:599]}…")
+    raise ModelFileError(_cut(message, 600))

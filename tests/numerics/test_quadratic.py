@@ -9,7 +9,7 @@ from scipy import sparse
 from prosparse.data import DenseOperator
 from prosparse.data.operators.sparse import SparseOperator
 from prosparse.models.empca.angle import furthest
-from prosparse.models.empca.support import exact_gains
+from prosparse.models.empca.support import exact_gains, inverse_gains
 from prosparse.numerics import quadratic
 from prosparse.numerics.quadratic import Gram, Table, lanczos_pair, leading_pair
 
@@ -122,6 +122,9 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     S, enter = np.arange(K), np.arange(K, p)
     largest = np.linalg.eigvalsh(C[:K, :K])[-1]
     gains = exact_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:])
+    pair = leading_pair(C[:K, :K])
+    again = inverse_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:], pair[1], pair[0])
+    np.testing.assert_allclose(again, gains, rtol=1e-9, atol=1e-12 * np.abs(gains).max())
     pays = np.zeros_like(gains, dtype=bool)
     for i in S:
         for j in enter:
@@ -130,6 +133,11 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     assert pays.any()
     assert not pays.all()
     np.testing.assert_array_equal(gains > 0, pays)
+
+
+def test_a_largest_eigenvalue_that_is_not_alone_has_no_inverse():
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse_gains(np.eye(3), np.eye(3), np.ones(3), np.array([1.0, 0.0, 0.0]), 1.0)
 
 
 def test_many_equal_eigenvalues():

@@ -1,11 +1,14 @@
 """No bound may be below the best support; some must be close to it."""
 
-from itertools import combinations
+import pickle
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from prosparse import EMPCA
+from prosparse.numerics import quadratic
 from prosparse.numerics.quadratic import Gram
 from prosparse.selection import bounds
 from prosparse.selection.bounds import (
@@ -170,3 +173,36 @@ def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch,
     assert min(always + decomposed) == ours()
     monkeypatch.setattr(bounds, "DUAL_SIDE", 5)
     assert min(always + one) == ours()
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_gaps_of_tables_whose_eigenvalues_are_equal(scale):
+    """Of many equal eigenvalues LAPACK's search for the largest gives up: by the table's size."""
+    for n in range(6, 13):
+        for p in range(4, n + 1):
+            X = np.eye(n)[:, :p]
+            for K, nonnegative in product((1, 2, 3), (False, True)):
+                model = EMPCA(n_nonzero=K, scale=scale, nonnegative=nonnegative, random_state=0)
+                model.fit(X)
+                gap = pickle.loads(pickle.dumps(model)).optimality_gap_
+                assert 0 <= gap[0] <= 1
+
+
+def test_a_largest_eigenvalue_that_lapack_does_not_find(monkeypatch):
+    def gives_up(*arguments, **options):
+        raise np.linalg.LinAlgError("Internal Error.")
+
+    C = np.diag([3.0, -1.0, 2.0])
+    for found in (
+        gives_up,
+        lambda *a, **o: np.empty(0) if "eigvals_only" in o else (np.empty(0), C),
+    ):
+        monkeypatch.setattr(quadratic, "eigh", found)
+        assert quadratic.largest_eigenvalue(C) == pytest.approx(3.0)
+        assert quadratic.leading_pair(C)[0] == pytest.approx(3.0)
+
+
+def test_the_leading_pair_of_a_form_that_is_zero():
+    value, vector = quadratic.leading_pair(np.zeros((300, 300)))
+    assert value == 0.0
+    assert np.linalg.norm(vector) == pytest.approx(1.0)

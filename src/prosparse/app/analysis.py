@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,8 @@ import numpy as np
 from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
-from ..errors import InputError, ParameterError, TableError
+from ..errors import InputError, ModelFileError, ParameterError, TableError
+from ..findings import refuse_unfitted
 from ..models.sca import SCA
 from ..persistence import versions
 from ..registry import METHODS
@@ -307,6 +309,9 @@ def checked_about(about: Any) -> dict[str, Any]:
     for key, value in about.items() if isinstance(about, dict) else ():
         if key in _ABOUT and isinstance(value, _ABOUT[key]):
             known[key] = value
+    scales = known.get("scaled_by", [])
+    if not all(type(s) in (int, float) and 0 < s < math.inf for s in scales):
+        raise ModelFileError("`scaled_by` must hold the positive scales of the columns")
     for key in ("data", "asked", "file"):
         known[key] = {str(k): str(v) for k, v in known.get(key, {}).items()}
     for key in ("notes", "warnings"):
@@ -360,6 +365,9 @@ def fingerprint(path: Path) -> dict[str, str]:
 
 def scores_of(model: Any, table: Table) -> np.ndarray:
     """Scores of the rows; the table must have the model's variables, in their order."""
+    refuse_unfitted(model)
+    if not hasattr(model, "transform"):
+        raise InputError(f"{type(model).__name__} gives rows no scores: leave the table out")
     names = getattr(model, "feature_names_in_", None)  # an array that was fitted has none
     known = table.names if names is None else [str(name) for name in names]
     if names is None and len(table.names) != model.n_features_in_:

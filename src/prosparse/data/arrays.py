@@ -32,6 +32,11 @@ def host(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def fetched(value: Any) -> Any:
+    """``value`` on the host where it is an array of another library, else as it is."""
+    return host(value) if _is_foreign(value) else value
+
+
 def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
     """Small host ``values`` as an array of the library, and on the device, of ``like``."""
     if is_numpy_array(like):

@@ -231,15 +231,32 @@ def leading_pair(C: Array) -> tuple[float, Array]:
     k = C.shape[0]
     if k > LANCZOS_SIDE:
         return lanczos_pair(lambda w: C @ w, k)
-    values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
-    if not values.size:  # LAPACK may find none of many equal ones
+    try:
+        values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
+    except np.linalg.LinAlgError:
+        values = np.empty(0)
+    if not values.size:  # of many equal ones LAPACK may find none, or give up
         values, vectors = np.linalg.eigh(C)
     return max(float(values[-1]), 0.0), vectors[:, -1]
+
+
+def largest_eigenvalue(C: Array) -> float:
+    """Of a symmetric matrix, which may be indefinite."""
+    k = C.shape[0]
+    try:
+        values = eigh(C, subset_by_index=[k - 1, k - 1], eigvals_only=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        values = np.empty(0)
+    if not values.size:  # as in `leading_pair`
+        values = np.linalg.eigvalsh(C)
+    return float(values[-1])
 
 
 def lanczos_pair(product: Any, k: int) -> tuple[float, Array]:
     """The same through products only. The start is fixed, so that results are reproducible."""
     start = np.random.RandomState(0).standard_normal(k)
+    if not np.any(product(start)):  # a form that is zero, of which ARPACK knows nothing
+        return 0.0, start / np.linalg.norm(start)
     form = LinearOperator((k, k), matvec=product, dtype=np.float64)
     values, vectors = eigsh(form, k=1, which="LA", v0=start, ncv=min(k, 24))
     return max(float(values[0]), 0.0), vectors[:, 0]

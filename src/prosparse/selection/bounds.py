@@ -15,11 +15,10 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 
 from ..models.empca.search import Found
-from ..numerics.quadratic import Quadratic
+from ..numerics.quadratic import Quadratic, largest_eigenvalue
 
 Array = np.ndarray
 
@@ -109,10 +108,8 @@ def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float
     PA = A[:, out] - np.outer(x, s[out])
     weight = y / np.maximum(norms[out] - s[out] ** 2, 1e-300)
     total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
-    m = total.shape[0]
-    found = eigh(total, subset_by_index=[m - 1, m - 1], eigvals_only=True)
-    # LAPACK may find none of many equal ones.
-    return float((found if found.size else np.linalg.eigvalsh(total))[-1])
+    # Columns along x can overflow: then there is no bound at this rho.
+    return largest_eigenvalue(total) if np.isfinite(total).all() else math.inf
 
 
 def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool) -> float:

@@ -375,3 +375,16 @@ def test_the_gap_is_that_of_the_fit():
 def test_what_is_not_allowed(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         EMPCA(**wrong).fit(np.eye(4))
+
+
+@pytest.mark.parametrize("wrong", [[2.7], [2, 0], "ab", None, 3, [True], ["a"], [[1, 2]]])
+def test_cardinalities_of_a_path_are_integers(wrong, rng):
+    with pytest.raises(ParameterError, match="`cardinalities` must be"):
+        EMPCA(random_state=0).path(rng.standard_normal((20, 5)), wrong)
+
+
+def test_a_path_takes_any_integers(rng):
+    X = rng.standard_normal((20, 5))
+    for wanted in (np.array([2, 3]), range(2, 4), (2, np.int8(3))):
+        assert [m.n_nonzero_[0] for m in EMPCA(random_state=0).path(X, wanted)] == [2, 3]
+    assert EMPCA().path(X, []) == []

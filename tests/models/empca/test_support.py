@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
+from prosparse import EMPCA
 from prosparse.models.empca import support
 from prosparse.models.empca.support import (
     Constraint,
     Support,
     best_swap,
+    exact_swaps,
     make_polish_step,
     no_worse,
     plane_gains,
     renormalised,
+    rough_swaps,
     seeds,
     threshold,
 )
@@ -74,6 +77,49 @@ def test_a_swap_is_made_if_and_only_if_one_pays(K, seed):
         state = new
     else:
         pytest.fail("swaps do not end")
+
+
+@pytest.mark.parametrize(
+    ("swaps", "nonnegative"), [(rough_swaps, False), (rough_swaps, True), (exact_swaps, False)]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_many_exchanges_at_once_pay_and_end_where_none_is_left(swaps, nonnegative, seed):
+    """By the exact rule they end where `best_swap` finds nothing either, in far fewer steps."""
+    C, c = problem(60, 25, seed, rank=80)[0], anything(60, 25, nonnegative)
+    quadratic, diagonal, most = Gram(C), np.diag(C), 0
+    start = np.zeros(60)
+    start[:25] = 0.2
+    state = renormalised(quadratic, start, c)
+    for _ in range(100):
+        new = swaps(quadratic, diagonal, state, C @ state.w, c)
+        if new is state:
+            break
+        assert new.bound > state.bound
+        assert new.bound == pytest.approx(new.w @ C @ new.w)
+        assert np.count_nonzero(new.w) <= 25
+        most = max(most, int(np.sum((new.w != 0) & (state.w == 0))))
+        state = new
+    else:
+        pytest.fail("exchanges do not end")
+    assert most > 1 or nonnegative
+    if swaps is exact_swaps:
+        assert best_swap(quadratic, diagonal, state, C @ state.w, c) is state
+
+
+def test_a_component_of_noise_takes_few_eigenproblems(monkeypatch):
+    """Where no support stands out there are many exchanges to make: 1243 eigenproblems, if one
+    after the other."""
+    solved, leading = [], Gram.leading
+
+    def counted(self, S):
+        solved.append(S.size)
+        return leading(self, S)
+
+    monkeypatch.setattr(Gram, "leading", counted)
+    X = np.random.default_rng(0).standard_normal((160, 160))
+    model = EMPCA(n_nonzero=80, random_state=0).fit(X)
+    assert model.explained_variance_[0] > 3.6732
+    assert len(solved) < 400
 
 
 def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
@@ -180,7 +226,7 @@ def test_weights_that_are_nearly_the_best_become_the_best(seed):
 def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
     """[YZ13]: the K largest of |Cw|, with the best weights on them; at the end it stays."""
     C, state = problem(12, 4, seed=3)
-    step = make_polish_step(Gram(C), anything(12, 4), swaps=False)
+    step = make_polish_step(Gram(C), anything(12, 4), None)
     moves = 0
     while True:
         target = np.sort(np.argsort(-np.abs(C @ state.w))[:4])

@@ -558,3 +558,38 @@ def test_sparse_tables_in_single_precision_end():
         warnings.simplefilter("ignore", NoStructureWarning)
         model = SpinyRegressor(fit_intercept=False, normalize=False).fit(X, y)
     assert np.all(np.isfinite(model.coef_))
+
+
+def test_masked_values_of_y_are_refused_wherever_y_is_given():
+    X, y, _ = make_sparse_regression(60, 12, n_informative=2, random_state=0)
+    model, masked = SpinyRegressor().fit(X, y), np.ma.masked_greater(y, 0.0)
+    for given in (masked, masked[:, None], list(masked), tuple(masked)):
+        with pytest.raises(InputError, match="some values are masked"):
+            SpinyRegressor().fit(X, given)
+        with pytest.raises(InputError, match="some values are masked"):
+            model.score(X, given)
+    assert model.score(X, np.ma.array(y)) == model.score(X, y)
+    with pytest.raises(InputError, match="Input y contains NaN"):
+        model.score(X, np.where(y > 0, np.nan, y))
+
+
+def test_score_is_the_share_of_variance_explained():
+    X, y, _ = make_sparse_regression(60, 12, n_informative=2, random_state=0)
+    model, weights = SpinyRegressor().fit(X, y), np.arange(60.0)
+    left = y - model.predict(X)
+    assert model.score(X, y) == pytest.approx(1 - np.sum(left**2) / np.sum((y - y.mean()) ** 2))
+    mean = np.average(y, weights=weights)
+    expected = 1 - np.sum(weights * left**2) / np.sum(weights * (y - mean) ** 2)
+    assert model.score(X, y, weights) == pytest.approx(expected)
+    for wrong in (np.ma.masked_less(weights, 3), ["a"] * 60, weights[:5]):
+        with pytest.raises(ParameterError, match="`sample_weight`"):
+            model.score(X, y, wrong)
+
+
+def test_the_deviation_of_models_in_files_of_earlier_versions():
+    X, y, _ = make_sparse_regression(60, 12, n_informative=2, random_state=0)
+    for intercept in (False, True):
+        model = SpinyRegressor(fit_intercept=intercept).fit(X, y)
+        expected = model.predict(X, return_std=True)[1]
+        del model.intercept_variance_
+        np.testing.assert_allclose(model.predict(X, return_std=True)[1], expected)

@@ -60,6 +60,16 @@ def _turned(w: Array) -> Array:
     return w if w[np.argmax(np.abs(w))] >= 0 else -w
 
 
+def _checked_cardinalities(given: Any) -> list[int]:
+    """Integers from 1 on, one for each model of a path."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}")
+    wanted = list(given)
+    for K in wanted:
+        check_integer("cardinalities", K, 1, " each")
+    return [int(K) for K in wanted]
+
+
 class EMPCA(SparseProjection):
     """Sparse and non-negative PCA with the number of nonzeros given directly.
 
@@ -196,7 +206,7 @@ class EMPCA(SparseProjection):
         list of EMPCA
             In the given order. The search runs upwards and then downwards.
         """
-        wanted = [int(K) for K in cardinalities]
+        wanted = _checked_cardinalities(cardinalities)
         shared = clone(self)
         shared._check_parameters()
         op, columns, total = shared._prepared(X, sample_weight)

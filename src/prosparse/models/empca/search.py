@@ -16,19 +16,27 @@ from ...numerics.quadratic import Quadratic
 from .angle import feasible, make_angle_step
 from .support import (
     Constraint,
+    Exchange,
     Support,
     begin,
+    best_swap,
+    exact_swaps,
     make_em_step,
     make_polish_step,
     no_worse,
     renormalised,
+    rough_swaps,
     seeds,
 )
 
 Array = np.ndarray
 
-# All supports found are pursued while K p is below this, else the best few.
-CHEAP_SWAPS = 100_000
+# Up to this K p the best of all exchanges is made, then the next; beyond, many together.
+CHEAP_SWAPS = 10_000
+# All supports found are pursued while K p is below this, else the best few: so many without
+# exchanges, so many with rough ones, so many with exact ones.
+COSTLY_SWAPS = 100_000
+FEW = (6, 3, 1)
 # EM stops at this relative rise when exact weights and better supports follow.
 ROUGH = 1e-3
 # A step at an angle solves two small problems: only the best starts are pursued.
@@ -129,12 +137,14 @@ def polished(
         exact = no_worse(renormalised(quadratic, W[k], c), shrunken)
         runs.append(Climb(exact, [*traces[:, k], exact.bound], reason))
     cost = c.K * quadratic.width
-    many = None if cost <= CHEAP_SWAPS else 6
-    few = None if cost <= CHEAP_SWAPS else 3
-    runs = _climbed(
-        _ranked(runs)[:many], make_polish_step(quadratic, c, swaps=False), search, search.tol
-    )
-    runs = _climbed(runs[:few], make_polish_step(quadratic, c), search, 0.0)
+    few = FEW if cost > COSTLY_SWAPS else (len(runs),) * 3
+    exchanges: list[Exchange | None] = [None, rough_swaps, exact_swaps]
+    if cost <= CHEAP_SWAPS:
+        exchanges = [None, best_swap]
+    runs = _ranked(runs)
+    for exchange, count in zip(exchanges, few, strict=False):
+        tol = search.tol if exchange is None else 0.0
+        runs = _climbed(runs[:count], make_polish_step(quadratic, c, exchange), search, tol)
     best = runs[0]
     return Found(best.state.w, best.state.bound, best.trace, best.reason)
 

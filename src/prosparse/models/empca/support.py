@@ -10,7 +10,9 @@
 EM (`make_em_step`) finds good supports from many starts at once; it shrinks the weights, so
 that they are not the best ones on their support. `make_polish_step` then works with exact
 weights: a support is replaced by a better one, first by the K largest entries of Cw (which
-cannot lower the objective: [YZ13]), then by exchanging one variable, until nothing improves.
+cannot lower the objective: [YZ13]), then by exchanging variables, until nothing improves: the
+best one at a time (`best_swap`) or, where that would take too many eigenproblems, many of them
+together (`rough_swaps`, `exact_swaps`).
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve
 
 from ...inference.loop import iterate
 from ...numerics.quadratic import Quadratic
@@ -204,10 +207,15 @@ def make_nonnegative_step(quadratic: Quadratic) -> Callable[[Support], Support]:
     return step
 
 
+# From C, its diagonal, a support, its image Cw and the constraint to a better support.
+Exchange = Callable[[Quadratic, Array, Support, Array, Constraint], Support]
+
+
 def make_polish_step(
-    quadratic: Quadratic, c: Constraint, *, swaps: bool = True
+    quadratic: Quadratic, c: Constraint, exchange: Exchange | None
 ) -> Callable[[Support], Support]:
-    """One replacement of the support by a better one, with the best weights on both."""
+    """One replacement of the support by a better one, with the best weights on both: by the
+    largest entries of Cw or, where these are its own, by ``exchange``, if any."""
     diagonal = quadratic.diagonal()
 
     def step(state: Support) -> Support:
@@ -217,9 +225,9 @@ def make_polish_step(
             result = renormalised(quadratic, target, c)
             if result.bound > state.bound * (1.0 + RELATIVE_RISE):
                 return result
-        if not swaps or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
+        if exchange is None or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
             return state
-        return best_swap(quadratic, diagonal, state, f, c)
+        return exchange(quadratic, diagonal, state, f, c)
 
     return step
 
@@ -247,6 +255,81 @@ def best_swap(
     return _first_or_best(quadratic, state, leave, enter, gain, tried, c)
 
 
+def rough_swaps(
+    quadratic: Quadratic, diagonal: Array, state: Support, f: Array, c: Constraint
+) -> Support:
+    """Exchange as many variables as pay, by a lower bound of what each exchange gains."""
+    if np.count_nonzero(state.w) == 1:
+        return best_swap(quadratic, diagonal, state, f, c)
+    leave, enter = _candidates(state.w, f, diagonal, c)
+    if enter.size == 0:
+        return state
+    gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+    return _together(quadratic, state, leave, enter, gain, c)
+
+
+def exact_swaps(
+    quadratic: Quadratic, diagonal: Array, state: Support, f: Array, c: Constraint
+) -> Support:
+    """Exchange as many variables as pay, by the exact rule, where there is one."""
+    S = np.flatnonzero(state.w)
+    if c.nonnegative or S.size == 1:
+        return best_swap(quadratic, diagonal, state, f, c)
+    if S.size > EXACT_SIDE:
+        return rough_swaps(quadratic, diagonal, state, f, c)
+    leave, enter = _candidates(state.w, f, diagonal, c)
+    if enter.size == 0:
+        return state
+    columns = quadratic.columns(S)
+    parts = (columns[S], columns[enter], diagonal[enter])
+    try:
+        gain = inverse_gains(*parts, state.w[S], state.bound)
+    except np.linalg.LinAlgError:  # where the largest eigenvalue is not alone
+        gain = exact_gains(*parts)
+    return _together(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
+
+
+def _together(
+    quadratic: Quadratic, state: Support, leave: Array, enter: Array, gain: Array, c: Constraint
+) -> Support:
+    """Many exchanges from one table of gains, each of which would pay alone.
+
+    What an exchange gains is nearly a sum of what the leaving and the entering variable
+    contribute: the variables are paired in the order of the best gain that each can have. Pairs
+    are exchanged in blocks that double while they pay and are halved when they do not.
+    """
+    leaving = np.argsort(-gain.max(axis=1), kind="stable")[: enter.size]
+    entering = np.argsort(-gain.max(axis=0), kind="stable")[: leave.size]
+    pays = gain[leaving, entering] > RELATIVE_RISE * state.bound
+    leaving, entering = leave[leaving[pays]], enter[entering[pays]]
+    best, start, size = state, 0, 1
+    while start < leaving.size:
+        target = best.w.copy()
+        target[leaving[start : start + size]] = 0.0
+        target[entering[start : start + size]] = 0.5 * np.max(np.abs(best.w))
+        swapped = renormalised(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
+            best, start, size = swapped, start + size, 2 * size
+        elif size == 1:
+            break
+        else:
+            size //= 2
+    return best
+
+
+def inverse_gains(block: Array, columns: Array, diagonal: Array, u: Array, largest: float) -> Array:
+    """`exact_gains` where the leading eigenpair of ``block`` is known, at a third of the cost.
+
+    (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. LinAlgError if the largest eigenvalue is
+    not alone.
+    """
+    shifted = largest * (np.eye(u.size) + np.outer(u, u)) - block
+    factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
+    inverse = cho_solve(factor, np.eye(u.size), overwrite_b=True, check_finite=False)
+    R = inverse - np.outer(u, u) / largest
+    return _gains(columns, diagonal, u, largest, columns @ R, np.diagonal(R))
+
+
 def exact_gains(block: Array, columns: Array, diagonal: Array) -> Array:
     """Positive where leaving out variable i for variable j raises the largest eigenvalue.
 
@@ -261,14 +344,21 @@ def exact_gains(block: Array, columns: Array, diagonal: Array) -> Array:
     """
     values, vectors = np.linalg.eigh(block)
     largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
-    u = np.where(np.abs(u) > 1e-100, u, 1e-100)
     below = np.maximum(largest - values[:-1], 1e-14 * largest)
-    Z = columns @ V
-    R = Z / below
+    through = columns @ (V / below) @ V.T
+    return _gains(columns, diagonal, u, largest, through, np.sum(V * V / below, axis=1))
+
+
+def _gains(
+    columns: Array, diagonal: Array, u: Array, largest: float, through: Array, own: Array
+) -> Array:
+    """See `exact_gains`; ``through`` are the rows R c_j, ``own`` is R_ii."""
+    u = np.where(np.abs(u) > 1e-100, u, 1e-100)
     along = columns @ u
-    own = np.sum(V * V / below, axis=1)  # R_ii
-    base = diagonal - largest + np.sum(Z * R, axis=1)
-    return base + np.outer(own / u**2, along**2) - 2.0 * (V / u[:, None]) @ (R * along[:, None]).T
+    gain = (through * (-2.0 * along)[:, None]).T / u[:, None]
+    gain += np.outer(own / u**2, along**2)
+    gain += diagonal - largest + np.einsum("jk,jk->j", columns, through)
+    return gain
 
 
 def plane_gains(

@@ -9,6 +9,7 @@ in `engine.rows`, what a fitted model says about new rows in `engine.conditional
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,9 +57,11 @@ from .start import initial_weights
 from .views import (
     CompleteTable,
     Table,
+    check_names,
     column_groups,
     in_old_places,
     is_list_of_tables,
+    names_of,
     one_table,
     private_counts,
     varying_groups,
@@ -113,6 +116,7 @@ class SCA(HasDensity, SparseProjection):
     components_std_ : array, the same shape
         Posterior standard deviations of the loadings ("ard" only).
     view_components_, view_columns_ : lists of arrays (latents, columns of the view), (columns,)
+    view_names_ : list of arrays (columns of the view,), or None for views without column names
     latent_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
     n_components_, n_private_, n_removed_ : int, list of int, int
@@ -183,10 +187,12 @@ class SCA(HasDensity, SparseProjection):
         return self._fit_whole(lambda: self._fit(X, checkpoint))
 
     def _fit(self, X: Any, checkpoint: Any) -> None:
+        tables = list(X) if is_list_of_tables(X) else None
         X, views = one_table(X, self.views)
         X = self._validated(X, reset=True)
         names = getattr(self, "feature_names_in_", None)
         self.view_columns_ = column_groups(views, X.shape[1], names)
+        self._name_views(tables)
         op, columns, seen = self._operator(X)
         groups = varying_groups(self.view_columns_, host(columns.varying))
         private = private_counts(self.n_private, len(groups))
@@ -202,6 +208,20 @@ class SCA(HasDensity, SparseProjection):
         self.bounds_ = in_kind(np.array(run.bounds) - log_unit, columns.mean)
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
         self._keep(run.state.fitted, lay, columns, private)
+
+    def _name_views(self, tables: list[Any] | None) -> None:
+        """Remember the column names of every view; of a list of tables, those of all together
+        are the names of the columns, unless two views share one."""
+        names = getattr(self, "feature_names_in_", None)
+        if tables is None:
+            self.view_names_ = [None if names is None else names[c] for c in self.view_columns_]
+            return
+        self.view_names_ = [names_of(table, number) for number, table in enumerate(tables)]
+        known = [part for part in self.view_names_ if part is not None]
+        if len(known) == len(tables):
+            together = np.concatenate(known)
+            if len(set(together)) == together.size:
+                self.feature_names_in_ = together
 
     def _operator(self, X: Any) -> tuple[Operator, Columns, np.ndarray | None]:
         """The centred table without constant columns, and what of it was observed."""
@@ -313,9 +333,44 @@ class SCA(HasDensity, SparseProjection):
     def _rows(self, X: Any) -> Any:
         """New rows, from a table or from one table per view (None: that view is missing)."""
         check_is_fitted(self)
-        if is_list_of_tables(X):
-            X = in_old_places(list(X), self.view_columns_)
-        return self._validated(X, reset=False)
+        if getattr(getattr(X, "columns", None), "is_unique", True) is False:
+            # views may share names, one table of scikit-learn's may not
+            if X.shape[1] != self.n_features_in_:
+                raise InputError(
+                    f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
+                    f"{self.n_features_in_} features as input"
+                )
+            X = [take_columns(X, columns) for columns in self.view_columns_]
+        if not is_list_of_tables(X):
+            return self._validated(X, reset=False)
+        joined = in_old_places(list(X), self.view_columns_)
+        unknown = [None] * len(self.view_columns_)  # of models in files of earlier versions
+        check_names(list(X), getattr(self, "view_names_", unknown), type(self).__name__)
+        with warnings.catch_warnings():
+            # the names were compared above; side by side the views are an array, which has none
+            warnings.filterwarnings("ignore", message="X does not have valid feature names")
+            return self._validated(joined, reset=False)
+
+    def select(self, X: Any) -> Any:
+        """The chosen columns of ``X``, in kind; of a list of tables, those of every table.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_), or one table per view
+
+        Returns
+        -------
+        table (n_samples, n_selected_), or a list of tables
+        """
+        if not is_list_of_tables(X):
+            return super().select(X)
+        self._rows(X)
+        support = host(self.support_)
+        pairs = zip(X, self.view_columns_, strict=True)
+        return [
+            None if table is None else take_columns(table, np.flatnonzero(support[columns]))
+            for table, columns in pairs
+        ]
 
     def transform(self, X: Any) -> Any:
         """Posterior means of the latents, (n, latents), from what is observed of each row."""
@@ -343,6 +398,12 @@ class SCA(HasDensity, SparseProjection):
                 f"got {target}"
             )
         if isinstance(views, dict):
+            unknown = [key for key in views if key not in range(len(self.view_columns_))]
+            if unknown:
+                raise ParameterError(
+                    f"the views are numbered from 0 to {len(self.view_columns_) - 1}; there is no "
+                    f"view {unknown[0]!r}"
+                )
             views = [views.get(v) for v in range(len(self.view_columns_))]
         if isinstance(views, list | tuple) and len(views) == len(self.view_columns_) > 1:
             views = [None if v == target else table for v, table in enumerate(views)]
@@ -360,10 +421,11 @@ class SCA(HasDensity, SparseProjection):
         return Prediction(mean, np.where(host(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Any) -> Any:
-        """``X`` with every missing entry replaced by its mean given the rest of its row."""
+        """``X`` with every missing entry replaced by its mean given the rest of its row; a list of
+        tables becomes one array, the views in their places."""
         rows = self._rows(X)
         if not has_gaps(rows):
-            return X.copy() if hasattr(X, "copy") else rows
+            return X.copy() if hasattr(X, "copy") and not isinstance(X, list) else rows
         mean = expected(rows, self._factors(), np.arange(self.mean_.shape[0]))
         full = np.where(np.isnan(rows), mean, rows).astype(rows.dtype, copy=False)
         return full if is_list_of_tables(X) else kind_of(X).refilled(X, full)

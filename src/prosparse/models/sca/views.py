@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
 
 from ...data import Operator, kind_of, side_by_side, take_columns
 from ...data.arrays import host, in_kind
-from ...errors import InputError, ParameterError, check_integer
+from ...errors import InputError, ParameterError, check_integer, warn
 from .gaps import GappyTable, Moments
 
 Array = np.ndarray
@@ -119,6 +121,61 @@ def one_table(X: Any, views: Any) -> tuple[Any, Any]:
     if any(t is None for t in X):
         raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
     return side_by_side(list(X))
+
+
+def names_of(table: Any, number: int) -> Array | None:
+    """The column names of view ``number`` that scikit-learn would remember, if it has any."""
+    columns = getattr(table, "columns", None)
+    if columns is not None and len(set(columns)) < len(columns):
+        twice = next(name for name in columns if list(columns).count(name) > 1)
+        raise InputError(f"view {number} has more than one column named {twice!r}: rename them")
+    probe = BaseEstimator()
+    try:
+        validate_data(probe, table, skip_check_array=True)
+    except TypeError as error:  # names of several types
+        raise InputError(f"view {number}: {error}") from error
+    return getattr(probe, "feature_names_in_", None)
+
+
+def check_names(tables: list[Any], fitted: list[Array | None], who: str) -> None:
+    """Refuse views whose columns have other names than in ``fit``, or another order, as
+    scikit-learn does with one table; where one of the two has no names, say so."""
+    for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
+        given = None if table is None else names_of(table, number)
+        if table is None or (given is None and expected is None):
+            continue
+        if given is None:
+            warn(
+                f"view {number} does not have valid feature names, but {who} was fitted with "
+                "feature names",
+                UserWarning,
+            )
+        elif expected is None:
+            warn(
+                f"view {number} has feature names, but {who} was fitted without feature names",
+                UserWarning,
+            )
+        elif list(given) != list(expected):
+            raise InputError(_difference(number, list(given), list(expected)))
+
+
+def _difference(number: int, given: list[str], expected: list[str]) -> str:
+    message = f"view {number}: the feature names should match those that were passed during fit."
+    for what, names in (
+        ("Feature names unseen at fit time", _lacking(given, expected)),
+        ("Feature names seen at fit time, yet now missing", _lacking(expected, given)),
+    ):
+        if names:
+            more = f", and {len(names) - 5} more" if len(names) > 5 else ""
+            message += f" {what}: {', '.join(map(repr, names[:5]))}{more}."
+    if set(given) == set(expected):
+        message += " They must be in the same order as they were in fit."
+    return message
+
+
+def _lacking(names: list[str], others: list[str]) -> list[str]:
+    known = set(others)
+    return [name for name in names if name not in known]
 
 
 def in_old_places(tables: list[Any], groups: list[Array]) -> Any:

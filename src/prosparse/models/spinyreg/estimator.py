@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from ...data import Columns, standardise
@@ -33,6 +34,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    checked_weights,
     warn,
 )
 from ...inference.loop import Run, StopReason, iterate
@@ -94,6 +96,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     coef_covariance_ : array (n_selected_, n_selected_)
         Of the coefficients of the chosen variables.
     noise_variance_, n_samples_ : float, int
+    intercept_variance_ : float
+        Of the mean of y; 0 without an intercept.
     bounds_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_, stop_reason_ : int, StopReason
@@ -190,6 +194,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self._set_path(path, chosen, unit, ratio)
         self._set_coefficients(problem.data, best, places, factor)
         self.noise_variance_ *= unit**2
+        self.intercept_variance_ = self.noise_variance_ / n if self.fit_intercept else 0.0
         self.intercept_ = centre - float(self.mean_ @ self.coef_)
         self.bounds_ = np.array(relaxed.bounds) - n * log_unit
         self.n_iter_ = len(relaxed.bounds)
@@ -215,23 +220,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X = self._validated(X, reset=True)
-        try:
-            y = _numbers(y)
-        except (TypeError, ValueError, OverflowError) as error:  # words, objects, many columns
-            raise InputError(f"y must hold one number for each row of X: {error}") from error
-        if y.size != X.shape[0]:
-            raise InputError(
-                "X and y must have one row per sample: Found input variables with inconsistent "
-                f"numbers of samples: {[X.shape[0], y.size]}"
-            )
-        if not np.isfinite(y).all():
-            bad = np.flatnonzero(~np.isfinite(y))
-            what = "NaN" if np.isnan(y[bad]).any() else "infinity"
-            raise InputError(
-                f"Input y contains {what}: {bad.size} value(s), the first in row {bad[0]}. Drop "
-                "these rows."
-            )
-        return X, y
+        return X, _checked_response(y, X.shape[0])
 
     def _response(self, y: Array) -> tuple[Array, float, float, float]:
         """y centred (if asked) and in a unit near its size, the centre, the unit, and y'y."""
@@ -332,8 +321,34 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         # x'Cx of centred rows, without centring a sparse X: (a - b)'C(a - b), b the mean
         along = np.asarray(columns @ C) - mean @ C
         spread = np.asarray((columns @ np.eye(mean.size) - mean) * along).sum(axis=1)
-        noise = self.noise_variance_ * (1.0 + self.fit_intercept / self.n_samples_)
+        noise = self.noise_variance_ + self._variance_of_intercept()
         return prediction, np.sqrt(noise + np.maximum(spread, 0.0))
+
+    def _variance_of_intercept(self) -> float:
+        """Around the mean of the columns. Files of earlier versions do not tell."""
+        known: float | None = getattr(self, "intercept_variance_", None)
+        if known is not None:
+            return known
+        return self.noise_variance_ / self.n_samples_ if self.fit_intercept else 0.0
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Share of the variance of ``y`` that the predictions explain, R squared.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+        y : array (n_samples,)
+        sample_weight : array (n_samples,) or None
+
+        Returns
+        -------
+        float
+        """
+        prediction = self.predict(X)
+        weights = None if sample_weight is None else checked_weights(sample_weight, prediction.size)
+        return float(
+            r2_score(_checked_response(y, prediction.size), prediction, sample_weight=weights)
+        )
 
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
@@ -354,11 +369,34 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
 
 
+def _checked_response(y: Any, n: int) -> Array:
+    """One finite number for each of the n rows."""
+    try:
+        y = _numbers(y)
+    except (TypeError, ValueError, OverflowError) as error:  # words, objects, many columns
+        raise InputError(f"y must hold one number for each row of X: {error}") from error
+    if y.size != n:
+        raise InputError(
+            "X and y must have one row per sample: Found input variables with inconsistent "
+            f"numbers of samples: {[n, y.size]}"
+        )
+    if not np.isfinite(y).all():
+        bad = np.flatnonzero(~np.isfinite(y))
+        what = "NaN" if np.isnan(y[bad]).any() else "infinity"
+        raise InputError(
+            f"Input y contains {what}: {bad.size} value(s), the first in row {bad[0]}. Drop "
+            "these rows."
+        )
+    return y
+
+
 def _numbers(y: Any) -> Array:
     """One number per sample, from whatever holds them."""
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu":
         return np.asarray(y, dtype=float)
-    if np.ma.is_masked(y):
+    if np.ma.is_masked(y) or (
+        isinstance(y, list | tuple) and any(value is np.ma.masked for value in y)
+    ):
         raise ValueError("some values are masked")
     y = column_or_1d(y, warn=True)
     if y.dtype.kind in "mM":

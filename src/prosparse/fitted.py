@@ -1,0 +1,329 @@
+"""What the attributes of a fitted estimator must be, for models that come from a file.
+
+A file may have been written by anyone, or changed by hand. Whatever later uses a model (its
+methods, reports, plots) believes that attributes belong together: that there are as many means as
+columns, that a chosen variable exists. This is the one place that makes sure.
+
+`FIELDS` says what kind of value an attribute holds and which shape it has, in letters that stand
+for the same number throughout a model: p columns, d components, s variables chosen, k models on a
+path, v views. `REQUIRED` says what a fitted estimator always has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Integral, Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .errors import ModelFileError
+from .inference.loop import StopReason
+from .selection.slope import Slope
+
+
+class Field(NamedTuple):
+    """What an attribute must be."""
+
+    kinds: str  # of NumPy: b, i, f for arrays of truth values, integers and numbers; O for texts
+    shape: tuple[str, ...] = ()  # none for single numbers
+    finite: bool = False
+    least: float = -np.inf  # must not be below, or, of `positive` numbers, not at this
+    positive: bool = False
+
+
+def _numbers(*shape: str, **limits: Any) -> Field:
+    return Field("fiu", shape, **limits)
+
+
+def _counts(*shape: str, least: float = 0) -> Field:
+    return Field("iu", shape, least=least)
+
+
+# In this order: a letter is the first number that it stands for.
+FIELDS: dict[str, Field] = {
+    "n_features_in_": Field("iu", (), least=1),
+    "feature_names_in_": Field("OU", ("p",)),
+    "support_": Field("b", ("p",)),
+    "varying_": Field("b", ("p",)),
+    "ranking_": _counts("p", least=1),
+    "relevance_": _numbers("p", finite=True),
+    "mean_": _numbers("p", finite=True),
+    "scale_": _numbers("p", finite=True, least=0, positive=True),
+    "n_selected_": _counts(),
+    "components_": _numbers("d", "p", finite=True),
+    "components_std_": _numbers("d", "p"),
+    "n_components_": _counts(),
+    "n_nonzero_": _counts("d"),
+    "explained_variance_": _numbers("d"),
+    "explained_variance_ratio_": _numbers("d"),
+    "latent_view_": _counts("d", least=-1),
+    "_optimality_gap": _numbers("d"),
+    "coef_": _numbers("p", finite=True),
+    "coef_covariance_": _numbers("s", "s", finite=True),
+    "intercept_": _numbers(finite=True),
+    "intercept_variance_": _numbers(finite=True, least=0),
+    "alpha_": _numbers(),
+    "gamma_": _numbers(),
+    "n_samples_": _counts(least=1),
+    "cardinalities_": _counts("k"),
+    "log_evidence_path_": _numbers("k"),
+    "log_posterior_path_": _numbers("k"),
+    "alpha_path_": _numbers("k"),
+    "gamma_path_": _numbers("k"),
+    "log_evidence_": _numbers(),
+    "penalty_": _numbers(),
+    "penalties_": _numbers("k"),
+    "cv_errors_": _numbers("k"),
+    "log_likelihood_path_": _numbers("k"),
+    "n_parameters_path_": _counts("k"),
+    "criterion_path_": _numbers("k"),
+    "order_": _counts("d", "k"),
+    "path_variances_": _numbers("d", "k"),
+    "objective_": _numbers(),
+    "noise_variance_": _numbers(finite=True, least=0),
+    "active_noise_variance_": _numbers(finite=True, least=0),
+    "n_iter_": _counts(),
+    "n_removed_": _counts(),
+}
+# What single classes have, some of it under the name of something else.
+OWN: dict[str, dict[str, Field]] = {
+    "DSPCA": {"values_": _numbers("d"), "gaps_": _numbers("d")},
+    "SCA": {"noise_variance_": _numbers("v", finite=True, least=0, positive=True)},
+    "SPPCA": {"noise_variance_": _numbers(finite=True, least=0, positive=True)},
+}
+
+_SELECTOR = [
+    "n_features_in_",
+    "support_",
+    "varying_",
+    "ranking_",
+    "relevance_",
+    "mean_",
+    "scale_",
+    "n_selected_",
+]
+_PROJECTION = [*_SELECTOR, "components_", "n_components_", "explained_variance_"]
+REQUIRED: dict[str, list[str]] = {
+    "GSPPCA": [*_PROJECTION, "noise_variance_", "active_noise_variance_"],
+    "SPPCA": [*_PROJECTION, "noise_variance_", "penalty_"],
+    "SCA": [*_PROJECTION, "noise_variance_", "view_columns_"],
+    "EMPCA": [*_PROJECTION, "_optimality_gap"],
+    "SpinyRegressor": [
+        *_SELECTOR,
+        "coef_",
+        "intercept_",
+        "coef_covariance_",
+        "noise_variance_",
+        "n_samples_",
+    ],
+}
+
+
+# A path of models means nothing without what the models are.
+TOGETHER = {
+    "log_evidence_path_": "cardinalities_",
+    "criterion_path_": "penalties_",
+    "n_private_": "view_columns_",
+    "latent_view_": "view_columns_",
+}
+
+
+def check_fitted(kind: str, state: dict[str, Any]) -> None:
+    """Refuse fitted attributes that are not what an estimator leaves behind, or do not belong
+    together. An estimator without any of them is not fitted, which is no fault.
+
+    Parameters
+    ----------
+    kind : str
+        The name of the estimator's class.
+    state : dict
+        Its attributes, without its parameters; arrays are NumPy's.
+
+    Raises
+    ------
+    ModelFileError
+    """
+    fields = FIELDS | OWN.get(kind, {})
+    if "_sklearn_output_config" in state:
+        _check_output("_sklearn_output_config", state)
+    if not any(name in state for name in (*fields, *_CHECKS)):
+        return
+    lacking = [name for name in REQUIRED.get(kind, _PROJECTION) if name not in state]
+    if lacking:
+        raise ModelFileError(f"a fitted {kind} has `{lacking[0]}`, which is not there")
+    sizes = {"p": _whole("n_features_in_", state["n_features_in_"], 1)}
+    sizes["s"] = _whole("n_selected_", state["n_selected_"], 0)
+    if "view_columns_" in state:
+        _check_views(state, sizes)
+    for name, field in fields.items():
+        if name in state:
+            _check_field(name, state[name], field, sizes)
+    for name, needed in TOGETHER.items():
+        if name in state and needed not in state:
+            raise ModelFileError(f"`{name}` is there without `{needed}`")
+    for name, check in _CHECKS.items():
+        if name in state:
+            check(name, state)
+    _check_selection(state)
+
+
+# --- single attributes
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
+        raise ModelFileError(f"`{name}` must be an integer of at least {least}, got {value!r}")
+    return int(value)
+
+
+def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
+    if not field.shape:
+        integer = field.kinds == "iu"
+        if not isinstance(value, Integral if integer else Real) or isinstance(value, bool):
+            what = "an integer" if integer else "a number"
+            raise ModelFileError(f"`{name}` must be {what}, got {_said(value)}")
+    else:
+        _check_shape(name, value, field, sizes)
+    if "O" in field.kinds:
+        if not all(isinstance(text, str) for text in value):
+            raise ModelFileError(f"`{name}` must hold texts only")
+        return
+    values = np.asarray(value)
+    if field.finite and not np.isfinite(values).all():
+        raise ModelFileError(f"`{name}` holds values that are not finite")
+    if np.any(values < field.least) or (field.positive and np.any(values == field.least)):
+        more = "above" if field.positive else "at least"
+        raise ModelFileError(f"`{name}` must be {more} {field.least:g}")
+
+
+def _check_shape(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in field.kinds:
+        what = {"b": "truth values", "i": "integers", "O": "texts"}.get(field.kinds[0], "numbers")
+        raise ModelFileError(f"`{name}` must be an array of {what}, got {_said(value)}")
+    if value.ndim == len(field.shape):
+        for letter, size in zip(field.shape, value.shape, strict=True):
+            sizes.setdefault(letter, size)
+        if value.shape == tuple(sizes[letter] for letter in field.shape):
+            return
+    allowed = ", ".join(str(sizes.get(letter, letter)) for letter in field.shape)
+    allowed += "," if len(field.shape) == 1 else ""
+    raise ModelFileError(
+        f"`{name}` has shape {value.shape}, which does not belong to the rest of the model: "
+        f"({allowed}) would"
+    )
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:59]}…"
+
+
+# --- attributes with a form of their own
+
+
+def _check_reason(name: str, state: dict[str, Any]) -> None:
+    if not isinstance(state[name], StopReason):
+        raise ModelFileError(f"`{name}` must be one of the reasons to stop")
+
+
+def _check_bounds(name: str, state: dict[str, Any]) -> None:
+    """One trace, or one per component."""
+    traces = state[name] if isinstance(state[name], list) else [state[name]]
+    for trace in traces:
+        _check_shape(name, trace, _numbers("i"), {})
+
+
+def _check_slope(name: str, state: dict[str, Any]) -> None:
+    slope = state[name]
+    if slope is not None and not isinstance(slope, Slope):
+        raise ModelFileError(f"`{name}` must be a slope or None")
+
+
+def _check_gap(name: str, state: dict[str, Any]) -> None:
+    if state[name] is not None:
+        raise ModelFileError(f"`{name}` must be None in a file")
+
+
+def _check_output(name: str, state: dict[str, Any]) -> None:
+    """What `set_output` asked for."""
+    settings = state[name]
+    if not isinstance(settings, dict) or not all(
+        isinstance(part, str) for pair in settings.items() for part in pair
+    ):
+        raise ModelFileError(f"`{name}` must say what `set_output` asked for")
+
+
+def _check_private(name: str, state: dict[str, Any]) -> None:
+    counts = state[name]
+    if not isinstance(counts, list) or len(counts) != len(state["view_columns_"]):
+        raise ModelFileError(f"`{name}` must hold one integer for each view")
+    for count in counts:
+        _whole(name, count, 0)
+
+
+_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+    "stop_reason_": _check_reason,
+    "bounds_": _check_bounds,
+    "slope_": _check_slope,
+    "_gap_problem": _check_gap,
+    "n_private_": _check_private,
+}
+
+
+# --- attributes that belong together
+
+
+def _check_views(state: dict[str, Any], sizes: dict[str, int]) -> None:
+    """The views share out the columns; what is said of views is said of each."""
+    views = state["view_columns_"]
+    if not isinstance(views, list) or not views:
+        raise ModelFileError("`view_columns_` must be a list of arrays, one for each view")
+    sizes["v"] = len(views)
+    for columns in views:
+        _check_field("view_columns_", columns, _counts("c"), {})
+    together = np.sort(np.concatenate(views))
+    if together.size != sizes["p"] or np.any(together != np.arange(sizes["p"])):
+        raise ModelFileError(f"`view_columns_` must share out the {sizes['p']} columns")
+    for name, shape, kinds in (
+        ("view_components_", ("d", "c"), "fiu"),
+        ("view_names_", ("c",), "OU"),
+    ):
+        parts = state.get(name, [])
+        if not isinstance(parts, list) or (parts and len(parts) != len(views)):
+            raise ModelFileError(f"`{name}` must be a list with one entry for each view")
+        for part, columns in zip(parts, views, strict=False):
+            if not (part is None and name == "view_names_"):
+                d = np.shape(state["components_"])[:1]
+                known = {"c": columns.size} | ({"d": d[0]} if d else {})
+                _check_field(name, part, Field(kinds, shape), known)
+
+
+def _check_selection(state: dict[str, Any]) -> None:
+    """What was chosen, how many, and in which order."""
+    support, p = state["support_"], state["n_features_in_"]
+    if int(support.sum()) != state["n_selected_"]:
+        raise ModelFileError(
+            f"`n_selected_` is {state['n_selected_']}, but `support_` has {int(support.sum())}"
+        )
+    if np.any(np.sort(state["ranking_"]) != np.arange(1, p + 1)):
+        raise ModelFileError(f"`ranking_` must hold every rank from 1 to {p}")
+    name = "components_" if "components_" in state else "coef_"
+    if np.any(np.atleast_2d(state[name])[:, ~support]):
+        raise ModelFileError(f"`{name}` must be zero outside of `support_`")
+    if np.any(support & ~state["varying_"]):
+        raise ModelFileError("`support_` has columns that do not vary, according to `varying_`")
+    if name == "components_":
+        d, shared = len(state[name]), state["n_components_"]
+        if shared > d or (shared < d and "latent_view_" not in state):
+            raise ModelFileError(f"`n_components_` is {shared}, but `components_` has {d} rows")
+    if "cardinalities_" in state and state["n_selected_"] not in state["cardinalities_"]:
+        raise ModelFileError("`n_selected_` must be one of the `cardinalities_`")
+    if "order_" in state and np.any(state["order_"] >= p):
+        raise ModelFileError(f"`order_` must hold columns below {p}")
+    if "latent_view_" in state:
+        views = len(state.get("view_columns_", []))
+        if np.any(state["latent_view_"] >= views):
+            raise ModelFileError(f"`latent_view_` must hold views below {views}")

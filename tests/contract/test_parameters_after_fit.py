@@ -1,0 +1,91 @@
+"""What a fitted estimator does depends on the fit alone, not on parameters set afterwards."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
+from prosparse.datasets import make_globally_sparse
+from prosparse.registry import ESTIMATORS
+
+X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X + 3.0
+Y = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60) + 5.0
+GAPS = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
+NAMES = [f"v{k}" for k in range(12)]
+MODELS = [
+    GSPPCA(2),
+    GSPPCA(2, scale=True, noise="ml", model_prior="sparse"),
+    SCA(2),
+    SCA(1, n_private=[1, 0], views=[slice(0, 6), slice(6, 12)]),
+    SCA(2, prior="hyperbolic", a=1.0, b=1.0),
+    SPPCA(2, penalty=10.0),
+    EMPCA(2, n_nonzero=4, random_state=0),
+    EMPCA(2, n_nonzero=4, nonnegative=True, scale=True, random_state=0),
+    EMPCA(2, n_nonzero=4, orthogonality="disjoint", renormalize=False, random_state=0),
+    SpinyRegressor(),
+    SpinyRegressor(fit_intercept=False),
+    SpinyRegressor(refit="ols", normalize=False),
+    baselines.ThresholdedPCA(2, n_nonzero=4),
+    baselines.SPCA(2, n_nonzero=4, scale=True),
+    baselines.SSPCA(2, n_features_to_select=5),
+    baselines.PathSPCA(2, n_nonzero=4, scale=True),
+    baselines.DSPCA(1, penalty=0.5),
+    baselines.NSPCA(2, random_state=0, scale=True),
+]
+
+
+def said(model):
+    """All that a fitted estimator says about a table."""
+    answers = {
+        "select": model.select(X),
+        "support": model.get_support(indices=True),
+        "importances": model.feature_importances_,
+        "score": model.score(X, Y),
+    }
+    if hasattr(model, "predict"):
+        answers["predict"], answers["deviation"] = model.predict(X, return_std=True)
+    if hasattr(model, "transform"):
+        answers["scores"] = model.transform(X)
+        answers["rebuilt"] = model.inverse_transform(answers["scores"])
+        answers["names"] = model.get_feature_names_out()
+    if hasattr(model, "score_samples"):
+        answers["density"] = model.score_samples(X)
+    if hasattr(model, "optimality_gap_"):
+        answers["gap"] = model.optimality_gap_
+    if hasattr(model, "impute"):
+        answers["imputed"] = model.impute(GAPS)
+        answers["gappy density"] = model.score_samples(GAPS)
+        last = len(model.view_columns_) - 1
+        answers["view"], answers["variance"] = model.predict_view(X, last)
+    return answers
+
+
+def other(value):
+    """Something that the parameter was not."""
+    if isinstance(value, bool):
+        return not value
+    return {"none": "at all"}
+
+
+def test_every_estimator_is_here():
+    assert {type(model) for model in MODELS} == set(ESTIMATORS.values())
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+def test_parameters_set_after_fit_change_nothing(model):
+    expected = said(clone(model).fit(X, Y))
+    for name, value in model.get_params().items():
+        fitted = clone(model).fit(X, Y)
+        fitted.set_params(**{name: other(value)})
+        for what, answer in said(fitted).items():
+            np.testing.assert_array_equal(answer, expected[what], err_msg=f"{name}: {what}")
+
+
+def test_names_of_the_output_after_set_params():
+    frame = pd.DataFrame(X, columns=NAMES)
+    fitted = SCA(1, views=[NAMES[:6], NAMES[6:]]).fit(frame)
+    expected = fitted.transform([frame[NAMES[:6]], frame[NAMES[6:]]])
+    fitted.set_params(views=None, n_components=9)
+    np.testing.assert_array_equal(fitted.transform([frame[NAMES[:6]], frame[NAMES[6:]]]), expected)
