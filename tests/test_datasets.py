@@ -1,3 +1,5 @@
+import inspect
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -151,3 +153,17 @@ def test_pbmc3k_says_what_is_missing(tmp_path):
     pytest.importorskip("anndata")
     with pytest.raises(FileNotFoundError, match=r"PROSPARSE_DATA.*scanpy.datasets.pbmc3k\(\)"):
         load_pbmc3k(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "maker",
+    [make_globally_sparse, make_sparse_projection, make_sparse_regression, make_cell_counts],
+)
+def test_what_is_no_number_is_refused_by_name(maker):
+    for name, parameter in inspect.signature(maker).parameters.items():
+        if name == "random_state":
+            continue
+        wrong = [None, "a", float("nan"), -3, *([1.5] if type(parameter.default) is int else [])]
+        for value in wrong:
+            with pytest.raises(ParameterError, match=name):
+                maker(**{name: value})

@@ -156,3 +156,12 @@ def test_what_is_under_a_mask_is_not_read(rng):
             call()
     shares = adjusted_explained_variance(np.ma.array(X), W)  # a mask that hides nothing
     np.testing.assert_array_equal(shares, adjusted_explained_variance(X, W))
+
+
+def test_no_component_at_all(rng):
+    X, none = rng.standard_normal((20, 4)), np.zeros((0, 4))
+    assert cardinality(none).shape == (0,)
+    assert component_angles(none).shape == (0, 0)
+    assert additional_explained_deviation(X, none).shape == (0,)
+    for method in ("qr", "subspace"):
+        assert adjusted_explained_variance(X, none, method).shape == (0,)

@@ -6,8 +6,10 @@ import pytest
 
 mpl.use("agg")
 from matplotlib import pyplot as plt
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
-from prosparse import EMPCA, GSPPCA, SPPCA, SpinyRegressor
+from prosparse import EMPCA, GSPPCA, SPPCA, InputError, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
     ConvergenceDisplay,
@@ -133,3 +135,20 @@ def test_without_matplotlib(model, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(ImportError, match=r"pip install 'prosparse\[plot\]'"):
         EvidenceDisplay.from_estimator(model)
+
+
+def test_a_picture_of_what_a_model_has_not_got():
+    """It is fitted, which is not what is wrong with it."""
+    X = make_globally_sparse(40, 8, n_components=1, n_informative=4, random_state=0).X
+    model = baselines.ThresholdedPCA(1, n_nonzero=3)
+    for display, attribute in (
+        (EvidenceDisplay, "log_evidence_path_"),
+        (SlopeDisplay, "log_likelihood_path_"),
+        (ConvergenceDisplay, "bounds_"),
+    ):
+        with pytest.raises(NotFittedError):
+            display.from_estimator(clone(model))
+        with pytest.raises(InputError, match=f"ThresholdedPCA has no `{attribute}`"):
+            display.from_estimator(clone(model).fit(X))
+    with pytest.raises(InputError, match="SpinyRegressor has no `components_`"):
+        ScoresDisplay.from_estimator(SpinyRegressor().fit(X, X[:, 0]), X)

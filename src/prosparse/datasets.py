@@ -4,6 +4,7 @@ true ones first, a stable sort of tied scores looks perfect."""
 from __future__ import annotations
 
 import os
+from numbers import Real
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from scipy import sparse
 from sklearn.utils import check_random_state
 
-from .errors import ParameterError, check_choice, check_integer, check_non_negative
+from .errors import ParameterError, check_bool, check_choice, check_integer, check_non_negative
 
 
 class GloballySparse(NamedTuple):
@@ -62,13 +63,17 @@ def make_globally_sparse(
     -------
     GloballySparse : named tuple (X, support, loadings)
     """
-    if not 1 <= n_components <= n_informative <= n_features:
+    check_integer("n_samples", n_samples, 2)
+    check_integer("n_features", n_features, 1)
+    check_integer("n_components", n_components, 1)
+    check_integer("n_informative", n_informative, 1)
+    check_non_negative("noise", noise)
+    check_bool("scale", scale)
+    if not n_components <= n_informative <= n_features:
         raise ParameterError(
-            "1 <= n_components <= n_informative <= n_features is needed, got "
+            "n_components <= n_informative <= n_features is needed, got "
             f"{n_components}, {n_informative}, {n_features}"
         )
-    check_integer("n_samples", n_samples, 2)
-    check_non_negative("noise", noise)
     rng = check_random_state(random_state)
     support = np.zeros(n_features, dtype=bool)
     support[rng.permutation(n_features)[:n_informative]] = True
@@ -134,10 +139,13 @@ def make_sparse_projection(
     SparseProjection : named tuple (X, clean, loadings, noise)
     """
     check_choice("latents", latents, LATENT_LAWS)
-    if not 1 <= n_nonzero <= n_features:
-        raise ParameterError(
-            f"1 <= n_nonzero <= n_features is needed, got {n_nonzero}, {n_features}"
-        )
+    check_integer("n_samples", n_samples, 2)
+    check_integer("n_features", n_features, 1)
+    check_integer("n_components", n_components, 1)
+    check_integer("n_nonzero", n_nonzero, 1)
+    check_non_negative("noise", noise)
+    if n_nonzero > n_features:
+        raise ParameterError(f"n_nonzero <= n_features is needed, got {n_nonzero}, {n_features}")
     rng = check_random_state(random_state)
     loadings = np.zeros((n_features, n_components))
     for j in range(n_components):
@@ -200,12 +208,13 @@ def make_sparse_regression(
     """
     check_integer("n_samples", n_samples, 2)
     check_integer("n_features", n_features, 1)
+    check_integer("n_informative", n_informative, 0)
     check_non_negative("noise", noise)
-    if not 0 <= n_informative <= n_features:
+    if n_informative > n_features:
         raise ParameterError(
-            f"0 <= n_informative <= n_features is needed, got {n_informative}, {n_features}"
+            f"n_informative <= n_features is needed, got {n_informative}, {n_features}"
         )
-    if not -1 < correlation < 1:
+    if not isinstance(correlation, Real) or not -1 < float(correlation) < 1:
         raise ParameterError(f"`correlation` must be between -1 and 1, got {correlation!r}")
     rng = check_random_state(random_state)
     X = rng.standard_normal((n_samples, n_features))
@@ -254,6 +263,7 @@ def make_cell_counts(
     CellCounts : named tuple (X, cell_type, support)
     """
     check_integer("n_cells", n_cells, 2)
+    check_integer("n_genes", n_genes, 1)
     check_integer("n_types", n_types, 1)
     check_integer("n_markers", n_markers, 0)
     check_non_negative("fold_change", fold_change)

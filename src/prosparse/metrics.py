@@ -249,7 +249,8 @@ def _unmasked(name: str, values: Any) -> Any:
 
 def _components(components: Any) -> np.ndarray:
     given = np.atleast_2d(_unmasked("components", components))
-    return check_array(given, dtype=float, input_name="components")
+    # a sparse model may have no component at all
+    return check_array(given, dtype=float, ensure_min_samples=0, input_name="components")
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
@@ -259,7 +260,9 @@ def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, fl
     if W.shape[1] != X.shape[1]:
         raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
     # powers of two, by which division is exact
-    unit, length = (math.ldexp(0.5, math.frexp(np.max(np.abs(part)))[1]) for part in (X, W))
+    unit, length = (
+        math.ldexp(0.5, math.frexp(np.max(np.abs(part), initial=0.0))[1]) for part in (X, W)
+    )
     varying = X.min(axis=0) < X.max(axis=0)  # the mean of equal values can be off by rounding
     X = X / unit
     return np.where(varying, X - X.mean(axis=0), 0.0), W / length, unit, length

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import host
+from .errors import InputError
 
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
@@ -28,6 +29,15 @@ def _axes(ax: Any, columns: int = 1) -> Any:
         ) from error
     size = (6.4 if columns == 1 else 5.0 * columns, 3.8)
     return pyplot.subplots(1, columns, figsize=size, layout="constrained")[1]
+
+
+def _check_has(estimator: Any, attribute: str) -> None:
+    """Refuse what is not fitted, and what is fitted but never has what is to be drawn."""
+    check_is_fitted(estimator)
+    if not hasattr(estimator, attribute):
+        raise InputError(
+            f"{type(estimator).__name__} has no `{attribute}`, which this picture is of"
+        )
 
 
 def _plain(ax: Any) -> None:
@@ -73,7 +83,7 @@ class EvidenceDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
         """Draw the path of a fitted estimator that has ``log_evidence_path_``."""
-        check_is_fitted(estimator, "log_evidence_path_")
+        _check_has(estimator, "log_evidence_path_")
         display = cls(
             estimator.cardinalities_,
             estimator.log_evidence_path_,
@@ -134,7 +144,7 @@ class RelevanceDisplay:
         cls, estimator: Any, *, max_features: int | None = None, ax: Any = None
     ) -> RelevanceDisplay:
         """Draw ``relevance_`` of a fitted estimator, the first ``max_features`` of its ranking."""
-        check_is_fitted(estimator, "relevance_")
+        _check_has(estimator, "relevance_")
         display = cls(
             estimator.relevance_, estimator.ranking_, estimator.support_, _names(estimator)
         )
@@ -179,7 +189,7 @@ class SlopeDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, axes: Any = None) -> SlopeDisplay:
         """Draw the path of a fitted estimator that has ``log_likelihood_path_``."""
-        check_is_fitted(estimator, "log_likelihood_path_")
+        _check_has(estimator, "log_likelihood_path_")
         return cls(estimator).plot(axes=axes)
 
     def plot(self, *, axes: Any = None) -> SlopeDisplay:
@@ -242,7 +252,7 @@ class LoadingsDisplay:
         cls, estimator: Any, *, max_features: int | None = 40, ax: Any = None, **image: Any
     ) -> LoadingsDisplay:
         """Draw ``components_`` of a fitted estimator, or its ``coef_``."""
-        check_is_fitted(estimator, "support_")
+        _check_has(estimator, "support_")
         raw = estimator.components_ if hasattr(estimator, "components_") else estimator.coef_
         loadings = np.atleast_2d(host(raw))
         by_size = np.argsort(-np.linalg.norm(loadings, axis=0), kind="stable")
@@ -303,7 +313,7 @@ class ScoresDisplay:
 
         ``components`` are counted from 0. A model with one component is drawn against the rows.
         """
-        check_is_fitted(estimator, "components_")
+        _check_has(estimator, "components_")
         scores, W = host(estimator.transform(X)), host(estimator.components_)
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, _names(estimator)
@@ -377,7 +387,7 @@ class ConvergenceDisplay:
     @classmethod
     def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
         """Draw ``bounds_`` of a fitted estimator."""
-        check_is_fitted(estimator, "bounds_")
+        _check_has(estimator, "bounds_")
         return cls(estimator.bounds_).plot(ax=ax, **line)
 
     def plot(self, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
