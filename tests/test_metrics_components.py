@@ -12,6 +12,8 @@ from prosparse.metrics import (
     pairwise_jaccard_score,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def asdev(X, W):
     """R's nsprcomp::asdev, line by line."""

@@ -17,6 +17,8 @@ from prosparse.tables import READERS, Ask, matrices, read_table
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
 
+pytestmark = pytest.mark.quick
+
 X = np.array([[1.5, -2.0, 3.0], [0.25, 1e-7, 4e5], [7.0, 8.0, np.nan]])
 NAMES, IDS, LABEL = ["a", "b c", "é😀"], ["r1", "r2", "r3"], ["u", "v", "u"]
 

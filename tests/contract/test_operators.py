@@ -8,6 +8,8 @@ from scipy import sparse
 from prosparse.operators import base, operator_of, rescale, standardise
 from prosparse.operators.dense import NARROW
 
+pytestmark = pytest.mark.quick
+
 
 def chunked(X):
     da = pytest.importorskip("dask.array", reason="Dask is not installed")

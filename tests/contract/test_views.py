@@ -13,6 +13,8 @@ from prosparse.operators.views import (
     side_by_side,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def test_groups_in_every_form():
     names = np.array(list("abcde"))

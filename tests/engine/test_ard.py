@@ -9,6 +9,8 @@ from prosparse.datasets import make_sparse_regression
 from prosparse.engine import ard
 from prosparse.engine.loop import iterate
 
+pytestmark = pytest.mark.quick
+
 SHAPES = [(40, 6), (12, 12), (10, 20)]
 
 

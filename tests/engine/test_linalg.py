@@ -10,6 +10,8 @@ from prosparse.engine import linalg
 from prosparse.engine.linalg import leading_directions, principal_components, spectrum
 from prosparse.operators import DenseOperator, standardise
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100), (60, 15)])
 @pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])

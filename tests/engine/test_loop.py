@@ -9,6 +9,8 @@ import pytest
 from prosparse.engine.acceleration import Anderson
 from prosparse.engine.loop import StopReason, iterate
 
+pytestmark = pytest.mark.quick
+
 
 class Point(NamedTuple):
     x: np.ndarray

@@ -6,6 +6,8 @@ import pytest
 from prosparse.engine.gig import HyperbolicPrior
 from prosparse.engine.prox import largest_root, maximise_weight
 
+pytestmark = pytest.mark.quick
+
 PRIORS = [
     (0, 0),
     (0, 1.5),

@@ -12,6 +12,8 @@ from prosparse.engine.quadratic import Gram, Table, lanczos_pair, leading_pair
 from prosparse.engine.support import exact_gains
 from prosparse.operators import DenseOperator, SparseOperator
 
+pytestmark = pytest.mark.quick
+
 
 def forms(n, p):
     rng = np.random.default_rng(n)

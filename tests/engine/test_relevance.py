@@ -8,6 +8,8 @@ from scipy.optimize import minimize
 from prosparse.engine.expansion import expand
 from prosparse.engine.relevance import update_variances
 
+pytestmark = pytest.mark.quick
+
 
 def h(t, e, w):
     """h_k(t), typed from its definition; e (d,), w (d,)."""

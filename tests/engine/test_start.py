@@ -6,6 +6,8 @@ import pytest
 from prosparse.engine.start import initial_weights, shared_scores, varimax
 from prosparse.operators import DenseOperator
 
+pytestmark = pytest.mark.quick
+
 
 def views(n, sizes, seed=0):
     """Tables with one latent in common and one of their own each, and noise."""

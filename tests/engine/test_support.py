@@ -17,6 +17,8 @@ from prosparse.engine.support import (
     threshold,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def anything(p, K, nonnegative=False):
     return Constraint(K, nonnegative, np.ones(p, dtype=bool))
