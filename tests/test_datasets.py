@@ -11,8 +11,6 @@ from prosparse.datasets import (
     make_sparse_regression,
 )
 
-pytestmark = pytest.mark.quick
-
 
 def test_shapes_and_support():
     X, support, loadings = make_globally_sparse(random_state=0)

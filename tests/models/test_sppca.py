@@ -15,8 +15,6 @@ from prosparse.metrics import support_f_score
 from prosparse.models import sppca
 from prosparse.operators import DenseOperator
 
-pytestmark = pytest.mark.quick
-
 SHAPES = [(60, 8, 1), (60, 8, 3), (15, 40, 2), (40, 40, 4)]
 
 
