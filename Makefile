@@ -22,7 +22,7 @@ $(DEMO)/installed: pyproject.toml
 	$(PYTHON) -m venv $(DEMO)
 	@echo "$$(du -sh $(DEMO) | cut -f1) in $(DEMO) before the installation"
 	@start=$$(date +%s) \
-	  && $(DEMO)/bin/python -m pip install --quiet --editable '.[plot,cli]' 'pandas>=2.2.2' \
+	  && $(DEMO)/bin/python -m pip install --quiet --no-compile --editable '.[plot,cli]' 'pandas>=2.2.2' \
 	  && echo "$$(du -sh $(DEMO) | cut -f1) after it, which took $$(($$(date +%s) - start)) s"
 	touch $@
 
