@@ -1,12 +1,15 @@
 # make demo: fit GSPPCA on built-in data; pictures and a report go to demo-output/
-# make test: lint, types, the site, tests
+# make quick: lint, types, the fast tests and the tests of what you changed; under a minute
+# make test: lint, types, the site, all tests
 # make docs: the site, in build/docs/index.html; a warning is an error
+# make release: the files of a release, built and tried, in dist/; nothing is uploaded
 # Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+DEMO := .venv-demo
 
-.PHONY: demo docs test lint bench results clean
+.PHONY: demo docs quick test lint hooks release bench results clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -14,13 +17,30 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-demo: $(VENV)/installed
-	$(BIN)/python -m prosparse.app.demo demo-output
+# The demonstration gets a small environment of its own, not the tools of development.
+$(DEMO)/installed: pyproject.toml
+	$(PYTHON) -m venv $(DEMO)
+	@echo "$$(du -sh $(DEMO) | cut -f1) in $(DEMO) before the installation"
+	@start=$$(date +%s) \
+	  && $(DEMO)/bin/python -m pip install --quiet --no-compile --editable '.[plot,cli]' 'pandas>=2.2.2' \
+	  && echo "$$(du -sh $(DEMO) | cut -f1) after it, which took $$(($$(date +%s) - start)) s"
+	touch $@
+
+demo: $(DEMO)/installed
+	@start=$$(date +%s) \
+	  && $(DEMO)/bin/python -m prosparse.app.demo demo-output \
+	  && echo "the demonstration took $$(($$(date +%s) - start)) s"
 
 lint: $(VENV)/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+quick: $(VENV)/installed
+	PYTHON=$(BIN)/python .ci/quick
+
+hooks: $(VENV)/installed # lint and types at every commit
+	$(BIN)/pre-commit install
 
 docs: $(VENV)/installed
 	rm -rf build/docs docs/gallery docs/api/generated
@@ -29,6 +49,9 @@ docs: $(VENV)/installed
 
 test: lint docs
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/gsppca.py
@@ -39,4 +62,4 @@ results: $(VENV)/installed # with the data sets in the folder PROSPARSE_DATA
 	$(BIN)/prosparse reproduce --all --jobs 2 --output docs
 
 clean:
-	rm -rf $(VENV) demo-output build dist docs/gallery docs/api/generated
+	rm -rf $(VENV) $(DEMO) demo-output build dist docs/gallery docs/api/generated

@@ -1,6 +1,7 @@
 """AnnData and MuData: the estimators' own answers, where scanpy's functions look for them."""
 
 import builtins
+import contextlib
 import tracemalloc
 import warnings
 
@@ -38,7 +39,9 @@ def annotated(X=None, prefix="gene"):
 @pytest.fixture
 def mudata():
     module = pytest.importorskip("mudata")
-    with module.set_options(pull_on_update=False):
+    with contextlib.ExitStack() as stack:
+        if hasattr(module, "set_options"):  # before 0.4, which has no other behaviour
+            stack.enter_context(module.set_options(pull_on_update=False))
         yield module
 
 

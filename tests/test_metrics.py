@@ -6,6 +6,8 @@ from sklearn.decomposition import PCA
 from prosparse import ParameterError
 from prosparse.metrics import adjusted_explained_variance, pathway_enrichment, support_f_score
 
+pytestmark = pytest.mark.quick
+
 
 def test_f_score():
     true = np.array([1, 1, 1, 1, 0, 0], bool)

@@ -15,6 +15,8 @@ from prosparse.metrics import (
     support_f_score,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def asdev(X, W):
     """R's nsprcomp::asdev, line by line."""

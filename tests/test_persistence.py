@@ -31,6 +31,8 @@ from prosparse.persistence import load_with_about
 from prosparse.registry import ESTIMATORS
 from prosparse.selection.slope import Slope
 
+pytestmark = pytest.mark.quick
+
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
 RESPONSE = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60)
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])

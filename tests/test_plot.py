@@ -21,6 +21,8 @@ from prosparse.plot import (
 )
 from prosparse.selection.slope import choice_shape
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.fixture(scope="module")
 def model():

@@ -13,6 +13,8 @@ from sklearn.preprocessing import StandardScaler
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, errors
 from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA
 
+pytestmark = pytest.mark.quick
+
 X = np.random.default_rng(0).standard_normal((60, 8))
 Y = np.random.default_rng(1).standard_normal(60)
 COUNTS = np.random.default_rng(2).poisson(np.geomspace(1e-2, 1e3, 250), (400, 250)).astype(float)

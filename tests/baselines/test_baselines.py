@@ -11,6 +11,8 @@ from prosparse.baselines import NSPCA, PathSPCA, ThresholdedPCA
 from prosparse.baselines.nspca import State as NSPCAState
 from prosparse.baselines.nspca import best_entry, make_step, objective
 
+pytestmark = pytest.mark.quick
+
 
 def table(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)

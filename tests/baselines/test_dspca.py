@@ -12,6 +12,8 @@ from prosparse.baselines import DSPCA
 from prosparse.baselines.dspca import on_simplex, solve
 from prosparse.inference.progress import Progress
 
+pytestmark = pytest.mark.quick
+
 
 def table(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)

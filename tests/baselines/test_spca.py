@@ -12,6 +12,8 @@ from prosparse.baselines import SPCA
 from prosparse.baselines.spca import State, elastic_net, make_step, objective, soft_threshold
 from prosparse.metrics import adjusted_explained_variance
 
+pytestmark = pytest.mark.quick
+
 
 def table(seed=0, n=50, p=12):
     rng = np.random.default_rng(seed)

@@ -15,6 +15,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import ESTIMATORS
 
+pytestmark = pytest.mark.quick
+
 # What each needs to be quick and to leave some variables out on the table below.
 SETTINGS = {
     "GSPPCA": {"n_components": 2},

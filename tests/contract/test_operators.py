@@ -9,6 +9,8 @@ from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
 from prosparse.data.operators.dense import NARROW
 
+pytestmark = pytest.mark.quick
+
 
 def chunked(X):
     da = pytest.importorskip("dask.array", reason="Dask is not installed")

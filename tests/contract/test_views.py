@@ -12,6 +12,8 @@ from prosparse.models.sca.views import (
     in_old_places,
 )
 
+pytestmark = pytest.mark.quick
+
 
 def test_groups_in_every_form():
     names = np.array(list("abcde"))

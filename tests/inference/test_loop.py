@@ -9,6 +9,8 @@ import pytest
 from prosparse.inference.acceleration import Anderson
 from prosparse.inference.loop import StopReason, iterate, worst
 
+pytestmark = pytest.mark.quick
+
 
 class Point(NamedTuple):
     x: np.ndarray

@@ -13,6 +13,8 @@ from prosparse.models.empca.support import exact_gains, inverse_gains
 from prosparse.numerics import quadratic
 from prosparse.numerics.quadratic import Gram, Table, lanczos_pair, leading_pair
 
+pytestmark = pytest.mark.quick
+
 
 def forms(n, p):
     rng = np.random.default_rng(n)

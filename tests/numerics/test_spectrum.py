@@ -10,6 +10,8 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
 from prosparse.numerics.spectrum import leading_directions, principal_components, spectrum
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize("shape", [(300, 80), (80, 300), (100, 100), (60, 15)])
 @pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])

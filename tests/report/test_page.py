@@ -15,6 +15,8 @@ from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.report import findings_of, render, write_report
 from prosparse.report.words import reading
 
+pytestmark = pytest.mark.quick
+
 X = make_globally_sparse(random_state=0).X
 
 

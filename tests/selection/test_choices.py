@@ -10,6 +10,8 @@ from prosparse.selection import noise
 from prosparse.selection.dimension import MOST_COUNTED, count_signals, counted
 from prosparse.selection.prior import inclusion_probability, log_prior
 
+pytestmark = pytest.mark.quick
+
 
 def eigenvalues(X):
     X = X - X.mean(0)

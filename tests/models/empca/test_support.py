@@ -20,6 +20,8 @@ from prosparse.models.empca.support import (
 )
 from prosparse.numerics.quadratic import Gram
 
+pytestmark = pytest.mark.quick
+
 
 def anything(p, K, nonnegative=False):
     return Constraint(K, nonnegative, np.ones(p, dtype=bool))

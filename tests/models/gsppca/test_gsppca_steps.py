@@ -14,6 +14,8 @@ from prosparse.models.gsppca.estimator import init, make_step
 from prosparse.models.gsppca.relevance import update_variances
 from prosparse.numerics.spectrum import spectrum
 
+pytestmark = pytest.mark.quick
+
 SHAPES = [(12, 7, 1), (12, 7, 3), (7, 12, 2), (40, 10, 4), (10, 60, 3), (30, 30, 5), (5, 100, 4)]
 
 

@@ -8,6 +8,8 @@ from scipy.optimize import minimize
 from prosparse.models.gsppca.expansion import expand
 from prosparse.models.gsppca.relevance import update_variances
 
+pytestmark = pytest.mark.quick
+
 
 def h(t, e, w):
     """h_k(t), typed from its definition; e (d,), w (d,)."""

@@ -14,6 +14,8 @@ from prosparse.models.sca.conditional import (
     variances,
 )
 
+pytestmark = pytest.mark.quick
+
 p, Q = 6, 2
 
 

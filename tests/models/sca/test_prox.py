@@ -6,6 +6,8 @@ import pytest
 from prosparse.models.sca.gig import HyperbolicPrior
 from prosparse.models.sca.prox import largest_root, maximise_weight
 
+pytestmark = pytest.mark.quick
+
 PRIORS = [
     (0, 0),
     (0, 1.5),

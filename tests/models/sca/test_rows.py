@@ -5,6 +5,8 @@ import pytest
 
 from prosparse.models.sca import rows
 
+pytestmark = pytest.mark.quick
+
 
 def test_every_row_is_in_one_block():
     chosen = np.array([1, 4, 5, 8, 9, 12, 20])

@@ -6,6 +6,8 @@ import pytest
 from prosparse.data import DenseOperator
 from prosparse.models.sca.start import initial_weights, shared_scores, varimax
 
+pytestmark = pytest.mark.quick
+
 
 def views(n, sizes, seed=0):
     """Tables with one latent in common and one of their own each, and noise."""

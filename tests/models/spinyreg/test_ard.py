@@ -9,6 +9,8 @@ from prosparse.datasets import make_sparse_regression
 from prosparse.inference.loop import iterate
 from prosparse.models.spinyreg import ard
 
+pytestmark = pytest.mark.quick
+
 SHAPES = [(40, 6), (12, 12), (10, 20)]
 
 

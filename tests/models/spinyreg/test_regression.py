@@ -9,6 +9,8 @@ from scipy.optimize import minimize
 
 from prosparse.models.spinyreg import regression as rg
 
+pytestmark = pytest.mark.quick
+
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 @pytest.mark.parametrize("size", [0, 1, 4])

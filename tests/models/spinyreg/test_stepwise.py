@@ -13,6 +13,8 @@ from prosparse.models.spinyreg import regression as rg
 from prosparse.models.spinyreg import shortlist, stepwise
 from prosparse.selection.prior import log_multiplicity
 
+pytestmark = pytest.mark.quick
+
 
 def test_posterior_is_that_of_the_contrasts():
     """Without the share of the mean: n - 1 orthonormal contrasts of y, and the prior."""

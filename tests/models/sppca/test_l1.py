@@ -5,6 +5,8 @@ from scipy.optimize import minimize_scalar
 
 from prosparse.models.sppca.l1 import soft_threshold, sparsest_rotation
 
+pytestmark = pytest.mark.quick
+
 
 def test_soft_threshold_minimises():
     x = np.array([-3.0, -0.4, 0.0, 0.5, 2.0])

@@ -1,0 +1,62 @@
+"""What pyproject.toml promises is what the project tests."""
+
+import re
+import tomllib
+from importlib.metadata import version
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from pages import ROOT
+
+pytestmark = pytest.mark.quick
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+OLDEST = ROOT / ".ci" / "oldest.txt"
+SUPPORTED = ["3.11", "3.12", "3.13", "3.14"]
+# These extras are for users and for the tests; `docs` and `dev` are used with the newest versions.
+EXTRAS = ["plot", "cli", "dask", "anndata", "test"]
+
+
+def lower_bounds():
+    """The oldest version of every package that the project names."""
+    extras = PROJECT["optional-dependencies"]
+    texts = PROJECT["dependencies"] + [text for name in EXTRAS for text in extras[name]]
+    found = {}
+    for wanted in map(Requirement, texts):
+        if wanted.name != "prosparse":
+            (bound,) = wanted.specifier
+            assert bound.operator == ">=", f"{wanted}: say only which version is the oldest"
+            found[wanted.name] = Version(bound.version)
+    return found
+
+
+def pins():
+    if not OLDEST.is_file():
+        pytest.skip("this copy of the project has no folder .ci")
+    lines = OLDEST.read_text(encoding="utf-8").splitlines()
+    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    return {one.name: Version(next(iter(one.specifier)).version) for one in wanted}
+
+
+def test_the_oldest_versions_that_are_tested_are_the_ones_that_are_promised():
+    tested = pins()
+    for name, bound in lower_bounds().items():
+        assert tested[name] == bound, f"{name}: {bound} in pyproject.toml, {tested[name]} tested"
+
+
+@pytest.mark.parametrize("name", [Requirement(text).name for text in PROJECT["dependencies"]])
+def test_what_is_installed_is_new_enough(name):
+    assert Version(version(name)) >= lower_bounds()[name]
+
+
+def test_every_supported_python_is_named_and_tested():
+    assert Version(PROJECT["requires-python"].removeprefix(">=")) == Version(SUPPORTED[0])
+    named = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert named == SUPPORTED
+    workflow = ROOT / ".github" / "workflows" / "tests.yml"
+    if not workflow.is_file():
+        pytest.skip("this copy of the project has no folder .github")
+    matrix = re.search(r"python-version: \[(.*)\]", workflow.read_text(encoding="utf-8"))
+    assert re.findall(r"3\.\d+", matrix[1]) == SUPPORTED
