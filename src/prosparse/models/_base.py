@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..data import (
@@ -21,8 +22,9 @@ from ..data import (
     take_columns,
 )
 from ..data.arrays import as_like, host, in_kind, is_floating, spread
-from ..errors import InputError, check_verbose
+from ..errors import InputError, check_verbose, warn
 from ..inference.checkpoint import Checkpoint
+from ..inference.loop import StopReason
 from ..numerics.spectrum import added_squares, sums_of_squares
 
 
@@ -42,6 +44,7 @@ class VariableSelector(BaseEstimator):
     ranking_: np.ndarray
     mean_: np.ndarray
     scale_: np.ndarray
+    stop_reason_: StopReason
     _fewest_features = 2
 
     def _fit_whole(self, fit: Callable[[], None]) -> Self:
@@ -64,6 +67,12 @@ class VariableSelector(BaseEstimator):
 
     def _warn(self) -> None:
         """Warn of what the fit found; nothing to say unless a method does."""
+
+    def _warn_unfinished(self) -> None:
+        """Warn of a loop that ended before it should have, with what can be done."""
+        reason: StopReason = self.stop_reason_
+        if reason.unfinished:
+            warn(f"{type(self).__name__} {reason}", ConvergenceWarning)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
