@@ -74,7 +74,7 @@ def rooms_that_import(module, graph):
     """The methods, baselines and other packages that use a module, as one name each."""
     rooms = set()
     for user in graph.find_modules_that_directly_import(module):
-        parts = user.split(".")[1:]
+        parts = user.split(".")[1:] or ["prosparse"]  # the public names
         rooms.add(".".join(parts[:2]) if parts[0] in ("models", "baselines") else parts[0])
     return rooms
 

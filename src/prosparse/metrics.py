@@ -7,13 +7,12 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 from scipy.stats import false_discovery_control, hypergeom
 from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
-from .data import DenseOperator
+from .data import DenseOperator, kind_of
 from .errors import InputError, ParameterError, check_choice
 from .numerics.spectrum import added_squares, new_direction
 
@@ -220,7 +219,8 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
     """
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ParameterError(f"`level` must be between 0 and 1, got {level!r}")
-    support, sets = _mask(support), _mask(sets.toarray() if issparse(sets) else sets)
+    support = _mask(support)
+    sets = _mask(sets.toarray() if kind_of(sets).is_sparse else sets)
     if sets.ndim != 2 or sets.shape[1] != support.size:
         raise ValueError(
             f"`sets` must have one column for each of the {support.size} genes, got shape "

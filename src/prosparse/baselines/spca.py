@@ -32,7 +32,7 @@ from ..errors import (
     check_non_negative,
     warn,
 )
-from ..inference.loop import Run, StopReason, iterate
+from ..inference.loop import Run, iterate
 from ..inference.progress import Progress
 from ..models._base import SparseProjection
 from ..numerics.spectrum import principal_components
@@ -214,7 +214,7 @@ class SPCA(SparseProjection):
         self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
-    def _iterate(self, op: Operator, K: Array | None, l1: Array | None, ridge: float) -> Run:
+    def _iterate(self, op: Operator, K: Array | None, l1: Array | None, ridge: float) -> Run[State]:
         p, xp = op.shape[1], op.xp
         if ridge > WEAKEST * float(xp.sum(op.column_squares())):
             solve = soft_threshold(K, l1)
@@ -258,8 +258,7 @@ class SPCA(SparseProjection):
         check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
-        if self.stop_reason_ is StopReason.MAX_ITER:
-            warn(f"SPCA {self.stop_reason_}", ConvergenceWarning)
+        self._warn_unfinished()
         if self.n_components_ < self.n_components:
             advice = "lower `penalty`" if self.n_nonzero is None else "the table has no more"
             warn(

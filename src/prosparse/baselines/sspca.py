@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
@@ -38,7 +37,7 @@ from ..errors import (
     warn,
 )
 from ..inference.acceleration import Anderson
-from ..inference.loop import Run, StopReason, iterate
+from ..inference.loop import Run, iterate
 from ..inference.progress import Progress
 from ..models._base import SparseProjection
 from ..models.sca.views import column_groups
@@ -132,7 +131,7 @@ def solve(
     max_iter: int,
     tol: float,
     progress: Progress | None = None,
-) -> Run:
+) -> Run[State]:
     """Turns from V until the objective rests, with acceleration over V."""
     accelerator = Anderson(
         lambda state: state.V.ravel(),
@@ -297,7 +296,9 @@ class SSPCA(SparseProjection):
             label[members] = g
         return np.unique(label[varying], return_inverse=True)[1]
 
-    def _run(self, table: Operator, group: Array, penalty: float, V: Array | None = None) -> Run:
+    def _run(
+        self, table: Operator, group: Array, penalty: float, V: Array | None = None
+    ) -> Run[State]:
         V = start(table, self.n_components)[0] if V is None else V
         progress = Progress(self.max_iter, "SSPCA", self.verbose)
         return solve(table, V, penalty, group, self.max_iter, self.tol, progress)
@@ -340,7 +341,9 @@ class SSPCA(SparseProjection):
     def _seed(self) -> int:
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
-    def _with_size(self, table: Operator, group: Array, size: int) -> tuple[Run, Array, float]:
+    def _with_size(
+        self, table: Operator, group: Array, size: int
+    ) -> tuple[Run[State], Array, float]:
         """Bisection of the penalty, always from the last V that was not sparse enough."""
         V, high = start(table, self.n_components)
         low, run = 0.0, self._run(table, group, 0.0, V)
@@ -389,8 +392,7 @@ class SSPCA(SparseProjection):
         check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
-        if self.stop_reason_ is StopReason.MAX_ITER:
-            warn(f"SSPCA {self.stop_reason_}", ConvergenceWarning)
+        self._warn_unfinished()
         if self.n_components_ < self.n_components:
             warn(
                 f"SSPCA: {self.n_components_} of {self.n_components} components are not zero: "

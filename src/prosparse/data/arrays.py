@@ -23,6 +23,7 @@ from array_api_compat import (
 
 Array = Any  # of any array API library; there is no common type to name
 Namespace = Any  # the module whose functions take such arrays
+TableLike = Any  # whatever a user may give as a table; `kinds` knows what it is
 
 
 def host(array: Array) -> np.ndarray:

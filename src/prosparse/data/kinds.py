@@ -12,9 +12,10 @@ array, a CSR array, or an array that stays where it is (on a GPU, on a cluster, 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from array_api_compat import (
@@ -29,7 +30,7 @@ from scipy import sparse
 
 from ..errors import InputError
 from . import columns as _columns
-from .arrays import Array, host, in_kind
+from .arrays import Array, TableLike, host, in_kind
 from .columns import Columns, RawRows
 from .identity import digest
 from .operators import blocks, dask, dense, mapped
@@ -37,7 +38,7 @@ from .operators import sparse as sparse_rows
 from .operators.base import Operator, row_slices
 from .operators.weighted import CountedRows
 
-Table = Any  # of one of the kinds below
+Table = TableLike  # a validated one
 
 
 class NotFinite(NamedTuple):
@@ -66,11 +67,11 @@ class Kind:
     # Whether only some entries are stored, and the others are zero.
     is_sparse = False
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         """Whether ``X`` is of this kind."""
         return True
 
-    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         """``X`` as scikit-learn's checks take it; refuses in words what cannot be read."""
         return X
 
@@ -94,11 +95,11 @@ class Kind:
         xp = array_namespace(X)
         return bool(xp.any(xp.isnan(X)))
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         """Some columns of a table or a container, in kind."""
         return np.asarray(X)[:, columns]
 
-    def refilled(self, X: Any, values: np.ndarray) -> Any:
+    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         """A container like ``X`` with other entries."""
         return values
 
@@ -114,7 +115,7 @@ class Kind:
         weights = weights[present]
         return CountedRows(dense.DenseRows(X[present], weights), weights)
 
-    def refuse_weights(self, X: Any) -> None:
+    def refuse_weights(self, X: TableLike) -> None:
         """Rows can only be weighted in the host's memory."""
         if self.stays:
             raise InputError(
@@ -132,7 +133,7 @@ class Kind:
         parts = (digest(block, numbers[rows])[0] for rows, block in self.host_blocks(X))
         return np.add.reduce(list(parts), dtype=np.uint64)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         """The rows block by block, on the host."""
         for rows in row_slices(X.shape[0], X.shape[1]):
             yield rows, X[rows, :]
@@ -147,10 +148,10 @@ class MaskedArray(Kind):
 
     name = "masked array"
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return isinstance(X, np.ma.MaskedArray)
 
-    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         masked = int(np.ma.count_masked(X))
         if not masked:
             return X.data
@@ -162,7 +163,7 @@ class MaskedArray(Kind):
             )
         return X.astype(float).filled(np.nan)
 
-    def refilled(self, X: Any, values: np.ndarray) -> Any:
+    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.MaskedArray(values)
 
 
@@ -171,13 +172,13 @@ class PandasFrame(Kind):
 
     name = "pandas DataFrame"
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return hasattr(X, "iloc") and hasattr(X, "columns")
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.iloc[:, columns]
 
-    def refilled(self, X: Any, values: np.ndarray) -> Any:
+    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
 
 
@@ -186,18 +187,18 @@ class PolarsFrame(Kind):
 
     name = "polars DataFrame"
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return hasattr(X, "collect_schema")
 
-    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
         return X
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.select([X.columns[place] for place in columns])
 
-    def refilled(self, X: Any, values: np.ndarray) -> Any:
+    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, schema=X.columns)
 
 
@@ -207,10 +208,10 @@ class SparseTable(Kind):
     name = "sparse table"
     is_sparse = True
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return bool(sparse.issparse(X))
 
-    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         # What somebody else holds is never sorted or added up in place.
         return sparse_rows.canonical(X) if X.format == "csr" else X
 
@@ -225,7 +226,7 @@ class SparseTable(Kind):
     def has_gaps(self, X: Table) -> bool:
         return bool(np.isnan(X.data).any())
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.tocsr()[:, columns].asformat(X.format)
 
     def dense(self, X: Table) -> np.ndarray:
@@ -241,7 +242,7 @@ class SparseTable(Kind):
     def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
         return sparse_rows.new_rows(X, mean, scale)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         yield slice(0, X.shape[0]), X
 
 
@@ -252,7 +253,7 @@ class ForeignArray(Kind):
     stays = True
     on_host = False
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return is_array_api_obj(X) and not (is_numpy_array(X) or is_dask_array(X))
 
     def checked(self, X: Table, least: int) -> Table:
@@ -272,7 +273,7 @@ class ForeignArray(Kind):
             return X
         return xp.astype(X, xp.float32 if xp.isdtype(X.dtype, "real floating") else xp.float64)
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return array_namespace(X).take(X, in_kind(columns, X), axis=1)
 
     def dense(self, X: Table) -> np.ndarray:
@@ -283,20 +284,20 @@ class ForeignArray(Kind):
             self.refuse_weights(X)
         return dense.DenseRows(X)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Any]]:
+    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         for rows in row_slices(X.shape[0], X.shape[1]):
             yield rows, host(X[rows, :])
 
 
-class RowBlocks(Kind):
+class RowBlocks(Kind, ABC):
     """Tables whose rows come in blocks and are looked at when they are read."""
 
     stays = True
     in_memory = False
 
+    @abstractmethod
     def source(self, X: Table) -> blocks.Source:
         """Where the blocks are."""
-        raise NotImplementedError
 
     def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
         return None  # nobody looked yet; the standardiser and new rows do
@@ -304,7 +305,7 @@ class RowBlocks(Kind):
     def has_gaps(self, X: Table) -> bool:
         return False  # would be refused when the rows are read
 
-    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X[:, columns]
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
@@ -324,7 +325,7 @@ class DaskTable(RowBlocks):
 
     name = "Dask array"
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return bool(is_dask_array(X))
 
     def checked(self, X: Table, least: int) -> Table:
@@ -346,7 +347,7 @@ class MappedTable(RowBlocks):
 
     name = "memory map"
 
-    def recognises(self, X: Any) -> bool:
+    def recognises(self, X: TableLike) -> bool:
         return mapped.is_large_map(X)
 
     def checked(self, X: Table, least: int) -> Table:
@@ -369,7 +370,7 @@ KINDS: list[Kind] = [
 ]
 
 
-def kind_of(X: Any) -> Kind:
+def kind_of(X: TableLike) -> Kind:
     """The first kind that recognises ``X``."""
     return next(kind for kind in KINDS if kind.recognises(X))
 
@@ -377,7 +378,7 @@ def kind_of(X: Any) -> Kind:
 # --- what the rest of the library asks of tables
 
 
-def take_columns(X: Any, columns: np.ndarray) -> Any:
+def take_columns(X: TableLike, columns: np.ndarray) -> TableLike:
     """Some columns of a table of any kind, in kind."""
     return kind_of(X).take_columns(X, columns)
 
@@ -400,12 +401,12 @@ def fingerprint(X: Table) -> np.ndarray:
     return np.concatenate([np.array(X.shape, dtype=np.uint64), kind_of(X).fingerprint(X)])
 
 
-def is_lazy(X: Any) -> bool:
+def is_lazy(X: TableLike) -> bool:
     """Whether results for ``X`` are computed later, when somebody asks for them."""
     return isinstance(kind_of(X), DaskTable)
 
 
-def side_by_side(tables: list[Any]) -> tuple[Any, list[slice]]:
+def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
     """Tables of the same samples as one table, and where each of them stands in it.
 
     Sparse stays sparse where all are; arrays of one library stay in it.
@@ -450,7 +451,7 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     return NotFinite(what, where[0].shape[0], row, column)
 
 
-def _check_shape(X: Any, least: int) -> None:
+def _check_shape(X: TableLike, least: int) -> None:
     if X.ndim != 2:
         raise InputError(
             f"Expected 2D array, got {X.ndim}D array instead: X must be a table of rows and "

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..data import (
@@ -21,11 +24,13 @@ from ..data import (
     standardise,
     take_columns,
 )
-from ..data.arrays import as_like, host, in_kind, is_floating, spread
+from ..data.arrays import TableLike, as_like, host, in_kind, is_floating, spread
 from ..errors import InputError, check_verbose, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.spectrum import added_squares, sums_of_squares
+
+CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
 
 class VariableSelector(BaseEstimator):
@@ -84,7 +89,7 @@ class VariableSelector(BaseEstimator):
             self.__dict__ = before
             raise
 
-    def _validated(self, X: Any, *, reset: bool) -> Any:
+    def _validated(self, X: TableLike, *, reset: bool) -> TableLike:
         """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
         reset."""
         kind = kind_of(X)
@@ -107,7 +112,7 @@ class VariableSelector(BaseEstimator):
         self._refuse_missing(checked)
         return checked
 
-    def _refuse_missing(self, X: Any) -> None:
+    def _refuse_missing(self, X: TableLike) -> None:
         found = kind_of(X).not_finite(X)
         if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
             found = kind_of(X).not_finite(X, allow_nan=True)
@@ -141,13 +146,13 @@ class VariableSelector(BaseEstimator):
         return kept[chosen]
 
     @property
-    def feature_importances_(self) -> Any:
+    def feature_importances_(self) -> Array:
         """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
         ``SelectFromModel`` and ``RFE``: any threshold then selects among the chosen ones."""
         check_is_fitted(self)
         return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
 
-    def get_support(self, indices: bool = False) -> Any:
+    def get_support(self, indices: bool = False) -> Array:
         """Which columns were chosen.
 
         Parameters
@@ -163,7 +168,7 @@ class VariableSelector(BaseEstimator):
         mask = host(self.support_)
         return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
-    def select(self, X: Any) -> Any:
+    def select(self, X: TableLike) -> TableLike:
         """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
 
         Parameters
@@ -178,8 +183,8 @@ class VariableSelector(BaseEstimator):
         self._validated(X, reset=False)
         return take_columns(X, np.flatnonzero(host(self.support_)))
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
 
@@ -198,14 +203,16 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     explained_variance_: np.ndarray
     explained_variance_ratio_: np.ndarray
 
-    def _standardised(self, X: Any, scale: bool, weights: Any = None) -> tuple[Operator, Columns]:
+    def _standardised(
+        self, X: TableLike, scale: bool, weights: np.ndarray | None = None
+    ) -> tuple[Operator, Columns]:
         """The operator of the columns of ``X`` that vary, of which there must be two."""
         op, columns = standardise(self._validated(X, reset=True), scale, weights)
         if op.shape[1] < 2:
             raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
         return op, columns
 
-    def _opened(self, checkpoint: Any, X: Any) -> Checkpoint | None:
+    def _opened(self, checkpoint: CheckpointLike, X: TableLike) -> Checkpoint | None:
         """The file that this fit of ``X`` is kept in, if one was asked for."""
         if checkpoint is None:
             return None
@@ -252,7 +259,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         """What a centred row is multiplied with to give its scores, d x p."""
         return self.components_
 
-    def _operator_of(self, X: Any, columns: np.ndarray | None = None) -> Operator:
+    def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         """New rows, validated (on some of the columns), centred and scaled as in ``fit``."""
         mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
         if columns is not None:
@@ -260,7 +267,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             X = take_columns(X, columns)
         return operator_of(X, mean, scale)
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: TableLike) -> Array:
         """Scores of the rows of ``X`` on the components.
 
         Parameters
@@ -280,7 +287,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         scores = op.matmul(filters)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: TableLike, y: object = None) -> float:
         """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
         span of the components: 1 minus the relative error of the best reconstruction.
 
@@ -300,7 +307,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         total = float(np.sum(host(op.column_squares())))
         return float(np.sum(added_squares(op, W))) / total if total else 1.0
 
-    def inverse_transform(self, X: Any) -> Any:
+    def inverse_transform(self, X: TableLike) -> Array:
         """Rows of the table rebuilt from scores; columns that were not chosen are their mean.
 
         Parameters
@@ -328,8 +335,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         )
         return (scores @ components) * scale + mean
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
@@ -341,13 +348,14 @@ def few_columns(varying: int, width: int) -> str:
     )
 
 
-class HasDensity:
+class HasDensity(ABC):
     """An estimator whose ``score_samples`` gives the log density of every row."""
 
-    def score_samples(self, X: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def score_samples(self, X: TableLike) -> Array:
+        """Log density of every row of ``X``."""
 
-    def score(self, X: Any, y: Any = None) -> float:
+    def score(self, X: TableLike, y: object = None) -> float:
         """Mean log density of the rows of ``X``; see ``score_samples``.
 
         Parameters

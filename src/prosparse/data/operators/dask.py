@@ -62,7 +62,7 @@ class DaskRows(Source):
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
-        from dask import delayed
+        from dask.delayed import delayed
 
         def graph(function: Any) -> Any:
             call, merge = delayed(_call, pure=False), delayed(_merge, pure=False)
@@ -75,7 +75,7 @@ class DaskRows(Source):
         return _compute(f, graph)
 
     def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        from dask import delayed
+        from dask.delayed import delayed
 
         def graph(function: Any) -> Any:
             call = delayed(_call, pure=False)
@@ -113,7 +113,7 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
     """Run ``graph(f)``, where ``f`` is a task of its own: on a cluster it then travels to every
     worker once, not once per block, and is made again if the workers that hold it die."""
-    from dask import delayed
+    from dask.delayed import delayed
 
     with warnings.catch_warnings():  # what is large is p x d, and is meant to travel
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
