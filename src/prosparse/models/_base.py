@@ -24,7 +24,7 @@ from ..data import (
     standardise,
     take_columns,
 )
-from ..data.arrays import TableLike, as_like, host, in_kind, is_floating, spread
+from ..data.arrays import Array, TableLike, as_like, host, in_kind, is_floating, spread
 from ..errors import InputError, check_verbose, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
