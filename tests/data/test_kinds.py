@@ -223,6 +223,32 @@ def test_masked_entries(rng):
     np.testing.assert_array_equal(SCA(1).fit(X).components_, SCA(1).fit(gaps).components_)
 
 
+def test_scores_may_not_be_masked_either(table):
+    model = GSPPCA(3).fit(table)
+    scores = np.ma.MaskedArray(model.transform(table))
+    scores[0, 0] = np.ma.masked
+    with pytest.raises(InputError, match="masked"):
+        model.inverse_transform(scores)
+
+
+def test_dates_and_repeated_names_are_refused_in_words(table):
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = pd.DataFrame(table, columns=[f"c{k}" for k in range(table.shape[1])])
+    model = GSPPCA(3).fit(frame)
+    dated = frame.assign(c7=pd.to_datetime("2020-01-01"))
+    spans = frame.assign(c7=pd.to_timedelta(1, "D"))
+    for wrong in (dated, spans, pl.from_pandas(dated)):
+        for method in (GSPPCA(3).fit, model.transform, model.score, model.select):
+            with pytest.raises(InputError, match="column 'c7' of X holds dates or times"):
+                method(wrong)
+    with pytest.raises(InputError, match="X holds dates or times"):
+        GSPPCA(3).fit(table.astype("datetime64[s]"))
+    repeated = frame.rename(columns={"c5": "c4"})
+    with pytest.raises(InputError, match="more than one column named 'c4'"):
+        GSPPCA(3).fit(repeated)
+
+
 def test_lazy_rows_are_looked_at_when_they_are_read(table):
     model = GSPPCA(3).fit(table)
     holes = table.copy()

@@ -41,6 +41,9 @@ from .operators.weighted import CountedRows
 Table = TableLike  # a validated one
 
 
+_NO_DATES = "leave it out, or make it a number (days since some date, for example) first"
+
+
 class NotFinite(NamedTuple):
     """The first entry that is not a finite number."""
 
@@ -142,6 +145,11 @@ class Kind:
 class HostArray(Kind):
     """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
 
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        if getattr(getattr(X, "dtype", None), "kind", None) in ("m", "M"):
+            raise InputError(f"X holds dates or times ({X.dtype}): {_NO_DATES}")
+        return X
+
 
 class MaskedArray(Kind):
     """NumPy's masked arrays: what is masked is missing."""
@@ -175,6 +183,18 @@ class PandasFrame(Kind):
     def recognises(self, X: TableLike) -> bool:
         return hasattr(X, "iloc") and hasattr(X, "columns")
 
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        twice = X.columns[X.columns.duplicated()]
+        if len(twice):
+            raise InputError(
+                f"X has more than one column named {twice[0]!r}: rename them, or pass "
+                "`X.to_numpy()`, whose columns have no names"
+            )
+        dates = [name for name, dtype in X.dtypes.items() if dtype.kind in "mM"]
+        if dates:
+            raise InputError(f"column {dates[0]!r} of X holds dates or times: {_NO_DATES}")
+        return X
+
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.iloc[:, columns]
 
@@ -193,6 +213,9 @@ class PolarsFrame(Kind):
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
+        dates = [name for name, dtype in X.schema.items() if dtype.is_temporal()]
+        if dates:
+            raise InputError(f"column {dates[0]!r} of X holds dates or times: {_NO_DATES}")
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:

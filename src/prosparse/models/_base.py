@@ -324,7 +324,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         if kind.stays:
             scores = kind.finite(kind.checked(X, 1))
         else:
-            scores = check_array(X, dtype=[np.float64, np.float32])
+            X = kind.readable(X, allow_nan=False)
+            scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
