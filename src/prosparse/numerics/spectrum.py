@@ -38,7 +38,7 @@ class Latents(NamedTuple):
     """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
 
     A pass over blocks takes X'Y along. A table in memory is asked for Y first; from Y'Y the host
-    decides in which basis it wants X'Y, and a card is handed all that follows while it is busy
+    decides in which basis it wants X'Y, and a GPU is handed all that follows while it is busy
     with that product.
     """
 
