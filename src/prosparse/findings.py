@@ -1,8 +1,13 @@
-"""What any fitted estimator found, under the same names for all of them."""
+"""What any fitted estimator found, under the same names for all of them, on the host.
+
+`findings_of` is the only reader of fitted attributes: pictures, reports and the command read the
+`Findings` that it puts together, and the registry says what there is to read.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,74 +16,102 @@ from sklearn.utils.validation import check_is_fitted
 
 from .data.arrays import host
 from .errors import InputError
+from .models._base import SparseProjection, VariableSelector
+from .registry import Choice, ChoicePath, Method, method_of
+from .selection.slope import Slope
+
+__all__ = ["Choice", "Findings", "Penalties", "findings_of", "refuse_unfitted", "scores_of"]
 
 
-class Choice(NamedTuple):
-    """A path of models and the one that was chosen."""
+class Penalties(NamedTuple):
+    """The models along a grid of penalties, of which a criterion chose one."""
 
-    x: np.ndarray
-    y: np.ndarray
-    best: int  # position in both
-    x_label: str
-    y_label: str
-    noun: str  # what the chosen x counts, for the label in the picture
+    n_parameters: np.ndarray  # (n_models,)
+    log_likelihood: np.ndarray  # (n_models,)
+    criterion: np.ndarray  # (n_models,)
+    penalties: np.ndarray  # (n_models,)
+    penalty: float  # the chosen one
+    slope: Slope | None  # the line of the slope heuristic, where that chose
 
 
 class Findings(NamedTuple):
-    """What a report says.
+    """What a fitted model found; every array is NumPy's, wherever the model was fitted.
 
     Attributes
     ----------
     method : str
+        Name of the estimator's class.
     names : list of str
         Of all variables.
-    support, relevance, ranking : arrays (n_features,)
-        As the estimator has them.
+    named : bool
+        Whether these are the names of the table, which may have had none.
+    support : bool array (n_features,)
+        Which variables were chosen.
+    relevance : array (n_features,)
+        Between 0 and 1.
+    ranking : int array (n_features,)
+        1 for the most relevant variable.
     loadings : array (n_components, n_features)
         One row of coefficients for a regression.
     retained : float or None
         Share of the variance of all columns that the components hold.
     why : str
-        Why that many.
-    choice : Choice or None
-        The path of models and the chosen one.
+        Why that many variables.
+    path : Choice or None
+        The models that the method chose from, perhaps a single one.
+    penalties : Penalties or None
+        More on them, where they differ by a penalty on the likelihood.
     traces : list of arrays
         The objective per iteration, one trace or one per component.
     stop : str
+        Why the iterations ended.
     regression : bool
         Whether ``loadings`` are coefficients.
+    parameters : dict
+        Of the estimator.
     """
 
     method: str
     names: list[str]
+    named: bool
     support: np.ndarray
     relevance: np.ndarray
     ranking: np.ndarray
     loadings: np.ndarray
     retained: float | None
     why: str
-    choice: Choice | None
+    path: Choice | None
+    penalties: Penalties | None
     traces: list[np.ndarray]
     stop: str
     regression: bool
+    parameters: dict[str, Any]
+
+    @property
+    def choice(self) -> Choice | None:
+        """The path of models and the chosen one, if there was more than one to choose from."""
+        return self.path if self.path is not None and self.path.y.size > 1 else None
 
     @property
     def n_selected(self) -> int:
+        """How many variables were chosen."""
         return int(self.support.sum())
 
     @property
     def order(self) -> np.ndarray:
         """Positions of the variables, most relevant first."""
-        return np.argsort(self.ranking, kind="stable")
+        positions: np.ndarray = np.argsort(self.ranking, kind="stable")
+        return positions
 
     @property
     def chosen(self) -> np.ndarray:
         """Positions of the chosen variables, most relevant first."""
         order = self.order
-        return order[self.support[order]]
+        positions: np.ndarray = order[self.support[order]]
+        return positions
 
 
-def refuse_unfitted(model: Any) -> None:
+def refuse_unfitted(model: VariableSelector) -> None:
     """Refuse a model that has found nothing, as it was not fitted."""
     try:
         check_is_fitted(model, ["n_features_in_", "support_"])
@@ -88,91 +121,109 @@ def refuse_unfitted(model: Any) -> None:
         ) from error
 
 
-def findings_of(model: Any, total_variance: float | None = None) -> Findings:
+def findings_of(model: VariableSelector, total_variance: float | None = None) -> Findings:
     """What a fitted model found.
 
     Parameters
     ----------
     model : fitted estimator
+        On whatever arrays.
     total_variance : float or None
         Of the table; helps where the model has no ``explained_variance_ratio_``.
 
     Returns
     -------
     Findings
+
+    Raises
+    ------
+    InputError
+        If the model is not fitted, or of no method that is registered.
     """
+    method = method_of(model)
     refuse_unfitted(model)
-    width = model.n_features_in_
-    names = [str(n) for n in getattr(model, "feature_names_in_", [f"x{k}" for k in range(width)])]
-    loadings = np.atleast_2d(
-        host(model.components_ if hasattr(model, "components_") else model.coef_)
-    )
+    # What is not always there (names of a table, the path of a fit that had none) is None.
+    fitted = vars(model)
+    names = fitted.get("feature_names_in_")
     support = host(model.support_).astype(bool)
-    traces = getattr(model, "bounds_", [])
-    traces = [traces] if isinstance(traces, np.ndarray) else list(traces)
-    return Findings(
-        type(model).__name__,
-        names,
-        support,
-        host(model.relevance_),
-        host(model.ranking_),
-        loadings,
-        _retained(model, total_variance),
-        why_that_many(model, int(support.sum())),
-        choice_of(model),
-        [np.asarray(trace, dtype=float) for trace in traces],
-        str(getattr(model, "stop_reason_", "")),
-        not hasattr(model, "components_"),
+    path = None if method.path is None else _path(fitted, method.path)
+    found = Findings(
+        method=type(model).__name__,
+        names=[f"x{k}" for k in range(support.size)] if names is None else [*map(str, names)],
+        named=names is not None,
+        support=support,
+        relevance=host(model.relevance_),
+        ranking=host(model.ranking_),
+        loadings=np.atleast_2d(host(fitted[method.saved.loadings])),
+        retained=_retained(fitted, total_variance),
+        why="",
+        path=path,
+        penalties=_penalties(fitted) if method.slope else None,
+        traces=_traces(fitted, method),
+        stop=str(fitted.get("stop_reason_", "")),
+        regression=method.predicts,
+        parameters=model.get_params(deep=False),
     )
+    return found._replace(why=method.why(model, found.choice, found.n_selected))
 
 
-def _retained(model: Any, total_variance: float | None) -> float | None:
+def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
+    """Scores of the rows of ``X``, (n_rows, n_components), on the host; None for a regression.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : table (n_rows, n_features_in_)
+
+    Returns
+    -------
+    array or None
+    """
+    return host(model.transform(X)) if isinstance(model, SparseProjection) else None
+
+
+def _retained(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
     share = math.nan
-    if hasattr(model, "explained_variance_ratio_"):
-        share = float(np.sum(host(model.explained_variance_ratio_)))
-    elif total_variance and hasattr(model, "explained_variance_"):
-        share = float(np.sum(host(model.explained_variance_))) / total_variance
+    if "explained_variance_ratio_" in fitted:
+        share = float(np.sum(host(fitted["explained_variance_ratio_"])))
+    elif total_variance and "explained_variance_" in fitted:
+        share = float(np.sum(host(fitted["explained_variance_"]))) / total_variance
     return share if math.isfinite(share) else None
 
 
-def choice_of(model: Any) -> Choice | None:
-    """The path along which the model chose, if it had one of several points."""
-    if hasattr(model, "log_evidence_path_") and np.size(model.log_evidence_path_) > 1:
-        x, y = host(model.cardinalities_), host(model.log_evidence_path_)
-        best = int(np.flatnonzero(x == model.n_selected_)[0])
-        return Choice(x, y, best, "number of variables", "log evidence", "variables")
-    if hasattr(model, "criterion_path_") and np.size(model.criterion_path_) > 1:
-        x, y = host(model.penalties_), host(model.criterion_path_)
-        return Choice(x, y, int(np.argmax(y)), "penalty", "criterion", "penalty")
-    return None
+def _path(fitted: Mapping[str, Any], path: ChoicePath) -> Choice | None:
+    if path.x not in fitted or path.y not in fitted:
+        return None
+    x, y = host(fitted[path.x]), host(fitted[path.y])
+    # The nearest, as an array of single precision need not hold the very number that was chosen;
+    # of several that are as near, the one that was preferred.
+    best = int(np.lexsort((-y, np.abs(x - float(fitted[path.chosen]))))[0])
+    posterior = None if path.posterior is None else fitted.get(path.posterior)
+    return Choice(
+        x,
+        y,
+        best,
+        path.x_label,
+        path.y_label,
+        path.noun,
+        path.evidence,
+        None if posterior is None else host(posterior),
+    )
 
 
-def why_that_many(model: Any, selected: int) -> str:
-    """One sentence on where the number of variables comes from."""
-    choice = choice_of(model)
-    for parameter, what in (
-        ("n_features_to_select", "variables"),
-        ("n_nonzero", "loadings per component"),
-    ):
-        asked = getattr(model, parameter, None)
-        if asked is not None:
-            return f"you asked for {', '.join(map(str, np.ravel(asked)))} {what}"
-    if choice is not None and choice.noun == "variables":
-        return _evidence_words(choice)
-    if choice is not None:
-        rule = getattr(model, "penalty", None)
-        how = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}.get(str(rule))
-        how = f"chosen by {how}" if how else "the one you gave"
-        return f"at the penalty {model.penalty_:.4g}, {how}, {selected} variables have a loading"
-    if hasattr(model, "prior"):
-        return "the prior set the weights of all other variables to exactly zero"
-    return "the method leaves these with a loading"
+def _penalties(fitted: Mapping[str, Any]) -> Penalties | None:
+    names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
+    if not all(name in fitted for name in names):
+        return None
+    parameters, likelihood, criterion, penalties = (host(fitted[name]) for name in names)
+    penalty, slope = float(fitted["penalty_"]), fitted.get("slope_")
+    return Penalties(parameters, likelihood, criterion, penalties, penalty, slope)
 
 
-def _evidence_words(choice: Choice) -> str:
-    best, drops = choice.best, []
-    for k, side in ((best - 1, "fewer"), (best + 1, "more")):
-        if 0 <= k < choice.y.size:
-            steps = abs(int(choice.x[k] - choice.x[best]))
-            drops.append(f"{choice.y[best] - choice.y[k]:.3g} for {steps} {side}")
-    return f"the evidence is highest there (its logarithm falls by {' and by '.join(drops)})"
+def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:
+    """One trace, or a list of one for each component."""
+    traces = None if method.traces is None else fitted.get(method.traces)
+    if traces is None:
+        return []
+    several = traces if isinstance(traces, list) else [traces]
+    return [host(trace).astype(float) for trace in several]

@@ -6,12 +6,13 @@ columns, that a chosen variable exists. This is the one place that makes sure.
 
 `FIELDS` says what kind of value an attribute holds and which shape it has, in letters that stand
 for the same number throughout a model: p columns, d components, s variables chosen, k models on a
-path, v views. `REQUIRED` says what a fitted estimator always has.
+path, v views. `Contents` says what a fitted estimator of one method always has, and what it has
+under the name of something else; every method of the registry brings its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -32,11 +33,15 @@ class Field(NamedTuple):
     positive: bool = False
 
 
-def _numbers(*shape: str, **limits: Any) -> Field:
-    return Field("fiu", shape, **limits)
+def numbers(
+    *shape: str, finite: bool = False, least: float = -np.inf, positive: bool = False
+) -> Field:
+    """A field of numbers, whole or not."""
+    return Field("fiu", shape, finite, least, positive)
 
 
-def _counts(*shape: str, least: float = 0) -> Field:
+def counts(*shape: str, least: float = 0) -> Field:
+    """A field of whole numbers."""
     return Field("iu", shape, least=least)
 
 
@@ -46,54 +51,47 @@ FIELDS: dict[str, Field] = {
     "feature_names_in_": Field("OU", ("p",)),
     "support_": Field("b", ("p",)),
     "varying_": Field("b", ("p",)),
-    "ranking_": _counts("p", least=1),
-    "relevance_": _numbers("p", finite=True),
-    "mean_": _numbers("p", finite=True),
-    "scale_": _numbers("p", finite=True, least=0, positive=True),
-    "n_selected_": _counts(),
-    "components_": _numbers("d", "p", finite=True),
-    "components_std_": _numbers("d", "p"),
-    "n_components_": _counts(),
-    "n_nonzero_": _counts("d"),
-    "explained_variance_": _numbers("d"),
-    "explained_variance_ratio_": _numbers("d"),
-    "latent_view_": _counts("d", least=-1),
-    "_optimality_gap": _numbers("d"),
-    "coef_": _numbers("p", finite=True),
-    "coef_covariance_": _numbers("s", "s", finite=True),
-    "intercept_": _numbers(finite=True),
-    "intercept_variance_": _numbers(finite=True, least=0),
-    "alpha_": _numbers(),
-    "gamma_": _numbers(),
-    "n_samples_": _counts(least=1),
-    "cardinalities_": _counts("k"),
-    "log_evidence_path_": _numbers("k"),
-    "log_posterior_path_": _numbers("k"),
-    "alpha_path_": _numbers("k"),
-    "gamma_path_": _numbers("k"),
-    "log_evidence_": _numbers(),
-    "penalty_": _numbers(),
-    "penalties_": _numbers("k"),
-    "cv_errors_": _numbers("k"),
-    "log_likelihood_path_": _numbers("k"),
-    "n_parameters_path_": _counts("k"),
-    "criterion_path_": _numbers("k"),
-    "order_": _counts("d", "k"),
-    "path_variances_": _numbers("d", "k"),
-    "objective_": _numbers(),
-    "noise_variance_": _numbers(finite=True, least=0),
-    "active_noise_variance_": _numbers(finite=True, least=0),
-    "n_iter_": _counts(),
-    "n_removed_": _counts(),
+    "ranking_": counts("p", least=1),
+    "relevance_": numbers("p", finite=True),
+    "mean_": numbers("p", finite=True),
+    "scale_": numbers("p", finite=True, least=0, positive=True),
+    "n_selected_": counts(),
+    "components_": numbers("d", "p", finite=True),
+    "components_std_": numbers("d", "p"),
+    "n_components_": counts(),
+    "n_nonzero_": counts("d"),
+    "explained_variance_": numbers("d"),
+    "explained_variance_ratio_": numbers("d"),
+    "latent_view_": counts("d", least=-1),
+    "_optimality_gap": numbers("d"),
+    "coef_": numbers("p", finite=True),
+    "coef_covariance_": numbers("s", "s", finite=True),
+    "intercept_": numbers(finite=True),
+    "intercept_variance_": numbers(finite=True, least=0),
+    "alpha_": numbers(),
+    "gamma_": numbers(),
+    "n_samples_": counts(least=1),
+    "cardinalities_": counts("k"),
+    "log_evidence_path_": numbers("k"),
+    "log_posterior_path_": numbers("k"),
+    "alpha_path_": numbers("k"),
+    "gamma_path_": numbers("k"),
+    "log_evidence_": numbers(),
+    "penalty_": numbers(),
+    "penalties_": numbers("k"),
+    "cv_errors_": numbers("k"),
+    "log_likelihood_path_": numbers("k"),
+    "n_parameters_path_": counts("k"),
+    "criterion_path_": numbers("k"),
+    "order_": counts("d", "k"),
+    "path_variances_": numbers("d", "k"),
+    "objective_": numbers(),
+    "noise_variance_": numbers(finite=True, least=0),
+    "active_noise_variance_": numbers(finite=True, least=0),
+    "n_iter_": counts(),
+    "n_removed_": counts(),
 }
-# What single classes have, some of it under the name of something else.
-OWN: dict[str, dict[str, Field]] = {
-    "DSPCA": {"values_": _numbers("d"), "gaps_": _numbers("d")},
-    "SCA": {"noise_variance_": _numbers("v", finite=True, least=0, positive=True)},
-    "SPPCA": {"noise_variance_": _numbers(finite=True, least=0, positive=True)},
-}
-
-_SELECTOR = [
+SELECTOR = (
     "n_features_in_",
     "support_",
     "varying_",
@@ -102,22 +100,19 @@ _SELECTOR = [
     "mean_",
     "scale_",
     "n_selected_",
-]
-_PROJECTION = [*_SELECTOR, "components_", "n_components_", "explained_variance_"]
-REQUIRED: dict[str, list[str]] = {
-    "GSPPCA": [*_PROJECTION, "noise_variance_", "active_noise_variance_"],
-    "SPPCA": [*_PROJECTION, "noise_variance_", "penalty_"],
-    "SCA": [*_PROJECTION, "noise_variance_", "view_columns_"],
-    "EMPCA": [*_PROJECTION, "_optimality_gap"],
-    "SpinyRegressor": [
-        *_SELECTOR,
-        "coef_",
-        "intercept_",
-        "coef_covariance_",
-        "noise_variance_",
-        "n_samples_",
-    ],
-}
+)
+"""What every fitted estimator has."""
+
+PROJECTION = (*SELECTOR, "components_", "n_components_", "explained_variance_")
+"""What every fitted estimator has that gives rows scores."""
+
+
+class Contents(NamedTuple):
+    """What a saved model of one method must hold."""
+
+    required: tuple[str, ...] = PROJECTION  # attributes that are always there after a fit
+    fields: Mapping[str, Field] = {}  # what this method alone has, or has under a common name
+    loadings: str = "components_"  # the attribute that is zero for variables that are not chosen
 
 
 # A path of models means nothing without what the models are.
@@ -129,7 +124,7 @@ TOGETHER = {
 }
 
 
-def check_fitted(kind: str, state: dict[str, Any]) -> None:
+def check_fitted(kind: str, contents: Contents, state: Mapping[str, Any]) -> None:
     """Refuse fitted attributes that are not what an estimator leaves behind, or do not belong
     together. An estimator without any of them is not fitted, which is no fault.
 
@@ -137,19 +132,21 @@ def check_fitted(kind: str, state: dict[str, Any]) -> None:
     ----------
     kind : str
         The name of the estimator's class.
-    state : dict
+    contents : Contents
+        What the estimator must have.
+    state : mapping
         Its attributes, without its parameters; arrays are NumPy's.
 
     Raises
     ------
     ModelFileError
     """
-    fields = FIELDS | OWN.get(kind, {})
+    fields = {**FIELDS, **contents.fields}
     if "_sklearn_output_config" in state:
         _check_output("_sklearn_output_config", state)
     if not any(name in state for name in (*fields, *_CHECKS)):
         return
-    lacking = [name for name in REQUIRED.get(kind, _PROJECTION) if name not in state]
+    lacking = [name for name in contents.required if name not in state]
     if lacking:
         raise ModelFileError(f"a fitted {kind} has `{lacking[0]}`, which is not there")
     sizes = {"p": _whole("n_features_in_", state["n_features_in_"], 1)}
@@ -165,7 +162,7 @@ def check_fitted(kind: str, state: dict[str, Any]) -> None:
     for name, check in _CHECKS.items():
         if name in state:
             check(name, state)
-    _check_selection(state)
+    _check_selection(state, contents.loadings)
 
 
 # --- single attributes
@@ -224,30 +221,30 @@ def _said(value: Any) -> str:
 # --- attributes with a form of their own
 
 
-def _check_reason(name: str, state: dict[str, Any]) -> None:
+def _check_reason(name: str, state: Mapping[str, Any]) -> None:
     if not isinstance(state[name], StopReason):
         raise ModelFileError(f"`{name}` must be one of the reasons to stop")
 
 
-def _check_bounds(name: str, state: dict[str, Any]) -> None:
+def _check_bounds(name: str, state: Mapping[str, Any]) -> None:
     """One trace, or one per component."""
     traces = state[name] if isinstance(state[name], list) else [state[name]]
     for trace in traces:
-        _check_shape(name, trace, _numbers("i"), {})
+        _check_shape(name, trace, numbers("i"), {})
 
 
-def _check_slope(name: str, state: dict[str, Any]) -> None:
+def _check_slope(name: str, state: Mapping[str, Any]) -> None:
     slope = state[name]
     if slope is not None and not isinstance(slope, Slope):
         raise ModelFileError(f"`{name}` must be a slope or None")
 
 
-def _check_gap(name: str, state: dict[str, Any]) -> None:
+def _check_gap(name: str, state: Mapping[str, Any]) -> None:
     if state[name] is not None:
         raise ModelFileError(f"`{name}` must be None in a file")
 
 
-def _check_output(name: str, state: dict[str, Any]) -> None:
+def _check_output(name: str, state: Mapping[str, Any]) -> None:
     """What `set_output` asked for."""
     settings = state[name]
     if not isinstance(settings, dict) or not all(
@@ -256,7 +253,7 @@ def _check_output(name: str, state: dict[str, Any]) -> None:
         raise ModelFileError(f"`{name}` must say what `set_output` asked for")
 
 
-def _check_private(name: str, state: dict[str, Any]) -> None:
+def _check_private(name: str, state: Mapping[str, Any]) -> None:
     counts = state[name]
     if not isinstance(counts, list) or len(counts) != len(state["view_columns_"]):
         raise ModelFileError(f"`{name}` must hold one integer for each view")
@@ -264,7 +261,7 @@ def _check_private(name: str, state: dict[str, Any]) -> None:
         _whole(name, count, 0)
 
 
-_CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
+_CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "stop_reason_": _check_reason,
     "bounds_": _check_bounds,
     "slope_": _check_slope,
@@ -276,14 +273,14 @@ _CHECKS: dict[str, Callable[[str, dict[str, Any]], None]] = {
 # --- attributes that belong together
 
 
-def _check_views(state: dict[str, Any], sizes: dict[str, int]) -> None:
+def _check_views(state: Mapping[str, Any], sizes: dict[str, int]) -> None:
     """The views share out the columns; what is said of views is said of each."""
     views = state["view_columns_"]
     if not isinstance(views, list) or not views:
         raise ModelFileError("`view_columns_` must be a list of arrays, one for each view")
     sizes["v"] = len(views)
     for columns in views:
-        _check_field("view_columns_", columns, _counts("c"), {})
+        _check_field("view_columns_", columns, counts("c"), {})
     together = np.sort(np.concatenate(views))
     if together.size != sizes["p"] or np.any(together != np.arange(sizes["p"])):
         raise ModelFileError(f"`view_columns_` must share out the {sizes['p']} columns")
@@ -301,7 +298,7 @@ def _check_views(state: dict[str, Any], sizes: dict[str, int]) -> None:
                 _check_field(name, part, Field(kinds, shape), known)
 
 
-def _check_selection(state: dict[str, Any]) -> None:
+def _check_selection(state: Mapping[str, Any], loadings: str) -> None:
     """What was chosen, how many, and in which order."""
     support, p = state["support_"], state["n_features_in_"]
     if int(support.sum()) != state["n_selected_"]:
@@ -310,13 +307,12 @@ def _check_selection(state: dict[str, Any]) -> None:
         )
     if np.any(np.sort(state["ranking_"]) != np.arange(1, p + 1)):
         raise ModelFileError(f"`ranking_` must hold every rank from 1 to {p}")
-    name = "components_" if "components_" in state else "coef_"
-    if np.any(np.atleast_2d(state[name])[:, ~support]):
-        raise ModelFileError(f"`{name}` must be zero outside of `support_`")
+    if np.any(np.atleast_2d(state[loadings])[:, ~support]):
+        raise ModelFileError(f"`{loadings}` must be zero outside of `support_`")
     if np.any(support & ~state["varying_"]):
         raise ModelFileError("`support_` has columns that do not vary, according to `varying_`")
-    if name == "components_":
-        d, shared = len(state[name]), state["n_components_"]
+    if "components_" in state:
+        d, shared = len(state["components_"]), state["n_components_"]
         if shared > d or (shared < d and "latent_view_" not in state):
             raise ModelFileError(f"`n_components_` is {shared}, but `components_` has {d} rows")
     if "cardinalities_" in state and state["n_selected_"] not in state["cardinalities_"]:

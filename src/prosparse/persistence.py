@@ -40,7 +40,7 @@ from .files import whole_file
 from .fitted import check_fitted
 from .inference.loop import StopReason
 from .npy import KINDS, read_header
-from .registry import ESTIMATORS
+from .registry import ESTIMATORS, METHODS
 from .selection.slope import Slope
 
 FORMAT, VERSION = "prosparse-model", 1
@@ -107,7 +107,7 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
         )
     parameters = model.get_params(deep=False)
     fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
-    check_fitted(kind, {k: _on_host(v) for k, v in fitted.items()})
+    check_fitted(kind, METHODS[kind].saved, {k: _on_host(v) for k, v in fitted.items()})
     arrays: list[np.ndarray] = []
     header = {
         "format": FORMAT,
@@ -278,12 +278,15 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
         _refuse(f"its parameters are not those of {kind}")
     for name, value in parameters.items():  # as they were: `set_params` might look inside
         setattr(model, name, value)
+    fitted: dict[str, Any] = {}
     for name, value in header["fitted"].items():
         # A fitted attribute may not take the place of a method.
         if not name.isidentifier() or name in parameters or hasattr(type(model), name):
             _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
-        setattr(model, name, _decode(value, arrays))
-    check_fitted(kind, {name: getattr(model, name) for name in header["fitted"]})
+        fitted[name] = _decode(value, arrays)
+    check_fitted(kind, METHODS[kind].saved, fitted)
+    for name, value in fitted.items():
+        setattr(model, name, value)
     return model
 
 

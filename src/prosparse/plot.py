@@ -1,26 +1,45 @@
 """Pictures of a fitted model, in scikit-learn's style: ``Display.from_estimator(model)``.
 
+A Display holds what it draws as attributes, all of it on the host whatever the model was fitted on;
+``plot`` draws it, as often as wanted. All of it comes from `prosparse.findings`: where several
+pictures are wanted of one model, ``Display.from_findings(findings_of(model))`` reads it once.
 Matplotlib is imported when a picture is drawn, not before.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from .data.arrays import host
+from .data import Array
+from .data.arrays import fetched, host
 from .errors import InputError
+from .findings import Findings, findings_of, scores_of
+from .models._base import VariableSelector
+from .registry import method_of
+from .selection.slope import Slope
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.collections import PathCollection
+    from matplotlib.container import BarContainer
+    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.image import AxesImage
+    from matplotlib.lines import Line2D
+
+Style = dict[str, Any]  # keywords of matplotlib's functions, of which there are many
 
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
 _REST = "#9ab0c4"
 
 
-def _axes(ax: Any, columns: int = 1) -> Any:
-    if ax is not None:
-        return ax
+def _new_axes(columns: int = 1) -> Any:
+    """One Axes in a new figure, or an array of several side by side."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -31,24 +50,19 @@ def _axes(ax: Any, columns: int = 1) -> Any:
     return pyplot.subplots(1, columns, figsize=size, layout="constrained")[1]
 
 
-def _check_has(estimator: Any, attribute: str) -> None:
-    """Refuse what is not fitted, and what is fitted but never has what is to be drawn."""
+def _found(estimator: VariableSelector) -> Findings:
+    method_of(estimator)
     check_is_fitted(estimator)
-    if not hasattr(estimator, attribute):
-        raise InputError(
-            f"{type(estimator).__name__} has no `{attribute}`, which this picture is of"
-        )
+    return findings_of(estimator)
 
 
-def _plain(ax: Any) -> None:
+def _lacks(found: Findings, attribute: str) -> InputError:
+    """Fitted, but never with what is to be drawn."""
+    return InputError(f"{found.method} has no `{attribute}`, which this picture is of")
+
+
+def _plain(ax: Axes) -> None:
     ax.spines[["top", "right"]].set_visible(False)
-
-
-def _names(estimator: Any) -> np.ndarray:
-    width = estimator.n_features_in_
-    return np.asarray(
-        getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(width)]), dtype=object
-    )
 
 
 class EvidenceDisplay:
@@ -58,46 +72,75 @@ class EvidenceDisplay:
 
     Parameters
     ----------
-    cardinalities, log_evidence : arrays
-        Numbers of variables, and the log evidence of each.
+    cardinalities : array (n_models,)
+        Numbers of variables.
+    log_evidence : array (n_models,)
+        The log evidence of each.
     n_selected : int
         The number chosen.
-    log_posterior : array or None
+    log_posterior : array (n_models,) or None
         Log evidence plus log prior.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
     line_ : matplotlib Line2D
-    posterior_line_ : matplotlib Line2D, if there is a posterior
+    posterior_line_ : matplotlib Line2D
+        If there is a posterior.
     """
 
+    ax_: Axes
+    figure_: Figure | SubFigure
+    line_: Line2D
+    posterior_line_: Line2D
+
     def __init__(
-        self, cardinalities: Any, log_evidence: Any, n_selected: int, log_posterior: Any = None
-    ):
-        self.cardinalities = np.asarray(cardinalities)
-        self.log_evidence = np.asarray(log_evidence)
+        self,
+        cardinalities: Array,
+        log_evidence: Array,
+        n_selected: int,
+        log_posterior: Array | None = None,
+    ) -> None:
+        self.cardinalities = host(cardinalities)
+        self.log_evidence = host(log_evidence)
         self.n_selected = n_selected
-        self.log_posterior = log_posterior
+        self.log_posterior = None if log_posterior is None else host(log_posterior)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
-        """Draw the path of a fitted estimator that has ``log_evidence_path_``."""
-        _check_has(estimator, "log_evidence_path_")
-        display = cls(
-            estimator.cardinalities_,
-            estimator.log_evidence_path_,
-            estimator.n_selected_,
-            getattr(estimator, "log_posterior_path_", None),
-        )
-        return display.plot(ax=ax, **line)
+    def from_estimator(
+        cls, estimator: VariableSelector, *, ax: Axes | None = None, **line: Any
+    ) -> Self:
+        """Draw the path of a fitted estimator that has ``log_evidence_path_``.
 
-    def plot(self, *, ax: Any = None, **line: Any) -> EvidenceDisplay:
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **line
+            For matplotlib's ``plot``.
+
+        Returns
+        -------
+        EvidenceDisplay
+        """
+        return cls.from_findings(_found(estimator), ax=ax, **line)
+
+    @classmethod
+    def from_findings(cls, found: Findings, *, ax: Axes | None = None, **line: Any) -> Self:
+        """As `from_estimator`, of what was read already."""
+        path = found.path
+        if path is None or not path.evidence:
+            raise _lacks(found, "log_evidence_path_")
+        return cls(path.x, path.y, found.n_selected, path.posterior).plot(ax, **line)
+
+    def plot(self, ax: Axes | None = None, **line: Any) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _axes(ax)
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
-        style = {"color": _PATH, "marker": "." if self.cardinalities.size <= 60 else ""} | line
-        (self.line_,) = self.ax_.plot(self.cardinalities, self.log_evidence, **style)
+        style: Style = {"color": _PATH, "marker": "." if self.cardinalities.size <= 60 else ""}
+        (self.line_,) = self.ax_.plot(self.cardinalities, self.log_evidence, **(style | line))
         if self.log_posterior is not None:
             style = {"color": _CHOSEN, "linestyle": "--", "label": "with the prior of the models"}
             (self.posterior_line_,) = self.ax_.plot(self.cardinalities, self.log_posterior, **style)
@@ -125,34 +168,69 @@ class RelevanceDisplay:
 
     Parameters
     ----------
-    relevance, ranking, support, names : arrays (n_features,)
+    relevance : array (n_features,)
+        Between 0 and 1.
+    ranking : int array (n_features,)
+        1 for the most relevant variable.
+    support : bool array (n_features,)
+        Which variables were chosen.
+    names : array (n_features,)
+        Names of the variables.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
     bars_ : matplotlib BarContainer
     """
 
-    def __init__(self, relevance: Any, ranking: Any, support: Any, names: Any):
-        order = np.argsort(ranking)
-        self.relevance = np.asarray(relevance)[order]
-        self.support = np.asarray(support)[order]
+    ax_: Axes
+    figure_: Figure | SubFigure
+    bars_: BarContainer
+
+    def __init__(
+        self, relevance: Array, ranking: Array, support: Array, names: Sequence[str] | np.ndarray
+    ) -> None:
+        order = np.argsort(host(ranking))
+        self.relevance = host(relevance)[order]
+        self.support = host(support)[order]
         self.names = np.asarray(names, dtype=object)[order]
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, max_features: int | None = None, ax: Any = None
-    ) -> RelevanceDisplay:
-        """Draw ``relevance_`` of a fitted estimator, the first ``max_features`` of its ranking."""
-        _check_has(estimator, "relevance_")
-        display = cls(
-            estimator.relevance_, estimator.ranking_, estimator.support_, _names(estimator)
-        )
-        return display.plot(max_features=max_features, ax=ax)
+        cls,
+        estimator: VariableSelector,
+        *,
+        max_features: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw ``relevance_`` of a fitted estimator.
 
-    def plot(self, *, max_features: int | None = None, ax: Any = None) -> RelevanceDisplay:
+        Parameters
+        ----------
+        estimator : fitted estimator
+        max_features : int or None
+            How many variables, from the most relevant on; None: all.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        RelevanceDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax)
+
+    @classmethod
+    def from_findings(
+        cls, found: Findings, *, max_features: int | None = None, ax: Axes | None = None
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        display = cls(found.relevance, found.ranking, found.support, found.names)
+        return display.plot(ax, max_features=max_features)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _axes(ax)
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         shown = slice(0, max_features)
         relevance, support, names = self.relevance[shown], self.support[shown], self.names[shown]
@@ -177,46 +255,105 @@ class SlopeDisplay:
     """The slope heuristic: log-likelihood against the number of parameters with the line through
     its linear part, and the criterion against the penalty.
 
+    Parameters
+    ----------
+    n_parameters : array (n_models,)
+        Of the models along the path.
+    log_likelihood : array (n_models,)
+        Their log-likelihoods.
+    criterion : array (n_models,)
+        What the chosen model maximises.
+    penalties : array (n_models,)
+        Their penalties.
+    penalty : float
+        The chosen one.
+    slope : Slope or None
+        The line through the linear part, if it was the slope heuristic that chose.
+
     Attributes
     ----------
-    axes_ : pair of matplotlib Axes
+    ax_ : array of two matplotlib Axes
+    axes_ : array of two matplotlib Axes
+        The same.
     figure_ : matplotlib Figure
     """
 
-    def __init__(self, estimator: Any):
-        self.estimator = estimator
+    ax_: Sequence[Axes]
+    axes_: Sequence[Axes]
+    figure_: Figure | SubFigure
+
+    def __init__(
+        self,
+        n_parameters: Array,
+        log_likelihood: Array,
+        criterion: Array,
+        penalties: Array,
+        penalty: float,
+        slope: Slope | None = None,
+    ) -> None:
+        self.n_parameters = host(n_parameters)
+        self.log_likelihood = host(log_likelihood)
+        self.criterion = host(criterion)
+        self.penalties = host(penalties)
+        self.penalty = penalty
+        self.slope = slope
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, axes: Any = None) -> SlopeDisplay:
-        """Draw the path of a fitted estimator that has ``log_likelihood_path_``."""
-        _check_has(estimator, "log_likelihood_path_")
-        return cls(estimator).plot(axes=axes)
+    def from_estimator(
+        cls,
+        estimator: VariableSelector,
+        *,
+        ax: Sequence[Axes] | None = None,
+        axes: Sequence[Axes] | None = None,
+    ) -> Self:
+        """Draw the path of a fitted estimator that has ``log_likelihood_path_``.
 
-    def plot(self, *, axes: Any = None) -> SlopeDisplay:
-        """Draw into the pair ``axes``, or into a new figure."""
-        model = self.estimator
-        self.axes_ = _axes(axes, columns=2)
-        left, right = self.axes_
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : two matplotlib Axes or None
+            None: in a new figure.
+        axes : two matplotlib Axes or None
+            Another name for ``ax``.
+
+        Returns
+        -------
+        SlopeDisplay
+        """
+        return cls.from_findings(_found(estimator), ax=axes if ax is None else ax)
+
+    @classmethod
+    def from_findings(cls, found: Findings, *, ax: Sequence[Axes] | None = None) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.penalties is None:
+            raise _lacks(found, "log_likelihood_path_")
+        return cls(*found.penalties).plot(ax)
+
+    def plot(self, ax: Sequence[Axes] | None = None, *, axes: Sequence[Axes] | None = None) -> Self:
+        """Draw into the two Axes ``ax`` (or ``axes``), or into a new figure."""
+        given = axes if ax is None else ax
+        self.ax_ = self.axes_ = _new_axes(columns=2) if given is None else given
+        left, right = self.ax_
         self.figure_ = left.figure
-        names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
-        dimension, likelihood, criterion, penalties = (host(getattr(model, n)) for n in names)
-        best = int(np.flatnonzero(penalties == model.penalty_)[0])
+        dimension, likelihood, criterion = self.n_parameters, self.log_likelihood, self.criterion
+        # the nearest, as in `findings`
+        best = int(np.lexsort((-criterion, np.abs(self.penalties - self.penalty)))[0])
         left.plot(dimension, likelihood, ".", color=_PATH)
-        if model.slope_ is not None and model.slope_.n_points:
+        if self.slope is not None and self.slope.n_points:
             # the penalty's shape, read off the criterion: a line in it is a curve in dimension
-            shape = (likelihood - criterion) / (2.0 * model.slope_.slope)
+            shape = (likelihood - criterion) / (2.0 * self.slope.slope)
             order = np.argsort(dimension)
-            line = model.slope_.intercept + model.slope_.slope * shape
+            line = self.slope.intercept + self.slope.slope * shape
             left.plot(dimension[order], line[order], color=_REST, label="growth by noise alone")
             left.set_ylim(bottom=likelihood.min() - 0.05 * np.ptp(likelihood))
             left.legend(frameon=False, loc="lower right")
         left.plot(dimension[best], likelihood[best], "o", color=_CHOSEN)
         left.set(xlabel="number of parameters", ylabel="log-likelihood")
-        right.plot(penalties, criterion, color=_PATH)
-        right.plot(model.penalty_, criterion[best], "o", color=_CHOSEN)
+        right.plot(self.penalties, criterion, color=_PATH)
+        right.plot(self.penalty, criterion[best], "o", color=_CHOSEN)
         right.annotate(
-            f"penalty {model.penalty_:.3g}",
-            (model.penalty_, criterion[best]),
+            f"penalty {self.penalty:.3g}",
+            (self.penalty, criterion[best]),
             textcoords="offset points",
             xytext=(0, 9),
             ha="center",
@@ -224,8 +361,8 @@ class SlopeDisplay:
         )
         right.margins(y=0.14)
         right.set(xlabel="penalty", ylabel="criterion")
-        for ax in self.axes_:
-            _plain(ax)
+        for one in self.ax_:
+            _plain(one)
         return self
 
 
@@ -235,37 +372,74 @@ class LoadingsDisplay:
     Parameters
     ----------
     components : array (n_components, n_shown)
+        Loadings of the variables to show.
     names : array (n_shown,)
+        Their names.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
     image_ : matplotlib AxesImage
     """
 
-    def __init__(self, components: Any, names: Any):
-        self.components = np.asarray(components)
+    ax_: Axes
+    figure_: Figure | SubFigure
+    image_: AxesImage
+
+    def __init__(self, components: Array, names: Sequence[str] | np.ndarray) -> None:
+        self.components = host(components)
         self.names = np.asarray(names, dtype=object)
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, *, max_features: int | None = 40, ax: Any = None, **image: Any
-    ) -> LoadingsDisplay:
-        """Draw ``components_`` of a fitted estimator, or its ``coef_``."""
-        _check_has(estimator, "support_")
-        raw = estimator.components_ if hasattr(estimator, "components_") else estimator.coef_
-        loadings = np.atleast_2d(host(raw))
-        by_size = np.argsort(-np.linalg.norm(loadings, axis=0), kind="stable")
-        chosen = by_size[host(estimator.support_)[by_size]][:max_features]
-        return cls(loadings[:, chosen], _names(estimator)[chosen]).plot(ax=ax, **image)
+        cls,
+        estimator: VariableSelector,
+        *,
+        max_features: int | None = 40,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """Draw ``components_`` of a fitted estimator, or its ``coef_``.
 
-    def plot(self, *, ax: Any = None, **image: Any) -> LoadingsDisplay:
+        Parameters
+        ----------
+        estimator : fitted estimator
+        max_features : int or None
+            How many of the chosen variables, from the largest loadings on; None: all.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **image
+            For matplotlib's ``imshow``.
+
+        Returns
+        -------
+        LoadingsDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax, **image)
+
+    @classmethod
+    def from_findings(
+        cls,
+        found: Findings,
+        *,
+        max_features: int | None = 40,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        by_size = np.argsort(-np.linalg.norm(found.loadings, axis=0), kind="stable")
+        chosen = by_size[found.support[by_size]][:max_features]
+        names = [found.names[k] for k in chosen]
+        return cls(found.loadings[:, chosen], names).plot(ax, **image)
+
+    def plot(self, ax: Axes | None = None, **image: Any) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _axes(ax)
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         largest = float(np.max(np.abs(self.components), initial=0.0)) or 1.0
-        style = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto"} | image
-        self.image_ = self.ax_.imshow(self.components, **style)
+        style: Style = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto"}
+        self.image_ = self.ax_.imshow(self.components, **(style | image))
         d, q = self.components.shape
         self.ax_.set_xticks(np.arange(q), self.names, rotation=60, ha="right", fontsize=8)
         self.ax_.set_yticks(np.arange(d), np.arange(1, d + 1))
@@ -280,83 +454,125 @@ class ScoresDisplay:
     Parameters
     ----------
     scores : array (n_samples, n_components)
+        Of the rows.
     loadings : array (2, n_arrows) or None
+        Of the variables that become arrows.
     names : array (n_arrows,)
+        Names of these variables.
     pair : two int
         The components to draw, counted from 0.
+    label : array (n_samples,) or None
+        What colours the rows: numbers, or names of groups.
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-    points_ : list of matplotlib PathCollection, one per group
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    points_ : list of matplotlib PathCollection
+        One per group.
     """
 
-    def __init__(self, scores: Any, loadings: Any = None, names: Any = (), pair: Any = (0, 1)):
-        self.scores, self.pair = np.asarray(scores), pair
-        self.loadings = None if loadings is None else np.asarray(loadings)
+    ax_: Axes
+    figure_: Figure | SubFigure
+    points_: list[PathCollection]
+
+    def __init__(
+        self,
+        scores: Array,
+        loadings: Array | None = None,
+        names: Sequence[str] | np.ndarray = (),
+        pair: tuple[int, int] = (0, 1),
+        label: ArrayLike | None = None,
+    ) -> None:
+        self.scores = host(scores)
+        self.loadings = None if loadings is None else host(loadings)
         self.names = np.asarray(names, dtype=object)
+        self.pair = pair
+        self.label = None if label is None else np.asarray(fetched(label))
 
     @classmethod
     def from_estimator(
         cls,
-        estimator: Any,
+        estimator: VariableSelector,
         X: Any,
         *,
         components: tuple[int, int] = (0, 1),
-        label: Any = None,
+        label: ArrayLike | None = None,
         biplot: bool = False,
         max_features: int = 10,
-        ax: Any = None,
+        ax: Axes | None = None,
         **points: Any,
-    ) -> ScoresDisplay:
-        """Draw ``transform(X)``, coloured by ``label``; ``biplot=True`` adds the variables.
+    ) -> Self:
+        """Draw ``transform(X)``.
 
-        ``components`` are counted from 0. A model with one component is drawn against the rows.
+        Parameters
+        ----------
+        estimator : fitted estimator
+        X : table (n_samples, n_features_in_)
+        components : two int
+            Which components, counted from 0. A model that has one is drawn against the rows.
+        label : array (n_samples,) or None
+            What colours the rows: numbers, or names of groups.
+        biplot : bool
+            Whether to add the variables as arrows.
+        max_features : int
+            How many arrows, from the longest on.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **points
+            For matplotlib's ``scatter``.
+
+        Returns
+        -------
+        ScoresDisplay
         """
-        _check_has(estimator, "components_")
-        scores, W = host(estimator.transform(X)), host(estimator.components_)
+        found = _found(estimator)
+        scores = scores_of(estimator, X)
+        if scores is None:
+            raise _lacks(found, "components_")
         pair = components if scores.shape[1] > 1 else (0, 0)
-        loadings, names = None, _names(estimator)
+        loadings, names = None, found.names
         if biplot and scores.shape[1] > 1:
-            both = W[list(pair)]
+            both = found.loadings[list(pair)]
             longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
             longest = longest[np.any(both[:, longest] != 0, axis=0)]
-            loadings, names = both[:, longest], names[longest]
-        display = cls(scores, loadings, names, pair)
-        return display.plot(label=label, ax=ax, **points)
+            loadings, names = both[:, longest], [names[k] for k in longest]
+        return cls(scores, loadings, names, pair, label).plot(ax, **points)
 
-    def plot(self, *, label: Any = None, ax: Any = None, **points: Any) -> ScoresDisplay:
-        """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _axes(ax)
+    def plot(
+        self, ax: Axes | None = None, *, label: ArrayLike | None = None, **points: Any
+    ) -> Self:
+        """Draw into ``ax``, or into a new figure; ``label`` takes the place of the one given."""
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
+        groups = self.label if label is None else np.asarray(fetched(label))
         first, second = self.pair
         alone = self.scores.shape[1] == 1
         x = np.arange(1, self.scores.shape[0] + 1) if alone else self.scores[:, first]
         y = self.scores[:, second]
-        style = {"s": 18, "alpha": 0.8, "linewidths": 0} | points
+        style: Style = {"s": 18, "alpha": 0.8, "linewidths": 0} | points
         self.points_ = []
-        if label is None:
-            self.points_.append(self.ax_.scatter(x, y, **({"color": _PATH} | style)))
-        elif np.asarray(label).dtype.kind == "f":
-            self.points_.append(self.ax_.scatter(x, y, c=np.asarray(label), **style))
+        if groups is None:
+            self.points_.append(self.ax_.scatter(x, y, **{"color": _PATH, **style}))
+        elif groups.dtype.kind == "f":
+            self.points_.append(self.ax_.scatter(x, y, c=groups, **style))
             self.figure_.colorbar(self.points_[0], ax=self.ax_)
         else:
-            groups = np.asarray(label).astype(str)
+            groups = groups.astype(str)
             for group in np.unique(groups):
                 inside = groups == group
                 self.points_.append(self.ax_.scatter(x[inside], y[inside], label=group, **style))
             self.ax_.legend(frameon=False)
         if self.loadings is not None and self.loadings.size:
-            self._arrows(x, y)
+            self._arrows(self.loadings, x, y)
         self.ax_.set(
             xlabel="row" if alone else f"component {first + 1}", ylabel=f"component {second + 1}"
         )
         _plain(self.ax_)
         return self
 
-    def _arrows(self, x: np.ndarray, y: np.ndarray) -> None:
+    def _arrows(self, arrows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
         """Variables as arrows, the longest as long as the cloud of points is wide."""
-        arrows = np.asarray(self.loadings)
         reach = 0.9 * min(np.max(np.abs(x)), np.max(np.abs(y)))
         arrows = arrows * reach / np.max(np.linalg.norm(arrows, axis=0))
         for (dx, dy), name in zip(arrows.T, self.names, strict=True):
@@ -376,34 +592,100 @@ class ConvergenceDisplay:
 
     Attributes
     ----------
-    ax_, figure_ : matplotlib Axes and Figure
-    lines_ : list of matplotlib Line2D, one per component where each was fitted by itself
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    lines_ : list of matplotlib Line2D
+        One per component where each was fitted by itself.
     """
 
-    def __init__(self, traces: Any):
+    ax_: Axes
+    figure_: Figure | SubFigure
+    lines_: list[Line2D]
+
+    def __init__(self, traces: Array | Sequence[Array]) -> None:
+        traces = fetched(traces)
         one = isinstance(traces, np.ndarray) and traces.ndim == 1
-        self.traces = [np.asarray(trace, dtype=float) for trace in ([traces] if one else traces)]
+        self.traces = [host(trace).astype(float) for trace in ([traces] if one else traces)]
 
     @classmethod
-    def from_estimator(cls, estimator: Any, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
-        """Draw ``bounds_`` of a fitted estimator."""
-        _check_has(estimator, "bounds_")
-        return cls(estimator.bounds_).plot(ax=ax, **line)
+    def from_estimator(
+        cls, estimator: VariableSelector, *, ax: Axes | None = None, **line: Any
+    ) -> Self:
+        """Draw ``bounds_`` of a fitted estimator.
 
-    def plot(self, *, ax: Any = None, **line: Any) -> ConvergenceDisplay:
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **line
+            For matplotlib's ``plot``.
+
+        Returns
+        -------
+        ConvergenceDisplay
+        """
+        return cls.from_findings(_found(estimator), ax=ax, **line)
+
+    @classmethod
+    def from_findings(cls, found: Findings, *, ax: Axes | None = None, **line: Any) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if not found.traces:
+            raise _lacks(found, "bounds_")
+        return cls(found.traces).plot(ax, **line)
+
+    def plot(self, ax: Axes | None = None, **line: Any) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _axes(ax)
+        self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
         self.lines_ = []
+        drawn = 0
         for k, trace in enumerate(self.traces):
             below = trace[-1] - trace
             shown = below > 0  # the last value itself has no logarithm
-            style = {"color": _PATH} if len(self.traces) == 1 else {"label": f"component {k + 1}"}
+            alone = len(self.traces) == 1
+            style: Style = {"color": _PATH} if alone else {"label": f"component {k + 1}"}
             self.lines_ += self.ax_.plot(np.flatnonzero(shown) + 1, below[shown], **(style | line))
+            drawn += int(np.count_nonzero(shown))
         if len(self.traces) > 1:
             self.ax_.legend(frameon=False)
-        if any(drawn.get_ydata().size for drawn in self.lines_):
+        if drawn:
             self.ax_.set_yscale("log")
         self.ax_.set(xlabel="iteration", ylabel="objective below its last value")
         _plain(self.ax_)
         return self
+
+
+Display = type[
+    EvidenceDisplay
+    | RelevanceDisplay
+    | SlopeDisplay
+    | LoadingsDisplay
+    | ScoresDisplay
+    | ConvergenceDisplay
+]
+
+
+def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Display]:
+    """The Display classes that there are for an estimator, by what the registry says of it.
+
+    Parameters
+    ----------
+    estimator : estimator, or its class
+        Fitted or not.
+
+    Returns
+    -------
+    list of Display classes
+    """
+    method = method_of(estimator() if isinstance(estimator, type) else estimator)
+    displays: list[Display] = [RelevanceDisplay, LoadingsDisplay]
+    if method.path is not None and method.path.evidence:
+        displays.append(EvidenceDisplay)
+    if method.slope:
+        displays.append(SlopeDisplay)
+    if method.projects:
+        displays.append(ScoresDisplay)
+    if method.traces is not None:
+        displays.append(ConvergenceDisplay)
+    return displays

@@ -1,25 +1,403 @@
-"""Every estimator, registered once: files, command, report and contract tests read this."""
+"""Every method, described once: the command, explanations, model files, reports, pictures and the
+contract tests read this, and ask nobody else what an estimator is.
+
+To add a method, write its estimator and one `Method(...)` in `METHODS`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
-from . import baselines
+import numpy as np
+from sklearn.utils import get_tags
+
+from .baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
+from .errors import InputError
+from .fitted import PROJECTION, SELECTOR, Contents, numbers
+from .models._base import SparseProjection, VariableSelector
 from .models.empca import EMPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
 
-METHODS: dict[str, type] = {"gsppca": GSPPCA, "sca": SCA, "sppca": SPPCA, "empca": EMPCA}
-"""What ``prosparse select --method`` offers, by the name it is asked for."""
+# --- what a method may have
 
-ESTIMATORS: dict[str, type[Any]] = {
-    one.__name__: one
-    for one in (
-        *METHODS.values(),
-        SpinyRegressor,
-        *(getattr(baselines, name) for name in baselines.__all__),
+
+class Choice(NamedTuple):
+    """A path of models and the one that was chosen, on the host."""
+
+    x: np.ndarray  # (n_models,), what tells the models apart
+    y: np.ndarray  # (n_models,), what they were compared by
+    best: int  # position in both
+    x_label: str
+    y_label: str
+    noun: str  # what the chosen x counts, for the label in the picture
+    evidence: bool = False  # whether y is log evidence, and x numbers of variables
+    posterior: np.ndarray | None = None  # (n_models,), y with the prior of the models added
+
+
+class ChoicePath(NamedTuple):
+    """Where a fitted estimator keeps the models that it chose from."""
+
+    x: str  # attribute with what tells the models apart
+    y: str  # attribute with what they were compared by
+    chosen: str  # attribute with the x of the model that was chosen
+    x_label: str
+    y_label: str
+    noun: str
+    evidence: bool = False
+    posterior: str | None = None  # attribute with y and the log prior of the models together
+
+
+class Option(NamedTuple):
+    """An option of the command, and the parameter of the estimator that it sets."""
+
+    name: str  # without dashes
+    parameter: str
+    help: str  # for this method
+    kind: type[int] | type[float] | type[str] = str  # what is typed
+    least: int | None = None
+    read: Callable[[str], object] | None = None  # what is typed as a value of the parameter
+    left_out: str = "decided by the data"  # what the report says then
+    needed: str = ""  # what the method must be told, if it cannot do without
+
+
+Explanation = Callable[[VariableSelector, Choice | None, int], str | None]
+"""Why that many variables: a function of the fitted estimator, of the path that it chose from, and
+of the number of variables; None where it has nothing to say."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """All that the rest of the library knows about one estimator.
+
+    Parameters
+    ----------
+    name : str
+        What ``prosparse select --method`` calls it.
+    estimator : type
+        Its class.
+    summary : str
+        What it is, in half a sentence.
+    example : mapping
+        Parameters with which a table of a dozen columns is fitted quickly, and some are left out.
+    grid : mapping
+        A parameter and some of its values, of which a search would choose one.
+    options : tuple of Option, or None
+        What the command lets a user set besides the number of components; None if the command
+        does not offer the method.
+    explanations : tuple of functions
+        Why that many variables: the first that has something to say is heard.
+    path : ChoicePath or None
+        The models that it chooses from.
+    slope : bool
+        Whether it keeps what `prosparse.plot.SlopeDisplay` draws.
+    traces : str or None
+        The attribute with its objective per iteration.
+    predicts : bool
+        Whether it is a regression, with coefficients of variables instead of components.
+    saved : Contents
+        What a saved model of it must hold.
+    """
+
+    name: str
+    estimator: type[VariableSelector]
+    summary: str
+    example: Mapping[str, object] = field(default_factory=dict)
+    grid: Mapping[str, Sequence[object]] = field(default_factory=dict)
+    options: tuple[Option, ...] | None = None
+    explanations: tuple[Explanation, ...] = ()
+    path: ChoicePath | None = None
+    slope: bool = False
+    traces: str | None = "bounds_"
+    predicts: bool = False
+    saved: Contents = field(default_factory=Contents)
+
+    def takes(self, parameter: str) -> bool:
+        """Whether the estimator has a parameter of that name."""
+        return parameter in self.estimator().get_params(deep=False)
+
+    @property
+    def projects(self) -> bool:
+        """Whether it gives rows scores."""
+        return issubclass(self.estimator, SparseProjection)
+
+    @property
+    def allows_gaps(self) -> bool:
+        """Whether a table may have missing values."""
+        return bool(get_tags(self.estimator()).input_tags.allow_nan)
+
+    def why(self, model: VariableSelector, choice: Choice | None, n_selected: int) -> str:
+        """Why that many variables, in one sentence without its full stop."""
+        for explanation in self.explanations:
+            said = explanation(model, choice, n_selected)
+            if said is not None:
+                return said
+        return "the method leaves these with a loading"
+
+
+# --- how methods explain their choice
+
+
+def asked_for(parameter: str, what: str) -> Explanation:
+    """The user gave the number."""
+
+    def explain(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+        asked = model.get_params(deep=False)[parameter]
+        if asked is None:
+            return None
+        return f"you asked for {', '.join(map(str, np.ravel(asked)))} {what}"
+
+    return explain
+
+
+def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """The evidence is highest for that number; how far it falls beside it."""
+    if choice is None:
+        return None
+    best, drops = choice.best, []
+    for k, side in ((best - 1, "fewer"), (best + 1, "more")):
+        if 0 <= k < choice.y.size:
+            steps = abs(int(choice.x[k] - choice.x[best]))
+            drops.append(f"{choice.y[best] - choice.y[k]:.3g} for {steps} {side}")
+    return f"the evidence is highest there (its logarithm falls by {' and by '.join(drops)})"
+
+
+_CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
+
+
+def by_penalty(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """The penalty leaves that many with a loading."""
+    if choice is None:
+        return None
+    rule = _CRITERIA.get(str(model.get_params(deep=False)["penalty"]))
+    how = f"chosen by {rule}" if rule else "the one you gave"
+    at = float(choice.x[choice.best])
+    return f"at the penalty {at:.4g}, {how}, {n_selected} variables have a loading"
+
+
+def by_prior(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """The prior is one that sets weights to zero."""
+    return "the prior set the weights of all other variables to exactly zero"
+
+
+def number_or_name(text: str) -> float | str:
+    """A penalty as a number, or the name of a criterion, which the estimator knows."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+# --- the methods
+
+_EVIDENCE = ChoicePath(
+    x="cardinalities_",
+    y="log_evidence_path_",
+    chosen="n_selected_",
+    x_label="number of variables",
+    y_label="log evidence",
+    noun="variables",
+    evidence=True,
+)
+
+METHODS: dict[str, Method] = {
+    method.estimator.__name__: method
+    for method in (
+        Method(
+            "gsppca",
+            GSPPCA,
+            "globally sparse PCA: one set of variables for all components, chosen by evidence",
+            example={"n_components": 2},
+            grid={"n_features_to_select": [5, 6]},
+            options=(
+                Option(
+                    "variables",
+                    "n_features_to_select",
+                    "how many variables (left out, the data decide)",
+                    kind=int,
+                    least=1,
+                ),
+            ),
+            explanations=(asked_for("n_features_to_select", "variables"), by_evidence),
+            path=_EVIDENCE,
+            saved=Contents((*PROJECTION, "noise_variance_", "active_noise_variance_")),
+        ),
+        Method(
+            "sca",
+            SCA,
+            "sparse factors of one table, or shared by several views of the same rows",
+            example={"n_components": 2, "prior": "hyperbolic"},
+            grid={"prior": ["ard", "hyperbolic"]},
+            options=(),
+            explanations=(by_prior,),
+            saved=Contents(
+                (*PROJECTION, "noise_variance_", "view_columns_"),
+                {"noise_variance_": numbers("v", finite=True, least=0, positive=True)},
+            ),
+        ),
+        Method(
+            "sppca",
+            SPPCA,
+            "probabilistic PCA with an l1 penalty on the loadings",
+            example={"n_components": 2, "penalty": 15.0},
+            grid={"penalty": [10.0, 15.0]},
+            options=(
+                Option(
+                    "penalty",
+                    "penalty",
+                    "slope (the default), aic, bic, or a number",
+                    read=number_or_name,
+                    left_out="chosen by the slope heuristic",
+                ),
+            ),
+            explanations=(by_penalty,),
+            path=ChoicePath(
+                x="penalties_",
+                y="criterion_path_",
+                chosen="penalty_",
+                x_label="penalty",
+                y_label="criterion",
+                noun="penalty",
+            ),
+            slope=True,
+            saved=Contents(
+                (*PROJECTION, "noise_variance_", "penalty_"),
+                {"noise_variance_": numbers(finite=True, least=0, positive=True)},
+            ),
+        ),
+        Method(
+            "empca",
+            EMPCA,
+            "sparse or non-negative PCA with a given number of loadings per component",
+            example={"n_components": 2, "n_nonzero": 4, "random_state": 0},
+            grid={"n_nonzero": [3, 4]},
+            options=(
+                Option(
+                    "variables",
+                    "n_nonzero",
+                    "how many variables a component may have",
+                    kind=int,
+                    least=1,
+                    needed="how many variables a component may have: --variables 10, say",
+                ),
+            ),
+            explanations=(asked_for("n_nonzero", "loadings per component"),),
+            saved=Contents((*PROJECTION, "_optimality_gap")),
+        ),
+        Method(
+            "spinyreg",
+            SpinyRegressor,
+            "regression on few variables, chosen by evidence",
+            grid={"refit": ["posterior", "ols"]},
+            explanations=(by_evidence,),
+            path=_EVIDENCE._replace(posterior="log_posterior_path_"),
+            predicts=True,
+            saved=Contents(
+                (
+                    *SELECTOR,
+                    "coef_",
+                    "intercept_",
+                    "coef_covariance_",
+                    "noise_variance_",
+                    "n_samples_",
+                ),
+                loadings="coef_",
+            ),
+        ),
+        Method(
+            "thresholded",
+            ThresholdedPCA,
+            "PCA whose smallest loadings are set to zero",
+            example={"n_components": 2, "n_nonzero": 4},
+            grid={"n_nonzero": [3, 4]},
+            explanations=(asked_for("n_nonzero", "loadings per component"),),
+            traces=None,
+        ),
+        Method(
+            "spca",
+            SPCA,
+            "sparse PCA as a regression with an elastic net",
+            example={"n_components": 2, "penalty": 30.0},
+            grid={"penalty": [20.0, 30.0]},
+            explanations=(asked_for("n_nonzero", "loadings per component"),),
+            traces=None,
+        ),
+        Method(
+            "sspca",
+            SSPCA,
+            "structured sparse PCA, with groups of variables or one set for all components",
+            example={"n_components": 2, "n_features_to_select": 5},
+            grid={"n_features_to_select": [5, 6]},
+            explanations=(asked_for("n_features_to_select", "variables"),),
+        ),
+        Method(
+            "pathspca",
+            PathSPCA,
+            "sparse PCA by adding one variable after the other",
+            example={"n_components": 2, "n_nonzero": 4},
+            grid={"n_nonzero": [3, 4]},
+            explanations=(asked_for("n_nonzero", "loadings per component"),),
+            traces=None,
+        ),
+        Method(
+            "dspca",
+            DSPCA,
+            "sparse PCA by semidefinite programming",
+            example={"n_components": 2, "penalty": 0.2},
+            grid={"penalty": [0.1, 0.2]},
+            traces=None,
+            saved=Contents(fields={"values_": numbers("d"), "gaps_": numbers("d")}),
+        ),
+        Method(
+            "nspca",
+            NSPCA,
+            "sparse and non-negative PCA",
+            example={"n_components": 2, "beta": 0.1, "random_state": 0},
+            grid={"beta": [0.0, 0.1]},
+        ),
     )
 }
+"""Every method, by the name of its class."""
+
+
+class _Estimators(Mapping[str, type[Any]]):
+    """The classes of `METHODS`, as they are now."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        return METHODS[name].estimator
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(METHODS)
+
+    def __len__(self) -> int:
+        return len(METHODS)
+
+
+ESTIMATORS: Mapping[str, type[Any]] = _Estimators()
 """What can be saved and loaded, by class name."""
+
+
+def offered() -> dict[str, Method]:
+    """What ``prosparse select --method`` offers, by the name it is asked for."""
+    return {one.name: one for one in METHODS.values() if one.options is not None}
+
+
+def method_of(model: object) -> Method:
+    """The method that an estimator, or one that was derived from it, is of.
+
+    Raises
+    ------
+    InputError
+        If it is of none.
+    """
+    for kind in type(model).__mro__:
+        method = METHODS.get(kind.__name__)
+        if method is not None and method.estimator is kind:
+            return method
+    raise InputError(
+        f"{type(model).__name__} is not an estimator of prosparse; these are: {', '.join(METHODS)}"
+    )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_array
 
-from ..data import take_columns
+from ..data import kind_of, take_columns
 from ..data.arrays import host, spread
 from ..data.operators.mapped import IN_MEMORY
 from ..errors import InputError, ParameterError
@@ -24,7 +24,7 @@ class Annotated(NamedTuple):
 
     def spread(self, values: Any) -> np.ndarray:
         """Values of the columns of X as values of all variables, zero for the others."""
-        return spread(host(values), self.places, self.data.n_vars)
+        return host(spread(host(values), self.places, self.data.n_vars))
 
 
 def is_mudata(data: Any) -> bool:
@@ -135,16 +135,23 @@ def _readable(X: Any) -> Any:
                 "a large dense table in a file needs Dask, which is not installed: "
                 "pip install 'prosparse[dask]'"
             ) from error
-        return da.from_array(X, chunks=("auto", -1), lock=True)
+        lazily: Any = da.from_array  # Dask has no types
+        return lazily(X, chunks=("auto", -1), lock=True)
     # the table of a view is a NumPy array that tells AnnData when it is written to
-    return np.asarray(X) if isinstance(X, np.ndarray) and not isinstance(X, np.memmap) else X
+    return np.asarray(X) if _is_array(X) else X
+
+
+def _is_array(X: Any) -> bool:
+    """Whether a table is an array in the host's memory."""
+    kind = kind_of(X)
+    return kind.on_host and kind.in_memory and not kind.is_sparse
 
 
 def varying_columns(X: Any) -> int:
     """How many columns are not constant, as far as that can be told without a pass over a file."""
-    if issparse(X):
+    if kind_of(X).is_sparse:
         top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
-    elif isinstance(X, np.ndarray) and X.size:
+    elif _is_array(X) and X.size:
         top, bottom = X.max(axis=0), X.min(axis=0)
     else:
         return int(X.shape[1])
@@ -160,7 +167,7 @@ def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.nda
             "views of the same observations are needed"
         )
     names = [table.asked["modality"] for table in tables]
-    some_sparse = any(issparse(table.X) for table in tables)
+    some_sparse = any(kind_of(table.X).is_sparse for table in tables)
     X, places = [], []
     for name, table in zip(names, tables, strict=True):
         # The maps count from 1; 0 stands for what a modality lacks.
@@ -174,7 +181,7 @@ def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.nda
             )
         places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
         # Beside a sparse table a dense one is made sparse, never the other way round.
-        part = csr_array(table.X) if some_sparse and not issparse(table.X) else table.X
+        part = csr_array(table.X) if some_sparse and not kind_of(table.X).is_sparse else table.X
         lacking = rows == 0
         if some_sparse and lacking.any():
             raise InputError(

@@ -6,20 +6,21 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 
+from ..data import kind_of
+from ..data.arrays import host
 from ..errors import InputError, ModelFileError, ParameterError, TableError
-from ..findings import refuse_unfitted
+from ..findings import Findings, findings_of, scores_of
+from ..models._base import VariableSelector
 from ..models.sca import SCA
 from ..persistence import versions
-from ..registry import METHODS
-from ..report import Findings, findings_of
+from ..registry import method_of, offered
 from ..selection.dimension import completed
 from ..tables import Ask, Table
 
@@ -36,8 +37,7 @@ class Wish(NamedTuple):
 
     method: str = "gsppca"
     components: int | str = "auto"
-    variables: int | None = None
-    penalty: str | None = None
+    options: Mapping[str, object] = {}  # those of the methods, by name; None: left out
     scale: bool = False
     log1p: bool = False
     missing: str = "error"
@@ -45,8 +45,10 @@ class Wish(NamedTuple):
 
 
 class Result(NamedTuple):
+    """What was done, and what came of it."""
+
     table: Table  # as it was fitted
-    model: Any
+    model: VariableSelector
     about: dict[str, Any]  # what the report and the model file say about it, plain JSON
     found: Findings
 
@@ -56,7 +58,7 @@ class Result(NamedTuple):
 
 def prepared(table: Table, wish: Wish) -> Table:
     """Logarithms taken, missing values treated."""
-    X = table.X.data if issparse(table.X) else table.X
+    X = table.X.data if kind_of(table.X).is_sparse else table.X
     if wish.log1p:
         _refuse(table, lambda block: block <= -1, "is not above -1 and has no log(1 + x)")
         np.log1p(X, out=X)
@@ -81,7 +83,7 @@ def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
 
 def scales_for(table: Table, wish: Wish) -> list[float] | None:
     """Standard deviations of the columns, if the method cannot scale by itself."""
-    if not wish.scale or "scale" in METHODS[wish.method]().get_params():
+    if not wish.scale or offered()[wish.method].takes("scale"):
         return None
     return [float(s) for s in StandardScaler(with_mean=False).fit(table.X).scale_]
 
@@ -90,15 +92,15 @@ def _blocks(X: Any) -> Iterator[tuple[int, np.ndarray]]:
     step = max(1, _ROWS // max(1, X.shape[1]))
     for start in range(0, X.shape[0], step):
         rows = X[start : start + step]
-        yield start, rows.toarray() if issparse(rows) else rows
+        yield start, rows.toarray() if kind_of(rows).is_sparse else rows
 
 
 def _row_called(table: Table, row: int) -> str:
     return f"row {row + 1} of the data" + (f" ({table.ids[row]!r})" if table.ids else "")
 
 
-def _refuse(table: Table, bad: Any, what: str) -> None:
-    values = table.X.data if issparse(table.X) else None
+def _refuse(table: Table, bad: Callable[[np.ndarray], np.ndarray], what: str) -> None:
+    values = table.X.data if kind_of(table.X).is_sparse else None
     if values is not None and not bad(values).any():
         return
     for start, block in _blocks(table.X):
@@ -112,7 +114,7 @@ def _refuse(table: Table, bad: Any, what: str) -> None:
 
 
 def _without_gaps(table: Table, wish: Wish) -> Table:
-    if issparse(table.X):
+    if kind_of(table.X).is_sparse:
         _refuse(table, np.isnan, "is missing; a sparse table cannot have gaps")
         return table
     gaps = np.zeros(table.X.shape[1], dtype=int)
@@ -135,8 +137,10 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
     table = _drop_columns(table, gaps > _MOSTLY * table.X.shape[0])
     if wish.missing == "drop":
         return _drop_rows(table, said)
-    if wish.method == "sca":
-        return table._replace(notes=[*table.notes, f"{said}: SCA leaves them open, exactly"])
+    asked = offered()[wish.method]
+    if asked.allows_gaps:
+        name = asked.estimator.__name__
+        return table._replace(notes=[*table.notes, f"{said}: {name} leaves them open, exactly"])
     method = "SCA" if table.X.size <= _LARGEST_SCA else "principal components"
     note = f"{said} and were filled in by {method}, from the other values of their rows"
     return table._replace(X=imputed(table.X), notes=[*table.notes, note])
@@ -189,39 +193,37 @@ def imputed(X: np.ndarray) -> np.ndarray:
 # --- the fit
 
 
-def estimator(wish: Wish) -> Any:
+def estimator(wish: Wish) -> VariableSelector:
     """The estimator that was asked for."""
-    parameters: dict[str, Any] = {"n_components": wish.components, "verbose": wish.verbose}
-    known = METHODS[wish.method]().get_params()
-    if "scale" in known:
+    method = offered()[wish.method]
+    parameters: dict[str, object] = {"n_components": wish.components, "verbose": wish.verbose}
+    if method.takes("scale"):
         parameters["scale"] = wish.scale
-    if "random_state" in known:
+    if method.takes("random_state"):
         parameters["random_state"] = 0
-    number = next((k for k in ("n_features_to_select", "n_nonzero") if k in known), None)
-    if wish.variables is not None and number is None:
-        raise ParameterError(
-            f"--variables has no effect with --method {wish.method}, which decides for itself; "
-            "use gsppca or empca"
-        )
-    if wish.variables is None and number == "n_nonzero":
-        raise ParameterError(
-            f"--method {wish.method} needs to know how many variables a component may have: "
-            "--variables 10, say"
-        )
-    if wish.variables is not None:
-        parameters[str(number)] = wish.variables
-    if wish.penalty is not None:
-        if "penalty" not in known:
-            raise ParameterError(f"--penalty has no effect with --method {wish.method}; use sppca")
-        parameters["penalty"] = _penalty(wish.penalty)
-    return METHODS[wish.method](**parameters)
+    known = {option.name: option for option in method.options or ()}
+    for name, value in wish.options.items():
+        if value is not None and name not in known:
+            raise ParameterError(
+                f"--{name} has no effect with --method {wish.method}; "
+                f"use {' or '.join(_that_take(name))}"
+            )
+    for name, option in known.items():
+        value = wish.options.get(name)
+        if value is not None:
+            parameters[option.parameter] = option.read(str(value)) if option.read else value
+        elif option.needed:
+            raise ParameterError(f"--method {wish.method} needs to know {option.needed}")
+    return method.estimator(**parameters)
 
 
-def _penalty(text: str) -> str | float:
-    try:
-        return float(text)
-    except ValueError:
-        return text  # the name of a criterion, which the estimator knows
+def _that_take(name: str) -> list[str]:
+    """The methods that have an option of that name."""
+    return [
+        method.name
+        for method in offered().values()
+        if any(option.name == name for option in method.options or ())
+    ]
 
 
 def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
@@ -257,7 +259,7 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         "file": fingerprint(table.path),
         "versions": versions(),
         "read": _as_read(ask, table),
-        "wish": wish._replace(verbose=0)._asdict(),
+        "wish": _as_wished(wish),
         "seconds": round(time.perf_counter() - started, 2),
     }
     return Result(table, model, about, found)
@@ -269,14 +271,20 @@ def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
     return {k: v for k, v in known._asdict().items() if k not in ("progress", "variables")}
 
 
+def _as_wished(wish: Wish) -> dict[str, object]:
+    """What was asked for, in plain JSON."""
+    plain = wish._replace(verbose=0)._asdict()
+    return {**plain.pop("options"), **plain}
+
+
 def _data_words(
-    table: Table, model: Any, read: tuple[int, int], label: str | None
+    table: Table, model: VariableSelector, read: tuple[int, int], label: str | None
 ) -> dict[str, str]:
     n, p = table.X.shape
     words = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
     if read != (n, p):
         words["in the file"] = f"{read[0]:,} rows, {read[1]:,} variables"
-    constant = int(np.sum(~getattr(model, "varying_", np.ones(p, dtype=bool))))
+    constant = int(np.sum(~host(model.varying_)))
     words["constant columns"] = f"{constant:,}"
     if label is not None:
         words["coloured by"] = label
@@ -284,10 +292,15 @@ def _data_words(
 
 
 def _asked(wish: Wish) -> dict[str, str]:
+    method = offered()[wish.method]
+    settings = {"variables": "decided by the data"}
+    for option in method.options or ():
+        value = wish.options.get(option.name)
+        settings[option.name] = option.left_out if value is None else str(value)
     return {
-        "method": METHODS[wish.method].__name__,
+        "method": method.estimator.__name__,
         "components": "decided by the data" if wish.components == "auto" else str(wish.components),
-        "variables": "decided by the data" if wish.variables is None else str(wish.variables),
+        **settings,
         "columns": "scaled to unit variance" if wish.scale else "in their own units",
         "values": "log(1 + x)" if wish.log1p else "as they are",
         "missing values": {"error": "not allowed", "drop": "dropped", "impute": "filled in"}[
@@ -333,7 +346,7 @@ def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
             ask[name] = value
     # of the preparation, only what is done to a table that is not fitted
     steps = {k: wish[k] for k in ("scale", "log1p") if isinstance(wish.get(k), bool)}
-    for name, choices in (("method", tuple(METHODS)), ("missing", MISSING)):
+    for name, choices in (("method", tuple(offered())), ("missing", MISSING)):
         if wish.get(name) in choices:
             steps[name] = wish[name]
     return Ask(**ask), Wish(**steps)
@@ -363,22 +376,19 @@ def fingerprint(path: Path) -> dict[str, str]:
     return {"file size": f"{path.stat().st_size:,} bytes", "SHA-256": digest}
 
 
-def scores_of(model: Any, table: Table) -> np.ndarray:
+def scores_of_table(model: VariableSelector, found: Findings, table: Table) -> np.ndarray:
     """Scores of the rows; the table must have the model's variables, in their order."""
-    refuse_unfitted(model)
-    if not hasattr(model, "transform"):
-        raise InputError(f"{type(model).__name__} gives rows no scores: leave the table out")
-    names = getattr(model, "feature_names_in_", None)  # an array that was fitted has none
-    known = table.names if names is None else [str(name) for name in names]
-    if names is None and len(table.names) != model.n_features_in_:
+    if not method_of(model).projects:
+        raise InputError(f"{found.method} gives rows no scores: leave the table out")
+    if not found.named and len(table.names) != len(found.names):  # fitted to an array
         raise TableError(
-            f"{table.path}: {len(table.names)} variables, but the model has {model.n_features_in_}"
+            f"{table.path}: {len(table.names)} variables, but the model has {len(found.names)}"
         )
-    if known != table.names:
-        missing = [name for name in known if name not in set(table.names)]
+    if found.named and found.names != table.names:
+        missing = [name for name in found.names if name not in set(table.names)]
         what = f"lacks {missing[0]!r}" if missing else "has other variables, or in another order"
         raise TableError(f"{table.path}: it is not the table of the model: it {what}")
     with warnings.catch_warnings():
         # the names were compared above; the rows are a plain array, which has none
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        return np.asarray(model.transform(table.X))
+        return np.asarray(scores_of(model, table.X))

@@ -24,8 +24,9 @@ from rich.text import Text
 
 from ..errors import InputError, ModelFileError, ParameterError, check_choice
 from ..files import write_text
+from ..findings import findings_of
 from ..persistence import load_with_about, save
-from ..registry import METHODS
+from ..registry import Option, offered
 from ..report import render
 from ..report.words import percent, quoted
 from ..tables import Ask, Table, read_table
@@ -38,7 +39,7 @@ from .analysis import (
     prepared,
     remembered,
     scaled_as,
-    scores_of,
+    scores_of_table,
 )
 from .places import (
     MODEL,
@@ -56,13 +57,6 @@ from .terminal import as_typed, shows_everything
 _DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
 Components = Annotated[str, typer.Option(help="How many components: a number, or auto.")]
-Method = Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")]
-Variables = Annotated[
-    int | None, typer.Option(min=1, help="How many variables; left out, the data decide.")
-]
-Penalty = Annotated[
-    str | None, typer.Option(help="For sppca: slope (the default), aic, bic, or a number.")
-]
 IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
 Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
 Keep = Annotated[
@@ -122,9 +116,8 @@ class Options(NamedTuple):
 
     file: File
     components: Components = "auto"
-    method: Method = "gsppca"
-    variables: Variables = None
-    penalty: Penalty = None
+    method: str = "gsppca"
+    methods: dict[str, object] = {}  # noqa: RUF012 the options of the methods, by name
     id_column: IdColumn = None
     drop: Drop = None
     keep: Keep = None
@@ -143,21 +136,56 @@ class Options(NamedTuple):
 def takes_options(command: Callable[..., None]) -> Callable[..., None]:
     """``command(options, more)`` as a function of all the options, as typer wants it."""
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = inspect.signature(Options, eval_str=True).parameters
     types = get_type_hints(Options, include_extras=True)
-    parameters = [one.replace(annotation=types[name]) for name, one in shared.items()]
+    of_methods = method_options()
+    parameters: list[inspect.Parameter] = []
+    for name, one in inspect.signature(Options, eval_str=True).parameters.items():
+        if name == "method":
+            choices = typer.Option(help=f"One of {', '.join(offered())}.")
+            parameters.append(one.replace(annotation=Annotated[str, choices]))
+        elif name == "methods":
+            parameters.extend(of_methods)
+        else:
+            parameters.append(one.replace(annotation=types[name]))
     parameters = sorted([*parameters, *own], key=lambda one: one.default is not one.empty)
 
     @functools.wraps(command)
     def flat(**given: Any) -> None:
-        options = Options(**{name: given.pop(name) for name in Options._fields})
-        command(options, **given)
+        methods = {one.name: given.pop(one.name) for one in of_methods}
+        shared = {name: given.pop(name) for name in Options._fields if name != "methods"}
+        command(Options(**shared, methods=methods), **given)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
 
 
-@takes_options
+def method_options() -> list[inspect.Parameter]:
+    """The options of all methods, as typer wants them; methods may share one."""
+    asked: dict[str, dict[str, Option]] = {}
+    for method in offered().values():
+        for option in method.options or ():
+            asked.setdefault(option.name, {})[method.name] = option
+    parameters = []
+    for name, by_method in asked.items():
+        kinds = {(option.kind, option.least) for option in by_method.values()}
+        if len(kinds) > 1 or name in Options._fields:
+            raise ValueError(
+                f"the option --{name} of {', '.join(by_method)} is taken, or not of one kind for "
+                "all of them: give it another name"
+            )
+        ((kind, least),) = kinds
+        words = " ".join(f"For {method}: {one.help}." for method, one in by_method.items())
+        parameters.append(
+            inspect.Parameter(
+                name,
+                inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                default=typer.Option(None, min=least, help=words),
+                annotation=kind | None,
+            )
+        )
+    return parameters
+
+
 def select(
     options: Options,
     label: Label = None,
@@ -178,7 +206,6 @@ def select(
     _answer(result, folder, replaced, options)
 
 
-@takes_options
 def fit(
     options: Options,
     output: Annotated[
@@ -215,17 +242,18 @@ def report(
         fitted, rest = load_with_about(model)
         about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
+        found = findings_of(fitted, about.get("total_variance"))
         scores = table = None
         if data is not None:
             ask, wish = remembered(about)
-            names = getattr(fitted, "feature_names_in_", ())
+            names = found.names if found.named else ()
             wanted = as_typed(label) if label else ask.label
-            ask = ask._replace(label=wanted, variables=tuple(map(str, names)))
+            ask = ask._replace(label=wanted, variables=tuple(names))
             about["label"] = ask.label
             table = scaled_as(prepared(_read(data, ask, quiet), wish), about.get("scaled_by"))
-            scores = scores_of(fitted, table)
+            scores = scores_of_table(fitted, found, table)
         page = render(
-            fitted,
+            found,
             scores=scores,
             ids=table.ids if table else None,
             label=table.label if table else None,
@@ -237,9 +265,9 @@ def report(
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the commands."""
-    app.command(epilog=_SELECT_EXAMPLES)(select)
-    app.command(epilog=_FIT_EXAMPLES)(fit)
+    """Register the commands, with the options of all methods that are registered by now."""
+    app.command(epilog=_SELECT_EXAMPLES)(takes_options(select))
+    app.command(epilog=_FIT_EXAMPLES)(takes_options(fit))
     app.command(epilog=_REPORT_EXAMPLES)(report)
 
 
@@ -272,7 +300,7 @@ def _ask(options: Options, label: str | None) -> Ask:
 
 
 def _wish(options: Options) -> Wish:
-    check_choice("--method", options.method, tuple(METHODS))
+    check_choice("--method", options.method, tuple(offered()))
     check_choice("--missing", options.missing, MISSING)
     given = options.components
     if given != "auto" and not (given.isdecimal() and int(given) > 0):
@@ -280,8 +308,7 @@ def _wish(options: Options) -> Wish:
     return Wish(
         options.method,
         "auto" if given == "auto" else int(given),
-        options.variables,
-        options.penalty,
+        options.methods,
         options.scale,
         options.log1p,
         options.missing,

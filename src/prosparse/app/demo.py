@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.datasets import load_digits
 
 from ..datasets import make_globally_sparse
+from ..findings import findings_of
 from ..metrics import support_f_score
 from ..models.gsppca import GSPPCA
 from ..plot import EvidenceDisplay, RelevanceDisplay
@@ -61,15 +61,14 @@ def digits(folder: Path) -> GSPPCA:
 
 
 def _report(model: GSPPCA) -> None:
-    names = getattr(model, "feature_names_in_", [f"x{i}" for i in range(model.n_features_in_)])
-    first = np.argsort(model.ranking_)[: model.n_selected_]
-    print(f"  chosen: {model.n_selected_} of {model.n_features_in_} variables, most relevant first")
-    print("  " + ", ".join(str(names[i]) for i in first))
-    share = model.explained_variance_ratio_.sum()
+    found = findings_of(model)
+    print(f"  chosen: {found.n_selected} of {len(found.names)} variables, most relevant first")
+    print("  " + ", ".join(found.names[k] for k in found.chosen))
     print(
-        f"  their {model.n_components_} components hold {share:.0%} of the variance of all columns"
+        f"  their {found.loadings.shape[0]} components hold {found.retained:.0%} of the variance "
+        "of all columns"
     )
-    print(f"  {model.n_iter_} passes; {model.stop_reason_}")
+    print(f"  {model.n_iter_} passes; {found.stop}")
 
 
 def _draw(model: GSPPCA, path: Path, title: str) -> Any:

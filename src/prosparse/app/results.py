@@ -7,16 +7,15 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from ..files import PARTIAL, flush, umask, write_text
 from ..persistence import save
 from ..report import render
 from ..tables.formulas import escaped
-from .analysis import Result, scores_of
+from .analysis import Result, scores_of_table
 from .places import MODEL, REPORT, RESULTS, check_folder
 
 __all__ = ["RESULTS", "whole_folder", "write_results"]
@@ -65,7 +64,7 @@ def _swapped(path: Path, place: Path) -> Iterator[Path]:
 def write_results(result: Result, folder: Path) -> None:
     """All files of `RESULTS`."""
     table, model, about, found = result
-    scores = scores_of(model, table)
+    scores = scores_of_table(model, found, table)
     components = [f"component_{k + 1}" for k in range(found.loadings.shape[0])]
     variables = (
         [found.names[k], _digits(found.relevance[k]), found.ranking[k], _yes_no(found.support[k])]
@@ -74,7 +73,7 @@ def write_results(result: Result, folder: Path) -> None:
     _write(folder / "selected.csv", ["variable", "relevance", "rank", "chosen"], variables)
     loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.chosen)
     _write(folder / "loadings.csv", ["variable", *components], loadings)
-    ids: Sequence[Any] = table.ids or range(1, scores.shape[0] + 1)
+    ids: Sequence[object] = table.ids or range(1, scores.shape[0] + 1)
     rows = ([name, *map(_digits, row)] for name, row in zip(ids, scores, strict=True))
     if table.label is None:
         _write(folder / "scores.csv", ["row", *components], rows)
@@ -82,11 +81,11 @@ def write_results(result: Result, folder: Path) -> None:
         labelled = ([*row, label] for row, label in zip(rows, table.label, strict=True))
         _write(folder / "scores.csv", ["row", *components, about["label"]], labelled)
     save(model, folder / MODEL, about=about)
-    page = render(model, scores=scores, ids=table.ids, label=table.label, about=about)
+    page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
     write_text(folder / REPORT, page)
 
 
-def _yes_no(value: Any) -> str:
+def _yes_no(value: bool) -> str:
     return "yes" if value else "no"
 
 
@@ -94,7 +93,7 @@ def _digits(value: float) -> str:
     return f"{value:.10g}"
 
 
-def _write(path: Path, header: list[str], rows: Any) -> None:
+def _write(path: Path, header: list[str], rows: Iterable[Sequence[object]]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         for row in (header, *rows):

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from ..data.arrays import host
 from ..files import write_text
-from ..findings import Choice, Findings, findings_of
+from ..findings import Choice, Findings, findings_of, scores_of
+from ..models._base import VariableSelector
 from ..persistence import versions
 from .words import percent, reading
 
@@ -34,7 +34,7 @@ MOST_GROUPS = 12  # colours
 
 
 def write_report(
-    model: Any,
+    model: VariableSelector,
     path: str | os.PathLike[str],
     *,
     X: Any = None,
@@ -50,8 +50,10 @@ def write_report(
     path : str or path
     X : table or None
         The page then has the scores of its rows.
-    ids, label : sequences or None
-        Names of these rows, and what colours them.
+    ids : sequence or None
+        Names of these rows.
+    label : sequence or None
+        What colours them: numbers, or names of groups.
     about : dict or None
         ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
 
@@ -71,22 +73,39 @@ def write_report(
     >>> "10 of 30 variables carry the common structure" in page
     True
     """
-    projects = X is not None and hasattr(model, "transform")  # a regression has no scores
-    scores = host(model.transform(X)) if projects else None
+    scores = None if X is None else scores_of(model, X)
     path = Path(path)
     write_text(path, render(model, scores=scores, ids=ids, label=label, about=about))
     return path
 
 
 def render(
-    model: Any,
+    model: VariableSelector | Findings,
     *,
     scores: np.ndarray | None = None,
     ids: Sequence[Any] | None = None,
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
 ) -> str:
-    """The page as text; see `write_report`. ``scores`` are (n_rows, n_components)."""
+    """The page as text.
+
+    Parameters
+    ----------
+    model : fitted estimator, or Findings
+        What was read already is not read again.
+    scores : array (n_rows, n_components) or None
+        Of the rows that the page shows.
+    ids : sequence or None
+        As in `write_report`.
+    label : sequence or None
+        As in `write_report`.
+    about : dict or None
+        As in `write_report`.
+
+    Returns
+    -------
+    str
+    """
     try:
         from jinja2 import Environment, PackageLoader
     except ImportError as error:
@@ -94,7 +113,9 @@ def render(
             "a report needs jinja2, which is not installed: pip install 'prosparse[cli]'"
         ) from error
     about = about or {}
-    found = findings_of(model, about.get("total_variance"))
+    found = (
+        model if isinstance(model, Findings) else findings_of(model, about.get("total_variance"))
+    )
     environment = Environment(
         loader=PackageLoader("prosparse.report", "."),
         autoescape=True,
@@ -110,7 +131,7 @@ def render(
         "reading": reading(found, warnings=about.get("warnings")),
         "retained": percent(found.retained),
         "heat": _heat(found),
-        "parameters": {k: _shown(v) for k, v in model.get_params(deep=False).items()},
+        "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
         "data": _embedded(page_data(found, scores, ids, label, about.get("label"))),
         "n_shown": None if scores is None else min(len(scores), MOST_POINTS),
@@ -171,7 +192,7 @@ def _thinned(n: int, most: int, centre: int | None = None) -> np.ndarray:
 def _bars(found: Findings) -> list[int]:
     """Which of the ranked variables the picture of relevance shows: all around the choice."""
     shown = min(len(found.names), max(60, 3 * found.n_selected))
-    return _thinned(shown, MOST_BARS).tolist()
+    return [int(k) for k in _thinned(shown, MOST_BARS)]
 
 
 def _curve(choice: Choice) -> dict[str, Any]:
