@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from prosparse import EMPCA, GSPPCA, SPPCA, InputError, SpinyRegressor, baselines
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
     ConvergenceDisplay,
@@ -18,6 +18,7 @@ from prosparse.plot import (
     RelevanceDisplay,
     ScoresDisplay,
     SlopeDisplay,
+    displays_of,
 )
 from prosparse.selection.slope import choice_shape
 
@@ -123,6 +124,79 @@ def test_convergence(model):
     two = EMPCA(2, n_nonzero=5, random_state=0).fit(make_globally_sparse(random_state=0).X)
     several = ConvergenceDisplay.from_estimator(two)
     assert len(several.lines_) == 2
+
+
+LIBRARIES = ("numpy", "array_api_strict", "torch")
+FITS = {
+    "GSPPCA": GSPPCA(3),
+    "SCA": SCA(2, max_iter=30, tol=0.0),
+    "SPPCA": SPPCA(2, penalty="slope", max_iter=50),
+    "EMPCA": EMPCA(2, n_nonzero=5, random_state=0),
+}
+
+
+@pytest.fixture(scope="module")
+def fits():
+    """Every method that fits tables where they are, fitted once to each kind of array."""
+    done = {}
+
+    def fitted(name, library):
+        if (name, library) not in done:
+            xp = pytest.importorskip(library, reason=f"{library} is not installed")
+            X = xp.asarray(make_globally_sparse(random_state=0).X)
+            done[name, library] = (clone(FITS[name]).fit(X), X)
+        return done[name, library]
+
+    return fitted
+
+
+def attributes(display):
+    """The data of a Display, not what it drew."""
+    return {k: v for k, v in vars(display).items() if not k.endswith("_")}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("library", LIBRARIES)
+@pytest.mark.parametrize("name", FITS)
+def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
+    """Data on the host, the same as after a fit of a NumPy array; drawn anew by ``plot``."""
+    ours, X = fits(name, library)
+    plain, table = fits(name, "numpy")
+    for display in displays_of(ours):
+        needs = {"X": X} if display is ScoresDisplay else {}
+        drawn = display.from_estimator(ours, **needs)
+        expected = display.from_estimator(plain, **({"X": table} if needs else {}))
+        for key, value in attributes(expected).items():
+            if key == "traces":  # rounding may cost one library an iteration
+                assert len(drawn.traces) == len(value)
+                assert all(type(trace) is np.ndarray and trace.size > 1 for trace in drawn.traces)
+                assert drawn.traces[0][-1] == pytest.approx(value[0][-1], rel=1e-6)
+                assert all(line.get_ydata().size for line in drawn.lines_)
+            elif isinstance(value, np.ndarray):
+                found = getattr(drawn, key)
+                assert type(found) is np.ndarray, key
+                if value.dtype.kind == "f":
+                    np.testing.assert_allclose(found, value, rtol=1e-5, atol=1e-5, err_msg=key)
+                else:
+                    np.testing.assert_array_equal(found, value, err_msg=key)
+        ax = drawn.ax_
+        assert drawn.figure_ is np.ravel(ax)[0].figure
+        given = plt.subplots(1, 2)[1] if display is SlopeDisplay else plt.subplots()[1]
+        again = drawn.plot(given)
+        assert again is drawn
+        assert drawn.ax_ is given
+        assert [len(one.lines) for one in np.ravel(given)] == [len(o.lines) for o in np.ravel(ax)]
+        plt.close("all")
+
+
+def test_displays_take_arrays_of_any_library():
+    """What a user gives to the constructors is brought to the host as well."""
+    xp = pytest.importorskip("array_api_strict")
+    numbers = xp.asarray([1.0, 2.0, 4.0])
+    assert type(ConvergenceDisplay(numbers).traces[0]) is np.ndarray
+    assert type(ConvergenceDisplay([numbers, numbers]).traces[1]) is np.ndarray
+    shown = EvidenceDisplay(xp.asarray([1, 2, 3]), numbers, 2).plot()
+    np.testing.assert_array_equal(shown.line_.get_ydata(), [1.0, 2.0, 4.0])
 
 
 def test_given_axes_are_used(model):

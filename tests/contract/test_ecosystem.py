@@ -13,35 +13,9 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from prosparse.datasets import make_globally_sparse
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 pytestmark = pytest.mark.quick
-
-# What each needs to be quick and to leave some variables out on the table below.
-SETTINGS = {
-    "GSPPCA": {"n_components": 2},
-    "SCA": {"n_components": 2, "prior": "hyperbolic"},
-    "SPPCA": {"n_components": 2, "penalty": 15.0},
-    "EMPCA": {"n_components": 2, "n_nonzero": 4, "random_state": 0},
-    "SpinyRegressor": {},
-    "ThresholdedPCA": {"n_components": 2, "n_nonzero": 4},
-    "SPCA": {"n_components": 2, "penalty": 30.0},
-    "SSPCA": {"n_components": 2, "n_features_to_select": 5},
-    "PathSPCA": {"n_components": 2, "n_nonzero": 4},
-    "DSPCA": {"n_components": 2, "penalty": 0.2},
-    "NSPCA": {"n_components": 2, "beta": 0.1, "random_state": 0},
-}
-# A parameter and two values of it, to be chosen between.
-GRIDS = {
-    "GSPPCA": {"n_features_to_select": [5, 6]},
-    "SCA": {"prior": ["ard", "hyperbolic"]},
-    "SPPCA": {"penalty": [10.0, 15.0]},
-    "SpinyRegressor": {"refit": ["posterior", "ols"]},
-    "SSPCA": {"n_features_to_select": [5, 6]},
-    "SPCA": {"penalty": [20.0, 30.0]},
-    "DSPCA": {"penalty": [0.1, 0.2]},
-    "NSPCA": {"beta": [0.0, 0.1]},
-}
 
 TRUTH = make_globally_sparse(60, 12, n_components=2, n_informative=6, noise=0.3, random_state=0)
 NAMES = [f"gene {k}" for k in range(12)]
@@ -49,16 +23,19 @@ X = pd.DataFrame(TRUTH.X, columns=NAMES)
 Y = TRUTH.X[:, np.flatnonzero(TRUTH.support)[:2]] @ [2.0, -1.0]
 Y = Y + 0.1 * np.random.default_rng(0).standard_normal(60)
 
-ALL = sorted(ESTIMATORS)
-TRANSFORMERS = [name for name in ALL if name != "SpinyRegressor"]
+ALL = sorted(METHODS)
+TRANSFORMERS = [name for name in ALL if METHODS[name].projects]
 
 
 def made(name):
-    return ESTIMATORS[name](**SETTINGS[name])
+    """With parameters that are quick, and leave some variables out on this table."""
+    return METHODS[name].estimator(**METHODS[name].example)
 
 
 def test_no_estimator_is_forgotten():
-    assert set(SETTINGS) == set(ESTIMATORS)
+    """A method without a grid would have nothing to search."""
+    assert all(len(METHODS[name].grid) == 1 for name in ALL)
+    assert all(METHODS[name].example for name in TRANSFORMERS)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -115,13 +92,13 @@ def test_ranking_and_relevance(name):
     assert model.relevance_.max() == pytest.approx(1.0)
     falling = model.relevance_[np.argsort(model.ranking_)]
     chosen = model.support_[np.argsort(model.ranking_)]
-    assert np.all(np.diff(falling[chosen]) <= 1e-12) or name == "SpinyRegressor"
+    assert np.all(np.diff(falling[chosen]) <= 1e-12) or METHODS[name].predicts
 
 
 @pytest.mark.parametrize("name", ["GSPPCA", "SpinyRegressor", "ThresholdedPCA"])
 def test_recursive_elimination(name):
     settings = {"ThresholdedPCA": {"n_components": 1}, "GSPPCA": {"n_components": 1}}
-    model = ESTIMATORS[name](**settings.get(name, {}))
+    model = METHODS[name].estimator(**settings.get(name, {}))
     assert RFE(model, n_features_to_select=5, step=2).fit(X, Y).support_.sum() == 5
 
 
@@ -152,7 +129,7 @@ def test_pipeline_passes_the_names_of_the_columns(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_grid_search(name):
-    grid = GRIDS.get(name, {"n_nonzero": [3, 4]})
+    grid = METHODS[name].grid
     search = GridSearchCV(made(name), grid, cv=3, error_score="raise").fit(X, Y)
     ((parameter, values),) = grid.items()
     assert search.best_params_[parameter] in values
@@ -162,7 +139,7 @@ def test_grid_search(name):
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_grid_search_inside_a_pipeline(name):
     pipe = make_pipeline(StandardScaler(), made(name), LinearRegression())
-    ((parameter, values),) = GRIDS.get(name, {"n_nonzero": [3, 4]}).items()
+    ((parameter, values),) = METHODS[name].grid.items()
     grid = {f"{name.lower()}__{parameter}": values}
     search = GridSearchCV(pipe, grid, cv=3, error_score="raise").fit(X, Y)
     assert search.best_score_ <= 1
@@ -231,10 +208,22 @@ def test_names_of_another_table_are_refused(name):
         use(X.rename(columns={"gene 0": "gene zero"}))
 
 
-@pytest.mark.parametrize("name", [n for n in TRANSFORMERS if not hasattr(made(n), "score_samples")])
-@pytest.mark.parametrize("scale", [False, True])
+WITHOUT_DENSITY = [name for name in TRANSFORMERS if not hasattr(made(name), "score_samples")]
+
+
+@pytest.mark.parametrize(
+    ("name", "scale"),
+    [
+        (name, scale)
+        for name in WITHOUT_DENSITY
+        for scale in ([False, True] if METHODS[name].takes("scale") else [None])
+    ],
+)
 def test_score_is_the_share_of_squares_that_least_squares_rebuild(name, scale):
-    model = made(name).set_params(scale=scale).fit(X[:40])
+    model = made(name)
+    if scale is not None:
+        model.set_params(scale=scale)
+    model.fit(X[:40])
     new = (X[40:].to_numpy() - model.mean_) / model.scale_
     coefficients = np.linalg.lstsq(model.components_.T, new.T, rcond=None)[0]
     left = new - coefficients.T @ model.components_

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 
@@ -143,6 +144,43 @@ def test_no_structure():
     page = render(model)
     assert "None of the 6 variables carries structure" in page
     assert "No variable has a loading" in page
+
+
+@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize(
+    "model",
+    [
+        GSPPCA(5),
+        EMPCA(2, n_nonzero=5, random_state=0),
+        SPPCA(2, penalty="bic", penalties=[1.0, 10.0, 20.0]),
+        SCA(2, max_iter=30, tol=0.0),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_after_a_fit_on_other_arrays(model, library, tmp_path):
+    """The page of a model does not depend on the library, or the device, that it was fitted on."""
+    xp = pytest.importorskip(library, reason=f"{library} is not installed")
+    pages = []
+    for table in (X, xp.asarray(X)):
+        fitted = clone(model).fit(table)
+        page = write_report(fitted, tmp_path / "r.html", X=table).read_text("utf-8")
+        pages.append((data_of(page), reading(findings_of(fitted))))
+    (plain, said), (ours, other) = pages
+    assert other == said
+    assert ours["names"] == plain["names"]
+    assert [len(trace["y"]) > 0 for trace in ours["traces"]] == [True] * len(plain["traces"])
+    np.testing.assert_allclose(ours["scores"]["values"], plain["scores"]["values"], atol=1e-3)
+    assert (ours["choice"] is None) == (plain["choice"] is None)
+    if plain["choice"] is not None:
+        assert ours["choice"]["best"] == plain["choice"]["best"]
+        np.testing.assert_allclose(
+            np.array(ours["choice"]["y"], float), np.array(plain["choice"]["y"], float), atol=1e-2
+        )
+
+
+def test_findings_instead_of_a_model(model):
+    assert render(findings_of(model)) == render(model)
 
 
 def test_write_report_with_a_frame(tmp_path):

@@ -196,11 +196,9 @@ def imputed(X: np.ndarray) -> np.ndarray:
 def estimator(wish: Wish) -> VariableSelector:
     """The estimator that was asked for."""
     method = offered()[wish.method]
-    parameters: dict[str, object] = {"n_components": wish.components, "verbose": wish.verbose}
-    if method.takes("scale"):
-        parameters["scale"] = wish.scale
-    if method.takes("random_state"):
-        parameters["random_state"] = 0
+    parameters: dict[str, object] = {"n_components": wish.components}
+    wanted = {"scale": wish.scale, "verbose": wish.verbose, "random_state": 0}
+    parameters |= {name: value for name, value in wanted.items() if method.takes(name)}
     known = {option.name: option for option in method.options or ()}
     for name, value in wish.options.items():
         if value is not None and name not in known:
@@ -244,7 +242,8 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         except InputError as error:
             raise TableError(f"{table.path}: {error}") from error
     model.feature_names_in_ = np.array(table.names, dtype=object)
-    model.verbose = 0
+    if method_of(model).takes("verbose"):
+        model.set_params(verbose=0)
     found = findings_of(model, total)
     about = {
         "title": f"What carries the structure of {table.path.name}",
