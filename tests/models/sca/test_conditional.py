@@ -7,11 +7,11 @@ from scipy.stats import multivariate_normal
 
 from prosparse.models.sca.conditional import (
     Factors,
-    expected,
+    conditional_mean,
+    conditional_variance,
     has_gaps,
-    latents,
-    log_density,
-    variances,
+    posterior_means,
+    row_log_densities,
 )
 
 pytestmark = pytest.mark.quick
@@ -51,9 +51,10 @@ def test_every_row_by_its_normal_law(kind, model):
     assert has_gaps(X) == ("gaps" in kind)
     L, tau, mean = model
     covariance = L @ L.T + np.diag(1 / tau)
-    Z, density = latents(X, model), log_density(X, model)
+    Z, density = posterior_means(X, model), row_log_densities(X, model)
     columns = np.array([4, 0, 3])
-    ahead, variance = expected(X, model, columns), variances(X, model, columns)
+    ahead = conditional_mean(X, model, columns)
+    variance = conditional_variance(X, model, columns)
     tol = 1e-4 if kind == "single precision" else 1e-9
     dense = np.asarray(X.todense() if sparse.issparse(X) else X, dtype=float)
     for k, row in enumerate(dense):
