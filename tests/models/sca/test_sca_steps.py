@@ -172,6 +172,16 @@ def test_the_objective_never_falls(case, prior):
             state = result
 
 
+@pytest.mark.parametrize("case", ["two views", "two views, gaps"])
+def test_accelerated_starts_respect_the_smallest_noise(case):
+    _, _, lay, data, _, state, _ = problem(case, "jeffreys")
+    largest = largest_precisions(data, lay)
+    near = state._replace(ahead=state.ahead._replace(tau=0.9 * largest))
+    anderson = accelerator(largest)
+    far = anderson.unpack(anderson.pack(near) + 1.0, near)
+    np.testing.assert_array_equal(far.ahead.tau, largest)
+
+
 @pytest.mark.parametrize("case", ["one view", "two views", "two views, gaps"])
 @pytest.mark.parametrize("prior", PRIORS)
 def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):

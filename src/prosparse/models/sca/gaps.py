@@ -90,10 +90,9 @@ class SamplesWithGaps:
             rows = self.order[begin : ends[block.stop - 1]]
             parts = _parts(self.in_pattern[block])
             y = Y[rows]
-            if parts is None:
-                z = (S @ y[:, :, None])[:, :, 0]
-            else:
-                z = np.concatenate([y[part] @ S[k] for k, part in enumerate(parts)])
+            z = _each_times(S, y, parts)
+            # Where there is little noise, S has lost digits; one step of refinement finds them.
+            z = z + _each_times(S, y - _each_times(precision, z, parts), parts)
             yield PatternPosteriors(block, rows, parts, S, log_det, y, z)
 
     def misfits(
@@ -141,6 +140,14 @@ def _parts(counts: np.ndarray) -> list[slice] | None:
         return None
     ends = np.cumsum(counts).tolist()
     return [slice(b - m, b) for b, m in zip(ends, counts.tolist(), strict=True)]
+
+
+def _each_times(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -> np.ndarray:
+    """Every row times the symmetric matrix of its pattern."""
+    if parts is None:
+        products: np.ndarray = M @ rows[:, :, None]
+        return products[:, :, 0]
+    return np.concatenate([rows[part] @ M[k] for k, part in enumerate(parts)])
 
 
 def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
