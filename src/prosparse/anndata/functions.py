@@ -11,10 +11,10 @@ import numpy as np
 
 from ..data import kind_of
 from ..data.arrays import host, spread
+from ..data.groups import column_groups
 from ..errors import InputError, ParameterError, check_bool
 from ..models.gsppca import GSPPCA
 from ..models.sca import SCA
-from ..models.sca.views import column_groups
 from .annotated import (
     Annotated,
     column_of,

@@ -26,6 +26,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
 from ..data import DenseOperator, Operator
+from ..data.groups import column_groups
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -40,7 +41,6 @@ from ..inference.acceleration import Anderson
 from ..inference.loop import Run, iterate
 from ..inference.progress import Progress
 from ..models._base import SparseProjection
-from ..models.sca.views import column_groups
 from ..numerics.spectrum import principal_components, spectrum
 
 Array = np.ndarray

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..models.sca import SCA
-from ..models.sca.conditional import Factors, expected, log_density
+from ..models.sca.conditional import Factors, conditional_mean, row_log_densities
 
 Array = np.ndarray
 Views = list[Array]
@@ -93,7 +93,7 @@ def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
 
     def guess(views: Views, target: int) -> Array:
         X = np.hstack([np.full_like(x, np.nan) if v == target else x for v, x in enumerate(views)])
-        return expected(X, model, np.arange(edges[target], edges[target + 1]))
+        return conditional_mean(X, model, np.arange(edges[target], edges[target + 1]))
 
     def scores(views: Views) -> Views:
         parts = []
@@ -103,7 +103,7 @@ def _factor_fit(seconds: float, W: Views, tau: Views, mean: Views) -> Fit:
         return parts
 
     def likelihood(views: Views) -> float:
-        return float(np.mean(log_density(np.hstack(views), model)))
+        return float(np.mean(row_log_densities(np.hstack(views), model)))
 
     return Fit(seconds, guess, likelihood, scores, float(np.mean(np.vstack(W) == 0)), W)
 

@@ -1,5 +1,6 @@
 """What a factor model says about new rows, against the normal law of each row written out."""
 
+import mpmath
 import numpy as np
 import pytest
 from scipy import sparse
@@ -7,11 +8,11 @@ from scipy.stats import multivariate_normal
 
 from prosparse.models.sca.conditional import (
     Factors,
-    expected,
+    conditional_mean,
+    conditional_variance,
     has_gaps,
-    latents,
-    log_density,
-    variances,
+    posterior_means,
+    row_log_densities,
 )
 
 pytestmark = pytest.mark.quick
@@ -51,9 +52,10 @@ def test_every_row_by_its_normal_law(kind, model):
     assert has_gaps(X) == ("gaps" in kind)
     L, tau, mean = model
     covariance = L @ L.T + np.diag(1 / tau)
-    Z, density = latents(X, model), log_density(X, model)
+    Z, density = posterior_means(X, model), row_log_densities(X, model)
     columns = np.array([4, 0, 3])
-    ahead, variance = expected(X, model, columns), variances(X, model, columns)
+    ahead = conditional_mean(X, model, columns)
+    variance = conditional_variance(X, model, columns)
     tol = 1e-4 if kind == "single precision" else 1e-9
     dense = np.asarray(X.todense() if sparse.issparse(X) else X, dtype=float)
     for k, row in enumerate(dense):
@@ -69,3 +71,24 @@ def test_every_row_by_its_normal_law(kind, model):
         )
         left = L[columns] @ L[columns].T - cross @ np.linalg.solve(law, cross.T)
         np.testing.assert_allclose(variance[k], np.diag(left) + 1 / tau[columns], atol=tol)
+
+
+def test_densities_keep_their_digits_where_there_is_hardly_any_noise():
+    """More latents than some rows have entries, and noise of 1e-10: against forty digits."""
+    rng = np.random.default_rng(0)
+    L, tau = rng.standard_normal((p, 5)), np.full(p, 1e10)
+    X = rng.standard_normal((12, 5)) @ L.T
+    X[rng.random(X.shape) < 0.3] = np.nan
+    found = row_log_densities(X, Factors(L, tau, np.zeros(p)))
+    with mpmath.workdps(40):
+        weights = mpmath.matrix(L.tolist())
+        law = weights * weights.T + mpmath.diag([1 / mpmath.mpf(value) for value in tau])
+        for row, density in zip(X, found, strict=True):
+            seen = np.flatnonzero(~np.isnan(row)).tolist()
+            x = mpmath.matrix([row[i] for i in seen])
+            C = mpmath.matrix([[law[i, j] for j in seen] for i in seen])
+            root = mpmath.cholesky(C)
+            log_det = 2 * sum(mpmath.log(root[i, i]) for i in range(len(seen)))
+            misfit = (x.T * mpmath.lu_solve(C, x))[0]
+            exact = -(misfit + log_det + len(seen) * mpmath.log(2 * mpmath.pi)) / 2
+            assert density == pytest.approx(float(exact), abs=1e-3)

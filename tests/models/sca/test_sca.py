@@ -310,6 +310,38 @@ def test_impute_keeps_a_frame():
     pd.testing.assert_frame_equal(SCA(1).fit(frame).impute(whole), whole)
 
 
+@pytest.mark.filterwarnings("ignore:X has feature names")  # polars always names columns
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars", "masked", "single precision"])
+def test_impute_gives_a_new_table_of_the_same_kind(kind, gaps):
+    polars = pytest.importorskip("polars")
+    X, holes = low_rank(40, 6, 1)
+    model = SCA(1).fit(X)
+    given = holes if gaps else X
+    make = {
+        "numpy": np.array,
+        "pandas": pd.DataFrame,
+        "polars": polars.DataFrame,
+        "masked": lambda values: np.ma.MaskedArray(np.nan_to_num(values), np.isnan(values)),
+        "single precision": lambda values: np.array(values, dtype=np.float32),
+    }[kind]
+    table = make(given)
+    full = model.impute(table)
+    assert type(full) is type(table)
+    assert full is not table
+    values = np.asarray(full)
+    assert values.dtype == (np.float32 if kind == "single precision" else np.float64)
+    np.testing.assert_allclose(values, model.impute(given), rtol=1e-5)
+    if kind == "numpy":
+        assert not np.shares_memory(full, table)
+
+
+def test_impute_of_sparse_rows_with_gaps_is_dense():
+    X, holes = low_rank(40, 6, 1)
+    model = SCA(1).fit(X)
+    np.testing.assert_allclose(model.impute(sparse.csr_array(holes)), model.impute(holes))
+
+
 # --- bad input
 
 

@@ -1,5 +1,6 @@
 """The passes of SCA against slow dense computations typed from the paper, entry by entry."""
 
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
@@ -8,19 +9,21 @@ from scipy.stats import multivariate_normal
 
 from prosparse.data import DenseOperator
 from prosparse.inference.loop import iterate
-from prosparse.models.sca.gaps import GappyTable, filled
+from prosparse.models.sca.gaps import SamplesWithGaps
 from prosparse.models.sca.gig import HyperbolicPrior
+from prosparse.models.sca.missing import standardise_observed
 from prosparse.models.sca.model import (
     accelerator,
+    hyperbolic_step,
     init,
-    layout,
-    log_likelihood,
-    make_hyperbolic_step,
-    make_relevance_step,
+    largest_precisions,
+    relevance_step,
+    rows_log_likelihood,
+    view_layout,
 )
-from prosparse.models.sca.rows import covariances, hyperbolic_rows, relevance_rows
+from prosparse.models.sca.samples import CompleteSamples
 from prosparse.models.sca.start import initial_weights, varimax
-from prosparse.models.sca.views import CompleteTable
+from prosparse.models.sca.weights import hyperbolic_rows, relevance_rows, row_covariances
 from prosparse.numerics.spectrum import spectrum
 
 # n, columns of the views, shared latents, private latents, share of missing entries
@@ -63,24 +66,27 @@ def table(n, widths, k, private, gaps, seed=0):
     return np.where(seen, X, np.nan), seen, groups
 
 
+def step_of(samples, lay, prior):
+    if prior is None:
+        return partial(relevance_step, samples, lay)
+    return partial(hyperbolic_step, samples, lay, prior)
+
+
 def problem(case, prior, seed=0):
     n, widths, k, private, gaps = CASES[case]
     X, seen, groups = table(n, widths, k, private, gaps, seed)
     if gaps:
-        op, _, seen = filled(X)
+        op, _, seen = standardise_observed(X)
         Z = op.whole
-        data = GappyTable(Z, seen)
+        data = SamplesWithGaps(Z, seen)
     else:
         Z = X - X.mean(axis=0)
         op = DenseOperator(Z)
-        data = CompleteTable(op, n)
-    lay = layout(groups, k, private)
+        data = CompleteSamples(op, n)
+    lay = view_layout(groups, k, private)
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
     start = init(*initial_weights(op, n, groups, k, private), prior)
-    step = (
-        make_relevance_step(data, lay) if prior is None else make_hyperbolic_step(data, lay, prior)
-    )
-    return Z, seen, lay, data, prior, start, step
+    return Z, seen, lay, data, prior, start, step_of(data, lay, prior)
 
 
 def slow_bound(X, seen, lay, before, after):
@@ -166,11 +172,23 @@ def test_the_objective_never_falls(case, prior):
             state = result
 
 
+@pytest.mark.parametrize("case", ["two views", "two views, gaps"])
+def test_accelerated_starts_respect_the_smallest_noise(case):
+    _, _, lay, data, _, state, _ = problem(case, "jeffreys")
+    largest = largest_precisions(data, lay)
+    near = state._replace(ahead=state.ahead._replace(tau=0.9 * largest))
+    anderson = accelerator(largest)
+    far = anderson.unpack(anderson.pack(near) + 1.0, near)
+    np.testing.assert_array_equal(far.ahead.tau, largest)
+
+
 @pytest.mark.parametrize("case", ["one view", "two views", "two views, gaps"])
 @pytest.mark.parametrize("prior", PRIORS)
 def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
-    _, _, lay, _, _, state, step = problem(case, prior)
-    run = iterate(step, state, max_iter=300, tol=1e-8, accelerator=accelerator())
+    _, _, lay, data, _, state, step = problem(case, prior)
+    run = iterate(
+        step, state, max_iter=300, tol=1e-8, accelerator=accelerator(largest_precisions(data, lay))
+    )
     L = run.state.fitted.L
     assert np.all(np.isfinite(L))
     assert np.all(L[~lay.allowed] == 0)
@@ -184,13 +202,19 @@ def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
 @pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
 def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
     _, _, lay, data, prior, state, step = problem(case, prior)
-    run = iterate(step, state, max_iter=1500, tol=1e-12, accelerator=accelerator())
+    run = iterate(
+        step,
+        state,
+        max_iter=1500,
+        tol=1e-12,
+        accelerator=accelerator(largest_precisions(data, lay)),
+    )
     now = run.state.fitted
 
     def objective(L):
         trial = now._replace(L=L)
         m = data.moments(L, None, now.tau[lay.view], now.mu)
-        return log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
+        return rows_log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
 
     stiffness = data.n * now.tau[lay.view]
     for i, j in zip(*np.nonzero(now.L)):
@@ -251,7 +275,7 @@ def test_rows_after_a_visit_are_the_posterior(shared, rng):
     """Rank one changes and fresh factorisations agree, (26)."""
     A, G, tau = random_rows(rng, shared=shared)
     rows = relevance_rows(np.ones((12, 4)), tau, A, G, np.ones((12, 4), bool))
-    C, log_det = covariances(rows.t, tau, A)
+    C, log_det = row_covariances(rows.t, tau, A)
     np.testing.assert_allclose(rows.C, C, atol=1e-12)
     np.testing.assert_allclose(rows.L, tau[:, None] * np.einsum("ijk,ik->ij", C, G), atol=1e-10)
     np.testing.assert_allclose(rows.log_det, log_det, rtol=1e-10)
@@ -273,17 +297,12 @@ def test_hyperbolic_rows_without_prior_are_least_squares(rng):
 @pytest.mark.parametrize("prior", PRIORS)
 def test_a_tall_table_may_be_reduced_first(prior):
     X, _, _, _, _, state, _ = problem("one view", prior)
-    lay = layout([np.arange(8)], 3, [0])
+    lay = view_layout([np.arange(8)], 3, [0])
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
     op = DenseOperator(X)
     reduced = spectrum(op).table
     assert reduced.shape == (8, 8)
-    steps = [
-        make_relevance_step(CompleteTable(one, 30), lay)
-        if prior is None
-        else make_hyperbolic_step(CompleteTable(one, 30), lay, prior)
-        for one in (op, reduced)
-    ]
+    steps = [step_of(CompleteSamples(one, 30), lay, prior) for one in (op, reduced)]
     a = b = state
     for _ in range(8):
         a, b = steps[0](a), steps[1](b)
@@ -293,10 +312,8 @@ def test_a_tall_table_may_be_reduced_first(prior):
 @pytest.mark.parametrize("prior", PRIORS)
 def test_a_table_without_gaps_may_be_treated_as_one_with(prior):
     X, _, lay, _, prior, state, step = problem("two views", prior)
-    data = GappyTable(X, np.ones_like(X, dtype=bool))
-    other = (
-        make_relevance_step(data, lay) if prior is None else make_hyperbolic_step(data, lay, prior)
-    )
+    data = SamplesWithGaps(X, np.ones_like(X, dtype=bool))
+    other = step_of(data, lay, prior)
     a = b = state
     for _ in range(6):
         a, b = step(a), other(b)

@@ -1,5 +1,5 @@
-"""SCA; see `estimator`."""
+"""Sparse probabilistic projections of one, two or many views; see `model`."""
 
-from .estimator import SCA
+from .estimator import SCA, Prediction
 
-__all__ = ["SCA"]
+__all__ = ["SCA", "Prediction"]

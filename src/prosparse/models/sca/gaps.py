@@ -1,4 +1,4 @@
-"""A table with holes: rows grouped by what they miss, a block of groups at a time.
+"""The E step of a table with gaps: rows grouped by what they miss, a block of groups at a time.
 
 Every row has a posterior of its own, of precision I + sum of tau_i <l_i l_i'> over the variables
 observed in it. Rows that miss the same share it. All sums over rows are products with the 0/1
@@ -8,56 +8,48 @@ table of patterns, of which only the lower triangles of the symmetric matrices t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import lapack
 
-from ...data import Columns, DenseOperator, Operator, kind_of
-from ...data.arrays import precision_of
-from ...data.columns import Deviations, Extent, standardise
-from ...errors import InputError
-
-Array = np.ndarray
+from .samples import LatentMoments
 
 # Covariances of a block of patterns should stay in the cache, and bound the memory.
-ENTRIES_PER_BLOCK = 2**19
+PATTERN_ENTRIES_PER_BLOCK = 2**19
 # From this size on, one call of LAPACK per matrix costs less than inverting a stack by LU.
 FROM_CHOLESKY = 24
 
 
-class Moments(NamedTuple):
-    """The latents given the weights, as far as the weights and the noise need them."""
-
-    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
-    G: Array  # (p, Q) sum of (x - mu) <z>
-    z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
-    zz: Array  # (Q, Q) sum of <z z'> over all samples
-    log_det: float  # sum over samples of log det S_n
-    explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
-
-
-class Posteriors(NamedTuple):
+class PatternPosteriors(NamedTuple):
     """q(z_n) of the rows of a block of patterns."""
 
     patterns: slice
-    rows: Array  # positions of the rows, pattern after pattern
+    rows: np.ndarray  # positions of the rows, pattern after pattern
     parts: list[slice] | None  # where in ``rows`` each pattern is; None: one row each
-    S: Array  # (patterns, Q, Q) covariances
-    log_det: Array  # (patterns,) of S
-    Y: Array  # (rows, Q) S^-1 <z_n>
-    Z: Array  # (rows, Q) <z_n>
+    S: np.ndarray  # (patterns, Q, Q) covariances
+    log_det: np.ndarray  # (patterns,) of S
+    Y: np.ndarray  # (rows, Q) S^-1 <z_n>
+    Z: np.ndarray  # (rows, Q) <z_n>
 
 
-class GappyTable:
+class SamplesWithGaps:
     """Some entries are missing: the posterior of z_n uses the observed coordinates only.
 
     Rows that miss the same variables share S_n, so a view that is missing altogether costs one
     more covariance, not one per sample.
+
+    Parameters
+    ----------
+    X : array (n, p)
+        Entries minus the mean of those observed in their column; what stands where nothing was
+        observed does not matter.
+    seen : bool array (n, p)
+        What was observed.
     """
 
-    def __init__(self, X: Array, seen: Array):
-        self.X = np.where(seen, X, 0.0)  # observed entries minus their column mean
+    def __init__(self, X: np.ndarray, seen: np.ndarray):
+        self.X = np.where(seen, X, 0.0)
         self.n, self.p = X.shape
         self.seen = seen
         packed = np.packbits(seen, axis=1)  # rows of bits sort eight times as fast
@@ -69,12 +61,12 @@ class GappyTable:
         self.observed = seen.sum(axis=0).astype(float)
         self.squares = np.sum(self.X**2, axis=0)
 
-    def centred(self, mu: Array) -> Array:
+    def centred(self, mu: np.ndarray) -> np.ndarray:
         return np.where(self.seen, self.X - mu, 0.0)
 
     def posteriors(
-        self, L: Array, C: Array | None, tau: Array, centred: Array
-    ) -> Iterator[Posteriors]:
+        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, centred: np.ndarray
+    ) -> Iterator[PatternPosteriors]:
         """q(z_n) of all rows, [AB08] (17) or, with the covariances C of the weights, (25)."""
         Q = L.shape[1]
         lower = np.tril_indices(Q)
@@ -84,7 +76,7 @@ class GappyTable:
         outer *= tau[:, None]
         Y = centred @ (tau[:, None] * L)
         ends = np.cumsum(self.in_pattern)
-        step = max(1, ENTRIES_PER_BLOCK // (Q * Q))
+        step = max(1, PATTERN_ENTRIES_PER_BLOCK // (Q * Q))
         for start in range(0, ends.size, step):
             block = slice(start, min(start + step, ends.size))
             precision = np.empty((block.stop - start, Q, Q))
@@ -98,14 +90,28 @@ class GappyTable:
             rows = self.order[begin : ends[block.stop - 1]]
             parts = _parts(self.in_pattern[block])
             y = Y[rows]
-            if parts is None:
-                z = (S @ y[:, :, None])[:, :, 0]
-            else:
-                z = np.concatenate([y[part] @ S[k] for k, part in enumerate(parts)])
-            yield Posteriors(block, rows, parts, S, log_det, y, z)
+            z = _each_times(S, y, parts)
+            # Where there is little noise, S has lost digits; one step of refinement finds them.
+            z = z + _each_times(S, y - _each_times(precision, z, parts), parts)
+            yield PatternPosteriors(block, rows, parts, S, log_det, y, z)
 
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
-        """Sums over the rows of what the weights and the noise need."""
+    def misfits(
+        self, L: np.ndarray, tau: np.ndarray, centred: np.ndarray, Z: np.ndarray
+    ) -> np.ndarray:
+        """x' (L L' + 1/tau)^-1 x of the observed entries of every row, from the means Z of q(z).
+
+        This is the smallest value of tau |x - L z|^2 + |z|^2, and q's mean is where it is: an
+        error in z hardly counts. In tau |x|^2 - <z>' S^-1 <z>, which is the same, little noise
+        and gaps leave no digit: S then holds numbers near 1 and near the noise variance.
+        """
+        left = np.where(self.seen, centred - Z @ L.T, 0.0)
+        misfits: np.ndarray = (left * left) @ tau + np.sum(Z * Z, axis=1)
+        return misfits
+
+    def moments(
+        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
+    ) -> LatentMoments:
+        """Sums over the rows of what the weights and the noise need; see `Samples.moments`."""
         p, Q = L.shape
         lower = np.tril_indices(Q)
         centred = self.centred(mu)
@@ -113,34 +119,46 @@ class GappyTable:
         Z, log_det, explained = np.empty((self.n, Q)), 0.0, 0.0
         for q in self.posteriors(L, C, tau, centred):
             count = self.in_pattern[q.patterns]
-            second = _squares(q) + count[:, None, None] * q.S
+            second = _sums_of_outer_products(q) + count[:, None, None] * q.S
             half += self.patterns[q.patterns].T @ second[:, lower[0], lower[1]]
             zz += second.sum(axis=0)
             log_det += float(count @ q.log_det)
             explained += float(np.sum(q.Y * q.Z))
             Z[q.rows] = q.Z
+        if C is None:  # the likelihood of points is exact: it should keep its digits
+            squares = np.sum(centred * centred, axis=0)
+            explained = float(tau @ squares) - float(np.sum(self.misfits(L, tau, centred, Z)))
         A = np.empty((p, Q, Q))
         A[:, lower[0], lower[1]] = half
         A[:, lower[1], lower[0]] = half
         z_sum = self.seen.T.astype(float) @ Z
-        return Moments(A, centred.T @ Z, z_sum, zz, log_det, explained)
+        return LatentMoments(A, centred.T @ Z, z_sum, zz, log_det, explained)
 
 
-def _parts(counts: Array) -> list[slice] | None:
+def _parts(counts: np.ndarray) -> list[slice] | None:
     if counts.max() == 1:
         return None
     ends = np.cumsum(counts).tolist()
     return [slice(b - m, b) for b, m in zip(ends, counts.tolist(), strict=True)]
 
 
-def _squares(q: Posteriors) -> Array:
+def _each_times(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -> np.ndarray:
+    """Every row times the symmetric matrix of its pattern."""
+    if parts is None:
+        products: np.ndarray = M @ rows[:, :, None]
+        return products[:, :, 0]
+    return np.concatenate([rows[part] @ M[k] for k, part in enumerate(parts)])
+
+
+def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
     """Sums of <z><z>' over the rows of every pattern."""
     if q.parts is None:
-        return q.Z[:, :, None] * q.Z[:, None, :]
+        single: np.ndarray = q.Z[:, :, None] * q.Z[:, None, :]
+        return single
     return np.stack([q.Z[part].T @ q.Z[part] for part in q.parts])
 
 
-def inverses(P: Array) -> tuple[Array, Array]:
+def inverses(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inverses of a stack of positive definite matrices, and the log determinants of these."""
     if P.shape[1] < FROM_CHOLESKY:
         S = np.linalg.inv(P)
@@ -156,57 +174,3 @@ def inverses(P: Array) -> tuple[Array, Array]:
     upper = np.triu_indices(P.shape[1], 1)  # which LAPACK leaves as it was
     S[:, upper[0], upper[1]] = S[:, upper[1], upper[0]]
     return S, log_det
-
-
-def with_gaps(X: Any) -> Array:
-    """A table in which entries are missing (NaN) as a dense one on the host."""
-    if not kind_of(X).on_host:
-        raise InputError(
-            "X has missing entries (NaN), which only NumPy tables may have here: rows are grouped "
-            "by what they miss on the host. Pass a NumPy array, or fill the entries in."
-        )
-    return kind_of(X).dense(X)
-
-
-class GappyRows:
-    """Raw rows with NaN where nothing was observed; sums are over what was (see `RawRows`)."""
-
-    centred_in_products = False
-    working = "float64"
-
-    def __init__(self, X: Any):
-        if kind_of(X).is_sparse:
-            raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
-        self.given = precision_of(X)
-        self.like = np.empty(0)
-        Z = with_gaps(X)
-        self.seen = ~np.isnan(Z)
-        self.Z = np.where(self.seen, Z, 0.0)
-
-    def extent(self) -> Extent:
-        count = self.seen.sum(axis=0).astype(float)
-        empty = np.flatnonzero(count == 0)
-        if empty.size:
-            raise InputError(
-                f"{empty.size} columns of X have no observed entry, the first of them column "
-                f"{empty[0]}: leave them out"
-            )
-        low = np.where(self.seen, self.Z, np.inf).min(axis=0)
-        high = np.where(self.seen, self.Z, -np.inf).max(axis=0)
-        return Extent(low, high, self.Z.sum(axis=0), count)
-
-    def deviations(self, centre: Array, size: Array) -> Deviations:
-        Z = np.where(self.seen, (self.Z - centre) / size, 0.0)
-        return Deviations(Z.sum(axis=0), np.einsum("ij,ij->j", Z, Z))
-
-    def operator(self, kept: Array, shift: Array, factor: Array) -> Operator:
-        Z = (self.Z[:, kept] - shift) * factor
-        return DenseOperator(np.where(self.seen[:, kept], Z, 0.0))
-
-
-def filled(X: Any) -> tuple[Operator, Columns, Array]:
-    """The operator of a table with NaN, centred by the observed means, zero where missing, without
-    its constant columns; the record that leads back; and what was observed of these columns."""
-    rows = GappyRows(X)
-    op, columns = standardise(rows)
-    return op, columns, rows.seen[:, columns.kept]

@@ -9,28 +9,31 @@ Gamma law (chi = 0, omega > 0) and the inverse Gamma law (phi = 0, omega < 0).
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from scipy.special import digamma, gammaln
 
 from ...numerics.bessel import _scaled_k as scaled_k
 from ...numerics.bessel import kv_ratio, log_kv
 
-Array = np.ndarray
 
-
-def bessel_ratio(omega: float, z: Array) -> Array:
+def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
     """R_omega(z) = K_{omega+1}(z) / K_omega(z) for any real order, [AB08] (30)."""
     z = np.asarray(z, dtype=float)
+    ratio: np.ndarray
     if -1.0 <= omega <= 0.0:  # K_{-nu} = K_nu: both orders lie in [0, 1]
-        return scaled_k(np.asarray(omega + 1.0), z) / scaled_k(np.asarray(-omega), z)
-    if 0.0 < omega <= 1.0:  # one step up
-        return scaled_k(np.asarray(1.0 - omega), z) / scaled_k(np.asarray(omega), z) + 2 * omega / z
-    flat = z.reshape(-1, 1)
-    value = kv_ratio(-omega, flat) if omega < 0 else 1.0 / kv_ratio(omega + 1.0, flat)
-    return value.reshape(z.shape)
+        ratio = scaled_k(np.asarray(omega + 1.0), z) / scaled_k(np.asarray(-omega), z)
+    elif 0.0 < omega <= 1.0:  # one step up
+        below = scaled_k(np.asarray(1.0 - omega), z) / scaled_k(np.asarray(omega), z)
+        ratio = below + 2 * omega / z
+    else:
+        flat = z.reshape(-1, 1)
+        ratio = kv_ratio(-omega, flat) if omega < 0 else 1.0 / kv_ratio(omega + 1.0, flat)
+    return ratio.reshape(z.shape)
 
 
-def gig_mean(omega: float, chi: Array, phi: Array) -> Array:
+def gig_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
     """<y>, [AB08] (30). Infinite where it does not exist (phi = 0 and omega >= -1)."""
     chi, phi = np.broadcast_arrays(np.asarray(chi, float), np.asarray(phi, float))
     z = np.sqrt(chi) * np.sqrt(phi)
@@ -43,12 +46,12 @@ def gig_mean(omega: float, chi: Array, phi: Array) -> Array:
     return np.where(inside, proper, np.where(phi > 0, gamma_limit, inverse_limit))
 
 
-def gig_inverse_mean(omega: float, chi: Array, phi: Array) -> Array:
+def gig_inverse_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
     """<1/y>: 1/y is N^-(-omega, phi, chi)."""
     return gig_mean(-omega, phi, chi)
 
 
-def gig_log_mean(omega: float, chi: Array, phi: Array) -> Array:
+def gig_log_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
     """<ln y> = ln sqrt(chi/phi) + d ln K_omega(z) / d omega  ((30) has ln omega for the first).
 
     The second term is the mean of x above, by the trapezoid rule around the mode: on a smooth
@@ -57,8 +60,10 @@ def gig_log_mean(omega: float, chi: Array, phi: Array) -> Array:
     chi, phi = np.broadcast_arrays(np.asarray(chi, float), np.asarray(phi, float))
     if omega < 0:  # 1/y is N^-(-omega, phi, chi)
         return -gig_log_mean(-omega, phi, chi)
+    log_mean: np.ndarray
     if omega > 0 and np.all(chi == 0):
-        return digamma(omega) + np.log(2.0 / phi)
+        log_mean = digamma(omega) + np.log(2.0 / phi)
+        return log_mean
     z = np.sqrt(chi) * np.sqrt(phi)
     mode = np.arcsinh(omega / z)
     # Where the bump has fallen by exp(-45): z cosh x alone says so on both sides, the Gaussian
@@ -71,55 +76,78 @@ def gig_log_mean(omega: float, chi: Array, phi: Array) -> Array:
     log_density = omega * x - z[..., None] * np.cosh(x)
     weight = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
     mean = np.sum(weight * x, axis=-1) / np.sum(weight, axis=-1)
-    return 0.5 * (np.log(chi) - np.log(phi)) + mean
+    log_mean = 0.5 * (np.log(chi) - np.log(phi)) + mean
+    return log_mean
 
 
 class HyperbolicPrior:
-    """p(l) of [AB08] (10) with shape = a/DQ: a scale mixture of Gaussians, precision y = gamma.
+    """p(l) of [AB08] (10): a scale mixture of Gaussians, precision y = gamma.
 
     ``shape = 1`` is the Laplace prior, ``shape = b = 0`` Normal-Jeffreys, 1/|l|. With shape or
     b zero the prior is improper and its constant is left out. For ``shape <= 1/2`` the density
     at zero is infinite, (11): a weight that is exactly zero then counts as one of size
     ``smallest``, so that the posterior of a sparse matrix is a number.
+
+    Parameters
+    ----------
+    shape : float
+        a / DQ of the paper.
+    b : float
+        The scale.
+    smallest : float, default=1e-12
+        What an exact zero counts as, where the density there is infinite.
     """
 
     def __init__(self, shape: float, b: float, smallest: float = 1e-12):
         self.shape, self.b, self.smallest = float(shape), float(b), float(smallest)
         self.omega = 0.5 - self.shape  # (18)
-        self.rate = np.sqrt(2.0 * self.b)
+        self.rate = math.sqrt(2.0 * self.b)
 
-    def slope(self, w: Array) -> Array:
+    def slope(self, w: np.ndarray) -> np.ndarray:
         """-d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
+        slope: np.ndarray
         if self.shape == 1.0:
-            return np.full(np.shape(w), self.rate)
-        if self.b == 0:
-            return max(2.0 * self.omega, 0.0) / w
-        if self.shape == 0.0:
-            return self.rate + 1.0 / w
-        return self.rate * bessel_ratio(self.omega, self.rate * w)
+            slope = np.full(np.shape(w), self.rate)
+        elif self.b == 0:
+            slope = max(2.0 * self.omega, 0.0) / w
+        elif self.shape == 0.0:
+            slope = self.rate + 1.0 / w
+        else:
+            slope = self.rate * bessel_ratio(self.omega, self.rate * w)
+        return slope
 
-    def curvature(self, w: Array, slope: Array) -> Array:
+    def curvature(self, w: np.ndarray, slope: np.ndarray) -> np.ndarray:
         """-d^2 log p / dl^2, from R' = R^2 - 1 - (2 omega + 1) R / z."""
+        curvature: np.ndarray
         if self.shape == 1.0:
-            return np.zeros(np.shape(w))
-        if self.b == 0:
-            return -slope / w
-        if self.shape == 0.0:
-            return -1.0 / (w * w)
-        return slope * slope - 2.0 * self.b - (2.0 * self.omega + 1.0) * slope / w
+            curvature = np.zeros(np.shape(w))
+        elif self.b == 0:
+            curvature = -slope / w
+        elif self.shape == 0.0:
+            curvature = -1.0 / (w * w)
+        else:
+            curvature = slope * slope - 2.0 * self.b - (2.0 * self.omega + 1.0) * slope / w
+        return curvature
 
-    def log_density(self, w: Array) -> Array:
+    def log_density(self, w: np.ndarray) -> np.ndarray:
         """log p(l), (10) and (11)."""
         size = np.abs(np.asarray(w, dtype=float))
-        if self.shape == 1.0:
-            return np.log(0.5 * self.rate) - self.rate * size if self.b > 0 else 0.0 * size
         if self.shape <= 0.5:
             size = np.maximum(size, self.smallest)
-        if self.b == 0:
+        value: np.ndarray
+        if self.shape == 1.0:
+            value = np.log(0.5 * self.rate) - self.rate * size if self.b > 0 else 0.0 * size
+        elif self.b == 0:
             power = max(2.0 * self.omega, 0.0)
-            return -power * np.log(size) if power else 0.0 * size
-        if self.shape == 0.0:
-            return -np.log(size) - self.rate * size
+            value = -power * np.log(size) if power else 0.0 * size
+        elif self.shape == 0.0:
+            value = -np.log(size) - self.rate * size
+        else:
+            value = self._by_bessel(size)
+        return value
+
+    def _by_bessel(self, size: np.ndarray) -> np.ndarray:
+        """log p(l) for a proper prior, |l| given."""
         positive = size > 0
         safe = np.where(positive, size, 1.0)
         z = self.rate * safe
@@ -135,6 +163,6 @@ class HyperbolicPrior:
 
     def _at_zero(self) -> float:
         if self.shape <= 0.5:
-            return np.inf
+            return math.inf
         log_ratio = gammaln(self.shape - 0.5) - gammaln(self.shape)
         return float(0.5 * np.log(self.b / (2.0 * np.pi)) + log_ratio)  # (11)

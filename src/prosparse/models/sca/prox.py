@@ -13,17 +13,16 @@ import numpy as np
 
 from .gig import HyperbolicPrior
 
-Array = np.ndarray
-
 # Just beside the Laplace prior the kink at zero is smooth on a scale that no computer resolves:
 # a weight below this share of its least-squares value is zero.
 NEGLIGIBLE = 1e-12
 
 
-def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
+def largest_root(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
     """The largest l > 0 with e l + phi(l) = g, zero where there is none; 1-d arrays, g >= 0."""
-    if prior.shape == 1.0:  # soft threshold
-        return np.maximum(g - prior.rate, 0.0) / e
+    if prior.shape == 1.0:
+        soft_threshold: np.ndarray = np.maximum(g - prior.rate, 0.0) / e
+        return soft_threshold
     if prior.b == 0 or prior.shape == 0.0:  # e l + k / l = h, a quadratic
         k = max(2.0 * prior.omega, 0.0) if prior.b == 0 else 1.0
         h = g - (0.0 if prior.b == 0 else prior.rate)
@@ -33,7 +32,7 @@ def largest_root(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
     return _newton(e, g, prior)
 
 
-def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
+def _newton(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
     root = np.zeros_like(g)
     todo = np.flatnonzero(g > 0)
     if prior.shape > 1:  # the left side rises: is the root above what counts as zero?
@@ -63,7 +62,9 @@ def _newton(e: Array, g: Array, prior: HyperbolicPrior) -> Array:
     return root
 
 
-def maximise_weight(e: Array, g: Array, current: Array, prior: HyperbolicPrior) -> Array:
+def maximise_weight(
+    e: np.ndarray, g: np.ndarray, current: np.ndarray, prior: HyperbolicPrior
+) -> np.ndarray:
     """A weight that does not lower the objective: the largest stationary point, or exactly zero.
 
     Where the prior is infinite or steep at zero the objective has two maxima, one at zero. A
@@ -77,9 +78,13 @@ def maximise_weight(e: Array, g: Array, current: Array, prior: HyperbolicPrior) 
     gain = _objective(e, size, root, found, prior) - _objective(e, size, here, found, prior)
     lower = gain < -1e-10 * (1.0 + size[found] * root[found])  # more than rounding
     root[found[lower & (prior.shape <= 1.0)]] = 0.0
-    return sign * root
+    weight: np.ndarray = sign * root
+    return weight
 
 
-def _objective(e: Array, g: Array, w: Array, where: Array, prior: HyperbolicPrior) -> Array:
+def _objective(
+    e: np.ndarray, g: np.ndarray, w: np.ndarray, where: np.ndarray, prior: HyperbolicPrior
+) -> np.ndarray:
     w = w[where]
-    return g[where] * w - 0.5 * e[where] * w * w + prior.log_density(w)
+    value: np.ndarray = g[where] * w - 0.5 * e[where] * w * w + prior.log_density(w)
+    return value

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace, device
 
-from ...data import Operator
+from ...data import Array, Operator
 from ...data.arrays import host, in_kind
 from ...numerics.spectrum import spectrum
 
-Array = np.ndarray
 
-
-def varimax(L: Array, max_iter: int = 200, tol: float = 1e-8) -> Array:
+def varimax(L: np.ndarray, max_iter: int = 200, tol: float = 1e-8) -> np.ndarray:
     """The rotation of the columns of ``L`` that spreads the squares of its entries most.
 
     The likelihood does not see a rotation and the sparse prior sees nothing else: from the
@@ -37,12 +34,12 @@ def varimax(L: Array, max_iter: int = 200, tol: float = 1e-8) -> Array:
     return R
 
 
-def _directions(op: Operator, k: int) -> Any:
+def _directions(op: Operator, k: int) -> Array:
     """The k leading eigenvectors of X'X, zero beyond the rank."""
     return _padded(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 
-def _padded(U: Any, k: int) -> Any:
+def _padded(U: Array, k: int) -> Array:
     """``U`` with columns of zeros up to k."""
     xp = array_namespace(U)
     missing = k - U.shape[1]
@@ -52,13 +49,13 @@ def _padded(U: Any, k: int) -> Any:
     return xp.concat([U, nothing], axis=1)
 
 
-def _leading(op: Operator, k: int) -> Any:
+def _leading(op: Operator, k: int) -> Array:
     """Sample scores of the k leading components, in memory."""
     F = op.xp.astype(_directions(op, k), op.dtype)
     return op.xp.astype(op.gather_rows(lambda block: block @ F), op.xp.float64)
 
 
-def _scores(op: Operator, k: int) -> Any:
+def _scores(op: Operator, k: int) -> Array:
     """The same, orthonormal."""
     Z = _leading(op, k)
     norm = np.sqrt(host(op.xp.sum(Z * Z, axis=0)))
@@ -66,7 +63,7 @@ def _scores(op: Operator, k: int) -> Any:
     return Z / in_kind(np.where(small, np.inf, norm), Z)
 
 
-def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Any:
+def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Array:
     """Scores of k latents that the views have in common, (n, k) with orthonormal columns.
 
     Without private latents: principal components of the views, each with unit variance. With
@@ -84,14 +81,14 @@ def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> 
     return _padded(U[:, :k], k)
 
 
-def _weighted_scores(op: Operator, k: int) -> Any:
+def _weighted_scores(op: Operator, k: int) -> Array:
     total = float(op.xp.sum(op.column_squares()))
     return _leading(op, k) / math.sqrt(total / op.shape[1] if total > 0 else 1.0)
 
 
 def initial_weights(
-    op: Operator, n: int, groups: Sequence[Array], k: int, private: Sequence[int]
-) -> tuple[Array, Array]:
+    op: Operator, n: int, groups: Sequence[np.ndarray], k: int, private: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray]:
     """Weights (p, Q), shared columns first, and the noise variance of every view.
 
     Regression of the table on the shared scores; then, view by view, the principal components
@@ -117,12 +114,12 @@ def initial_weights(
     return L, np.maximum(noise, rough)
 
 
-def _regressed(op: Operator, scores: Any) -> Array:
+def _regressed(op: Operator, scores: Array) -> np.ndarray:
     """X' times orthonormal scores, on the host."""
     return host(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
 
 
-def _left_over(part: Operator, scores: Any, own: int) -> Any:
+def _left_over(part: Operator, scores: Array, own: int) -> Array:
     """Orthonormal scores of the leading components of a view after regressing on ``scores``."""
     xp = part.xp
     if part.shape[0] <= part.shape[1]:

@@ -1,134 +1,140 @@
-"""Several views of the same samples: which columns belong together, and what was not observed.
+"""Several views of the same samples: tables side by side, their names, and their latents.
 
-A model of views sees a `Table`: it asks for the moments of its latents and never for single
-entries. `CompleteTable` wraps an `Operator` (dense or sparse, n > p reduced to p rows); a table
-with holes is a `GappyTable`.
+Users give views as one table with groups of columns, or as one table per view, of which some may
+be missing. The model sees one table.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TypeGuard
 
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ...data import Operator, kind_of, side_by_side, take_columns
-from ...data.arrays import host, in_kind
+from ...data import kind_of, side_by_side, take_columns
+from ...data.arrays import in_kind
+from ...data.groups import ColumnGroup
+from ...data.kinds import Table
 from ...errors import InputError, ParameterError, check_integer, warn
-from .gaps import GappyTable, Moments
-
-Array = np.ndarray
 
 
-def column_groups(views: Any, width: int, names: Any = None, kind: str = "view") -> list[Array]:
-    """Positions of the columns of every view, from names, slices, masks or positions.
+def varying_groups(groups: list[np.ndarray], kept: np.ndarray, width: int) -> list[np.ndarray]:
+    """The columns of every view, counted among those that vary.
 
-    Every column must belong to exactly one view, or whatever the ``kind`` of groups is called.
+    Parameters
+    ----------
+    groups : list of int arrays
+        The columns of every view.
+    kept : int array
+        The columns that vary.
+    width : int
+        Columns of the table.
+
+    Returns
+    -------
+    list of int arrays
     """
-    if views is None:
-        return [np.arange(width)]
-    if not isinstance(views, list | tuple) or len(views) == 0:
-        raise ParameterError(
-            f"`{kind}s` must be a list of column groups (names, slices or positions), "
-            f"one per {kind}, got {views!r}"
-        )
-    groups = [
-        _positions(group, f"{kind} {number} of `{kind}s`", width, names)
-        for number, group in enumerate(views)
-    ]
-    count = np.bincount(np.concatenate(groups), minlength=width)
-    for wrong, what in ((count > 1, f"more than one {kind}"), (count == 0, f"no {kind}")):
-        if np.any(wrong):
-            label = np.asarray(names)[wrong] if names is not None else np.flatnonzero(wrong)
-            raise ParameterError(
-                f"`{kind}s` must put every column into exactly one {kind}; {int(wrong.sum())} of "
-                f"{width} columns are in {what}, the first of them {label.tolist()[0]!r}"
-            )
-    return groups
-
-
-def _positions(group: Any, where: str, width: int, names: Any) -> Array:
-    if isinstance(group, slice):
-        found = np.arange(width)[group]
-    elif not hasattr(group, "__iter__"):
-        raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
-    else:
-        items = np.asarray([group] if isinstance(group, str) else list(group))
-        if items.dtype.kind in "UO" and all(isinstance(item, str) for item in items.tolist()):
-            found = _named(items, where, names)
-        elif items.dtype == bool and items.shape == (width,):
-            found = np.flatnonzero(items)
-        elif items.dtype.kind in "iu" and items.ndim == 1:
-            wrong = items[(items < -width) | (items >= width)]
-            if wrong.size:
-                raise ParameterError(f"{where} names column {wrong[0]}; X has {width} columns")
-            found = items % width
-        elif items.size:
-            raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
-        else:
-            found = np.zeros(0, dtype=int)
-    if found.size == 0:
-        raise ParameterError(f"{where} is empty; leave it out, or check the names and positions")
-    return found
-
-
-def _named(items: Array, where: str, names: Any) -> Array:
-    if names is None:
-        raise ParameterError(f"{where} has column names, but X has none: use slices or positions")
-    place = {name: i for i, name in enumerate(names)}
-    unknown = [item for item in items.tolist() if item not in place]
-    if unknown:
-        raise ParameterError(f"{where} names {unknown[0]!r}, which is not a column of X")
-    return np.array([place[item] for item in items.tolist()])
-
-
-def varying_groups(groups: list[Array], varying: Array) -> list[Array]:
-    """The columns of every view, counted among those that vary."""
+    varying = np.isin(np.arange(width), kept)
     place = np.cumsum(varying) - 1
-    kept = [place[columns[varying[columns]]] for columns in groups]
-    for number, group in enumerate(kept):
-        if group.size == 0:
+    parts = [place[columns[varying[columns]]] for columns in groups]
+    for number, part in enumerate(parts):
+        if part.size == 0:
             raise InputError(f"every column of view {number} is constant: leave that view out")
-    return kept
+    return parts
 
 
-def private_counts(given: Any, n_views: int) -> list[int]:
+def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
     """Latents of each view's own, from one number for all or one per view."""
-    counts = [given] * n_views if np.ndim(given) == 0 else list(given)
-    if len(counts) != n_views:
-        raise ParameterError(
-            f"`n_private` must be one integer or one per view; there are {n_views} views, "
-            f"got {given!r}"
-        )
-    for count in counts:
-        check_integer("n_private", count, 0)
-    return [int(count) for count in counts]
+    if isinstance(given, Iterable) and np.ndim(given) > 0:
+        counts = list(given)
+        if len(counts) != n_views:
+            raise ParameterError(
+                f"`n_private` must be one integer or one per view; there are {n_views} views, "
+                f"got {given!r}"
+            )
+        for count in counts:
+            check_integer("n_private", count, 0)
+        return [int(count) for count in counts]
+    check_integer("n_private", given, 0)
+    assert not isinstance(given, Iterable)
+    return [int(given)] * n_views
 
 
-def is_list_of_tables(X: Any) -> bool:
+# --- one table per view
+
+
+def is_list_of_tables(X: Table) -> TypeGuard[Sequence[Table]]:
+    """Whether ``X`` is one table per view, and not a table given as a list of rows.
+
+    A view that is None is missing. Tables have two dimensions, whatever their kind.
+    """
     if not isinstance(X, list | tuple) or not X:
         return False
-    return any(t is None or (hasattr(t, "shape") and len(t.shape) == 2) for t in X)
+    return any(table is None or len(getattr(table, "shape", ())) == 2 for table in X)
 
 
-def one_table(X: Any, views: Any) -> tuple[Any, Any]:
+def one_table(
+    X: Table, views: Sequence[ColumnGroup] | None
+) -> tuple[Table, Sequence[ColumnGroup] | None]:
     """A list of tables as one table and its column groups; anything else as it is."""
     if not is_list_of_tables(X):
         return X, views
     if views is not None:
         raise ParameterError("give either `views` or a list of tables, not both")
-    if any(t is None for t in X):
+    if any(table is None for table in X):
         raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
     return side_by_side(list(X))
 
 
-def names_of(table: Any, number: int) -> Array | None:
+def in_old_places(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
+    """New rows of fitted views as one table, its columns in their old places; None is missing."""
+    if len(tables) != len(groups):
+        raise InputError(
+            f"{len(groups)} views were fitted, got {len(tables)}; give None for a view that is "
+            "missing"
+        )
+    n = next((t.shape[0] for t in tables if t is not None), 0)
+    like = next((t for t in tables if t is not None and not kind_of(t).on_host), None)
+
+    def missing(width: int) -> Table:
+        nothing = np.full((n, width), np.nan)
+        return nothing if like is None else in_kind(nothing, like, like.dtype)
+
+    pairs = zip(tables, groups, strict=True)
+    full = [missing(columns.size) if table is None else table for table, columns in pairs]
+    for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
+        if part.shape[1] != columns.size:
+            raise InputError(
+                f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
+            )
+    return take_columns(side_by_side(full)[0], np.argsort(np.concatenate(groups)))
+
+
+def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
+    """The columns of every view of a whole table, in kind."""
+    return [take_columns(X, columns) for columns in groups]
+
+
+# --- their column names
+
+
+def repeated_labels(X: Table) -> list[object]:
+    """The labels that more than one column of a DataFrame has.
+
+    Views may share names, and a DataFrame of all of them then has some twice.
+    """
+    labels = Counter(getattr(X, "columns", ()))
+    return [label for label, count in labels.items() if count > 1]
+
+
+def names_of(table: Table, number: int) -> np.ndarray | None:
     """The column names of view ``number`` that scikit-learn would remember, if it has any."""
-    columns = getattr(table, "columns", None)
-    if columns is not None and len(set(columns)) < len(columns):
-        twice = next(name for name in columns if list(columns).count(name) > 1)
-        raise InputError(f"view {number} has more than one column named {twice!r}: rename them")
+    twice = repeated_labels(table)
+    if twice:
+        raise InputError(f"view {number} has more than one column named {twice[0]!r}: rename them")
     probe = BaseEstimator()
     try:
         validate_data(probe, table, skip_check_array=True)
@@ -137,7 +143,16 @@ def names_of(table: Any, number: int) -> Array | None:
     return getattr(probe, "feature_names_in_", None)
 
 
-def check_names(tables: list[Any], fitted: list[Array | None], who: str) -> None:
+def names_together(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """The names of all views side by side; None unless all have names, and no two the same."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts):
+        return None
+    together = np.concatenate(known)
+    return together if len(set(together)) == together.size else None
+
+
+def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], who: str) -> None:
     """Refuse views whose columns have other names than in ``fit``, or another order, as
     scikit-learn does with one table; where one of the two has no names, say so."""
     for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
@@ -176,59 +191,3 @@ def _difference(number: int, given: list[str], expected: list[str]) -> str:
 def _lacking(names: list[str], others: list[str]) -> list[str]:
     known = set(others)
     return [name for name in names if name not in known]
-
-
-def in_old_places(tables: list[Any], groups: list[Array]) -> Any:
-    """New rows of fitted views as one table, its columns in their old places; None is missing."""
-    if len(tables) != len(groups):
-        raise InputError(
-            f"{len(groups)} views were fitted, got {len(tables)}; give None for a view that is "
-            "missing"
-        )
-    n = next((t.shape[0] for t in tables if t is not None), 0)
-    pairs = zip(tables, groups, strict=True)
-    like = next((t for t in tables if t is not None and not kind_of(t).on_host), None)
-
-    def missing(width: int) -> Any:
-        holes = np.full((n, width), np.nan)
-        return holes if like is None else in_kind(holes, like, like.dtype)
-
-    full = [missing(c.size) if t is None else t for t, c in pairs]
-    for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
-        if part.shape[1] != columns.size:
-            raise InputError(
-                f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
-            )
-    return take_columns(side_by_side(full)[0], np.argsort(np.concatenate(groups)))
-
-
-class CompleteTable:
-    """Nothing is missing: S_n is the same for all samples, and two products with X suffice."""
-
-    def __init__(self, op: Operator, n: int):
-        self.op, self.n, self.p = op, n, op.shape[1]
-        self.squares = host(op.column_squares())  # (p,)
-        self.observed = np.full(self.p, float(n))  # (p,)
-
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> Moments:
-        """[AB08] (17) or, with the covariances C of the weights, (25). ``mu`` is zero here."""
-        weighted = tau[:, None] * L
-        precision = weighted.T @ L + np.eye(L.shape[1])
-        if C is not None:
-            precision = precision + np.tensordot(tau, C, axes=1)
-        S = np.linalg.inv(precision)
-        S = 0.5 * (S + S.T)
-        filters = in_kind(weighted @ S, self.op.column_squares(), self.op.dtype)
-
-        def products(block: Any) -> tuple[Any, Any]:
-            Z = block @ filters
-            return block.T @ Z, Z.T @ Z
-
-        G, ZZ = (host(part).astype(float) for part in self.op.sum_rows(products))
-        zz = self.n * S + ZZ
-        log_det = -self.n * float(np.linalg.slogdet(precision)[1])
-        explained = float(np.sum(precision * ZZ))
-        return Moments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)
-
-
-Table = CompleteTable | GappyTable

@@ -1,34 +1,16 @@
-"""Column groups and tables with gaps."""
+"""Views side by side, and the E steps of complete tables and of tables with gaps."""
 
 import numpy as np
 import pytest
 
-from prosparse import InputError, ParameterError
+from prosparse import InputError
 from prosparse.data import DenseOperator, side_by_side
-from prosparse.models.sca.gaps import GappyTable, filled, inverses
-from prosparse.models.sca.views import (
-    CompleteTable,
-    column_groups,
-    in_old_places,
-)
+from prosparse.models.sca.gaps import SamplesWithGaps, inverses
+from prosparse.models.sca.missing import standardise_observed
+from prosparse.models.sca.samples import CompleteSamples
+from prosparse.models.sca.views import in_old_places
 
 pytestmark = pytest.mark.quick
-
-
-def test_groups_in_every_form():
-    names = np.array(list("abcde"))
-    for views in (
-        [["a", "c"], ["b", "d", "e"]],
-        [[0, 2], [1, 3, -1]],
-        [np.isin(names, ["a", "c"]), ~np.isin(names, ["a", "c"])],
-    ):
-        first, second = column_groups(views, 5, names)
-        assert first.tolist() == [0, 2]
-        assert second.tolist() == [1, 3, 4]
-    assert column_groups([slice(None, None, 2), slice(1, None, 2)], 4)[1].tolist() == [1, 3]
-    assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
-    with pytest.raises(ParameterError, match="first of them 'b'"):
-        column_groups([["a"], ["c", "d", "e"]], 5, names)
 
 
 def test_side_by_side_undoes_the_grouping(rng):
@@ -41,11 +23,11 @@ def test_side_by_side_undoes_the_grouping(rng):
         side_by_side([X, X[:2]])
 
 
-def test_filled_centres_what_was_observed(rng):
+def test_centring_uses_what_was_observed(rng):
     X = rng.standard_normal((30, 4)) * 1e3 + 1e6
     X[:, 2] = 5.0
     holes = np.where(rng.random((30, 4)) < 0.3, np.nan, X)
-    op, columns, seen = filled(holes)
+    op, columns, seen = standardise_observed(holes)
     Z = op.whole
     assert Z.shape == (30, 3)
     assert columns.varying.tolist() == [True, True, False, True]
@@ -63,8 +45,8 @@ def test_moments_with_and_without_gaps_agree(uncertain, rng):
     L, tau = rng.standard_normal((6, 3)), rng.uniform(1, 2, 6)
     root = rng.standard_normal((6, 3, 3))
     C = root @ root.transpose(0, 2, 1) if uncertain else None
-    whole = CompleteTable(DenseOperator(X), 20).moments(L, C, tau, np.zeros(6))
-    table = GappyTable(X, np.ones_like(X, dtype=bool))
+    whole = CompleteSamples(DenseOperator(X), 20).moments(L, C, tau, np.zeros(6))
+    table = SamplesWithGaps(X, np.ones_like(X, dtype=bool))
     assert table.patterns.shape[0] == 1
     parts = table.moments(L, C, tau, np.zeros(6))
     for a, b in zip(whole, parts, strict=True):
@@ -75,7 +57,7 @@ def test_rows_that_miss_the_same_share_a_pattern(rng):
     seen = np.ones((50, 6), dtype=bool)
     seen[:20, :3] = False
     seen[20] = False
-    table = GappyTable(rng.standard_normal((50, 6)), seen)
+    table = SamplesWithGaps(rng.standard_normal((50, 6)), seen)
     assert table.patterns.shape[0] == 3
     assert sorted(table.in_pattern) == [1, 20, 29]
     m = table.moments(rng.standard_normal((6, 2)), None, np.ones(6), np.zeros(6))
@@ -106,7 +88,7 @@ def test_a_matrix_that_overflowed_spoils_no_other():
 @pytest.mark.parametrize("repeated", [False, True])
 def test_moments_of_a_table_with_holes_row_by_row(Q, uncertain, repeated, rng, monkeypatch):
     """[AB08] (17) and (25), one sample at a time."""
-    monkeypatch.setattr("prosparse.models.sca.gaps.ENTRIES_PER_BLOCK", 5 * Q * Q)
+    monkeypatch.setattr("prosparse.models.sca.gaps.PATTERN_ENTRIES_PER_BLOCK", 5 * Q * Q)
     n, p = 23, 9
     seen = rng.random((n, p)) > 0.3
     if repeated:
@@ -115,7 +97,7 @@ def test_moments_of_a_table_with_holes_row_by_row(Q, uncertain, repeated, rng, m
     L, tau = rng.standard_normal((p, Q)), rng.uniform(1, 2, p)
     root = rng.standard_normal((p, Q, Q)) / Q
     C = root @ root.transpose(0, 2, 1) if uncertain else None
-    got = GappyTable(X, seen).moments(L, C, tau, mu)
+    got = SamplesWithGaps(X, seen).moments(L, C, tau, mu)
     A, G, z_sum = np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros((p, Q))
     zz, log_det, explained = np.zeros((Q, Q)), 0.0, 0.0
     for x, there in zip(X, seen, strict=True):

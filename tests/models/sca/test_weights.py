@@ -3,16 +3,16 @@
 import numpy as np
 import pytest
 
-from prosparse.models.sca import rows
+from prosparse.models.sca import weights
 
 pytestmark = pytest.mark.quick
 
 
 def test_every_row_is_in_one_block():
     chosen = np.array([1, 4, 5, 8, 9, 12, 20])
-    blocks = list(rows._blocks(chosen, 3))
+    blocks = list(weights._blocks(chosen, 3))
     assert [block.tolist() for block in blocks] == [[1, 4, 5], [8, 9, 12], [20]]
-    assert list(rows._blocks(chosen[:0], 3)) == []
+    assert list(weights._blocks(chosen[:0], 3)) == []
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -23,9 +23,9 @@ def test_blocks_change_nothing(shared, monkeypatch, rng):
     G = 10.0 * rng.standard_normal((p, Q)) * (rng.random((p, Q)) < 0.5)
     t = rng.gamma(1.0, 1.0, (p, Q)) * (rng.random((p, Q)) < 0.5)
     given = t, rng.gamma(2.0, 1.0, p), A, G, rng.random((p, Q)) < 0.8
-    whole = rows.relevance_rows(*given)
-    monkeypatch.setattr(rows, "ENTRIES_PER_BLOCK", 4 * Q * Q)
-    for one, other in zip(whole, rows.relevance_rows(*given), strict=True):
+    whole = weights.relevance_rows(*given)
+    monkeypatch.setattr(weights, "WEIGHT_ENTRIES_PER_BLOCK", 4 * Q * Q)
+    for one, other in zip(whole, weights.relevance_rows(*given), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert 0 < np.count_nonzero(whole.t) < whole.t.size
     assert np.all(whole.t[~given[-1]] == 0)

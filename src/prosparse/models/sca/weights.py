@@ -15,22 +15,22 @@ import numpy as np
 from .gig import HyperbolicPrior
 from .prox import maximise_weight
 
-Array = np.ndarray
-
 # Covariances of a block of rows should stay in the cache while the columns are visited.
-ENTRIES_PER_BLOCK = 2**17
+WEIGHT_ENTRIES_PER_BLOCK = 2**17
 
 
-class Rows(NamedTuple):
+class WeightPosteriors(NamedTuple):
     """q(Lambda): one Gaussian per row, [AB08] (26)."""
 
-    L: Array  # (p, Q) means
-    C: Array  # (p, Q, Q) covariances
-    t: Array  # (p, Q) prior variances 1/gamma, exactly 0 for weights out of the model
-    log_det: Array  # (p,) log det(I + tau t^1/2 A t^1/2)
+    L: np.ndarray  # (p, Q) means
+    C: np.ndarray  # (p, Q, Q) covariances
+    t: np.ndarray  # (p, Q) prior variances 1/gamma, exactly 0 for weights out of the model
+    log_det: np.ndarray  # (p,) log det(I + tau t^1/2 A t^1/2)
 
 
-def relevance_rows(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> Rows:
+def relevance_rows(
+    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
+) -> WeightPosteriors:
     """q(Lambda) and its prior variances: one factorisation per row, one visit per weight.
 
     With the row integrated out, the marginal likelihood as a function of one t_ij alone is
@@ -38,12 +38,12 @@ def relevance_rows(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> 
     zero where q^2 <= s (Faul & Tipping 2002, the rule behind gamma = 1/<l^2> in (27)).
     """
     p, Q = t.shape
-    rows = Rows(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
+    rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
     # A row without weights in which none would come in needs no arithmetic at all.
     diagonal = np.diagonal(A, axis1=1, axis2=2)
     wakes = allowed & (tau[:, None] * G * G > diagonal)
     busy = np.flatnonzero(np.any((t > 0) | wakes, axis=1))
-    for block in _blocks(busy, max(1, ENTRIES_PER_BLOCK // (Q * Q))):
+    for block in _blocks(busy, max(1, WEIGHT_ENTRIES_PER_BLOCK // (Q * Q))):
         A_block = A if A.shape[0] == 1 else A[block]
         part = _visit(t[block], tau[block], A_block, G[block], allowed[block])
         for whole, piece in zip(rows, part, strict=True):
@@ -51,12 +51,12 @@ def relevance_rows(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> 
     return rows
 
 
-def _blocks(rows: Array, size: int) -> Iterator[Array]:
+def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
     return (rows[start : start + size] for start in range(0, rows.size, size))
 
 
-def covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
-    """(Gamma + tau A)^-1 of (26), finite where gamma is infinite, and `Rows.log_det`."""
+def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(Gamma + tau A)^-1 of (26), finite where gamma is infinite, and log det(I + tau A t)."""
     root = np.sqrt(t)
     B = tau[:, None, None] * root[:, :, None] * A * root[:, None, :]
     B += np.eye(t.shape[1])
@@ -65,9 +65,11 @@ def covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
     return 0.5 * (C + C.transpose(0, 2, 1)), log_det
 
 
-def _visit(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> Rows:
+def _visit(
+    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
+) -> WeightPosteriors:
     t = t.copy()
-    C, log_det = covariances(t, tau, A)
+    C, log_det = row_covariances(t, tau, A)
     L = tau[:, None] * np.einsum("ijk,ik->ij", C, G)
     for j in range(t.shape[1]):
         A_j = A[:, j, :]
@@ -91,10 +93,10 @@ def _visit(t: Array, tau: Array, A: Array, G: Array, allowed: Array) -> Rows:
         L[zero, j] = 0.0
         C[zero, j, :] = 0.0
         C[zero, :, j] = 0.0
-    return Rows(L, C, t, log_det)
+    return WeightPosteriors(L, C, t, log_det)
 
 
-def divergence(rows: Rows) -> float:
+def weights_divergence(rows: WeightPosteriors) -> float:
     """KL(q(Lambda) | N(0, 1/gamma)), over the weights in the model."""
     inside = rows.t > 0
     second = np.diagonal(rows.C, axis1=1, axis2=2) + rows.L**2
@@ -103,8 +105,13 @@ def divergence(rows: Rows) -> float:
 
 
 def hyperbolic_rows(
-    L: Array, tau: Array, A: Array, G: Array, allowed: Array, prior: HyperbolicPrior
-) -> Array:
+    L: np.ndarray,
+    tau: np.ndarray,
+    A: np.ndarray,
+    G: np.ndarray,
+    allowed: np.ndarray,
+    prior: HyperbolicPrior,
+) -> np.ndarray:
     """MAP weights, [AB08] (20), visiting the columns in turn: every visit is an exact maximum.
 
     Reweighted ridge regressions creep towards zero and never arrive; the maximum over one

@@ -1,0 +1,111 @@
+"""What the model asks of its samples: the moments of their latents, never a single entry.
+
+`Samples` is the protocol. `CompleteSamples` keeps it for a table in which nothing is missing;
+`gaps.SamplesWithGaps` for one with missing entries.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from ...data import Array, Operator
+from ...data.arrays import host, in_kind
+
+
+class LatentMoments(NamedTuple):
+    """The latents given the weights, as far as the weights and the noise need them."""
+
+    A: np.ndarray  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
+    G: np.ndarray  # (p, Q) sum of (x - mu) <z>
+    z_sum: np.ndarray  # (1 or p, Q) sum of <z> over the same samples
+    zz: np.ndarray  # (Q, Q) sum of <z z'> over all samples
+    log_det: float  # sum over samples of log det S_n
+    explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
+
+
+class Samples(Protocol):
+    """A centred table of n samples and p variables, as the model sees it.
+
+    Attributes
+    ----------
+    n : int
+        Samples.
+    p : int
+        Variables.
+    observed : array (p,)
+        How many entries of every variable were observed.
+    squares : array (p,)
+        The sum of the squares of these entries.
+    """
+
+    n: int
+    p: int
+    observed: np.ndarray
+    squares: np.ndarray
+
+    def moments(
+        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
+    ) -> LatentMoments:
+        """The E step: sums over the samples of the moments of q(z).
+
+        Parameters
+        ----------
+        L : array (p, Q)
+            Weights.
+        C : array (p, Q, Q) or None
+            Covariances of the rows of the weights; None where the weights are points.
+        tau : array (p,)
+            The noise precision of every variable.
+        mu : array (p,)
+            Offsets from the observed means.
+
+        Returns
+        -------
+        LatentMoments
+        """
+
+
+class CompleteSamples:
+    """Nothing is missing: S_n is the same for all samples, and two products with X suffice.
+
+    Parameters
+    ----------
+    op : Operator
+        The centred table, or a table of fewer rows with the same X'X.
+    n : int
+        Samples, of which ``op`` may have fewer rows.
+    """
+
+    def __init__(self, op: Operator, n: int):
+        self.op = op
+        self.n = n
+        self.p = op.shape[1]
+        self.squares = host(op.column_squares())
+        self.observed = np.full(self.p, float(n))
+
+    def moments(
+        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
+    ) -> LatentMoments:
+        """[AB08] (17) or, with the covariances C of the weights, (25); see `Samples.moments`.
+
+        ``mu`` is zero here: the observed means are those of all samples.
+        """
+        weighted = tau[:, None] * L
+        precision = weighted.T @ L + np.eye(L.shape[1])
+        if C is not None:
+            precision = precision + np.tensordot(tau, C, axes=1)
+        S = np.linalg.inv(precision)
+        S = 0.5 * (S + S.T)
+        filters = in_kind(weighted @ S, self.op.column_squares(), self.op.dtype)
+
+        def products(block: Array) -> tuple[Array, Array]:
+            Z = block @ filters
+            return block.T @ Z, Z.T @ Z
+
+        G, ZZ = (host(part).astype(float) for part in self.op.sum_rows(products))
+        zz = self.n * S + ZZ
+        log_det = -self.n * float(np.linalg.slogdet(precision)[1])
+        explained = float(np.sum(precision * ZZ))
+        return LatentMoments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)

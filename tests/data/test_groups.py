@@ -1,0 +1,25 @@
+"""Groups of columns in every form, and what is no partition."""
+
+import numpy as np
+import pytest
+
+from prosparse import ParameterError
+from prosparse.data.groups import column_groups
+
+pytestmark = pytest.mark.quick
+
+
+def test_groups_in_every_form():
+    names = np.array(list("abcde"))
+    for views in (
+        [["a", "c"], ["b", "d", "e"]],
+        [[0, 2], [1, 3, -1]],
+        [np.isin(names, ["a", "c"]), ~np.isin(names, ["a", "c"])],
+    ):
+        first, second = column_groups(views, 5, names)
+        assert first.tolist() == [0, 2]
+        assert second.tolist() == [1, 3, 4]
+    assert column_groups([slice(None, None, 2), slice(1, None, 2)], 4)[1].tolist() == [1, 3]
+    assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
+    with pytest.raises(ParameterError, match="first of them 'b'"):
+        column_groups([["a"], ["c", "d", "e"]], 5, names)

@@ -1,0 +1,59 @@
+"""The fit as a pure function: no estimator, the operator's units."""
+
+import numpy as np
+import pytest
+
+from prosparse import SCA
+from prosparse.data import standardise
+from prosparse.models.sca.missing import standardise_observed
+from prosparse.models.sca.solve import SCAOptions, solve
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.fixture
+def table(rng):
+    Z = rng.standard_normal((50, 2))
+    W = rng.standard_normal((2, 9)) * (rng.random((2, 9)) < 0.6)
+    return 100.0 * (Z @ W + 0.3 * rng.standard_normal((50, 9)))
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, gaps, table, rng):
+    if gaps:
+        table = np.where(rng.random(table.shape) < 0.1, np.nan, table)
+        op, columns, seen = standardise_observed(table)
+    else:
+        (op, columns), seen = standardise(table), None
+    groups = [np.arange(4), np.arange(4, 9)]
+    options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9)
+    solution = solve(op, seen, groups, options)
+    views = [slice(0, 4), slice(4, 9)]
+    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], views=views).fit(table)
+    np.testing.assert_array_equal(model.components_, columns.unit * solution.L.T)
+    np.testing.assert_array_equal(model.noise_variance_, columns.unit**2 * solution.noise)
+    np.testing.assert_array_equal(model.latent_view_, solution.latent_view)
+    # what a density of so many numbers changes by in other units
+    numbers = np.isfinite(table).sum() + (prior == "hyperbolic") * (9 + 4)
+    assert solution.densities == numbers
+    np.testing.assert_allclose(
+        model.bounds_, solution.bounds - numbers * np.log(columns.unit), rtol=1e-12
+    )
+    again = solve(op, seen, groups, options)
+    for one, other in zip(solution, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_latents_are_ordered_and_the_dead_are_gone(table):
+    op, _ = standardise(table)
+    options = SCAOptions(6, [2, 2], "ard", 0.0, 0.0, 9, 1000, 1e-9)
+    solution = solve(op, None, [np.arange(4), np.arange(4, 9)], options)
+    strength = np.sum(solution.L**2, axis=0)
+    assert np.all(strength > 0)
+    assert solution.n_removed == 10 - strength.size
+    assert np.all(np.diff(solution.latent_view) >= 0)
+    for block in np.unique(solution.latent_view):
+        assert np.all(np.diff(strength[solution.latent_view == block]) <= 0)
+    largest = np.argmax(np.abs(solution.L), axis=0)
+    assert np.all(solution.L[largest, np.arange(strength.size)] > 0)
