@@ -12,9 +12,9 @@ import numpy as np
 
 from ..errors import ParameterError, check_bool, check_integer
 from ..models._base import SparseProjection
-from ..models.empca.support import Constraint, renormalised, threshold
 from ..numerics.quadratic import quadratic_of
 from ..numerics.spectrum import principal_components
+from ..numerics.thresholds import Constraint, renormalised, threshold
 
 
 class ThresholdedPCA(SparseProjection):
@@ -77,7 +77,7 @@ class ThresholdedPCA(SparseProjection):
         W = threshold(principal_components(op, self.n_components)[0], c, soft=False)
         if self.renormalize:
             quadratic = quadratic_of(op)
-            W = np.array([renormalised(quadratic, w, c).w for w in W])
+            W = np.array([renormalised(quadratic, w)[1] for w in W])
         self._set_components(op, columns, W, float(n))
 
     def _check_parameters(self) -> None:
