@@ -27,7 +27,20 @@ DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
 
 
 def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
-    """Sum of the K largest entries along an axis."""
+    """Sum of the K largest entries along an axis.
+
+    Parameters
+    ----------
+    values : array
+    K : int
+        If there are fewer entries, all of them are added up.
+    axis : int, default=-1
+
+    Returns
+    -------
+    array
+        Without that axis.
+    """
     size = values.shape[axis]
     if size > K:
         part = np.partition(values, size - K, axis=axis)
@@ -37,11 +50,25 @@ def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
 
 
 def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> float:
-    """w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
+    """A bound from eigenvalues and eigenvectors of C.
+
+    w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
     squares in u_l, and all of them add up to at most one: fill from the largest lambda on.
 
-    ``values`` (m,) in falling order with ``vectors`` (m, p); ``rest`` bounds the eigenvalues
-    that are not given.
+    Parameters
+    ----------
+    values : array (m,)
+        Eigenvalues of C, in falling order, the largest among them.
+    vectors : array (m, p)
+        Their vectors, as rows.
+    rest : float
+        A bound on the eigenvalues that are not given.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
     """
     t = np.clip(top_sum(vectors**2, K, axis=1), 0.0, 1.0)
     before = np.concatenate([[0.0], np.cumsum(t)[:-1]])
@@ -50,12 +77,37 @@ def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> floa
 
 
 def trace_bound(diagonal: Floats, K: int) -> float:
-    """The largest eigenvalue of a block is at most its trace."""
+    """The largest eigenvalue of a block is at most its trace.
+
+    Parameters
+    ----------
+    diagonal : array (p,)
+        The diagonal of C.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
+    """
     return float(top_sum(diagonal, K))
 
 
 def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
-    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help."""
+    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help.
+
+    Parameters
+    ----------
+    C : array (p, p)
+    K : int
+        The most nonzeros of w.
+    nonnegative : bool, default=False
+        Whether w >= 0.
+
+    Returns
+    -------
+    float
+    """
     size = np.clip(C, 0.0, None) if nonnegative else np.abs(C)
     diagonal = np.diagonal(C)
     off = size - np.diag(np.diagonal(size))
@@ -63,7 +115,20 @@ def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
 
 
 def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
-    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row."""
+    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row.
+
+    Parameters
+    ----------
+    C : array (p, p)
+    K : int
+        The most nonzeros of w.
+    nonnegative : bool, default=False
+        Whether w >= 0.
+
+    Returns
+    -------
+    float
+    """
     size = np.clip(C, 0.0, None) if nonnegative else C
     return float(np.sqrt(top_sum(top_sum(size**2, K, axis=1), K)))
 
@@ -71,9 +136,21 @@ def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
 def dual_bound(A: Floats, x: Floats, K: int) -> float:
     """Weak duality in [ABG08]: the smallest over rho of lambda_max(sum_i Y_i) + rho K.
 
-    A (m, p) has A'A = C; x (m,) is the unit vector A w / |A w| of a good component. For every
-    rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which makes
-    the value a bound for any x; if w is optimal it is often tight, and proves it.
+    For every rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which
+    makes the value a bound for any x; if w is optimal it is often tight, and proves it.
+
+    Parameters
+    ----------
+    A : array (m, p)
+        With A'A = C.
+    x : array (m,)
+        The unit vector A w / |A w| of a good component w.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
     """
     s = A.T @ x
     norms = np.sum(A * A, axis=0)
@@ -113,7 +190,25 @@ def _dual_value(A: Floats, x: Floats, s: Floats, norms: Floats, rho: float) -> f
 
 
 def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:
-    """The smallest bound that can be computed at this size, on the variables allowed."""
+    """The smallest bound that can be computed at this size, on the variables allowed.
+
+    Parameters
+    ----------
+    quadratic : Quadratic
+        C.
+    w : array (p,)
+        A good component, from which the dual bound starts.
+    K : int
+        The most nonzeros of a component.
+    allowed : bool array (p,)
+        The variables that a component may use.
+    nonnegative : bool
+        Whether components have no negative entry.
+
+    Returns
+    -------
+    float
+    """
     S = np.flatnonzero(allowed)
     largest, first = quadratic.leading(S)
     bounds = [largest, trace_bound(quadratic.diagonal()[S], K)]

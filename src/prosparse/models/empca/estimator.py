@@ -191,16 +191,15 @@ class EMPCA(SparseProjection):
         """
         answers: list[tuple[Solution, int]] = []
 
-        def fit() -> None:
+        def answer() -> None:
             op, columns, total = self._prepared(X, sample_weight)
             count = self._count(op, total)
             solution = solve(op, self._options(op, count))
             self._describe(op, columns, total, solution)
             answers.append((solution, count))
 
-        self._fit_whole(fit)
-        for solution, count in answers:
-            self._warn_of(solution, count)
+        self._fit_whole(answer)
+        self._warn_of(*answers[0])
         return self
 
     def path(
