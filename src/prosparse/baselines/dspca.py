@@ -19,10 +19,9 @@ the problem that counts nonzeros, but not for this one.)
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from ..errors import (
     FewerComponentsWarning,
@@ -33,12 +32,10 @@ from ..errors import (
     check_non_negative,
     warn,
 )
-from ..inference.loop import Run, StopReason, iterate
+from ..inference.loop import Run, StopReason, iterate, worst
 from ..inference.progress import Progress
 from ..models._base import SparseProjection
-from ..numerics.quadratic import Gram, leading_pair
-
-Array = np.ndarray
+from ..numerics.quadratic import Floats, Gram, leading_pair
 
 WIDEST = 1500  # C is p x p, and a matrix of the side of the variables left is decomposed per turn
 OVER_RELAXATION = 1.6
@@ -46,23 +43,26 @@ RANK_TOL = 1e-12
 
 
 class State(NamedTuple):
-    Z: Array  # (p, p) semidefinite with trace one
-    Y: Array  # (p, p) the same with exact zeros
-    D: Array  # (p, p) multipliers of Z = Y, over the step length
+    """Two copies of Z that must agree, and how far each is from the optimum."""
+
+    Z: Floats  # (p, p) semidefinite with trace one
+    Y: Floats  # (p, p) the same with exact zeros
+    D: Floats  # (p, p) multipliers of Z = Y, over the step length
     value: float  # tr(C Z) - rho sum |Z|, attained
     ceiling: float  # largest eigenvalue of C - L: no Z attains more
     bound: float  # sum of the gaps and of |Z - Y| so far: the loop ends when both are small
 
 
-def on_simplex(values: Array) -> Array:
+def on_simplex(values: Floats) -> Floats:
     """The nearest vector without negative entries whose sum is one."""
     falling = np.sort(values)[::-1]
     excess = (np.cumsum(falling) - 1.0) / np.arange(1, values.size + 1)
     last = int(np.flatnonzero(falling > excess)[-1])
-    return np.maximum(values - excess[last], 0.0)
+    nearest: Floats = np.maximum(values - excess[last], 0.0)
+    return nearest
 
 
-def make_step(C: Array, rho: float, mu: float) -> Callable[[State], State]:
+def make_step(C: Floats, rho: float, mu: float) -> Callable[[State], State]:
     """One turn of the alternating direction method with step length 1 / mu."""
 
     def step(state: State) -> State:
@@ -83,7 +83,7 @@ def make_step(C: Array, rho: float, mu: float) -> Callable[[State], State]:
     return step
 
 
-def solve(C: Array, rho: float, max_iter: int, tol: float, progress: Progress) -> Run:
+def solve(C: Floats, rho: float, max_iter: int, tol: float, progress: Progress) -> Run[State]:
     """The relaxation for C whose largest diagonal entry is one."""
     p = C.shape[0]
     first = int(np.argmax(np.diagonal(C)))
@@ -96,7 +96,7 @@ def solve(C: Array, rho: float, max_iter: int, tol: float, progress: Progress) -
     return iterate(make_step(C, rho, mu), begun, max_iter=max_iter, tol=tol, progress=progress)
 
 
-def component(state: State) -> Array:
+def component(state: State) -> Floats:
     """The leading eigenvector of Y on the variables that Y uses."""
     Y = 0.5 * (state.Y + state.Y.T)
     S = np.flatnonzero(np.any(Y != 0, axis=1))
@@ -126,17 +126,43 @@ class DSPCA(SparseProjection):
         The gap to the optimum of the relaxation, as a share of the largest column variance, plus
         the distance between the two copies of Z, semidefinite and sparse, that must agree.
     verbose : int, default=0
+        Show a progress bar.
 
     Attributes
     ----------
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros.
-    values_, gaps_ : arrays (n_components_,)
-        ``tr(CZ) - rho sum |Z|`` with C the covariance (of the deflated table), and by how much the
-        optimum may exceed it at most.
-    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
-    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `EMPCA`.
+    values_ : array (n_components_,)
+        ``tr(CZ) - rho sum |Z|`` with C the covariance (of the deflated table).
+    gaps_ : array (n_components_,)
+        By how much the optimum may exceed it at most.
+    n_iter_ : int
+        The most turns that a component took.
+    stop_reason_ : StopReason
+        Why the turns ended; of several components the worst reason.
+    support_ : bool array (n_features_in_,)
+        Variables used by any component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
+    n_components_ : int
+        The number of components found.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores, with denominator n - 1.
+    explained_variance_ratio_ : array (n_components_,)
+        The share of the total variance that each component adds to those before.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
 
     Examples
     --------
@@ -164,8 +190,21 @@ class DSPCA(SparseProjection):
         self.tol = tol
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> DSPCA:
-        """Solve the relaxation for every component of ``X``."""
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Solve the relaxation for every component of ``X``.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            In memory, dense or sparse.
+        y : ignored
+            Here for scikit-learn's sake.
+
+        Returns
+        -------
+        DSPCA
+            Itself.
+        """
         return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
@@ -183,8 +222,7 @@ class DSPCA(SparseProjection):
             )
         form = Gram(np.asarray(op.gram()))
         floor = RANK_TOL * float(np.trace(form.C))
-        unit = columns.unit**2 / (n - 1)
-        found: list[tuple[Array, float, float]] = []
+        found: list[tuple[Floats, float, float]] = []
         runs = []
         for _ in range(self.n_components):
             diagonal = form.diagonal()
@@ -198,16 +236,15 @@ class DSPCA(SparseProjection):
             w = np.zeros(p)
             w[S] = component(run.state)
             value, ceiling = run.state.value, run.state.ceiling
-            found.append((w, value * largest * unit, (ceiling - value) * largest * unit))
+            unit = largest / (n - 1)
+            found.append((w, value * unit, (ceiling - value) * unit))
             runs.append(run)
             form = form.deflated(w)
         self._set_components(op, columns, np.array([w for w, _, _ in found]), float(n))
-        self.values_ = np.array([value for _, value, _ in found])
-        self.gaps_ = np.array([gap for _, _, gap in found])
+        self.values_ = columns.variance(np.array([value for _, value, _ in found]))
+        self.gaps_ = columns.variance(np.array([gap for _, _, gap in found]))
         self.n_iter_ = max(len(run.bounds) for run in runs)
-        reasons = [run.reason for run in runs]
-        unfinished = StopReason.MAX_ITER in reasons
-        self.stop_reason_ = StopReason.MAX_ITER if unfinished else StopReason.CONVERGED
+        self.stop_reason_ = worst([run.reason for run in runs])
 
     def _check_parameters(self) -> None:
         check_integer("n_components", self.n_components, 1)
@@ -217,8 +254,7 @@ class DSPCA(SparseProjection):
         check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
-        if self.stop_reason_ is StopReason.MAX_ITER:
-            warn(f"DSPCA {self.stop_reason_}", ConvergenceWarning)
+        self._warn_unfinished()
         if self.n_components_ < self.n_components:
             warn(
                 f"DSPCA found {self.n_components_} of {self.n_components} components: "

@@ -12,12 +12,12 @@ hold only as far as alpha enforces them, and the number of zeros follows from be
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from ..data import Columns, Operator
 from ..errors import (
     FewerComponentsWarning,
     InputError,
@@ -27,21 +27,23 @@ from ..errors import (
     check_non_negative,
     warn,
 )
-from ..inference.loop import StopReason, iterate
+from ..inference.loop import Run, iterate
 from ..inference.progress import Progress
 from ..models._base import SparseProjection
-
-Array = np.ndarray
+from ..numerics.quadratic import Floats
 
 WIDEST = 5000  # C is p x p
 
 
 class State(NamedTuple):
-    U: Array  # (p, d)
+    """All components at once."""
+
+    U: Floats  # (p, d)
     bound: float  # the objective
 
 
-def objective(C: Array, U: Array, alpha: float, beta: float) -> float:
+def objective(C: Floats, U: Floats, alpha: float, beta: float) -> float:
+    """1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)."""
     d = U.shape[1]
     distance = np.sum((np.eye(d) - U.T @ U) ** 2)
     return float(0.5 * np.sum(U * (C @ U)) - 0.25 * alpha * distance - beta * np.sum(U))
@@ -69,7 +71,7 @@ def best_entry(alpha: float, c2: float, c1: float) -> float:
     return best
 
 
-def make_step(C: Array, alpha: float, beta: float) -> Callable[[State], State]:
+def make_step(C: Floats, alpha: float, beta: float) -> Callable[[State], State]:
     """One sweep over all entries of U; C U and U'U are kept up to date by rank-one changes."""
 
     def step(state: State) -> State:
@@ -105,6 +107,7 @@ class NSPCA(SparseProjection):
     Parameters
     ----------
     n_components : int, default=1
+        Found together; some can come out as zero, and are left out.
     alpha : float, default=1.0
         Weight of ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
     beta : float, default=0.0
@@ -118,7 +121,9 @@ class NSPCA(SparseProjection):
     tol : float, default=1e-6
         A sweep that raises the objective by less, in the same units, is the last.
     random_state : int, RandomState or None, default=None
+        Where the random starts come from; an integer makes results reproducible.
     verbose : int, default=0
+        Show a progress bar.
 
     Attributes
     ----------
@@ -129,9 +134,33 @@ class NSPCA(SparseProjection):
         In the same units.
     bounds_ : array
         The objective after every sweep, never falling.
-    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
-    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `EMPCA`.
+    n_iter_ : int
+        The number of these sweeps.
+    stop_reason_ : StopReason
+        Why the best start ended.
+    support_ : bool array (n_features_in_,)
+        Variables used by any component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
+    n_components_ : int
+        The number of components found.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores, with denominator n - 1.
+    explained_variance_ratio_ : array (n_components_,)
+        The share of the total variance that each component adds to those before.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
 
     Examples
     --------
@@ -152,7 +181,7 @@ class NSPCA(SparseProjection):
         n_restarts: int = 5,
         max_iter: int = 200,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -165,8 +194,21 @@ class NSPCA(SparseProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> NSPCA:
-        """Find all components of ``X`` jointly."""
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Find all components of ``X`` jointly.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            In memory, dense or sparse.
+        y : ignored
+            Here for scikit-learn's sake.
+
+        Returns
+        -------
+        NSPCA
+            Itself.
+        """
         return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
@@ -187,7 +229,7 @@ class NSPCA(SparseProjection):
         rng = check_random_state(self.random_state)
         alpha, beta = max(float(self.alpha), 1e-9), float(self.beta)
         step = make_step(C, alpha, beta)
-        best = None
+        best: Run[State] | None = None
         for _ in range(self.n_restarts):
             U = np.abs(rng.standard_normal((p, self.n_components)))
             U /= np.linalg.norm(U, axis=0)
@@ -199,7 +241,8 @@ class NSPCA(SparseProjection):
         assert best is not None
         self._set_results(op, columns, best)
 
-    def _set_results(self, op: Any, columns: Any, run: Any) -> None:
+    def _set_results(self, op: Operator, columns: Columns, run: Run[State]) -> None:
+        """Unit rows, the largest variance first; components that are zero are left out."""
         lengths = np.linalg.norm(run.state.U, axis=0)
         kept = lengths > 0
         W = (run.state.U[:, kept] / lengths[kept]).T
@@ -217,8 +260,7 @@ class NSPCA(SparseProjection):
             check_non_negative(name, getattr(self, name))
 
     def _warn(self) -> None:
-        if self.stop_reason_ is StopReason.MAX_ITER:
-            warn(f"NSPCA {self.stop_reason_}", ConvergenceWarning)
+        self._warn_unfinished()
         if self.n_components_ < self.n_components:
             warn(
                 f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "

@@ -10,7 +10,7 @@ one eigenvector found from the last one: O(p^2), and O(p^3) for the whole path.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse.linalg import ArpackError, eigsh
@@ -18,15 +18,13 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from ..errors import FewerComponentsWarning, check_bool, check_integer, warn
 from ..inference.loop import StopReason
 from ..models._base import SparseProjection
-from ..numerics.quadratic import Quadratic, leading_pair, quadratic_of
-
-Array = np.ndarray
+from ..numerics.quadratic import Floats, Indices, Quadratic, leading_pair, quadratic_of
 
 RANK_TOL = 1e-12
 SMALL = 64  # blocks up to here are decomposed from scratch
 
 
-def greedy_path(quadratic: Quadratic, K: int) -> tuple[Array, Array, Array]:
+def greedy_path(quadratic: Quadratic, K: int) -> tuple[Indices, Floats, Floats]:
     """Variables in the order in which they enter, w'Cw after each, and the last w (p,)."""
     p = quadratic.width
     order, values = np.empty(K, dtype=int), np.empty(K)
@@ -49,7 +47,7 @@ def greedy_path(quadratic: Quadratic, K: int) -> tuple[Array, Array, Array]:
     return order, values, w
 
 
-def _leading_from(C: Array, v: Array) -> tuple[float, Array]:
+def _leading_from(C: Floats, v: Floats) -> tuple[float, Floats]:
     """Leading eigenpair of C, whose upper left block has v."""
     k = C.shape[0]
     if k <= SMALL:
@@ -82,9 +80,29 @@ class PathSPCA(SparseProjection):
         Columns in the order in which they enter.
     path_variances_ : array (n_components_, n_nonzero)
         Variance (of the deflated table) after each of them.
-    support_, n_selected_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `EMPCA`.
+    support_ : bool array (n_features_in_,)
+        Variables used by any component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
+    n_components_ : int
+        The number of components found.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores, with denominator n - 1.
+    explained_variance_ratio_ : array (n_components_,)
+        The share of the total variance that each component adds to those before.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
 
     Examples
     --------
@@ -99,8 +117,21 @@ class PathSPCA(SparseProjection):
         self.n_nonzero = n_nonzero
         self.scale = scale
 
-    def fit(self, X: Any, y: Any = None) -> PathSPCA:
-        """Follow the path of ``X`` up to ``n_nonzero`` variables, for every component."""
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Follow the path of ``X`` up to ``n_nonzero`` variables, for every component.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            In memory, dense or sparse.
+        y : ignored
+            Here for scikit-learn's sake.
+
+        Returns
+        -------
+        PathSPCA
+            Itself.
+        """
         return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
@@ -119,7 +150,7 @@ class PathSPCA(SparseProjection):
         self._set_components(op, columns, np.array([w for *_, w in paths]), float(n))
         kept = np.flatnonzero(self.varying_)
         self.order_ = kept[np.array([order for order, *_ in paths])]
-        self.path_variances_ = np.array([v for _, v, _ in paths]) * columns.unit**2 / (n - 1)
+        self.path_variances_ = columns.variance(np.array([v for _, v, _ in paths])) / (n - 1)
 
     def _check_parameters(self) -> None:
         check_integer("n_components", self.n_components, 1)

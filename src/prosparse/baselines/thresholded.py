@@ -6,15 +6,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ..errors import ParameterError, check_bool, check_integer
 from ..models._base import SparseProjection
-from ..models.empca.support import Constraint, renormalised, threshold
 from ..numerics.quadratic import quadratic_of
 from ..numerics.spectrum import principal_components
+from ..numerics.thresholds import Constraint, renormalised, threshold
 
 
 class ThresholdedPCA(SparseProjection):
@@ -35,9 +35,29 @@ class ThresholdedPCA(SparseProjection):
     ----------
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros.
-    support_, n_selected_, n_nonzero_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `EMPCA`.
+    support_ : bool array (n_features_in_,)
+        Variables used by any component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
+    n_components_ : int
+        The number of components found.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores, with denominator n - 1.
+    explained_variance_ratio_ : array (n_components_,)
+        The share of the total variance that each component adds to those before.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
 
     Examples
     --------
@@ -60,8 +80,21 @@ class ThresholdedPCA(SparseProjection):
         self.renormalize = renormalize
         self.scale = scale
 
-    def fit(self, X: Any, y: Any = None) -> ThresholdedPCA:
-        """Find the principal components of ``X`` and threshold them."""
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Find the principal components of ``X`` and threshold them.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            In memory, dense or sparse.
+        y : ignored
+            Here for scikit-learn's sake.
+
+        Returns
+        -------
+        ThresholdedPCA
+            Itself.
+        """
         return self._fit_whole(lambda: self._fit(X))
 
     def _fit(self, X: Any) -> None:
@@ -77,7 +110,7 @@ class ThresholdedPCA(SparseProjection):
         W = threshold(principal_components(op, self.n_components)[0], c, soft=False)
         if self.renormalize:
             quadratic = quadratic_of(op)
-            W = np.array([renormalised(quadratic, w, c).w for w in W])
+            W = np.array([renormalised(quadratic, w)[1] for w in W])
         self._set_components(op, columns, W, float(n))
 
     def _check_parameters(self) -> None:

@@ -2,7 +2,7 @@
 
 The greedy methods ask five things of C: products, some of its columns, a diagonal block, the
 diagonal, and the leading eigenvector of a block. With few columns C itself is formed, once
-(`Gram`); with many they are answered through X (`Table`), which is neither copied nor made
+(`Gram`); with many they are answered through X (`TableForm`), which is neither copied nor made
 dense, and no p x p array appears.
 
 Deflation by the orthonormal basis Q of the components found so far stands for P C P with
@@ -13,17 +13,21 @@ projection deflation" of L. Mackey, NeurIPS 2008, and what R's nsprcomp maximise
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ..data import Operator
+from ..data import Array, Operator
 from ..data.arrays import host, in_kind, on_host
 from .spectrum import new_direction
 
-Array = np.ndarray
+# On the host: weights, images Cw and blocks of C, positions of variables, and which of them.
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 # Up to this side a dense eigenvector of a matrix at hand costs less than Lanczos.
 LANCZOS_SIDE = 200
@@ -40,67 +44,68 @@ class Quadratic(ABC):
     rank_bound: int  # C has at most this rank
 
     @abstractmethod
-    def matmul(self, W: Array) -> Array:
+    def matmul(self, W: Floats) -> Floats:
         """C W for W of shape (p, r)."""
 
     @abstractmethod
-    def columns(self, S: Array) -> Array:
+    def columns(self, S: Indices) -> Floats:
         """C[:, S], (p, |S|)."""
 
     @abstractmethod
-    def block(self, S: Array) -> Array:
+    def block(self, S: Indices) -> Floats:
         """C[S, S]."""
 
     @abstractmethod
-    def diagonal(self) -> Array:
+    def diagonal(self) -> Floats:
         """C_jj, (p,)."""
 
     @abstractmethod
-    def leading(self, S: Array) -> tuple[float, Array]:
+    def leading(self, S: Indices) -> tuple[float, Floats]:
         """Largest eigenvalue of C[S, S] and its unit vector, (|S|,)."""
 
     @abstractmethod
-    def deflated(self, w: Array) -> Quadratic:
+    def deflated(self, w: Floats) -> Quadratic:
         """The form without direction w (and those removed before)."""
 
     @abstractmethod
-    def factor(self, S: Array) -> Array | None:
+    def factor(self, S: Indices) -> Floats | None:
         """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first; None if
         the table is not the host's, as A is as large."""
 
     @abstractmethod
-    def restricted(self, S: Array) -> Quadratic:
+    def restricted(self, S: Indices) -> Quadratic:
         """The form on the variables S alone."""
 
-    def form(self, W: Array) -> Array:
+    def form(self, W: Floats) -> Floats:
         """w'Cw for every row of W, (r,)."""
-        return np.einsum("rp,pr->r", W, self.matmul(W.T))
+        values: Floats = np.einsum("rp,pr->r", W, self.matmul(W.T))
+        return values
 
 
 class Gram(Quadratic):
     """C held as an array."""
 
-    def __init__(self, C: Array):
+    def __init__(self, C: Floats):
         self.C = C
         self.width = self.rank_bound = C.shape[0]
         self.Q = np.empty((self.width, 0))
 
-    def matmul(self, W: Array) -> Array:
+    def matmul(self, W: Floats) -> Floats:
         return self.C @ W
 
-    def columns(self, S: Array) -> Array:
+    def columns(self, S: Indices) -> Floats:
         return self.C[:, S]
 
-    def block(self, S: Array) -> Array:
+    def block(self, S: Indices) -> Floats:
         return self.C[np.ix_(S, S)]
 
-    def diagonal(self) -> Array:
+    def diagonal(self) -> Floats:
         return np.diagonal(self.C)
 
-    def leading(self, S: Array) -> tuple[float, Array]:
+    def leading(self, S: Indices) -> tuple[float, Floats]:
         return leading_pair(self.block(S))
 
-    def deflated(self, w: Array) -> Gram:
+    def deflated(self, w: Floats) -> Gram:
         q = new_direction(self.Q, w)
         if q is None:
             return self
@@ -110,72 +115,74 @@ class Gram(Quadratic):
         result.Q = np.column_stack([self.Q, q])
         return result
 
-    def factor(self, S: Array) -> Array:
+    def factor(self, S: Indices) -> Floats:
         values, vectors = np.linalg.eigh(self.block(S))  # in rising order
-        return (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
+        factor: Floats = (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
+        return factor
 
-    def restricted(self, S: Array) -> Gram:
+    def restricted(self, S: Indices) -> Gram:
         return Gram(self.block(S))
 
 
-class Table(Quadratic):
+class TableForm(Quadratic):
     """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'.
 
     X, Y and what has as many rows stay where the table is; vectors of length p, of which there
     are few, are the host's.
     """
 
-    def __init__(self, op: Operator, Q: Array | None = None, Y: Any = None):
+    def __init__(self, op: Operator, Q: Floats | None = None, Y: Array | None = None):
         self.op = op
         self.width, self.rank_bound = op.shape[1], min(op.shape)
         self.Q = np.empty((self.width, 0)) if Q is None else Q
         self.Y = Y if Y is not None or self.Q.shape[1] == 0 else self._times(op, self.Q)
 
-    def _there(self, W: Array) -> Any:
+    def _there(self, W: Floats) -> Array:
         return in_kind(W, self.op.column_squares(), self.op.dtype)
 
-    def _times(self, part: Operator, W: Array) -> Any:
+    def _times(self, part: Operator, W: Floats) -> Array:
         """X W, where the table is."""
         there = self._there(W)
         return part.gather_rows(lambda block: block @ there)
 
-    def _deflated(self, Y: Any, Q: Array, W: Array) -> Any:
+    def _deflated(self, Y: Array, Q: Floats, W: Floats) -> Array:
         """Y - (X Q) Q'W for Y = X W."""
         return Y if self.Y is None else Y - self.Y @ self._there(Q.T @ W)
 
-    def _back(self, part: Operator, Q: Array, Y: Any) -> Array:
+    def _back(self, part: Operator, Q: Floats, Y: Array) -> Floats:
         """P X' Y."""
         F = host(part.rmatmul(Y)).astype(float)
         return F if self.Y is None else F - Q @ host(self.Y.T @ Y)
 
-    def _product(self, part: Operator, Q: Array, W: Array) -> Array:
+    def _product(self, part: Operator, Q: Floats, W: Floats) -> Floats:
         """P X'X P W on the columns of ``part``, whose rows of Q are given."""
         return self._back(part, Q, self._deflated(self._times(part, W), Q, W))
 
-    def matmul(self, W: Array) -> Array:
+    def matmul(self, W: Floats) -> Floats:
         return self._product(self.op, self.Q, W)
 
-    def _some(self, S: Array) -> Any:
+    def _some(self, S: Indices) -> Array:
         """X P e_S as a dense array, (n, |S|)."""
         columns = self.op.take_columns(S).gather_rows(lambda block: block, entrywise=True)
         return columns if self.Y is None else columns - self.Y @ self._there(self.Q[S].T)
 
-    def columns(self, S: Array) -> Array:
+    def columns(self, S: Indices) -> Floats:
         return self._back(self.op, self.Q, self._some(S))
 
-    def block(self, S: Array) -> Array:
+    def block(self, S: Indices) -> Floats:
         A = self._some(S)
         return host(A.T @ A).astype(float)
 
-    def diagonal(self) -> Array:
+    def diagonal(self) -> Floats:
         # |x_j - Y q_j|^2, with q_j row j of Q
         squares = host(self.op.column_squares()).astype(float)
         if self.Y is None:
             return squares
         removed = 2.0 * host(self.op.rmatmul(self.Y)) - self.Q @ host(self.Y.T @ self.Y)
-        return np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
+        left: Floats = np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
+        return left
 
-    def leading(self, S: Array) -> tuple[float, Array]:
+    def leading(self, S: Indices) -> tuple[float, Floats]:
         n, size = self.op.shape[0], S.size
         if size <= min(n, DENSE_SIDE):
             return leading_pair(self.block(S))
@@ -187,7 +194,7 @@ class Table(Quadratic):
             w = self._back(part, QS, self._there(y[:, None]))[:, 0]
         else:
 
-            def product(w: Array) -> Array:
+            def product(w: Floats) -> Floats:
                 return self._product(part, QS, w.reshape(-1, 1))[:, 0]
 
             value, w = lanczos_pair(product, size)
@@ -196,26 +203,27 @@ class Table(Quadratic):
             return 0.0, np.full(size, size**-0.5)
         return value, w / norm
 
-    def _outer(self, part: Operator, QS: Array) -> Array:
+    def _outer(self, part: Operator, QS: Floats) -> Floats:
         outer = host(part.outer()).astype(float)
         if self.Y is None:
             return outer
         Y = host(self.Y).astype(float)
         cross = host(self._times(part, QS)).astype(float) @ Y.T
-        return outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
+        deflated: Floats = outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
+        return deflated
 
-    def deflated(self, w: Array) -> Table:
+    def deflated(self, w: Floats) -> TableForm:
         q = new_direction(self.Q, w)
-        return self if q is None else Table(self.op, np.column_stack([self.Q, q]))
+        return self if q is None else TableForm(self.op, np.column_stack([self.Q, q]))
 
-    def factor(self, S: Array) -> Array | None:
+    def factor(self, S: Indices) -> Floats | None:
         A = self._some(S)
         return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A if on_host(A) else None
 
-    def restricted(self, S: Array) -> Quadratic:
+    def restricted(self, S: Indices) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
             return Gram(self.block(S))
-        return Table(self.op.take_columns(S), self.Q[S], self.Y)
+        return TableForm(self.op.take_columns(S), self.Q[S], self.Y)
 
 
 def quadratic_of(op: Operator) -> Quadratic:
@@ -223,10 +231,10 @@ def quadratic_of(op: Operator) -> Quadratic:
     n, p = op.shape
     if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
         return Gram(host(op.gram()).astype(float, copy=False))
-    return Table(op)
+    return TableForm(op)
 
 
-def leading_pair(C: Array) -> tuple[float, Array]:
+def leading_pair(C: Floats) -> tuple[float, Floats]:
     """Largest eigenvalue of a symmetric matrix and its unit vector."""
     k = C.shape[0]
     if k > LANCZOS_SIDE:
@@ -240,7 +248,7 @@ def leading_pair(C: Array) -> tuple[float, Array]:
     return max(float(values[-1]), 0.0), vectors[:, -1]
 
 
-def largest_eigenvalue(C: Array) -> float:
+def largest_eigenvalue(C: Floats) -> float:
     """Of a symmetric matrix, which may be indefinite."""
     k = C.shape[0]
     try:
@@ -252,7 +260,7 @@ def largest_eigenvalue(C: Array) -> float:
     return float(values[-1])
 
 
-def lanczos_pair(product: Any, k: int) -> tuple[float, Array]:
+def lanczos_pair(product: Callable[[Floats], Floats], k: int) -> tuple[float, Floats]:
     """The same through products only. The start is fixed, so that results are reproducible."""
     start = np.random.RandomState(0).standard_normal(k)
     if not np.any(product(start)):  # a form that is zero, of which ARPACK knows nothing

@@ -12,36 +12,63 @@ that the bounds hold with them too.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ..models.empca.search import Found
-from ..numerics.quadratic import Quadratic, largest_eigenvalue
-
-Array = np.ndarray
+from ..numerics.quadratic import Floats, Mask, Quadratic, largest_eigenvalue
+from ..numerics.thresholds import Constraint
 
 GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
 FACTOR_ENTRIES = 20_000_000  # dense m x p factors up to here
 DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
 
 
-def top_sum(values: Array, K: int, axis: int = -1) -> Array:
-    """Sum of the K largest entries along an axis."""
+def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
+    """Sum of the K largest entries along an axis.
+
+    Parameters
+    ----------
+    values : array
+    K : int
+        If there are fewer entries, all of them are added up.
+    axis : int, default=-1
+
+    Returns
+    -------
+    array
+        Without that axis.
+    """
     size = values.shape[axis]
-    if size <= K:
-        return np.sum(values, axis=axis)
-    part = np.partition(values, size - K, axis=axis)
-    return np.sum(np.take(part, np.arange(size - K, size), axis=axis), axis=axis)
+    if size > K:
+        part = np.partition(values, size - K, axis=axis)
+        values = np.take(part, np.arange(size - K, size), axis=axis)
+    total: Floats = np.sum(values, axis=axis)
+    return total
 
 
-def spectral_bound(values: Array, vectors: Array, rest: float, K: int) -> float:
-    """w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
+def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> float:
+    """A bound from eigenvalues and eigenvectors of C.
+
+    w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
     squares in u_l, and all of them add up to at most one: fill from the largest lambda on.
 
-    ``values`` (m,) in falling order with ``vectors`` (m, p); ``rest`` bounds the eigenvalues
-    that are not given.
+    Parameters
+    ----------
+    values : array (m,)
+        Eigenvalues of C, in falling order, the largest among them.
+    vectors : array (m, p)
+        Their vectors, as rows.
+    rest : float
+        A bound on the eigenvalues that are not given.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
     """
     t = np.clip(top_sum(vectors**2, K, axis=1), 0.0, 1.0)
     before = np.concatenate([[0.0], np.cumsum(t)[:-1]])
@@ -49,31 +76,81 @@ def spectral_bound(values: Array, vectors: Array, rest: float, K: int) -> float:
     return float(share @ values + max(0.0, 1.0 - share.sum()) * rest)
 
 
-def trace_bound(diagonal: Array, K: int) -> float:
-    """The largest eigenvalue of a block is at most its trace."""
+def trace_bound(diagonal: Floats, K: int) -> float:
+    """The largest eigenvalue of a block is at most its trace.
+
+    Parameters
+    ----------
+    diagonal : array (p,)
+        The diagonal of C.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
+    """
     return float(top_sum(diagonal, K))
 
 
-def gershgorin_bound(C: Array, K: int, nonnegative: bool = False) -> float:
-    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help."""
+def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
+    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help.
+
+    Parameters
+    ----------
+    C : array (p, p)
+    K : int
+        The most nonzeros of w.
+    nonnegative : bool, default=False
+        Whether w >= 0.
+
+    Returns
+    -------
+    float
+    """
     size = np.clip(C, 0.0, None) if nonnegative else np.abs(C)
     diagonal = np.diagonal(C)
     off = size - np.diag(np.diagonal(size))
     return float(np.max(diagonal + (top_sum(off, K - 1, axis=1) if K > 1 else 0.0)))
 
 
-def row_norm_bound(C: Array, K: int, nonnegative: bool = False) -> float:
-    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row."""
+def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
+    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row.
+
+    Parameters
+    ----------
+    C : array (p, p)
+    K : int
+        The most nonzeros of w.
+    nonnegative : bool, default=False
+        Whether w >= 0.
+
+    Returns
+    -------
+    float
+    """
     size = np.clip(C, 0.0, None) if nonnegative else C
     return float(np.sqrt(top_sum(top_sum(size**2, K, axis=1), K)))
 
 
-def dual_bound(A: Array, x: Array, K: int) -> float:
+def dual_bound(A: Floats, x: Floats, K: int) -> float:
     """Weak duality in [ABG08]: the smallest over rho of lambda_max(sum_i Y_i) + rho K.
 
-    A (m, p) has A'A = C; x (m,) is the unit vector A w / |A w| of a good component. For every
-    rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which makes
-    the value a bound for any x; if w is optimal it is often tight, and proves it.
+    For every rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which
+    makes the value a bound for any x; if w is optimal it is often tight, and proves it.
+
+    Parameters
+    ----------
+    A : array (m, p)
+        With A'A = C.
+    x : array (m,)
+        The unit vector A w / |A w| of a good component w.
+    K : int
+        The most nonzeros of w.
+
+    Returns
+    -------
+    float
     """
     s = A.T @ x
     norms = np.sum(A * A, axis=0)
@@ -94,7 +171,7 @@ def dual_bound(A: Array, x: Array, K: int) -> float:
     return min(first, float(tried.fun))
 
 
-def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float:
+def _dual_value(A: Floats, x: Floats, s: Floats, norms: Floats, rho: float) -> float:
     """Largest eigenvalue of sum_i Y_i, [ABG08] (13) and the lines after it."""
     positive = s**2 - rho  # x'B_i x
     inside = positive > 1e-12 * rho
@@ -112,8 +189,26 @@ def _dual_value(A: Array, x: Array, s: Array, norms: Array, rho: float) -> float
     return largest_eigenvalue(total) if np.isfinite(total).all() else math.inf
 
 
-def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegative: bool) -> float:
-    """The smallest bound that can be computed at this size, on the variables allowed."""
+def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:
+    """The smallest bound that can be computed at this size, on the variables allowed.
+
+    Parameters
+    ----------
+    quadratic : Quadratic
+        C.
+    w : array (p,)
+        A good component, from which the dual bound starts.
+    K : int
+        The most nonzeros of a component.
+    allowed : bool array (p,)
+        The variables that a component may use.
+    nonnegative : bool
+        Whether components have no negative entry.
+
+    Returns
+    -------
+    float
+    """
     S = np.flatnonzero(allowed)
     largest, first = quadratic.leading(S)
     bounds = [largest, trace_bound(quadratic.diagonal()[S], K)]
@@ -135,26 +230,42 @@ def upper_bound(quadratic: Quadratic, w: Array, K: int, allowed: Array, nonnegat
     return float(min(bounds))
 
 
-class GapProblem(NamedTuple):
-    """What was asked, for bounds that are computed later."""
+class Candidate(NamedTuple):
+    """A component, with the problem that it is meant to solve: the largest w'Cw."""
 
-    quadratic: Quadratic
-    cardinalities: list[int]
-    found: list[Found]
-    nonnegative: bool
-    orthogonality: str
+    quadratic: Quadratic  # C
+    constraint: Constraint
+    w: Floats  # (p,) the component
+    value: float  # its w'Cw
 
 
-def gaps(problem: GapProblem) -> Array:
-    """1 - value / upper bound, each for the problem that the component solves."""
-    quadratic, sign = problem.quadratic, problem.nonnegative
-    allowed = np.ones(quadratic.width, dtype=bool)
-    shares = []
-    for K, f in zip(problem.cardinalities, problem.found):
-        bound = upper_bound(quadratic, f.w, min(K, int(allowed.sum())), allowed, sign)
-        shares.append(max(0.0, 1.0 - f.value / bound))
-        if problem.orthogonality == "disjoint":
-            allowed = allowed & (f.w == 0)
-        elif problem.orthogonality == "deflation":
-            quadratic = quadratic.deflated(f.w)
-    return np.array(shares)
+def gap(candidate: Candidate) -> float:
+    """1 - value / upper bound: 0 proves that no other component has a larger value.
+
+    Parameters
+    ----------
+    candidate : Candidate
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+    """
+    c = candidate.constraint
+    bound = upper_bound(candidate.quadratic, candidate.w, c.K, c.allowed, c.nonnegative)
+    return max(0.0, 1.0 - candidate.value / bound)
+
+
+def gaps(candidates: Iterable[Candidate]) -> Floats:
+    """The `gap` of every candidate.
+
+    Parameters
+    ----------
+    candidates : iterable of Candidate
+        Taken one after the other, so that a generator need hold one form at a time.
+
+    Returns
+    -------
+    array
+    """
+    return np.array([gap(candidate) for candidate in candidates])

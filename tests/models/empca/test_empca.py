@@ -13,8 +13,9 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from prosparse import EMPCA, FewerComponentsWarning, ParameterError
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import component_angles
-from prosparse.models.empca.support import Constraint, begin, make_em_step, threshold
+from prosparse.models.empca.model import init, make_step
 from prosparse.numerics.quadratic import Gram
+from prosparse.numerics.thresholds import Constraint, threshold
 
 
 def table_with_covariance(C, n=40, seed=0):
@@ -92,8 +93,8 @@ def test_em_step_is_algorithm_2():
     first = np.linalg.svd(X)[2][0]
     c = Constraint(6, False, np.ones(30, dtype=bool))
     quadratic = Gram(X.T @ X)
-    state = begin(quadratic, first[None, :], c)
-    step = make_em_step(quadratic, c)
+    state = init(quadratic, first[None, :], c)
+    step = make_step(quadratic, c)
     for iterations in (1, 2, 3):
         state = step(state)
         start = threshold(first[None, :], c)[0]

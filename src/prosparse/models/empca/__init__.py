@@ -1,4 +1,4 @@
-"""EMPCA; see `estimator`."""
+"""EMPCA, one room: start at `model`, whose first lines say what is where."""
 
 from .estimator import EMPCA
 

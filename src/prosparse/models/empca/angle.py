@@ -1,4 +1,7 @@
-"""Components at a minimum angle from those found before.
+"""Components at a minimum angle from those found before ("quasi-orthogonal").
+
+[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
+        ICML 2008.
 
 [SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned until the angles
 are wide enough. Here the angle itself is the constraint, |v_l'w| <= c = cos(angle) for every
@@ -14,6 +17,9 @@ earlier component, whatever p is:
 and w = h(f - G alpha) / |...|. Since the feasible set contains w_t and w'Cw is convex,
 w'Cw never falls. SciPy's L-BFGS-B solves the dual; on its active set the solution is then
 known in closed form, which makes the constraint hold to rounding.
+
+Symbols: V (p, l) the earlier components; G (p, m) the columns of the constraint; alpha (m,) its
+multipliers; f (p,) the image C w of the component so far.
 """
 
 from __future__ import annotations
@@ -23,25 +29,24 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
-from ...numerics.quadratic import Quadratic
-from .support import Constraint, Support, strength
-
-Array = np.ndarray
+from ...numerics.quadratic import Floats, Indices, Quadratic
+from ...numerics.thresholds import Constraint, spread_weights, strength
+from .model import Support
 
 SLACK = 1e-12  # kept from the constraint, so that rounding does not break it
 
 
-def constraint_columns(V: Array, nonnegative: bool) -> Array:
+def constraint_columns(V: Floats, nonnegative: bool) -> Floats:
     """G, (p, m), from the earlier components V, (p, l)."""
     return V if nonnegative else np.column_stack([V, -V])
 
 
-def furthest(f: Array, G: Array, c: float, nonnegative: bool) -> tuple[Array | None, Array]:
+def furthest(f: Floats, G: Floats, c: float, nonnegative: bool) -> tuple[Floats | None, Floats]:
     """The feasible unit w with the largest f'w, or None where there is none; and alpha."""
     c = max(c - SLACK, 0.0)
 
-    def h(alpha: Array) -> Array:
-        r = f - G @ alpha
+    def h(alpha: Floats) -> Floats:
+        r: Floats = f - G @ alpha
         return np.clip(r, 0.0, None) if nonnegative else r
 
     alpha = np.zeros(G.shape[1])
@@ -52,7 +57,7 @@ def furthest(f: Array, G: Array, c: float, nonnegative: bool) -> tuple[Array | N
     if np.all(G.T @ r <= c * size):
         return r / size, alpha
 
-    def dual(alpha: Array) -> tuple[float, Array]:
+    def dual(alpha: Floats) -> tuple[float, Floats]:
         r = h(alpha * size)
         norm = max(float(np.linalg.norm(r)), 1e-300)
         return norm / size + c * float(alpha.sum()), c - G.T @ r / norm
@@ -65,8 +70,8 @@ def furthest(f: Array, G: Array, c: float, nonnegative: bool) -> tuple[Array | N
 
 
 def _on_active_set(
-    f: Array, G: Array, c: float, nonnegative: bool, r: Array, alpha: Array
-) -> Array | None:
+    f: Floats, G: Floats, c: float, nonnegative: bool, r: Floats, alpha: Floats
+) -> Floats | None:
     """w = B z + tau (part of f orthogonal to B) with B'w = c, |w| = 1: the optimum, given which
     constraints are active (columns of B) and which entries are positive."""
     P = r > 0 if nonnegative else np.ones(r.size, dtype=bool)
@@ -93,7 +98,7 @@ def _on_active_set(
 
 
 def make_angle_step(
-    quadratic: Quadratic, V: Array, c: Constraint, cosine: float
+    quadratic: Quadratic, V: Floats, c: Constraint, cosine: float
 ) -> Callable[[Support], Support]:
     """An M-step with the angle constraint, on K variables.
 
@@ -105,7 +110,7 @@ def make_angle_step(
     def step(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
         best = state
-        for S in (_largest(f, G, c, cosine), np.flatnonzero(state.w)):
+        for S in (_most_useful(f, G, c, cosine), np.flatnonzero(state.w)):
             candidate = feasible_on(quadratic, f, S, G, c, cosine)
             if candidate is not None and candidate.bound > best.bound:
                 best = candidate
@@ -115,27 +120,27 @@ def make_angle_step(
 
 
 def feasible(
-    quadratic: Quadratic, f: Array, V: Array, c: Constraint, cosine: float
+    quadratic: Quadratic, f: Floats, V: Floats, c: Constraint, cosine: float
 ) -> Support | None:
     """A component that satisfies everything, as far along ``f`` as can be had."""
     G = constraint_columns(V, c.nonnegative)
-    return feasible_on(quadratic, f, _largest(f, G, c, cosine), G, c, cosine)
+    return feasible_on(quadratic, f, _most_useful(f, G, c, cosine), G, c, cosine)
 
 
 def feasible_on(
-    quadratic: Quadratic, f: Array, S: Array, G: Array, c: Constraint, cosine: float
+    quadratic: Quadratic, f: Floats, S: Indices, G: Floats, c: Constraint, cosine: float
 ) -> Support | None:
+    """The same on the variables S alone; None where no such component can be had."""
     if S.size == 0:
         return None
     v, _ = furthest(f[S], G[S], cosine, c.nonnegative)
     if v is None:
         return None
-    w = np.zeros_like(f)
-    w[S] = v
+    w = spread_weights(v, S, f.size)
     return Support(w, float(quadratic.form(w[None, :])[0]))
 
 
-def _largest(f: Array, G: Array, c: Constraint, cosine: float) -> Array:
+def _most_useful(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
     """The K variables with the largest share in the solution over all that are allowed."""
     allowed = np.flatnonzero(c.allowed)
     _, alpha = furthest(f[allowed], G[allowed], cosine, c.nonnegative)

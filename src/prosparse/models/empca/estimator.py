@@ -1,73 +1,49 @@
-"""emPCA: sparse and non-negative principal components by expectation-maximisation.
-
-[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
-        ICML 2008.
-
-One component after the other maximises w'Cw, C = X'X, over unit vectors with at most K
-nonzeros and, if asked, no negative entry. In probabilistic PCA with one component and
-vanishing noise the E-step is y = Xw and the M-step w = X'y / y'y; the constraints only
-change the M-step, to a threshold ([SB08] Algorithm 2). That is a local search: it runs from
-several starts at once, and the supports it finds are then improved with exact weights
-(`engine.search`, `engine.support`). Later components see C without the directions found before
-(`engine.quadratic`), only the variables not used before, or an angle (`engine.angle`).
-
-Symbols: X (n, p) centred; w a component; K its cardinality; V the earlier components.
-"""
+"""`EMPCA` as users see it: parameters in, attributes out. The mathematics begins in `model`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from copy import copy
-from typing import Any
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Columns, Operator, kind_of
-from ...data.arrays import host, in_kind
+from ...data import Array, Columns, Operator, standardise
+from ...data.arrays import in_kind
 from ...errors import (
     FewerComponentsWarning,
+    InputError,
+    ManyComponentsWarning,
     ParameterError,
     check_bool,
     check_choice,
     check_integer,
     check_non_negative,
+    check_verbose,
     checked_weights,
     warn,
 )
 from ...inference.loop import StopReason
-from ...numerics.quadratic import Quadratic, quadratic_of
-from ...selection.bounds import GapProblem, gaps
-from ...selection.dimension import counted
-from .._base import SparseProjection
-from .search import Found, Search, find_at_angle, find_component
-from .support import Constraint
+from ...selection.bounds import gaps
+from ...selection.dimension import MOST_COUNTED
+from .._base import SparseProjection, few_columns
+from .search import Effort
+from .solve import (
+    EmpcaOptions,
+    Orthogonality,
+    Solution,
+    candidates,
+    solve,
+    solve_path,
+    standing_out,
+)
 
-Array = np.ndarray
-
-ORTHOGONALITIES = ("deflation", "disjoint", "quasi")
-# A component with less than this share of the table's variance is rounding.
-RANK_TOL = 1e-12
 # Up to this many columns their covariance is kept until the optimality gap is asked for.
 LAZY_GAP = 1000
-
-
-def _turned(w: Array) -> Array:
-    """The sign for which the largest entry is positive."""
-    return w if w[np.argmax(np.abs(w))] >= 0 else -w
-
-
-def _checked_cardinalities(given: Any) -> list[int]:
-    """Integers from 1 on, one for each model of a path."""
-    if isinstance(given, str) or not hasattr(given, "__iter__"):
-        raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}")
-    wanted = list(given)
-    for K in wanted:
-        check_integer("cardinalities", K, 1, " each")
-    return [int(K) for K in wanted]
 
 
 class EMPCA(SparseProjection):
@@ -104,6 +80,7 @@ class EMPCA(SparseProjection):
     tol : float, default=1e-6
         EM stops when an iteration raises the variance by a smaller share than this.
     random_state : int, RandomState or None, default=None
+        Where the random starts come from; an integer makes results reproducible.
     verbose : int, default=0
         Show a progress bar.
 
@@ -113,8 +90,10 @@ class EMPCA(SparseProjection):
         Unit rows with exact zeros.
     support_ : bool array (n_features_in_,)
         Variables used by any component.
-    n_selected_, n_nonzero_ : int, int array (n_components_,)
-        The number of these variables, and of the nonzeros of each component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
     n_components_ : int
         Fewer than asked for when nothing is left to explain.
     explained_variance_ : array (n_components_,)
@@ -127,11 +106,18 @@ class EMPCA(SparseProjection):
     bounds_ : list of arrays, one per component
         The objective after every iteration of the start that won, as a variance; never falls.
     n_iter_ : int
-        Their total number.
+        The number of these iterations, of all components together.
     stop_reason_ : StopReason
-    relevance_, ranking_ : arrays (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's deviation.
-    mean_, scale_ : arrays (n_features_in_,)
+        Why the search ended; of several components the worst reason.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
     varying_ : bool array (n_features_in_,)
         False for constant columns.
 
@@ -152,20 +138,25 @@ class EMPCA(SparseProjection):
 
     _takes_any_table = True
 
+    bounds_: list[Array]
+    n_iter_: int
+    _gap_problem: Solution | None  # until the gap is computed
+    _optimality_gap: np.ndarray
+
     def __init__(
         self,
-        n_components: int | str = 1,
+        n_components: int | Literal["auto"] = 1,
         *,
-        n_nonzero: Any = None,
+        n_nonzero: int | Sequence[int] | None = None,
         nonnegative: bool = False,
-        orthogonality: str = "deflation",
+        orthogonality: Orthogonality = "deflation",
         min_angle: float | None = None,
         n_restarts: int = 5,
         renormalize: bool = True,
         scale: bool = False,
         max_iter: int = 500,
         tol: float = 1e-6,
-        random_state: Any = None,
+        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -181,25 +172,49 @@ class EMPCA(SparseProjection):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> EMPCA:
-        """Find the components of ``X``. A row with weight 2 counts as two equal rows."""
-        return self._fit_whole(lambda: self._fit(X, sample_weight))
+    def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the components of ``X``.
 
-    def _fit(self, X: Any, sample_weight: Any) -> None:
-        op, columns, total = self._prepared(X, sample_weight)
-        quadratic = quadratic_of(op)
-        cardinalities = self._cardinalities(op, total)
-        found = self._components(quadratic, cardinalities, {})
-        self._set_results(op, columns, total, quadratic, cardinalities, found)
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            Of any kind that the library knows.
+        y : ignored
+            Here for scikit-learn's sake.
+        sample_weight : array (n_samples,), float or None, default=None
+            A row with weight 2 counts as two equal rows. Only for tables in the host's memory.
 
-    def path(self, X: Any, cardinalities: Any, sample_weight: Any = None) -> list[EMPCA]:
+        Returns
+        -------
+        EMPCA
+            Itself.
+        """
+        answers: list[tuple[Solution, int]] = []
+
+        def answer() -> None:
+            op, columns, total = self._prepared(X, sample_weight)
+            count = self._count(op, total)
+            solution = solve(op, self._options(op, count))
+            self._describe(op, columns, total, solution)
+            answers.append((solution, count))
+
+        self._fit_whole(answer)
+        self._warn_of(*answers[0])
+        return self
+
+    def path(
+        self, X: Any, cardinalities: Iterable[int], sample_weight: ArrayLike | None = None
+    ) -> list[Self]:
         """Fit every cardinality, each from the start that its neighbours provide.
 
         Parameters
         ----------
         X : table (n_samples, n_features)
+            Of any kind that the library knows.
         cardinalities : sequence of int
-        sample_weight : array (n_samples,) or None
+            The numbers of nonzeros, one for each model.
+        sample_weight : array (n_samples,), float or None, default=None
+            As in ``fit``.
 
         Returns
         -------
@@ -208,111 +223,21 @@ class EMPCA(SparseProjection):
         """
         wanted = _checked_cardinalities(cardinalities)
         shared = clone(self)
+        check_verbose(shared.verbose)
         shared._check_parameters()
         op, columns, total = shared._prepared(X, sample_weight)
-        models = [copy(shared).set_params(n_nonzero=K) for K in wanted]
-        for model in models:
-            model._check_parameters()
-        quadratic = quadratic_of(op)
-        order = np.argsort(wanted, kind="stable")
-        results: dict[int, list[Found]] = {}
-        for sweep in (order, order[::-1]):
-            previous: list[Found] = []
-            for k in sweep:
-                known = results.get(k, [])
-                if known and not previous:
-                    previous = known
-                    continue
-                warm = {i: [f.w] for i, f in enumerate(previous)}
-                Ks = models[k]._cardinalities(op, total)
-                rival = models[k]._components(quadratic, Ks, warm, restarts=not known)
-                if sum(f.value for f in rival) > sum(f.value for f in known):
-                    results[k] = rival
-                previous = results[k]
-        for k, model in enumerate(models):
-            Ks = model._cardinalities(op, total)
-            model._set_results(op, columns, total, quadratic, Ks, results[k])
+        count = shared._count(op, total)
+        models: list[Self] = [copy(shared).set_params(n_nonzero=K) for K in wanted]
+        order = np.argsort(wanted, kind="stable").tolist()
+        solutions = solve_path(op, [models[k]._options(op, count) for k in order])
+        for k, solution in zip(order, solutions, strict=True):
+            models[k]._describe(op, columns, total, solution)
+        for k, solution in zip(order, solutions, strict=True):
+            models[k]._warn_of(solution, count)
         return models
 
-    def _prepared(self, X: Any, sample_weight: Any) -> tuple[Operator, Columns, float]:
-        """Operator, record of the columns, and the number of observations they stand for."""
-        if sample_weight is None:
-            op, columns = self._standardised(X, self.scale)
-            return op, columns, float(op.shape[0])
-        kind_of(X).refuse_weights(X)
-        n_rows = X.shape[0] if hasattr(X, "shape") else np.asarray(X).shape[0]
-        weights = checked_weights(sample_weight, n_rows)
-        total = float(weights.sum())
-        if not total > 1.0:
-            raise ParameterError(
-                f"`sample_weight` must add up to more than 1, got {total:g}: a weight says how "
-                "many observations a row stands for. If not all are zero, multiply them by a "
-                "constant."
-            )
-        op, columns = self._standardised(X, self.scale, weights)
-        return op, columns, total
-
-    def _components(
-        self,
-        quadratic: Quadratic,
-        cardinalities: list[int],
-        warm: dict[int, list[Array]],
-        restarts: bool = True,
-    ) -> list[Found]:
-        """Component after component, until none has any variance left to explain."""
-        rng = check_random_state(self.random_state)
-        n_restarts = self.n_restarts if restarts else 0
-        search = Search(rng, n_restarts, self.renormalize, self.max_iter, self.tol, self.verbose)
-        allowed = np.ones(quadratic.width, dtype=bool)
-        total = float(np.sum(quadratic.diagonal()))
-        found: list[Found] = []
-        for k, K in enumerate(cardinalities):
-            if not np.any(allowed):
-                break
-            c = Constraint(min(K, int(allowed.sum())), self.nonnegative, allowed)
-            if self.orthogonality == "quasi":
-                V = np.array([f.w for f in found]).reshape(-1, quadratic.width).T
-                cosine = math.cos(math.radians(float(self.min_angle or 90.0)))
-                new = find_at_angle(quadratic, c, search, V, cosine, warm.get(k, ()))
-            else:
-                new = find_component(quadratic, c, search, warm.get(k, ()))
-            if new is None or new.value <= RANK_TOL * total:
-                break
-            found.append(new if self.nonnegative else new._replace(w=_turned(new.w)))
-            if self.orthogonality == "disjoint":
-                allowed = allowed & (new.w == 0)
-            elif self.orthogonality == "deflation":
-                quadratic = quadratic.deflated(new.w)
-        return found
-
-    def _set_results(
-        self,
-        op: Operator,
-        columns: Columns,
-        total: float,
-        quadratic: Quadratic,
-        cardinalities: list[int],
-        found: list[Found],
-    ) -> None:
-        """Fitted attributes, in the table's own columns and units; see `Columns`."""
-        W = np.array([f.w for f in found]).reshape(-1, op.shape[1])
-        self._set_components(op, columns, W, total)
-        variance_unit = columns.unit**2 / (total - 1.0)
-        self._gap_problem: GapProblem | None = GapProblem(
-            quadratic, cardinalities, found, self.nonnegative, self.orthogonality
-        )
-        if quadratic.width > LAZY_GAP:
-            self._solve_gap()
-        self.bounds_ = [in_kind(variance_unit * np.array(f.trace), columns.mean) for f in found]
-        self.n_iter_ = sum(len(f.trace) for f in found)
-        stopped = StopReason.MAX_ITER in [f.reason for f in found]
-        self.stop_reason_ = StopReason.MAX_ITER if stopped else StopReason.CONVERGED
-        if len(found) < len(cardinalities):
-            self.stop_reason_ = StopReason.EXHAUSTED
-        self._warn_of(len(cardinalities), stopped)
-
     @property
-    def optimality_gap_(self) -> np.ndarray:
+    def optimality_gap_(self) -> Array:
         """Between 0 and 1: no component under the same constraints, given those before, has more
         than 1 / (1 - gap) times the variance of this one; 0 proves it optimal.
 
@@ -325,27 +250,54 @@ class EMPCA(SparseProjection):
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
-            self._optimality_gap = gaps(self._gap_problem)
+            self._optimality_gap = gaps(candidates(self._gap_problem))
             self._gap_problem = None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         if hasattr(self, "_gap_problem"):
             self._solve_gap()
         return dict(super().__getstate__())
 
-    def _cardinalities(self, op: Operator, total: float) -> list[int]:
-        """K for every component, checked against the table."""
-        p = op.shape[1]
+    # --- from parameters to the question
+
+    def _prepared(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Operator, Columns, float]:
+        """Operator, record of the columns, and the number of observations they stand for."""
+        table = self._validated(X, reset=True)
+        weights, total = None, float(table.shape[0])
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, table.shape[0])
+            total = float(weights.sum())
+            if not total > 1.0:
+                raise ParameterError(
+                    f"`sample_weight` must add up to more than 1, got {total:g}: a weight says "
+                    "how many observations a row stands for. If not all are zero, multiply them "
+                    "by a constant."
+                )
+        op, columns = standardise(table, self.scale, weights)
+        if op.shape[1] < 2:
+            raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+        return op, columns, total
+
+    def _count(self, op: Operator, total: float) -> int:
+        """The number of components asked for, or that stand out from white noise."""
         if isinstance(self.n_components, str):
-            n = op.shape[0]
-            gram = host(op.outer() if n <= p else op.gram())
-            values = np.linalg.eigvalsh(gram)[::-1]
-            values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
-            # as many as if every row stood there as often as its weight says
-            values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))
-            d = counted(values, round(total), p)
-        else:
-            d = int(self.n_components)
+            return standing_out(op, total)
+        return int(self.n_components)
+
+    def _options(self, op: Operator, count: int) -> EmpcaOptions:
+        """What is asked for, checked against the table."""
+        d = max(1, min(count, MOST_COUNTED)) if isinstance(self.n_components, str) else count
+        return EmpcaOptions(
+            cardinalities=self._cardinalities(d, op.shape[1]),
+            nonnegative=self.nonnegative,
+            orthogonality=self.orthogonality,
+            cosine=math.cos(math.radians(90.0 if self.min_angle is None else self.min_angle)),
+            effort=Effort(self.n_restarts, self.renormalize, self.max_iter, self.tol, self.verbose),
+            random_state=self.random_state,
+        )
+
+    def _cardinalities(self, d: int, varying: int) -> list[int]:
+        """K for each of d components."""
         width = self.n_features_in_
         if d > width and self.orthogonality != "quasi":
             raise ParameterError(
@@ -361,7 +313,7 @@ class EMPCA(SparseProjection):
             raise ParameterError(
                 f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}"
             )
-        return [min(int(K), p) for K in Ks]
+        return [min(int(K), varying) for K in Ks]
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -370,8 +322,9 @@ class EMPCA(SparseProjection):
             for K in np.ravel(self.n_nonzero).tolist():
                 check_integer("n_nonzero", K, 1, ", one integer per component or None")
         check_bool("nonnegative", self.nonnegative)
+        check_bool("renormalize", self.renormalize)
         check_bool("scale", self.scale)
-        check_choice("orthogonality", self.orthogonality, ORTHOGONALITIES)
+        check_choice("orthogonality", self.orthogonality, get_args(Orthogonality))
         if self.orthogonality == "quasi":
             check_non_negative("min_angle", self.min_angle)
             if not 0 < float(self.min_angle or 0) <= 90:
@@ -387,11 +340,42 @@ class EMPCA(SparseProjection):
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
-    def _warn_of(self, wanted: int, stopped: bool) -> None:
-        if stopped:
-            warn(f"EMPCA {StopReason.MAX_ITER}", ConvergenceWarning)
-        if self.n_components_ < wanted:
+    # --- from the answer to attributes
+
+    def _describe(self, op: Operator, columns: Columns, total: float, solution: Solution) -> None:
+        """Fitted attributes, in the table's own columns and units; see `Columns`."""
+        self._set_components(op, columns, solution.W, total)
+        traces = [np.array(found.trace) / (total - 1.0) for found in solution.components]
+        self.bounds_ = [columns.values(columns.variance(trace)) for trace in traces]
+        self.n_iter_ = sum(trace.size for trace in traces)
+        self.stop_reason_ = solution.reason
+        self._gap_problem = solution
+        if op.shape[1] > LAZY_GAP:
+            self._solve_gap()
+
+    def _warn_of(self, solution: Solution, count: int) -> None:
+        """What the user should know of a fit that is whole."""
+        self._warn_unfinished()
+        if solution.exhausted:
             warn(
-                f"EMPCA found {self.n_components_} of {wanted} components: {StopReason.EXHAUSTED}",
+                f"EMPCA found {self.n_components_} of {len(solution.options.cardinalities)} "
+                f"components: {StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
             )
+        if isinstance(self.n_components, str) and count > MOST_COUNTED:
+            warn(
+                f'`n_components="auto"` finds more than {MOST_COUNTED} components that stand out '
+                "from white noise, and takes the first of them. Either there are so many, or the "
+                "noise is not white (counts? columns in different units?). Say how many you want.",
+                ManyComponentsWarning,
+            )
+
+
+def _checked_cardinalities(given: Iterable[int]) -> list[int]:
+    """Integers from 1 on, one for each model of a path."""
+    if isinstance(given, str) or not hasattr(given, "__iter__"):
+        raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}")
+    wanted = list(given)
+    for K in wanted:
+        check_integer("cardinalities", K, 1, " each")
+    return [int(K) for K in wanted]

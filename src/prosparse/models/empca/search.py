@@ -1,35 +1,31 @@
 """The search for one component: starts, EM, and stages of improvement.
 
-[SB08] and [YZ13] as in `engine.support`, whose steps these stages run through the loop.
+[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
+        ICML 2008.
+[YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
+        JMLR 14, 2013.
+
+EM (`model`) climbs from many starts at once. The supports on which it ends are given the best
+weights (`nonnegative`) and improved in stages (`exchange`); fewer and fewer of them are pursued,
+as the stages become more expensive. All loops are run by `inference.loop.iterate`; a component's
+reason is the worst among those of the loops that led to it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...inference.loop import StopReason, iterate
+from ...inference.loop import StopReason, iterate, worst
 from ...inference.progress import Progress
-from ...numerics.quadratic import Quadratic
+from ...numerics.quadratic import Floats, Quadratic
+from ...numerics.thresholds import Constraint, spread_weights, threshold
 from .angle import feasible, make_angle_step
-from .support import (
-    Constraint,
-    Exchange,
-    Support,
-    begin,
-    best_swap,
-    exact_swaps,
-    make_em_step,
-    make_polish_step,
-    no_worse,
-    renormalised,
-    rough_swaps,
-    seeds,
-)
-
-Array = np.ndarray
+from .exchange import Exchange, best_swap, exact_swaps, make_polish_step, rough_swaps
+from .model import State, Support, init, make_step
+from .nonnegative import best_weights, no_worse
 
 # Up to this K p the best of all exchanges is made, then the next; beyond, many together.
 CHEAP_SWAPS = 10_000
@@ -43,35 +39,32 @@ ROUGH = 1e-3
 ANGLE_STARTS = 4
 
 
-class Search(NamedTuple):
+class Effort(NamedTuple):
     """How to look for a component, and how long."""
 
-    rng: Any
-    n_restarts: int
-    renormalize: bool
-    max_iter: int
+    n_restarts: int  # random starts, and as many at single variables
+    renormalize: bool  # False: EM alone
+    max_iter: int  # of each stage
     tol: float  # relative rise of w'Cw below which an iteration counts as the last
     verbose: int
 
 
-class Found(NamedTuple):
-    w: Array  # (p,) unit vector
-    value: float  # w'Cw, C deflated
-    trace: list[float]  # w'Cw per iteration of the start that won
-    reason: StopReason
-
-
 class Climb(NamedTuple):
-    """A start on its way up."""
+    """A start on its way up or, of all of them the best, a component."""
 
-    state: Support
-    trace: list[float]
+    w: Floats  # (p,) of length one
+    value: float  # w'Cw
+    trace: list[float]  # w'Cw per iteration
     reason: StopReason
 
 
 def find_component(
-    quadratic: Quadratic, c: Constraint, search: Search, warm: Iterable[Array] = ()
-) -> Found | None:
+    quadratic: Quadratic,
+    c: Constraint,
+    effort: Effort,
+    rng: np.random.RandomState,
+    warm: Iterable[Floats] = (),
+) -> Climb | None:
     """The best component found, or None if none has any variance.
 
     ``warm`` are components found under a similar constraint (a neighbouring K): their images
@@ -79,138 +72,162 @@ def find_component(
     """
     allowed = np.flatnonzero(c.allowed)
     value, v = quadratic.leading(allowed)
-    first = np.zeros(quadratic.width)
-    first[allowed] = v
+    first = spread_weights(v, allowed, quadratic.width)
     if allowed.size == c.K and not c.nonnegative:  # plain PCA
-        return Found(first, value, [value], StopReason.CONVERGED)
-    W = first_starts(quadratic, c, search, first, warm)
-    begun = begin(quadratic, W, c)
+        return Climb(first, value, [value], StopReason.CONVERGED)
+    W = first_starts(quadratic, c, effort, rng, first, warm)
+    begun = init(quadratic, W, c)
     if begun.W.shape[0] == 0:
         return None
     run = iterate(
-        make_em_step(quadratic, c),
+        make_step(quadratic, c),
         begun,
-        max_iter=search.max_iter,
-        tol=(ROUGH if search.renormalize else search.tol) * begun.bound,
-        progress=Progress(search.max_iter, "EMPCA", search.verbose),
+        max_iter=effort.max_iter,
+        tol=(ROUGH if effort.renormalize else effort.tol) * begun.bound,
+        progress=Progress(effort.max_iter, "EMPCA", effort.verbose),
     )
-    traces = np.array(run.state.trace)  # (iterations, starts)
-    best = int(np.argmax(run.state.values))
-    if not search.renormalize:
-        found = run.state.W[best], float(run.state.values[best])
-        return Found(*found, list(traces[:, best]), run.reason)
-    return polished(quadratic, c, search, run.state.W, traces, run.reason)
+    climbs = separate(run.state, run.reason)
+    if not effort.renormalize:
+        return max(climbs, key=lambda climb: climb.value)
+    return polished(quadratic, c, effort, climbs)
 
 
 def first_starts(
-    quadratic: Quadratic, c: Constraint, search: Search, first: Array, warm: Iterable[Array]
-) -> Array:
-    """The first principal component, relatives, random vectors, and single variables.
+    quadratic: Quadratic,
+    c: Constraint,
+    effort: Effort,
+    rng: np.random.RandomState,
+    first: Floats,
+    warm: Iterable[Floats],
+) -> Floats:
+    """The first principal component, relatives, random vectors, and single variables, (r, p).
 
     The sign of a principal component is arbitrary, and where no entry may be negative one of
     the two can be useless: both are starts ([SB08] section 3.2).
     """
-    random = search.rng.standard_normal((search.n_restarts, first.size))
+    random = rng.standard_normal((effort.n_restarts, first.size))
     rows = [first[None, :], np.abs(random) if c.nonnegative else random]
     if c.nonnegative:
         rows.append(-first[None, :])
     relatives = [w for w in warm if np.any(w)]
     if relatives:
         rows.append(quadratic.matmul(np.array(relatives).T).T)
-    if search.n_restarts and search.renormalize:
-        rows.append(seeds(quadratic, c, search.rng, search.n_restarts))
+    if effort.n_restarts and effort.renormalize:
+        rows.append(seeds(quadratic, c, rng, effort.n_restarts))
     return np.vstack(rows)
 
 
-def polished(
-    quadratic: Quadratic,
-    c: Constraint,
-    search: Search,
-    W: Array,
-    traces: Array,
-    reason: StopReason,
-) -> Found:
+def seeds(quadratic: Quadratic, c: Constraint, rng: np.random.RandomState, count: int) -> Floats:
+    """Starts at single variables j: the K largest entries of column j of C.
+
+    Of twenty times as many variables as wanted (all, if there are not more), those are
+    returned whose supports differ and have the largest w'Cw. At small K, where variables
+    form many small groups, they find what neither random vectors nor the first principal
+    component do.
+    """
+    variables = np.flatnonzero(c.allowed)
+    if variables.size > max(20 * count, 64):
+        variables = rng.choice(variables, max(20 * count, 64), replace=False)
+    W = threshold(quadratic.columns(variables).T, c, soft=False)
+    W = W[np.argsort(-quadratic.form(W), kind="stable")]
+    return W[_distinct(W)[:count]]
+
+
+def separate(state: State, reason: StopReason) -> list[Climb]:
+    """The starts of EM, each with its own trace."""
+    traces = np.array(state.trace)  # (iterations, starts)
+    return [
+        Climb(w, float(value), traces[:, k].tolist(), reason)
+        for k, (w, value) in enumerate(zip(state.W, state.values, strict=True))
+    ]
+
+
+def polished(quadratic: Quadratic, c: Constraint, effort: Effort, climbs: list[Climb]) -> Climb:
     """Exact weights on every support that EM found, better supports by [YZ13], then swaps."""
-    runs: list[Climb] = []
-    for k in _distinct(W):
-        shrunken = Support(W[k], float(traces[-1, k]))
-        exact = no_worse(renormalised(quadratic, W[k], c), shrunken)
-        runs.append(Climb(exact, [*traces[:, k], exact.bound], reason))
+    exact = []
+    for k in _distinct(np.array([climb.w for climb in climbs])):
+        shrunken = Support(climbs[k].w, climbs[k].value)
+        best = no_worse(best_weights(quadratic, shrunken.w, c), shrunken)
+        exact.append(_continued(climbs[k], best, [best.bound], StopReason.CONVERGED))
     cost = c.K * quadratic.width
-    few = FEW if cost > COSTLY_SWAPS else (len(runs),) * 3
+    few = FEW if cost > COSTLY_SWAPS else (len(exact),) * 3
     exchanges: list[Exchange | None] = [None, rough_swaps, exact_swaps]
     if cost <= CHEAP_SWAPS:
         exchanges = [None, best_swap]
-    runs = _ranked(runs)
+    pursued = _ranked(exact)
     for exchange, count in zip(exchanges, few, strict=False):
-        tol = search.tol if exchange is None else 0.0
-        runs = _climbed(runs[:count], make_polish_step(quadratic, c, exchange), search, tol)
-    best = runs[0]
-    return Found(best.state.w, best.state.bound, best.trace, best.reason)
+        tol = effort.tol if exchange is None else 0.0
+        step = make_polish_step(quadratic, c, exchange)
+        pursued = _ranked([_climbed(step, climb, effort, tol) for climb in pursued[:count]])
+    return pursued[0]
 
 
-def _climbed(
-    runs: list[Climb], step: Callable[[Support], Support], search: Search, tol: float
-) -> list[Climb]:
-    """Every run continued with ``step``, the best first."""
-    longer = []
-    for run in runs:
-        more = iterate(step, run.state, max_iter=search.max_iter, tol=tol * run.state.bound)
-        reason = run.reason if more.reason is StopReason.CONVERGED else more.reason
-        longer.append(Climb(more.state, run.trace + more.bounds, reason))
-    return _ranked(longer)
+def _climbed(step: Callable[[Support], Support], climb: Climb, effort: Effort, tol: float) -> Climb:
+    """A climb continued with ``step``, until it rises by a smaller share than ``tol``."""
+    start = Support(climb.w, climb.value)
+    run = iterate(step, start, max_iter=effort.max_iter, tol=tol * start.bound)
+    return _continued(climb, run.state, run.bounds, run.reason)
 
 
-def _ranked(runs: list[Climb]) -> list[Climb]:
+def _continued(climb: Climb, best: Support, bounds: list[float], reason: StopReason) -> Climb:
+    """A climb after a stage; its reason is the worst that the stages, and the search for the
+    weights with which it stands there, ended with."""
+    reason = worst([climb.reason, reason, best.reason])
+    return Climb(best.w, best.bound, climb.trace + bounds, reason)
+
+
+def _ranked(climbs: list[Climb]) -> list[Climb]:
     """The best first, one for every support."""
-    runs = sorted(runs, key=lambda run: -run.state.bound)
-    return [runs[k] for k in _distinct(np.array([run.state.w for run in runs]))]
+    climbs = sorted(climbs, key=lambda climb: -climb.value)
+    return [climbs[k] for k in _distinct(np.array([climb.w for climb in climbs]))]
 
 
-def find_at_angle(
-    quadratic: Quadratic,
-    c: Constraint,
-    search: Search,
-    V: Array,
-    cosine: float,
-    warm: Iterable[Array] = (),
-) -> Found | None:
-    """The best component found that keeps its angle from the earlier ones, columns of V.
-
-    Starts: the best component on variables not used yet (it is feasible), those of the forms
-    with and without deflation, and random vectors.
-    """
-    if V.shape[1] == 0:
-        return find_component(quadratic, c, search, warm)
-    unused = c.allowed & ~np.any(V != 0, axis=1)
-    deflated = quadratic
-    for v in V.T:
-        deflated = deflated.deflated(v)
-    S = np.flatnonzero(c.allowed)
-    first = np.zeros(V.shape[0])
-    first[S] = deflated.leading(S)[1]
-    rows = [first, -first, *(w for w in warm if np.any(w))]
-    rows += list(search.rng.standard_normal((search.n_restarts, V.shape[0])))
-    starts = [feasible(quadratic, f, V, c, cosine) for f in [first, -first]]
-    starts += [feasible(quadratic, f, V, c, cosine) for f in quadratic.matmul(np.array(rows).T).T]
-    if np.any(unused):
-        K = min(c.K, int(unused.sum()))
-        alone = find_component(quadratic, Constraint(K, c.nonnegative, unused), search)
-        starts += [Support(alone.w, alone.value)] if alone else []
-    step = make_angle_step(quadratic, V, c, cosine)
-    best: Found | None = None
-    feasible_ones = [start for start in starts if start is not None and start.bound > 0.0]
-    for start in sorted(feasible_ones, key=lambda s: -s.bound)[:ANGLE_STARTS]:
-        tol = search.tol * start.bound
-        run = iterate(step, start, max_iter=search.max_iter, tol=tol)
-        if best is None or run.state.bound > best.value:
-            best = Found(run.state.w, run.state.bound, [start.bound, *run.bounds], run.reason)
-    return best
-
-
-def _distinct(W: Array) -> list[int]:
+def _distinct(W: Floats) -> list[int]:
     """Positions of the rows of W, the first of every support."""
     seen: dict[bytes, int] = {}
     for k, row in enumerate(W):
         seen.setdefault((row != 0).tobytes(), k)
     return list(seen.values())
+
+
+def find_at_angle(
+    quadratic: Quadratic,
+    c: Constraint,
+    effort: Effort,
+    rng: np.random.RandomState,
+    V: Floats,
+    cosine: float,
+    warm: Iterable[Floats] = (),
+) -> Climb | None:
+    """The best component found that keeps its angle from the earlier ones, columns of V (p, l).
+
+    Starts: the best component on variables not used yet (it is feasible), those of the forms
+    with and without deflation, and random vectors.
+    """
+    if V.shape[1] == 0:
+        return find_component(quadratic, c, effort, rng, warm)
+    deflated = quadratic
+    for v in V.T:
+        deflated = deflated.deflated(v)
+    S = np.flatnonzero(c.allowed)
+    first = spread_weights(deflated.leading(S)[1], S, quadratic.width)
+    rows = [first, -first, *(w for w in warm if np.any(w))]
+    rows += list(rng.standard_normal((effort.n_restarts, quadratic.width)))
+    images = [first, -first, *quadratic.matmul(np.array(rows).T).T]
+    feasible_ones = [feasible(quadratic, f, V, c, cosine) for f in images]
+    unused = c.allowed & ~np.any(V != 0, axis=1)
+    if np.any(unused):
+        K = min(c.K, int(unused.sum()))
+        alone = find_component(quadratic, Constraint(K, c.nonnegative, unused), effort, rng)
+        if alone is not None:
+            feasible_ones.append(Support(alone.w, alone.value))
+    # Any feasible point will do as a start, however it was found: its own reason is of no account.
+    starts = [
+        Climb(start.w, start.bound, [start.bound], StopReason.CONVERGED)
+        for start in feasible_ones
+        if start is not None and start.bound > 0.0
+    ]
+    promising = sorted(starts, key=lambda start: -start.value)
+    step = make_angle_step(quadratic, V, c, cosine)
+    climbs = [_climbed(step, start, effort, effort.tol) for start in promising[:ANGLE_STARTS]]
+    return max(climbs, key=lambda climb: climb.value) if climbs else None

@@ -4,21 +4,21 @@ import numpy as np
 import pytest
 
 from prosparse import EMPCA
-from prosparse.models.empca import support
-from prosparse.models.empca.support import (
-    Constraint,
-    Support,
+from prosparse.models.empca import exchange
+from prosparse.models.empca.exchange import (
     best_swap,
+    exact_gains,
     exact_swaps,
+    inverse_gains,
     make_polish_step,
-    no_worse,
     plane_gains,
-    renormalised,
     rough_swaps,
-    seeds,
-    threshold,
 )
-from prosparse.numerics.quadratic import Gram
+from prosparse.models.empca.model import Support
+from prosparse.models.empca.nonnegative import best_weights, no_worse
+from prosparse.models.empca.search import seeds
+from prosparse.numerics.quadratic import Gram, leading_pair
+from prosparse.numerics.thresholds import Constraint, threshold
 
 pytestmark = pytest.mark.quick
 
@@ -91,7 +91,7 @@ def test_many_exchanges_at_once_pay_and_end_where_none_is_left(swaps, nonnegativ
     quadratic, diagonal, most = Gram(C), np.diag(C), 0
     start = np.zeros(60)
     start[:25] = 0.2
-    state = renormalised(quadratic, start, c)
+    state = best_weights(quadratic, start, c)
     for _ in range(100):
         new = swaps(quadratic, diagonal, state, C @ state.w, c)
         if new is state:
@@ -126,7 +126,7 @@ def test_a_component_of_noise_takes_few_eigenproblems(monkeypatch):
 
 def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
     """One exchange is tried: the one with the largest gain in its plane."""
-    monkeypatch.setattr(support, "EXACT_SIDE", 1)
+    monkeypatch.setattr(exchange, "EXACT_SIDE", 1)
     C, state = problem(8, 3, seed=1)
     f, leave, enter = C @ state.w, np.arange(3), np.arange(3, 8)
     gains = plane_gains(state, f, np.diag(C), C[:, leave], leave, enter)
@@ -142,15 +142,15 @@ def test_only_the_most_promising_are_exchanged_where_pairs_are_many(monkeypatch,
     w, f = rng.standard_normal(400), rng.standard_normal(400)
     w[300:] = 0.0
     c = anything(400, 300)._replace(allowed=np.arange(400) < 390)
-    leave, enter = support._candidates(w, f, np.ones(400), c)
+    leave, enter = exchange._candidates(w, f, c)
     np.testing.assert_array_equal(leave, np.arange(300))
     np.testing.assert_array_equal(enter, np.arange(300, 390))
-    monkeypatch.setattr(support, "SWAP_ENTRIES", 90 * 270)
-    leave, enter = support._candidates(w, f, np.ones(400), c)
+    monkeypatch.setattr(exchange, "SWAP_ENTRIES", 90 * 270)
+    leave, enter = exchange._candidates(w, f, c)
     assert set(leave) == set(np.argsort(np.abs(w[:300]))[:270])
     assert enter.size == 90
-    monkeypatch.setattr(support, "SWAP_ENTRIES", 256 * 5)
-    leave, enter = support._candidates(w, f, np.ones(400), c)
+    monkeypatch.setattr(exchange, "SWAP_ENTRIES", 256 * 5)
+    leave, enter = exchange._candidates(w, f, c)
     assert set(leave) == set(np.argsort(np.abs(w[:300]))[:256])
     assert set(enter) == set(300 + np.argsort(-np.abs(f[300:390]))[:5])
 
@@ -200,12 +200,12 @@ def test_best_nonnegative_weights_on_a_support():
                 free = max(free, values[-1])
         c = anything(5, 5, nonnegative=True)
         starts = threshold(np.vstack([np.eye(5), np.ones(5)]), c)
-        found = [renormalised(Gram(C), 0.9 * w + 0.1 / np.sqrt(5), c) for w in starts]
-        for w, bound in found:
+        found = [best_weights(Gram(C), 0.9 * w + 0.1 / np.sqrt(5), c) for w in starts]
+        for w, bound, _ in found:
             assert np.all(w >= 0)
             assert bound == pytest.approx(w @ C @ w)
             assert bound <= free * (1 + 1e-9)
-        assert max(bound for _, bound in found) == pytest.approx(free)
+        assert max(best.bound for best in found) == pytest.approx(free)
 
 
 @pytest.mark.parametrize("seed", [0, 2, 11, 12, 13])
@@ -217,7 +217,7 @@ def test_weights_that_are_nearly_the_best_become_the_best(seed):
     there = np.abs(np.linalg.eigh(C)[1][:, -1])
     near = there + 1e-8 * rng.standard_normal(3)
     near /= np.linalg.norm(near)
-    w, bound = renormalised(Gram(C), near, anything(3, 3, nonnegative=True))
+    w, bound, _ = best_weights(Gram(C), near, anything(3, 3, nonnegative=True))
     np.testing.assert_allclose(w, there, rtol=0, atol=1e-14)
     ahead = Support(near, bound * (1.0 + 4e-16))
     assert no_worse(Support(w, bound), ahead).w is w
@@ -240,3 +240,29 @@ def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
         state, moves = new, moves + 1
     assert moves > 0
     assert np.linalg.eigvalsh(C[np.ix_(target, target)])[-1] <= state.bound * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(("K", "p", "n"), [(2, 6, 30), (5, 12, 30), (9, 30, 6)])
+def test_every_exchange_is_judged_exactly(K, p, n):
+    """The sign of a gain, against the eigenvalues of every exchanged block."""
+    A = np.random.default_rng(K).standard_normal((n, p))
+    C = A.T @ A
+    S, enter = np.arange(K), np.arange(K, p)
+    largest = np.linalg.eigvalsh(C[:K, :K])[-1]
+    gains = exact_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:])
+    pair = leading_pair(C[:K, :K])
+    again = inverse_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:], pair[1], pair[0])
+    np.testing.assert_allclose(again, gains, rtol=1e-9, atol=1e-12 * np.abs(gains).max())
+    pays = np.zeros_like(gains, dtype=bool)
+    for i in S:
+        for j in enter:
+            T = [k for k in S if k != i] + [j]
+            pays[i, j - K] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1] > largest
+    assert pays.any()
+    assert not pays.all()
+    np.testing.assert_array_equal(gains > 0, pays)
+
+
+def test_a_largest_eigenvalue_that_is_not_alone_has_no_inverse():
+    with pytest.raises(np.linalg.LinAlgError):
+        inverse_gains(np.eye(3), np.eye(3), np.ones(3), np.array([1.0, 0.0, 0.0]), 1.0)

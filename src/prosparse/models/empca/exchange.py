@@ -1,0 +1,265 @@
+"""Better supports: variables are replaced or exchanged while that raises w'Cw.
+
+[YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
+        JMLR 14, 2013.
+
+EM finds good supports from many starts. Here a support, always with the best weights on it
+(`nonnegative.best_weights`), is replaced by a better one, first by the K largest entries of Cw
+(which cannot lower the objective: [YZ13]), then by exchanging variables, until nothing improves:
+the best one at a time (`best_swap`) or, where that would take too many eigenproblems, many of
+them together (`rough_swaps`, `exact_swaps`). Where nothing improves a step returns the very
+state that it was given.
+
+Symbols: f = Cw (p,); S the support, of K variables; a gain tells whether variable i, which
+leaves, should be exchanged for variable j, which enters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from ...numerics.quadratic import Floats, Indices, Quadratic
+from ...numerics.thresholds import Constraint, spread_weights, strength, threshold
+from .model import Support
+from .nonnegative import best_weights
+
+# A step is an improvement if it raises the objective by more than this share: below, it is
+# rounding, and two supports of equal value would be exchanged for ever.
+RELATIVE_RISE = 1e-12
+# Supports up to this size are exchanged by the exact rule, larger ones by a lower bound.
+EXACT_SIDE = 600
+# Swap matrices larger than this are only searched among the most promising variables.
+SWAP_ENTRIES = 400_000
+# So many of the exchanges that pay are computed in full, and the best of them is made.
+SWAPS_TRIED = 8
+# Non-negative weights have no exact rule: so many exchanges are computed in full.
+NONNEGATIVE_SWAPS_TRIED = 24
+
+# From C, its diagonal, a support, its image Cw and the constraint to a better support.
+Exchange = Callable[[Quadratic, Floats, Support, Floats, Constraint], Support]
+
+
+def make_polish_step(
+    quadratic: Quadratic, c: Constraint, exchange: Exchange | None
+) -> Callable[[Support], Support]:
+    """One replacement of the support by a better one, with the best weights on both: by the
+    largest entries of Cw or, where these are its own, by ``exchange``, if any."""
+    diagonal = quadratic.diagonal()
+
+    def step(state: Support) -> Support:
+        f = quadratic.matmul(state.w[:, None])[:, 0]
+        target = threshold(f[None, :], c, soft=False)[0]
+        if np.any((target != 0) != (state.w != 0)):
+            result = best_weights(quadratic, target, c)
+            if result.bound > state.bound * (1.0 + RELATIVE_RISE):
+                return result
+        if exchange is None or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
+            return state
+        return exchange(quadratic, diagonal, state, f, c)
+
+    return step
+
+
+def best_swap(
+    quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
+) -> Support:
+    """Exchange one variable for another, if that pays; else the state itself."""
+    w, (leave, enter) = state.w, _candidates(state.w, f, c)
+    if enter.size == 0:
+        return state
+    if np.count_nonzero(w) == 1:  # nothing remains of w: the largest diagonal entry is best
+        best = enter[np.argmax(diagonal[enter])]
+        lone = Support(spread_weights(np.ones(1), np.array([best]), w.size), float(diagonal[best]))
+        return lone if lone.bound > state.bound * (1.0 + RELATIVE_RISE) else state
+    S = np.flatnonzero(w)
+    if c.nonnegative or S.size > EXACT_SIDE:
+        gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+        tried = NONNEGATIVE_SWAPS_TRIED if c.nonnegative else 1
+    else:
+        columns = quadratic.columns(S)
+        gain = exact_gains(columns[S], columns[enter], diagonal[enter])
+        gain = gain[np.searchsorted(S, leave)]
+        tried = SWAPS_TRIED
+    return _first_or_best(quadratic, state, leave, enter, gain, tried, c)
+
+
+def rough_swaps(
+    quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
+) -> Support:
+    """Exchange as many variables as pay, by a lower bound of what each exchange gains."""
+    if np.count_nonzero(state.w) == 1:
+        return best_swap(quadratic, diagonal, state, f, c)
+    leave, enter = _candidates(state.w, f, c)
+    if enter.size == 0:
+        return state
+    gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+    return _together(quadratic, state, leave, enter, gain, c)
+
+
+def exact_swaps(
+    quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
+) -> Support:
+    """Exchange as many variables as pay, by the exact rule, where there is one."""
+    S = np.flatnonzero(state.w)
+    if c.nonnegative or S.size == 1:
+        return best_swap(quadratic, diagonal, state, f, c)
+    if S.size > EXACT_SIDE:
+        return rough_swaps(quadratic, diagonal, state, f, c)
+    leave, enter = _candidates(state.w, f, c)
+    if enter.size == 0:
+        return state
+    columns = quadratic.columns(S)
+    parts = (columns[S], columns[enter], diagonal[enter])
+    try:
+        gain = inverse_gains(*parts, state.w[S], state.bound)
+    except np.linalg.LinAlgError:  # where the largest eigenvalue is not alone
+        gain = exact_gains(*parts)
+    return _together(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
+
+
+def _together(
+    quadratic: Quadratic,
+    state: Support,
+    leave: Indices,
+    enter: Indices,
+    gain: Floats,
+    c: Constraint,
+) -> Support:
+    """Many exchanges from one table of gains, each of which would pay alone.
+
+    What an exchange gains is nearly a sum of what the leaving and the entering variable
+    contribute: the variables are paired in the order of the best gain that each can have. Pairs
+    are exchanged in blocks that double while they pay and are halved when they do not.
+    """
+    leaving = np.argsort(-gain.max(axis=1), kind="stable")[: enter.size]
+    entering = np.argsort(-gain.max(axis=0), kind="stable")[: leave.size]
+    pays = gain[leaving, entering] > RELATIVE_RISE * state.bound
+    leaving, entering = leave[leaving[pays]], enter[entering[pays]]
+    best, start, size = state, 0, 1
+    while start < leaving.size:
+        target = best.w.copy()
+        target[leaving[start : start + size]] = 0.0
+        target[entering[start : start + size]] = 0.5 * np.max(np.abs(best.w))
+        swapped = best_weights(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
+            best, start, size = swapped, start + size, 2 * size
+        elif size == 1:
+            break
+        else:
+            size //= 2
+    return best
+
+
+def inverse_gains(
+    block: Floats, columns: Floats, diagonal: Floats, u: Floats, largest: float
+) -> Floats:
+    """`exact_gains` where the leading eigenpair of ``block`` is known, at a third of the cost.
+
+    (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. LinAlgError if the largest eigenvalue is
+    not alone.
+    """
+    shifted = largest * (np.eye(u.size) + np.outer(u, u)) - block
+    factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
+    inverse = cho_solve(factor, np.eye(u.size), overwrite_b=True, check_finite=False)
+    R = inverse - np.outer(u, u) / largest
+    return _gains(columns, diagonal, u, largest, columns @ R, np.diagonal(R))
+
+
+def exact_gains(block: Floats, columns: Floats, diagonal: Floats) -> Floats:
+    """Positive where leaving out variable i for variable j raises the largest eigenvalue.
+
+    ``block`` = C[S, S] (K, K) with largest eigenvalue l and its vector u, ``columns`` =
+    C[enter, S], ``diagonal`` = C_jj of those that enter; the result is (K, |enter|). With B the
+    block without i, the bordered block [B c_j; c_j' C_jj] has an eigenvalue above l if and only
+    if C_jj - l + c_j' (l - B)^-1 c_j > 0 (the secular equation, l being above B's own). The
+    inverse for every i follows from that of the whole block, N(m) = (m - C[S, S])^-1, as
+    N - N e_i e_i' N / N_ii; for m -> l, where N = uu' / (m - l) + R, it tends to
+    R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One eigenproblem serves all K |enter|
+    exchanges.
+    """
+    values, vectors = np.linalg.eigh(block)
+    largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
+    below = np.maximum(largest - values[:-1], 1e-14 * largest)
+    through = columns @ (V / below) @ V.T
+    return _gains(columns, diagonal, u, largest, through, np.sum(V * V / below, axis=1))
+
+
+def _gains(
+    columns: Floats, diagonal: Floats, u: Floats, largest: float, through: Floats, own: Floats
+) -> Floats:
+    """See `exact_gains`; ``through`` are the rows R c_j, ``own`` is R_ii."""
+    u = np.where(np.abs(u) > 1e-100, u, 1e-100)
+    along = columns @ u
+    gain: Floats = (through * (-2.0 * along)[:, None]).T / u[:, None]
+    gain += np.outer(own / u**2, along**2)
+    gain += diagonal - largest + np.einsum("jk,jk->j", columns, through)
+    return gain
+
+
+def plane_gains(
+    state: Support, f: Floats, diagonal: Floats, columns: Floats, leave: Indices, enter: Indices
+) -> Floats:
+    """A lower bound of what each exchange gains, (|leave|, |enter|).
+
+    What remains of w without variable i, v, and a new variable j span a plane, on which the
+    largest value of the form is known: [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj.
+    ``columns`` is C[:, leave].
+    """
+    w = state.w
+    rest = np.maximum(1.0 - w[leave] ** 2, 1e-12)
+    a = state.bound - 2.0 * w[leave] * f[leave] + w[leave] ** 2 * diagonal[leave]
+    a = (a / rest)[:, None]
+    b = ((f[enter][:, None] - columns[enter] * w[leave]) / np.sqrt(rest)).T
+    d = diagonal[enter]
+    gain: Floats = 0.5 * (a + d) + np.sqrt(0.25 * (a - d) ** 2 + b * b) - state.bound
+    return gain
+
+
+def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
+    """Variables that may leave and enter: all, unless the pairs are too many."""
+    leave = np.flatnonzero(w)
+    enter = np.flatnonzero(c.allowed & (w == 0))
+    if leave.size * enter.size > SWAP_ENTRIES:
+        few = max(256, SWAP_ENTRIES // enter.size)
+        leave = leave[np.argsort(np.abs(w[leave]))[:few]]
+    if leave.size * enter.size > SWAP_ENTRIES:
+        few = SWAP_ENTRIES // leave.size
+        gain = strength(f[None, :], c)[0][enter]
+        enter = enter[np.argsort(-gain)[:few]]
+    return leave, enter
+
+
+def _first_or_best(
+    quadratic: Quadratic,
+    state: Support,
+    leave: Indices,
+    enter: Indices,
+    gain: Floats,
+    tried: int,
+    c: Constraint,
+) -> Support:
+    """The best of the most promising swaps, with exact weights.
+
+    For non-negative weights the gains say little, and many are tried: there the first that
+    pays is taken.
+    """
+    flat = gain.ravel()
+    tried = min(tried, flat.size)
+    top = np.argpartition(-flat, tried - 1)[:tried]
+    top = top[np.argsort(-flat[top], kind="stable")]
+    if not c.nonnegative:
+        top = top[flat[top] > RELATIVE_RISE * state.bound]
+    best = state
+    for k in top:
+        target = state.w.copy()
+        target[leave[k // enter.size]] = 0.0
+        target[enter[k % enter.size]] = 0.5 * np.max(np.abs(state.w))
+        swapped = best_weights(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
+            best = swapped
+            if c.nonnegative:
+                break
+    return best

@@ -1,0 +1,195 @@
+"""One component after the other: what `EMPCA` computes, as pure functions.
+
+[SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
+        ICML 2008.
+
+A component sees what those before it left over: C without their directions ([SB08] (18)), the
+variables that they do not use, or all of C at an angle from them (`angle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from ...data import Operator
+from ...data.arrays import host
+from ...inference.loop import StopReason, worst
+from ...numerics.quadratic import Floats, Mask, Quadratic, quadratic_of
+from ...numerics.thresholds import Constraint
+from ...selection.bounds import Candidate
+from ...selection.dimension import count_signals
+from .search import Climb, Effort, find_at_angle, find_component
+
+Orthogonality = Literal["deflation", "disjoint", "quasi"]
+
+# A component with less than this share of the table's variance is rounding.
+RANK_TOL = 1e-12
+
+
+class EmpcaOptions(NamedTuple):
+    """What is asked for."""
+
+    cardinalities: list[int]  # K of every component
+    nonnegative: bool
+    orthogonality: Orthogonality
+    cosine: float  # of the smallest angle between components; for "quasi"
+    effort: Effort
+    random_state: int | np.random.RandomState | None
+
+
+class Solution(NamedTuple):
+    """What was found, with the question."""
+
+    quadratic: Quadratic  # C of the whole table
+    options: EmpcaOptions
+    components: list[Climb]  # with their traces and reasons
+
+    @property
+    def W(self) -> Floats:
+        """The components as rows, (d, p)."""
+        return np.array([found.w for found in self.components]).reshape(-1, self.quadratic.width)
+
+    @property
+    def value(self) -> float:
+        """The sum of what the components explain."""
+        return sum(found.value for found in self.components)
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether there was nothing left to explain before all components were found."""
+        return len(self.components) < len(self.options.cardinalities)
+
+    @property
+    def reason(self) -> StopReason:
+        """Why the search ended: a loop that ended too early is named before anything else."""
+        reason = worst([found.reason for found in self.components])
+        return StopReason.EXHAUSTED if self.exhausted and not reason.unfinished else reason
+
+
+class Remaining(NamedTuple):
+    """What the components found so far leave for the next."""
+
+    quadratic: Quadratic
+    allowed: Mask  # (p,) variables that it may use
+
+
+def everything(quadratic: Quadratic) -> Remaining:
+    """Before the first component."""
+    return Remaining(quadratic, np.ones(quadratic.width, dtype=bool))
+
+
+def without(remaining: Remaining, w: Floats, orthogonality: Orthogonality) -> Remaining:
+    """What is left after component ``w``; an angle leaves everything."""
+    if orthogonality == "disjoint":
+        return remaining._replace(allowed=remaining.allowed & (w == 0))
+    if orthogonality == "deflation":
+        return remaining._replace(quadratic=remaining.quadratic.deflated(w))
+    return remaining
+
+
+def constraint(remaining: Remaining, K: int, nonnegative: bool) -> Constraint:
+    """What the next component must satisfy."""
+    return Constraint(min(K, int(remaining.allowed.sum())), nonnegative, remaining.allowed)
+
+
+def solve(op: Operator, options: EmpcaOptions) -> Solution:
+    """Component after component, until none has any variance left to explain.
+
+    Parameters
+    ----------
+    op : Operator
+        The table, centred.
+    options : EmpcaOptions
+
+    Returns
+    -------
+    Solution
+    """
+    return solve_form(quadratic_of(op), options)
+
+
+def solve_form(
+    quadratic: Quadratic, options: EmpcaOptions, warm: Sequence[Floats] = ()
+) -> Solution:
+    """`solve` for C itself. ``warm`` are components of a neighbouring problem, in order."""
+    rng = check_random_state(options.random_state)
+    least = RANK_TOL * float(np.sum(quadratic.diagonal()))
+    remaining = everything(quadratic)
+    found: list[Climb] = []
+    for k, K in enumerate(options.cardinalities):
+        if not np.any(remaining.allowed):
+            break
+        c = constraint(remaining, K, options.nonnegative)
+        relatives = warm[k : k + 1]
+        if options.orthogonality == "quasi":
+            V = np.array([before.w for before in found]).reshape(-1, quadratic.width).T
+            new = find_at_angle(
+                remaining.quadratic, c, options.effort, rng, V, options.cosine, relatives
+            )
+        else:
+            new = find_component(remaining.quadratic, c, options.effort, rng, relatives)
+        if new is None or new.value <= least:
+            break
+        found.append(new if options.nonnegative else new._replace(w=turned(new.w)))
+        remaining = without(remaining, new.w, options.orthogonality)
+    return Solution(quadratic, options, found)
+
+
+def turned(w: Floats) -> Floats:
+    """The sign for which the largest entry is positive."""
+    return w if w[np.argmax(np.abs(w))] >= 0 else -w
+
+
+def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]:
+    """Problems that differ in their cardinalities, in rising order, each from the start that its
+    neighbours provide: upwards, and then downwards with those from above, without restarts.
+
+    Parameters
+    ----------
+    op : Operator
+        The table, centred.
+    problems : sequence of EmpcaOptions
+        With rising cardinalities.
+
+    Returns
+    -------
+    list of Solution
+        In the same order.
+    """
+    quadratic = quadratic_of(op)
+    solutions: list[Solution] = []
+    for options in problems:
+        warm = solutions[-1].components if solutions else []
+        solutions.append(solve_form(quadratic, options, [found.w for found in warm]))
+    for k in range(len(solutions) - 2, -1, -1):
+        alone = problems[k].effort._replace(n_restarts=0)
+        warm = solutions[k + 1].components
+        rival = solve_form(
+            quadratic, problems[k]._replace(effort=alone), [found.w for found in warm]
+        )
+        if rival.value > solutions[k].value:
+            solutions[k] = rival
+    return solutions
+
+
+def candidates(solution: Solution) -> Iterator[Candidate]:
+    """Every component with the problem that it solves; for `selection.bounds.gaps`."""
+    remaining, options = everything(solution.quadratic), solution.options
+    for K, found in zip(options.cardinalities, solution.components, strict=False):
+        c = constraint(remaining, K, options.nonnegative)
+        yield Candidate(remaining.quadratic, c, found.w, found.value)
+        remaining = without(remaining, found.w, options.orthogonality)
+
+
+def standing_out(op: Operator, total: float) -> int:
+    """How many components stand out from white noise, for a table of ``total`` observations."""
+    n, p = op.shape
+    values = np.linalg.eigvalsh(host(op.outer() if n <= p else op.gram()))[::-1]
+    values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
+    # as many as if every row stood there as often as its weight says
+    values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))
+    return count_signals(values, round(total), p)
