@@ -22,7 +22,7 @@ from prosparse import (
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
-from prosparse.models.gsppca.estimator import State, ranking
+from prosparse.models.gsppca.model import State, ranking
 from prosparse.selection.dimension import count_signals
 
 
