@@ -38,7 +38,7 @@ from .relevance import VarianceUpdate, update_variances
 
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
-LEAST_NOISE_SHARE = 1e-14
+LEAST_RELAXED_NOISE = 1e-14
 
 
 class State(NamedTuple):
@@ -65,7 +65,7 @@ def init(parts: Spectrum, d: int) -> State:
 
 def least_noise(parts: Spectrum) -> float:
     """The least noise variance allowed."""
-    return LEAST_NOISE_SHARE * float(parts.table.xp.mean(parts.table.column_squares())) / parts.n
+    return LEAST_RELAXED_NOISE * float(parts.table.xp.mean(parts.table.column_squares())) / parts.n
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
@@ -93,7 +93,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         lost = p * d - float(np.sum(D_rows))
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
-        sigma2 = max(residual, LEAST_NOISE_SHARE * total) / (n * p)
+        sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
         fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
         log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))
         divergence_Y = 0.5 * (float(np.trace(n * Sigma + YY)) - n * (d + log_det))
