@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import SPPCA, InputError, NoStructureWarning, ParameterError
 from prosparse.data import DenseOperator
@@ -13,6 +14,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.sppca import model as sppca
+from prosparse.models.sppca import path
 from prosparse.models.sppca.path import fit_path, refitted, vanishing_penalty
 from prosparse.numerics.spectrum import spectrum
 
@@ -309,3 +311,31 @@ def test_noise_alone_has_no_slope_to_choose_by():
 def test_grids_that_are_none(grid):
     with pytest.raises(ParameterError, match="`penalties` must be"):
         SPPCA(1, penalties=grid).fit(np.random.default_rng(0).standard_normal((9, 4)))
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+)
+def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
+    """A fit whose objective falls, or is no number, is never called converged: also where the
+    next, finer run from there ends well."""
+    make, runs = path.make_step, []
+
+    def broken(op, n, penalty, *rest):
+        step, calls = make(op, n, penalty, *rest), []
+        runs.append(penalty)
+        first = runs.count(penalty) == 1
+
+        def broken_step(state):
+            calls.append(state)
+            result = step(state)
+            return result._replace(bound=bound) if first and len(calls) == 2 else result
+
+        return broken_step
+
+    monkeypatch.setattr(path, "make_step", broken)
+    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+        model = SPPCA(2, penalty=20.0).fit(table(60, 12, 2))
+    assert runs.count(max(runs)) > 1
+    assert model.stop_reason_ is reason
