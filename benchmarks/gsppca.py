@@ -22,7 +22,7 @@ from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import iterate
-from prosparse.models.gsppca.estimator import init, make_step
+from prosparse.models.gsppca.model import init, make_step
 from prosparse.numerics.spectrum import spectrum
 
 

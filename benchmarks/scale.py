@@ -25,7 +25,7 @@ import numpy as np
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
-from prosparse.models.gsppca.estimator import init, make_step
+from prosparse.models.gsppca.model import init, make_step
 from prosparse.numerics.spectrum import spectrum
 
 

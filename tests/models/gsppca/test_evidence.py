@@ -226,11 +226,11 @@ def test_looking_ahead_changes_nothing(monkeypatch, rows):
     ahead = evidence_path(op, order, 3, 0.3, q)
     np.testing.assert_allclose(ahead.log_evidence, whole.log_evidence, rtol=1e-8)
     np.testing.assert_allclose(ahead.log_b, whole.log_b, atol=1e-5)
-    models = evidence.Models(op, order, 3, 0.3, "noiseless")
+    models = evidence.NestedModels(op, order, 3, 0.3, "noiseless")
     models._look_ahead(q)
     guides = q[evidence._spaced(0, 76, 12)]
     np.testing.assert_array_equal(models.known[0], guides)
-    sample = evidence.Models(op.sample_rows(rows), order, 3, 0.3, "noiseless")
+    sample = evidence.NestedModels(op.sample_rows(rows), order, 3, 0.3, "noiseless")
     found = sample.path(guides).log_b
     np.testing.assert_allclose(models.known[1], found - sample.start(guides), atol=1e-5)
 
@@ -243,12 +243,12 @@ def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
     def log_prior(q):
         return -0.1 * q
 
-    every, whole = evidence.Models(*given).search(q, log_prior)
+    every, whole = evidence.NestedModels(*given).search(q, log_prior)
     np.testing.assert_array_equal(every, q)
     np.testing.assert_allclose(whole, evidence_path(*given[:4], q).log_evidence - 0.1 * q)
     monkeypatch.setattr(evidence, "WHOLE_PATH", 7999)
     monkeypatch.setattr(evidence, "GRID", 20)
-    some, values = evidence.Models(*given).search(q, log_prior)
+    some, values = evidence.NestedModels(*given).search(q, log_prior)
     assert some.size < q.size / 2
     np.testing.assert_allclose(values, whole[some - 4], rtol=1e-8)
     assert some[np.argmax(values)] == q[np.argmax(whole)]

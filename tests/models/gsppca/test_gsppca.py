@@ -22,7 +22,8 @@ from prosparse import (
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
-from prosparse.models.gsppca.estimator import State, ranking
+from prosparse.models.gsppca import solve as gsppca
+from prosparse.models.gsppca.model import State, ranking
 from prosparse.selection.dimension import count_signals
 
 
@@ -580,6 +581,30 @@ def test_max_iter_is_reported():
         model = GSPPCA(5, max_iter=2).fit(example().X)
     assert model.n_iter_ == 2
     assert model.stop_reason_ is StopReason.MAX_ITER
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+)
+def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
+    """A fit whose objective falls, or is no number, is never called converged."""
+    make = gsppca.make_step
+
+    def broken(*given, **options):
+        step, calls = make(*given, **options), []
+
+        def broken_step(state):
+            calls.append(state)
+            result = step(state)
+            return result if len(calls) == 1 else result._replace(bound=bound * len(calls))
+
+        return broken_step
+
+    monkeypatch.setattr(gsppca, "make_step", broken)
+    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+        model = GSPPCA(5).fit(example().X)
+    assert model.stop_reason_ is reason
 
 
 def test_not_fitted():

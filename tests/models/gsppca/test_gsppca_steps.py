@@ -10,7 +10,7 @@ from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
-from prosparse.models.gsppca.estimator import init, make_step
+from prosparse.models.gsppca.model import init, make_step
 from prosparse.models.gsppca.relevance import update_variances
 from prosparse.numerics.spectrum import spectrum
 

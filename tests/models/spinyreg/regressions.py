@@ -4,7 +4,7 @@ import numpy as np
 from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_sparse_regression
-from prosparse.models.spinyreg import regression as rg
+from prosparse.models.spinyreg import model as rg
 
 SHAPES = [(30, 6), (12, 12), (10, 25), (60, 40)]
 

@@ -15,8 +15,9 @@ from prosparse import InputError, NoStructureWarning, ParameterError, SpinyRegre
 from prosparse.datasets import make_sparse_regression
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
-from prosparse.models.spinyreg import ard
-from prosparse.models.spinyreg.regression import EXACT, evaluate, moments, optimise
+from prosparse.models.spinyreg import relaxed, stepwise
+from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
+from prosparse.models.spinyreg.solve import Options, relax
 from prosparse.models.spinyreg.stepwise import evidence_path
 from prosparse.selection.prior import log_multiplicity
 
@@ -152,11 +153,11 @@ def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
     data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
     start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
     path = evidence_path(data, start, 4)
-    run = SpinyRegressor()._relax(data, path, path.fits[2])
+    run = relax(data, path, path.fits[2], Options(True, "posterior", 1000, 1e-7, 0))
     G, b = data.gram(path.order), data.b[path.order]
     sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)
     assert (sigma2 > path.fits[2].sigma2) == (noise == 0.0)
-    slow = ard.log_likelihood(G, b, data.yy, 40, sigma2, run.state.t)
+    slow = relaxed.log_likelihood(G, b, data.yy, 40, sigma2, run.state.t)
     assert run.state.bound == pytest.approx(slow, abs=1e-6)
 
 
@@ -483,6 +484,26 @@ def test_max_iter_is_reported():
     with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
         model = SpinyRegressor(max_iter=1).fit(X, y)
     assert model.stop_reason_ is StopReason.MAX_ITER
+
+
+@pytest.mark.parametrize("module", [relaxed, stepwise])
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+)
+def test_a_loop_that_breaks_down_is_reported(module, bound, reason, monkeypatch):
+    """A fit of which one objective falls, or is no number, is never called converged."""
+    make = module.make_step
+
+    def broken(*given):
+        step = make(*given)
+        return lambda state: step(state)._replace(bound=bound)
+
+    X, y, _ = example(q=8)
+    monkeypatch.setattr(module, "make_step", broken)
+    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+        model = SpinyRegressor().fit(X, y)
+    assert model.stop_reason_ is reason
 
 
 def test_not_fitted():

@@ -9,7 +9,7 @@ from regressions import SHAPES, dense, precisions, problem
 from scipy.integrate import quad
 
 from prosparse.data import DenseOperator
-from prosparse.models.spinyreg import regression as rg
+from prosparse.models.spinyreg import model as rg
 from prosparse.models.spinyreg import shortlist, stepwise
 from prosparse.selection.prior import log_multiplicity
 
@@ -39,7 +39,7 @@ def test_a_climb_never_falls(n, p, correlation, flat):
         rules = rules._replace(log_prior=np.zeros(p + 1))
     step = stepwise.make_step(data, rules)
     fit = rg.evaluate(data, np.array([], dtype=int), 0.0)
-    state = stepwise.Search(fit, rules.posterior(fit))
+    state = stepwise.SearchState(fit, rules.posterior(fit))
     for _ in range(30):
         result = step(state)
         assert result.bound >= state.bound
@@ -196,7 +196,8 @@ def test_path_is_nested_and_optimised(n, p):
     X, y, data, coef = problem(n, p)
     v = np.flatnonzero(coef)
     path = stepwise.evidence_path(data, rg.evaluate(data, v, 0.0), 6)
-    np.testing.assert_array_equal(path.cardinalities, np.arange(7))
+    assert path.order.size == 6
+    assert [fit.v.size for fit in path.fits] == list(range(7))
     assert set(path.order[:3]) == set(v)
     for q, fit in enumerate(path.fits):
         assert set(fit.v) == set(path.order[:q])
@@ -225,25 +226,26 @@ def test_all_in_is_ridge_regression(n, p):
     X, y, data, _ = problem(n, p)
     ridge = 0.01 * np.trace(X.T @ X) / min(n, p)
     slow = np.linalg.solve(X.T @ X + ridge * np.eye(p), X.T @ y)
-    ours = shortlist.all_in(DenseOperator(X), y, data.b, data.G)
-    np.testing.assert_allclose(ours, slow, atol=1e-9)
-    whole = shortlist.Problem(DenseOperator(X), y, data.yy)
-    np.testing.assert_allclose(whole.weights, slow, atol=1e-9)
+    among = shortlist.candidates(DenseOperator(X), y, data.yy)
+    np.testing.assert_allclose(among.G, data.G, atol=1e-9)
+    np.testing.assert_allclose(shortlist.all_in(among), slow, atol=1e-9)
 
 
 def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     X, y, data, coef = problem(80, 120, q=6, correlation=0.5)
     rules = stepwise.rules_for(80, 120, True, max_iter=500, tol=1e-9)
-    whole = shortlist.Problem(DenseOperator(X), y, data.yy)
+    everyone = shortlist.candidates(DenseOperator(X), y, data.yy)
     monkeypatch.setattr(shortlist, "SHORTLIST", 12)
-    parts = shortlist.Problem(DenseOperator(X), y, data.yy)
-    assert parts.listed.size <= 12
-    fits = [
-        rg.optimise(each.data, each.solve(rules)[-1].state.fit, rg.EXACT) for each in (whole, parts)
-    ]
-    found = [set(each.listed[fit.v]) for each, fit in zip((whole, parts), fits, strict=True)]
+    some = shortlist.candidates(DenseOperator(X), y, data.yy)
+    assert shortlist.first_shortlist(some, shortlist.all_in(some)).listed.size <= 12
+    found, gains = [], []
+    for among in (everyone, some):
+        listed, runs = shortlist.search_all(among, rules)
+        fit = rg.optimise(listed.data, runs[-1].state.fit, rg.EXACT)
+        found.append(set(listed.listed[fit.v]))
+        gains.append(shortlist.gains(among, listed, fit))
     assert found[0] == found[1] == set(np.flatnonzero(coef))
-    np.testing.assert_allclose(parts.gains(fits[1]), whole.gains(fits[0]), atol=1e-4)
+    np.testing.assert_allclose(gains[1], gains[0], atol=1e-4)
 
 
 def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monkeypatch, rng):
@@ -254,13 +256,15 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     X[:, 31] -= X[:, 31] @ y / (y @ y) * y
     X[:, 7] = z + X[:, 31]
     rules = stepwise.rules_for(200, 60, False, max_iter=500, tol=1e-9)
-    whole = shortlist.Problem(DenseOperator(X), y, float(y @ y))
-    best = whole.solve(rules)[-1].state.fit
+    everyone = shortlist.candidates(DenseOperator(X), y, float(y @ y))
+    best = shortlist.search_all(everyone, rules).runs[-1].state.fit
     assert set(best.v) == {7, 31}
     monkeypatch.setattr(shortlist, "SHORTLIST", 6)
-    parts = shortlist.Problem(DenseOperator(X), y, float(y @ y))
-    assert 7 in parts.listed
-    assert 31 not in parts.listed
-    fit = parts.solve(rules)[-1].state.fit
-    assert set(parts.listed[fit.v]) == {7, 31}
+    some = shortlist.candidates(DenseOperator(X), y, float(y @ y))
+    first = shortlist.first_shortlist(some, shortlist.all_in(some))
+    assert 7 in first.listed
+    assert 31 not in first.listed
+    last, runs = shortlist.search_all(some, rules)
+    fit = runs[-1].state.fit
+    assert set(last.listed[fit.v]) == {7, 31}
     assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

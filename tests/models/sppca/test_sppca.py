@@ -6,13 +6,16 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import SPPCA, InputError, NoStructureWarning, ParameterError
 from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
-from prosparse.models.sppca import estimator as sppca
+from prosparse.models.sppca import model as sppca
+from prosparse.models.sppca import path
+from prosparse.models.sppca.path import fit_path, refitted, vanishing_penalty
 from prosparse.numerics.spectrum import spectrum
 
 SHAPES = [(60, 8, 1), (60, 8, 3), (15, 40, 2), (40, 40, 4)]
@@ -56,7 +59,7 @@ def slow_step(X, W, sigma2, penalty):
 def test_a_pass_equals_the_paper(n, p, d, penalty):
     X = table(n, p, d)
     op = DenseOperator(X)
-    start = sppca.maximum_likelihood(spectrum(op), d)
+    start = sppca.init(spectrum(op), d)
     start = start._replace(W=start.W + 0.1)
     result = sppca.make_step(op, n, penalty, sweeps=200)(start)
     W, sigma2 = slow_step(X, start.W, start.sigma2, penalty)
@@ -80,7 +83,7 @@ def test_the_objective_never_falls(n, p, d, penalty):
     X = table(n, p, d)
     op = DenseOperator(X)
     step = sppca.make_step(op, n, penalty)
-    state = sppca.maximum_likelihood(spectrum(op), d)
+    state = sppca.init(spectrum(op), d)
     last = objective(X, state.W, state.sigma2, penalty)
     for _ in range(60):
         state = step(state)
@@ -96,7 +99,7 @@ def test_optimality_along_a_path(n, p, d):
     X = table(n, p, d)
     parts = spectrum(DenseOperator(X))
     penalties = np.array([0.3, 1.0, 3.0, 10.0, 30.0])
-    fits = sppca.path(parts, d, penalties, 5000, 1e-10)
+    fits = fit_path(parts, d, penalties, 5000, 1e-10)
     zeros = [np.sum(np.asarray(fit.state.W) == 0) for fit in fits]
     assert zeros[-1] > 0
     for penalty, fit in zip(penalties, fits, strict=True):
@@ -121,7 +124,7 @@ def test_optimality_along_a_path(n, p, d):
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
 def test_without_penalty_it_is_probabilistic_pca(n, p, d):
     X = table(n, p, d)
-    fit = sppca.path(spectrum(DenseOperator(X)), d, np.array([0.0]), 2000, 1e-12)[0]
+    fit = fit_path(spectrum(DenseOperator(X)), d, np.array([0.0]), 2000, 1e-12)[0]
     values = np.sort(np.linalg.eigvalsh(X.T @ X / n))[::-1]
     sigma2 = values[d:].mean()
     closed = (
@@ -140,9 +143,9 @@ def test_zero_is_stationary_so_paths_go_up():
     parts = spectrum(op)
     nothing = sppca.State(np.zeros((2, 8)), float(np.mean(X**2)), -np.inf)
     assert not np.any(sppca.make_step(op, 60, 1e-9)(nothing).W)
-    start = sppca.maximum_likelihood(parts, 2)
-    largest = sppca.vanishing_penalty(parts, start, 2000, 1e-10)
-    below, above = sppca.path(parts, 2, largest * np.array([0.5, 1.0]), 2000, 1e-10)
+    start = sppca.init(parts, 2)
+    largest = vanishing_penalty(parts, start, 2000, 1e-10)
+    below, above = fit_path(parts, 2, largest * np.array([0.5, 1.0]), 2000, 1e-10)
     assert np.any(below.state.W)
     assert not np.any(above.state.W)
 
@@ -152,9 +155,9 @@ def test_no_step_assumes_numpy():
     values = []
     for make in (np.asarray, array_api_strict.asarray):
         parts = spectrum(DenseOperator(make(X)))
-        fit = sppca.path(parts, 2, np.array([2.0]), 100, 1e-9)[0]
+        fit = fit_path(parts, 2, np.array([2.0]), 100, 1e-9)[0]
         assert isinstance(fit.state.W, type(parts.table.X))
-        best = sppca.refitted(parts, fit.state, 100, 1e-9)
+        best = refitted(parts, fit.state, 100, 1e-9)
         values.append([sppca.log_likelihood(parts.table, 20, state) for state in (fit.state, best)])
     np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
 
@@ -164,8 +167,8 @@ def test_the_refit_is_the_best_with_these_nonzeros(n, p, d):
     """No gradient is left on the nonzeros, by differences of the dense likelihood."""
     X = table(n, p, d)
     parts = spectrum(DenseOperator(X))
-    fit = sppca.path(parts, d, np.array([0.0, 0.3, 1.0]) * n / 4, 2000, 1e-12)[-1]
-    best = sppca.refitted(parts, fit.state, 5000, 1e-14)
+    fit = fit_path(parts, d, np.array([0.0, 0.3, 1.0]) * n / 4, 2000, 1e-12)[-1]
+    best = refitted(parts, fit.state, 5000, 1e-14)
     mask = fit.state.W != 0
     assert 0 < mask.sum() < mask.size
     assert np.all(best.W[~mask] == 0)
@@ -308,3 +311,31 @@ def test_noise_alone_has_no_slope_to_choose_by():
 def test_grids_that_are_none(grid):
     with pytest.raises(ParameterError, match="`penalties` must be"):
         SPPCA(1, penalties=grid).fit(np.random.default_rng(0).standard_normal((9, 4)))
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+)
+def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
+    """A fit whose objective falls, or is no number, is never called converged: also where the
+    next, finer run from there ends well."""
+    make, runs = path.make_step, []
+
+    def broken(op, n, penalty, *rest):
+        step, calls = make(op, n, penalty, *rest), []
+        runs.append(penalty)
+        first = runs.count(penalty) == 1
+
+        def broken_step(state):
+            calls.append(state)
+            result = step(state)
+            return result._replace(bound=bound) if first and len(calls) == 2 else result
+
+        return broken_step
+
+    monkeypatch.setattr(path, "make_step", broken)
+    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+        model = SPPCA(2, penalty=20.0).fit(table(60, 12, 2))
+    assert runs.count(max(runs)) > 1
+    assert model.stop_reason_ is reason

@@ -1,4 +1,4 @@
-"""GSPPCA; see `estimator`."""
+"""Globally sparse probabilistic PCA: `model`, `evidence`, `solve`, and the `estimator`."""
 
 from .estimator import GSPPCA
 

@@ -25,17 +25,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.special import gammaln
 
-from ...data import DenseOperator, Operator
-from ...data.arrays import host, in_kind, on_accelerator
+from ...data import Array, DenseOperator, Operator
+from ...data.arrays import Namespace, host, in_kind, on_accelerator
 from ...numerics.bessel import log_kv_and_ratio
 from .noisy import NoisyTerms
-
-Array = Any
 
 # The noiseless density has a pole at zero. Rows closer to the mean than a tenth of the noise (or
 # than rounding) count as being that far away.
@@ -61,10 +59,13 @@ WHOLE_PATH = 1e8
 # Cardinalities of one round of the search from coarse to fine.
 GRID = 120
 
-EVIDENCES = ("noiseless", "noisy")
+EvidenceKind = Literal["noiseless", "noisy"]
+EVIDENCES: tuple[str, ...] = get_args(EvidenceKind)
 
 
-class EvidencePath(NamedTuple):
+class CardinalityPath(NamedTuple):
+    """The evidence of the models along a ranking."""
+
     cardinalities: np.ndarray  # (m,) q
     log_evidence: np.ndarray  # (m,)
     log_b: np.ndarray  # (m,) the maximiser, log of the square root of the prior precision
@@ -73,9 +74,9 @@ class EvidencePath(NamedTuple):
 class NoiselessTerms(NamedTuple):
     """The log density of every row under every cardinality, and its slopes in log b."""
 
-    q: np.ndarray
+    q: np.ndarray  # (m,) cardinalities
     d: int
-    xp: Any
+    xp: Namespace
 
     def derivatives(self, r2: Array, log_b: Array) -> tuple[Array, Array, Array]:
         """log p and its first two derivatives in log b."""
@@ -93,14 +94,17 @@ class NoiselessTerms(NamedTuple):
         return value, d - y, z2 - y * (y + in_kind(2.0 * nu, r2))
 
 
-def _radii(block: Array, order: Array, last: Array, xp: Any) -> Array:
+Terms = NoiselessTerms | NoisyTerms
+
+
+def _radii(block: Array, order: Array, last: Array, xp: Namespace) -> Array:
     """r^2 of every row under every cardinality, by running sums along the ranking."""
     chosen = xp.take(block, order, axis=1)
     squares = xp.cumulative_sum(chosen * chosen, axis=1, dtype=xp.float64)
     return xp.take(squares, last, axis=1)
 
 
-def _sums(r2: Array, log_b: Array, floor: Array, terms: Any) -> tuple[Array, ...]:
+def _sums(r2: Array, log_b: Array, floor: Array, terms: Terms) -> tuple[Array, ...]:
     """Sums over rows of the log density and its derivatives, per cardinality, a few
     cardinalities at a time so that the many temporaries stay in the cache."""
     xp, m = terms.xp, terms.q.size
@@ -113,11 +117,14 @@ def _sums(r2: Array, log_b: Array, floor: Array, terms: Any) -> tuple[Array, ...
     return tuple(xp.concat(list(parts)) for parts in zip(*tiles, strict=True))
 
 
-def _block_sums(block: Array, order: Array, last: Array, **rest: Any) -> tuple[Array, ...]:
-    return _sums(_radii(block, order, last, rest["terms"].xp), **rest)
+def _block_sums(
+    block: Array, order: Array, last: Array, log_b: Array, floor: Array, terms: Terms
+) -> tuple[Array, ...]:
+    """The same from the rows themselves."""
+    return _sums(_radii(block, order, last, terms.xp), log_b, floor, terms)
 
 
-class Models:
+class NestedModels:
     """The models made of the first variables of ``order``.
 
     What is known of log b at some cardinalities is the start at others. ``told`` hears the highest
@@ -130,7 +137,7 @@ class Models:
         order: np.ndarray,
         d: int,
         noise: float,
-        kind: str,
+        kind: EvidenceKind,
         told: Callable[[float], None] = lambda highest: None,
     ):
         self.told = told
@@ -142,7 +149,7 @@ class Models:
         self.beyond = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
         self.known = np.zeros((2, 0))  # cardinalities, in order, and log b there minus `start`
 
-    def path(self, cardinalities: np.ndarray) -> EvidencePath:
+    def path(self, cardinalities: np.ndarray) -> CardinalityPath:
         """Log evidence of the models made of the first q variables.
 
         Works through blocks of rows; memory is a few blocks, whatever the size of the table.
@@ -153,7 +160,7 @@ class Models:
         ahead = np.interp(q, *self.known) if self.known.shape[1] else np.zeros(q.size)
         value, log_b = self.maximise(q, ahead)
         self._remember(q, log_b - self.start(q))
-        return EvidencePath(q, value + self.outside(q), log_b)
+        return CardinalityPath(q, value + self.outside(q), log_b)
 
     def search(
         self, cardinalities: np.ndarray, log_prior: Callable[[np.ndarray], np.ndarray]
@@ -162,7 +169,8 @@ class Models:
         that lead to the best where the table is too large for all."""
 
         def weigh(q: np.ndarray) -> np.ndarray:
-            return self.path(q).log_evidence + log_prior(q)
+            log_posterior: np.ndarray = self.path(q).log_evidence + log_prior(q)
+            return log_posterior
 
         q = np.asarray(cardinalities)
         n, p = self.op.shape
@@ -176,7 +184,7 @@ class Models:
         models = self
         if n >= 4 * count and n * guides.size > _KEPT:
             some = self.op.sample_rows(count)
-            models = Models(some, self.order, self.d, self.noise, self.kind)
+            models = NestedModels(some, self.order, self.d, self.noise, self.kind)
         if guides.size < q.size or models is not self:
             self._remember(guides, models.maximise(guides, np.zeros(guides.size))[1])
             self.known[1] -= models.start(guides)
@@ -189,7 +197,9 @@ class Models:
     def start(self, q: np.ndarray) -> np.ndarray:
         """log b by the method of moments: E r^2 = d q / b^2."""
         n = self.op.shape[0]
-        return 0.5 * np.log(self.d * n * q / np.maximum(self.inside[q - 1], 1e-300))
+        squares = np.maximum(self.inside[q - 1], 1e-300)
+        start: np.ndarray = 0.5 * np.log(self.d * n * q / squares)
+        return start
 
     def radii(self, q: np.ndarray) -> Operator | None:
         """r^2 of all rows under a few models, if they are small beside the table and in memory:
@@ -214,18 +224,19 @@ class Models:
             _SMALLEST_ROW**2 / self.op.shape[0] * self.inside[q - 1],
             _SMALLEST_NOISE**2 * self.noise * q,
         )
-        terms: NoiselessTerms | NoisyTerms = (
+        terms: Terms = (
             NoiselessTerms(q, self.d, xp)
             if self.kind == "noiseless"
             else NoisyTerms(q, self.d, self.noise, xp)
         )
-        given = {"log_b": in_kind(log_b, like), "floor": in_kind(floor, like), "terms": terms}
+        at, floor = in_kind(log_b, like), in_kind(floor, like)
         if radii is not None:
-            parts = radii.sum_rows(partial(_sums, **given), entrywise=True)
+            f = partial(_sums, log_b=at, floor=floor, terms=terms)
+            parts = radii.sum_rows(f, entrywise=True)
         else:
             order, last = self._places(q)
-            f = partial(_block_sums, order=order, last=last, **given)
-            parts = self.op.sum_rows(f, entrywise=True)
+            g = partial(_block_sums, order=order, last=last, log_b=at, floor=floor, terms=terms)
+            parts = self.op.sum_rows(g, entrywise=True)
         return tuple(host(part) for part in parts)
 
     def maximise(self, q: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -258,7 +269,8 @@ class Models:
         """The log density of the inactive variables."""
         n, p = self.op.shape
         gaussian = n * (p - q) * np.log(2 * np.pi * self.noise)
-        return -0.5 * (gaussian + self.beyond[q] / self.noise)
+        log_density: np.ndarray = -0.5 * (gaussian + self.beyond[q] / self.noise)
+        return log_density
 
 
 def evidence_path(
@@ -268,10 +280,10 @@ def evidence_path(
     noise_variance: float,
     cardinalities: np.ndarray,
     *,
-    kind: str = "noiseless",
-) -> EvidencePath:
+    kind: EvidenceKind = "noiseless",
+) -> CardinalityPath:
     """Log evidence of the models made of the first q variables of ``order``."""
-    return Models(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
+    return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
 
 
 def _spaced(low: int, high: int, count: int) -> np.ndarray:

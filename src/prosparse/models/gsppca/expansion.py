@@ -10,10 +10,8 @@ import math
 
 import numpy as np
 
-Array = np.ndarray
 
-
-def expand(a: Array, B: Array, n: int, q: float) -> tuple[Array, float]:
+def expand(a: np.ndarray, B: np.ndarray, n: int, q: float) -> tuple[np.ndarray, float]:
     """The best change of latent basis, W -> W R and Y -> Y R^-T; d x d matrices only.
 
     The fit only sees W Y', but the divergences from the priors depend on Z = R R' through

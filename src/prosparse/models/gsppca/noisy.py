@@ -13,14 +13,13 @@ resolves narrow peaks (many variables) and long tails (few components) with the 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import gammaln
 
-from ...data.arrays import in_kind
-
-Array = Any
+from ...data import Array
+from ...data.arrays import Namespace, in_kind
 
 # Distance between nodes in x: fine for the one or two cardinalities next to d, whose integrand
 # has a long flat top with sharp ends; five times wider for all others.
@@ -30,10 +29,10 @@ _FINE, _COARSE = 0.03, 0.15
 class NoisyTerms(NamedTuple):
     """The log density of every row under every cardinality, and its slopes in log b."""
 
-    q: np.ndarray
+    q: np.ndarray  # (m,) cardinalities, rising
     d: int
     sigma2: float
-    xp: Any
+    xp: Namespace
 
     def derivatives(self, r2: Array, log_b: Array) -> list[Array]:
         """log p and its first two derivatives in log b, for all cardinalities."""

@@ -5,7 +5,7 @@ directions, t_k = 0 removes variable k. Re-estimating t_k from the posterior of 
 towards zero; with w_k integrated out the best t_k is found directly (Faul & Tipping 2002,
 "Analysis of sparse Bayesian learning", for d = 1).
 
-Tables on a card wait for the launch of every kernel and for every number that the host wants to
+Tables on a GPU wait for the launch of every kernel and for every number that the host wants to
 see: operations are few here, and all numbers travel together.
 """
 
@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ...data.arrays import host
-
-Array = Any
+from ...data import Array
+from ...data.arrays import Namespace, host
 
 _ATTEMPTS = 60  # at a step that raises every h_k; the last one stays where it was
 
 
-class Update(NamedTuple):
+class VarianceUpdate(NamedTuple):
+    """One step in the variances of all variables, and what it leaves to compute with."""
+
     t: Array  # (p,) the new variances
     D: Array  # (d, p) 1 / (1 + e_j t_k)
     T: Array  # (d, p) w_jk t_k D_jk
@@ -33,8 +34,12 @@ class Update(NamedTuple):
 
 
 def update_variances(
-    t: Array, e: Array, w: Array, xp: Any, summaries: Callable[[Update], tuple[Array, ...]]
-) -> tuple[Update, list[Any]]:
+    t: Array,
+    e: Array,
+    w: Array,
+    xp: Namespace,
+    summaries: Callable[[VarianceUpdate], tuple[Array, ...]],
+) -> tuple[VarianceUpdate, list[Array]]:
     """Raise every h_k by one safeguarded Newton step in log t_k; decide exact zeros.
 
     With q(Y) fixed and row k of W integrated out, the bound depends on t_k through
@@ -68,7 +73,7 @@ def update_variances(
     lowest = h - 1e-14 * (1.0 + xp.abs(h))  # less the rounding of h itself
     for attempt in range(_ATTEMPTS):
         D, T, log_D, h = _gain(trial, e, w, xp)
-        update = Update(trial, D, T, log_D, slope)
+        update = VarianceUpdate(trial, D, T, log_D, slope)
         worse = h < lowest
         verdict, *numbers = _together((xp.astype(xp.any(worse), h.dtype), *summaries(update)), xp)
         if not verdict:
@@ -78,7 +83,7 @@ def update_variances(
     return update, numbers
 
 
-def _together(parts: tuple[Array, ...], xp: Any) -> list[Any]:
+def _together(parts: tuple[Array, ...], xp: Namespace) -> list[Array]:
     """Numbers and small arrays to the host by one way, as each waits for the device."""
     flat, start, pieces = host(xp.concat([xp.reshape(part, (-1,)) for part in parts])), 0, []
     for part in parts:
@@ -88,7 +93,7 @@ def _together(parts: tuple[Array, ...], xp: Any) -> list[Any]:
     return pieces
 
 
-def _gain(t: Array, e: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, Array]:
+def _gain(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array, Array, Array, Array]:
     """D, T, the column sums of log D, and h_k(t_k) for every variable."""
     D = e[:, None] * t
     D += 1.0
@@ -99,7 +104,7 @@ def _gain(t: Array, e: Array, w: Array, xp: Any) -> tuple[Array, Array, Array, A
     return D, T, log_D, 0.5 * (log_D + xp.sum(T, axis=0))
 
 
-def _sum_of_logs(D: Array, xp: Any) -> Array:
+def _sum_of_logs(D: Array, xp: Namespace) -> Array:
     """Column sums of log D, by logarithms of products of up to eight: one costs as much as ten
     multiplications."""
     d, p = D.shape

@@ -1,4 +1,4 @@
-"""SpinyRegressor; see `estimator`."""
+"""Regression that chooses its variables: `model`, `solve`, and the `estimator`."""
 
 from .estimator import SpinyRegressor
 

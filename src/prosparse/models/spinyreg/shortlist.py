@@ -7,94 +7,122 @@ help; if some would, they come onto the list and the search goes on.
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dposv
 
 from ...data import Operator
 from ...inference.loop import Run
-from .regression import Fit, moments, neighbours
-from .stepwise import Rules, climb, search
-
-Array = np.ndarray
+from .model import RegressionFit, RegressionMoments, moments, neighbours
+from .stepwise import SearchRules, SearchState, climb, search
 
 SHORTLIST = 1000
 INSTALMENTS = 10  # lists, at most
 
 
-def all_in(op: Operator, y: Array, b: Array, G: Array | None) -> Array:
+class Candidates(NamedTuple):
+    """A response and all variables that may predict it."""
+
+    op: Operator  # (n, p) X
+    y: np.ndarray  # (n,)
+    yy: float  # y'y, not zero
+    b: np.ndarray  # (p,) X'y
+    d: np.ndarray  # (p,) diagonal of X'X
+    G: np.ndarray | None  # (p, p) X'X, where p is at most `SHORTLIST`
+
+
+class Shortlist(NamedTuple):
+    """Some of the candidates, and all that the evidence needs of them."""
+
+    listed: np.ndarray  # (k,) their places among all, rising
+    data: RegressionMoments
+
+
+class Searched(NamedTuple):
+    """What a search among all candidates has led to."""
+
+    shortlist: Shortlist  # the last; the model's variables are places in it
+    runs: list[Run[SearchState]]  # the best one last
+
+
+def candidates(op: Operator, y: np.ndarray, yy: float) -> Candidates:
+    """The columns of ``op`` as predictors of ``y``."""
+    b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
+    if op.shape[1] > SHORTLIST:
+        return Candidates(op, y, yy, b, np.asarray(op.column_squares()), None)
+    G = np.asarray(op.gram())
+    return Candidates(op, y, yy, b, np.diagonal(G), G)
+
+
+def all_in(among: Candidates) -> np.ndarray:
     """Posterior means of the weights with all variables in the model, and little prior.
 
     Regression on all variables, unlike correlation with y, sees through their correlations
-    (Wang & Leng 2016). ``G`` is X'X if it is at hand.
+    (Wang & Leng 2016).
     """
-    n, p = op.shape
+    op, (n, p) = among.op, among.op.shape
     if n <= p:
         K = np.asarray(op.outer())
         K.flat[:: n + 1] += 0.01 * float(K.trace()) / n
-        return np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]))[:, 0]
-    if G is None:  # correlation with y must do
-        return b
-    A = G.copy()
-    A.flat[:: p + 1] += 0.01 * float(G.trace()) / p
-    return np.asarray(dposv(A, b)[1])
+        return np.asarray(op.rmatmul(np.linalg.solve(K, among.y)[:, None]))[:, 0]
+    if among.G is None:  # correlation with y must do
+        return among.b
+    A = among.G.copy()
+    A.flat[:: p + 1] += 0.01 * float(A.trace()) / p
+    return np.asarray(dposv(A, among.b)[1])
 
 
-class Problem:
-    """A response and the variables that may predict it; at most `SHORTLIST` at a time."""
+def at_the_top(among: Candidates, *scores: np.ndarray) -> Shortlist:
+    """The variables at the top of each of the scores."""
+    each = SHORTLIST // len(scores)
+    tops = [np.argpartition(-score, each)[:each] for score in scores]
+    listed = np.unique(np.concatenate(tops))
+    G = np.asarray(among.op.take_columns(listed).gram())
+    return Shortlist(listed, moments(G, among.b[listed], among.yy, among.op.shape[0]))
 
-    def __init__(self, op: Operator, y: Array, yy: float):
-        self.op, self.y, self.yy, self.n = op, y, yy, op.shape[0]
-        self.b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
-        p = op.shape[1]
-        self.whole = p <= SHORTLIST
-        if self.whole:
-            self.data = moments(np.asarray(op.gram()), self.b, yy, self.n)
-            self.listed, self.d = np.arange(p), self.data.d
-        else:
-            self.d = np.asarray(op.column_squares())
-            self.shortlist(np.abs(self.b) / np.sqrt(self.d), np.abs(self.weights))
 
-    @cached_property
-    def weights(self) -> Array:
-        return all_in(self.op, self.y, self.b, self.data.G if self.whole else None)
+def first_shortlist(among: Candidates, weights: np.ndarray) -> Shortlist:
+    """The variables most correlated with y, and those of the largest ``weights``."""
+    return at_the_top(among, np.abs(among.b) / np.sqrt(among.d), np.abs(weights))
 
-    def shortlist(self, *scores: Array) -> None:
-        """Keep the variables at the top of each of the scores."""
-        each = SHORTLIST // len(scores)
-        tops = [np.argpartition(-score, each)[:each] for score in scores]
-        self.listed = np.unique(np.concatenate(tops))
-        G = np.asarray(self.op.take_columns(self.listed).gram())
-        self.data = moments(G, self.b[self.listed], self.yy, self.n)
 
-    def gains(self, fit: Fit) -> Array:
-        """Rise of the log evidence if each of all variables joined ``fit``, a model of listed
-        ones; for the empty model the squared correlation with y, up to a constant."""
-        if fit.v.size == 0:
-            return self.b**2 / self.d
-        if self.listed.size == self.b.size:
-            cross = self.data.G[:, fit.v]
-        else:
-            chosen = self.op.take_columns(self.listed[fit.v])
-            columns = np.asarray(chosen.matmul(np.eye(fit.v.size)))
-            cross = np.asarray(self.op.rmatmul(columns))
-        return neighbours(fit, cross, self.d, self.b, self.n).gain
+def gains(among: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndarray:
+    """Rise of the log evidence if each of all variables joined ``fit``, a model of listed ones;
+    for the empty model the squared correlation with y, up to a constant."""
+    if fit.v.size == 0:
+        squares: np.ndarray = among.b**2 / among.d
+        return squares
+    if among.G is not None:
+        cross = among.G[:, fit.v]
+    else:
+        chosen = among.op.take_columns(shortlist.listed[fit.v])
+        columns = np.asarray(chosen.matmul(np.eye(fit.v.size)))
+        cross = np.asarray(among.op.rmatmul(columns))
+    return neighbours(fit, cross, among.d, among.b, among.op.shape[0]).gain
 
-    def solve(self, rules: Rules) -> list[Run]:
-        """Search the shortlist, look whether others would help, bring them in, go on."""
-        runs = search(self.data, lambda: self.weights[self.listed], rules)
-        for _ in range(INSTALMENTS):
-            fit = runs[-1].state.fit
-            q, chosen = fit.v.size, self.listed[fit.v]
-            if q in (0, rules.limit) or self.listed.size == self.b.size:
-                break
-            gain = self.gains(fit)
-            gain[chosen] = np.inf
-            better = gain > rules.log_prior[q] - rules.log_prior[q + 1] + rules.tol
-            if not np.any(np.delete(better, self.listed)):
-                break
-            self.shortlist(gain, np.where(gain == np.inf, np.inf, np.abs(self.weights)))
-            there = np.searchsorted(self.listed, chosen)
-            runs.append(climb(self.data, fit._replace(v=there), rules))
-        return runs
+
+def search_all(among: Candidates, rules: SearchRules) -> Searched:
+    """Search a shortlist, look whether others would help, bring them in, go on."""
+    if among.G is not None:
+        data = moments(among.G, among.b, among.yy, among.op.shape[0])
+        everything = Shortlist(np.arange(among.b.size), data)
+        return Searched(everything, search(data, lambda: all_in(among), rules))
+    weights = all_in(among)
+    shortlist = first_shortlist(among, weights)
+    start = weights[shortlist.listed]
+    runs = search(shortlist.data, lambda: start, rules)
+    for _ in range(INSTALMENTS):
+        fit = runs[-1].state.fit
+        q, chosen = fit.v.size, shortlist.listed[fit.v]
+        if q in (0, rules.limit):
+            break
+        gain = gains(among, shortlist, fit)
+        gain[chosen] = np.inf
+        better = gain > rules.log_prior[q] - rules.log_prior[q + 1] + rules.tol
+        if not np.any(np.delete(better, shortlist.listed)):
+            break
+        shortlist = at_the_top(among, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
+        there = np.searchsorted(shortlist.listed, chosen)
+        runs.append(climb(shortlist.data, fit._replace(v=there), rules))
+    return Searched(shortlist, runs)

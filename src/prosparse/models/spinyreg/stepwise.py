@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
 from ...selection.prior import log_multiplicity
-from .regression import (
+from .model import (
     COARSE,
     FINE,
-    Fit,
-    Moments,
+    RegressionFit,
+    RegressionMoments,
     evaluate,
     exchange_gains,
     joined,
+    least_missed,
     left_by,
     optimise,
     outside,
@@ -31,15 +32,13 @@ from .regression import (
     with_one_more,
 )
 
-Array = np.ndarray
-
 ALL_AT_ONCE = 200  # variables, at most, that a search starts with
 
 
-class Rules(NamedTuple):
+class SearchRules(NamedTuple):
     """What a search prefers, how far it may go, and when it stops."""
 
-    log_prior: Array  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
+    log_prior: np.ndarray  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
     allowed: int  # variables of a model, at most
     limit: int  # and on the way
     lost: int  # degrees of freedom spent on an intercept, 0 or 1
@@ -47,7 +46,7 @@ class Rules(NamedTuple):
     tol: float  # rise of the log posterior
     verbose: int = 0
 
-    def weight(self, fit: Fit) -> float:
+    def weight(self, fit: RegressionFit) -> float:
         """Log evidence without what the mean of y adds to it.
 
         A centred y has the mean 0, which any model predicts, the better the smaller its noise:
@@ -55,20 +54,23 @@ class Rules(NamedTuple):
         """
         return fit.log_evidence + 0.5 * self.lost * math.log(2.0 * math.pi * fit.sigma2)
 
-    def posterior(self, fit: Fit) -> float:
+    def posterior(self, fit: RegressionFit) -> float:
+        """Log posterior of the model, up to a constant."""
         return self.weight(fit) + float(self.log_prior[fit.v.size])
 
 
-class Search(NamedTuple):
-    fit: Fit
+class SearchState(NamedTuple):
+    """The model that a search has come to."""
+
+    fit: RegressionFit
     bound: float  # log posterior of the model, which may never fall
 
 
-def make_step(data: Moments, rules: Rules) -> Callable[[Search], Search]:
+def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchState], SearchState]:
     """One move to the best neighbour with a variable more or less, or else to one with another."""
     log_prior, limit = rules.log_prior, rules.limit
 
-    def step(state: Search) -> Search:
+    def step(state: SearchState) -> SearchState:
         fit, n = state.fit, data.n - rules.lost
         q = fit.v.size
         if q == 0:
@@ -93,9 +95,9 @@ def make_step(data: Moments, rules: Rules) -> Callable[[Search], Search]:
         v = np.append(np.delete(fit.v, i), j)
         return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
 
-    def best_of(state: Search, fit: Fit) -> Search:
+    def best_of(state: SearchState, fit: RegressionFit) -> SearchState:
         bound = rules.posterior(fit)
-        return Search(fit, bound) if bound > state.bound else state
+        return SearchState(fit, bound) if bound > state.bound else state
 
     return step
 
@@ -113,26 +115,28 @@ def largest_models(n: int, p: int, fit_intercept: bool) -> tuple[int, int]:
     return min(most, max(n // 3, 1)), min(most, max(n // 2, 1))
 
 
-def rules_for(n: int, p: int, fit_intercept: bool, **options: Any) -> Rules:
+def rules_for(
+    n: int, p: int, fit_intercept: bool, *, max_iter: int, tol: float, verbose: int = 0
+) -> SearchRules:
     """The usual rules for n samples of p variables."""
     allowed, passed = largest_models(n, p, fit_intercept)
     log_prior = log_multiplicity(p)
     log_prior[allowed + 1 :] = -math.inf
-    return Rules(log_prior, allowed, passed, int(fit_intercept), **options)
+    return SearchRules(log_prior, allowed, passed, int(fit_intercept), max_iter, tol, verbose)
 
 
-def climb(data: Moments, fit: Fit, rules: Rules) -> Run:
+def climb(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> Run[SearchState]:
     """Move to better neighbours until there is none."""
     return iterate(
         make_step(data, rules),
-        Search(fit, rules.posterior(fit)),
+        SearchState(fit, rules.posterior(fit)),
         max_iter=rules.max_iter,
         tol=rules.tol,
         progress=Progress(rules.max_iter, "search", rules.verbose),
     )
 
 
-def strip(data: Moments, fit: Fit, tol: float) -> Iterator[Fit]:
+def strip(data: RegressionMoments, fit: RegressionFit, tol: float) -> Iterator[RegressionFit]:
     """``fit`` and what is left as the least useful variables leave, down to none."""
     yield fit
     while fit.v.size:
@@ -140,7 +144,7 @@ def strip(data: Moments, fit: Fit, tol: float) -> Iterator[Fit]:
         yield fit
 
 
-def most_probable(data: Moments, fit: Fit, rules: Rules) -> Fit:
+def most_probable(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> RegressionFit:
     """The most probable of ``fit`` and what is left of it as variables leave."""
     best = fit
     for smaller in strip(data, fit, COARSE):
@@ -152,7 +156,9 @@ def most_probable(data: Moments, fit: Fit, rules: Rules) -> Fit:
     return best
 
 
-def ascend(data: Moments, start: Fit, rules: Rules) -> list[Run]:
+def ascend(
+    data: RegressionMoments, start: RegressionFit, rules: SearchRules
+) -> list[Run[SearchState]]:
     """Climbs from ``start``: one under a flat prior, and where that led too far, one more.
 
     Variables that are useful together can each look useless alone, and the prior would keep them
@@ -168,18 +174,21 @@ def ascend(data: Moments, start: Fit, rules: Rules) -> list[Run]:
     return [first] if kept is found else [first, climb(data, kept, rules)]
 
 
-def empty(data: Moments) -> Fit:
+def empty(data: RegressionMoments) -> RegressionFit:
+    """The model without any variable."""
     return evaluate(data, np.array([], dtype=int), 0.0)
 
 
-def missed_by(data: Moments, fit: Fit, rules: Rules) -> Fit:
+def missed_by(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> RegressionFit:
     """The model of those variables of ``fit`` without which its evidence would fall."""
     missed = removal_gains(fit, data.n - rules.lost) < 0.0
     start = fit if missed.all() else evaluate(data, fit.v[missed], fit.log_ratio)
     return optimise(data, start, COARSE)
 
 
-def search(data: Moments, weights: Callable[[], Array], rules: Rules) -> list[Run]:
+def search(
+    data: RegressionMoments, weights: Callable[[], np.ndarray], rules: SearchRules
+) -> list[Run[SearchState]]:
     """The climbs that led to the most probable model that could be found, the best one last.
 
     Where variables are correlated, climbs from different sides often end differently.
@@ -197,7 +206,7 @@ def search(data: Moments, weights: Callable[[], Array], rules: Rules) -> list[Ru
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
 
 
-def from_all(data: Moments, rules: Rules) -> list[Run]:
+def from_all(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
     """Climbs where all variables together are a model.
 
     The first starts from the variables that this model would miss with hardly a prior: also from
@@ -225,28 +234,47 @@ def from_all(data: Moments, rules: Rules) -> list[Run]:
     return runs + [run for start in starts for run in ascend(data, start, rules)]
 
 
-def largest(size: Array, fit: Fit) -> Array:
+def largest(size: np.ndarray, fit: RegressionFit) -> np.ndarray:
     """As many variables as ``fit`` has, of the largest size."""
     return np.argsort(-size, kind="stable")[: fit.v.size]
 
 
-class EvidencePath(NamedTuple):
-    order: Array  # (K,) variables, the most useful first
-    cardinalities: Array  # (K + 1,) 0 .. K
-    fits: list[Fit]  # of the first q variables, q = 0 .. K
-    n: int
+class RegressionPath(NamedTuple):
+    """Nested models of 0, 1, 2, ... variables, each at its own lambda and noise."""
+
+    order: np.ndarray  # (K,) variables, the most useful first
+    fits: list[RegressionFit]  # of the first q variables, q = 0 .. K
 
     @property
-    def log_evidence(self) -> Array:
+    def log_evidence(self) -> np.ndarray:
+        """(K + 1,) of every model."""
         return np.array([fit.log_evidence for fit in self.fits])
 
+    @property
+    def sigma2(self) -> np.ndarray:
+        """(K + 1,) noise variance of every model."""
+        return np.array([fit.sigma2 for fit in self.fits])
 
-def evidence_path(data: Moments, fit: Fit, longest: int) -> EvidencePath:
+    @property
+    def log_ratio(self) -> np.ndarray:
+        """(K + 1,) log lambda of every model."""
+        return np.array([fit.log_ratio for fit in self.fits])
+
+
+def evidence_path(data: RegressionMoments, fit: RegressionFit, longest: int) -> RegressionPath:
     """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
     variables that are missed least, larger ones with those that help most."""
-    fits = list(strip(data, optimise(data, fit, FINE), FINE))[::-1]
+    fit = optimise(data, fit, FINE)
+    fits = [fit]
+    order: list[int] = []
+    while fit.v.size:  # who leaves last is the most useful
+        place = least_missed(fit, data.n)
+        order.append(int(fit.v[place]))
+        fit = left_by(data, fit, place, FINE)
+        fits.append(fit)
+    fits.reverse()
+    order.reverse()
     while fits[-1].v.size < longest:
         fits.append(with_one_more(data, fits[-1], FINE))
-    # each model has one variable more than the one before
-    order = np.diff(np.array([sum(fit.v.tolist()) for fit in fits]))
-    return EvidencePath(order, np.arange(len(fits)), fits, data.n)
+        order.append(int(fits[-1].v[-1]))  # who came last
+    return RegressionPath(np.array(order, dtype=int), fits)

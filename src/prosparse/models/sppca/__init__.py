@@ -1,4 +1,4 @@
-"""SPPCA; see `estimator`."""
+"""Sparse probabilistic PCA: `model`, `path`, `solve`, and the `estimator`."""
 
 from .estimator import SPPCA
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from array_api_compat import device
 
-from ...data.arrays import with_row
+from ...data import Array
+from ...data.arrays import Namespace, with_row
 
-Array = Any
 
-
-def soft_threshold(x: Array, threshold: float, xp: Any) -> Array:
+def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
     """Move every entry towards zero by ``threshold``; exact zeros."""
     return xp.where(x > threshold, x - threshold, xp.where(x < -threshold, x + threshold, 0.0))
 
@@ -22,7 +20,7 @@ def lasso_rows(
     B: Array,
     s: Array,
     threshold: float,
-    xp: Any,
+    xp: Namespace,
     *,
     sweeps: int,
     allowed: Array | None = None,
@@ -54,7 +52,7 @@ def lasso_rows(
     return xp.where(stays, 0.0, xp.take(V, position, axis=1))
 
 
-def sparsest_rotation(W: Array, xp: Any, sweeps: int = 20) -> Array:
+def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
     """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
     W = xp.asarray(W, copy=True)
     for _ in range(sweeps):
@@ -73,7 +71,7 @@ def sparsest_rotation(W: Array, xp: Any, sweeps: int = 20) -> Array:
     return W
 
 
-def _best_angle(x: Array, y: Array, xp: Any) -> float:
+def _best_angle(x: Array, y: Array, xp: Namespace) -> float:
     """The rotation of the plane that makes sum_i |x_i| + |y_i| smallest, in O(p log p).
 
     With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a turn by t is

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_sparse_regression
 from prosparse.inference.loop import iterate
-from prosparse.models.spinyreg import ard
+from prosparse.models.spinyreg import relaxed
 
 pytestmark = pytest.mark.quick
 
@@ -30,7 +30,7 @@ def dense(X, y, sigma2, t):
 def test_likelihood_is_the_dense_one(n, p, rng):
     X, y, given = moments(n, p)
     t = rng.uniform(0, 2, p) * (rng.random(p) < 0.6)
-    assert ard.log_likelihood(*given, t) == pytest.approx(dense(X, y, 0.8, t), abs=1e-9)
+    assert relaxed.log_likelihood(*given, t) == pytest.approx(dense(X, y, 0.8, t), abs=1e-9)
 
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
@@ -39,7 +39,7 @@ def test_every_sweep_maximises_each_variance_in_turn(n, p, correlation):
     """One sweep against the same sweep by numerical maximisation of the dense density."""
     X, y, given = moments(n, p, correlation=correlation)
     slow = np.full(p, 0.5)
-    fast = ard.make_step(*given)(ard.init(*given, slow)).t
+    fast = relaxed.make_step(*given)(relaxed.init(*given, slow)).t
     for j in range(p):
 
         def fall(log_t, j=j):
@@ -57,7 +57,7 @@ def test_every_sweep_maximises_each_variance_in_turn(n, p, correlation):
 @pytest.mark.parametrize("start", [0.0, 1.0])
 def test_the_likelihood_never_falls(n, p, correlation, start):
     X, y, given = moments(n, p, correlation=correlation)
-    step, state = ard.make_step(*given), ard.init(*given, np.full(p, start))
+    step, state = relaxed.make_step(*given), relaxed.init(*given, np.full(p, start))
     for _ in range(25):
         result = step(state)
         assert result.bound >= state.bound - 1e-9
@@ -68,11 +68,11 @@ def test_the_likelihood_never_falls(n, p, correlation, start):
 
 def test_nothing_is_in_and_nothing_comes_in():
     empty = (np.zeros((0, 0)), np.zeros(0), 3.0, 5, 0.6)
-    run = iterate(ard.make_step(*empty), ard.init(*empty, np.zeros(0)), max_iter=5, tol=0.0)
+    run = iterate(relaxed.make_step(*empty), relaxed.init(*empty, np.zeros(0)), max_iter=5, tol=0.0)
     assert run.state.bound == pytest.approx(-2.5 * np.log(2 * np.pi * 0.6) - 2.5)
     assert len(run.bounds) == 1
 
 
 def test_relevance_is_relative():
-    np.testing.assert_allclose(ard.relevance(np.array([4.0, 0.0, 1.0])), [1.0, 0.0, 0.5])
-    np.testing.assert_array_equal(ard.relevance(np.zeros(2)), np.zeros(2))
+    np.testing.assert_allclose(relaxed.relevance(np.array([4.0, 0.0, 1.0])), [1.0, 0.0, 0.5])
+    np.testing.assert_array_equal(relaxed.relevance(np.zeros(2)), np.zeros(2))

@@ -18,18 +18,20 @@ import numpy as np
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
-Array = np.ndarray
-
 # The error of what is left of a variable beside all others, as a share of the variable itself.
-ROUNDING = 1e-15
+SHARE_ROUNDING = 1e-15
 
 
 class State(NamedTuple):
-    t: Array  # (p,) prior variances, exactly 0 for variables out of the model
+    """Prior variances after a visit to every variable."""
+
+    t: np.ndarray  # (p,) prior variances, exactly 0 for variables out of the model
     bound: float  # log p(y)
 
 
-def log_likelihood(G: Array, b: Array, yy: float, n: int, sigma2: float, t: Array) -> float:
+def log_likelihood(
+    G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float, t: np.ndarray
+) -> float:
     """log N(y; 0, sigma2 I + X diag(t) X') from G = X'X, b = X'y and yy = y'y."""
     root = np.sqrt(t)
     M = np.eye(t.size) + root[:, None] * G * (root / sigma2)
@@ -39,11 +41,14 @@ def log_likelihood(G: Array, b: Array, yy: float, n: int, sigma2: float, t: Arra
     return -0.5 * (log_det + (yy - float(explained)) / sigma2)
 
 
-def init(G: Array, b: Array, yy: float, n: int, sigma2: float, t: Array) -> State:
+def init(G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float, t: np.ndarray) -> State:
+    """Start from the variances ``t``."""
     return State(t, log_likelihood(G, b, yy, n, sigma2, t))
 
 
-def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[[State], State]:
+def make_step(
+    G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float
+) -> Callable[[State], State]:
     """One visit to every variable, O(p^2) each."""
     p = b.size
     Gb = np.empty((p, p + 1))  # y is one more column, which is never in the model
@@ -62,7 +67,7 @@ def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[
         for j, at in enumerate(t):
             a, c = Ac.item(j, j), Ac.item(j, p)
             share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            if not (a > 0.0 and ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
+            if not (a > 0.0 and SHARE_ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
                 continue
             s, q = a / share, c / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0
@@ -79,6 +84,6 @@ def make_step(G: Array, b: Array, yy: float, n: int, sigma2: float) -> Callable[
     return step
 
 
-def relevance(t: Array) -> Array:
+def relevance(t: np.ndarray) -> np.ndarray:
     """u in [0, 1]: u_j^2 is proportional to t_j, and the most relevant variable has 1."""
     return np.sqrt(t / t.max()) if t.size and t.max() > 0 else np.zeros_like(t)

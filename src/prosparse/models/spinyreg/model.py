@@ -1,4 +1,4 @@
-"""The exact evidence of linear regression models, and of their neighbours.
+"""Bayesian variable selection in linear regression: the exact evidence of every model.
 
 [LMBC16]  P. Latouche, P.-A. Mattei, C. Bouveyron, J. Chiquet. Combining a relaxed EM algorithm
           with Occam's razor for Bayesian variable selection in high-dimensional regression.
@@ -15,6 +15,13 @@ The best sigma2 is R/n, so that one number, log lambda, is left to optimise: New
 every evaluation one Cholesky factor of the q x q matrix. At a given lambda the evidence of all
 neighbours of v (one variable more, one less, one exchanged for another) follows from P, m and R
 by rank-one formulas; X itself is not needed, only X'X and X'y.
+
+The papers relax the choice of v to [0, 1]^p, which leaves one prior variance per variable
+(`relaxed`). With fewer samples than variables that relaxed likelihood has no useful maximum in
+gamma: it grows as ever more variables explain ever more of the noise. Hence the order here: the
+exact evidence of binary models finds the variables and the noise (`stepwise`, `shortlist`), a path
+of models around the best one says how many, and at that noise the relaxed model weighs the
+variables (`solve`).
 """
 
 from __future__ import annotations
@@ -26,40 +33,39 @@ import numpy as np
 from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-Array = np.ndarray
-
-NOISE_FLOOR = 1e-12  # least noise variance, as a share of the mean square of y
-ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
+LEAST_REGRESSION_NOISE = 1e-12  # least noise variance, as a share of the mean square of y
+FACTOR_ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
 REACH = 1e12  # lambda stays within this factor of the diagonal of X'X
 # how well lambda is optimised, in log evidence: during the search, along the path, in the end
 COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
 LONGEST_STEP = 8.0  # of log lambda
 
 
-class Moments(NamedTuple):
+class RegressionMoments(NamedTuple):
     """All that the evidence needs of the data."""
 
-    G: Array  # (p, p) X'X
-    b: Array  # (p,) X'y
+    G: np.ndarray  # (p, p) X'X
+    b: np.ndarray  # (p,) X'y
     yy: float  # y'y, not zero
     n: int
-    d: Array  # (p,) diagonal of X'X
+    d: np.ndarray  # (p,) diagonal of X'X
     low: float  # log lambda is between these
     high: float
     floor: float  # least noise variance
 
-    def gram(self, v: Array) -> Array:
+    def gram(self, v: np.ndarray) -> np.ndarray:
         """X_v'X_v, a fresh array."""
         return self.G.take(v, axis=0).take(v, axis=1)
 
 
-def moments(G: Array, b: Array, yy: float, n: int) -> Moments:
+def moments(G: np.ndarray, b: np.ndarray, yy: float, n: int) -> RegressionMoments:
+    """From X'X, X'y, y'y and the number of rows."""
     d = np.diagonal(G)
     low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
-    return Moments(G, b, yy, n, d, low, high, NOISE_FLOOR * yy / n)
+    return RegressionMoments(G, b, yy, n, d, low, high, LEAST_REGRESSION_NOISE * yy / n)
 
 
-class Sums(NamedTuple):
+class FitSums(NamedTuple):
     """All that the best lambda of a model depends on."""
 
     R: float  # positive
@@ -69,14 +75,14 @@ class Sums(NamedTuple):
     trace2: float  # of P^2
 
 
-class Fit(NamedTuple):
+class RegressionFit(NamedTuple):
     """A model v at some lambda, with the best noise variance for it."""
 
-    v: Array  # (q,) variables, in the order in which they came
+    v: np.ndarray  # (q,) variables, in the order in which they came
     log_ratio: float  # log lambda = log(alpha / gamma)
-    P: Array  # (q, q)
-    m: Array  # (q,) posterior mean of w
-    sums: Sums
+    P: np.ndarray  # (q, q)
+    m: np.ndarray  # (q,) posterior mean of w
+    sums: FitSums
     sigma2: float
     log_evidence: float
     slope: float  # of the log evidence in log lambda
@@ -84,10 +90,11 @@ class Fit(NamedTuple):
 
     @property
     def R(self) -> float:
+        """y'y - (X_v'y)'m."""
         return self.sums.R
 
 
-def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
+def evaluate(data: RegressionMoments, v: np.ndarray, log_ratio: float) -> RegressionFit:
     """The evidence of model v at one lambda.
 
     A small table spends most of its time here, in the overhead of calls: NumPy's methods have
@@ -97,8 +104,8 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     if q == 0:
         sigma2 = data.yy / n
         value = -0.5 * n * (math.log(2.0 * math.pi * sigma2) + 1.0)
-        sums = Sums(data.yy, 0.0, 0.0, 0.0, 0.0)
-        return Fit(v, log_ratio, np.zeros((0, 0)), b, sums, sigma2, value, 0.0, 0.0)
+        sums = FitSums(data.yy, 0.0, 0.0, 0.0, 0.0)
+        return RegressionFit(v, log_ratio, np.zeros((0, 0)), b, sums, sigma2, value, 0.0, 0.0)
     lam = math.exp(log_ratio)
     A = data.gram(v)
     A.ravel()[:: q + 1] += lam
@@ -108,28 +115,33 @@ def evaluate(data: Moments, v: Array, log_ratio: float) -> Fit:
     inverse, _ = dtrtri(L, lower=1)
     P = inverse.T.dot(inverse)
     m = P.dot(b)
-    R = max(data.yy - ddot(b, m), 1e-4 * NOISE_FLOOR * data.yy)  # rounding
+    R = max(data.yy - ddot(b, m), 1e-4 * LEAST_REGRESSION_NOISE * data.yy)  # rounding
     mPm, trace = ddot(m, P.dot(m)), sum(P.diagonal().tolist())
-    sums = Sums(R, ddot(m, m), mPm, trace, float(np.vdot(P, P)))
+    sums = FitSums(R, ddot(m, m), mPm, trace, float(np.vdot(P, P)))
     sigma2 = max(R / n, data.floor)
     log_det = 2.0 * sum(map(math.log, L.diagonal().tolist())) - q * log_ratio
     value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
-    return Fit(v, log_ratio, P, m, sums, sigma2, value, *slope_and_step(data, q, log_ratio, sums))
+    return RegressionFit(
+        v, log_ratio, P, m, sums, sigma2, value, *slope_and_step(data, q, log_ratio, sums)
+    )
 
 
-def _rounded_factor(A: Array, lam: float) -> Array:
+def _rounded_factor(A: np.ndarray, lam: float) -> np.ndarray:
     """The Cholesky factor of A + lambda I, made positive definite as far as rounding asks for:
     copies of a variable, and lambda below rounding."""
-    more = ROUNDING * (float(A.diagonal().max()) + lam)
+    more = FACTOR_ROUNDING * (float(A.diagonal().max()) + lam)
     failed = 1
     while failed:
         A.flat[:: A.shape[0] + 1] += more
         more *= 2.0
-        L, failed = dpotrf(A, lower=1)
-    return L
+        factor: np.ndarray
+        factor, failed = dpotrf(A, lower=1)
+    return factor
 
 
-def slope_and_step(data: Moments, q: int, log_ratio: float, sums: Sums) -> tuple[float, float]:
+def slope_and_step(
+    data: RegressionMoments, q: int, log_ratio: float, sums: FitSums
+) -> tuple[float, float]:
     """The slope of the log evidence in log lambda, and the step to where it should be zero.
 
     It is zero where lambda m'm / sigma2, the size of the weights, equals q - lambda tr P, the
@@ -151,12 +163,12 @@ def slope_and_step(data: Moments, q: int, log_ratio: float, sums: Sums) -> tuple
     return slope, min(max(step, -LONGEST_STEP), LONGEST_STEP)
 
 
-def after(data: Moments, log_ratio: float, step: float) -> float:
+def after(data: RegressionMoments, log_ratio: float, step: float) -> float:
     """log lambda after a step, within reach."""
     return min(max(log_ratio + step, data.low), data.high)
 
 
-def optimise(data: Moments, fit: Fit, tol: float) -> Fit:
+def optimise(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """Raise the evidence over lambda until less than ``tol`` is to be gained."""
     for _ in range(100):
         there = after(data, fit.log_ratio, fit.step)
@@ -172,7 +184,9 @@ def optimise(data: Moments, fit: Fit, tol: float) -> Fit:
     return fit
 
 
-def moved(data: Moments, fit: Fit, v: Array, sums: Sums, tol: float) -> Fit:
+def moved(
+    data: RegressionMoments, fit: RegressionFit, v: np.ndarray, sums: FitSums, tol: float
+) -> RegressionFit:
     """The model v, a neighbour of ``fit`` that has ``sums`` at the same lambda."""
     _, step = slope_and_step(data, v.size, fit.log_ratio, sums)
     return optimise(data, evaluate(data, v, after(data, fit.log_ratio, step)), tol)
@@ -181,31 +195,33 @@ def moved(data: Moments, fit: Fit, v: Array, sums: Sums, tol: float) -> Fit:
 class Neighbours(NamedTuple):
     """What joining the model would change for each of some variables, at the same lambda."""
 
-    H: Array  # (p, q) X'X_v P
-    s: Array  # (p,) lambda + |x_j|^2 after regression on the model
-    e: Array  # (p,) x_j'(y - X_v m)
-    gain: Array  # (p,) rise of the log evidence
+    H: np.ndarray  # (p, q) X'X_v P
+    s: np.ndarray  # (p,) lambda + |x_j|^2 after regression on the model
+    e: np.ndarray  # (p,) x_j'(y - X_v m)
+    gain: np.ndarray  # (p,) rise of the log evidence
 
 
-def neighbours(fit: Fit, cross: Array, d: Array, b: Array, n: int) -> Neighbours:
+def neighbours(
+    fit: RegressionFit, cross: np.ndarray, d: np.ndarray, b: np.ndarray, n: int
+) -> Neighbours:
     """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
     lam = math.exp(fit.log_ratio)
     H = cross.dot(fit.P)
     # Rounding must not make a copy of an active variable look new: s is at least lambda.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     e = b - cross.dot(fit.m)
-    left = np.maximum(1.0 - e * e / (s * fit.R), NOISE_FLOOR)
+    left = np.maximum(1.0 - e * e / (s * fit.R), LEAST_REGRESSION_NOISE)
     return Neighbours(H, s, e, -0.5 * (n * np.log(left) + np.log(s / lam)))
 
 
-def outside(data: Moments, fit: Fit, n: int) -> Neighbours:
+def outside(data: RegressionMoments, fit: RegressionFit, n: int) -> Neighbours:
     """The neighbours of a model, which itself can gain nothing."""
     near = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
     near.gain[fit.v] = -np.inf
     return near
 
 
-def alone(data: Moments, j: int) -> Fit:
+def alone(data: RegressionMoments, j: int) -> RegressionFit:
     """The model of variable j alone, at its best lambda, which is known in closed form.
 
     With rho the squared correlation of x_j and y and u = d/(lambda + d), the evidence is
@@ -218,7 +234,7 @@ def alone(data: Moments, j: int) -> Fit:
     return evaluate(data, np.array([j]), after(data, best, 0.0))
 
 
-def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
+def with_one_more(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """The best model with one variable more, which may be worse than ``fit``."""
     if fit.v.size == 0:
         return alone(data, int(np.argmax(data.b**2 / data.d)))
@@ -226,14 +242,16 @@ def with_one_more(data: Moments, fit: Fit, tol: float) -> Fit:
     return joined(data, fit, near, int(near.gain.argmax()), tol)
 
 
-def joined(data: Moments, fit: Fit, near: Neighbours, j: int, tol: float) -> Fit:
+def joined(
+    data: RegressionMoments, fit: RegressionFit, near: Neighbours, j: int, tol: float
+) -> RegressionFit:
     """The model with variable j as well."""
     P, h, s, e = fit.P, near.H[j], float(near.s[j]), float(near.e[j])
     R, _, _, trace, trace2 = fit.sums
     weight = e / s
     m, more = fit.m - weight * h, (1.0 + ddot(h, h)) / s
-    sums = Sums(
-        max(R - weight * e, NOISE_FLOOR * R),
+    sums = FitSums(
+        max(R - weight * e, LEAST_REGRESSION_NOISE * R),
         ddot(m, m) + weight * weight,
         ddot(m, P.dot(m)) + (ddot(h, m) - weight) ** 2 / s,
         trace + more,
@@ -242,19 +260,25 @@ def joined(data: Moments, fit: Fit, near: Neighbours, j: int, tol: float) -> Fit
     return moved(data, fit, np.append(fit.v, j), sums, tol)
 
 
-def removal_gains(fit: Fit, n: int) -> Array:
+def removal_gains(fit: RegressionFit, n: int) -> np.ndarray:
     """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
     kept = fit.P.diagonal()
     more = fit.m * fit.m / (kept * fit.R)
-    return -0.5 * (n * np.log1p(more) + np.log(kept) + fit.log_ratio)
+    gains: np.ndarray = -0.5 * (n * np.log1p(more) + np.log(kept) + fit.log_ratio)
+    return gains
 
 
-def with_one_less(data: Moments, fit: Fit, tol: float) -> Fit:
+def least_missed(fit: RegressionFit, n: int) -> int:
+    """The place in v of the variable without which the model is best."""
+    return int(removal_gains(fit, n).argmax())
+
+
+def with_one_less(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """The best model with one variable less."""
-    return left_by(data, fit, int(removal_gains(fit, data.n).argmax()), tol)
+    return left_by(data, fit, least_missed(fit, data.n), tol)
 
 
-def left_by(data: Moments, fit: Fit, i: int, tol: float) -> Fit:
+def left_by(data: RegressionMoments, fit: RegressionFit, i: int, tol: float) -> RegressionFit:
     """The model without the variable at place i of v."""
     v = np.concatenate([fit.v[:i], fit.v[i + 1 :]])
     if v.size < 2:
@@ -262,7 +286,7 @@ def left_by(data: Moments, fit: Fit, i: int, tol: float) -> Fit:
     P, h, kept, weight = fit.P, fit.P[i], float(fit.P[i, i]), float(fit.m[i])
     R, _, _, trace, trace2 = fit.sums
     m, less = fit.m - (weight / kept) * h, ddot(h, h) / kept
-    sums = Sums(
+    sums = FitSums(
         R + weight * weight / kept,
         ddot(m, m),
         ddot(m, P.dot(m)) - ddot(h, m) ** 2 / kept,
@@ -272,11 +296,12 @@ def left_by(data: Moments, fit: Fit, i: int, tol: float) -> Fit:
     return moved(data, fit, v, sums, tol)
 
 
-def exchange_gains(fit: Fit, near: Neighbours, n: int) -> Array:
+def exchange_gains(fit: RegressionFit, near: Neighbours, n: int) -> np.ndarray:
     """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
     kept = fit.P.diagonal()
     H, R = near.H, fit.R + fit.m**2 / kept
     s = near.s[:, None] + H * H / kept
     e = near.e[:, None] + H * (fit.m / kept)
-    left = np.maximum(R - e * e / s, NOISE_FLOOR * fit.R)
-    return -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
+    left = np.maximum(R - e * e / s, LEAST_REGRESSION_NOISE * fit.R)
+    gains: np.ndarray = -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
+    return gains

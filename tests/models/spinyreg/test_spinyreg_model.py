@@ -7,7 +7,7 @@ import pytest
 from regressions import SHAPES, dense, precisions, problem
 from scipy.optimize import minimize
 
-from prosparse.models.spinyreg import regression as rg
+from prosparse.models.spinyreg import model as rg
 
 pytestmark = pytest.mark.quick
 
@@ -61,13 +61,13 @@ def test_step_is_newtons(exact):
 def test_step_where_there_is_no_equation():
     """No weights, or none that the data determine: as far as allowed, where the slope leads."""
     _, _, data, _ = problem(30, 8)
-    no_weights = rg.Sums(1.0, 0.0, 0.0, 0.1, 0.01)
+    no_weights = rg.FitSums(1.0, 0.0, 0.0, 0.1, 0.01)
     assert rg.slope_and_step(data, 2, 0.0, no_weights) == (pytest.approx(0.95), rg.LONGEST_STEP)
-    undetermined = rg.Sums(1.0, 1.0, 0.1, 2.0, 4.0)
+    undetermined = rg.FitSums(1.0, 1.0, 0.1, 2.0, 4.0)
     slope, step = rg.slope_and_step(data, 2, 0.0, undetermined)
     assert slope < 0
     assert step == -rg.LONGEST_STEP
-    bent = rg.Sums(1.0, 1.0, 40.0, 0.1, 0.01)  # a slope of the logarithms of the wrong sign
+    bent = rg.FitSums(1.0, 1.0, 40.0, 0.1, 0.01)  # a slope of the logarithms of the wrong sign
     assert rg.slope_and_step(data, 2, 0.0, bent)[1] == -rg.LONGEST_STEP
 
 

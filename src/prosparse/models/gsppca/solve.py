@@ -1,0 +1,224 @@
+"""From a table to chosen variables and their components: rank, weigh, choose, look again.
+
+The relaxed model ranks the variables (`model`), the evidence along the ranking says how many to
+keep (`evidence`), and PCA on those columns gives the components. If the number of components was
+left to the data, they are counted again on the chosen columns, where weak ones stand out that
+noise hid before, and with more of them everything is done once more.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...data import Array, Operator
+from ...data.arrays import host
+from ...errors import ParameterError
+from ...inference.acceleration import over_loadings
+from ...inference.checkpoint import Checkpoint
+from ...inference.loop import Run, StopReason, iterate, residual_rounding
+from ...inference.progress import Progress
+from ...numerics.spectrum import Spectrum, principal_components, spectrum
+from ...selection.dimension import counted, resolve_dimension
+from ...selection.noise import noise_variance
+from ...selection.prior import log_prior
+from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left
+from .evidence import EvidenceKind, NestedModels
+from .model import State, init, least_noise, make_step, ranking, relevance
+
+NoiseEstimator = Literal["bias-corrected", "ml", "median"]
+ModelPrior = Literal["uniform", "sparse"]
+
+RECOUNTS = 5  # of the components, at most, when their number is "auto"
+FIRST_COUNT = 50  # eigenvalues to look at first, of a table too large for all of them
+
+
+class Options(NamedTuple):
+    """What the user decides; see `GSPPCA`."""
+
+    n_components: int | Literal["auto"]
+    n_features_to_select: int | None
+    scaled: bool  # every column of the table has the same variance
+    noise: NoiseEstimator
+    evidence: EvidenceKind
+    model_prior: ModelPrior
+    max_iter: int
+    tol: float
+    verbose: int
+    checkpoint: Checkpoint | None
+
+
+class Choice(NamedTuple):
+    """A set of variables for one number of components, and how it came about."""
+
+    d: int
+    run: Run[State]  # of the relaxed model
+    order: np.ndarray  # (p,) variables, the most relevant first
+    noise: float  # variance of the inactive variables
+    cardinalities: np.ndarray  # (m,) tried
+    log_evidence: np.ndarray  # (m,) with the model prior's share
+    best: int  # which of them
+
+    @property
+    def columns(self) -> np.ndarray:
+        """The chosen variables, in the order of the table."""
+        return np.sort(self.order[: self.cardinalities[self.best]])
+
+
+class Solution(NamedTuple):
+    """All that a fit finds, in the operator's columns and units."""
+
+    n_components: int
+    order: np.ndarray  # (p,) variables, the most relevant first
+    relevance: np.ndarray  # (p,) between 0 and 1
+    chosen: np.ndarray  # (q,) variables kept
+    components: Array  # (d, q) orthonormal rows, on these
+    variances: np.ndarray  # (d,) along them
+    shares: np.ndarray  # (d,) of the variance of all columns
+    noise: float  # variance of the inactive variables
+    active_noise: float  # of the active ones around the components
+    cardinalities: np.ndarray  # (m,) tried
+    log_evidence: np.ndarray  # (m,) with the model prior's share
+    best: int  # which of them was chosen
+    bounds: np.ndarray  # (n_iter,) of the relaxed model
+    reason: StopReason
+    doubts: list[Doubt]
+
+
+def solve(op: Operator, options: Options) -> Solution:
+    """Choose the variables of a standardised table and find their components."""
+    parts, d = first_count(op, options)
+    for _ in range(RECOUNTS):
+        choice = choose(op, parts, d, options)
+        again = recount(op, choice, options)
+        if again <= d:
+            break
+        d = again
+        parts = spectrum(op, d)
+    chosen, n = choice.columns, parts.n
+    squares = host(op.column_squares())
+    components, along = principal_components(op.take_columns(chosen), d)
+    free = (n - 1) * (chosen.size - d)
+    around = (squares[chosen].sum() - along.sum()) / free if free else choice.noise
+    return Solution(
+        n_components=d,
+        order=choice.order,
+        relevance=relevance(choice.run.state),
+        chosen=chosen,
+        components=components,
+        variances=along / (n - 1),
+        shares=along / squares.sum(),
+        noise=choice.noise,
+        active_noise=max(float(around), least_noise(parts)),
+        cardinalities=choice.cardinalities,
+        log_evidence=choice.log_evidence,
+        best=choice.best,
+        bounds=np.array(choice.run.bounds),
+        reason=choice.run.reason,
+        doubts=doubts_about(op, parts, choice, d, options),
+    )
+
+
+def first_count(op: Operator, options: Options) -> tuple[Spectrum, int]:
+    """As much of the spectrum as the number of components needs, and that number."""
+    asked = options.n_components
+    fixed = isinstance(asked, Integral)
+    count = max(1, int(asked)) if fixed else FIRST_COUNT
+    while True:
+        parts = spectrum(op, count)
+        d = dimension(parts, options)
+        if fixed or d < count or parts.right is None:
+            return parts, d
+        count *= 2
+
+
+def dimension(parts: Spectrum, options: Options) -> int:
+    """The number of components, checked against the table and the wanted cardinality."""
+    p, wanted = parts.table.shape[1], options.n_features_to_select
+    d = resolve_dimension(options.n_components, parts, wanted, white_noise(parts, options))
+    if wanted is not None and not d <= wanted <= p:
+        raise ParameterError(
+            f"`n_features_to_select` must be between `n_components` = {d} and the number of "
+            f"columns that vary, {p}, got {wanted}"
+        )
+    return d
+
+
+def white_noise(parts: Spectrum, options: Options) -> float | None:
+    """The variance of every column, where scaling made it known."""
+    return parts.n / (parts.n - 1) if options.scaled else None
+
+
+def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> Choice:
+    """Rank the variables with d components, and weigh how many to keep."""
+    run = relax(parts, d, options)
+    order = ranking(run.state)
+    noise = inactive_noise(parts, host(op.column_squares()), d, run.state.sigma2, options)
+    q, log_evidence = weigh(op, order, d, noise, options)
+    return Choice(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
+
+
+def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
+    """Fit the relaxed model."""
+    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    total = float(xp.sum(parts.table.column_squares()))
+    file = options.checkpoint
+    return iterate(
+        make_step(parts.table, n),
+        init(parts, d),
+        max_iter=options.max_iter,
+        tol=options.tol * n * p,
+        accelerator=over_loadings("M", xp),
+        exhausted=lambda state: not bool(xp.any(state.t > 0)),
+        rounding=lambda state: residual_rounding(state, total, state.sigma2),
+        progress=Progress(options.max_iter, "GSPPCA", options.verbose),
+        checkpoint=file.stage(f"{d} components") if file else None,
+    )
+
+
+def inactive_noise(
+    parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
+) -> float:
+    """Variance of the inactive variables; ``relaxed`` is the relaxed model's noise."""
+    # Scaled columns all have one variance: the residual of active ones would mislead.
+    kind = "median" if options.scaled else options.noise
+    noise = noise_variance(kind, host(parts.eigenvalues), squares, parts.n, d)
+    floor = least_noise(parts)
+    # d components may fit exactly: take what noise the relaxed model leaves.
+    return noise if noise > floor else max(relaxed, floor)
+
+
+def weigh(
+    op: Operator, order: np.ndarray, d: int, noise: float, options: Options
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cardinalities and their log evidence, with the model prior's share."""
+    wanted = options.n_features_to_select
+    q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
+    with Progress(None, "GSPPCA, evidence", options.verbose) as bar:
+        models = NestedModels(op, order, d, noise, options.evidence, bar.advance)
+        return models.search(q, lambda some: log_prior(options.model_prior, some, *op.shape))
+
+
+def recount(op: Operator, choice: Choice, options: Options) -> int:
+    """The number of components on the chosen columns alone, where it was left to the data."""
+    columns, d = choice.columns, choice.d
+    if not isinstance(options.n_components, str) or columns.size < 3:
+        return d
+    values = host(spectrum(op.take_columns(columns), max(2 * d, FIRST_COUNT)).eigenvalues)
+    return counted(values, op.shape[0], columns.size, choice.noise)
+
+
+def doubts_about(
+    op: Operator, parts: Spectrum, choice: Choice, d: int, options: Options
+) -> list[Doubt]:
+    """What the user should know before reading the choice."""
+    if choice.run.reason is StopReason.NOTHING_LEFT:
+        return [nothing_left()]
+    smallest = choice.cardinalities.size > 1 and choice.best == 0
+    white = white_noise(parts, options)
+    found = doubts_about_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
+    if options.evidence == "noiseless":
+        found += doubts_about_rows(op, choice.noise)
+    return found

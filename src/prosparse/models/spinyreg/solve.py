@@ -1,0 +1,156 @@
+"""From a table and a response to chosen variables and their weights.
+
+A search finds the most probable model (`shortlist`, `stepwise`), a path of models around it says
+how many of its variables to keep, and the relaxed model of the variables on the path weighs them
+at the noise of the best one (`relaxed`).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...data import Operator
+from ...inference.loop import Run, StopReason, iterate, worst
+from ...inference.progress import Progress
+from . import relaxed
+from .model import EXACT, RegressionFit, RegressionMoments, optimise
+from .response import Response
+from .shortlist import Candidates, Shortlist, candidates, gains, search_all
+from .stepwise import RegressionPath, evidence_path, rules_for
+
+Refit = Literal["posterior", "ols"]
+
+RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
+BEYOND = 5  # the path goes so many variables beyond the best model
+
+
+class Options(NamedTuple):
+    """What the user decides; see `SpinyRegressor`."""
+
+    fit_intercept: bool
+    refit: Refit
+    max_iter: int
+    tol: float
+    verbose: int
+
+
+class Weights(NamedTuple):
+    """The weights of the chosen variables."""
+
+    mean: np.ndarray  # (q,)
+    covariance: np.ndarray  # (q, q)
+    sigma2: float  # noise variance
+
+
+class Solution(NamedTuple):
+    """All that a fit finds, in the operator's columns, its units and those of the response."""
+
+    order: np.ndarray  # (p,) variables, the most useful first
+    relevance: np.ndarray  # (p,) between 0 and 1
+    chosen: np.ndarray  # (q,) variables kept, in the order of `weights`
+    weights: Weights
+    posterior_variances: np.ndarray  # (q,) of the weights, whatever `weights` are
+    path: RegressionPath
+    log_posterior: np.ndarray  # (K + 1,) along the path
+    n_free: int  # degrees of freedom that the posterior is about: those of y less the intercept
+    best: int  # the place of the chosen model on the path, which is its number of variables
+    bounds: np.ndarray  # (n_iter,) of the relaxed model
+    reason: StopReason
+
+
+def solve(op: Operator, response: Response, options: Options) -> Solution:
+    """Choose the variables of a standardised table that predict the response."""
+    n, p = op.shape
+    among = candidates(op, response.y, response.yy)
+    rules = rules_for(
+        n,
+        p,
+        options.fit_intercept,
+        max_iter=options.max_iter,
+        tol=options.tol * n,
+        verbose=options.verbose,
+    )
+    shortlist, runs = search_all(among, rules)
+    data, found = shortlist.data, runs[-1].state.fit
+    longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
+    path = evidence_path(data, found, longest)
+    log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
+    best = int(np.argmax(log_posterior))
+    chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
+    log_posterior[best] = rules.posterior(chosen)
+    run = relax(data, path, chosen, options)
+    reason = worst([*(each.reason for each in runs), run.reason])
+    if best == 0 and not reason.unfinished:
+        reason = StopReason.NOTHING_FOUND
+    return Solution(
+        order=ranking(among, shortlist, path, chosen),
+        relevance=relevance(p, shortlist.listed[path.order], run.state.t),
+        chosen=shortlist.listed[chosen.v],
+        weights=weights_of(data, chosen, options),
+        posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
+        path=path,
+        log_posterior=log_posterior,
+        n_free=n - rules.lost,
+        best=best,
+        bounds=np.array(run.bounds),
+        reason=reason,
+    )
+
+
+def relax(
+    data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
+) -> Run[relaxed.State]:
+    """The relaxed model of the variables on the path, at the noise of the best one."""
+    listed = path.order if best.v.size else path.order[:0]
+    G, b = data.gram(listed), data.b[listed]
+    t = np.zeros(listed.size)
+    t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
+    # with less noise, what the variables leave of each other is lost in rounding
+    noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
+    known = noise == best.sigma2  # then the relaxed model starts as the best one
+    start = (
+        relaxed.State(t, best.log_evidence)
+        if known
+        else relaxed.init(G, b, data.yy, data.n, noise, t)
+    )
+    return iterate(
+        relaxed.make_step(G, b, data.yy, data.n, noise),
+        start,
+        max_iter=options.max_iter,
+        tol=options.tol * data.n,
+        progress=Progress(options.max_iter, "SpinyRegressor", options.verbose),
+    )
+
+
+def ranking(
+    among: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
+) -> np.ndarray:
+    """All variables: those on the path in its order, the others by what each would add."""
+    ranked: np.ndarray = shortlist.listed[path.order]
+    if ranked.size == among.b.size:
+        return ranked
+    gain = gains(among, shortlist, best)
+    gain[ranked] = np.inf
+    return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
+
+
+def relevance(p: int, ranked: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """u of all p variables; ``t`` are the prior variances of the first of ``ranked``."""
+    u = np.zeros(p)
+    u[ranked[: t.size]] = relaxed.relevance(t)
+    return u
+
+
+def weights_of(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
+    """The weights of the chosen model: posterior means, or least squares."""
+    if options.refit == "posterior" or not best.v.size:
+        return Weights(best.m, best.sigma2 * best.P, best.sigma2)
+    inverse = np.linalg.pinv(data.gram(best.v), hermitian=True)
+    b = data.b[best.v]
+    m = inverse @ b
+    free = data.n - best.v.size - int(options.fit_intercept)
+    sigma2 = max(data.yy - float(b @ m), 0.0) / max(free, 1)
+    return Weights(m, sigma2 * inverse, sigma2)

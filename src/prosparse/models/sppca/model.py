@@ -1,0 +1,113 @@
+"""Sparse probabilistic PCA with an l1 penalty on the loadings.
+
+[BJ15]  C. Bouveyron, J. Jacques. Un algorithme EM pour une version parcimonieuse de l'analyse en
+        composantes principales probabiliste. EGC 2015.
+
+Model: y = W x + noise, x ~ N(0, I_d), noise variance sigma2. Maximise, over W (p, d) and sigma2,
+
+    sum_i log N(y_i; 0, W W' + sigma2 I) - lambda |W|_1 .
+
+EM: with M = W'W + sigma2 I, e_i = M^-1 W' y_i, the M-step in row j of W is a lasso in d
+dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for all rows:
+
+    w_jl = soft( (Y'e)_jl - sum_{k != l} s_lk w_jk , sigma2 lambda ) / s_ll ,
+
+exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
+never reaches zero, and its (9) has a factor 1/2 too many.) The likelihood does not change when W
+is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is smallest.
+W = 0 is stationary for every lambda > 0, so that no path can start there: paths start from the
+maximum likelihood of probabilistic PCA and go up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+from ...data import Array, Operator
+from ...inference.loop import residual_rounding
+from ...numerics.spectrum import Spectrum, eye_like, products
+from .l1 import lasso_rows, sparsest_rotation
+
+LEAST_PENALISED_NOISE = 1e-12  # share of the mean square of X, as the least noise variance
+SWEEPS = 2  # of coordinate descent per M-step: more cost more than they save passes
+
+
+class State(NamedTuple):
+    """Loadings and noise after an EM pass."""
+
+    W: Array  # (d, p) loadings, the transpose of the paper's
+    sigma2: float  # noise variance
+    bound: float  # lower bound of the penalised log-likelihood; equal to it at convergence
+
+
+def init(parts: Spectrum, d: int) -> State:
+    """Probabilistic PCA in closed form (Tipping & Bishop 1999), its axes turned to sparseness."""
+    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
+    values = parts.eigenvalues / n
+    least = LEAST_PENALISED_NOISE * float(xp.sum(values)) / p
+    sigma2 = max(float(xp.sum(values[d:])) / (p - d), least)
+    W = (parts.directions(d) * xp.sqrt(xp.clip(values[:d] - sigma2, 0.0, None))).T
+    return State(sparsest_rotation(W, xp), sigma2, -math.inf)
+
+
+def log_likelihood(op: Operator, n: int, state: State) -> float:
+    """sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity; ``op`` as in `make_step`."""
+    W, sigma2 = state.W, state.sigma2
+    xp, (d, p) = op.xp, W.shape
+    M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
+    explained = products(op, W.T)[1]
+    total = float(xp.sum(op.column_squares()))
+    distance = (total - float(xp.linalg.trace(xp.linalg.solve(M, explained)))) / sigma2
+    log_det = (p - d) * math.log(sigma2) + float(xp.linalg.slogdet(M)[1])
+    return -0.5 * float(n * p * math.log(2.0 * math.pi) + n * log_det + distance)
+
+
+def make_step(
+    op: Operator, n: int, penalty: float, allowed: Array | None = None, sweeps: int = SWEEPS
+) -> Callable[[State], State]:
+    """One EM pass. ``op`` may be any table with the same X'X as the n rows observed.
+
+    Entries of W outside ``allowed`` (d, p) stay zero.
+    """
+    xp, p = op.xp, op.shape[1]
+    total = float(xp.sum(op.column_squares()))
+
+    def step(state: State) -> State:
+        W, sigma2 = state.W, state.sigma2
+        d = W.shape[0]
+        # E-step, [BJ15] (7): B = sum_i e_i y_i', s = sum_i S_i
+        M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
+        M_inverse = xp.linalg.inv(M)
+        M_inverse = 0.5 * (M_inverse + M_inverse.T)
+        B, s = products(op, W.T @ M_inverse)
+        B, s = B.T, s + n * sigma2 * M_inverse
+        # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
+        W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
+        residual = total - 2.0 * float(xp.sum(B * W)) + float(xp.sum((s @ W) * W))
+        new_sigma2 = max(residual, LEAST_PENALISED_NOISE * total) / (n * p)
+        # E log p(Y, X) plus the entropy of q(X), minus the penalty
+        fit = -0.5 * n * p * math.log(2.0 * math.pi * new_sigma2) - 0.5 * residual / new_sigma2
+        log_det = d * math.log(sigma2) - float(xp.linalg.slogdet(M)[1])
+        divergence = 0.5 * (float(xp.linalg.trace(s)) - n * d - n * log_det)
+        return State(W, new_sigma2, fit - divergence - penalty * float(xp.sum(xp.abs(W))))
+
+    return step
+
+
+def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
+    """How far W is from optimal, relative to the penalty: the largest violation of
+    dl/dw = penalty sign(w) where w != 0 and |dl/dw| <= penalty where w = 0."""
+    xp, W, sigma2 = op.xp, state.W, state.sigma2
+    M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
+    B, s = products(op, W.T @ M_inverse)
+    gradient = (B.T - (s + n * sigma2 * M_inverse) @ W) / sigma2  # Fisher's identity
+    gap = xp.where(W != 0, xp.abs(gradient - penalty * xp.sign(W)), xp.abs(gradient) - penalty)
+    return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
+
+
+def rounding_of(op: Operator) -> Callable[[State], float]:
+    """How far rounding can move the bound of a state."""
+    total = float(op.xp.sum(op.column_squares()))
+    return lambda state: residual_rounding(state, total, state.sigma2)

@@ -1,0 +1,139 @@
+"""From a table to sparse loadings: a grid of penalties, the path along it, the best of its fits.
+
+Fits are in the operator's units. Penalties and likelihoods are asked for, compared and reported in
+the table's, in which a criterion means the same whatever unit the operator has; `Columns` leads
+from one to the other.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ...data import Columns, Operator
+from ...data.arrays import host
+from ...inference.loop import StopReason, worst
+from ...numerics.spectrum import Spectrum, added_squares, spectrum
+from ...selection.criteria import aic, bic
+from ...selection.dimension import resolve_dimension
+from ...selection.slope import Slope, choice_shape, robust_slope
+from .model import init
+from .path import best_likelihoods, fit_path, vanishing_penalty
+
+Criterion = Literal["slope", "aic", "bic"]
+
+DEFAULT_PENALTIES = 100  # on the default path
+
+
+class Options(NamedTuple):
+    """What the user decides; see `SPPCA`."""
+
+    n_components: int | Literal["auto"]
+    penalty: Criterion | float  # how it is chosen, or its value
+    penalties: np.ndarray | None  # the grid, or None for the default one
+    columns: Columns  # the way to the table's units
+    max_iter: int
+    tol: float
+    verbose: int
+
+
+class PenaltyPath(NamedTuple):
+    """What the criteria see of a path, in the table's units."""
+
+    penalties: np.ndarray  # (m,) rising
+    log_likelihood: np.ndarray  # (m,) the largest that the nonzeros of each fit can reach
+    n_parameters: np.ndarray  # (m,) nonzero loadings and the noise variance
+
+
+class Solution(NamedTuple):
+    """All that a fit finds, in the operator's columns and units but for path and criterion."""
+
+    loadings: np.ndarray  # (d, p) in falling order of norm, the largest of each positive
+    order: np.ndarray  # (p,) variables, the largest loadings first
+    relevance: np.ndarray  # (p,) norm of the loadings relative to the largest
+    chosen: np.ndarray  # variables with any loading
+    noise: float  # variance
+    variances: np.ndarray  # (d,) that each component adds to those before it
+    shares: np.ndarray  # (d,) of the variance of all columns
+    path: PenaltyPath
+    criterion: np.ndarray  # (m,) that the chosen penalty maximises
+    best: int  # the place of that penalty on the path
+    slope: Slope | None
+    bounds: np.ndarray  # (n_iter,) of the penalised log-likelihood at the chosen penalty
+    reason: StopReason
+
+
+def solve(op: Operator, options: Options) -> Solution:
+    """Fit the path of a centred table and keep the fit that the criterion prefers."""
+    parts = spectrum(op)
+    d = resolve_dimension(options.n_components, parts)
+    penalties = grid(parts, d, options)
+    max_iter, tol = options.max_iter, options.tol
+    fits = fit_path(parts, d, penalties, max_iter, tol, options.verbose)
+    likelihoods = best_likelihoods(parts, fits, max_iter, tol)
+    nonzeros = [int(op.xp.sum(op.xp.astype(fit.state.W != 0, op.xp.int64))) for fit in fits]
+    n, p = op.shape
+    path = PenaltyPath(
+        penalties / options.columns.per_length(1.0),
+        options.columns.log_density(likelihoods, n * p),
+        np.array(nonzeros) + 1,
+    )
+    values, slope = criterion(path, n, d * p, options.penalty)
+    best = int(np.argmax(values))
+    state, runs = fits[best]
+    W = arranged(host(state.W))
+    norms = np.linalg.norm(W, axis=0)
+    chosen = np.flatnonzero(norms)
+    along = added_squares(op, W)
+    return Solution(
+        loadings=W,
+        order=np.argsort(-norms, kind="stable"),
+        relevance=norms / norms.max() if chosen.size else norms,
+        chosen=chosen,
+        noise=state.sigma2,
+        variances=along / (n - 1),
+        shares=along / host(op.column_squares()).sum(),
+        path=path,
+        criterion=values,
+        best=best,
+        slope=slope,
+        bounds=np.concatenate([run.bounds for run in runs]),
+        reason=worst([run.reason for run in runs]),
+    )
+
+
+def grid(parts: Spectrum, d: int, options: Options) -> np.ndarray:
+    """The penalties to fit, rising, in the operator's units."""
+    penalty, per_length = options.penalty, options.columns.per_length
+    if options.penalties is not None:
+        asked = [] if isinstance(penalty, str) else [penalty]
+        return np.asarray(per_length(np.union1d(options.penalties, asked)))
+    if not isinstance(penalty, str):  # up to the one asked for, in a few strides
+        return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
+    largest = vanishing_penalty(parts, init(parts, d), options.max_iter, options.tol)
+    # dense where the models are large
+    return largest * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
+
+
+def criterion(
+    path: PenaltyPath, n: int, n_loadings: int, penalty: Criterion | float
+) -> tuple[np.ndarray, Slope | None]:
+    """What the chosen penalty maximises, along the path, and what the slope heuristic found."""
+    if penalty == "slope":
+        shape = choice_shape(path.n_parameters - 1, n_loadings)
+        slope = robust_slope(shape, path.log_likelihood)
+        return slope.criterion, slope
+    if penalty == "aic":
+        return aic(path.log_likelihood, path.n_parameters), None
+    if penalty == "bic":
+        return bic(path.log_likelihood, path.n_parameters, n), None
+    return -np.abs(path.penalties - penalty), None
+
+
+def arranged(W: np.ndarray) -> np.ndarray:
+    """Components in falling order of norm, the largest loading of each positive."""
+    W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
+    strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
+    signs = np.where(strongest < 0, -1.0, 1.0)
+    return W * signs[:, None]
