@@ -10,9 +10,12 @@ from scipy.optimize import linprog
 from prosparse import EMPCA
 from prosparse.numerics import quadratic
 from prosparse.numerics.quadratic import Gram
+from prosparse.numerics.thresholds import Constraint
 from prosparse.selection import bounds
 from prosparse.selection.bounds import (
+    Candidate,
     dual_bound,
+    gaps,
     gershgorin_bound,
     row_norm_bound,
     spectral_bound,
@@ -173,6 +176,16 @@ def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch,
     assert min(always + decomposed) == ours()
     monkeypatch.setattr(bounds, "DUAL_SIDE", 5)
     assert min(always + one) == ours()
+
+
+def test_a_gap_asks_for_a_form_a_constraint_and_a_value():
+    """One candidate that is the best there is, one that falls short, on the variables allowed."""
+    C = np.diag([9.0, 4.0, 2.0, 1.0])
+    allowed = np.array([False, True, True, True])
+    c = Constraint(1, False, allowed)
+    w = np.eye(4)
+    ours = gaps(Candidate(Gram(C), c, w[j], C[j, j]) for j in (1, 2))
+    np.testing.assert_allclose(ours, [0.0, 0.5], atol=1e-12)
 
 
 @pytest.mark.parametrize("scale", [False, True])
