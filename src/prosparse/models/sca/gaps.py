@@ -62,6 +62,7 @@ class SamplesWithGaps:
         self.squares = np.sum(self.X**2, axis=0)
 
     def centred(self, mu: np.ndarray) -> np.ndarray:
+        """x - mu, zero where nothing was observed."""
         return np.where(self.seen, self.X - mu, 0.0)
 
     def posteriors(
@@ -136,6 +137,7 @@ class SamplesWithGaps:
 
 
 def _parts(counts: np.ndarray) -> list[slice] | None:
+    """Where each pattern of a block is among its rows; None where each has one row."""
     if counts.max() == 1:
         return None
     ends = np.cumsum(counts).tolist()
@@ -166,7 +168,7 @@ def inverses(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     S, log_det = np.empty_like(P), np.empty(P.shape[0])
     for k, matrix in enumerate(P):
         factor, wrong = lapack.dpotrf(matrix, lower=1, clean=0)
-        if wrong:  # an overflow, which the loop counts as a fall of the objective
+        if wrong:  # an overflow: the objective is then no number, and the loop says so
             S[k] = log_det[k] = np.nan
             continue
         log_det[k] = -2.0 * np.sum(np.log(np.diagonal(factor)))
