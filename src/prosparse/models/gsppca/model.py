@@ -94,11 +94,10 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
         sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
-        fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
-        log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))
+        log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))  # of Sigma
         divergence_Y = 0.5 * (float(np.trace(n * Sigma + YY)) - n * (d + log_det))
         divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
-        bound = fit - divergence_Y - divergence_W
+        bound = lower_bound(n, p, residual, sigma2, divergence_Y, divergence_W)
         # the next start, with the scale and shape of Y and W balanced
         R, stretch = expand(a, VV + np.diag(in_model), n, q)
         QR = Q @ R.T
@@ -109,6 +108,17 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         return State(means, S_sum, sigma2, update.t * stretch, update.slope, bound)
 
     return step
+
+
+def lower_bound(
+    n: int, p: int, residual: float, sigma2: float, divergence_Y: float, divergence_W: float
+) -> float:
+    """The expected log-likelihood less how far q(Y) and q(W) are from their priors.
+
+    ``residual`` is the expected squared distance of X from Y W'.
+    """
+    fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
+    return fit - divergence_Y - divergence_W
 
 
 def _summaries(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[Array, ...]:
