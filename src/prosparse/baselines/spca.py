@@ -205,11 +205,10 @@ class SPCA(SparseProjection):
                 f"`n_components` must be at most min(n_samples - 1, columns that vary) = "
                 f"{min(n - 1, p)}, got {d}"
             )
-        unit = columns.unit**2
         K = None if self.n_nonzero is None else np.minimum(_each("n_nonzero", self.n_nonzero, d), p)
         with np.errstate(over="ignore"):  # infinite is infinite
-            l1 = None if K is not None else _each("penalty", self.penalty, d) / unit
-            run = self._iterate(op, K, l1, float(np.divide(self.ridge, unit)))
+            l1 = None if K is not None else columns.own_variance(_each("penalty", self.penalty, d))
+            run = self._iterate(op, K, l1, float(columns.own_variance(np.float64(self.ridge))))
         kept = np.any(run.state.B != 0, axis=0)
         self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason

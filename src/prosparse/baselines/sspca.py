@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
-from ..data import DenseOperator, Operator
+from ..data import Columns, DenseOperator, Operator
 from ..data.groups import column_groups
 from ..errors import (
     FewerComponentsWarning,
@@ -269,11 +269,11 @@ class SSPCA(SparseProjection):
         if self.n_features_to_select is not None:
             run, V, penalty = self._with_size(table, group, self.n_features_to_select)
         else:
-            grid = self._grid(op, group, columns.unit)
+            grid = self._grid(op, group, columns)
             if isinstance(grid, float):
                 penalty = grid
             else:
-                penalty = self._cross_validated(op, group, grid, columns.unit)
+                penalty = self._cross_validated(op, group, grid, columns)
             run = self._run(table, group, penalty)
             V = run.state.V
         self._set_components(op, columns, basis(V), float(n))
@@ -281,9 +281,9 @@ class SSPCA(SparseProjection):
         rows = np.linalg.norm(V, axis=1)
         self.relevance_[self.varying_] = rows / max(float(rows.max()), 1e-300)
         self.ranking_ = 1 + np.argsort(np.argsort(-self.relevance_, kind="stable"))
-        self.penalty_ = self._asked(penalty * columns.unit)
+        self.penalty_ = self._asked(columns.length(penalty))
         self.n_selected_ = int(self.support_.sum())
-        self.bounds_ = np.array(run.bounds) * columns.unit**2
+        self.bounds_ = columns.variance(np.array(run.bounds))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _group(self, varying: Array) -> Array:
@@ -303,12 +303,12 @@ class SSPCA(SparseProjection):
         progress = Progress(self.max_iter, "SSPCA", self.verbose)
         return solve(table, V, penalty, group, self.max_iter, self.tol, progress)
 
-    def _grid(self, op: Operator, group: Array, unit: float) -> Any:
+    def _grid(self, op: Operator, group: Array, columns: Columns) -> Any:
         V, _ = start(op, self.n_components)
         rows = np.sum(V**2, axis=1)
         largest = float(np.sqrt(np.bincount(group, rows).max()))
         if not isinstance(self.penalty, str):
-            penalty = float(self.penalty) / unit
+            penalty = columns.own_length(float(self.penalty))
             # Weaker ones are rounding, stronger ones leave nothing either.
             return min(penalty, STRONGEST * largest) if penalty > WEAKEST * largest else 0.0
         if op.shape[0] < 3:
@@ -325,7 +325,7 @@ class SSPCA(SparseProjection):
             V = self._run(table, group, penalty, V).state.V if V.any() else V
             yield V
 
-    def _cross_validated(self, op: Operator, group: Array, grid: Array, unit: float) -> float:
+    def _cross_validated(self, op: Operator, group: Array, grid: Array, columns: Columns) -> float:
         rows = np.asarray(op.map_rows(lambda block: block, entrywise=True))
         folds = KFold(min(self.cv, rows.shape[0]), shuffle=True, random_state=self._seed())
         errors = np.zeros(grid.size)
@@ -335,7 +335,8 @@ class SSPCA(SparseProjection):
             for k, V in enumerate(self._path(spectrum(table).table, group, grid)):
                 W = basis(V) if self.penalty == "cv" else refitted(table, V)
                 errors[k] += np.sum(new**2) - np.sum((new @ W.T) ** 2)
-        self.penalties_, self.cv_errors_ = grid * unit, errors * unit**2 / rows.size
+        self.penalties_ = columns.length(grid)
+        self.cv_errors_ = columns.variance(errors) / rows.size
         return float(grid[np.argmin(errors)])
 
     def _seed(self) -> int:

@@ -112,6 +112,14 @@ class Columns(NamedTuple):
 
     # --- from the table's units to the operator's
 
+    def own_length(self, values: Any) -> Any:
+        """Lengths of the table, such as singular values, in the operator's unit."""
+        return values / self.unit
+
+    def own_variance(self, values: Any) -> Any:
+        """Sums of squares of the table, in the operator's unit squared."""
+        return values / self.unit**2
+
     def per_length(self, values: Any) -> Any:
         """What multiplies loadings of the table, such as an l1 penalty, for the operator's."""
         return self.unit * values

@@ -246,7 +246,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
         self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
         self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
-        variances = columns.unit**2 * along / (total - 1.0)
+        variances = columns.variance(along / (total - 1.0))
         self.explained_variance_ = in_kind(variances, like, like.dtype)
         ratio = added_squares(op, W) / float(np.sum(squares))
         self.explained_variance_ratio_ = in_kind(ratio, like, like.dtype)

@@ -121,7 +121,7 @@ class _Debye(NamedTuple):
         return w * (1.0 / (1.0 + root) + t2 / nu * (0.5 + series))
 
 
-def _scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
+def scaled_k(order: np.ndarray, x: np.ndarray) -> np.ndarray:
     """exp(x) K_order(x) for orders in [0, 1]; SciPy gives up somewhere above 1e9."""
     far = np.sqrt(np.pi / (2.0 * x)) * (1.0 + (4.0 * order**2 - 1.0) / (8.0 * x))  # DLMF 10.40.2
     return np.where(x > 1e8, far, kve(order, np.minimum(x, 1e8)))
@@ -136,7 +136,7 @@ def _bottom(fraction: float, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         half = np.sqrt(np.pi / (2.0 * x))
         return half, half
     a = np.asarray(fraction)
-    return _scaled_k(a, x), _scaled_k(1.0 - a, x)
+    return scaled_k(a, x), scaled_k(1.0 - a, x)
 
 
 def _climb(nu: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,8 +14,7 @@ import math
 import numpy as np
 from scipy.special import digamma, gammaln
 
-from ...numerics.bessel import _scaled_k as scaled_k
-from ...numerics.bessel import kv_ratio, log_kv
+from ...numerics.bessel import kv_ratio, log_kv, scaled_k
 
 
 def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
