@@ -110,7 +110,7 @@ def test_cell_counts_are_the_model():
     assert X.dtype.kind == "i"
     assert support.sum() == 15
     assert np.median(X.sum(axis=1)) == pytest.approx(5000, rel=0.03)
-    share = X / X.sum(axis=1)[:, None]
+    share = X.toarray() / X.sum(axis=1)[:, None]
     mean = np.array([share[cell_type == k].mean(axis=0) for k in range(3)])
     # relative to genes that mark nothing, whose sum differs between types only by the markers
     mean /= mean[:, ~support].sum(axis=1, keepdims=True)

@@ -15,28 +15,26 @@ pytestmark = pytest.mark.quick
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = ROOT / ".ci" / "oldest.txt"
 SUPPORTED = ["3.11", "3.12", "3.13", "3.14"]
-# These extras are for users and for the tests; `docs` and `dev` are used with the newest versions.
-EXTRAS = ["plot", "cli", "dask", "anndata", "test"]
+EXTRAS = ["plot", "cli", "dask", "anndata"]  # those of users, who may have old versions
 
 
 def lower_bounds():
-    """The oldest version of every package that the project names."""
+    """The oldest version of every package that the project promises to work with."""
     extras = PROJECT["optional-dependencies"]
     texts = PROJECT["dependencies"] + [text for name in EXTRAS for text in extras[name]]
     found = {}
     for wanted in map(Requirement, texts):
-        if wanted.name != "prosparse":
-            (bound,) = wanted.specifier
-            assert bound.operator == ">=", f"{wanted}: say only which version is the oldest"
-            found[wanted.name] = Version(bound.version)
+        (bound,) = wanted.specifier
+        assert bound.operator == ">=", f"{wanted}: say only which version is the oldest"
+        found[wanted.name] = Version(bound.version)
     return found
 
 
 def pins():
     if not OLDEST.is_file():
         pytest.skip("this copy of the project has no folder .ci")
-    lines = OLDEST.read_text(encoding="utf-8").splitlines()
-    wanted = [Requirement(line) for line in lines if line and not line.startswith("#")]
+    lines = (line.partition("#")[0] for line in OLDEST.read_text(encoding="utf-8").splitlines())
+    wanted = [Requirement(line) for line in lines if line.strip()]
     return {one.name: Version(next(iter(one.specifier)).version) for one in wanted}
 
 
