@@ -205,12 +205,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
         return op, columns
 
-    def _opened(self, checkpoint: Any, X: Any) -> Checkpoint | None:
-        """The file that this fit of ``X`` is kept in, if one was asked for."""
+    def _opened(self, checkpoint: Any, X: Any, **others: Any) -> Checkpoint | None:
+        """The file that this fit of ``X`` is kept in, if one was asked for; ``others`` is what it
+        depends on beside the parameters, or says them in full."""
         if checkpoint is None:
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False), **others}
         for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
             parameters.pop(name, None)
         return file.open(parameters, fingerprint(self._validated(X, reset=False)))
@@ -317,7 +318,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         if kind.stays:
             scores = kind.finite(kind.checked(X, 1))
         else:
-            scores = check_array(X, dtype=[np.float64, np.float32])
+            readable = kind.readable(X, allow_nan=False)
+            scores = check_array(readable, dtype=[np.float64, np.float32])
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "

@@ -200,7 +200,8 @@ class SCA(HasDensity, SparseProjection):
         shared = self._shared(start_op, table.n, sum(private))
         lay = layout(groups, shared, private)
         L, noise = initial_weights(start_op, table.n, groups, shared, private)
-        file = self._opened(checkpoint, X)
+        # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
+        file = self._opened(checkpoint, X, views=self.view_columns_ if views else None)
         run = self._iterate(table, lay, L, noise, columns.unit, file)
         log_unit = float(table.observed.sum()) * math.log(columns.unit)
         if self.prior == "hyperbolic":  # a density of weights, too, has units
