@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import (
     array_namespace,
+    device,
     is_array_api_obj,
     is_dask_array,
     is_jax_array,
@@ -72,6 +73,8 @@ class Kind:
 
     def readable(self, X: Any, *, allow_nan: bool) -> Any:
         """``X`` as scikit-learn's checks take it; refuses in words what cannot be read."""
+        if getattr(getattr(X, "dtype", None), "kind", "") in _TIMES:
+            raise InputError(f"X holds dates or times, {_NO_NUMBERS}")
         return X
 
     def checked(self, X: Table, least: int) -> Table:
@@ -119,7 +122,7 @@ class Kind:
         if self.stays:
             raise InputError(
                 "`sample_weight` needs a table in the host's memory (NumPy, pandas, polars, "
-                f"SciPy sparse), got {type(X).__module__}.{type(X).__name__}"
+                f"SciPy sparse), got {_full_name(X)}"
             )
 
     def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
@@ -143,14 +146,17 @@ class HostArray(Kind):
 
 
 class MaskedArray(Kind):
-    """NumPy's masked arrays: what is masked is missing."""
+    """NumPy's masked arrays, and lists of masked rows: what is masked is missing."""
 
     name = "masked array"
 
     def recognises(self, X: Any) -> bool:
+        if isinstance(X, list | tuple):
+            return any(isinstance(row, np.ma.MaskedArray) for row in X)
         return isinstance(X, np.ma.MaskedArray)
 
     def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        X = super().readable(np.ma.array(X, copy=False), allow_nan=allow_nan)
         masked = int(np.ma.count_masked(X))
         if not masked:
             return X.data
@@ -161,6 +167,9 @@ class MaskedArray(Kind):
                 "columns; SCA takes masked entries as missing."
             )
         return X.astype(float).filled(np.nan)
+
+    def take_columns(self, X: Any, columns: np.ndarray) -> Any:
+        return np.ma.array(X, copy=False)[:, columns]
 
     def refilled(self, X: Any, values: np.ndarray) -> Any:
         return np.ma.MaskedArray(values)
@@ -173,6 +182,10 @@ class PandasFrame(Kind):
 
     def recognises(self, X: Any) -> bool:
         return hasattr(X, "iloc") and hasattr(X, "columns")
+
+    def readable(self, X: Any, *, allow_nan: bool) -> Any:
+        _refuse_times([name for name, dtype in X.dtypes.items() if dtype.kind in _TIMES])
+        return X
 
     def take_columns(self, X: Any, columns: np.ndarray) -> Any:
         return X.iloc[:, columns]
@@ -192,6 +205,7 @@ class PolarsFrame(Kind):
     def readable(self, X: Any, *, allow_nan: bool) -> Any:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
+        _refuse_times([name for name, dtype in X.schema.items() if dtype.is_temporal()])
         return X
 
     def take_columns(self, X: Any, columns: np.ndarray) -> Any:
@@ -258,6 +272,7 @@ class ForeignArray(Kind):
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
         if is_torch_array(X):
+            _refuse_layout(X)
             X = X.detach()  # no gradients are wanted
         xp = array_namespace(X)
         if xp.isdtype(X.dtype, "complex floating"):
@@ -329,6 +344,7 @@ class DaskTable(RowBlocks):
 
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
+        _check_numbers(X.dtype, "biufOSU")  # objects and text may yet be numbers
         return dask.checked_dask(X)
 
     def source(self, X: Table) -> blocks.Source:
@@ -351,10 +367,16 @@ class MappedTable(RowBlocks):
 
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
+        _check_numbers(X.dtype, "biuf")
         return X
 
     def source(self, X: Table) -> blocks.Source:
         return mapped.MappedRows(X)
+
+    def finite(self, X: Table) -> Table:
+        for _, block in self.source(X).blocks():
+            blocks.finite_block(block)
+        return X
 
 
 KINDS: list[Kind] = [
@@ -412,6 +434,9 @@ def side_by_side(tables: list[Any]) -> tuple[Any, list[slice]]:
     """
     kinds = [kind_of(table) for table in tables]
     tables = [
+        kind.readable(table, allow_nan=True) for kind, table in zip(kinds, tables, strict=True)
+    ]
+    tables = [
         table if kind.stays or isinstance(kind, SparseTable) else np.asarray(table)
         for kind, table in zip(kinds, tables, strict=True)
     ]
@@ -431,6 +456,7 @@ def side_by_side(tables: list[Any]) -> tuple[Any, list[slice]]:
     if all(isinstance(kind, SparseTable) for kind in kinds):
         return sparse.hstack(tables, format="csr"), slices
     if any(isinstance(kind, ForeignArray | DaskTable) for kind in kinds):
+        _refuse_mixture(tables, kinds)
         like = next(t for t, k in zip(tables, kinds, strict=True) if k.stays)
         return array_namespace(like).concat(tables, axis=1), slices
     return np.hstack([t.toarray() if sparse.issparse(t) else t for t in tables]), slices
@@ -448,6 +474,66 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     row, column = (int(axis[0]) for axis in where)
     what = "NaN" if np.isnan(float(X[row, column])) else "infinity"
     return NotFinite(what, where[0].shape[0], row, column)
+
+
+# The kinds of NumPy's types (and of those of pandas) that hold dates and times. As numbers they
+# count from 1970, and one that is missing would be -9.2e18.
+_TIMES = ("M", "m")
+_NO_NUMBERS = (
+    "which are not numbers. Make numbers of them first (days since some date, for example), or "
+    "leave them out."
+)
+
+
+def _refuse_times(columns: list[Any]) -> None:
+    if columns:
+        raise InputError(
+            f"{len(columns)} column(s) of X hold dates or times, the first of them "
+            f"{columns[0]!r}, {_NO_NUMBERS}"
+        )
+
+
+def _check_numbers(dtype: np.dtype, allowed: str) -> None:
+    """Refuse a table by the kind of its NumPy type, before its first row is read."""
+    if dtype.kind in allowed:
+        return
+    if dtype.kind == "c":
+        raise InputError(f"Complex data not supported: X has dtype {dtype}")
+    what = "dates or times" if dtype.kind in _TIMES else f"entries of type {dtype}"
+    raise InputError(f"X holds {what}, {_NO_NUMBERS}")
+
+
+def _refuse_layout(X: Any) -> None:
+    """Torch tensors whose entries do not lie in memory one after the other, as they are."""
+    if X.is_meta:
+        raise InputError("X is a Torch tensor on the meta device, which has no entries")
+    if X.is_quantized:
+        raise InputError("X is a quantized Torch tensor: call `X.dequantize()` first")
+    layout = str(X.layout).removeprefix("torch.")
+    if layout != "strided":
+        raise InputError(
+            f"X is a Torch tensor with layout {layout}: call `X.to_dense()` first, or pass a "
+            "SciPy sparse array, which stays sparse"
+        )
+
+
+def _refuse_mixture(tables: list[Any], kinds: list[Kind]) -> None:
+    """Arrays of Torch, CuPy or JAX only stand beside arrays of the same library and device."""
+    first = next((k for k, kind in enumerate(kinds) if isinstance(kind, ForeignArray)), None)
+    if first is None:
+        return
+    library = array_namespace(tables[first])
+    for number, table in enumerate(tables):
+        same = isinstance(kinds[number], ForeignArray) and array_namespace(table) is library
+        if not (same and device(table) == device(tables[first])):
+            raise InputError(
+                f"view {first} is a {_full_name(tables[first])} and view {number} a "
+                f"{_full_name(table)}: bring all views to one library and one device first"
+            )
+
+
+def _full_name(X: Any) -> str:
+    return f"{type(X).__module__}.{type(X).__name__}"
 
 
 def _check_shape(X: Any, least: int) -> None:
