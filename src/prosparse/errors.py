@@ -132,4 +132,5 @@ def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
         )
     if not np.all(np.isfinite(weights) & (weights >= 0)):
         raise ParameterError("`sample_weight` must be finite and non-negative")
+    check_non_negative("sample_weight", float(weights.max(initial=0.0)))
     return weights

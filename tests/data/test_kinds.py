@@ -2,11 +2,14 @@
 
 from itertools import pairwise
 
+import array_api_strict
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 
-from prosparse import EMPCA, GSPPCA, SCA, InputError
+from prosparse import EMPCA, GSPPCA, SCA, InputError, ParameterError
 from prosparse.data import fingerprint, kind_of, kinds, standardise
 from prosparse.data.operators.blocks import Source, add
 from prosparse.datasets import make_globally_sparse
@@ -133,8 +136,6 @@ def as_dask(X):
 
 
 def as_foreign(X):
-    import array_api_strict
-
     return array_api_strict.asarray(X)
 
 
@@ -223,30 +224,193 @@ def test_masked_entries(rng):
     np.testing.assert_array_equal(SCA(1).fit(X).components_, SCA(1).fit(gaps).components_)
 
 
-def test_scores_may_not_be_masked_either(table):
-    model = GSPPCA(3).fit(table)
-    scores = np.ma.MaskedArray(model.transform(table))
-    scores[0, 0] = np.ma.masked
+def masked_table(rng):
+    """A table of which one entry is masked; what lies under the mask would spoil any fit."""
+    X = np.ma.MaskedArray(rng.standard_normal((30, 1)) + 0.3 * rng.standard_normal((30, 6)))
+    X[2, 3] = 1e6
+    X[2, 3] = np.ma.masked
+    return X
+
+
+def test_chosen_columns_keep_their_mask(rng):
+    X = masked_table(rng)
+    model = SCA(1).fit(X)
+    assert model.support_[3]
+    chosen = model.select(X)
+    assert isinstance(chosen, np.ma.MaskedArray)
+    assert np.ma.count_masked(chosen) == 1
+    assert chosen.max() < 100.0
+
+
+def test_masked_rows_in_a_list(rng):
+    X = masked_table(rng)
+    with pytest.raises(InputError, match="1 entries of X are masked"):
+        GSPPCA(2).fit(list(X))
+    ours, gaps = SCA(1).fit(list(X)), SCA(1).fit(X.filled(np.nan))
+    np.testing.assert_array_equal(ours.components_, gaps.components_)
+    np.testing.assert_array_equal(ours.impute(list(X)), gaps.impute(X.filled(np.nan)))
+
+
+def test_masked_views(rng):
+    X = masked_table(rng)
+    ours = SCA(1).fit([X[:, :3], X[:, 3:]])
+    gaps = X.filled(np.nan)
+    theirs = SCA(1).fit([gaps[:, :3], gaps[:, 3:]])
+    np.testing.assert_array_equal(ours.components_, theirs.components_)
+    scores = ours.transform([X[:, :3], X[:, 3:]])
+    np.testing.assert_allclose(scores, theirs.transform(gaps), atol=1e-12)
+
+
+@pytest.mark.parametrize("model", [GSPPCA(2), SCA(1), EMPCA(1, n_nonzero=3, random_state=0)])
+def test_masked_blocks(model, rng):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    X = masked_table(rng)
+    lazy = da.from_array(X, chunks=(10, -1))
+    with pytest.raises(InputError, match="1 entries of a block of X are masked"):
+        model.fit(lazy)
+    plain = model.fit(X.data[3:])
+    with pytest.raises(InputError, match="masked"):
+        plain.score(lazy)
+    whole = np.ma.MaskedArray(X.data[3:], mask=False)  # nothing is masked
+    components = plain.components_
+    again = model.fit(da.from_array(whole, chunks=(10, -1)))
+    np.testing.assert_allclose(again.components_, components, atol=1e-6)
+
+
+def test_masked_scores(table):
+    model = GSPPCA(2).fit(table)
+    scores = np.ma.masked_greater(model.transform(table), 1.0)
     with pytest.raises(InputError, match="masked"):
         model.inverse_transform(scores)
 
 
-def test_dates_and_repeated_names_are_refused_in_words(table):
-    pd = pytest.importorskip("pandas", reason="pandas is not installed")
-    pl = pytest.importorskip("polars", reason="polars is not installed")
+DATES = np.array(["2020-01-01", "2020-01-05", "NaT"], dtype="datetime64[D]")
+
+
+def as_frame(dates):
+    return pd.DataFrame({"a": [1.0, 2.0, 4.0], "day": dates})
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.column_stack([DATES, DATES]),
+        np.column_stack([DATES, DATES]) - DATES[0],
+        as_frame(DATES.astype("datetime64[s]")),
+        as_frame(pd.to_datetime(pd.Series(["2020-01-01"] * 3)).dt.tz_localize("UTC")),
+        pl.from_pandas(as_frame(DATES.astype("datetime64[s]"))),
+    ],
+    ids=["dates", "times", "frame", "time zone", "polars"],
+)
+@pytest.mark.parametrize("model", [GSPPCA(1), SCA(1)])
+def test_dates_are_no_numbers(model, X):
+    """Counted from 1970, a missing one would be -9.2e18."""
+    with pytest.raises(InputError, match=r"dates or times.*not numbers"):
+        model.fit(X)
+
+
+@pytest.mark.parametrize("dtype", ["complex128", "datetime64[s]", "U5", "f8,f8"])
+def test_what_maps_and_blocks_cannot_hold(dtype, table, tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.data.operators.mapped.IN_MEMORY", 0)
+    stored = np.memmap(tmp_path / "X", dtype, "w+", shape=(20, 30))
+    model = GSPPCA(2).fit(table)
+    for method in (GSPPCA(2).fit, model.transform):
+        with pytest.raises(InputError, match=r"not numbers|Complex data not supported"):
+            method(stored)
+        if dtype != "U5":  # text may be numbers, which is seen when it is read
+            with pytest.raises(InputError, match=r"not numbers|Complex data not supported"):
+                method(as_dask(np.asarray(stored)))
+
+
+def test_scores_in_a_map_are_looked_at(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.data.operators.mapped.IN_MEMORY", 0)
+    scores = np.memmap(tmp_path / "scores", "float64", "w+", shape=(20, 2))
+    model = GSPPCA(2).fit(table)
+    assert model.inverse_transform(scores).shape == (20, 30)
+    scores[3, 1] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity"):
+        model.inverse_transform(scores)
+
+
+def test_changes_in_a_view_of_a_map_stay(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.data.operators.mapped.IN_MEMORY", 0)
+    table.tofile(tmp_path / "X")
+    changed = np.memmap(tmp_path / "X", "float64", "c", shape=table.shape)
+    changed[:, 3] = 7.0
+    view = np.asarray(changed).view(np.memmap)  # no longer knows its mode
+    assert kind_of(view).name == "memory map"
+    model = GSPPCA(3).fit(view)
+    assert model.mean_[3] == 7.0
+    assert np.all(changed[:, 3] == 7.0)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-40, 1e30, 3e37])
+@pytest.mark.parametrize("model", [GSPPCA(2), SCA(2)])
+def test_single_precision_has_a_smaller_range(model, size, table):
+    """Variances of such a table are 0 or infinity in single precision."""
+    small = array_api_strict.asarray((size * table).astype(np.float32))
+    with pytest.raises(InputError, match=r"single precision cannot handle.*double precision"):
+        model.fit(small)
+    model.fit((size * table).astype(np.float32))  # on the host all is in double precision
+
+
+@pytest.mark.parametrize("size", [1e-16, 1e15])
+def test_the_range_of_single_precision(size, table):
+    X = (size * table).astype(np.float32)
+    model, host_model = SCA(2).fit(array_api_strict.asarray(X)), SCA(2).fit(X)
+    noise = float(model.noise_variance_[0])
+    assert noise == pytest.approx(host_model.noise_variance_[0], rel=1e-3)
+    scores = np.asarray(model.transform(array_api_strict.asarray(X)))
+    np.testing.assert_allclose(scores, host_model.transform(X), atol=1e-3)
+
+
+def test_scales_of_single_precision(table):
+    units = np.geomspace(1e-30, 1e30, 30)
+    X = array_api_strict.asarray((units * table).astype(np.float32))
+    model = GSPPCA(2, scale=True).fit(X)
+    plain = GSPPCA(2, scale=True).fit(table)
+    np.testing.assert_array_equal(np.asarray(model.support_), plain.support_)
+    with pytest.raises(InputError, match="single precision cannot handle"):
+        GSPPCA(2, scale=True).fit(array_api_strict.asarray((1e-40 * table).astype(np.float32)))
+
+
+def test_the_largest_doubles_are_refused_by_their_size(table):
+    with pytest.raises(InputError, match=r"deviates from its mean by up to \d"):
+        GSPPCA(2).fit(1.7e308 * np.sign(table))
+
+
+def test_torch_tensors_that_are_no_plain_arrays(table):
+    torch = pytest.importorskip("torch", reason="Torch is not installed")
+    X = torch.tensor(table)
+    for other, words in (
+        (X.to_sparse(), "layout sparse_coo: call `X.to_dense"),
+        (X.to("meta"), "meta device"),
+    ):
+        with pytest.raises(InputError, match=words):
+            GSPPCA(2).fit(other)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_views_of_several_libraries(order, table):
+    views = [array_api_strict.asarray(table[:, :10]), table[:, 10:]][::order]
+    with pytest.raises(InputError, match="bring all views to one library"):
+        SCA(1).fit(views)
+
+
+def test_lazy_views(table):
+    with pytest.raises(InputError, match="collect"):
+        SCA(1).fit([pl.DataFrame(table[:, :10]).lazy(), table[:, 10:]])
+
+
+def test_weights_that_no_sum_can_hold(table):
+    with pytest.raises(ParameterError, match="sample_weight"):
+        EMPCA(2, random_state=0).fit(table, sample_weight=np.full(60, 1e300))
+
+
+def test_repeated_names_are_refused_in_words(table):
     frame = pd.DataFrame(table, columns=[f"c{k}" for k in range(table.shape[1])])
-    model = GSPPCA(3).fit(frame)
-    dated = frame.assign(c7=pd.to_datetime("2020-01-01"))
-    spans = frame.assign(c7=pd.to_timedelta(1, "D"))
-    for wrong in (dated, spans, pl.from_pandas(dated)):
-        for method in (GSPPCA(3).fit, model.transform, model.score, model.select):
-            with pytest.raises(InputError, match="column 'c7' of X holds dates or times"):
-                method(wrong)
-    with pytest.raises(InputError, match="X holds dates or times"):
-        GSPPCA(3).fit(table.astype("datetime64[s]"))
-    repeated = frame.rename(columns={"c5": "c4"})
     with pytest.raises(InputError, match="more than one column named 'c4'"):
-        GSPPCA(3).fit(repeated)
+        GSPPCA(3).fit(frame.rename(columns={"c5": "c4"}))
 
 
 def test_lazy_rows_are_looked_at_when_they_are_read(table):

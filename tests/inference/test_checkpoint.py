@@ -114,6 +114,86 @@ def test_checkpoints_of_something_else_are_refused(table, tmp_path):
         Checkpoint(path, every=0)
 
 
+def test_views_that_are_cut_elsewhere_are_another_fit(table, tmp_path):
+    path, X = tmp_path / "fit.npz", table[:, :30]
+    views = [X[:, :10], X[:, 10:]]
+    whole = SCA(2).fit(views, checkpoint=path)
+    again = SCA(2).fit(views, checkpoint=path)
+    np.testing.assert_array_equal(again.components_, whole.components_)
+    with pytest.raises(CheckpointError, match="other parameters: views was"):
+        SCA(2).fit([X[:, :20], X[:, 20:]], checkpoint=path)
+    with pytest.raises(CheckpointError, match="other parameters: views was"):
+        SCA(2).fit(X, checkpoint=path)
+    same = SCA(2, views=[range(10), slice(10, 30)]).fit(X, checkpoint=path)
+    np.testing.assert_array_equal(same.components_, whole.components_)
+
+
+def test_long_parameters_are_compared_to_their_end(tmp_path):
+    X = np.random.default_rng(0).standard_normal((6, 2400))
+    path, columns = tmp_path / "fit.npz", np.arange(2400)
+    file = Checkpoint(path, every=1)
+    with pytest.warns(UserWarning, match="max_iter"):
+        SCA(1, views=[columns[:1200], columns[1200:]], max_iter=1).fit(X, checkpoint=file)
+    columns[[600, 1800]] = columns[[1800, 600]]
+    with pytest.raises(CheckpointError, match="other parameters: views was") as caught:
+        SCA(1, views=[columns[:1200], columns[1200:]], max_iter=1).fit(X, checkpoint=path)
+    assert len(str(caught.value)) < 500
+
+
+def test_equal_numbers_of_other_types_are_the_same_parameters(table, tmp_path):
+    path = tmp_path / "fit.npz"
+    whole = GSPPCA(4, tol=1e-9).fit(table, checkpoint=path)
+    again = GSPPCA(np.int64(4), tol=np.float64(1e-9)).fit(table, checkpoint=path)
+    np.testing.assert_array_equal(again.components_, whole.components_)
+
+
+def test_other_files_are_no_checkpoints(table, tmp_path):
+    np.save(tmp_path / "array.npy", table)
+    np.savez(tmp_path / "list.npz", parameters=np.array("[1]"), table=np.zeros(4))
+    for name in ("array.npy", "list.npz"):
+        with pytest.raises(CheckpointError, match="is not a checkpoint"):
+            GSPPCA(4).fit(table, checkpoint=tmp_path / name)
+
+
+STAGE = "4 components/"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("position.best.M", None),
+        ("position.best.M", np.zeros((4, 3))),
+        ("position.start.sigma2", np.ones(2)),
+        ("position.start.M", np.full((300, 4), "a")),
+        ("position.bounds", np.zeros(0)),
+        ("position.bounds", np.array(1.0)),
+        ("reason", np.array("TIRED")),
+    ],
+)
+def test_damaged_checkpoints_are_refused(table, tmp_path, field, value):
+    path = tmp_path / "fit.npz"
+    GSPPCA(4).fit(table, checkpoint=path)
+    with np.load(path) as file:
+        found = {name: file[name] for name in file.files}
+    assert STAGE + field in found
+    found[STAGE + field] = value
+    np.savez(path, **{name: part for name, part in found.items() if part is not None})
+    with pytest.raises(CheckpointError, match=r"is damaged, or was written by another version"):
+        GSPPCA(4).fit(table, checkpoint=path)
+
+
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_fit(table, tmp_path, monkeypatch):
+    def step(*arguments):
+        raise AssertionError("the fit began")
+
+    monkeypatch.setattr("prosparse.models.gsppca.estimator.iterate", step)
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        GSPPCA(4).fit(table, checkpoint=tmp_path / "none" / "fit.npz")
+    monkeypatch.setattr("prosparse.inference.checkpoint.os.access", lambda *arguments: False)
+    with pytest.raises(CheckpointError, match="permission"):
+        GSPPCA(4).fit(table, checkpoint=tmp_path / "fit.npz")
+
+
 def test_nothing_is_pickled(table, tmp_path):
     path = tmp_path / "fit.npz"
     GSPPCA(4).fit(table, checkpoint=path)

@@ -187,6 +187,33 @@ def test_trouble_from_a_plain_start_is_never_called_convergence(reason, accelera
     assert np.isfinite(run.state.bound)
 
 
+def no_quotient(point):
+    return point._replace(bound=1.0 / 0.0)
+
+
+def no_torch_decomposition(point):
+    torch = pytest.importorskip("torch", reason="Torch is not installed")
+    torch.linalg.cholesky(-torch.eye(2))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (no_quotient, StopReason.NOT_A_NUMBER),
+        (no_torch_decomposition, StopReason.DECOMPOSITION_FAILED),
+    ],
+)
+def test_errors_of_other_libraries_are_trouble_too(trouble, reason):
+    """Python's numbers raise where NumPy's are NaN, and Torch has a LinAlgError of its own."""
+    fragile, start, _ = fragile_near_the_top(2, trouble)
+    run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=anderson())
+    assert run.reason is StopReason.CONVERGED
+    fragile, start, _ = fragile_near_the_top(1, trouble)
+    run = iterate(fragile, start, max_iter=2000, tol=1e-12)
+    assert run.reason is reason
+    assert run.state.bound > -0.2
+
+
 def test_a_fall_is_recorded_as_it_was():
     """Otherwise no test that objectives never fall could fail."""
     heights = iter([1.0, 2.0, 1.5])

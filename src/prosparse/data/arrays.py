@@ -6,6 +6,7 @@ wide, and goes through `host`; what comes back goes through `in_kind`.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,17 @@ def with_row(array: Array, place: int, row: Array) -> Array:
         return array.at[place, :].set(row)
     array[place, :] = row
     return array
+
+
+def decomposition_errors() -> tuple[type[Exception], ...]:
+    """What the libraries raise where a matrix cannot be decomposed: NumPy's error, and that of
+    Torch, which is not one of NumPy's, where somebody uses Torch."""
+    torch = sys.modules.get("torch")
+    return (
+        (np.linalg.LinAlgError,)
+        if torch is None
+        else (np.linalg.LinAlgError, torch.linalg.LinAlgError)
+    )
 
 
 def as_like(value: Array, X: Any, dtype: Any = None) -> Array:

@@ -22,12 +22,20 @@ from .arrays import Array, host, in_kind
 if TYPE_CHECKING:
     from .operators.base import Operator
 
-# Squares and their sums must stay numbers.
-LARGEST_UNIT = 1e152
-SMALLEST_UNIT = 1e-152
+
+class Range(NamedTuple):
+    """Deviations that can be handled: all between the two numbers."""
+
+    smallest: float
+    largest: float
+
+
+# Squares and their sums must stay numbers, also where results are given back.
+SMALLEST_UNIT, LARGEST_UNIT = 1e-152, 1e152
+UNITS = {"float64": Range(SMALLEST_UNIT, LARGEST_UNIT), "float32": Range(1e-17, 1e17)}
 # With a scale of its own for every column only quotients matter.
-LARGEST_SCALE = 1e300
-SMALLEST_SCALE = 1e-300
+SCALES = {"float64": Range(1e-300, 1e300), "float32": Range(1e-36, 1e36)}
+PRECISIONS = {"float64": "double", "float32": "single"}
 
 # A column whose entries differ by less than this share of their size is constant: the sums and
 # quotients that made it explain the difference. In double precision that is what thousands of
@@ -157,14 +165,14 @@ def standardise(
         low, high, total, count = rows.extent()
         _refuse_not_finite(low, high)
         # A mean lies between the extremes, also where the sum is too large to be a number.
-        mean = np.clip(total / count, low, high) if centre else np.zeros(low.size)
+        mean = np.clip(_mean(total, count), low, high) if centre else np.zeros(low.size)
         mean = mean.astype(rows.working).astype(float)
         largest = np.maximum(high - mean, mean - low)
     varying = ~_constant(low, high, rows.given) if centre else largest > 0.0
     largest = np.where(varying, largest, 0.0)
-    unit = 1.0 if scale else unit_of(float(largest.max(initial=0.0)))
+    unit = 1.0 if scale else unit_of(float(largest.max(initial=0.0)), rows.working)
     if scale:
-        check_range(largest[varying], SMALLEST_SCALE, LARGEST_SCALE)
+        check_range(largest[varying], SCALES[rows.working], rows.working)
     if rows.centred_in_products and centre:
         _refuse_far_from_zero(mean, largest, varying)
     # Powers of two, by which division is exact; per column where each has a scale of its own.
@@ -188,6 +196,12 @@ def standardise(
         unit,
         in_kind(varying, like),
     )
+
+
+def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
+    """Sums of numbers near the largest double can cancel to anything; such columns are refused
+    for their size, for which any number between their extremes will do."""
+    return np.nan_to_num(total / count, nan=0.0, posinf=np.inf, neginf=-np.inf)
 
 
 def _constant(low: np.ndarray, high: np.ndarray, precision: str) -> np.ndarray:
@@ -217,20 +231,22 @@ def _refuse_far_from_zero(mean: np.ndarray, largest: np.ndarray, varying: np.nda
         )
 
 
-def check_range(largest: np.ndarray, smallest_allowed: float, largest_allowed: float) -> None:
-    """Refuse deviations whose squares or quotients leave the range of doubles."""
-    bad = ~((largest >= smallest_allowed) & (largest <= largest_allowed))
+def check_range(largest: np.ndarray, allowed: Range, precision: str) -> None:
+    """Refuse deviations whose squares or quotients leave the range of a precision's numbers."""
+    bad = ~((largest >= allowed.smallest) & (largest <= allowed.largest))
     if np.any(bad):
+        advice = "" if precision == "float64" else ", or convert it to double precision"
         raise InputError(
             f"a column of X deviates from its mean by up to {float(largest[bad][0]):.3g}, which "
-            f"double precision cannot handle. Deviations between {smallest_allowed:g} and "
-            f"{largest_allowed:g} are allowed: multiply X by a constant."
+            f"{PRECISIONS[precision]} precision cannot handle. Deviations between "
+            f"{allowed.smallest:g} and {allowed.largest:g} are allowed: multiply X by a "
+            f"constant{advice}."
         )
 
 
-def unit_of(largest: float) -> float:
+def unit_of(largest: float, precision: str = "float64") -> float:
     """The power of two next to ``largest``: dividing by it is exact."""
     if largest == 0.0:
         return 1.0
-    check_range(np.array([largest]), SMALLEST_UNIT, LARGEST_UNIT)
+    check_range(np.array([largest]), UNITS[precision], precision)
     return 2.0 ** math.frexp(largest)[1]

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import (
     array_namespace,
+    device,
     is_array_api_obj,
     is_dask_array,
     is_jax_array,
@@ -39,9 +40,6 @@ from .operators.base import Operator, row_slices
 from .operators.weighted import CountedRows
 
 Table = TableLike  # a validated one
-
-
-_NO_DATES = "leave it out, or make it a number (days since some date, for example) first"
 
 
 class NotFinite(NamedTuple):
@@ -76,6 +74,8 @@ class Kind:
 
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         """``X`` as scikit-learn's checks take it; refuses in words what cannot be read."""
+        if getattr(getattr(X, "dtype", None), "kind", "") in _TIMES:
+            raise InputError(f"X holds dates or times, {_NO_NUMBERS}")
         return X
 
     def checked(self, X: Table, least: int) -> Table:
@@ -123,7 +123,7 @@ class Kind:
         if self.stays:
             raise InputError(
                 "`sample_weight` needs a table in the host's memory (NumPy, pandas, polars, "
-                f"SciPy sparse), got {type(X).__module__}.{type(X).__name__}"
+                f"SciPy sparse), got {_full_name(X)}"
             )
 
     def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
@@ -145,21 +145,19 @@ class Kind:
 class HostArray(Kind):
     """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
-        if getattr(getattr(X, "dtype", None), "kind", None) in ("m", "M"):
-            raise InputError(f"X holds dates or times ({X.dtype}): {_NO_DATES}")
-        return X
-
 
 class MaskedArray(Kind):
-    """NumPy's masked arrays: what is masked is missing."""
+    """NumPy's masked arrays, and lists of masked rows: what is masked is missing."""
 
     name = "masked array"
 
     def recognises(self, X: TableLike) -> bool:
+        if isinstance(X, list | tuple):
+            return any(isinstance(row, np.ma.MaskedArray) for row in X)
         return isinstance(X, np.ma.MaskedArray)
 
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        X = super().readable(np.ma.array(X, copy=False), allow_nan=allow_nan)
         masked = int(np.ma.count_masked(X))
         if not masked:
             return X.data
@@ -170,6 +168,9 @@ class MaskedArray(Kind):
                 "columns; SCA takes masked entries as missing."
             )
         return X.astype(float).filled(np.nan)
+
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
+        return np.ma.array(X, copy=False)[:, columns]
 
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.MaskedArray(values)
@@ -190,9 +191,7 @@ class PandasFrame(Kind):
                 f"X has more than one column named {twice[0]!r}: rename them, or pass "
                 "`X.to_numpy()`, whose columns have no names"
             )
-        dates = [name for name, dtype in X.dtypes.items() if dtype.kind in "mM"]
-        if dates:
-            raise InputError(f"column {dates[0]!r} of X holds dates or times: {_NO_DATES}")
+        _refuse_times([name for name, dtype in X.dtypes.items() if dtype.kind in _TIMES])
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -213,9 +212,7 @@ class PolarsFrame(Kind):
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
-        dates = [name for name, dtype in X.schema.items() if dtype.is_temporal()]
-        if dates:
-            raise InputError(f"column {dates[0]!r} of X holds dates or times: {_NO_DATES}")
+        _refuse_times([name for name, dtype in X.schema.items() if dtype.is_temporal()])
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -282,6 +279,7 @@ class ForeignArray(Kind):
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
         if is_torch_array(X):
+            _refuse_layout(X)
             X = X.detach()  # no gradients are wanted
         xp = array_namespace(X)
         if xp.isdtype(X.dtype, "complex floating"):
@@ -353,6 +351,7 @@ class DaskTable(RowBlocks):
 
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
+        _check_numbers(X.dtype, "biufOSU")  # objects and text may yet be numbers
         return dask.checked_dask(X)
 
     def source(self, X: Table) -> blocks.Source:
@@ -375,10 +374,16 @@ class MappedTable(RowBlocks):
 
     def checked(self, X: Table, least: int) -> Table:
         _check_shape(X, least)
+        _check_numbers(X.dtype, "biuf")
         return X
 
     def source(self, X: Table) -> blocks.Source:
         return mapped.MappedRows(X)
+
+    def finite(self, X: Table) -> Table:
+        for _, block in self.source(X).blocks():
+            blocks.finite_block(block)
+        return X
 
 
 KINDS: list[Kind] = [
@@ -436,6 +441,9 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
     """
     kinds = [kind_of(table) for table in tables]
     tables = [
+        kind.readable(table, allow_nan=True) for kind, table in zip(kinds, tables, strict=True)
+    ]
+    tables = [
         table if kind.stays or isinstance(kind, SparseTable) else np.asarray(table)
         for kind, table in zip(kinds, tables, strict=True)
     ]
@@ -455,6 +463,7 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
     if all(isinstance(kind, SparseTable) for kind in kinds):
         return sparse.hstack(tables, format="csr"), slices
     if any(isinstance(kind, ForeignArray | DaskTable) for kind in kinds):
+        _refuse_mixture(tables, kinds)
         like = next(t for t, k in zip(tables, kinds, strict=True) if k.stays)
         return array_namespace(like).concat(tables, axis=1), slices
     return np.hstack([t.toarray() if sparse.issparse(t) else t for t in tables]), slices
@@ -472,6 +481,66 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     row, column = (int(axis[0]) for axis in where)
     what = "NaN" if np.isnan(float(X[row, column])) else "infinity"
     return NotFinite(what, where[0].shape[0], row, column)
+
+
+# The kinds of NumPy's types (and of those of pandas) that hold dates and times. As numbers they
+# count from 1970, and one that is missing would be -9.2e18.
+_TIMES = ("M", "m")
+_NO_NUMBERS = (
+    "which are not numbers. Make numbers of them first (days since some date, for example), or "
+    "leave them out."
+)
+
+
+def _refuse_times(columns: list[str]) -> None:
+    if columns:
+        raise InputError(
+            f"{len(columns)} column(s) of X hold dates or times, the first of them "
+            f"{columns[0]!r}, {_NO_NUMBERS}"
+        )
+
+
+def _check_numbers(dtype: np.dtype, allowed: str) -> None:
+    """Refuse a table by the kind of its NumPy type, before its first row is read."""
+    if dtype.kind in allowed:
+        return
+    if dtype.kind == "c":
+        raise InputError(f"Complex data not supported: X has dtype {dtype}")
+    what = "dates or times" if dtype.kind in _TIMES else f"entries of type {dtype}"
+    raise InputError(f"X holds {what}, {_NO_NUMBERS}")
+
+
+def _refuse_layout(X: TableLike) -> None:
+    """Torch tensors whose entries do not lie in memory one after the other, as they are."""
+    if X.is_meta:
+        raise InputError("X is a Torch tensor on the meta device, which has no entries")
+    if X.is_quantized:
+        raise InputError("X is a quantized Torch tensor: call `X.dequantize()` first")
+    layout = str(X.layout).removeprefix("torch.")
+    if layout != "strided":
+        raise InputError(
+            f"X is a Torch tensor with layout {layout}: call `X.to_dense()` first, or pass a "
+            "SciPy sparse array, which stays sparse"
+        )
+
+
+def _refuse_mixture(tables: list[TableLike], kinds: list[Kind]) -> None:
+    """Arrays of Torch, CuPy or JAX only stand beside arrays of the same library and device."""
+    first = next((k for k, kind in enumerate(kinds) if isinstance(kind, ForeignArray)), None)
+    if first is None:
+        return
+    library = array_namespace(tables[first])
+    for number, table in enumerate(tables):
+        same = isinstance(kinds[number], ForeignArray) and array_namespace(table) is library
+        if not (same and device(table) == device(tables[first])):
+            raise InputError(
+                f"view {first} is a {_full_name(tables[first])} and view {number} a "
+                f"{_full_name(table)}: bring all views to one library and one device first"
+            )
+
+
+def _full_name(X: TableLike) -> str:
+    return f"{type(X).__module__}.{type(X).__name__}"
 
 
 def _check_shape(X: TableLike, least: int) -> None:

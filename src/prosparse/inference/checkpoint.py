@@ -49,28 +49,42 @@ class Checkpoint:
         table : array
             The fingerprint of the table's content, see `data.fingerprint`.
         """
-        text = json.dumps({k: repr(v) for k, v in parameters.items()}, sort_keys=True)
+        now = {name: repr(_plain(value)) for name, value in parameters.items()}
+        text = json.dumps(now, sort_keys=True)
         self.stored = {"parameters": np.array(text), "table": table}
+        self._refuse_place()
         if not self.path.exists():
             return self
         try:
-            with np.load(self.path, allow_pickle=False) as file:
-                found = {name: file[name] for name in file.files}
-            before, other_table = json.loads(str(found["parameters"])), found["table"]
+            found, before = _read(self.path)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
             raise CheckpointError(
                 f"{self.path} is not a checkpoint: {error}. Give the name of a file that does not "
                 "exist yet, or of one that a fit has written."
             ) from error
-        now = json.loads(text)
         other = [k for k in sorted({*now, *before}) if now.get(k) != before.get(k)]
         if other:
-            change = ", ".join(f"{k} was {before.get(k)}, is {now.get(k)}" for k in other)
+            change = ", ".join(
+                f"{k} was {_brief(before.get(k))}, is {_brief(now.get(k))}" for k in other
+            )
             raise CheckpointError(f"{self.path} belongs to other parameters: {change}. {_ADVICE}")
-        if not np.array_equal(other_table, table):
+        if not np.array_equal(found["table"], table):
             raise CheckpointError(f"{self.path} belongs to another table. {_ADVICE}")
         self.stored = found
         return self
+
+    def _refuse_place(self) -> None:
+        """Before the fit, not when its first hours are to be written."""
+        folder = self.path.parent
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{self.path} cannot be written: there is no folder {folder}. Make it first."
+            )
+        if not os.access(self.path if self.path.exists() else folder, os.W_OK):
+            raise CheckpointError(
+                f"{self.path} cannot be written: there is no permission to. Give another "
+                "`checkpoint`."
+            )
 
     def stage(self, name: str) -> Stage:
         """The place of one run of the loop; a fit may have several."""
@@ -79,6 +93,36 @@ class Checkpoint:
     def write(self) -> None:
         with whole_file(self.path) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **self.stored)
+
+
+def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """All arrays of a file, and the parameters it belongs to; ValueError and the like if it is
+    anything but a checkpoint."""
+    file = np.load(path, allow_pickle=False)
+    if not isinstance(file, np.lib.npyio.NpzFile):
+        raise ValueError("it holds one array")
+    with file:
+        found = {name: file[name] for name in file.files}
+    parameters = json.loads(str(found["parameters"]))
+    if not isinstance(parameters, dict) or "table" not in found:
+        raise ValueError("it does not tell what it belongs to")
+    return found, parameters
+
+
+def _plain(value: Any) -> Any:
+    """``value`` of Python's own types where it can be: those print in full, and the same whichever
+    of several equal numbers or lists was given."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, list | tuple | range):
+        return [_plain(part) for part in value]
+    return value
+
+
+def _brief(text: str | None) -> str:
+    """A parameter in an error's words: lists of columns can have thousands of numbers."""
+    text = str(text)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 _ADVICE = "Delete the file to start afresh, or give another `checkpoint`."
@@ -95,8 +139,17 @@ class Stage:
         reason why the loop ended there if it did."""
         if f"{self.name}/reason" not in self.file.stored:
             return None
-        position = _rebuilt(like, f"{self.name}/position", self.file.stored)
+        try:
+            position = _rebuilt(like, f"{self.name}/position", self.file.stored)
+        except (TypeError, ValueError) as error:
+            raise self.damaged(str(error)) from error
         return position, str(self.file.stored[f"{self.name}/reason"])
+
+    def damaged(self, what: str) -> CheckpointError:
+        """What to raise where the file holds something else than this loop's position."""
+        return CheckpointError(
+            f"{self.file.path} is damaged, or was written by another version: {what}. {_ADVICE}"
+        )
 
     def save(self, position: Any, reason: str = "") -> None:
         prefix = f"{self.name}/"
@@ -126,7 +179,17 @@ def _rebuilt(like: Any, name: str, found: dict[str, np.ndarray]) -> Any:
     if hasattr(like, "_fields"):
         fields = (_rebuilt(getattr(like, f), f"{name}.{f}", found) for f in like._fields)
         return type(like)(*fields)
+    if name not in found:
+        raise ValueError(f"there is no {name}")
     value = found[name]
-    if hasattr(like, "shape"):
-        return in_kind(value, like, like.dtype)
-    return value.tolist() if isinstance(like, list) else type(like)(value)
+    if isinstance(like, list):
+        if value.ndim != 1 or not value.size:
+            raise ValueError(f"{name} has shape {value.shape}, not one number per iteration")
+        return value.tolist()
+    _refuse_shape(name, value, tuple(getattr(like, "shape", ())))
+    return in_kind(value, like, like.dtype) if hasattr(like, "shape") else type(like)(value)
+
+
+def _refuse_shape(name: str, value: np.ndarray, expected: tuple[int, ...]) -> None:
+    if value.shape != expected:
+        raise ValueError(f"{name} has shape {value.shape}, not {expected}")

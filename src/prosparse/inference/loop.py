@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from ..data.arrays import decomposition_errors
 from .checkpoint import Stage
 from .progress import Progress
 
@@ -165,6 +166,8 @@ def iterate(
     if found is not None:
         at, reason = found
         if reason:
+            if checkpoint and reason not in StopReason.__members__:
+                raise checkpoint.damaged(f"{reason!r} is no reason to stop")
             return Run(at.best, at.bounds, StopReason[reason])
     with progress or Progress(0, ""):
         for _ in range(max_iter - len(at.bounds)):
@@ -222,10 +225,14 @@ def _tried(
     """The step's result, unless it is of no use, and what was wrong with it."""
     try:
         result = step(at.start)
-    except np.linalg.LinAlgError:  # too far out for a decomposition
+    except decomposition_errors():  # too far out for a decomposition
         if not at.bounds:
             raise  # there is nothing to fall back on
         return None, StopReason.DECOMPOSITION_FAILED
+    except ArithmeticError:  # what NumPy calls NaN or infinity, Python's own numbers raise
+        if not at.bounds:
+            raise
+        return None, StopReason.NOT_A_NUMBER
     if not math.isfinite(result.bound):
         return None, StopReason.NOT_A_NUMBER
     return result, StopReason.FELL if result.bound < at.best.bound - slack else None

@@ -212,12 +212,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
             raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
         return op, columns
 
-    def _opened(self, checkpoint: CheckpointLike, X: TableLike) -> Checkpoint | None:
-        """The file that this fit of ``X`` is kept in, if one was asked for."""
+    def _opened(
+        self, checkpoint: CheckpointLike, X: TableLike, **others: object
+    ) -> Checkpoint | None:
+        """The file that this fit of ``X`` is kept in, if one was asked for; ``others`` is what it
+        depends on beside the parameters, or says them in full."""
         if checkpoint is None:
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False), **others}
         for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
             parameters.pop(name, None)
         return file.open(parameters, fingerprint(self._validated(X, reset=False)))

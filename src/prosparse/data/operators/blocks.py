@@ -76,6 +76,7 @@ class Standard(NamedTuple):
 def _local(raw: Any, standard: Standard) -> Operator:
     """The operator of one raw block, in the memory of whoever works on it."""
     columns, shift, factor, unseen = standard
+    refuse_masked(raw)
     if issparse(raw):
         raw = canonical(raw)
     if unseen:
@@ -90,8 +91,18 @@ def _local(raw: Any, standard: Standard) -> Operator:
     return DenseOperator(block)
 
 
+def refuse_masked(raw: Any) -> None:
+    """What lies under a mask would otherwise be used as if it were not masked."""
+    if np.ma.is_masked(raw):
+        raise InputError(
+            f"{np.ma.count_masked(raw)} entries of a block of X are masked, that is missing. Fill "
+            "them in first (`dask.array.ma.filled`), or leave out their rows or columns."
+        )
+
+
 def finite_block(raw: Any) -> Any:
-    """The raw block, refused if an entry is not finite."""
+    """The raw block, refused if an entry is masked or not finite."""
+    refuse_masked(raw)
     values = raw.data if issparse(raw) else np.asarray(raw)
     if not np.all(np.isfinite(values)):
         raise InputError(
@@ -203,6 +214,7 @@ class BlockedRows:
 
 def _extent(raw: Any) -> Parts:
     """Column minima, maxima and sums of a raw block, and whether it was sparse."""
+    refuse_masked(raw)
     if issparse(raw):
         raw = canonical(raw).tocsc()
         low, high = (np.asarray(m.toarray()).ravel() for m in (raw.min(axis=0), raw.max(axis=0)))

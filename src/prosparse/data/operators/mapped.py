@@ -16,6 +16,7 @@ from .blocks import Parts, Source, add
 IN_MEMORY = 2**28  # bytes
 ENTRIES_PER_READ = 2**22
 ROWS_PER_SAMPLE = 64
+SHARED = ("r", "r+", "w+")  # modes in which the file holds all that the memory does
 
 
 def is_large_map(X: Any) -> bool:
@@ -28,13 +29,14 @@ class MappedRows(Source):
 
     Pages of a map that were read count as memory of the process, so that they are handed back
     after every block, where the system lets us: the file still has them. A copy-on-write map
-    (mode "c") keeps its pages: what was changed in memory is nowhere else.
+    (mode "c") keeps its pages, and so does one that does not know how it was made (a view of an
+    array): what was changed in memory may be nowhere else.
     """
 
     def __init__(self, X: np.memmap):
         self.X = X
         self.shape, self.dtype = X.shape, X.dtype
-        self.pages = None if X.mode == "c" else _mapping(X)
+        self.pages = _mapping(X) if X.mode in SHARED else None
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in row_slices(*self.shape, ENTRIES_PER_READ):

@@ -260,7 +260,8 @@ class SCA(HasDensity, SparseProjection):
         op, columns, seen = _standardised(X)
         groups = varying_groups(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
-        file = self._opened(checkpoint, X)
+        # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
+        file = self._opened(checkpoint, X, views=self.view_columns_ if views else None)
         solution = solve(
             op,
             seen,
