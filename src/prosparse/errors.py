@@ -5,7 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -57,8 +59,28 @@ _NOT_THE_USERS = tuple(
 )
 
 
+# What is to be said once the fit under way is whole; None while nothing waits.
+_held: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("held", default=None)
+
+
+@contextmanager
+def held_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """Warnings raised inside wait in a list, for whoever opened it to raise them later: where
+    warnings are errors, one in the middle of a fit would leave it half done."""
+    held: list[tuple[str, type[Warning]]] = []
+    token = _held.set(held)
+    try:
+        yield held
+    finally:
+        _held.reset(token)
+
+
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's that led here."""
+    """Warn at the line of the user's that led here, or once the fit is whole."""
+    held = _held.get()
+    if held is not None:
+        held.append((message, category))
+        return
     frame, level = inspect.currentframe(), 0
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         frame, level = frame.f_back, level + 1

@@ -25,7 +25,7 @@ from ..data import (
     take_columns,
 )
 from ..data.arrays import Array, TableLike, as_like, host, in_kind, is_floating, spread
-from ..errors import InputError, check_verbose, warn
+from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.spectrum import added_squares, sums_of_squares
@@ -63,7 +63,10 @@ class VariableSelector(BaseEstimator):
         with self._all_or_nothing():
             for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
                 delattr(self, name)
-            fit()
+            with held_warnings() as held:
+                fit()
+        for message, category in held:
+            warn(message, category)
         self._warn()
         return self
 
