@@ -147,16 +147,19 @@ def test_the_disk_is_full(name, small_disk):
 
 
 class Interrupt:
-    """Counts the calls of Python functions, and presses Ctrl-C at one of them.
+    """Counts the calls of our functions, and presses Ctrl-C at one of them.
 
-    Not in a generator, which Python may be closing: an exception there is lost.
+    Not in those of other libraries: pressed while scikit-learn puts its settings back, it would
+    leave them changed for the fits that follow. And not in generators, of which this may be the
+    call that closes them, where Python ignores exceptions.
     """
 
     def __init__(self, at=None):
         self.calls, self.at = 0, at
 
     def __call__(self, frame, event, argument):
-        if event == "call" and not frame.f_code.co_flags & inspect.CO_GENERATOR:
+        ours = frame.f_globals.get("__name__", "").startswith("prosparse.")
+        if event == "call" and ours and not frame.f_code.co_flags & inspect.CO_GENERATOR:
             self.calls += 1
             if self.calls == self.at:
                 raise KeyboardInterrupt
