@@ -1,7 +1,7 @@
 """Pictures of a fitted model, in scikit-learn's style: ``Display.from_estimator(model)``.
 
 A Display holds what it draws as attributes, all of it on the host whatever the model was fitted on;
-``plot`` draws it, as often as wanted. All of it comes from `prosparse.findings`: where several
+``plot`` draws it, as often as wanted. All of it comes from ``prosparse.findings``: where several
 pictures are wanted of one model, ``Display.from_findings(findings_of(model))`` reads it once.
 Matplotlib is imported when a picture is drawn, not before.
 """

@@ -11,6 +11,6 @@ scanpy's other functions look for it. Tables are never made dense: sparse ones s
 what is kept in a file is read block by block. Nothing is written when a fit fails.
 """
 
-from .functions import pp, tl
+from .functions import gsppca, pp, sca, select_variables, tl
 
-__all__ = ["pp", "tl"]
+__all__ = ["gsppca", "pp", "sca", "select_variables", "tl"]

@@ -47,7 +47,7 @@ class Checkpoint:
         parameters : dict
             Of the estimator.
         table : array
-            The fingerprint of the table's content, see `data.fingerprint`.
+            The fingerprint of the table's content, see ``prosparse.data.fingerprint``.
         """
         now = {name: repr(_plain(value)) for name, value in parameters.items()}
         text = json.dumps(now, sort_keys=True)
