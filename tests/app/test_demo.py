@@ -16,3 +16,11 @@ def test_demo_prints_the_choice_and_writes_the_pictures(tmp_path, capsys):
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
     assert "variables carry the common structure" in page
     assert "report.html: open it in a browser" in said
+
+
+def test_without_pandas(tmp_path, capsys, monkeypatch):
+    """The extras of the command do not bring it."""
+    monkeypatch.setattr(demo, "find_spec", lambda name: None)
+    demo.main([str(tmp_path / "out")])
+    assert "of 64 variables" in capsys.readouterr().out
+    assert (tmp_path / "out" / "report.html").exists()

@@ -77,7 +77,8 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
     elif isinstance(layer, str) and layer in adata.layers:
         X = adata.layers[layer]
     else:
-        there = ", ".join(repr(name) for name in adata.layers) or "there are none"
+        names = [name for name in adata.layers if name is not None]  # None is X itself
+        there = ", ".join(map(repr, names)) or "there are none"
         raise ParameterError(f"`layer` must be one of the layers{where} ({there}), got {layer!r}")
     X, places = _readable(X), np.arange(adata.n_vars)
     if mask is not None:

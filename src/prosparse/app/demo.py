@@ -9,6 +9,7 @@ report on the digits, one page to be opened in a browser.
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def introductory_example(folder: Path) -> GSPPCA:
 
 def digits(folder: Path) -> GSPPCA:
     """1,797 images of 8 x 8 pixels: which pixels carry the common structure?"""
-    X, digit = load_digits(return_X_y=True, as_frame=True)
+    named = find_spec("pandas") is not None  # with it, the pixels have names
+    X, digit = load_digits(return_X_y=True, as_frame=named)
     model = GSPPCA(n_components=5).fit(X)
     print("\nHandwritten digits (scikit-learn): 1797 images of 64 pixels, 5 components")
     _report(model)
