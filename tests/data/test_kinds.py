@@ -413,6 +413,14 @@ def test_repeated_names_are_refused_in_words(table):
         GSPPCA(3).fit(frame.rename(columns={"c5": "c4"}))
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_scaled_columns_are_ranked_alike_whatever_the_kind(way, table):
+    """All have one variance, up to rounding, which must not decide between those not chosen."""
+    model = EMPCA(2, n_nonzero=4, scale=True, random_state=0)
+    expected = model.fit(table).ranking_
+    np.testing.assert_array_equal(np.asarray(model.fit(WAYS[way](table)).ranking_), expected)
+
+
 def test_lazy_rows_are_looked_at_when_they_are_read(table):
     model = GSPPCA(3).fit(table)
     holes = table.copy()

@@ -246,7 +246,8 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         squares, like = host(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
-        order = np.lexsort((-squares, -weight))
+        # columns of one variance, as scaled ones are, stay in their order: rounding says nothing
+        order = np.lexsort((-np.round(squares / squares.max(), 9), -weight))
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
         self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
