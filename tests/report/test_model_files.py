@@ -11,8 +11,6 @@ import pytest
 typer_testing = pytest.importorskip("typer.testing")
 pytest.importorskip("pyarrow")
 
-from prosparse.cli import app  # noqa: E402
-
 from prosparse import (  # noqa: E402
     EMPCA,
     GSPPCA,
@@ -24,6 +22,7 @@ from prosparse import (  # noqa: E402
     load,
     save,
 )
+from prosparse.app.cli import app  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.report import render  # noqa: E402
 
