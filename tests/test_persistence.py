@@ -319,3 +319,13 @@ def test_numbers_survive(tmp_path):
     assert type(again.tol) is np.float32
     assert again.fortran_.flags.f_contiguous
     np.testing.assert_array_equal(again.fortran_, model.fortran_)
+
+
+def test_two_headers_are_one_too_many(tmp_path):
+    path = save(GSPPCA(1), tmp_path / "m.prosparse")
+    with zipfile.ZipFile(path) as archive:
+        header = archive.read("model.json")
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate name"):
+        archive.writestr("model.json", header)
+    with pytest.raises(ModelFileError, match="or with more than one"):
+        load(path)

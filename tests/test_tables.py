@@ -608,7 +608,7 @@ def test_damaged_texts_inside_arrow_files(tmp_path):
 
 def test_a_line_without_an_end(tmp_path, monkeypatch):
     monkeypatch.setattr("prosparse.tables.delimited.LONGEST_LINE", 1000)
-    with pytest.raises(TableError, match="a line is longer than 1,000 letters"):
+    with pytest.raises(TableError, match="a line is longer than 1,000 characters"):
         read_table(write(tmp_path / "t.csv", "a," * 2000))
 
 
@@ -737,3 +737,150 @@ def test_any_numbers_under_any_names(rows, names, style, tmp_path_factory):
     assert table.names == names
     if not (decimal == "," and not any("." in cell(v) for row in rows for v in row)):
         np.testing.assert_array_equal(table.X, rows)
+
+
+# --- marks, headers and marks of nothing
+
+
+@pytest.mark.parametrize(
+    "thousand", ["1.234", '"1.234"', " 1.000", "-2.000.000"], ids=["plain", "quoted", "space", "-"]
+)
+def test_thousands_that_come_late_are_seen(tmp_path, thousand):
+    """No number with a point is among the rows that are looked at first."""
+    rows = [f"{k % 900};{k % 7}" for k in range(300)]
+    path = write(tmp_path / "t.csv", "\n".join(["a;b", *rows, f"{thousand};5", "2.345;6"]))
+    with pytest.raises(TableError, match=r"line 302.*with a separator of thousands, or|not a numb"):
+        read_table(path)
+    late = write(tmp_path / "late.csv", "\n".join(["a;b", *rows, "1.234;5", "0.5;6"]))
+    assert read_table(late).X[300, 0] == 1.234  # the last row settles it
+
+
+def test_columns_that_are_no_variables_settle_no_mark(tmp_path):
+    path = write(tmp_path / "t.csv", "v;n;m\n0.5;1.234;5\n0.7;234;6\n0.9;2.345;9\n")
+    with pytest.raises(TableError, match=r"is '1\.234' 1234, with a separator of thousands"):
+        read_table(path, Ask(drop=("v",)))
+    text = "v;n;m\n1.2;1,5;2\n1.3;2,5;4\n1.4;2,5;9\n"
+    table = read_table(write(tmp_path / "t.csv", text), Ask(drop=("v",)))
+    np.testing.assert_array_equal(table.X, [[1.5, 2], [2.5, 4], [2.5, 9]])
+
+
+def test_numbers_that_could_all_be_thousands_are_remarked_upon(tmp_path):
+    path = write(tmp_path / "t.tsv", "s\ta\tb\nu\t52,000\t1\nv\t61,500\t2\nw\t48,250\t7\n")
+    table = read_table(path)
+    assert table.X[1, 0] == 61.5
+    assert any("every comma in the column 'a' has three digits" in note for note in table.notes)
+    assert not any("three digits" in n for n in read_table(path, Ask(decimal=",")).notes)
+    settled = write(tmp_path / "t.tsv", "a\tb\n52,000\t0,5\n61,500\t2\n")
+    assert not any("three digits" in note for note in read_table(settled).notes)
+
+
+@pytest.mark.parametrize("above", ["My table", "# made by x", "! 5, rather"])
+def test_a_title_above_the_names(tmp_path, above):
+    text = f"{above.split(',')[0]}\na,b,c\n1,2,3\n4,5,6\n7,8,10\n"
+    with pytest.raises(TableError, match=r"line 1: it should hold the names.*Take out titles"):
+        read_table(write(tmp_path / "t.csv", text))
+
+
+def test_the_row_that_is_too_long_is_blamed(tmp_path):
+    text = "a,b,c\n1,2,3,4\n5,6,7\n8,9,1\n2,2,5\n"
+    with pytest.raises(TableError, match="line 2: it has 4 cells, the header has 3"):
+        read_table(write(tmp_path / "t.csv", text))
+    text = '"a","b"\n"1",1.5,2\n"2",3,4\n"3",4\n'  # as R's write.table leaves the names of rows
+    with pytest.raises(TableError, match=r"line 4: it has 2 cells, most rows have 3, one more"):
+        read_table(write(tmp_path / "t.csv", text))
+
+
+@pytest.mark.parametrize(
+    ("cell", "advice", "misleading"),
+    [
+        ("-", "leave the cell empty or write NA", "thousands"),
+        (".", "leave the cell empty or write NA", "thousands"),
+        ("2020-01-01", "--label 'a'", "thousands"),
+        ("1,5", "semicolons or tabs between the columns", "--decimal"),
+    ],
+)
+def test_advice_fits_the_cell(tmp_path, cell, advice, misleading):
+    with pytest.raises(TableError) as caught:
+        read_table(write(tmp_path / "t.csv", f'a,b\n1,2\n"{cell}",2\n3,4\n'))
+    assert advice in str(caught.value)
+    assert misleading not in str(caught.value)
+
+
+def test_a_space_before_a_quotation_mark(tmp_path):
+    path = write(tmp_path / "t.csv", '"a", "b, c", "d"\n"1", "2", 3\n4, 5, "7"\n')
+    table = read_table(path)
+    assert table.names == ["a", "b, c", "d"]
+    np.testing.assert_array_equal(table.X, [[1, 2, 3], [4, 5, 7]])
+
+
+def test_variables_without_a_name_are_remarked_upon(tmp_path):
+    table = read_table(write(tmp_path / "t.csv", ",,a,b\nu,1,2,3\nu,2,5,7\nv,1,3,9\n"))
+    assert table.names == ["column 2", "a", "b"]
+    assert any("column 2 has no name and was taken as a variable" in n for n in table.notes)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8"])
+def test_a_text_that_was_cut_short(tmp_path, encoding):
+    text = "n,a,b\n" + "".join(f"r{k},{k},2\n" for k in range(20)) + "\u00e9"
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode(encoding)[:-1])
+    with pytest.raises(TableError, match="line 22: the file ends in the middle of a character"):
+        read_table(path)
+
+
+def test_the_line_of_a_wrong_byte_in_utf_16(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(
+        "n,a,b\nr,1,2\ns,1,".encode("utf-16") + b"\x00\xdc" + "2\n".encode("utf-16-le")
+    )
+    with pytest.raises(TableError, match="line 3, column 3: the text is not utf-16"):
+        read_table(path)
+
+
+def test_empty_lines_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.MOST_BLANK", 1000)
+    path = write(tmp_path / "t.csv", "a,b\n" + "\n" * 1001 + "1,2\n3,4\n")
+    with pytest.raises(TableError, match="more than 1,000 of the first lines are empty"):
+        read_table(path)
+    assert read_table(write(path, "a,b\n" + "\n" * 900 + "1,2\n3,4\n")).X.shape == (2, 2)
+
+
+@pytest.mark.parametrize("ask", [Ask(separator="ab"), Ask(separator=""), Ask(decimal="x")])
+def test_marks_of_more_or_less_than_one_character(tmp_path, ask):
+    path = write(tmp_path / "t.csv", "a,b\n1,2\n3,5\n")
+    if ask.separator == "":
+        assert read_table(path, ask).X.shape == (2, 2)  # nothing is said
+    else:
+        with pytest.raises(TableError, match="separated by one character"):
+            read_table(path, ask)
+
+
+def test_only_text_has_a_separator(tmp_path):
+    np.save(tmp_path / "t.npy", np.zeros((3, 1)))
+    with pytest.raises(TableError, match="at least 2 are needed") as caught:
+        read_table(tmp_path / "t.npy")
+    assert "--separator" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["npz", "h5ad"])
+def test_values_stored_in_parts_are_put_together(tmp_path, kind):
+    """log(1 + x) of each part would not add up to that of the value."""
+    from prosparse.app.analysis import Wish, prepared
+
+    parts = sparse.csr_matrix((np.array([1.0, 2, 4, 5]), [0, 0, 1, 1], [0, 2, 4]), shape=(2, 2))
+    path = tmp_path / f"t.{kind}"
+    if kind == "npz":
+        sparse.save_npz(path, parts)
+    else:
+        pytest.importorskip("anndata").AnnData(X=parts).write_h5ad(path)
+    table = read_table(path)
+    assert table.X.nnz == 2
+    logarithms = prepared(table, Wish(log1p=True)).X.toarray()
+    np.testing.assert_allclose(logarithms, np.log1p([[3, 0], [0, 9]]))
+
+
+def test_a_place_in_a_matrix_that_is_no_number(tmp_path):
+    head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 5\n"
+    for place, said in (("nan", "not whole"), ("1e300", "outside"), ("1.5", "not whole")):
+        with pytest.raises(TableError, match=said):
+            read_table(write(tmp_path / "t.mtx", f"{head}{place} 1 5\n"))

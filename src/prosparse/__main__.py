@@ -1,5 +1,6 @@
 """``python -m prosparse`` and the ``prosparse`` command."""
 
+import os
 import signal
 import sys
 
@@ -16,7 +17,14 @@ def main() -> None:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
         sys.exit(f"the command needs {error.name}: pip install 'prosparse[cli]'")
-    app()
+    try:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:  # all others are told where they happen
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or it is tried again
+        sys.exit(f"prosparse: the answer could not be printed ({error.strerror or error})")
 
 
 if __name__ == "__main__":

@@ -207,6 +207,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     """The estimator in ``path``, and the rest of the file: ``about`` and ``versions``."""
     path = Path(path)
+    if path.exists() and not path.is_file():  # a pipe would never answer
+        raise ModelFileError(
+            f"{path}: this is not a regular file, but a folder, a pipe or a device"
+        )
     try:
         with zipfile.ZipFile(path) as archive:
             header, arrays = _members(archive, path)
@@ -234,8 +238,8 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
     declared, actual = sum(entry.file_size for entry in entries), path.stat().st_size
     if declared > actual:
         _refuse(f"its members claim {declared} bytes, but the file has {actual}")
-    if _HEADER not in archive.namelist():
-        _refuse(f"it is a zip archive without {_HEADER}")
+    if archive.namelist().count(_HEADER) != 1:
+        _refuse(f"it is a zip archive without {_HEADER}, or with more than one")
     header = json.loads(archive.read(_HEADER))
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         _refuse("it does not say that it is a prosparse model")

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from prosparse import GSPPCA, load, save
+from prosparse import GSPPCA, ModelFileError, load, save
 from prosparse.datasets import make_globally_sparse
 from prosparse.files import whole_file, write_text
 
@@ -305,7 +305,91 @@ def test_what_a_stranger_s_model_remembers(inside):
         assert result.exit_code == 0, result.output
 
 
+def test_files_that_only_have_the_names_of_results_stay(inside):
+    table(inside / "t.csv")
+    for name, text in (("scores.csv", "name,score"), ("model.prosparse", "no model")):
+        (inside / "exam").mkdir(exist_ok=True)
+        (inside / "exam" / name).write_text(text)
+        refused = select("t.csv", "--output", "exam")
+        assert (refused.exit_code, "may be anything" in said(refused)) == (2, True), said(refused)
+        assert (inside / "exam" / name).read_text() == text
+
+
+@unix
+def test_a_pipe_is_no_model(inside):
+    table(inside / "t.csv")
+    (inside / "d").mkdir()
+    os.mkfifo(inside / "d" / "model.prosparse")
+    assert "may be anything" in said(select("t.csv", "--output", "d"))
+    with pytest.raises(ModelFileError, match="not a regular file"):
+        load(inside / "d" / "model.prosparse")
+
+
+@unix
+def test_another_name_of_the_input_is_the_input(inside):
+    table(inside / "t.csv")
+    os.link("t.csv", "hard.prosparse")
+    refused = run(app, ["fit", "t.csv", "--output", "hard.prosparse"])
+    assert (refused.exit_code, "is what is read" in said(refused)) == (2, True)
+
+
+@pytest.mark.parametrize("words", [["report", "m.prosparse"], ["demo", "."]])
+def test_pages_of_others_stay(inside, words):
+    save(GSPPCA(1).fit(X), "m.prosparse")
+    for name in ("m.html", "report.html"):
+        (inside / name).write_text("precious")
+    refused = run(app, words)
+    assert (refused.exit_code, "is not a report of prosparse" in said(refused)) == (2, True)
+    assert {(inside / name).read_text() for name in ("m.html", "report.html")} == {"precious"}
+
+
+def test_an_earlier_page_is_replaced(inside):
+    save(GSPPCA(1).fit(X), "m.prosparse")
+    for _ in range(2):
+        assert run(app, ["report", "m.prosparse"]).exit_code == 0
+    (inside / "m.html").write_text("precious")
+    assert run(app, ["report", "m.prosparse", "--output", "m.html"]).exit_code == 0
+
+
 # --- what terminals can show
+
+
+NAMES = ["\x1b[31mred", "\x1b]0;title\x07", "a\x9b31m", "\u202eback", "u\nv", *"xyz"]
+
+
+def test_names_do_not_command_the_terminal(inside):
+    quoted = [f'"{name}"' for name in NAMES]
+    table(inside / "t.csv", quoted)
+    result = select("t.csv", "--variables", "8")
+    assert result.exit_code == 0
+    assert "\\x1b[31mred" in result.stdout
+    folder = inside / "d"
+    folder.mkdir()
+    (folder / "\x1b[2J").touch()
+    for shown in (result.stdout, said(select("t.csv", "--output", "d"))):
+        assert not any(one in shown for one in "\x1b\x07\x9b\u202e")
+
+
+@unix
+@pytest.mark.parametrize("words", [">&-", "2>&-", ">&- 2>&- <&-", ">&- --json"])
+def test_closed_streams(inside, words):
+    table(inside / "t.csv")
+    line = f"'{sys.executable}' -m prosparse select t.csv --components 1 {words}"
+    assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
+    assert (inside / "t-prosparse" / "report.html").is_file()
+
+
+@unix
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("words", ["select t.csv", "select t.csv --json", "reproduce --list"])
+def test_an_answer_on_a_full_disk(inside, words):
+    table(inside / "t.csv")
+    line = f"'{sys.executable}' -m prosparse {words} >/dev/full"
+    ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, text=True)
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [
+        "prosparse: the answer could not be printed (No space left on device)"
+    ]
 
 
 ENCODINGS = {

@@ -47,12 +47,13 @@ from .places import (
     check_file,
     check_folder,
     check_not_of_another,
+    check_page,
     earlier_table,
     page_of,
     stem_of,
 )
 from .results import whole_folder, write_results
-from .terminal import as_typed, shows_everything
+from .terminal import as_typed, harmless, shows_everything
 
 _DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
@@ -239,6 +240,8 @@ def report(
     path = output or page_of(model)
     with told():
         check_file(path, [model] if data is None else [model, data])
+        if output is None:
+            check_page(path)
         fitted, rest = load_with_about(model)
         about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
@@ -261,7 +264,7 @@ def report(
         )
         write_text(path, page)
     if not quiet:
-        Console().print(Text(f"wrote {path}"), soft_wrap=True)
+        Console().print(Text(f"wrote {harmless(str(path))}"), soft_wrap=True)
 
 
 def add_to(app: typer.Typer) -> None:
@@ -363,7 +366,7 @@ def told() -> Iterator[None]:
 
 def _stop(message: str, code: int) -> None:
     line = " ".join(message.split())
-    Console(stderr=True).print(Text(f"prosparse: {line}"), soft_wrap=True)
+    Console(stderr=True).print(Text(f"prosparse: {harmless(line)}"), soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -425,7 +428,9 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         ("results", str(output / REPORT if output.is_dir() else output)),
         *([("", f"earlier results were replaced, of {replaced} with other data")] * bool(replaced)),
     ):
-        grid.add_row(Text(key, style="bold"), Text(value))
+        grid.add_row(Text(key, style="bold"), Text(harmless(value)))
     console.print(grid)
     for warning in about["warnings"]:
-        Console(stderr=True).print(Text(f"warning: {warning}", style="yellow"), soft_wrap=True)
+        Console(stderr=True).print(
+            Text(f"warning: {harmless(warning)}", style="yellow"), soft_wrap=True
+        )

@@ -21,6 +21,7 @@ from ..metrics import support_f_score
 from ..models.gsppca import GSPPCA
 from ..plot import EvidenceDisplay, RelevanceDisplay
 from ..report import write_report
+from .places import REPORT, check_page
 
 
 def introductory_example(folder: Path) -> GSPPCA:
@@ -57,7 +58,7 @@ def digits(folder: Path) -> GSPPCA:
         "command": "prosparse demo",
         "label": "digit",
     }
-    page = write_report(model, folder / "report.html", X=X, label=list(digit), about=about)
+    page = write_report(model, folder / REPORT, X=X, label=list(digit), about=about)
     print(f"  wrote {page}: open it in a browser")
     return model
 
@@ -88,6 +89,7 @@ def _draw(model: GSPPCA, path: Path, title: str) -> Any:
 
 def main(arguments: list[str]) -> None:
     folder = Path(arguments[0]) if arguments else Path("demo-output")
+    check_page(folder / REPORT)
     folder.mkdir(parents=True, exist_ok=True)
     introductory_example(folder)
     digits(folder)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,7 @@ from ..persistence import load_with_about
 from ..tables import ending_of
 
 MODEL, REPORT = "model.prosparse", "report.html"
+_PAGE = b'<p class="kicker">prosparse'  # in every report, and hardly anywhere else
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
 
 
@@ -64,6 +66,28 @@ def check_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
             f"{path} exists and holds other files ({', '.join(strange[:3])}): choose another "
             "folder with --output"
         )
+    if there and not _is_model(path / MODEL):
+        raise ParameterError(
+            f"{path} exists, and its files ({', '.join(sorted(p.name for p in there)[:3])}) only "
+            f"have the names of results: without a {MODEL} beside them they may be anything. "
+            "Choose another folder with --output"
+        )
+
+
+def _is_model(path: Path) -> bool:
+    """Whether a file is a model, as far as a short look can tell."""
+    if not path.is_file() or not zipfile.is_zipfile(path):  # a pipe would never answer
+        return False
+    with zipfile.ZipFile(path) as archive:
+        return "model.json" in archive.namelist()
+
+
+def check_page(path: Path) -> None:
+    """Refuse a place that was not named by the user if a file of another kind is there."""
+    if path.is_file() and _PAGE not in path.read_bytes():
+        raise ParameterError(
+            f"{path} exists and is not a report of prosparse: move it away, or choose another place"
+        )
 
 
 def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
@@ -80,8 +104,15 @@ def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise ParameterError(f"there is no folder {path.parent}: make it, or choose another")
     _check_writable(path, Path(os.path.realpath(path)).parent)
     for one in inputs:
-        if os.path.realpath(one) == os.path.realpath(path):
+        if _same(one, path):
             raise ParameterError(f"{path} is what is read: name another file with --output")
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Whether two names, by links of either kind, are those of one file."""
+    if os.path.realpath(one) == os.path.realpath(other):
+        return True
+    return one.exists() and other.exists() and os.path.samefile(one, other)
 
 
 def _check_writable(path: Path, folder: Path) -> None:

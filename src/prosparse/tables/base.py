@@ -163,9 +163,11 @@ def assign_roles(
             f"--keep {quietly(names[k])})"
             for k in numbers
         )
+        text = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt"))
+        cut_wrongly = ". Is the separator right (--separator)?" if text and len(names) < 3 else ""
         raise TableError(
             f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
-            f"at least 2 are needed{taken}. Is the separator right (--separator)?"
+            f"at least 2 are needed{taken}{cut_wrongly}"
         )
     return Roles(variables, ids, label, numbers)
 

@@ -34,11 +34,12 @@ from .base import (
 )
 from .formulas import unescaped
 from .identifiers import candidates, how_rows_are_told_apart
-from .marks import Marks, could_be_thousands, decimal_mark, is_decorated_number
+from .marks import Marks, Use, decimal_mark, has_thousands, is_decorated_number, use_of
 
-SAMPLE_LINES = 200  # to look at, or fewer if they hold as many letters as
-SAMPLE_LETTERS = 2_000_000
-LONGEST_LINE = 2**27  # letters: a row of ten million numbers
+SAMPLE_LINES = 200  # to look at, or fewer if they hold as many characters as
+SAMPLE_CHARACTERS = 2_000_000
+MOST_BLANK = 100_000  # empty lines among those
+LONGEST_LINE = 2**27  # characters: a row of ten million numbers
 WIDEST = 50_000  # columns: beyond, pyarrow's work and memory for each exceed those of its cells
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
@@ -49,6 +50,8 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# Numbers with marks between their digits, as separators of thousands or of decimals are.
+_WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
 _NO_SEPARATORS = set('0123456789.+-"\r\n')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # as spreadsheet programs write and obey it
 # What the columns without a name that look like an index are called when they are kept.
@@ -66,13 +69,20 @@ class Shape(NamedTuple):
     index_at: tuple[int, ...]  # the column that looks like an index
     index_because: str  # without a name, text, or cells without a name above them
     row_numbers: tuple[int, ...]  # columns that look like numbers of rows
+    unnamed: tuple[int, ...]  # columns with values but without a name, which were given one
     blank: tuple[int, ...]  # columns without a name and without a value
     header_is_short: bool  # the blank columns are beyond the end of the header
     quoted: bool
+    spaced: bool  # a space may be between a separator and a quotation mark
     doubtful: bool  # the decimal mark could be one of thousands: all rows are to be looked at
 
 
-Columns = tuple[np.ndarray, dict[int, list[str]]]  # the variables; other columns by position
+class Columns(NamedTuple):
+    """What the rows hold."""
+
+    variables: np.ndarray
+    texts: dict[int, list[str]]  # other columns, by position
+    doubts: list[str]  # notes about how the numbers are written
 
 
 def read_delimited(path: Path, ask: Ask) -> Table:
@@ -84,8 +94,9 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     without = ask._replace(drop=(*ask.drop, *(names[k] for k in shape.blank)))
     roles = assign_roles(path, names, without, index, shape.row_numbers)
     # pyarrow wants an ASCII separator
-    fast = len(names) <= WIDEST and shape.separator.isascii() and not shape.doubtful
-    X, texts = (_stream if fast else _row_by_row)(path, shape, roles, ask)
+    unusual = shape.doubtful or shape.spaced
+    fast = len(names) <= WIDEST and shape.separator.isascii() and not unusual
+    X, texts, doubts = (_stream if fast else _row_by_row)(path, shape, roles, ask)
     X, texts = _without_empty_end(X, texts, notes)
     said, mistaken = tell_row_numbers(names, roles, texts, ask)
     mistaken += _not_blank(path, shape, texts)
@@ -93,7 +104,12 @@ def read_delimited(path: Path, ask: Ask) -> Table:
         return read_delimited(path, ask._replace(variables=(*ask.variables, *mistaken)))
     if roles.ids and roles.ids == index:
         notes.append(_say_index(path, shape, texts[index[0]]))
-    notes += [*said, *tell_identifiers(names, roles, ask)]
+    notes += [
+        *said,
+        *tell_identifiers(names, roles, ask),
+        *_say_unnamed(shape, roles, ask),
+        *doubts,
+    ]
     return Table(
         path,
         X,
@@ -136,6 +152,16 @@ def _say_index(path: Path, shape: Shape, ids: list[str]) -> str:
     )
 
 
+def _say_unnamed(shape: Shape, roles: Roles, ask: Ask) -> list[str]:
+    """Notes about variables that have no name in the file."""
+    return [
+        f"the column {k + 1} has no name and was taken as a variable, called "
+        f"{quietly(shape.names[k])}; to leave it out, say --drop {quietly(shape.names[k])}"
+        for k in shape.unnamed
+        if k in roles.variables and shape.names[k] not in (*ask.keep, *ask.variables)
+    ]
+
+
 def _not_blank(path: Path, shape: Shape, texts: dict[int, list[str]]) -> list[str]:
     """Names of columns that are not blank after all."""
     full = [k for k in shape.blank if any(cell.strip() for cell in texts[k])]
@@ -156,23 +182,32 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     lines, whole = _first_lines(path, encoding, ask)
     declared = _take_separator_line(lines)
     separator = ask.separator or (declared[1] if declared else _separator(path, lines, ask))
+    if len(separator) != 1 or ask.decimal not in (None, ".", ","):
+        raise TableError(
+            f"{path}: columns are separated by one character, and decimals by a point or a comma, "
+            f"not by {quietly(separator)} and {quietly(ask.decimal)}"
+        )
     if separator == ask.decimal:
-        raise TableError(f"{path}: {separator!r} cannot separate both columns and decimals")
+        raise TableError(
+            f"{path}: {separator!r} cannot separate both columns and decimals: save the file with "
+            "semicolons or tabs between the columns"
+        )
     if separator in _NO_SEPARATORS:
         raise TableError(
             f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
             "separate columns: choose another --separator"
         )
-    rows = _sample(path, lines, whole, separator)
+    spaced = separator != " " and any(f'{separator} "' in line for line in lines)
+    rows = _sample(path, lines, whole, separator, spaced)
     if ask.header:
         skipped, names, body = _take_header(path, rows)
     else:
         skipped = declared[0] if declared else 0
         names, body = [f"x{k}" for k in range(len(rows[0][1]))], [row for _, row in rows]
     written = len(names)
-    names, because = _fitted_header(names, body) if ask.header else (names, "")
-    cells = [cell for row in body for cell in row]
-    decimal = ask.decimal or decimal_mark(cells, separator)
+    names, because = _fitted_header(path, skipped, names, body) if ask.header else (names, "")
+    aside = {k for k, name in enumerate(names) if name in (ask.id_column, ask.label, *ask.drop)}
+    decimal = ask.decimal or decimal_mark(_cells(body, aside), separator)
     if separator != "," or decimal != ".":
         commas = ", numbers have decimal commas" if decimal == "," else ""
         called = _SEPARATORS.get(separator, quietly(separator))
@@ -187,7 +222,15 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
     if not names[0] and _FIRST in ask.keep:
         names[0] = _FIRST
     index, because = _index(names, body, decimal, because)
+    unnamed = tuple(k for k, name in enumerate(names) if not name and k not in index)
     names, blank = _without_blanks(names, body, index, ask)
+    doubtful = False
+    if ask.decimal is None and separator != ",":
+        use = use_of(_cells(body, aside | {*index}), decimal)
+        # numbers from a thousand on may come late
+        doubtful = use is Use.DOUBTFUL or (
+            use is Use.NONE and not whole and _thousands_below(path, encoding, separator, decimal)
+        )
     if blank:
         notes.append(f"{len(blank)} column(s) without a name and without a value were left out")
     return Shape(
@@ -199,19 +242,35 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
         index,
         because,
         tuple(k for k in candidates(names) if _tells_rows_apart(names[k], k, body)),
+        tuple(k for k in unnamed if k not in blank),
         blank,
         any(k >= written for k in blank),
         any('"' in line for line in lines),
-        ask.decimal is None and separator != "," and could_be_thousands(cells, decimal),
+        spaced,
+        doubtful,
     )
 
 
+def _cells(body: list[list[str]], aside: set[int]) -> Iterator[str]:
+    """All cells but those of the columns ``aside``, which are no variables."""
+    return (cell for row in body for k, cell in enumerate(row) if k not in aside)
+
+
+def _thousands_below(path: Path, encoding: str, separator: str, mark: str) -> bool:
+    """Whether a number anywhere in the file looks like thousands."""
+    try:
+        with io.TextIOWrapper(opened(path), encoding=encoding) as file:
+            return has_thousands(file, separator, mark)
+    except UnicodeError:
+        return False  # whoever reads the rows will say where
+
+
 def _sample(
-    path: Path, lines: list[str], whole: bool, separator: str
+    path: Path, lines: list[str], whole: bool, separator: str, spaced: bool
 ) -> list[tuple[int, list[str]]]:
     """Rows to look at, and the numbers of the lines that they end on."""
     try:
-        rows = _cut(lines, separator)
+        rows = _cut(lines, separator, spaced)
     except csv.Error as error:
         raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
     if not whole and len(rows) > 2:
@@ -245,11 +304,20 @@ def _take_header(
     return line, [unescaped(name.strip()) for name in header], body
 
 
-def _fitted_header(names: list[str], body: list[list[str]]) -> tuple[list[str], str]:
+def _fitted_header(
+    path: Path, line: int, names: list[str], body: list[list[str]]
+) -> tuple[list[str], str]:
     """The header with as many names as rows have cells, if separators at an end are the reason."""
-    extra = len(body[0]) - len(names)
+    widths = [len(row) for row in body]
+    extra = max(widths, key=widths.count) - len(names)  # of most rows: one may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
         return [*names, *[""] * extra], "without a name"  # rows end in separators
+    if extra > 1 or (extra == 1 and len(names) == 1):
+        raise TableError(
+            f"{path}, line {line}: it should hold the names of the columns, but has {len(names)} "
+            f"cell(s), where the rows below have {len(names) + extra}. Take out titles and "
+            "comments above the names; if the file has no names, say --no-header"
+        )
     if extra == 1:  # as R's write.table leaves it
         return ["", *names], "shifted"
     widest = max(map(len, body))
@@ -295,26 +363,32 @@ def _first_lines(path: Path, encoding: str, ask: Ask) -> tuple[list[str], bool]:
     try:
         with io.TextIOWrapper(opened(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
-            letters = full = 0
-            while full < SAMPLE_LINES and not (letters > SAMPLE_LETTERS and full > 2):
+            characters = full = 0
+            while full < SAMPLE_LINES and not (characters > SAMPLE_CHARACTERS and full > 2):
                 line = file.readline(LONGEST_LINE)
                 if len(line) == LONGEST_LINE:
                     raise TableError(
-                        f"{path}: a line is longer than {LONGEST_LINE:,} letters: is this a table?"
+                        f"{path}: a line is longer than {LONGEST_LINE:,} characters: is this a "
+                        "table?"
                     )
                 if not line:
                     return lines, True
                 lines.append(line)
-                letters += len(line)
+                characters += len(line)
                 full += bool(line.strip())
+                if len(lines) - full > MOST_BLANK:
+                    raise TableError(
+                        f"{path}: more than {MOST_BLANK:,} of the first lines are empty: is this "
+                        "a table?"
+                    )
             return lines, not file.read(1)
     except UnicodeError:
         _blame_encoding(path, encoding, ask.separator or ",")
 
 
-def _cut(lines: Iterable[str], separator: str) -> list[tuple[int, list[str]]]:
+def _cut(lines: Iterable[str], separator: str, spaced: bool = False) -> list[tuple[int, list[str]]]:
     """Rows that are not blank, and the numbers of the lines that they end on."""
-    return list(_numbered(csv.reader(lines, delimiter=separator)))
+    return list(_numbered(csv.reader(lines, delimiter=separator, skipinitialspace=spaced)))
 
 
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
@@ -333,7 +407,7 @@ def _separator(path: Path, lines: list[str], ask: Ask) -> str:
             continue
         try:
             counts = [len(row) for _, row in _cut(lines, separator)]
-        except csv.Error:  # a cell of many thousand letters: this is not the separator
+        except csv.Error:  # a cell of many thousand characters: this is not the separator
             continue
         usual = max(set(counts), key=counts.count, default=0)
         # decimal commas cut rows, too, but not all into the same number, and never the header
@@ -432,7 +506,7 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
         del growing
         return _row_by_row(path, shape, roles, ask)
     pa.default_memory_pool().release_unused()  # the fit will want it
-    return growing.finish(), others
+    return Columns(growing.finish(), others, [])
 
 
 def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
@@ -458,7 +532,8 @@ def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
         raise TableError(f"{path}: it cannot be read as a table: {error}") from None
     if marks is not None:
         marks.refuse_thousands(path, shape.names)
-    return growing.finish(), others
+    doubts = [] if marks is None else marks.doubts(shape.names)
+    return Columns(growing.finish(), others, doubts)
 
 
 # --- whose fault it was
@@ -469,17 +544,22 @@ def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
     with io.TextIOWrapper(opened(path), encoding=shape.encoding, newline="") as file:
         for _ in range(shape.skipped):
             file.readline()
-        for line, row in _numbered(csv.reader(file, delimiter=shape.separator)):
+        cut = csv.reader(file, delimiter=shape.separator, skipinitialspace=shape.spaced)
+        for line, row in _numbered(cut):
             yield shape.skipped + line, row
 
 
 def _blame(path: Path, shape: Shape, roles: Roles, line: int, row: list[str]) -> NoReturn:
     """Say what is wrong with a row."""
     if len(row) != len(shape.names):
-        raise TableError(
-            f"{path}, line {line}: it has {len(row)} cells, the header has "
-            f"{len(shape.names)}; every row needs as many as the header"
+        shifted = shape.index_because == "shifted"
+        wanted = (
+            f"most rows have {len(shape.names)}, one more than the header, for the names of the "
+            "rows; every row needs as many"
+            if shifted
+            else f"the header has {len(shape.names)}; every row needs as many as the header"
         )
+        raise TableError(f"{path}, line {line}: it has {len(row)} cells, {wanted}")
     k = next(k for k in roles.variables if _number(row[k], shape.decimal) is None)
     raise TableError(
         f"{path}, line {line}, {column_called(path, shape.names, k)}: "
@@ -488,13 +568,23 @@ def _blame(path: Path, shape: Shape, roles: Roles, line: int, row: list[str]) ->
 
 
 def _advice(cell: str, shape: Shape, k: int) -> str:
-    if re.fullmatch(r"[-+\d.,\s'\u2019\u066c]+", cell):
+    name = quietly(shape.names[k])
+    if _WITH_MARKS.fullmatch(cell):
+        misjudged = (
+            "if commas begin decimals, save the file with semicolons or tabs between the columns"
+            if shape.separator == ","
+            else "if the decimals are misjudged, say --decimal comma or --decimal point"
+        )
         return (
             f"Numbers are written with a decimal {'comma' if shape.decimal == ',' else 'point'} "
             "in this file, without separators of thousands. Take out what separates thousands; "
-            "if the decimals are misjudged, say --decimal comma or --decimal point"
+            f"{misjudged}"
         )
-    name = quietly(shape.names[k])
+    if not any(one.isalnum() for one in cell):
+        return (
+            "If it stands for a missing value, leave the cell empty or write NA; if the column is "
+            f"no variable, say --drop {name}"
+        )
     return (
         f"Correct it, or say what the column is: --drop {name} leaves it out, --label {name} "
         f"colours by it, --id-column {name} names the rows by it"
@@ -502,16 +592,39 @@ def _advice(cell: str, shape: Shape, k: int) -> str:
 
 
 def _blame_encoding(path: Path, encoding: str, separator: str) -> NoReturn:
+    """Say where the text of a file is not in its encoding."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line, begun = 1, ""  # the number of a line, and its text so far
     with opened(path) as file:
-        for line, raw in enumerate(file, 1):
-            try:
-                raw.decode(encoding)
-            except UnicodeError as error:
-                start = getattr(error, "start", 0)
-                column = raw[:start].count(separator.encode()) + 1
+        while block := file.read(2**16):
+            text, wrong = _decoded(decoder, block)
+            line += text.count("\n")
+            begun = text.rpartition("\n")[2] if "\n" in text else begun + text
+            if wrong:
                 raise TableError(
-                    f"{path}, line {line}, column {column}: the text is not {encoding} (byte "
-                    f"0x{raw[start]:02x}). Save the file as UTF-8, or name its encoding: "
-                    "--encoding cp1252 is common for spreadsheets on Windows"
-                ) from None
-    raise TableError(f"{path}: the text is not {encoding}; name its encoding with --encoding")
+                    f"{path}, line {line}, column {begun.count(separator) + 1}: the text is not "
+                    f"{encoding} (byte 0x{wrong.hex()}). Save the file as UTF-8, or name its "
+                    "encoding: --encoding cp1252 is common for spreadsheets on Windows"
+                )
+    raise TableError(
+        f"{path}, line {line}: the file ends in the middle of a character of {encoding}: was it "
+        "cut short? If it is in another encoding, name it with --encoding"
+    )
+
+
+def _decoded(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
+    """The text of a block up to the first byte that is wrong, and that byte if there is one."""
+    before = decoder.getstate()
+    try:
+        return decoder.decode(block), b""
+    except UnicodeError:
+        decoder.setstate(before)
+    text = ""
+    for k in range(len(block)):
+        try:
+            text += decoder.decode(block[k : k + 1])
+        except UnicodeDecodeError as error:  # it may be about a byte before this one
+            return text, error.object[error.start : error.start + 1]
+        except UnicodeError:
+            return text, block[k : k + 1]
+    return text, block[-1:]

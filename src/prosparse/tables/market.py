@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import TableError
-from .base import opened, quietly
+from .base import EXACT, opened, quietly
 
 _LONGEST = 2**20  # letters of a line before the numbers
 _FIELDS = {"real", "double", "integer", "unsigned-integer", "pattern"}
@@ -112,9 +112,11 @@ def _matrix(header: Header, body: np.ndarray) -> Any:
         full[j, i] = header.mirror * body[:, 0]
         full[i, j] = body[:, 0]
         return full
-    places = body[:, :2].astype(np.int64)
-    if np.any(places != body[:, :2]):
+    if not np.array_equal(body[:, :2], np.trunc(body[:, :2])):  # NaN differs from itself
         raise ValueError("the number of a row or of a column is not whole")
+    if not np.all(np.abs(body[:, :2]) <= EXACT):
+        raise ValueError("an entry is outside of the matrix")
+    places = body[:, :2].astype(np.int64)
     if body.size and (places.min() < 1 or np.any(places.max(axis=0) > header.shape)):
         raise ValueError("an entry is outside of the matrix")
     i, j = places.T - 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from enum import Enum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -55,16 +56,31 @@ def is_decorated_number(cell: str) -> bool:
     return _DECORATED.fullmatch(cell.strip()) is not None
 
 
-def could_be_thousands(cells: Iterable[str], mark: str) -> bool:
-    """Whether some cells look like thousands, and none settles that ``mark`` begins decimals."""
-    some = False
+class Use(Enum):
+    """What a mark does in some cells."""
+
+    DECIMALS = "it begins decimals, without doubt"
+    DOUBTFUL = "some numbers look like thousands, and none settles that it begins decimals"
+    NONE = "it is in no number"
+
+
+def use_of(cells: Iterable[str], mark: str) -> Use:
+    """What ``mark`` does in these cells."""
+    use = Use.NONE
     for cell in cells:
         if mark in cell:
-            grouped = _GROUPS[mark].fullmatch(cell.strip()) is not None
-            if not grouped and _DECIMALS[mark].fullmatch(cell.strip()):
-                return False
-            some |= grouped
-    return some
+            if _GROUPS[mark].fullmatch(cell.strip()):
+                use = Use.DOUBTFUL
+            elif _DECIMALS[mark].fullmatch(cell.strip()):
+                return Use.DECIMALS
+    return use
+
+
+def has_thousands(lines: Iterable[str], separator: str, mark: str) -> bool:
+    """Whether a cell in these lines looks like thousands; for many lines, as none is cut up."""
+    edge = rf'[{re.escape(separator)}"\s]'
+    cell = re.compile(rf"(?:^|{edge}){_GROUPS[mark].pattern}(?=$|{edge})")
+    return any(mark in line and cell.search(line) is not None for line in lines)
 
 
 class _Column(NamedTuple):
@@ -113,3 +129,20 @@ class Marks:
                 f"behind it, and {quietly(plain)} in line {other} has none. If the {called}s begin "
                 f"decimals, say --decimal {called}; if they separate thousands, take them out"
             )
+
+    def doubts(self, names: list[str]) -> list[str]:
+        """Notes about columns of numbers that were taken as decimals, and may be thousands."""
+        found = [
+            (names[k], seen.grouped[1])
+            for k, seen in self.columns.items()
+            if seen.grouped and not seen.long and not self.settled
+        ]
+        if not found:
+            return []
+        name, cell = found[0]
+        others = f" and in {len(found) - 1:,} more" if len(found) > 1 else ""
+        return [
+            f"every {_CALLED[self.mark]} in the column {quietly(name)}{others} has three digits "
+            f"behind it and was taken to begin decimals: {quietly(cell)} is "
+            f"{cell.replace(self.mark, '.')}; if it separates thousands, take it out"
+        ]

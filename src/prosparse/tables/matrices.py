@@ -166,6 +166,15 @@ def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
         )
 
 
+def _as_floats(X: Any) -> Any:
+    """A table of floats; of a sparse one, each value is stored once."""
+    if not sparse.issparse(X):
+        return np.asarray(X, dtype=float)
+    X = sparse.csr_array(X, dtype=float)
+    X.sum_duplicates()  # a value stored in parts: log(1 + x) of the parts is not that of the value
+    return X
+
+
 def _named(
     path: Path, ask: Ask, X: Any, names: Any = None, ids: Any = None, label: Any = None
 ) -> Table:
@@ -186,7 +195,7 @@ def _named(
         if values is not None and len(values) != n:
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
     whole = X
-    X = sparse.csr_array(X, dtype=float) if sparse.issparse(X) else np.asarray(X, dtype=float)
+    X = _as_floats(X)
 
     def column_of(k: int) -> list[float]:
         column = X[:, [k]]
