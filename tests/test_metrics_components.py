@@ -167,3 +167,12 @@ def test_no_component_at_all(rng):
     assert additional_explained_deviation(X, none).shape == (0,)
     for method in ("qr", "subspace"):
         assert adjusted_explained_variance(X, none, method).shape == (0,)
+
+
+@pytest.mark.parametrize("method", ["subspace", "qr"])
+def test_the_length_of_a_component_does_not_count(method, rng):
+    X, W = rng.standard_normal((40, 6)), rng.standard_normal((3, 6))
+    shares = adjusted_explained_variance(X, W, method=method)
+    longer = adjusted_explained_variance(X, W * [[10.0], [0.1], [-3.0]], method=method)
+    np.testing.assert_allclose(longer, shares)
+    assert 0.0 < shares.sum() < 1.0

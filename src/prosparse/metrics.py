@@ -64,19 +64,21 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
         "subspace": variance of the projection of X on the span of the first k loading vectors
         (Shen & Huang 2008). "qr": variance of the scores of each component that is not
         explained by the scores of those before it, the squared diagonal of R in their QR
-        decomposition (Zou, Hastie & Tibshirani 2006).
+        decomposition (Zou, Hastie & Tibshirani 2006). The length of a component does not count.
 
     Returns
     -------
     array of shape (n_components,), whose cumulative sums are the shares explained.
     """
     check_choice("method", method, ("subspace", "qr"))
-    X, W, _, unit = _centred(X, components)
+    X, W, _, _ = _centred(X, components)
     total = float(np.sum(X**2))
     if total == 0.0:
         return np.zeros(W.shape[0])
     if method == "qr":
-        return unit**2 * (np.sum(_additions((X @ W.T).T) ** 2, axis=1) / total)
+        norms = np.linalg.norm(W, axis=1, keepdims=True)
+        W = W / np.where(norms > 0, norms, 1.0)  # as loadings in the paper: of length one
+        return np.sum(_additions((X @ W.T).T) ** 2, axis=1) / total
     return added_squares(DenseOperator(X), W) / total
 
 

@@ -353,6 +353,11 @@ def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
 
 def total_variance(X: Any) -> float:
     """Sum of the variances of the columns, of the values that are there."""
+    with np.errstate(over="ignore", invalid="ignore"):  # too large to be a number
+        return _total_variance(X)
+
+
+def _total_variance(X: Any) -> float:
     n = np.zeros(X.shape[1])
     mean, squares = np.zeros(X.shape[1]), np.zeros(X.shape[1])
     for _, block in _blocks(X):  # means and squares of blocks, put together

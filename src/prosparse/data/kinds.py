@@ -440,13 +440,7 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
     Sparse stays sparse where all are; arrays of one library stay in it.
     """
     kinds = [kind_of(table) for table in tables]
-    tables = [
-        kind.readable(table, allow_nan=True) for kind, table in zip(kinds, tables, strict=True)
-    ]
-    tables = [
-        table if kind.stays or isinstance(kind, SparseTable) else np.asarray(table)
-        for kind, table in zip(kinds, tables, strict=True)
-    ]
+    tables = [_readable_view(number, table) for number, table in enumerate(tables)]
     for number, table in enumerate(tables):
         if len(table.shape) != 2:
             raise InputError(
@@ -467,6 +461,15 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
         like = next(t for t, k in zip(tables, kinds, strict=True) if k.stays)
         return array_namespace(like).concat(tables, axis=1), slices
     return np.hstack([t.toarray() if sparse.issparse(t) else t for t in tables]), slices
+
+
+def _readable_view(number: int, table: TableLike) -> TableLike:
+    kind = kind_of(table)
+    try:
+        table = kind.readable(table, allow_nan=True)
+    except InputError as error:
+        raise InputError(f"view {number}: {error}") from error
+    return table if kind.stays or kind.is_sparse else np.asarray(table)
 
 
 # --- shared by several kinds

@@ -482,3 +482,14 @@ def test_names_and_output_in_kind():
     assert list(model.transform(X).columns) == ["sca0", "sca1"]
     assert list(model.select(X).columns) == list(X.columns[model.get_support()])
     assert model.transform(X.astype(np.float32)).to_numpy().dtype == np.float32
+
+
+def test_rows_in_blocks_cannot_be_imputed_in_silence(rng):
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    X = rng.standard_normal((40, 1)) + 0.3 * rng.standard_normal((40, 5))
+    model = SCA(1).fit(X)
+    whole = model.impute(da.from_array(X, chunks=(10, -1)))
+    np.testing.assert_array_equal(whole.compute(), X)
+    X[3, 2] = np.nan
+    with pytest.raises(InputError, match="NaN or infinity"):
+        model.impute(da.from_array(X, chunks=(10, -1))).compute()

@@ -77,7 +77,7 @@ def test_views_may_share_names():
         model.transform(pd.concat([TURNED, shared], axis=1))
     with pytest.raises(InputError, match="X has 6 features, but SCA is expecting 7"):
         model.transform(both.iloc[:, 1:].set_axis(list("aabbcc"), axis=1))
-    with pytest.raises(InputError, match="view 1 has more than one column named 'a'"):
+    with pytest.raises(InputError, match="view 1: X has more than one column named 'a'"):
         SCA(2).fit([A, B.set_axis(list("aba"), axis=1)])
 
 

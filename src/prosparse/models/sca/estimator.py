@@ -449,6 +449,8 @@ class SCA(HasDensity, SparseProjection):
         kind = kind_of(X)
         listed = isinstance(X, list | tuple)
         if not has_gaps(rows):
+            if not kind.in_memory:  # gaps would be seen when the rows are read, and refused then
+                return kind.finite(rows)
             if kind.stays:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
