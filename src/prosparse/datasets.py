@@ -48,7 +48,10 @@ def make_globally_sparse(
 
     Parameters
     ----------
-    n_samples, n_features : int
+    n_samples : int
+        Rows.
+    n_features : int
+        Columns.
     n_components : int
         Dimension d of y.
     n_informative : int
@@ -125,7 +128,12 @@ def make_sparse_projection(
 
     Parameters
     ----------
-    n_samples, n_features, n_components : int
+    n_samples : int
+        Rows.
+    n_features : int
+        Columns.
+    n_components : int
+        Directions.
     n_nonzero : int
         Nonzero entries of every direction.
     noise : float
@@ -193,7 +201,10 @@ def make_sparse_regression(
 
     Parameters
     ----------
-    n_samples, n_features : int
+    n_samples : int
+        Rows.
+    n_features : int
+        Columns.
     n_informative : int
         Number of variables with nonzero coefficients.
     noise : float
@@ -250,7 +261,12 @@ def make_cell_counts(
 
     Parameters
     ----------
-    n_cells, n_genes, n_types : int
+    n_cells : int
+        Rows.
+    n_genes : int
+        Columns.
+    n_types : int
+        Types of cells.
     n_markers : int
         Genes that mark each type; ``n_types * n_markers`` are at most ``n_genes``.
     fold_change : float

@@ -22,7 +22,10 @@ def support_f_score(true_support: Any, support: Any) -> float:
 
     Parameters
     ----------
-    true_support, support : bool arrays of shape (n_features,)
+    true_support : bool array of shape (n_features,)
+        The variables that should be chosen.
+    support : bool array of shape (n_features,)
+        The variables that were.
 
     Returns
     -------
@@ -168,7 +171,10 @@ def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
 
     Parameters
     ----------
-    labels_true, labels : arrays of shape (n_samples,)
+    labels_true : array of shape (n_samples,)
+        The groups that there are.
+    labels : array of shape (n_samples,)
+        The groups that were found.
 
     Returns
     -------

@@ -155,9 +155,29 @@ class SPCA(SparseProjection):
     ----------
     components_ : array (n_components_, n_features_in_)
         Unit rows with exact zeros; components of which nothing is left are left out.
-    n_iter_, stop_reason_, support_, n_selected_, n_nonzero_, n_components_,
-    explained_variance_, explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `EMPCA`.
+    support_ : bool array (n_features_in_,)
+        The variables with any weight.
+    n_selected_ : int
+        How many there are.
+    n_nonzero_ : int array (n_components_,)
+        Nonzero weights of each component.
+    n_components_ : int
+        Components that are not zero.
+    relevance_ : array (n_features_in_,)
+        How much a variable takes part, relative to the one that does most.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores.
+    explained_variance_ratio_ : array (n_components_,)
+        Share of the total variance that each component adds to those before it.
+    mean_ : array (n_features_in_,)
+    scale_ : array (n_features_in_,)
+        Standard deviations of the columns if they were scaled, else ones.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+    n_iter_ : int
+    stop_reason_ : StopReason
 
     Notes
     -----

@@ -194,12 +194,16 @@ class SSPCA(SparseProjection):
         largest rows where several leave at once.
     groups : list of lists of columns or None, default=None
         A partition of the columns (positions, names or slices). None: every column is a group.
-    n_penalties, cv : int, default=20; int, default=5
-        Penalties tried (in geometric progression), and number of folds.
+    n_penalties : int, default=20
+        Penalties tried, in geometric progression.
+    cv : int, default=5
+        Number of folds.
     scale : bool, default=False
         Divide every column by its standard deviation first.
-    max_iter, tol : int, default=500; float, default=1e-7
-        The most turns; the fall of the objective, as a share of ``|X|^2``, that ends them.
+    max_iter : int, default=500
+        The most turns.
+    tol : float, default=1e-7
+        The fall of the objective, as a share of ``|X|^2``, that ends them.
     random_state : int, RandomState or None, default=None
         Of the folds.
     verbose : int, default=0
@@ -209,13 +213,33 @@ class SSPCA(SparseProjection):
     components_ : array (n_components_, n_features_in_)
         Orthonormal rows, exactly zero outside ``support_``.
     penalty_ : float
-    penalties_, cv_errors_ : arrays
-        The penalties tried, and the mean square of what the components leave of rows held out.
+    penalties_ : array
+        The penalties tried.
+    cv_errors_ : array
+        The mean square of what the components leave of rows held out, at each of them.
     bounds_ : array
         Minus the objective after every turn, never falling.
-    n_selected_, n_iter_, stop_reason_, support_, n_components_, explained_variance_,
-    explained_variance_ratio_, relevance_, ranking_, mean_, scale_, varying_
-        As in `GSPPCA`.
+    support_ : bool array (n_features_in_,)
+        The chosen variables.
+    n_selected_ : int
+        How many there are.
+    n_components_ : int
+        Components that are not zero.
+    relevance_ : array (n_features_in_,)
+        How much a variable takes part, relative to the one that does most.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores.
+    explained_variance_ratio_ : array (n_components_,)
+        Share of the total variance that each component adds to those before it.
+    mean_ : array (n_features_in_,)
+    scale_ : array (n_features_in_,)
+        Standard deviations of the columns if they were scaled, else ones.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+    n_iter_ : int
+    stop_reason_ : StopReason
 
     Examples
     --------

@@ -14,12 +14,15 @@ def aic(log_likelihood: Array, dimension: Array) -> np.ndarray:
 
     Parameters
     ----------
-    log_likelihood, dimension : arrays
-        Of the models to compare; larger values of the criterion are better.
+    log_likelihood : array
+        Of the models to compare.
+    dimension : array
+        The number of free parameters of each of them.
 
     Returns
     -------
     array
+        The criterion; larger is better.
     """
     return np.asarray(log_likelihood, dtype=float) - np.asarray(dimension)
 
@@ -29,12 +32,15 @@ def bic(log_likelihood: Array, dimension: Array, n_samples: int) -> np.ndarray:
 
     Parameters
     ----------
-    log_likelihood, dimension : arrays
-        Of the models to compare; larger values of the criterion are better.
+    log_likelihood : array
+        Of the models to compare.
+    dimension : array
+        The number of free parameters of each of them.
     n_samples : int
 
     Returns
     -------
     array
+        The criterion; larger is better.
     """
     return np.asarray(log_likelihood) - 0.5 * np.log(n_samples) * np.asarray(dimension)

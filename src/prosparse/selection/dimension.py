@@ -55,8 +55,10 @@ def count_signals(eigenvalues: np.ndarray, n: int, p: int, noise: float | None =
     ----------
     eigenvalues : array
         Of X'X with X centred, in falling order; those beyond the rank may be left out.
-    n, p : int
-        Rows and columns of X.
+    n : int
+        Rows of X.
+    p : int
+        Columns of X.
     noise : float or None
         The variance of the noise, if it is known.
 
@@ -122,8 +124,10 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     ----------
     eigenvalues : array
         Of X'X with X centred, in falling order; those beyond the rank may be left out.
-    n, p : int
-        Rows and columns of X.
+    n : int
+        Rows of X.
+    p : int
+        Columns of X.
 
     Returns
     -------
@@ -175,8 +179,10 @@ def minka_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     ----------
     eigenvalues : array
         Of X'X with X centred, in falling order; those beyond the rank may be left out.
-    n, p : int
-        Rows and columns of X.
+    n : int
+        Rows of X.
+    p : int
+        Columns of X.
 
     Returns
     -------
@@ -224,8 +230,10 @@ def bic_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     ----------
     eigenvalues : array
         Of X'X with X centred, in falling order; those beyond the rank may be left out.
-    n, p : int
-        Rows and columns of X.
+    n : int
+        Rows of X.
+    p : int
+        Columns of X.
 
     Returns
     -------
@@ -251,8 +259,10 @@ def hard_threshold_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     ----------
     eigenvalues : array
         Of X'X with X centred, in falling order; those beyond the rank may be left out.
-    n, p : int
-        Rows and columns of X.
+    n : int
+        Rows of X.
+    p : int
+        Columns of X.
 
     Returns
     -------

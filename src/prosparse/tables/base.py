@@ -36,21 +36,28 @@ class Ask(NamedTuple):
 
     Attributes
     ----------
-    id_column, label : str or None
-        The columns that name the rows, and that colour the scores.
+    id_column : str or None
+        The column that names the rows.
+    label : str or None
+        The column that colours the scores.
     drop : tuple of str
         Columns to leave out.
     keep : tuple of str
         Columns that are variables, though they look like an index or like numbers of rows.
-    variables, row_numbers : tuple of str
-        Columns that are known from elsewhere, such as a fitted model, to be variables, and to
-        number the rows or to tell them apart; a table need not have them.
+    variables : tuple of str
+        Columns that are known from elsewhere, such as a fitted model, to be variables; a table
+        need not have them.
+    row_numbers : tuple of str
+        Columns that are known from elsewhere to number the rows or to tell them apart; a table
+        need not have them.
     transpose : bool
         Whether variables are in rows.
     header : bool
         Whether the first line holds names.
-    encoding, separator : str or None
+    encoding : str or None
         Of a text file. None: find out.
+    separator : str or None
+        Between the columns of a text file. None: find out.
     decimal : "." or "," or None
         What is before the decimals in a text file. None: find out.
     progress : function of an int

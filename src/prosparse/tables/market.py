@@ -17,7 +17,7 @@ from scipy import sparse
 from ..errors import TableError
 from .base import EXACT, opened, quietly
 
-_LONGEST = 2**20  # letters of a line before the numbers
+_LONGEST = 2**20  # characters of a line before the numbers
 _FIELDS = {"real", "double", "integer", "unsigned-integer", "pattern"}
 _SYMMETRIES = {"general": 0.0, "symmetric": 1.0, "skew-symmetric": -1.0}
 
