@@ -68,7 +68,7 @@ class Forced:
         bounds = at.bounds
         bounds.append(float(result.bound))  # in place: ten thousand copies would be the run
         self.longest = max(self.longest, len(bounds))
-        return loop.Position(result, result, bounds, 0, False), None
+        return loop.Position(result, result, None, True, 0, False, bounds), None
 
 
 def finite(model: Any) -> bool:

@@ -280,6 +280,7 @@ def test_a_swap_of_folders_that_fails_brings_the_old_one_back(tmp_path, monkeypa
     place = tmp_path / "results"
     place.mkdir()
     (place / RESULTS[0]).write_text("old")
+    save(GSPPCA(2).fit(X), place / "model.prosparse")  # or they might be anybody's files
     rename = Path.rename
 
     def failing(self, target):

@@ -52,6 +52,7 @@ def test_pages_have_examples():
         "docs/reliability.md",
         "docs/reliability/mended.md",
         "docs/references.md",
+        "docs/architecture.md",
         "docs/howto/index.md",
         "docs/migration/index.md",
     }

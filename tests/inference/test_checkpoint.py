@@ -186,7 +186,7 @@ def test_a_place_that_cannot_be_written_to_is_refused_before_the_fit(table, tmp_
     def step(*arguments):
         raise AssertionError("the fit began")
 
-    monkeypatch.setattr("prosparse.models.gsppca.estimator.iterate", step)
+    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", step)
     with pytest.raises(CheckpointError, match="there is no folder"):
         GSPPCA(4).fit(table, checkpoint=tmp_path / "none" / "fit.npz")
     monkeypatch.setattr("prosparse.inference.checkpoint.os.access", lambda *arguments: False)

@@ -11,6 +11,8 @@ scanpy's other functions look for it. Tables are never made dense: sparse ones s
 what is kept in a file is read block by block. Nothing is written when a fit fails.
 """
 
-from .functions import gsppca, pp, sca, select_variables, tl
+from .functions import gsppca, sca, select_variables
+from .functions import pp as pp
+from .functions import tl as tl
 
-__all__ = ["gsppca", "pp", "sca", "select_variables", "tl"]
+__all__ = ["gsppca", "sca", "select_variables"]
