@@ -76,7 +76,7 @@ def test_a_finding_would_be_seen(tmp_path, monkeypatch):
     assert fuzz.outcome(tmp_path / "t.csv", 0) == ("finding", "KeyError: 'bug'")
     forced = script("endurance").Forced()
     step = iter([type("S", (), {"bound": b})() for b in (1.0, 0.5)])
-    at = script("endurance").loop.Position(None, None, [], 0, False)
+    at = script("endurance").loop.Position(None, None, None, True, 0, False, [])
     for _ in range(2):
         at, _ = forced(lambda state: next(step), at)
     assert np.isclose(forced.fall, 0.5)
