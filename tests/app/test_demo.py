@@ -1,8 +1,4 @@
-import pytest
-
 from prosparse.app import demo
-
-pytestmark = pytest.mark.quick
 
 
 def test_demo_prints_the_choice_and_writes_the_pictures(tmp_path, capsys):
