@@ -451,3 +451,14 @@ def test_changes_in_memory_count_and_files_may_move(table, tmp_path, monkeypatch
     assert kind_of(moved).name == "memory map"
     (tmp_path / "X").rename(tmp_path / "Y")
     np.testing.assert_allclose(GSPPCA(3).fit(moved).mean_, table.mean(axis=0))
+
+
+def test_what_rounding_takes_from_a_mean_is_given_back():
+    """A mean near 1e4 has four digits behind the point in single precision."""
+    X = (1e4 + np.random.default_rng(0).standard_normal((500, 4))).astype(np.float32)
+    exact = X.astype(float)
+    op, columns = standardise(as_foreign(X))
+    Z = np.asarray(op.whole, dtype=float) * columns.unit
+    assert np.abs(Z.mean(axis=0)).max() < 1e-6
+    squares = np.asarray(op.column_squares()) * columns.unit**2
+    np.testing.assert_allclose(squares, 500 * exact.var(axis=0), rtol=1e-8)
