@@ -19,7 +19,7 @@ def _torch(where):
     def make(X, dtype):
         torch = pytest.importorskip("torch", reason="Torch is not installed")
         if where == "cuda" and not torch.cuda.is_available():
-            pytest.skip("Torch finds no CUDA card")
+            pytest.skip("Torch finds no CUDA GPU")
         return torch.asarray(X, dtype=getattr(torch, dtype), device=where)
 
     return make
@@ -33,7 +33,7 @@ def _cupy(X, dtype):
 def _jax(X, dtype):
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")  # cards have three digits else
+    jax.config.update("jax_default_matmul_precision", "highest")  # GPUs have three digits else
     return jax.numpy.asarray(X, dtype=dtype)
 
 
