@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 
-from prosparse.models.sca.gig import (
+from prosparse.models.sca.hyperbolic import (
     HyperbolicPrior,
     bessel_ratio,
     gig_inverse_mean,

@@ -1,4 +1,6 @@
-"""The generalised inverse Gaussian law, [AB08] appendix B, and the weight prior it mixes to.
+"""The hyperbolic prior of the weights, and the law that it mixes, [AB08] appendix B.
+
+A weight is normal; its precision is random, of the generalised inverse Gaussian law:
 
     y ~ N^-(omega, chi, phi):  density proportional to y^(omega-1) exp(-(chi/y + phi y) / 2)
 
