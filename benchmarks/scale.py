@@ -80,8 +80,8 @@ class Device:
     def title(self):
         if self.name is None:
             return f"NumPy, {os.cpu_count()} cores"
-        card = self.torch.cuda.get_device_name() if self.name == "cuda" else self.name
-        return f"Torch {self.torch.__version__}, {card}, float32"
+        device = self.torch.cuda.get_device_name() if self.name == "cuda" else self.name
+        return f"Torch {self.torch.__version__}, {device}, float32"
 
 
 def iteration(device, n, p, d):
@@ -124,7 +124,7 @@ def fit(device, n, p, d):
     print(f"  of which centring {time.perf_counter() - start:.2f} s")
     if device.name == "cuda":
         peak = device.torch.cuda.max_memory_allocated() / 2**30
-        print(f"  peak memory on the card {peak:.1f} GiB, X {X.nbytes / 2**30:.1f} GiB")
+        print(f"  peak memory on the GPU {peak:.1f} GiB, X {X.nbytes / 2**30:.1f} GiB")
 
 
 def agreement(device, n, p, d):

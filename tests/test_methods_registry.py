@@ -133,6 +133,7 @@ def test_findings_are_read_once(monkeypatch, table):
     assert heard == [4, 4]
 
 
+@pytest.mark.slow
 def test_contract_tests_take_it_in():
     """All of them, in a session of its own that has the method from the start."""
     run = subprocess.run(

@@ -99,7 +99,8 @@ def test_the_same_after_a_round_trip(name, tmp_path):
     again.fit(FRAME, RESPONSE)  # and it can be fitted anew
 
 
-def test_fitted_on_a_card_or_a_cluster(tmp_path):
+@pytest.mark.slow
+def test_fitted_on_arrays_of_another_library(tmp_path):
     """What was fitted where the table was is saved as plain numbers."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
     model = GSPPCA(2).fit(torch.asarray(X))

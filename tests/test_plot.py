@@ -126,11 +126,11 @@ def test_convergence(model):
     assert len(several.lines_) == 2
 
 
-LIBRARIES = ("numpy", "array_api_strict", "torch")
+LIBRARIES = ("numpy", "array_api_strict", pytest.param("torch", marks=pytest.mark.slow))
 FITS = {
     "GSPPCA": GSPPCA(3),
     "SCA": SCA(2, max_iter=30, tol=0.0),
-    "SPPCA": SPPCA(2, penalty="slope", max_iter=50),
+    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=20),
     "EMPCA": EMPCA(2, n_nonzero=5, random_state=0),
 }
 

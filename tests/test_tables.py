@@ -110,6 +110,7 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
     assert seen[-1] == 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("widest", [100, 50_000])
 def test_very_wide(tmp_path, monkeypatch, widest):
     """Lines too long to be one cell, and more of them than are looked at."""

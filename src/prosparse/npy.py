@@ -7,12 +7,12 @@ from typing import IO, Any
 
 import numpy as np
 
-KINDS = "biufcU"  # bool, integers, floats, complex, text: no objects, which would be code
+PLAIN_TYPES = "biufcU"  # bool, integers, floats, complex, text: no objects, which would be code
 _READ = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
 
 
 def read_header(
-    file: IO[bytes], size: int, kinds: str = KINDS
+    file: IO[bytes], size: int, kinds: str = PLAIN_TYPES
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, whether in Fortran's order, and type of an array that takes ``size`` bytes of a file,
     header included; the file is left where the numbers begin.

@@ -39,7 +39,7 @@ from .errors import ModelFileError
 from .files import whole_file
 from .fitted import check_fitted
 from .inference.loop import StopReason
-from .npy import KINDS, read_header
+from .npy import PLAIN_TYPES, read_header
 from .registry import ESTIMATORS, METHODS
 from .selection.slope import Slope
 
@@ -171,7 +171,7 @@ def _on_host(value: Any) -> Any:
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
     if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
         return {"$strings": value.tolist()}
-    if value.dtype.kind not in KINDS or type(value) is not np.ndarray:
+    if value.dtype.kind not in PLAIN_TYPES or type(value) is not np.ndarray:
         raise ModelFileError(
             f"`{where}` is an array of {value.dtype}, which a model file cannot hold: only "
             "numbers and texts can be saved"
@@ -309,7 +309,7 @@ def _decode(value: Any, arrays: dict[int, np.ndarray]) -> Any:  # noqa: PLR0911
         case "$scalar":
             dtype = np.dtype(content[0])
             plain = isinstance(content[1], bool | int | float | str)
-            if dtype.kind not in KINDS or dtype.itemsize > _WIDEST_SCALAR or not plain:
+            if dtype.kind not in PLAIN_TYPES or dtype.itemsize > _WIDEST_SCALAR or not plain:
                 _refuse(f"a number of type {dtype} is not allowed")
             return np.array([content[1]], dtype=dtype)[0]
         case "$strings":

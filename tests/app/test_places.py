@@ -6,6 +6,7 @@ import signal
 import stat
 import subprocess
 import sys
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -398,33 +399,68 @@ ENCODINGS = {
     "utf-8": {"PYTHONIOENCODING": "utf-8"},
 }
 
+# Several commands, one after the other, in one process, which takes seconds to start; what they
+# say is told apart by null characters, and the exit codes come last.
+SEVERAL = """
+import json, os, sys
+from prosparse.__main__ import main
+codes = []
+for command in sys.argv[1:]:
+    sys.argv = ["prosparse", *command.split()]
+    try:
+        main()
+    except SystemExit as ended:
+        codes.append(ended.code)
+    sys.stdout.flush(), sys.stderr.flush()
+    os.write(1, b"\\0"), os.write(2, b"\\0")
+print(json.dumps(codes))
+"""
 
-def program(encoding, *words):
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def program(encoding, *commands):
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("LC_", "LANG"))}
     ended = subprocess.run(
-        [sys.executable, "-m", "prosparse", *words],
+        [sys.executable, "-c", SEVERAL, *commands],
         capture_output=True,
         check=False,
         env=environment | {"PYTHONUTF8": "1"} | ENCODINGS[encoding],
     )
     assert b"Traceback" not in ended.stderr, ended.stderr.decode("utf-8", "replace")
-    return ended
+    *answers, codes = ended.stdout.split(b"\0")
+    return [
+        Ended(code, answer, error)
+        for code, answer, error in zip(
+            json.loads(codes), answers, ended.stderr.split(b"\0")[:-1], strict=True
+        )
+    ]
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_terminals_that_cannot_show_a_name(inside, encoding):
     names = ["αβγ", "变量", "x😀", *(f"v{k} …" for k in range(5))]
     table(inside / "t.csv", names)
-    shown = program(encoding, "select", "t.csv", "--components", "1")
-    assert shown.returncode == 0
-    answer = program(encoding, "select", "t.csv", "--components", "1", "--json")
+    shown, answer, lacking, helped = program(
+        encoding,
+        "select t.csv --components 1",
+        "select t.csv --components 1 --json",
+        "select t.csv --label αβ",
+        "select --help",
+    )
+    assert shown.code == 0
     said = json.loads(answer.stdout.decode("utf-8" if encoding == "utf-8" else "ascii"))
     assert set(said["selected"]) <= set(names)
     assert said["selected"]
-    lacking = program(encoding, "select", "t.csv", "--label", "αβ")
-    assert lacking.returncode == 1
+    assert lacking.code == 1
     assert b"did you mean" in lacking.stderr
-    assert program(encoding, "select", "--help").returncode == 0
+    assert helped.code == 0
 
 
 def test_what_an_ascii_terminal_shows():

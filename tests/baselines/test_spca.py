@@ -9,7 +9,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import FewerComponentsWarning, InputError, ParameterError
 from prosparse.baselines import SPCA
-from prosparse.baselines.spca import State, elastic_net, make_step, objective, soft_threshold
+from prosparse.baselines.spca import (
+    State,
+    elastic_net,
+    make_step,
+    objective,
+    soft_threshold_regression,
+)
 from prosparse.metrics import adjusted_explained_variance
 
 pytestmark = pytest.mark.quick
@@ -37,7 +43,7 @@ def test_regressions_satisfy_their_optimality_conditions(ridge):
     a = PCA(1).fit(X).components_[0]
     l1 = np.array([0.6 * np.abs(C @ a).max()])
     if np.isinf(ridge):
-        b = soft_threshold(None, l1)(C @ a, 0)
+        b = soft_threshold_regression(None, l1)(C @ a, 0)
         slope = 2.0 * (b - C @ a)  # of |b|^2 - 2 b'Ca
     else:
         b = elastic_net(C, ridge, None, l1)(C @ a, 0)

@@ -4,6 +4,8 @@ A NumPy fit of the same table is the measure: to rounding in double precision, a
 single precision goes otherwise.
 """
 
+import contextlib
+
 import array_api_strict
 import numpy as np
 import pytest
@@ -19,7 +21,7 @@ def _torch(where):
     def make(X, dtype):
         torch = pytest.importorskip("torch", reason="Torch is not installed")
         if where == "cuda" and not torch.cuda.is_available():
-            pytest.skip("Torch finds no CUDA card")
+            pytest.skip("Torch finds no CUDA GPU")
         return torch.asarray(X, dtype=getattr(torch, dtype), device=where)
 
     return make
@@ -33,7 +35,7 @@ def _cupy(X, dtype):
 def _jax(X, dtype):
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")  # cards have three digits else
+    jax.config.update("jax_default_matmul_precision", "highest")  # GPUs have three digits else
     return jax.numpy.asarray(X, dtype=dtype)
 
 
@@ -73,13 +75,24 @@ ESTIMATORS |= {
     "EMPCA auto": EMPCA("auto", n_nonzero=10, random_state=0),
     "SPPCA": SPPCA(3, penalty="bic", penalties=[0.0, 2.0, 5.0, 20.0]),
     "SPPCA fixed": SPPCA(2, penalty=30.0),
+    "SPPCA, two passes": SPPCA(2, penalty=30.0, max_iter=2),
 }
 SHAPES = {"wide": (40, 90), "tall": (150, 40)}
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
 
 
 # JAX compiles every operation anew for every shape: some of the tests are enough for it.
-FOR_JAX = {"GSPPCA", "GSPPCA auto, scaled", "SCA", "EMPCA", "SPPCA fixed"}
+FOR_JAX = {"GSPPCA", "GSPPCA auto, scaled", "SCA", "EMPCA", "SPPCA, two passes"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def jax_keeps_what_it_compiled(request):
+    """In the cache of pytest, for the other process of this run and for the next run."""
+    with contextlib.suppress(ImportError):
+        import jax
+
+        jax.config.update("jax_compilation_cache_dir", str(request.config.cache.mkdir("jax")))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 
 
 @pytest.fixture(params=LIBRARIES)
@@ -163,10 +176,11 @@ def test_only_small_arrays_go_to_the_host(make, monkeypatch):
         return original(array, *args, **kwargs)
 
     monkeypatch.setattr(type(X), "__array__", watched)
+    arrays.host(X[:1, :1])
+    if largest == [0]:
+        pytest.skip("this version of the library goes to the host another way")
     GSPPCA(5, n_features_to_select=70).fit(X)  # no small order of log K
-    if len(largest) == 1:
-        pytest.skip("this version of the library lets nothing go to the host unseen")
-    assert 0 < max(largest) <= max(X.shape)
+    assert 1 < max(largest) <= max(X.shape)
 
 
 def test_single_precision_of_jax_is_refused(table):

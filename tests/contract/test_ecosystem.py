@@ -136,6 +136,7 @@ def test_grid_search(name):
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TRANSFORMERS)
 def test_grid_search_inside_a_pipeline(name):
     pipe = make_pipeline(StandardScaler(), made(name), LinearRegression())
@@ -154,6 +155,7 @@ def test_cross_val_score(name):
         assert np.all(scores < 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score_of_a_selection(name):
     pipe = make_pipeline(SelectFromModel(made(name)), LinearRegression())

@@ -63,7 +63,7 @@ def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch)
 @pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_latents_are_the_same_from_both_ends(make, dtype, rng):
-    """Y'Y and B'Y'X from Y kept, as on a card, and from X'Y of one pass, as elsewhere."""
+    """Y'Y and B'Y'X from Y kept, as on a GPU, and from X'Y of one pass, as elsewhere."""
     X = rng.standard_normal((30, 12)).astype(dtype)
     F, B = rng.standard_normal((12, 4)), rng.standard_normal((4, 4))
     op, Y = DenseOperator(make(X)), X @ F.astype(dtype)

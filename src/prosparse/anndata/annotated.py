@@ -159,7 +159,7 @@ def varying_columns(X: Any) -> int:
     return int(np.count_nonzero(top != bottom))
 
 
-def side_by_side(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
+def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
     """The tables of some modalities over all observations of a MuData, NaN where a modality
     lacks one, and the places of their columns among all its variables."""
     if mdata.axis != 0:

@@ -20,8 +20,8 @@ from .annotated import (
     column_of,
     is_mudata,
     of_modality,
-    side_by_side,
     tables_of,
+    tables_of_views,
     varying_columns,
 )
 
@@ -201,7 +201,7 @@ def sca(
                 "`views` must be None for a MuData, whose modalities are the views; choose among "
                 "them with `modality`"
             )
-        X, places = side_by_side(target, tables)
+        X, places = tables_of_views(target, tables)
         names, groups = [table.asked["modality"] for table in tables], None
     else:
         X, places = tables[0].X, tables[0].places

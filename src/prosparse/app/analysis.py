@@ -255,7 +255,7 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         "total_variance": total,
         "scaled_by": scales,
         "command": command,
-        "file": fingerprint(table.path),
+        "file": fingerprint_of_file(table.path),
         "versions": versions(),
         "read": _as_read(ask, table),
         "wish": _as_wished(wish),
@@ -373,7 +373,7 @@ def _total_variance(X: Any) -> float:
     return float(np.sum(squares / np.maximum(n, 1)))
 
 
-def fingerprint(path: Path) -> dict[str, str]:
+def fingerprint_of_file(path: Path) -> dict[str, str]:
     """What tells this file from one that was changed."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -86,7 +86,7 @@ def _lars(Ca: Array, gram: Array, **end: Any) -> Array:
         return lars_path_gram(Ca, gram, n_samples=1, method="lasso", **end)[2]
 
 
-def soft_threshold(K: Array | None, l1: Array | None) -> Regression:
+def soft_threshold_regression(K: Array | None, l1: Array | None) -> Regression:
     """b_j = soft(C a_j, l1_j / 2), [ZHT06] (4.1); or the threshold that leaves K_j nonzeros."""
 
     def solve(Ca: Array, j: int) -> Array:
@@ -236,7 +236,7 @@ class SPCA(SparseProjection):
     def _iterate(self, op: Operator, K: Array | None, l1: Array | None, ridge: float) -> Run[State]:
         p, xp = op.shape[1], op.xp
         if ridge > WEAKEST * float(xp.sum(op.column_squares())):
-            solve = soft_threshold(K, l1)
+            solve = soft_threshold_regression(K, l1)
 
             def product(B: Array) -> Array:
                 return np.asarray(op.rmatmul(op.matmul(xp.asarray(B))))

@@ -147,7 +147,7 @@ class Columns(NamedTuple):
         return in_kind(values, self.mean)
 
 
-def standardise(
+def standardise_rows(
     rows: RawRows, scale: bool = False, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
     """The operator of a raw table without its constant columns, and the way back.

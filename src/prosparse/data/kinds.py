@@ -415,8 +415,11 @@ def standardise(
     X: Table, scale: bool = False, weights: np.ndarray | None = None, *, centre: bool = True
 ) -> tuple[Operator, Columns]:
     """The centred (and, if asked, scaled) operator of a validated table, without its constant
-    columns, and the record that leads back to the table's own units; see `columns.standardise`."""
-    return _columns.standardise(kind_of(X).rows(X, weights), scale, centre=centre)
+    columns, and the record that leads back to the table's own units.
+
+    See `columns.standardise_rows`, which says what the options mean.
+    """
+    return _columns.standardise_rows(kind_of(X).rows(X, weights), scale, centre=centre)
 
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:

@@ -77,7 +77,7 @@ class Shape(NamedTuple):
     doubtful: bool  # the decimal mark could be one of thousands: all rows are to be looked at
 
 
-class Columns(NamedTuple):
+class RowsRead(NamedTuple):
     """What the rows hold."""
 
     variables: np.ndarray
@@ -465,7 +465,7 @@ def _without_blanks(
 # --- the numbers
 
 
-def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
+def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
     """Block after block into one array."""
     import pyarrow as pa
     from pyarrow import csv as arrow
@@ -506,10 +506,10 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
         del growing
         return _row_by_row(path, shape, roles, ask)
     pa.default_memory_pool().release_unused()  # the fit will want it
-    return Columns(growing.finish(), others, [])
+    return RowsRead(growing.finish(), others, [])
 
 
-def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
+def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
     """The same as `_stream`, slowly: for rows of very many cells, and for all that is unusual."""
     growing = Growing(len(roles.variables))
     others = {k: list[str]() for k in (*roles.texts(), *shape.blank)}
@@ -533,7 +533,7 @@ def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> Columns:
     if marks is not None:
         marks.refuse_thousands(path, shape.names)
     doubts = [] if marks is None else marks.doubts(shape.names)
-    return Columns(growing.finish(), others, doubts)
+    return RowsRead(growing.finish(), others, doubts)
 
 
 # --- whose fault it was

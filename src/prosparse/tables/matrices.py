@@ -13,7 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from ..errors import TableError
-from ..npy import KINDS, read_header
+from ..npy import PLAIN_TYPES, read_header
 from .base import (
     EXACT,
     LARGEST_UNPACKED,
@@ -93,7 +93,7 @@ def _check_archive(path: Path) -> None:
             refuse_bomb(path)
         for member in members:
             with archive.open(member) as file:
-                read_header(file, member.file_size, KINDS + "S")  # SciPy names formats so
+                read_header(file, member.file_size, PLAIN_TYPES + "S")  # SciPy names formats so
 
 
 def read_mtx(path: Path, ask: Ask) -> Table:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prosparse.models.sca.gig import HyperbolicPrior
+from prosparse.models.sca.hyperbolic import HyperbolicPrior
 from prosparse.models.sca.prox import largest_root, maximise_weight
 
 pytestmark = pytest.mark.quick

@@ -9,9 +9,7 @@ from scipy.stats import multivariate_normal
 
 from prosparse.data import DenseOperator
 from prosparse.inference.loop import iterate
-from prosparse.models.sca.gaps import SamplesWithGaps
-from prosparse.models.sca.gig import HyperbolicPrior
-from prosparse.models.sca.missing import standardise_observed
+from prosparse.models.sca.hyperbolic import HyperbolicPrior
 from prosparse.models.sca.model import (
     accelerator,
     hyperbolic_step,
@@ -22,7 +20,9 @@ from prosparse.models.sca.model import (
     view_layout,
 )
 from prosparse.models.sca.samples import CompleteSamples
+from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
 from prosparse.models.sca.start import initial_weights, varimax
+from prosparse.models.sca.table_with_gaps import standardise_observed
 from prosparse.models.sca.weights import hyperbolic_rows, relevance_rows, row_covariances
 from prosparse.numerics.spectrum import spectrum
 

@@ -5,8 +5,8 @@ import pytest
 
 from prosparse import SCA
 from prosparse.data import standardise
-from prosparse.models.sca.missing import standardise_observed
 from prosparse.models.sca.solve import SCAOptions, solve
+from prosparse.models.sca.table_with_gaps import standardise_observed
 
 pytestmark = pytest.mark.quick
 

@@ -1,4 +1,4 @@
-"""EMPCA, one room: start at `model`, whose first lines say what is where."""
+"""EM for sparse and non-negative PCA: start at `model`, whose first lines say what is where."""
 
 from .estimator import EMPCA
 

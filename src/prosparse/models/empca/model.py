@@ -12,7 +12,7 @@ w = X'y / y'y; the constraints only change the M-step, to a threshold ([SB08] Al
 is a local search. It runs from several starts at once, whose products with X are then one
 matrix product.
 
-The room, in the order in which it is to be read: this file; `nonnegative` and `exchange`, which
+The folder, in the order in which it is to be read: this file; `nonnegative` and `exchange`, which
 work with the best weights on a support; `angle`, components at a smallest angle from earlier
 ones; `search`, from the starts to one component; `solve`, one component after the other;
 `estimator`, what a user sees.

@@ -14,8 +14,8 @@ from array_api_compat import array_namespace
 from ...data import Array, Operator, kind_of, operator_of
 from ...data.arrays import as_like
 from ...data.kinds import Table
-from .gaps import SamplesWithGaps
-from .missing import dense_with_gaps
+from .samples_with_gaps import SamplesWithGaps
+from .table_with_gaps import dense_with_gaps
 
 
 class Factors(NamedTuple):

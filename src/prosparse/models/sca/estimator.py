@@ -42,8 +42,8 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
-from .missing import dense_with_gaps, standardise_observed
 from .solve import Prior, SCAOptions, Solution, solve
+from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
     in_old_places,

@@ -29,7 +29,7 @@ import numpy as np
 
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
-from .gig import HyperbolicPrior
+from .hyperbolic import HyperbolicPrior
 from .samples import LatentMoments, Samples
 from .weights import WeightPosteriors, hyperbolic_rows, relevance_rows, weights_divergence
 

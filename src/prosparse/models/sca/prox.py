@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .gig import HyperbolicPrior
+from .hyperbolic import HyperbolicPrior
 
 # Just beside the Laplace prior the kink at zero is smooth on a scale that no computer resolves:
 # a weight below this share of its least-squares value is zero.

@@ -1,7 +1,7 @@
 """What the model asks of its samples: the moments of their latents, never a single entry.
 
 `Samples` is the protocol. `CompleteSamples` keeps it for a table in which nothing is missing;
-`gaps.SamplesWithGaps` for one with missing entries.
+`samples_with_gaps.SamplesWithGaps` for one with missing entries.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
-from .gaps import SamplesWithGaps
-from .gig import HyperbolicPrior
+from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
     State,
@@ -28,6 +27,7 @@ from .model import (
     view_layout,
 )
 from .samples import CompleteSamples, Samples
+from .samples_with_gaps import SamplesWithGaps
 from .start import initial_weights
 
 Prior = Literal["ard", "hyperbolic"]

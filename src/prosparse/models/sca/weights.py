@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .gig import HyperbolicPrior
+from .hyperbolic import HyperbolicPrior
 from .prox import maximise_weight
 
 # Covariances of a block of rows should stay in the cache while the columns are visited.

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...data import Columns, DenseOperator, Operator, kind_of
 from ...data.arrays import precision_of
-from ...data.columns import Deviations, Extent, standardise
+from ...data.columns import Deviations, Extent, standardise_rows
 from ...data.kinds import Table
 from ...errors import InputError
 
@@ -83,5 +83,5 @@ def standardise_observed(X: Table) -> tuple[Operator, Columns, np.ndarray]:
         What was observed.
     """
     rows = RowsWithGaps(X)
-    op, columns = standardise(rows)
+    op, columns = standardise_rows(rows)
     return op, columns, rows.seen[:, columns.kept]

@@ -1,10 +1,10 @@
-"""The generalised inverse Gaussian law, [AB08] appendix B, and the weight prior it mixes to.
+"""The hyperbolic prior of the weights, [AB08] (5), (10) and appendix B.
+
+A weight is normal; its precision y, given the weight, is of the generalised inverse Gaussian law:
 
     y ~ N^-(omega, chi, phi):  density proportional to y^(omega-1) exp(-(chi/y + phi y) / 2)
 
-With z = sqrt(chi phi) and y = sqrt(chi/phi) e^x the density of x is proportional to
-exp(omega x - z cosh x): one smooth bump, from which every moment follows. Its limits are the
-Gamma law (chi = 0, omega > 0) and the inverse Gamma law (phi = 0, omega < 0).
+whose mean is sqrt(chi/phi) R_omega(sqrt(chi phi)), a ratio of Bessel functions (30).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy.special import digamma, gammaln
+from scipy.special import gammaln
 
 from ...numerics.bessel import kv_ratio, log_kv, scaled_k
 
@@ -30,53 +30,6 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
         flat = z.reshape(-1, 1)
         ratio = kv_ratio(-omega, flat) if omega < 0 else 1.0 / kv_ratio(omega + 1.0, flat)
     return ratio.reshape(z.shape)
-
-
-def gig_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
-    """<y>, [AB08] (30). Infinite where it does not exist (phi = 0 and omega >= -1)."""
-    chi, phi = np.broadcast_arrays(np.asarray(chi, float), np.asarray(phi, float))
-    z = np.sqrt(chi) * np.sqrt(phi)
-    inside = z > 0
-    safe = np.where(inside, z, 1.0)
-    ratio = np.sqrt(np.where(inside, chi, 1.0)) / np.sqrt(np.where(inside, phi, 1.0))
-    proper = ratio * bessel_ratio(omega, safe)
-    gamma_limit = 2.0 * max(omega, 0.0) / np.where(phi > 0, phi, 1.0)
-    inverse_limit = chi / (-2.0 * omega - 2.0) if omega < -1 else np.full(z.shape, np.inf)
-    return np.where(inside, proper, np.where(phi > 0, gamma_limit, inverse_limit))
-
-
-def gig_inverse_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
-    """<1/y>: 1/y is N^-(-omega, phi, chi)."""
-    return gig_mean(-omega, phi, chi)
-
-
-def gig_log_mean(omega: float, chi: np.ndarray, phi: np.ndarray) -> np.ndarray:
-    """<ln y> = ln sqrt(chi/phi) + d ln K_omega(z) / d omega  ((30) has ln omega for the first).
-
-    The second term is the mean of x above, by the trapezoid rule around the mode: on a smooth
-    bump that dies out on both sides its error is below rounding.
-    """
-    chi, phi = np.broadcast_arrays(np.asarray(chi, float), np.asarray(phi, float))
-    if omega < 0:  # 1/y is N^-(-omega, phi, chi)
-        return -gig_log_mean(-omega, phi, chi)
-    log_mean: np.ndarray
-    if omega > 0 and np.all(chi == 0):
-        log_mean = digamma(omega) + np.log(2.0 / phi)
-        return log_mean
-    z = np.sqrt(chi) * np.sqrt(phi)
-    mode = np.arcsinh(omega / z)
-    # Where the bump has fallen by exp(-45): z cosh x alone says so on both sides, the Gaussian
-    # of its curvature on the right, the tail exp(omega x) on the left.
-    curvature = np.hypot(z, omega)
-    reach = np.minimum(np.arccosh(1.0 + 60.0 / z) + 1.0, 12.0 / np.sqrt(curvature) + 60.0)
-    low, high = np.maximum(-reach, mode - 60.0 / max(omega, 1e-300) - reach), mode + reach
-    points = int(np.clip(np.max((high - low) * (8.0 + 3.0 * np.sqrt(curvature))), 400, 60000))
-    x = low[..., None] + (high - low)[..., None] * np.linspace(0.0, 1.0, points)
-    log_density = omega * x - z[..., None] * np.cosh(x)
-    weight = np.exp(log_density - log_density.max(axis=-1, keepdims=True))
-    mean = np.sum(weight * x, axis=-1) / np.sum(weight, axis=-1)
-    log_mean = 0.5 * (np.log(chi) - np.log(phi)) + mean
-    return log_mean
 
 
 class HyperbolicPrior:
