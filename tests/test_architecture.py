@@ -71,10 +71,13 @@ def test_no_model_names_a_sparse_matrix_or_a_cluster():
 
 
 def rooms_that_import(module, graph):
-    """The methods, baselines and other packages that use a module, as one name each."""
+    """The methods, baselines and other packages that use a module, as one name each; what uses a
+    neighbour that uses it counts as well."""
     rooms = set()
     for user in graph.find_modules_that_directly_import(module):
         parts = user.split(".")[1:] or ["prosparse"]  # the public names
+        if user.rpartition(".")[0] == module.rpartition(".")[0]:
+            rooms |= rooms_that_import(user, graph)
         rooms.add(".".join(parts[:2]) if parts[0] in ("models", "baselines") else parts[0])
     return rooms
 

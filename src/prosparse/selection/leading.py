@@ -11,6 +11,7 @@ formed, so that a sparse table stays sparse.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -95,9 +96,9 @@ class Sample:
         Components
         """
         last = self._last
-        if last is not None and np.array_equal(last.members, members):
-            if min(count, last.values.size) <= last.seen.shape[1]:
-                return last
+        same = last is not None and np.array_equal(last.members, members)
+        if last is not None and same and min(count, last.values.size) <= last.seen.shape[1]:
+            return last
         self._last = self._decomposed(members, count)
         return self._last
 
@@ -105,32 +106,28 @@ class Sample:
         """By the way that suits the shape."""
         which = np.flatnonzero(members)
         if self.products is not None:
-            return self._from_products(members, self.products[:, which], count)
+            onto_all = self.products[:, which]
+            return self._from_products(members, onto_all[which], count, lambda F: onto_all @ F)
         chosen = self.op.take_columns(which)
         if which.size <= min(self.n, EXACT_SIDE):
-            return self._from_products(members, None, count, self._products(which, chosen), chosen)
+            return self._from_products(
+                members,
+                self._products(which, chosen),
+                count,
+                lambda F: self._seen(chosen.matmul(self.in_kind(F))),
+            )
         if self.n <= EXACT_SIDE:
             return self._from_rows(members, chosen, count)
         return self._leading(members, chosen, count)
 
     def _from_products(
-        self,
-        members: np.ndarray,
-        onto_all: np.ndarray | None,
-        count: int,
-        products: np.ndarray | None = None,
-        chosen: Operator | None = None,
+        self, members: np.ndarray, inner: np.ndarray, count: int, look: Callable[..., np.ndarray]
     ) -> Components:
-        """From X'X of the members, with which all other columns are multiplied if that is known."""
-        inner = products if onto_all is None else onto_all[members]
+        """From X'X of the members, ``inner``; ``look`` says how all columns see some filters."""
         values, V = _falling(np.linalg.eigh(inner), self.freedom)
         filters = V / np.sqrt(values)
         count = min(max(count, LEADING), values.size)
-        if onto_all is not None:
-            seen = onto_all @ filters[:, :count]
-        else:
-            seen = self._seen(chosen.matmul(self.in_kind(filters[:, :count])))
-        return Components(members, values, inner @ filters, seen, filters, None)
+        return Components(members, values, inner @ filters, look(filters[:, :count]), filters, None)
 
     def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """From X X' of the members."""

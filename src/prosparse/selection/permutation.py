@@ -2,9 +2,9 @@
 
 Symbols: u_1, ..., u_D orthonormal scores (n rows, centred), h_a(d) = sum_{i <= d} u_ai^2 the
 leverage of row a, y a centred column of length 1, R2(d) = sum_{i <= d} (u_i'y)^2. Under all orders
-of the rows of y the mean of R2(d) is d / (n - 1), and its variance is known exactly; it needs of the
-scores only sum_a h_a(d)^2 and of the column only sum_a y_a^4 [K95]. If the column is Gaussian, or
-the scores are, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
+of the rows of y the mean of R2(d) is d / (n - 1), and its variance is known exactly: it needs of
+the scores only sum_a h_a(d)^2 and of the column only sum_a y_a^4 [K95]. If the column is
+Gaussian, or the scores are, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
 
 Three laws, from smooth to rough:
 

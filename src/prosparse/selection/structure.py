@@ -33,13 +33,16 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..data.arrays import host, in_kind
+from ..data.arrays import Array, host, in_kind
+from ..data.operators.base import Block
 from ..numerics.secular import left_out_coordinates, left_out_shares
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import combined, discoveries
 from .leading import Components, Sample
 from .permutation import Orders, excess_variance, matched_pvalues, sampled_pvalue
 
+# Degrees of freedom that the test needs: one less than rows, or rows less groups.
+FEWEST_FREEDOM = 4
 # The most components that a column is tested against; weaker ones seldom help and cost power.
 MOST_TESTED = 16
 # Rates at which the set grows before the stated one; chosen on draws of simulated tables that are
@@ -64,6 +67,7 @@ _ENTRIES = 2**22  # of the largest temporary array
 _MOST_ROWS = 200_000  # beyond, no order of rows is sampled
 # A column that the others determine has this share of noise at least, when components are counted.
 _LEAST_UNIQUE = 1e-3
+_LEAST_FREE = 0.05  # of a column's dimensions that components leave
 
 
 class Structure(NamedTuple):
@@ -117,7 +121,7 @@ class Tested(NamedTuple):
     """Every column against the components of some."""
 
     found: Components
-    count: int  # components
+    tried: int  # components
     pvalues: np.ndarray  # (p,)
     excess: np.ndarray  # (p, count): of the variance of R2 over the Gaussian one
 
@@ -174,7 +178,7 @@ def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarr
     filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
     upwards = in_kind(np.triu(np.ones((count, count))), chosen.column_squares(), chosen.dtype)
 
-    def squares(block):  # h = running sums of squared scores
+    def squares(block: Block) -> tuple[Array]:  # h = running sums of squared scores
         scores = block @ filters
         return (array_namespace(scores).sum(((scores * scores) @ upwards) ** 2, axis=0),)
 
@@ -240,7 +244,9 @@ def confirm(
         groups = [(which, tested)]
         pvalues = tested.pvalues.copy()
     else:
-        groups = [(np.array([j]), standing_without(tests, grown, chosen, j, limit)) for j in which]
+        groups = [
+            (np.array([j]), standing_without(tests, grown, chosen, int(j), limit)) for j in which
+        ]
         for (j,), tested in groups:
             pvalues[j] = tested.pvalues[j]
     for some, tested in groups:
@@ -259,7 +265,7 @@ def sampled_pvalues(tests: Tests, tested: Tested, which: np.ndarray, limit: floa
         return np.empty(0)
     pvalues = np.empty(which.size)
     scores = Scores(tests.sample, tested)
-    step = max(1, _ENTRIES // (tests.sample.n * max(tested.count, 1)))
+    step = max(1, _ENTRIES // (tests.sample.n * max(tested.tried, 1)))
     for start in range(0, which.size, step):
         some = which[start : start + step]
         columns = tests.sample.columns(some)
@@ -296,7 +302,7 @@ class Scores:
     """The scores of the rows, with any column left out of their components."""
 
     def __init__(self, sample: Sample, tested: Tested):
-        self.found, self.count = tested.found, tested.count
+        self.found, self.count = tested.found, tested.tried
         self.place = np.cumsum(self.found.members) - 1  # of a member among the members
         self.U = sample.scores(self.found, self.found.values.size)
 
@@ -334,10 +340,14 @@ class Scores:
 def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTED) -> int:
     """How many components the chosen columns share, each column measured in its own noise.
 
-    What the components of the other columns leave of a column estimates its own noise, its
-    *uniqueness* in the language of factor analysis. Divided by its root, all columns have noise
-    of one variance, and the eigenvalues that stand out from that are counted
-    (`dimension.count_signals`), whatever the variances were.
+    What components leave of a column estimates its own noise, its *uniqueness* in the language of
+    factor analysis. Divided by its root, all columns have noise of one variance, and the
+    eigenvalues that stand out from that are counted (`dimension.count_signals`), whatever the
+    variances were. Left by the components of the other columns, the noise is overestimated where
+    few columns share many components, and the count is too small; left by components that the
+    column is part of, it depends on their number, which is counted again until it stays. The
+    second count is believed up to as many components as columns are tested against: beyond, it
+    goes on into components that are significant and of no use.
 
     Parameters
     ----------
@@ -356,13 +366,45 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     width, m = int(members.sum()), sample.freedom
     if width < 2:
         return 0
-    tested = min(tested_components(m), width - 1)
-    found = sample.components(members, tested)
-    tested = min(tested, found.values.size)
+    limit = max(1, min(tested_components(m), ledermann(width)))
+    found = sample.components(members, limit)
+    limit = min(limit, found.values.size)
     squares = sample.squares[members]
-    shares = left_out_shares(found.values, found.z, squares, tested, found.ceiling).lower
-    left = 1.0 - np.sum(shares, axis=1)
-    uniqueness = np.maximum(left * m / (m - tested), _LEAST_UNIQUE)
-    weighted = found.z / np.sqrt(uniqueness * squares / m)[:, None]
-    values = np.linalg.eigvalsh(weighted.T @ weighted)[::-1]
-    return min(count_signals(values, m + 1, width, 1.0), most)
+    shares = left_out_shares(found.values, found.z, squares, limit, found.ceiling).lower
+    columns = found.z / np.sqrt(squares / m)[:, None]  # of unit variance, in the basis U
+    noise = np.maximum((1.0 - np.sum(shares, axis=1)) * m / (m - limit), _LEAST_UNIQUE)
+    cautious = count_signals(_own_noise(columns, noise).values, m + 1, width, 1.0)
+    count = limit
+    for _ in range(_ROUNDS):
+        values, V = _own_noise(columns, noise)
+        left = np.sum(columns**2, axis=1) / noise - V[:, :count] ** 2 @ values[:count]
+        # d components of noise take d of its m dimensions, and of each column its share of them
+        free = (m - count) * np.maximum(1.0 - np.sum(V[:, :count] ** 2, axis=1), _LEAST_FREE)
+        noise = np.maximum(noise * np.maximum(left, 0.0) / free, _LEAST_UNIQUE)
+        before = count
+        count = count_signals(_own_noise(columns, noise).values, m + 1, width, 1.0)
+        count = max(1, min(count, limit))
+        if count >= before:
+            break
+    return min(max(cautious, count), most)
+
+
+class _Spectrum(NamedTuple):
+    values: np.ndarray  # falling
+    vectors: np.ndarray  # (columns, r)
+
+
+def _own_noise(columns: np.ndarray, noise: np.ndarray) -> _Spectrum:
+    """The spectrum of columns that are each divided by the root of their noise."""
+    weighted = columns / np.sqrt(noise)[:, None]
+    if weighted.shape[0] <= weighted.shape[1]:
+        values, vectors = np.linalg.eigh(weighted @ weighted.T)
+        return _Spectrum(np.maximum(values[::-1], 0.0), vectors[:, ::-1])
+    values, turn = np.linalg.eigh(weighted.T @ weighted)
+    values = np.maximum(values[::-1], 0.0)
+    return _Spectrum(values, weighted @ turn[:, ::-1] / np.sqrt(np.maximum(values, 1e-300)))
+
+
+def ledermann(p: int) -> int:
+    """The most common factors that p variables can tell apart (W. Ledermann, 1937)."""
+    return max(1, int((2 * p + 1 - math.sqrt(8 * p + 1)) / 2))

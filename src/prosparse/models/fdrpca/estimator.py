@@ -84,7 +84,7 @@ class FDRPCA(SparseProjection):
     explained_variance_ratio_ : array (n_components_,)
         These as shares of the variance of all scaled variables.
     relevance_ : array (n_features_in_,)
-        The communality.
+        The communality as a share of the largest.
     ranking_ : int array (n_features_in_,)
         1 for the variable with the smallest p-value among the chosen, and so on.
     sampled_ : bool array (n_features_in_,)
@@ -117,7 +117,7 @@ class FDRPCA(SparseProjection):
     >>> X, truth, _ = datasets.make_globally_sparse(100, 50, scale=True, random_state=0)
     >>> model = FDRPCA().fit(X)
     >>> model.n_selected_, int(truth[model.support_].sum())
-    (10, 10)
+    (11, 10)
     """
 
     _takes_any_table = True
@@ -200,12 +200,15 @@ class FDRPCA(SparseProjection):
 
     def _options(self) -> Options:
         state = self.random_state
-        fixed = isinstance(state, int | np.integer)
+        if isinstance(state, int | np.integer):
+            seed = int(state)
+        else:
+            seed = int(check_random_state(state).randint(2**31 - 1))
         return Options(
             n_components=self.n_components,
             rate=float(self.fdr),
             min_communality=float(self.min_communality),
-            seed=int(state) if fixed else int(check_random_state(state).randint(2**31 - 1)),
+            seed=seed,
         )
 
     def _ranked(self, table: Table, columns: Columns) -> Operator:
@@ -243,7 +246,7 @@ class FDRPCA(SparseProjection):
             found.order,
             found.chosen,
             columns.numbers(found.components),
-            found.communality,
+            found.communality / max(float(found.communality.max()), np.finfo(float).tiny),
         )
         self.n_components_ = found.components.shape[0]
         self.n_selected_ = int(found.chosen.size)

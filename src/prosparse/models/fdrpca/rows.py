@@ -6,6 +6,7 @@ import numpy as np
 
 from ...errors import InputError, ParameterError
 from ...selection.leading import Groups, Sample
+from ...selection.structure import FEWEST_FREEDOM
 
 # Columns, and entries in all, that are looked at to judge the order of the rows.
 _COLUMNS = 400
@@ -15,8 +16,6 @@ _ENTRIES = 16_000_000
 # that many standard errors away from none.
 ALIKE = 0.1
 _STANDARD_ERRORS = 4.0
-# Degrees of freedom that the test needs.
-FEWEST_FREEDOM = 4
 
 
 def grouped_rows(groups: object, n: int) -> Groups | None:

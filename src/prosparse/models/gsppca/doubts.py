@@ -38,6 +38,16 @@ def nothing_left() -> Doubt:
     )
 
 
+def nothing_shared(rate: float) -> Doubt:
+    """No column varies with the others beyond chance."""
+    return Doubt(
+        NoStructureWarning,
+        f"no variable shares structure with others beyond chance (false discovery rate {rate:g}): "
+        "what is chosen here is no more than what chance makes most alike, with one component. "
+        "More samples would tell.",
+    )
+
+
 def doubts_about_structure(
     op: Operator,
     parts: Spectrum,

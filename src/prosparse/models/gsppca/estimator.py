@@ -8,7 +8,7 @@ from typing import Literal, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Array, Columns, take_columns
+from ...data import Array, Columns, Operator, standardise, take_columns
 from ...data.arrays import as_like, host
 from ...data.kinds import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
@@ -16,6 +16,7 @@ from ...inference.checkpoint import Checkpoint
 from ...numerics.density import NoisyPlane, log_density
 from ...selection.noise import NOISE_ESTIMATORS
 from ...selection.prior import MODEL_PRIORS
+from ...selection.structure import FEWEST_FREEDOM
 from .._base import HasDensity, SparseProjection
 from .doubts import Doubt
 from .evidence import EVIDENCES, EvidenceKind
@@ -31,8 +32,8 @@ class GSPPCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Fewer than min(n_samples, n_features). "auto": as many as stand out from white noise,
-        counted on all columns and then again on those chosen.
+        Fewer than min(n_samples, n_features). "auto": those of the columns that share structure
+        with others beyond chance, each column measured in its own noise; see `FDRPCA`.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False
@@ -169,7 +170,7 @@ class GSPPCA(HasDensity, SparseProjection):
 
         def fit() -> None:
             op, columns = self._standardised(X, self.scale)
-            solution = solve(op, self._options(self._opened(checkpoint, X)))
+            solution = solve(op, self._options(self._opened(checkpoint, X)), self._scaled(op, X))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
             doubts.extend(solution.doubts)
 
@@ -177,6 +178,15 @@ class GSPPCA(HasDensity, SparseProjection):
         for doubt in doubts:
             warn(f"GSPPCA: {doubt.text}", doubt.category)
         return self
+
+    def _scaled(self, op: Operator, X: Table) -> Operator | None:
+        """The table with columns of one variance, if components are to be counted."""
+        counted = isinstance(self.n_components, str) and self.n_components == "auto"
+        if not counted or op.shape[0] <= FEWEST_FREEDOM:
+            return None
+        if self.scale:
+            return op
+        return standardise(self._validated(X, reset=False), True)[0]
 
     def _options(self, checkpoint: Checkpoint | None) -> Options:
         return Options(

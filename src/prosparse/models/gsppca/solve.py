@@ -1,9 +1,9 @@
-"""From a table to chosen variables and their components: rank, weigh, choose, look again.
+"""From a table to chosen variables and their components: rank, weigh, choose.
 
 The relaxed model ranks the variables (`model`), the evidence along the ranking says how many to
-keep (`evidence`), and PCA on those columns gives the components. If the number of components was
-left to the data, they are counted again on the chosen columns, where weak ones stand out that
-noise hid before, and with more of them everything is done once more.
+keep (`evidence`), and PCA on those columns gives the components. If the number of components is
+left to the data, it is that of the columns which share structure with others beyond chance
+(`selection.structure`), whatever the noise of each.
 """
 
 from __future__ import annotations
@@ -21,18 +21,20 @@ from ...inference.checkpoint import Checkpoint
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
-from ...selection.dimension import counted, resolve_dimension
+from ...selection.dimension import resolve_dimension
+from ...selection.leading import Sample
 from ...selection.noise import noise_variance
 from ...selection.prior import log_prior
-from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left
+from ...selection.structure import count_components, find_structure
+from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left, nothing_shared
 from .evidence import EvidenceKind, NestedModels
 from .model import State, init, least_noise, make_step, ranking, relevance
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
-RECOUNTS = 5  # of the components, at most, when their number is "auto"
-FIRST_COUNT = 50  # eigenvalues to look at first, of a table too large for all of them
+FIRST_COUNT = 50  # eigenvalues to look at, of a table too large for all of them
+COUNTED_RATE = 0.05  # of false discoveries among the columns whose components "auto" counts
 
 
 class Options(NamedTuple):
@@ -87,16 +89,24 @@ class Solution(NamedTuple):
     doubts: list[Doubt]
 
 
-def solve(op: Operator, options: Options) -> Solution:
-    """Choose the variables of a standardised table and find their components."""
-    parts, d = first_count(op, options)
-    for _ in range(RECOUNTS):
-        choice = choose(op, parts, d, options)
-        again = recount(op, choice, options)
-        if again <= d:
-            break
-        d = again
-        parts = spectrum(op, d)
+def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Solution:
+    """Choose the variables of a standardised table and find their components.
+
+    Parameters
+    ----------
+    op : Operator
+        The table.
+    options : Options
+    scaled : Operator or None
+        The table with columns of one variance, on which components are counted if their number
+        is left to the data.
+
+    Returns
+    -------
+    Solution
+    """
+    parts, d, found = first_count(op, options, scaled)
+    choice = choose(op, parts, d, options)
     chosen, n = choice.columns, parts.n
     squares = host(op.column_squares())
     components, along = principal_components(op.take_columns(chosen), d)
@@ -117,21 +127,30 @@ def solve(op: Operator, options: Options) -> Solution:
         best=choice.best,
         bounds=np.array(choice.run.bounds),
         reason=choice.run.reason,
-        doubts=doubts_about(op, parts, choice, d, options),
+        doubts=doubts_about(op, parts, choice, d, options, found),
     )
 
 
-def first_count(op: Operator, options: Options) -> tuple[Spectrum, int]:
-    """As much of the spectrum as the number of components needs, and that number."""
-    asked = options.n_components
-    fixed = isinstance(asked, Integral)
-    count = max(1, int(asked)) if fixed else FIRST_COUNT
-    while True:
-        parts = spectrum(op, count)
-        d = dimension(parts, options)
-        if fixed or d < count or parts.right is None:
-            return parts, d
-        count *= 2
+def first_count(
+    op: Operator, options: Options, scaled: Operator | None
+) -> tuple[Spectrum, int, bool]:
+    """As much of the spectrum as the number of components needs, that number, and whether any
+    structure was found where it was looked for.
+
+    "auto" does not count eigenvalues of the table: those of columns with noise of their own stand
+    out from white noise whatever the columns share. It looks for the columns that share
+    structure, each against its own noise, and counts their components.
+    """
+    asked, found = options.n_components, True
+    if isinstance(asked, str) and asked == "auto" and scaled is not None:
+        sample = Sample(scaled)
+        chosen = find_structure(sample, COUNTED_RATE).chosen
+        found = bool(chosen.any())
+        asked = max(1, count_components(sample, chosen))
+        asked = min(asked, min(op.shape) - 1, options.n_features_to_select or asked)
+    count = max(1, int(asked)) if isinstance(asked, Integral) else FIRST_COUNT
+    parts = spectrum(op, count)
+    return parts, dimension(parts, options._replace(n_components=asked)), found
 
 
 def dimension(parts: Spectrum, options: Options) -> int:
@@ -201,24 +220,18 @@ def weigh(
         return models.search(q, lambda some: log_prior(options.model_prior, some, *op.shape))
 
 
-def recount(op: Operator, choice: Choice, options: Options) -> int:
-    """The number of components on the chosen columns alone, where it was left to the data."""
-    columns, d = choice.columns, choice.d
-    if not isinstance(options.n_components, str) or columns.size < 3:
-        return d
-    values = host(spectrum(op.take_columns(columns), max(2 * d, FIRST_COUNT)).eigenvalues)
-    return counted(values, op.shape[0], columns.size, choice.noise)
-
-
 def doubts_about(
-    op: Operator, parts: Spectrum, choice: Choice, d: int, options: Options
+    op: Operator, parts: Spectrum, choice: Choice, d: int, options: Options, found: bool
 ) -> list[Doubt]:
-    """What the user should know before reading the choice."""
+    """What the user should know before reading the choice; ``found`` says whether columns that
+    share structure were found, where they were looked for."""
     if choice.run.reason is StopReason.NOTHING_LEFT:
         return [nothing_left()]
+    if not found:
+        return [nothing_shared(COUNTED_RATE)]
     smallest = choice.cardinalities.size > 1 and choice.best == 0
     white = white_noise(parts, options)
-    found = doubts_about_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
+    doubts = doubts_about_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
     if options.evidence == "noiseless":
-        found += doubts_about_rows(op, choice.noise)
-    return found
+        doubts += doubts_about_rows(op, choice.noise)
+    return doubts
