@@ -134,6 +134,31 @@ SOURCES = {
         "leukemia of Armstrong et al. (2002)",
         "X (72 x 12582 intensities), y (72 diagnoses)",
     ),
+    "colon": Source(
+        "colon_alon_62x2000.npz",
+        "colon cancer of Alon et al. (1999) (R package plsgenomics)",
+        "X (62 x 2000 expressions)",
+    ),
+    "nci60": Source(
+        "nci60_64x6830.npz",
+        "60 cancer cell lines, Ross et al. (2000) (R package ISLR)",
+        "X (64 x 6830 expressions)",
+    ),
+    "text": Source(
+        "text_ap_2246x10473_csr.npz",
+        "word counts of articles of the Associated Press (R package topicmodels)",
+        "data, indices, indptr, shape of a sparse table (2246 x 10473 counts)",
+    ),
+    "pbmc3k": Source(
+        "pbmc3k_2700x32738_csr.npz",
+        "2,700 blood cells of 10x Genomics",
+        "data, indices, indptr, shape of a sparse table (2700 x 32738 counts)",
+    ),
+    "facs": Source(
+        "pbmc_facs_3774x16791_csr.npz",
+        "blood cells sorted by FACS, Zheng et al. (2017)",
+        "data, indices, indptr, shape of a sparse table (3774 x 16791 counts)",
+    ),
     "prostate": Source(
         "prostate_clinical_97x8.npz",
         "prostate cancer of Stamey et al. (1989)",

@@ -15,6 +15,7 @@ MODULES = (
     "empca",  # E12 to E14
     "sppca",  # E15
     "spinyreg",  # E16
+    "structure",  # E17 and E18
 )
 
 
