@@ -3,10 +3,11 @@ large, its leading part through a few products."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import device
+from array_api_compat import array_namespace, device
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
@@ -146,16 +147,29 @@ def leading_directions(
     best directions found until their residuals are below ``tol`` of the largest eigenvalue. At
     most half as many as there are columns can be asked for.
     """
-    xp, p = op.xp, op.shape[1]
-    width = min(count + _OVERSAMPLE, p // 2)
-    depth = min(_DEPTH, p // width)  # no more directions than there are
-    some = op.column_squares()
+    xp = op.xp
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
 
     def squared(V: Array) -> Array:  # X'X V, one pass
         narrow = xp.astype(V, op.dtype)
         return xp.astype(op.sum_rows(lambda block: (block.T @ (block @ narrow),))[0], V.dtype)
 
+    return leading_eigenvectors(squared, op.column_squares(), count, tol, max_passes)
+
+
+def leading_eigenvectors(
+    squared: Callable[[Array], Array],
+    like: Array,
+    count: int,
+    tol: float = 1e-8,
+    max_passes: int = 60,
+) -> tuple[np.ndarray, Array]:
+    """The leading eigenvalues and eigenvectors (p, count) of the matrix that ``squared``
+    multiplies (p, k) arrays with; see `leading_directions`. ``like``, (p,), says of which kind
+    these arrays are."""
+    xp, p, some = array_namespace(like), like.shape[0], like
+    width = min(count + _OVERSAMPLE, p // 2)
+    depth = min(_DEPTH, p // width)  # no more directions than there are
     start = np.random.default_rng(0).standard_normal((p, width))
     V = xp.linalg.qr(in_kind(start, some))[0]
     image = squared(V)

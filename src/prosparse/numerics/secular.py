@@ -1,0 +1,266 @@
+"""Every column of a table seen from the principal components of all other columns, at once.
+
+Symbols: X (n x p) centred; X X' = U diag(L) U'; x one column, z = U'x. The other columns have
+X X' - x x', in the basis U: diag(L) - z z'. Its eigenvalues l_i interlace, L_{i+1} <= l_i <= L_i,
+and are the roots of the secular equation
+
+    sum_k z_k^2 / (L_k - l) = 1,
+
+with eigenvectors (diag(L) - l_i)^-1 z. At a root z'(diag(L) - l_i)^-1 z = 1, so that the squared
+correlation of x with the i-th principal component of the other columns, its share c_i, is
+
+    c_i = 1 / (|x|^2 sum_k z_k^2 / (L_k - l_i)^2).
+
+No eigenvector is formed and no column is deleted. Of a large table only the leading m pairs are
+known. The rest of x then has the known length rho = |x|^2 - sum_k z_k^2 and lies where the
+eigenvalues are between 0 and a known ceiling; putting all of rho at the one or at the other end
+brackets every root and every share.
+
+[G73]  G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
+[BNS]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
+       eigenproblem. Numerische Mathematik 31, 1978.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+_MOST_ITERATIONS = 60
+_TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
+# A column's part along a component below this share of its length is rounding.
+_NOTHING = 1e-30
+# Poles at least this many half widths from the middle of a root's interval are expanded in powers
+# of the distance from the middle: 4^-26 is below rounding.
+_FAR = 4.0
+_ORDER = 26
+_ENTRIES = 2**20  # of the largest temporary array
+
+
+class Shares(NamedTuple):
+    """Shares of every column on the first components of the others, between two bounds."""
+
+    lower: np.ndarray  # (columns, count)
+    upper: np.ndarray  # (columns, count), the same array where the whole spectrum is known
+
+
+class Poles(NamedTuple):
+    """One secular equation for each column: the same poles, weights of their own."""
+
+    places: np.ndarray  # (m,) falling
+    weights: np.ndarray  # (columns, m), squares z_k^2
+
+
+def left_out_shares(
+    values: np.ndarray,
+    z: np.ndarray,
+    squares: np.ndarray,
+    count: int,
+    ceiling: float | None = None,
+) -> Shares:
+    """Shares c_1, ..., c_count of every column on the components of the others.
+
+    Parameters
+    ----------
+    values : array (m,)
+        Leading eigenvalues of X X', in falling order.
+    z : array (columns, m)
+        U'x of every column.
+    squares : array (columns,)
+        |x|^2 of every column.
+    count : int
+        How many components; fewer than there are columns in X, and than m.
+    ceiling : float or None
+        What the eigenvalues beyond the first m do not exceed; None if there are none.
+
+    Returns
+    -------
+    Shares
+    """
+    weights = z * z
+    step = max(1, _ENTRIES // max(values.size, _ORDER))
+    parts = []
+    for start in range(0, z.shape[0], step):
+        some = slice(start, start + step)
+        if ceiling is None:
+            exact = _exact(Poles(values, weights[some]), squares[some], count)
+            parts.append(Shares(exact, exact))
+        else:
+            parts.append(_bracketed(Poles(values, weights[some]), squares[some], count, ceiling))
+    lower = np.concatenate([part.lower for part in parts])
+    if ceiling is None:
+        return Shares(lower, lower)
+    return Shares(lower, np.concatenate([part.upper for part in parts]))
+
+
+def left_out_scores(
+    values: np.ndarray, U: np.ndarray, z: np.ndarray, count: int
+) -> np.ndarray:
+    """The first principal components of the columns other than one, whose U'x is ``z``.
+
+    Returns
+    -------
+    array (n, count)
+        Orthonormal columns.
+    """
+    poles = Poles(values, (z * z)[None, :])
+    coordinates = np.zeros((values.size, count))
+    for i in range(count):
+        if poles.weights[0, i] <= _NOTHING * poles.weights.sum():
+            coordinates[i, i] = 1.0  # x has no part there: the component stays as it is
+            continue
+        drop = _roots(poles, i).drop[0]
+        vector = z / ((values - values[i]) + drop)
+        coordinates[:, i] = vector / np.linalg.norm(vector)
+    return U @ coordinates
+
+
+def _exact(poles: Poles, squares: np.ndarray, count: int) -> np.ndarray:
+    """Shares where the whole spectrum is known."""
+    shares = np.zeros((squares.size, count))
+    for i in range(count):
+        touched = poles.weights[:, i] > _NOTHING * squares
+        some = poles if touched.all() else Poles(poles.places, poles.weights[touched])
+        found = _roots(some, i)
+        shares[touched, i] = 1.0 / (squares[touched] * found.slope)
+    return np.minimum(shares, 1.0)
+
+
+def _bracketed(poles: Poles, squares: np.ndarray, count: int, ceiling: float) -> Shares:
+    """Bounds of the shares where the eigenvalues beyond the first m are between 0 and a ceiling."""
+    rest = np.maximum(squares - poles.weights.sum(axis=1), 0.0)
+    weights = np.column_stack([poles.weights, rest])
+    at_zero = Poles(np.append(poles.places, 0.0), weights)
+    at_ceiling = Poles(np.append(poles.places, min(ceiling, poles.places[-1])), weights)
+    lower, upper = np.zeros((squares.size, count)), np.zeros((squares.size, count))
+    for i in range(count):
+        touched = poles.weights[:, i] > _NOTHING * squares
+        here, length = poles.weights[touched], squares[touched]
+        # the more of the rest lies high, the less the root falls
+        most = _roots(Poles(at_zero.places, weights[touched]), i).drop
+        least = _roots(Poles(at_ceiling.places, weights[touched]), i).drop
+        least = np.minimum(least, most)
+        above = poles.places[: i + 1] - poles.places[i]
+        below = poles.places[i + 1 :] - poles.places[i]
+        near = above + least[:, None], below + most[:, None]  # each pole at its nearest
+        far = above + most[:, None], below + least[:, None]  # and at its farthest
+        to_rest = poles.places[i] - most - at_ceiling.places[-1]
+        with np.errstate(divide="ignore", over="ignore"):
+            largest = np.sum(here[:, : i + 1] / near[0] ** 2, axis=1)
+            largest += np.sum(here[:, i + 1 :] / near[1] ** 2, axis=1)
+            largest += np.where(to_rest > 0.0, rest[touched] / to_rest**2, np.inf)
+        smallest = np.sum(here[:, : i + 1] / far[0] ** 2, axis=1)
+        smallest += np.sum(here[:, i + 1 :] / far[1] ** 2, axis=1)
+        smallest += rest[touched] / (poles.places[i] - least) ** 2
+        lower[touched, i] = 1.0 / (length * largest)
+        upper[touched, i] = 1.0 / (length * smallest)
+    return Shares(lower, np.minimum(upper, 1.0))
+
+
+class _Roots(NamedTuple):
+    drop: np.ndarray  # (columns,) by how much the eigenvalue falls, L_i - l_i
+    slope: np.ndarray  # (columns,) sum of z_k^2 / (L_k - l_i)^2
+
+
+def _roots(poles: Poles, i: int) -> _Roots:
+    """The i-th root of the secular equation of every column.
+
+    [BNS]: the poles above and below the root are each replaced by one pole that agrees in value
+    and slope, the quadratic equation of the two is solved, and so on. Each step stays between
+    the last one and the root.
+    """
+    places, weights = poles
+    columns = weights.shape[0]
+    gap = float(places[i] - places[i + 1]) if i + 1 < places.size else float(places[i])
+    if columns == 0 or gap <= 0.0:
+        return _Roots(np.zeros(columns), np.full(columns, np.inf))
+    most = np.minimum(gap, weights.sum(axis=1))
+    drop = np.clip(weights[:, i], np.finfo(float).tiny, 0.999 * most)
+    above, below = _sides(poles, i, float(most.max()))
+    active = np.arange(columns)
+    for _ in range(_MOST_ITERATIONS):
+        t = drop[active]
+        up, down = above.at(t, active), below.at(t, active)
+        a, b = up.slope * t * t, down.slope * (gap - t) ** 2
+        constant = 1.0 - (up.value - a / t) - (down.value + b / (gap - t))
+        half = constant * gap + a + b
+        root = np.sqrt(np.maximum(half * half - 4.0 * constant * a * gap, 0.0))
+        new = 2.0 * a * gap / (half + root)
+        new = np.where((new > 0.0) & (new <= gap), new, 0.5 * t)
+        drop[active] = new
+        active = active[np.abs(new - t) > _TOLERANCE * new]
+        if active.size == 0:
+            break
+    everything = np.arange(columns)
+    slope = above.at(drop, everything).slope + below.at(drop, everything).slope
+    return _Roots(drop, slope)
+
+
+class _Sum(NamedTuple):
+    value: np.ndarray  # (columns,) sum of z_k^2 / (L_k - l) over some poles
+    slope: np.ndarray  # (columns,) sum of z_k^2 / (L_k - l)^2 over them
+
+
+class _Side(NamedTuple):
+    """The poles above a root, or those below it.
+
+    Those near the interval of the root are summed one by one; the others, most of them, stand in
+    a polynomial in (l - middle) / half, made for all columns by one matrix product.
+    """
+
+    near: np.ndarray  # (k,) places, from L_i
+    weights: np.ndarray  # (columns, k) of these
+    middle: float  # of the interval, from L_i
+    half: float  # its half width
+    coefficients: np.ndarray | None  # (columns, _ORDER) of the polynomial
+
+    def at(self, drop: np.ndarray, columns: np.ndarray) -> _Sum:
+        """Value and slope at l = L_i - drop, for some of the columns."""
+        whole = columns.size == self.weights.shape[0]
+        inverse = 1.0 / (self.near + drop[:, None])
+        terms = (self.weights if whole else self.weights[columns]) * inverse
+        value, slope = terms.sum(axis=1), np.einsum("ij,ij->i", terms, inverse)
+        if self.coefficients is None:
+            return _Sum(value, slope)
+        coefficients = self.coefficients if whole else self.coefficients[columns]
+        s = (-drop - self.middle) / self.half
+        far, far_slope = np.zeros_like(s), np.zeros_like(s)
+        for r in range(_ORDER - 1, -1, -1):  # Horner's rule
+            far_slope = far_slope * s + far
+            far = far * s + coefficients[:, r]
+        return _Sum(value + far, slope + far_slope / self.half)
+
+
+def _sides(poles: Poles, i: int, width: float) -> tuple[_Side, _Side]:
+    """The poles above and below the i-th root, which falls by at most ``width``."""
+    places = poles.places - poles.places[i]
+    middle, half = -0.5 * width, 0.5 * width
+    # places fall: far ones above come first, far ones below come last
+    first = min(int(np.sum(places >= middle + _FAR * half)), i)
+    last = max(int(np.sum(places > middle - _FAR * half)), i + 1)
+    first, last = _if_many(first, 0), places.size - _if_many(places.size - last, 0)
+    return (
+        _side(poles, places, slice(first, i + 1), slice(0, first), middle, half),
+        _side(poles, places, slice(i + 1, last), slice(last, places.size), middle, half),
+    )
+
+
+def _if_many(count: int, otherwise: int) -> int:
+    """An expansion is worth its while for many poles only."""
+    return count if count > 2 * _ORDER else otherwise
+
+
+def _side(
+    poles: Poles, places: np.ndarray, near: slice, far: slice, middle: float, half: float
+) -> _Side:
+    """Sort the poles of one side into near and far ones."""
+    coefficients = None
+    if far.stop > far.start:
+        # 1 / (L - l) = sum_r (l - middle)^r / (L - middle)^(r + 1), weighted and summed
+        distance = (places[far] - middle)[:, None]
+        coefficients = poles.weights[:, far] @ (
+            (half / distance) ** np.arange(_ORDER) / distance
+        )
+        coefficients = np.asfortranarray(coefficients)
+    return _Side(places[near], poles.weights[:, near], middle, half, coefficients)

@@ -1,0 +1,206 @@
+"""The principal components of some columns of a table, as all its columns see them.
+
+Which way is cheapest depends on the shape, and on nothing else: with few columns everything follows
+from their products X'X, with few rows from X X', and of a table large on both sides only the
+leading components are computed, and a ceiling for the others.
+
+Rows may come in groups (donors, batches, repeated measures). Columns are then centred in each
+group: X is replaced by C X, where C takes the mean of every group off its rows. C X is never
+formed, so that a sparse table stays sparse.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data import Operator
+from ..data.arrays import Array, host, in_kind
+from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+
+# Components computed beyond those that are tested, where not all are: their eigenvalues tell how
+# high the rest can lie.
+BEYOND = 16
+# Eigenvalues of a Gram matrix below this share of the largest are rounding.
+_RANK = 1e-11
+
+
+class Components(NamedTuple):
+    """Principal components of some columns, the members."""
+
+    members: np.ndarray  # (p,) bool
+    values: np.ndarray  # (m,) eigenvalues, falling
+    z: np.ndarray  # (members, m) U'x of the members
+    seen: np.ndarray  # (p, count) the same of all columns, for the first components
+    filters: np.ndarray  # (members, m): scores U are X F
+    ceiling: float | None  # of the eigenvalues that are not computed; None if all are
+
+
+class Groups(NamedTuple):
+    """Rows that belong together."""
+
+    codes: np.ndarray  # (n,) 0, 1, ...
+    sizes: np.ndarray  # (groups,)
+
+    def centred(self, U: np.ndarray) -> np.ndarray:
+        """C U: the mean of every group taken off its rows."""
+        sums = np.zeros((self.sizes.size, U.shape[1]))
+        np.add.at(sums, self.codes, U)
+        return U - (sums / self.sizes[:, None])[self.codes]
+
+
+class Sample:
+    """A standardised table, asked for the components of some of its columns.
+
+    Parameters
+    ----------
+    op : Operator
+        The table, its columns centred and of one variance.
+    groups : Groups or None
+        Which rows belong together.
+    """
+
+    def __init__(self, op: Operator, groups: Groups | None = None):
+        self.op, self.groups = op, groups
+        self.n, self.p = op.shape
+        self.freedom = self.n - (1 if groups is None else groups.sizes.size)
+        self.squares = host(op.column_squares()).astype(float)
+        self.group_means = np.empty((0, self.p))
+        if groups is not None:
+            indicators = self._there(np.eye(groups.sizes.size)[groups.codes])
+            sums = host(op.rmatmul(indicators)).astype(float).T
+            self.group_means = sums / groups.sizes[:, None]
+            between = groups.sizes @ self.group_means**2
+            self.squares = np.maximum(self.squares - between, 0.0)
+        few = self.p <= self.n and self.p <= EXACT_SIDE
+        self.products = self._products(np.arange(self.p), op) if few else None
+
+    def components(self, members: np.ndarray, count: int) -> Components:
+        """The components of the ``members``: all of them, or ``count`` and some more.
+
+        Parameters
+        ----------
+        members : bool array (p,)
+        count : int
+            How many are looked at; fewer than there are members, and than degrees of freedom.
+
+        Returns
+        -------
+        Components
+        """
+        which = np.flatnonzero(members)
+        if self.products is not None:
+            return self._from_products(members, self.products[:, which], count)
+        chosen = self.op.take_columns(which)
+        if which.size <= min(self.n, EXACT_SIDE):
+            return self._from_products(members, None, count, self._products(which, chosen), chosen)
+        if self.n <= EXACT_SIDE:
+            return self._from_rows(members, chosen, count)
+        return self._leading(members, chosen, count)
+
+    def _from_products(
+        self,
+        members: np.ndarray,
+        onto_all: np.ndarray | None,
+        count: int,
+        products: np.ndarray | None = None,
+        chosen: Operator | None = None,
+    ) -> Components:
+        """From X'X of the members, with which all other columns are multiplied if that is known."""
+        inner = products if onto_all is None else onto_all[members]
+        values, V = _falling(np.linalg.eigh(inner), self.freedom)
+        filters = V / np.sqrt(values)
+        if onto_all is not None:
+            seen = onto_all @ filters[:, :count]
+        else:
+            seen = self._seen(chosen.matmul(self._there(filters[:, :count])))
+        return Components(members, values, inner @ filters, seen, filters, None)
+
+    def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
+        """From X X' of the members."""
+        outer = self.centred(self.centred(host(chosen.outer()).astype(float)).T)
+        values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
+        z = host(chosen.rmatmul(self._there(U))).astype(float)
+        if members.all():
+            seen = z[:, :count]
+        else:
+            seen = host(self.op.rmatmul(self._there(U[:, :count]))).astype(float)
+        return Components(members, values, z, seen, z / values, None)
+
+    def _leading(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
+        """The leading components by products with X alone, and a ceiling for the others."""
+        xp, like, groups = chosen.xp, chosen.column_squares(), self.groups
+
+        def squared(V: Array) -> Array:
+            narrow = xp.astype(V, chosen.dtype)
+            if groups is None:
+                (product,) = chosen.sum_rows(lambda block: (block.T @ (block @ narrow),))
+            else:
+                product = chosen.rmatmul(self._there(self.centred(_wide(chosen.matmul(narrow)))))
+            return xp.astype(product, V.dtype)
+
+        m = min(count + 1 + BEYOND, like.shape[0] // 2)
+        tol = max(1e-8, 30.0 * float(xp.finfo(chosen.dtype).eps))
+        values, V = leading_eigenvectors(squared, like, m, tol)
+        filters = _wide(V) / np.sqrt(values)
+        seen = self._seen(chosen.matmul(self._there(filters)))
+        # eigenvalues are known up to `tol` of the first, and so is the ceiling of the others
+        ceiling = float(values[-1] + tol * values[0])
+        return Components(
+            members, values[:-1], seen[members, :-1], seen[:, :count], filters[:, :-1], ceiling
+        )
+
+    def _products(self, which: np.ndarray, chosen: Operator) -> np.ndarray:
+        """X'X of some columns, within groups."""
+        products = _wide(chosen.gram())
+        if self.groups is None:
+            return products
+        means = self.group_means[:, which]
+        return products - means.T @ (self.groups.sizes[:, None] * means)
+
+    def _seen(self, scores: Array) -> np.ndarray:
+        """X'U for scores U."""
+        if self.groups is not None:
+            scores = self._there(self.centred(_wide(scores)))
+        return _wide(self.op.rmatmul(scores))
+
+    def scores(self, found: Components, count: int) -> np.ndarray:
+        """The first scores of the rows, U, (n, count): orthonormal columns."""
+        chosen = self.op.take_columns(np.flatnonzero(found.members))
+        filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
+        return self.centred(_wide(chosen.matmul(filters)))
+
+    def columns(self, which: np.ndarray) -> np.ndarray:
+        """Some columns, (n, k), in memory."""
+        chosen = self.op.take_columns(which)
+        one = in_kind(np.eye(which.size), chosen.column_squares(), self.op.dtype)
+        return self.centred(_wide(chosen.matmul(one)))
+
+    def fourth_powers(self) -> np.ndarray:
+        """sum_a y_a^4 of every column scaled to length 1, (p,)."""
+        xp = self.op.xp
+        (fourth,) = self.op.sum_rows(
+            lambda block: (xp.sum(block**4, axis=0, dtype=xp.float64),), entrywise=True
+        )
+        total = host(self.op.column_squares()).astype(float)
+        return np.asarray(host(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
+
+    def centred(self, U: np.ndarray) -> np.ndarray:
+        """The rows of each group around their mean."""
+        return U if self.groups is None else self.groups.centred(U)
+
+    def _there(self, array: np.ndarray) -> Array:
+        return in_kind(array, self.op.column_squares(), self.op.dtype)
+
+
+def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues that are not rounding, at most ``most``, in falling order, and their vectors."""
+    values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
+    rank = min(int(np.sum(values > _RANK * values[0])), most)
+    return values[:rank], vectors[:, :rank]
+
+
+def _wide(array: Array) -> np.ndarray:
+    """On the host, in double precision."""
+    return host(array).astype(float)
