@@ -94,7 +94,9 @@ def left_out_shares(
     return Shares(lower, np.concatenate([part.upper for part in parts]))
 
 
-def left_out_scores(values: np.ndarray, U: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
+def left_out_scores(
+    values: np.ndarray, U: np.ndarray, z: np.ndarray, count: int
+) -> np.ndarray:
     """The first principal components of the columns other than one, whose U'x is ``z``.
 
     Returns
@@ -257,6 +259,8 @@ def _side(
     if far.stop > far.start:
         # 1 / (L - l) = sum_r (l - middle)^r / (L - middle)^(r + 1), weighted and summed
         distance = (places[far] - middle)[:, None]
-        coefficients = poles.weights[:, far] @ ((half / distance) ** np.arange(_ORDER) / distance)
+        coefficients = poles.weights[:, far] @ (
+            (half / distance) ** np.arange(_ORDER) / distance
+        )
         coefficients = np.asfortranarray(coefficients)
     return _Side(places[near], poles.weights[:, near], middle, half, coefficients)

@@ -46,7 +46,9 @@ def gaussian_pvalues(R2: np.ndarray, freedom: int) -> np.ndarray:
     return _beta_tail(R2, 0.5 * d, 0.5 * (freedom - d))
 
 
-def excess_variance(squared_leverages: np.ndarray, fourth_powers: np.ndarray, n: int) -> np.ndarray:
+def excess_variance(
+    squared_leverages: np.ndarray, fourth_powers: np.ndarray, n: int
+) -> np.ndarray:
     """By which share the variance of R2(d) under permutation exceeds that of a Gaussian column.
 
     Parameters
