@@ -1,4 +1,4 @@
-"""prosparse: sparse probabilistic PCA, PCA that chooses its variables."""
+"""prosparse: sparse PCA, PCA that chooses its variables."""
 
 from . import baselines, datasets, metrics, plot
 from ._version import __version__
@@ -11,10 +11,12 @@ from .errors import (
     ModelFileError,
     NoStructureWarning,
     ParameterError,
+    RowOrderWarning,
     TableError,
 )
 from .inference.checkpoint import Checkpoint
 from .models.empca import EMPCA
+from .models.fdrpca import FDRPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
@@ -23,6 +25,7 @@ from .persistence import load, save
 
 __all__ = [
     "EMPCA",
+    "FDRPCA",
     "GSPPCA",
     "SCA",
     "SPPCA",
@@ -35,6 +38,7 @@ __all__ = [
     "ModelFileError",
     "NoStructureWarning",
     "ParameterError",
+    "RowOrderWarning",
     "SpinyRegressor",
     "TableError",
     "__version__",

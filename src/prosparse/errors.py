@@ -40,6 +40,10 @@ class NoStructureWarning(UserWarning):
     """The data show no common structure: the result is a ranking, not a finding."""
 
 
+class RowOrderWarning(UserWarning):
+    """Rows next to each other are alike: a test that takes them for exchangeable is too sure."""
+
+
 class FewVariablesWarning(UserWarning):
     """The evidence is largest at the fewest variables that the components can have."""
 

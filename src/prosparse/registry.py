@@ -14,10 +14,12 @@ import numpy as np
 from sklearn.utils import get_tags
 
 from .baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
+from .data.arrays import host
 from .errors import InputError
-from .fitted import PROJECTION, SELECTOR, Contents, numbers
+from .fitted import PROJECTION, SELECTOR, Contents, Field, numbers
 from .models._base import SparseProjection, VariableSelector
 from .models.empca import EMPCA
+from .models.fdrpca import FDRPCA
 from .models.gsppca import GSPPCA
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
@@ -166,6 +168,20 @@ def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int)
     return f"the evidence is highest there (its logarithm falls by {' and by '.join(drops)})"
 
 
+def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """They vary with others beyond chance; how many share half of their variance."""
+    parameters = model.get_params(deep=False)
+    communality, support = host(model.communality_), host(model.support_)
+    half = int(np.sum(communality[support] >= 0.5))
+    text = (
+        f"they vary with others beyond chance, at a false discovery rate of "
+        f"{float(parameters['fdr']):.3g}"
+    )
+    if parameters["min_communality"]:
+        text += f", and share at least {float(parameters['min_communality']):.3g} of their variance"
+    return f"{text}; {half:,} of them share at least half of their variance"
+
+
 _CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
 
 
@@ -207,6 +223,40 @@ _EVIDENCE = ChoicePath(
 METHODS: dict[str, Method] = {
     method.estimator.__name__: method
     for method in (
+        Method(
+            "fdrpca",
+            FDRPCA,
+            "PCA of the variables that share structure, at a stated false discovery rate",
+            grid={"fdr": [0.05, 0.1]},
+            options=(
+                Option(
+                    "fdr",
+                    "fdr",
+                    "the share of false variables among the chosen that is allowed",
+                    kind=float,
+                    left_out="0.05",
+                ),
+                Option(
+                    "min-communality",
+                    "min_communality",
+                    "the least share of its variance that a chosen variable has in common",
+                    kind=float,
+                    left_out="none",
+                ),
+            ),
+            explanations=(by_test,),
+            traces=None,
+            saved=Contents(
+                (*PROJECTION, "pvalues_", "qvalues_", "communality_"),
+                {
+                    "pvalues_": numbers("p", finite=True, least=0),
+                    "qvalues_": numbers("p", finite=True, least=0),
+                    "communality_": numbers("p", finite=True, least=0),
+                    "chance_communality_": numbers(finite=True, least=0),
+                    "sampled_": Field("b", ("p",)),
+                },
+            ),
+        ),
         Method(
             "gsppca",
             GSPPCA,

@@ -38,6 +38,7 @@ from .operators import blocks, dask, dense, mapped
 from .operators import sparse as sparse_rows
 from .operators.base import Operator, row_slices
 from .operators.weighted import CountedRows
+from .ranks import normal_scores, sparse_normal_scores
 
 Table = TableLike  # a validated one
 
@@ -109,6 +110,10 @@ class Kind:
     def dense(self, X: Table) -> np.ndarray:
         """A copy of the table in double precision, dense and on the host."""
         return np.array(X, dtype=float)
+
+    def normal_scores(self, X: Table) -> Table:
+        """A table of the same kind with every column replaced by its normal scores."""
+        return normal_scores(X)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
@@ -252,6 +257,9 @@ class SparseTable(Kind):
     def dense(self, X: Table) -> np.ndarray:
         return np.asarray(X.toarray(), dtype=float)
 
+    def normal_scores(self, X: Table) -> Table:
+        return sparse_normal_scores(X)
+
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is None:
             return sparse_rows.SparseRows(X)
@@ -300,6 +308,9 @@ class ForeignArray(Kind):
     def dense(self, X: Table) -> np.ndarray:
         return np.array(host(X), dtype=float)
 
+    def normal_scores(self, X: Table) -> Table:
+        return in_kind(normal_scores(host(X)), X, X.dtype)  # ranks are made on the host
+
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is not None:
             self.refuse_weights(X)
@@ -328,6 +339,12 @@ class RowBlocks(Kind, ABC):
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X[:, columns]
+
+    def normal_scores(self, X: Table) -> Table:
+        raise InputError(
+            f"ranks need whole columns in memory, and X is a {self.name}, whose rows are read "
+            "block by block: bring it into memory first, or do without ranks"
+        )
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is not None:

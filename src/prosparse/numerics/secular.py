@@ -29,8 +29,12 @@ import numpy as np
 
 _MOST_ITERATIONS = 60
 _TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
-# A column's part along a component below this share of its length is rounding.
+# Squared parts of a column along a component below this share of its square are rounding. They are
+# raised to it: without any part there the root could leave its interval.
 _NOTHING = 1e-30
+# A root this close to zero, as a share of the eigenvalue, is no component: the others have a rank
+# less.
+_ZERO = 1e-9
 # Poles at least this many half widths from the middle of a root's interval are expanded in powers
 # of the distance from the middle: 4^-26 is below rounding.
 _FAR = 4.0
@@ -78,7 +82,7 @@ def left_out_shares(
     -------
     Shares
     """
-    weights = z * z
+    weights = np.maximum(z * z, _NOTHING * squares[:, None])
     step = max(1, _ENTRIES // max(values.size, _ORDER))
     parts = []
     for start in range(0, z.shape[0], step):
@@ -94,67 +98,77 @@ def left_out_shares(
     return Shares(lower, np.concatenate([part.upper for part in parts]))
 
 
-def left_out_scores(
-    values: np.ndarray, U: np.ndarray, z: np.ndarray, count: int
-) -> np.ndarray:
-    """The first principal components of the columns other than one, whose U'x is ``z``.
+def left_out_coordinates(values: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:
+    """The first principal components of all columns but one, for every one, in the basis U.
+
+    Parameters
+    ----------
+    values : array (m,)
+        Eigenvalues of X X', in falling order: all of them, or others beside them at which the
+        rest of a column is taken to lie.
+    z : array (columns, m)
+        U'x of every column that is left out.
+    count : int
+        How many components.
 
     Returns
     -------
-    array (n, count)
-        Orthonormal columns.
+    array (columns, m, count)
+        Unit vectors: U times these are the scores.
     """
-    poles = Poles(values, (z * z)[None, :])
-    coordinates = np.zeros((values.size, count))
+    floor = np.sqrt(_NOTHING) * np.linalg.norm(z, axis=1, keepdims=True)
+    z = np.where(np.abs(z) < floor, floor, z)
+    poles = Poles(values, z * z)
+    coordinates = np.empty((*z.shape, count))
     for i in range(count):
-        if poles.weights[0, i] <= _NOTHING * poles.weights.sum():
-            coordinates[i, i] = 1.0  # x has no part there: the component stays as it is
-            continue
-        drop = _roots(poles, i).drop[0]
-        vector = z / ((values - values[i]) + drop)
-        coordinates[:, i] = vector / np.linalg.norm(vector)
-    return U @ coordinates
+        distances = (values - values[i]) + _roots(poles, i).drop[:, None]
+        equal = np.any(distances == 0.0, axis=1)
+        vectors = z / np.where(distances == 0.0, 1.0, distances)
+        if equal.any():  # one of the vectors of equal eigenvalues has no part of x
+            first, second = np.flatnonzero(values == values[i])[:2]
+            vectors[equal] = 0.0
+            vectors[equal, first], vectors[equal, second] = z[equal, second], -z[equal, first]
+        coordinates[:, :, i] = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return coordinates
 
 
 def _exact(poles: Poles, squares: np.ndarray, count: int) -> np.ndarray:
     """Shares where the whole spectrum is known."""
     shares = np.zeros((squares.size, count))
     for i in range(count):
-        touched = poles.weights[:, i] > _NOTHING * squares
-        some = poles if touched.all() else Poles(poles.places, poles.weights[touched])
-        found = _roots(some, i)
-        shares[touched, i] = 1.0 / (squares[touched] * found.slope)
+        drop, slope = _roots(poles, i)
+        there = drop < (1.0 - _ZERO) * poles.places[i]
+        shares[:, i] = np.where(there, 1.0 / (squares * slope), 0.0)
     return np.minimum(shares, 1.0)
 
 
 def _bracketed(poles: Poles, squares: np.ndarray, count: int, ceiling: float) -> Shares:
     """Bounds of the shares where the eigenvalues beyond the first m are between 0 and a ceiling."""
-    rest = np.maximum(squares - poles.weights.sum(axis=1), 0.0)
+    rest = np.maximum(squares - poles.weights.sum(axis=1), _NOTHING * squares)
     weights = np.column_stack([poles.weights, rest])
+    top = min(ceiling, float(poles.places[-1]))
     at_zero = Poles(np.append(poles.places, 0.0), weights)
-    at_ceiling = Poles(np.append(poles.places, min(ceiling, poles.places[-1])), weights)
+    at_ceiling = Poles(np.append(poles.places, top), weights)
     lower, upper = np.zeros((squares.size, count)), np.zeros((squares.size, count))
     for i in range(count):
-        touched = poles.weights[:, i] > _NOTHING * squares
-        here, length = poles.weights[touched], squares[touched]
         # the more of the rest lies high, the less the root falls
-        most = _roots(Poles(at_zero.places, weights[touched]), i).drop
-        least = _roots(Poles(at_ceiling.places, weights[touched]), i).drop
-        least = np.minimum(least, most)
+        most = _roots(at_zero, i).drop
+        least = np.minimum(_roots(at_ceiling, i).drop, most)
         above = poles.places[: i + 1] - poles.places[i]
         below = poles.places[i + 1 :] - poles.places[i]
         near = above + least[:, None], below + most[:, None]  # each pole at its nearest
         far = above + most[:, None], below + least[:, None]  # and at its farthest
-        to_rest = poles.places[i] - most - at_ceiling.places[-1]
-        with np.errstate(divide="ignore", over="ignore"):
-            largest = np.sum(here[:, : i + 1] / near[0] ** 2, axis=1)
-            largest += np.sum(here[:, i + 1 :] / near[1] ** 2, axis=1)
-            largest += np.where(to_rest > 0.0, rest[touched] / to_rest**2, np.inf)
-        smallest = np.sum(here[:, : i + 1] / far[0] ** 2, axis=1)
-        smallest += np.sum(here[:, i + 1 :] / far[1] ** 2, axis=1)
-        smallest += rest[touched] / (poles.places[i] - least) ** 2
-        lower[touched, i] = 1.0 / (length * largest)
-        upper[touched, i] = 1.0 / (length * smallest)
+        w_above, w_below = poles.weights[:, : i + 1], poles.weights[:, i + 1 :]
+        to_rest = poles.places[i] - most - top
+        with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+            largest = np.sum(w_above / near[0] ** 2, axis=1) + np.sum(
+                w_below / near[1] ** 2, axis=1
+            )
+            largest += np.where(to_rest > 0.0, rest / to_rest**2, np.inf)
+            smallest = np.sum(w_above / far[0] ** 2, axis=1) + np.sum(w_below / far[1] ** 2, axis=1)
+            smallest += rest / (poles.places[i] - least) ** 2
+            lower[:, i] = 1.0 / (squares * largest)
+            upper[:, i] = 1.0 / (squares * smallest)
     return Shares(lower, np.minimum(upper, 1.0))
 
 
@@ -176,6 +190,7 @@ def _roots(poles: Poles, i: int) -> _Roots:
     if columns == 0 or gap <= 0.0:
         return _Roots(np.zeros(columns), np.full(columns, np.inf))
     most = np.minimum(gap, weights.sum(axis=1))
+    last = np.nextafter(gap, 0.0)  # the pole below is not reached
     drop = np.clip(weights[:, i], np.finfo(float).tiny, 0.999 * most)
     above, below = _sides(poles, i, float(most.max()))
     active = np.arange(columns)
@@ -184,10 +199,12 @@ def _roots(poles: Poles, i: int) -> _Roots:
         up, down = above.at(t, active), below.at(t, active)
         a, b = up.slope * t * t, down.slope * (gap - t) ** 2
         constant = 1.0 - (up.value - a / t) - (down.value + b / (gap - t))
-        half = constant * gap + a + b
-        root = np.sqrt(np.maximum(half * half - 4.0 * constant * a * gap, 0.0))
-        new = 2.0 * a * gap / (half + root)
-        new = np.where((new > 0.0) & (new <= gap), new, 0.5 * t)
+        linear = constant * gap + a + b
+        root = np.sqrt(np.maximum(linear * linear - 4.0 * constant * a * gap, 0.0))
+        denominator = linear + root
+        usable = denominator > 0.0
+        new = np.where(usable, 2.0 * a * gap / np.where(usable, denominator, 1.0), 0.5 * (t + gap))
+        new = np.clip(new, np.finfo(float).tiny, last)
         drop[active] = new
         active = active[np.abs(new - t) > _TOLERANCE * new]
         if active.size == 0:
@@ -259,8 +276,6 @@ def _side(
     if far.stop > far.start:
         # 1 / (L - l) = sum_r (l - middle)^r / (L - middle)^(r + 1), weighted and summed
         distance = (places[far] - middle)[:, None]
-        coefficients = poles.weights[:, far] @ (
-            (half / distance) ** np.arange(_ORDER) / distance
-        )
+        coefficients = poles.weights[:, far] @ ((half / distance) ** np.arange(_ORDER) / distance)
         coefficients = np.asfortranarray(coefficients)
     return _Side(places[near], poles.weights[:, near], middle, half, coefficients)

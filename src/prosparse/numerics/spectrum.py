@@ -163,14 +163,17 @@ def leading_eigenvectors(
     count: int,
     tol: float = 1e-8,
     max_passes: int = 60,
+    near: np.ndarray | None = None,
 ) -> tuple[np.ndarray, Array]:
     """The leading eigenvalues and eigenvectors (p, count) of the matrix that ``squared``
     multiplies (p, k) arrays with; see `leading_directions`. ``like``, (p,), says of which kind
-    these arrays are."""
+    these arrays are, and ``near``, (p, k), where the eigenvectors are thought to be."""
     xp, p, some = array_namespace(like), like.shape[0], like
     width = min(count + _OVERSAMPLE, p // 2)
     depth = min(_DEPTH, p // width)  # no more directions than there are
     start = np.random.default_rng(0).standard_normal((p, width))
+    if near is not None:
+        start[:, : min(near.shape[1], width)] = near[:, :width]
     V = xp.linalg.qr(in_kind(start, some))[0]
     image = squared(V)
     values = np.zeros(width)

@@ -19,9 +19,12 @@ from ..data import Operator
 from ..data.arrays import Array, host, in_kind
 from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
-# Components computed beyond those that are tested, where not all are: their eigenvalues tell how
+# Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
 # high the rest can lie.
-BEYOND = 16
+LEADING = 24
+BEYOND = 8
+# Of the largest eigenvalue, how exact these are.
+_RESIDUAL = 1e-3
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 _RANK = 1e-11
 
@@ -68,11 +71,13 @@ class Sample:
         self.squares = host(op.column_squares()).astype(float)
         self.group_means = np.empty((0, self.p))
         if groups is not None:
-            indicators = self._there(np.eye(groups.sizes.size)[groups.codes])
+            indicators = self.in_kind(np.eye(groups.sizes.size)[groups.codes])
             sums = host(op.rmatmul(indicators)).astype(float).T
             self.group_means = sums / groups.sizes[:, None]
             between = groups.sizes @ self.group_means**2
             self.squares = np.maximum(self.squares - between, 0.0)
+        self._last: Components | None = None  # several questions are asked of one set
+        self._near: np.ndarray | None = None  # (p, m) directions of the last set, to start from
         few = self.p <= self.n and self.p <= EXACT_SIDE
         self.products = self._products(np.arange(self.p), op) if few else None
 
@@ -89,6 +94,15 @@ class Sample:
         -------
         Components
         """
+        last = self._last
+        if last is not None and np.array_equal(last.members, members):
+            if min(count, last.values.size) <= last.seen.shape[1]:
+                return last
+        self._last = self._decomposed(members, count)
+        return self._last
+
+    def _decomposed(self, members: np.ndarray, count: int) -> Components:
+        """By the way that suits the shape."""
         which = np.flatnonzero(members)
         if self.products is not None:
             return self._from_products(members, self.products[:, which], count)
@@ -111,21 +125,23 @@ class Sample:
         inner = products if onto_all is None else onto_all[members]
         values, V = _falling(np.linalg.eigh(inner), self.freedom)
         filters = V / np.sqrt(values)
+        count = min(max(count, LEADING), values.size)
         if onto_all is not None:
             seen = onto_all @ filters[:, :count]
         else:
-            seen = self._seen(chosen.matmul(self._there(filters[:, :count])))
+            seen = self._seen(chosen.matmul(self.in_kind(filters[:, :count])))
         return Components(members, values, inner @ filters, seen, filters, None)
 
     def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """From X X' of the members."""
         outer = self.centred(self.centred(host(chosen.outer()).astype(float)).T)
         values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
-        z = host(chosen.rmatmul(self._there(U))).astype(float)
+        count = min(max(count, LEADING), values.size)
+        z = host(chosen.rmatmul(self.in_kind(U))).astype(float)
         if members.all():
             seen = z[:, :count]
         else:
-            seen = host(self.op.rmatmul(self._there(U[:, :count]))).astype(float)
+            seen = host(self.op.rmatmul(self.in_kind(U[:, :count]))).astype(float)
         return Components(members, values, z, seen, z / values, None)
 
     def _leading(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
@@ -137,18 +153,21 @@ class Sample:
             if groups is None:
                 (product,) = chosen.sum_rows(lambda block: (block.T @ (block @ narrow),))
             else:
-                product = chosen.rmatmul(self._there(self.centred(_wide(chosen.matmul(narrow)))))
+                product = chosen.rmatmul(self.in_kind(self.centred(_wide(chosen.matmul(narrow)))))
             return xp.astype(product, V.dtype)
 
-        m = min(count + 1 + BEYOND, like.shape[0] // 2)
-        tol = max(1e-8, 30.0 * float(xp.finfo(chosen.dtype).eps))
-        values, V = leading_eigenvectors(squared, like, m, tol)
+        m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
+        tol = max(_RESIDUAL, 30.0 * float(xp.finfo(chosen.dtype).eps))
+        near = None if self._near is None else self._near[members]
+        values, V = leading_eigenvectors(squared, like, m, tol, near=near)
+        self._near = np.zeros((self.p, m))
+        self._near[members] = _wide(V)
         filters = _wide(V) / np.sqrt(values)
-        seen = self._seen(chosen.matmul(self._there(filters)))
+        seen = self._seen(chosen.matmul(self.in_kind(filters)))
         # eigenvalues are known up to `tol` of the first, and so is the ceiling of the others
         ceiling = float(values[-1] + tol * values[0])
         return Components(
-            members, values[:-1], seen[members, :-1], seen[:, :count], filters[:, :-1], ceiling
+            members, values[:-1], seen[members, :-1], seen[:, :-1], filters[:, :-1], ceiling
         )
 
     def _products(self, which: np.ndarray, chosen: Operator) -> np.ndarray:
@@ -162,7 +181,7 @@ class Sample:
     def _seen(self, scores: Array) -> np.ndarray:
         """X'U for scores U."""
         if self.groups is not None:
-            scores = self._there(self.centred(_wide(scores)))
+            scores = self.in_kind(self.centred(_wide(scores)))
         return _wide(self.op.rmatmul(scores))
 
     def scores(self, found: Components, count: int) -> np.ndarray:
@@ -190,7 +209,8 @@ class Sample:
         """The rows of each group around their mean."""
         return U if self.groups is None else self.groups.centred(U)
 
-    def _there(self, array: np.ndarray) -> Array:
+    def in_kind(self, array: np.ndarray) -> Array:
+        """A host array where the table's products want it."""
         return in_kind(array, self.op.column_squares(), self.op.dtype)
 
 

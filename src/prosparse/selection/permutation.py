@@ -46,9 +46,7 @@ def gaussian_pvalues(R2: np.ndarray, freedom: int) -> np.ndarray:
     return _beta_tail(R2, 0.5 * d, 0.5 * (freedom - d))
 
 
-def excess_variance(
-    squared_leverages: np.ndarray, fourth_powers: np.ndarray, n: int
-) -> np.ndarray:
+def excess_variance(squared_leverages: np.ndarray, fourth_powers: np.ndarray, n: int) -> np.ndarray:
     """By which share the variance of R2(d) under permutation exceeds that of a Gaussian column.
 
     Parameters
@@ -184,7 +182,7 @@ def _projected(
     y: np.ndarray, off: np.ndarray, scores: np.ndarray, orders: np.ndarray
 ) -> np.ndarray:
     """u_i'y for the column in every one of the orders, (orders, D)."""
-    if 4 * off.size > y.size:
+    if 16 * off.size > y.size:
         return y[orders] @ scores
     sums = np.zeros((orders.shape[0], scores.shape[1]))
     for a in off:  # few: row after row

@@ -1,0 +1,327 @@
+"""`FDRPCA` as users see it: parameters in, attributes out. The mathematics begins in `model`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+
+from ...data import Array, Columns, Operator, kind_of, standardise
+from ...data.arrays import host
+from ...data.kinds import Table
+from ...errors import (
+    InputError,
+    NoStructureWarning,
+    ParameterError,
+    RowOrderWarning,
+    check_choice,
+    check_integer,
+    check_non_negative,
+    warn,
+)
+from ...selection.leading import Sample
+from .._base import SparseProjection, few_columns
+from .model import Options, Solution, solve
+from .rows import grouped_rows, likeness_of_neighbours
+
+Transform = Literal["rank"]
+
+
+class FDRPCA(SparseProjection):
+    """PCA of the variables that share structure, at a stated false discovery rate.
+
+    A variable carries common structure if the principal components of the *other* variables
+    explain more of it than chance would. Each variable is tested in that way, whatever its noise,
+    its scale or its distribution, and no number of components has to be known. PCA of the chosen
+    variables, each scaled to unit variance, gives the components.
+
+    What is chosen is *significant*; how much a variable shares with the others is its
+    ``communality_``. In large tables nearly everything shares a little: see ``min_communality``.
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Of the chosen variables. "auto" counts those that stand out when every variable is measured
+        in its own noise. Which variables are chosen does not depend on it.
+    fdr : float, default=0.05
+        The false discovery rate: the share of variables without common structure among the chosen
+        ones, on average.
+    min_communality : float, default=0.0
+        Choose only variables that share at least this much of their variance with others, between
+        0 and 1.
+    transform : {"rank"} or None, default=None
+        "rank": the test looks at normal scores of the ranks of each column, so that no outlier can
+        decide. Components and scores are those of the columns themselves all the same.
+    random_state : int, RandomState or None, default=0
+        Of the random orders of rows in which columns that are far from Gaussian are tested.
+    verbose : int, default=0
+        Not used: there is nothing to wait for.
+
+    Attributes
+    ----------
+    support_ : bool array (n_features_in_,)
+        The chosen variables.
+    n_selected_ : int
+        How many they are; 0, with a warning, if nothing is shared.
+    pvalues_ : array (n_features_in_,)
+        Of the test that a variable shares nothing with the others.
+    qvalues_ : array (n_features_in_,)
+        The smallest false discovery rate at which a variable would be chosen.
+    communality_ : array (n_features_in_,)
+        The share of a variable's variance that the components explain, the variable itself left
+        out of them. Chance alone gives ``chance_communality_`` on average.
+    chance_communality_ : float
+        ``n_components_`` / (n_samples - 1).
+    components_ : array (n_components_, n_features_in_)
+        Orthonormal rows, of variables scaled to unit variance; exact zeros for those not chosen.
+    n_components_ : int
+        Their number.
+    explained_variance_ : array (n_components_,)
+        Variances of the scores.
+    explained_variance_ratio_ : array (n_components_,)
+        These as shares of the variance of all scaled variables.
+    relevance_ : array (n_features_in_,)
+        The communality.
+    ranking_ : int array (n_features_in_,)
+        1 for the variable with the smallest p-value among the chosen, and so on.
+    sampled_ : bool array (n_features_in_,)
+        Variables so far from Gaussian that random orders of their rows gave the p-value, which
+        is then no smaller than the number of orders allows.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        Their standard deviations.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+
+    Notes
+    -----
+    Rows must be exchangeable: without structure, any order of a column's rows would be as good as
+    the one given. Time series are not, nor are several rows of one patient: give the patients as
+    ``groups``, and rows are compared within each. A warning says when neighbouring rows are alike.
+
+    Missing values are refused: fill them in first (``SCA().impute``, or scikit-learn's imputers),
+    or leave out the columns that have many.
+
+    References
+    ----------
+    Y. Benjamini, Y. Hochberg (1995). Controlling the false discovery rate. JRSS B.
+    G. H. Golub (1973). Some modified matrix eigenvalue problems. SIAM Review.
+
+    Examples
+    --------
+    >>> from prosparse import FDRPCA, datasets
+    >>> X, truth, _ = datasets.make_globally_sparse(100, 50, scale=True, random_state=0)
+    >>> model = FDRPCA().fit(X)
+    >>> model.n_selected_, int(truth[model.support_].sum())
+    (10, 10)
+    """
+
+    _takes_any_table = True
+
+    pvalues_: Array
+    qvalues_: Array
+    communality_: Array
+    chance_communality_: float
+    sampled_: Array
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = "auto",
+        *,
+        fdr: float = 0.05,
+        min_communality: float = 0.0,
+        transform: Transform | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.fdr = fdr
+        self.min_communality = min_communality
+        self.transform = transform  # type: ignore[assignment, method-assign]
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+        """Choose the variables of ``X`` that share structure, and find their components.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            Of any kind that the library knows.
+        y : ignored
+            Here for scikit-learn's sake.
+        groups : array (n_samples,) or None, default=None
+            Labels of rows that belong together (donors, batches, repeated measures). Columns are
+            then compared within groups, from which differences between groups are taken away.
+
+        Returns
+        -------
+        FDRPCA
+        """
+        alike: list[float] = []
+
+        def fit() -> None:
+            table = self._validated(X, reset=True)
+            rows = grouped_rows(groups, table.shape[0])
+            op, columns = standardise(table, True)
+            if op.shape[1] < 2:
+                raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+            itself = Sample(op, rows)
+            tested = itself
+            if self._asked_transform == "rank":
+                tested = Sample(self._ranked(table, columns), rows)
+            found = solve(tested, itself, self._options())
+            self._describe(found, itself, columns)
+            alike.append(self._likeness(found, itself))
+
+        self._fit_whole(fit)
+        self._warn_of(alike[0], groups is not None)
+        return self
+
+    # --- from parameters to the question
+
+    def get_params(self, deep: bool = True) -> dict[str, object]:
+        """The parameters by name; see scikit-learn's ``get_params``.
+
+        Parameters
+        ----------
+        deep : bool, default=True
+            No parameter is an estimator, so that it makes no difference.
+
+        Returns
+        -------
+        dict
+        """
+        return {name: self.__dict__[name] for name in type(self)._get_param_names()}
+
+    def _options(self) -> Options:
+        state = self.random_state
+        fixed = isinstance(state, int | np.integer)
+        return Options(
+            n_components=self.n_components,
+            rate=float(self.fdr),
+            min_communality=float(self.min_communality),
+            seed=int(state) if fixed else int(check_random_state(state).randint(2**31 - 1)),
+        )
+
+    def _ranked(self, table: Table, columns: Columns) -> Operator:
+        """The normal scores of the columns that vary, standardised."""
+        ranked = kind_of(table).normal_scores(table)
+        return standardise(kind_of(ranked).take_columns(ranked, columns.kept), True)[0]
+
+    def _check_parameters(self) -> None:
+        if not (isinstance(self.n_components, str) and self.n_components == "auto"):
+            check_integer("n_components", self.n_components, 1, ' or "auto"')
+        for name in ("fdr", "min_communality"):
+            check_non_negative(name, getattr(self, name))
+        if not 0.0 < self.fdr < 1.0:
+            raise ParameterError(f"`fdr` must be between 0 and 1, got {self.fdr!r}")
+        if self.min_communality > 1.0:
+            raise ParameterError(
+                f"`min_communality` must be between 0 and 1, got {self.min_communality!r}"
+            )
+        if self._asked_transform is not None:
+            check_choice("transform", self._asked_transform, get_args(Transform))
+
+    @property
+    def _asked_transform(self) -> str | None:
+        """The parameter; ``self.transform`` is the method. See `ParameterBesideMethod`."""
+        asked: str | None = self.__dict__["transform"]
+        return asked
+
+    # --- from the answer to attributes
+
+    def _describe(self, found: Solution, sample: Sample, columns: Columns) -> None:
+        """The solution on all columns of the table."""
+        kept, width = columns.kept, columns.mean.shape[0]
+        self._set_columns(
+            columns,
+            found.order,
+            found.chosen,
+            columns.numbers(found.components),
+            found.communality,
+        )
+        self.n_components_ = found.components.shape[0]
+        self.n_selected_ = int(found.chosen.size)
+
+        def spread_out(values: np.ndarray, missing: float) -> np.ndarray:
+            full = np.full(width, missing)
+            full[kept] = values
+            return full
+
+        self.pvalues_ = columns.values(spread_out(found.structure.pvalues, 1.0))
+        self.qvalues_ = columns.values(spread_out(found.qvalues, 1.0))
+        self.communality_ = columns.numbers(spread_out(found.communality, 0.0))
+        self.sampled_ = columns.values(spread_out(found.structure.sampled, 0.0) > 0.0)
+        self.chance_communality_ = self.n_components_ / sample.freedom
+        self.explained_variance_ = columns.numbers(found.squares / sample.freedom)
+        total = max(float(np.sum(sample.squares)), np.finfo(float).tiny)
+        self.explained_variance_ratio_ = columns.numbers(found.squares / total)
+
+    def _likeness(self, found: Solution, sample: Sample) -> float:
+        """How much a row is like the next one, beside what the components say of both."""
+        chosen = sample.op.take_columns(found.chosen) if found.chosen.size else None
+        if chosen is None or found.components.shape[0] == 0:
+            scores = np.zeros((sample.n, 0))
+        else:
+            filters = found.components.T / np.sqrt(np.maximum(found.squares, 1e-300))
+            there = sample.in_kind(filters)
+            scores = sample.centred(host(chosen.matmul(there)).astype(float))
+        return likeness_of_neighbours(sample, scores)
+
+    def _warn_of(self, likeness: float, grouped: bool) -> None:
+        """What the user should know of a fit that is whole."""
+        if likeness:
+            remedy = (
+                "within these groups, too, the order of the rows matters"
+                if grouped
+                else "give the rows that belong together (patients, batches, days) as `groups`"
+            )
+            warn(
+                f"FDRPCA: rows next to each other are alike (correlation {likeness:.2f} beside "
+                "what the components explain), so that chance explains more than the test knows. "
+                f"If the rows are repeated measures or a time series, {remedy}.",
+                RowOrderWarning,
+            )
+        if self.n_selected_ == 0:
+            share = f"at a false discovery rate of {float(self.fdr):g}"
+            few = (
+                f" and a communality of at least {float(self.min_communality):g}"
+                if self.min_communality
+                else ""
+            )
+            warn(
+                f"FDRPCA: no variable shares structure with others {share}{few}: `support_` is "
+                "empty and there are no components. The table may have none, or too few rows to "
+                "show it.",
+                NoStructureWarning,
+            )
+
+
+class ParameterBesideMethod:
+    """A parameter that has the name of a method.
+
+    scikit-learn keeps parameters as attributes of the same name; the method must stay callable
+    under it. Setting the attribute sets the parameter, getting it gets the method, and
+    ``get_params`` looks at what was set.
+    """
+
+    def __init__(self, name: str, method: Callable[..., Any]):
+        self.name, self.method = name, method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self.method if instance is None else self.method.__get__(instance, owner)
+
+    def __set__(self, instance: object, value: object) -> None:
+        instance.__dict__[self.name] = value
+
+
+# After the class is made, as scikit-learn replaces the `transform` that it finds in a new class.
+FDRPCA.transform = ParameterBesideMethod(  # type: ignore[assignment, method-assign]
+    "transform", SparseProjection.transform
+)

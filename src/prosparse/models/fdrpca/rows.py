@@ -1,0 +1,84 @@
+"""Rows: which belong together, and whether their order says something that the test must know."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...errors import InputError, ParameterError
+from ...selection.leading import Groups, Sample
+
+# Columns, and entries in all, that are looked at to judge the order of the rows.
+_COLUMNS = 400
+_FEWEST_COLUMNS = 8
+_ENTRIES = 16_000_000
+# Neighbouring rows are alike if their correlation is that large on average over the columns, and
+# that many standard errors away from none.
+ALIKE = 0.1
+_STANDARD_ERRORS = 4.0
+# Degrees of freedom that the test needs.
+FEWEST_FREEDOM = 4
+
+
+def grouped_rows(groups: object, n: int) -> Groups | None:
+    """The groups of n rows that a user gives as labels.
+
+    Raises
+    ------
+    ParameterError
+        If there is not one label for every row, or they leave too little to test within groups.
+    """
+    if groups is None:
+        if n - 1 < FEWEST_FREEDOM:
+            raise InputError(
+                f"{n} rows (n_samples={n}) are too few to tell structure from chance: at least "
+                f"{FEWEST_FREEDOM + 1} are needed"
+            )
+        return None
+    labels = np.asarray(groups)
+    if labels.shape != (n,):
+        raise ParameterError(
+            f"`groups` must have one label for each of the {n} rows, got shape {labels.shape}"
+        )
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ParameterError("`groups` has missing labels: give these rows one, or leave them out")
+    kept, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if n - kept.size < FEWEST_FREEDOM:
+        raise ParameterError(
+            f"`groups` has {kept.size} labels for {n} rows: rows are compared within their group, "
+            f"and at least {FEWEST_FREEDOM} more rows than groups are needed"
+        )
+    return Groups(codes.reshape(-1), sizes)
+
+
+def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:
+    """The mean correlation of a row's value with the next row's, over the columns, in what the
+    components leave; 0 where it could be chance.
+
+    Rows sorted by what the components show (all patients, then all controls) are no fault, and the
+    components take that away. What is left of a time series, or of repeated measures one below
+    the other, is still alike.
+
+    Parameters
+    ----------
+    sample : Sample
+    scores : array (n, d)
+        Orthonormal.
+
+    Returns
+    -------
+    float
+    """
+    width = max(_FEWEST_COLUMNS, min(_COLUMNS, _ENTRIES // sample.n))
+    which = np.unique(np.linspace(0, sample.p - 1, min(width, sample.p)).astype(int))
+    if which.size < _FEWEST_COLUMNS:
+        return 0.0
+    R = sample.columns(which)
+    R = R - scores @ (scores.T @ R)
+    total = np.sum(R * R, axis=0)
+    present = total > 1e-9 * float(np.max(sample.squares))
+    if present.sum() < _FEWEST_COLUMNS:
+        return 0.0
+    correlation = np.sum(R[1:, present] * R[:-1, present], axis=0) / total[present]
+    mean = float(np.mean(correlation))
+    error = float(np.std(correlation, ddof=1)) / np.sqrt(correlation.size)
+    return mean if mean > ALIKE and mean > _STANDARD_ERRORS * error else 0.0
