@@ -12,9 +12,8 @@ import textwrap
 from typing import NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    ["prosparse.app.cli", "prosparse.experiments.simulations", "prosparse.report"]
-)
+# Not the command: were it broken, every program should say so, and not the one it is forked from.
+_CONTEXT.set_forkserver_preload(["prosparse", "pandas", "pyarrow", "typer", "rich", "jinja2"])
 
 
 class Ended(NamedTuple):
