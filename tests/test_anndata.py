@@ -65,6 +65,7 @@ def assert_equal(found, expected):
 # --- what is written
 
 
+@pytest.mark.quick
 @pytest.mark.parametrize(
     "kind", [np.asarray, sparse.csr_matrix, sparse.csr_array, sparse.csc_matrix]
 )

@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from pathlib import Path
 
 import pytest
 from sklearn.base import clone
 
+from programs import Program
 from prosparse import GSPPCA, load, save
 from prosparse.app.results import RESULTS
 from prosparse.datasets import make_globally_sparse
@@ -32,10 +32,7 @@ SECONDS = 100
 
 def run(script, folder, *arguments):
     """A Python program in ``folder``."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    return Program(script, folder, *arguments).ended(SECONDS)
 
 
 def contents(folder):
@@ -194,6 +191,13 @@ def test_an_interrupted_refit_leaves_the_earlier_fit(name):
     assert not [k for k in vars(fresh) if k.endswith("_")]  # cleanly not fitted
 
 
+COMMAND = """
+    import sys
+    from prosparse.__main__ import main
+
+    sys.argv = ["prosparse", *sys.argv[1:]]
+    main()
+"""
 WAITING = """
     import sys, time
     from pathlib import Path
@@ -227,20 +231,17 @@ WAITING = """
 def test_signals_to_the_command(number, code, arguments, module, name, tmp_path):
     which = "report command" if arguments[0] == "report" else arguments[0]
     before = prepared_folder(tmp_path, which)
-    script = textwrap.dedent(WAITING.format(module=module, name=name))
-    process = subprocess.Popen(
-        [sys.executable, "-c", script, *arguments], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
+    program = Program(WAITING.format(module=module, name=name), tmp_path, *arguments)
     try:
-        for _ in range(10 * SECONDS):
-            if (tmp_path / "waiting").exists() or process.poll() is not None:
+        for _ in range(20 * SECONDS):
+            if (tmp_path / "waiting").exists() or not program.process.is_alive():
                 break
-            time.sleep(0.1)
-        process.send_signal(number)
-        said = process.communicate(timeout=SECONDS)[1]
+            time.sleep(0.05)
+        os.kill(program.process.pid, number)
+        returncode, said = program.ended(SECONDS)
     finally:
-        process.kill()
-    assert process.returncode == code, said
+        program.process.kill()
+    assert returncode == code, said
     (tmp_path / "waiting").unlink()
     after = contents(tmp_path)
     if number == signal.SIGKILL:  # nothing can tidy up, but what was there is there
@@ -326,10 +327,7 @@ def test_a_folder_that_is_read_only(read_only, tmp_path):
         ["reproduce", "E1", "--quick", "--output", "read-only/papers"],
         ["demo", "read-only/demo"],
     ):
-        command = [sys.executable, "-m", "prosparse", *words]
-        ended = subprocess.run(
-            command, cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
-        )
+        ended = run(COMMAND, tmp_path, *words)
         assert ended.returncode == 1, words
         assert ended.stderr.startswith("prosparse: read-only/")
         assert len(ended.stderr.splitlines()) == 1

@@ -205,6 +205,7 @@ def test_documents_name_every_method_and_picture():
         assert set(re.findall(r"`(\w+)`", lines[name])) == having
 
 
+@pytest.mark.slow
 def test_without_the_optional_extras():
     """The registry is read by estimators' files, which need nothing but the core."""
     extras = ["matplotlib", "typer", "rich", "jinja2", "anndata", "pyarrow", "pandas"]

@@ -42,7 +42,7 @@ MODELS = {
     "SCA": SCA(2),
     "SCA, views": SCA(1, n_private=[1, 0], views=[slice(0, 6), np.arange(6, 12)]),
     "SCA, hyperbolic": SCA(2, prior="hyperbolic"),
-    "SPPCA": SPPCA(2, penalty="slope", max_iter=200),
+    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 160, 40), max_iter=200),
     "SPPCA, bic": SPPCA(2, penalty=10.0, penalties=np.array([1.0, 5.0, 10.0])),
     "EMPCA": EMPCA(2, n_nonzero=[4, 5], random_state=0),
     "EMPCA, quasi": EMPCA(2, n_nonzero=3, orthogonality="quasi", min_angle=85.0, random_state=1),
@@ -120,7 +120,7 @@ def test_the_gap_that_is_computed_when_asked_for(tmp_path):
 
 
 def test_special_attributes(tmp_path):
-    model = SPPCA(2, max_iter=200).fit(X)
+    model = SPPCA(2, penalties=np.linspace(0, 160, 40), max_iter=200).fit(X)
     again = load(save(model, tmp_path / "model"))
     assert type(again.slope_) is Slope
     assert again.stop_reason_ is StopReason.CONVERGED

@@ -126,11 +126,11 @@ def test_convergence(model):
     assert len(several.lines_) == 2
 
 
-LIBRARIES = ("numpy", "array_api_strict", pytest.param("torch", marks=pytest.mark.slow))
+LIBRARIES = ("numpy", "array_api_strict", "torch")
 FITS = {
     "GSPPCA": GSPPCA(3),
     "SCA": SCA(2, max_iter=30, tol=0.0),
-    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=20),
+    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=10),
     "EMPCA": EMPCA(2, n_nonzero=5, random_state=0),
 }
 
@@ -156,8 +156,15 @@ def attributes(display):
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("name", FITS)
+@pytest.mark.parametrize(
+    ("name", "library"),
+    [
+        pytest.param(name, library, marks=pytest.mark.slow if slow else ())
+        for name in FITS
+        for library in LIBRARIES
+        for slow in [library == "torch" or (name, library) == ("SPPCA", "array_api_strict")]
+    ],
+)
 def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
     """Data on the host, the same as after a fit of a NumPy array; drawn anew by ``plot``."""
     ours, X = fits(name, library)

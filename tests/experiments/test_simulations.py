@@ -7,6 +7,8 @@ from sklearn.decomposition import PCA
 from prosparse.experiments.selections import membership, share_of_variance, with_backgrounds
 from prosparse.experiments.simulations import by_variance, draw, missed_models
 
+pytestmark = pytest.mark.quick
+
 
 def test_true_variables_are_anywhere():
     places = [np.flatnonzero(draw(20, 200, 1.0, seed).support) for seed in range(20)]

@@ -200,7 +200,9 @@ def no_torch_decomposition(point):
     ("trouble", "reason"),
     [
         (no_quotient, StopReason.NOT_A_NUMBER),
-        (no_torch_decomposition, StopReason.DECOMPOSITION_FAILED),
+        pytest.param(
+            no_torch_decomposition, StopReason.DECOMPOSITION_FAILED, marks=pytest.mark.slow
+        ),
     ],
 )
 def test_errors_of_other_libraries_are_trouble_too(trouble, reason):

@@ -146,7 +146,9 @@ def test_no_structure():
     assert "No variable has a loading" in page
 
 
-@pytest.mark.parametrize("library", ["array_api_strict", "torch"])
+@pytest.mark.parametrize(
+    "library", ["array_api_strict", pytest.param("torch", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(
     "model",
     [

@@ -33,7 +33,7 @@ def test_the_known_slope_and_model_are_found(slope, jitter):
 def test_gaussian_model_selection():
     """Nested means of Gaussian coordinates: slope 1/2, twice that is Akaike's penalty."""
     chosen = []
-    for seed in range(20):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal(300) + np.r_[np.full(15, 4.0), np.zeros(285)]
         D = np.arange(1, 301)
@@ -108,7 +108,7 @@ def test_the_shape_of_a_choice_is_what_choosing_noise_gains(total, seed):
 def test_chosen_parameters_need_the_shape_of_a_choice(slope):
     """15 of 300 coordinates are not zero; the D largest of all are picked."""
     found = []
-    for seed in range(10):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal(300)
         x[:15] += 6.0

@@ -1,0 +1,64 @@
+"""Programs in processes of their own that do not start from nothing.
+
+A process that imports NumPy, SciPy and scikit-learn takes seconds to start. Here one does, once,
+and every program is forked from it. Working directory, limits, signals, what a program says and how
+it ends are those of its own process.
+"""
+
+import multiprocessing
+import os
+import sys
+import textwrap
+from typing import NamedTuple
+
+_CONTEXT = multiprocessing.get_context("forkserver")
+# Not the command: were it broken, every program should say so, and not the one it is forked from.
+_CONTEXT.set_forkserver_preload(["prosparse", "pandas", "pyarrow", "typer", "rich", "jinja2"])
+
+
+class Ended(NamedTuple):
+    """How a program ended: minus the number of a signal, or its exit code; and what it said."""
+
+    returncode: int
+    stderr: str
+
+
+class Program:
+    """A Python script that runs in ``folder``.
+
+    Parameters
+    ----------
+    script : str
+        Its code, indented or not.
+    folder : path
+    arguments : str
+        ``sys.argv[1:]``.
+    """
+
+    def __init__(self, script, folder, *arguments):
+        self._said, errors = _CONTEXT.Pipe(duplex=False)
+        code = textwrap.dedent(script)
+        self.process = _CONTEXT.Process(target=_main, args=(code, str(folder), arguments, errors))
+        self.process.start()
+        errors.close()
+
+    def ended(self, timeout):
+        """Wait for it: an `Ended`."""
+        parts = []
+        while part := os.read(self._said.fileno(), 2**16):
+            parts.append(part)
+        self.process.join(timeout)
+        assert self.process.exitcode is not None, f"it still runs after {timeout} s"
+        return Ended(self.process.exitcode, b"".join(parts).decode())
+
+
+def _main(code, folder, arguments, errors):
+    os.chdir(folder)
+    # streams of its own: those it was forked with remember what they were opened on
+    sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    sys.stderr = os.fdopen(os.dup(errors.fileno()), "w", 1, errors="backslashreplace")
+    os.dup2(sys.stdout.fileno(), 1)
+    os.dup2(sys.stderr.fileno(), 2)
+    errors.close()
+    sys.argv = ["-c", *arguments]
+    exec(compile(code, "<program>", "exec"), {"__name__": "__main__"})
