@@ -18,12 +18,16 @@ da = pytest.importorskip("dask.array", reason="Dask is not installed")
 SHAPES = {"tall": (300, 60), "wide": (60, 200)}
 
 
-@pytest.fixture(params=SHAPES, ids=list(SHAPES))
-def table(request):
-    n, p = SHAPES[request.param]
+def of_shape(shape):
+    n, p = SHAPES[shape]
     X = make_globally_sparse(n, p, n_components=4, n_informative=20, random_state=0).X
     X[:, 3] = 1.0  # constant
     return X
+
+
+@pytest.fixture(params=SHAPES, ids=list(SHAPES))
+def table(request):
+    return of_shape(request.param)
 
 
 CHUNKS = {
@@ -71,8 +75,9 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("chunks", ["rows", "sparse blocks"])
-def test_others_on_threads(table, chunks, name):
+@pytest.mark.parametrize(("shape", "chunks"), [("wide", "rows"), ("tall", "sparse blocks")])
+def test_others_on_threads(shape, chunks, name):
+    table = of_shape(shape)
     X = CHUNKS[chunks](table)
     plain, ours = (clone(OTHERS[name]).fit(data) for data in (table, X))
     np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
