@@ -27,6 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .parallel import in_parallel, slices_of
+
 _MOST_ITERATIONS = 60
 _TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
 # Squared parts of a column along a component below this share of its square are rounding. They are
@@ -39,7 +41,7 @@ _ZERO = 1e-9
 # of the distance from the middle: 4^-26 is below rounding.
 _FAR = 4.0
 _ORDER = 26
-_ENTRIES = 2**20  # of the largest temporary array
+_ENTRIES = 2**17  # of the largest temporary array, to stay near the cache
 
 
 class Shares(NamedTuple):
@@ -83,15 +85,16 @@ def left_out_shares(
     Shares
     """
     weights = np.maximum(z * z, _NOTHING * squares[:, None])
-    step = max(1, _ENTRIES // max(values.size, _ORDER))
-    parts = []
-    for start in range(0, z.shape[0], step):
-        some = slice(start, start + step)
+
+    def shares(some: slice) -> Shares:
+        poles = Poles(values, weights[some])
         if ceiling is None:
-            exact = _exact(Poles(values, weights[some]), squares[some], count)
-            parts.append(Shares(exact, exact))
-        else:
-            parts.append(_bracketed(Poles(values, weights[some]), squares[some], count, ceiling))
+            exact = _exact(poles, squares[some], count)
+            return Shares(exact, exact)
+        return _bracketed(poles, squares[some], count, ceiling)
+
+    step = max(64, _ENTRIES // max(values.size, _ORDER))
+    parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:
         return Shares(lower, lower)

@@ -24,7 +24,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import betainc
 
+from ..numerics.parallel import in_parallel, slices_of
+
 _ENTRIES = 2**21  # of the largest temporary array
+_ROWS = 1024  # of p-values at a time
 _KEPT = 2**24  # entries of orders that are kept for the next column
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
@@ -95,7 +98,14 @@ def matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> np.ndar
 
 def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """P(Beta(a, b) > x), also where it is tiny."""
-    return np.asarray(betainc(b, a, 1.0 - np.clip(x, 0.0, 1.0)))
+    a, b = np.broadcast_to(a, x.shape), np.broadcast_to(b, x.shape)
+    tail = np.empty(x.shape)
+
+    def fill(some: slice) -> None:
+        tail[some] = betainc(b[some], a[some], 1.0 - np.clip(x[some], 0.0, 1.0))
+
+    in_parallel(fill, slices_of(x.shape[0], _ROWS))
+    return tail
 
 
 class Orders:

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -103,6 +104,9 @@ def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
     tests = Tests(sample, seed)
     grown = grow(tests, rate)
     chosen, pvalues = grown.chosen, grown.pvalues
+    if not chosen.any():
+        nothing = np.zeros(sample.p, dtype=bool)
+        return Structure(tests.against_all.pvalues, nothing, nothing, grown.rounds)
     sampled = np.zeros(sample.p, dtype=bool)
     for _ in range(_ROUNDS):
         before = chosen
@@ -136,22 +140,45 @@ class Tests:
         self.most = tested_components(sample.freedom)
         self.alive = sample.squares > 1e-9 * float(np.max(sample.squares))
 
-    def against(self, members: np.ndarray) -> Tested:
-        """All columns against the components of the members, each left out of its own."""
+    @cached_property
+    def against_all(self) -> Tested:
+        """All columns against the components of all others."""
+        return self.against(np.ones(self.sample.p, dtype=bool))
+
+    def against(self, members: np.ndarray, *, roughly: bool = False) -> Tested:
+        """All columns against the components of the members, each left out of its own.
+
+        Components that a column is part of explain at least as much of it as those of the others
+        (Ky Fan's theorem), so their p-value is a lower bound. ``roughly`` leaves it at that for
+        columns which that bound shows not to be discoveries at any rate that is tried.
+        """
         sample = self.sample
         members = members & self.alive
         count = min(self.most, int(members.sum()) - 1)
         found = sample.components(members, count)
         count = min(count, found.values.size)
-        R2 = np.zeros((sample.p, count))
-        R2[self.alive] = (found.seen[self.alive, :count] ** 2) / sample.squares[self.alive, None]
-        R2[members] = left_out_shares(
-            found.values, found.z, sample.squares[members], count, found.ceiling
-        ).lower
-        R2 = np.cumsum(R2, axis=1)
+        squares = np.where(self.alive, sample.squares, 1.0)
+        shares = found.seen[:, :count] ** 2 / squares[:, None]
         excess = self.excess(found, count)
-        pvalues = combined(matched_pvalues(R2, excess, sample.freedom))
-        return Tested(found, count, np.where(self.alive, pvalues, 1.0), excess)
+        pvalues = np.ones(sample.p)
+        inside = members.copy()
+        if roughly:
+            pvalues = self.pvalues(shares, excess, self.alive)
+            inside &= discoveries(pvalues, GENEROUS[0])
+        some = inside[members]
+        shares[inside] = left_out_shares(
+            found.values, found.z[some], squares[inside], count, found.ceiling
+        ).lower
+        again = inside if roughly else self.alive
+        pvalues[again] = self.pvalues(shares, excess, again)[again]
+        return Tested(found, count, pvalues, excess)
+
+    def pvalues(self, shares: np.ndarray, excess: np.ndarray, which: np.ndarray) -> np.ndarray:
+        """Of some columns; 1 for the others."""
+        pvalues = np.ones(shares.shape[0])
+        R2 = np.cumsum(shares[which], axis=1)
+        pvalues[which] = combined(matched_pvalues(R2, excess[which], self.sample.freedom))
+        return pvalues
 
     def excess(self, found: Components, count: int) -> np.ndarray:
         """See `excess_variance`; zero where all columns are smooth."""
@@ -191,18 +218,16 @@ def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarr
 class Grown(NamedTuple):
     """The set that the first step ends with."""
 
-    first: Tested  # against the components of all columns
-    last: Tested  # against those of the last set
     chosen: np.ndarray  # (p,) bool
-    pvalues: np.ndarray  # (p,)
+    pvalues: np.ndarray  # (p,) against the components of the last set
     rounds: int
 
 
 def grow(tests: Tests, rate: float) -> Grown:
     """Columns that pass against the components of columns that pass, at a falling rate."""
-    first = last = tests.against(np.ones(tests.sample.p, dtype=bool))
+    last = tests.against(np.ones(tests.sample.p, dtype=bool), roughly=True)
     rounds = 1
-    hidden = discoveries(first.pvalues, rate).sum() < _PLENTY
+    hidden = discoveries(last.pvalues, rate).sum() < _PLENTY
     for generous in GENEROUS if hidden else ():
         members = discoveries(last.pvalues, generous)
         if generous > rate and members.sum() >= _FEWEST:
@@ -216,7 +241,7 @@ def grow(tests: Tests, rate: float) -> Grown:
         seen.append(chosen)
         last = tests.against(chosen)
         rounds += 1
-    return Grown(first, last, discoveries(last.pvalues, rate), last.pvalues, rounds)
+    return Grown(discoveries(last.pvalues, rate), last.pvalues, rounds)
 
 
 def _settled(chosen: np.ndarray, before: np.ndarray) -> bool:
@@ -244,9 +269,7 @@ def confirm(
         groups = [(which, tested)]
         pvalues = tested.pvalues.copy()
     else:
-        groups = [
-            (np.array([j]), standing_without(tests, grown, chosen, int(j), limit)) for j in which
-        ]
+        groups = [(np.array([j]), standing_without(tests, chosen, int(j), limit)) for j in which]
         for (j,), tested in groups:
             pvalues[j] = tested.pvalues[j]
     for some, tested in groups:
@@ -274,9 +297,7 @@ def sampled_pvalues(tests: Tests, tested: Tested, which: np.ndarray, limit: floa
     return pvalues
 
 
-def standing_without(
-    tests: Tests, grown: Grown, chosen: np.ndarray, j: int, limit: float
-) -> Tested:
+def standing_without(tests: Tests, chosen: np.ndarray, j: int, limit: float) -> Tested:
     """The test of column j against those of the chosen that pass without it."""
     rest = chosen.copy()
     rest[j] = False
@@ -286,7 +307,7 @@ def standing_without(
         if not fails.any():
             return tested
         rest &= ~fails
-    return grown.first
+    return tests.against_all
 
 
 def _overwhelming(limit: float) -> float:
