@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import ESTIMATORS
 
@@ -14,6 +14,8 @@ Y = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60) + 5.0
 GAPS = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
 NAMES = [f"v{k}" for k in range(12)]
 MODELS = [
+    FDRPCA(),
+    FDRPCA(2, fdr=0.1, transform="rank"),
     GSPPCA(2),
     GSPPCA(2, scale=True, noise="ml", model_prior="sparse"),
     SCA(2),

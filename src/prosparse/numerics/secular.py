@@ -32,11 +32,12 @@ from .parallel import in_parallel, slices_of
 _MOST_ITERATIONS = 60
 _TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
 # Squared parts of a column along a component below this share of its square are rounding. They are
-# raised to it: without any part there the root could leave its interval.
-_NOTHING = 1e-30
+# raised to it: without any part there the root could leave its interval, or come so close to its
+# end that the distance is lost.
+_NOTHING = 1e-15
 # A root this close to zero, as a share of the eigenvalue, is no component: the others have a rank
 # less.
-_ZERO = 1e-9
+_ZERO = 1e-6
 # Poles at least this many half widths from the middle of a root's interval are expanded in powers
 # of the distance from the middle: 4^-26 is below rounding.
 _FAR = 4.0

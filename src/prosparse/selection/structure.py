@@ -80,7 +80,7 @@ class Structure(NamedTuple):
     rounds: int  # of growing
 
 
-def tested_components(freedom: int) -> int:
+def components_tested(freedom: int) -> int:
     """How many components columns of that many degrees of freedom are tested against, at most."""
     return max(1, min(MOST_TESTED, (freedom + 1) // 3))
 
@@ -101,7 +101,7 @@ def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
     -------
     Structure
     """
-    tests = Tests(sample, seed)
+    tests = ColumnTests(sample, seed)
     grown = grow(tests, rate)
     chosen, pvalues = grown.chosen, grown.pvalues
     if not chosen.any():
@@ -130,14 +130,14 @@ class Tested(NamedTuple):
     excess: np.ndarray  # (p, count): of the variance of R2 over the Gaussian one
 
 
-class Tests:
+class ColumnTests:
     """The test of the columns of one table, whatever the components."""
 
     def __init__(self, sample: Sample, seed: int):
         self.sample = sample
         self.fourth = sample.fourth_powers()
         self.orders = Orders(sample.n, None if sample.groups is None else sample.groups.codes, seed)
-        self.most = tested_components(sample.freedom)
+        self.most = components_tested(sample.freedom)
         self.alive = sample.squares > 1e-9 * float(np.max(sample.squares))
 
     @cached_property
@@ -223,7 +223,7 @@ class Grown(NamedTuple):
     rounds: int
 
 
-def grow(tests: Tests, rate: float) -> Grown:
+def grow(tests: ColumnTests, rate: float) -> Grown:
     """Columns that pass against the components of columns that pass, at a falling rate."""
     last = tests.against(np.ones(tests.sample.p, dtype=bool), roughly=True)
     rounds = 1
@@ -250,7 +250,7 @@ def _settled(chosen: np.ndarray, before: np.ndarray) -> bool:
 
 
 def confirm(
-    tests: Tests, grown: Grown, chosen: np.ndarray, rate: float
+    tests: ColumnTests, grown: Grown, chosen: np.ndarray, rate: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """P-values of all columns, those of the chosen ones without what they chose themselves.
 
@@ -281,7 +281,9 @@ def confirm(
     return pvalues, sampled
 
 
-def sampled_pvalues(tests: Tests, tested: Tested, which: np.ndarray, limit: float) -> np.ndarray:
+def sampled_pvalues(
+    tests: ColumnTests, tested: Tested, which: np.ndarray, limit: float
+) -> np.ndarray:
     """P-values of some columns by random orders of their rows, enough of them for the limit."""
     most = min(_MOST_ORDERS, math.ceil(_MORE_ORDERS / limit))
     if which.size == 0:
@@ -297,7 +299,7 @@ def sampled_pvalues(tests: Tests, tested: Tested, which: np.ndarray, limit: floa
     return pvalues
 
 
-def standing_without(tests: Tests, chosen: np.ndarray, j: int, limit: float) -> Tested:
+def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested:
     """The test of column j against those of the chosen that pass without it."""
     rest = chosen.copy()
     rest[j] = False
@@ -387,7 +389,7 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     width, m = int(members.sum()), sample.freedom
     if width < 2:
         return 0
-    limit = max(1, min(tested_components(m), ledermann(width)))
+    limit = max(1, min(components_tested(m), ledermann(width)))
     found = sample.components(members, limit)
     limit = min(limit, found.values.size)
     squares = sample.squares[members]

@@ -16,6 +16,10 @@ _ENTRIES = 2_000_000
 # that many standard errors away from none.
 ALIKE = 0.1
 _STANDARD_ERRORS = 4.0
+# Or if so large a share, of at least so many components, is alike to that degree.
+_FEWEST_SCORES = 5
+_SCORE_ALIKE = 0.3
+_NEARLY_ALL = 0.9
 
 
 def grouped_rows(groups: object, n: int) -> Groups | None:
@@ -53,9 +57,10 @@ def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:
     """The mean correlation of a row's value with the next row's, over the columns, in what the
     components leave; 0 where it could be chance.
 
-    Rows sorted by what the components show (all patients, then all controls) are no fault, and the
-    components take that away. What is left of a time series, or of repeated measures one below
-    the other, is still alike.
+    Rows sorted by what a few components show (all patients, then all controls) are no fault, and
+    the components take that away. What is left of a time series, or of repeated measures one below
+    the other, is still alike; or else nearly all of many components go along with the order of
+    the rows.
 
     Parameters
     ----------
@@ -67,6 +72,9 @@ def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:
     -------
     float
     """
+    along = _lagged(scores)
+    if along.size >= _FEWEST_SCORES and np.mean(along > _SCORE_ALIKE) > _NEARLY_ALL:
+        return float(np.mean(along))
     width = max(_FEWEST_COLUMNS, min(_COLUMNS, _ENTRIES // sample.n))
     which = np.unique(np.linspace(0, sample.p - 1, min(width, sample.p)).astype(int))
     if which.size < _FEWEST_COLUMNS:
@@ -77,7 +85,13 @@ def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:
     present = total > 1e-9 * float(np.max(sample.squares))
     if present.sum() < _FEWEST_COLUMNS:
         return 0.0
-    correlation = np.sum(R[1:, present] * R[:-1, present], axis=0) / total[present]
+    correlation = _lagged(R[:, present])
     mean = float(np.mean(correlation))
     error = float(np.std(correlation, ddof=1)) / np.sqrt(correlation.size)
     return mean if mean > ALIKE and mean > _STANDARD_ERRORS * error else 0.0
+
+
+def _lagged(columns: np.ndarray) -> np.ndarray:
+    """The correlation of every column's entries with the next ones, (k,)."""
+    total = np.sum(columns * columns, axis=0)
+    return np.asarray(np.sum(columns[1:] * columns[:-1], axis=0) / np.where(total > 0, total, 1.0))

@@ -1,0 +1,208 @@
+"""Which columns share structure: the whole search, its ways and its level."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from prosparse.data import standardise
+from prosparse.datasets import make_globally_sparse
+from prosparse.selection import leading
+from prosparse.selection.false_discoveries import discoveries
+from prosparse.selection.leading import Groups, Sample
+from prosparse.selection.structure import (
+    ColumnTests,
+    components_tested,
+    count_components,
+    find_structure,
+    ledermann,
+)
+
+
+def sample_of(X, groups=None):
+    if groups is None:
+        return Sample(standardise(X, True)[0])
+    codes = np.unique(groups, return_inverse=True)[1]
+    return Sample(standardise(X, True)[0], Groups(codes, np.bincount(codes)))
+
+
+def standardised(X):
+    return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def shared(n=60, p=120, seed=0, **options):
+    return make_globally_sparse(n, p, n_informative=20, random_state=seed, scale=True, **options)
+
+
+# --- the components of some columns, by every way
+
+
+def slow_components(Z, members, count):
+    """Of the definition: singular vectors of the member columns."""
+    U, s, _ = np.linalg.svd(Z[:, members], full_matrices=False)
+    return s[:count] ** 2, U[:, :count]
+
+
+@pytest.mark.parametrize(("n", "p"), [(80, 30), (30, 80)])
+@pytest.mark.parametrize("exact", [2048, 8])  # 8: only leading components, by products
+def test_components_by_every_way(n, p, exact, monkeypatch):
+    monkeypatch.setattr(leading, "EXACT_SIDE", exact)
+    monkeypatch.setattr(leading, "LEADING", 3)
+    monkeypatch.setattr(leading, "BEYOND", 2)
+    monkeypatch.setattr(leading, "_RESIDUAL", 1e-9)
+    X = shared(n, p).X
+    Z = standardised(X)
+    members = np.ones(p, dtype=bool)
+    members[::3] = False
+    sample = sample_of(X)
+    found = sample.components(members, 3)
+    values, U = slow_components(Z, members, 3)
+    np.testing.assert_allclose(found.values[:3], values, rtol=1e-6)
+    np.testing.assert_allclose(np.abs(found.seen[:, :3]), np.abs(Z.T @ U), atol=1e-3)
+    np.testing.assert_allclose(np.abs(sample.scores(found, 3)), np.abs(U), atol=1e-4)
+    assert (found.ceiling is None) == (exact > 8)
+    if found.ceiling is not None:
+        every = np.linalg.svd(Z[:, members], compute_uv=False) ** 2
+        assert found.ceiling >= every[found.values.size] * (1 - 1e-6)
+
+
+@pytest.mark.parametrize(("n", "p"), [(60, 20), (20, 60)])
+@pytest.mark.parametrize("exact", [2048, 6])
+def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
+    monkeypatch.setattr(leading, "EXACT_SIDE", exact)
+    monkeypatch.setattr(leading, "LEADING", 3)
+    monkeypatch.setattr(leading, "BEYOND", 2)
+    monkeypatch.setattr(leading, "_RESIDUAL", 1e-9)
+    rng = np.random.default_rng(0)
+    groups = np.arange(n) % 4
+    X = shared(n, p)[0] + 3.0 * rng.standard_normal((4, p))[groups]
+    Z = standardised(X)
+    within = Z - np.array([Z[groups == g].mean(axis=0) for g in range(4)])[groups]
+    sample = sample_of(X, groups)
+    np.testing.assert_allclose(sample.squares, np.sum(within**2, axis=0))
+    assert sample.freedom == n - 4
+    members = np.ones(p, dtype=bool)
+    found = sample.components(members, 2)
+    values, U = slow_components(within, members, 2)
+    np.testing.assert_allclose(found.values[:2], values, rtol=1e-6)
+    np.testing.assert_allclose(np.abs(found.seen[:, :2]), np.abs(within.T @ U), atol=1e-3)
+    np.testing.assert_allclose(sample.columns(np.array([3]))[:, 0], within[:, 3], atol=1e-12)
+
+
+# --- the test
+
+
+def test_a_rough_first_round_changes_nothing():
+    """The lower bound of p-values leaves out only what is no discovery anyway."""
+    for seed in range(5):
+        tests = ColumnTests(sample_of(shared(40, 150, seed)[0]), 0)
+        everything = np.ones(150, dtype=bool)
+        rough, exact = tests.against(everything, roughly=True), tests.against(everything)
+        assert np.all(rough.pvalues <= exact.pvalues * (1 + 1e-9))
+        for rate in (0.5, 0.2, 0.05):
+            np.testing.assert_array_equal(
+                discoveries(rough.pvalues, rate), discoveries(exact.pvalues, rate)
+            )
+
+
+@pytest.mark.parametrize("n", [40, 100])
+def test_finds_what_noise_of_every_size_hides(n):
+    """Unit variance: the variance says nothing. Fresh draws, few of them; E17 has more."""
+    F, false = [], []
+    for seed in range(6):
+        X, truth, _ = make_globally_sparse(
+            n, 200, n_components=10, n_informative=20, noise=1.0, scale=True, random_state=seed
+        )
+        chosen = find_structure(sample_of(X), 0.05).chosen
+        F.append(2 * np.sum(chosen & truth) / (chosen.sum() + truth.sum()))
+        false.append(np.sum(chosen & ~truth) / max(1, chosen.sum()))
+    assert np.mean(F) > 0.85
+    assert np.mean(false) < 0.12
+
+
+KINDS = {
+    "gaussian": lambda rng, shape: rng.standard_normal(shape),
+    "heavy": lambda rng, shape: rng.standard_t(3, shape),
+    "counts": lambda rng, shape: rng.poisson(0.2, shape).astype(float),
+    "binary": lambda rng, shape: (rng.random(shape) < 0.5).astype(float),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_in_nothing(kind):
+    """Of 60 tables without structure about 3 may give a discovery; 9 or more have odds of 0.3 %."""
+    rng = np.random.default_rng(0)
+    found = 0
+    for _ in range(60):
+        X = KINDS[kind](rng, (40, 80))
+        X = X[:, X.std(axis=0) > 0]
+        found += bool(find_structure(sample_of(X), 0.05).chosen.any())
+    assert found <= 8
+
+
+def test_false_ones_do_not_hold_each_other_up():
+    """Pairs of columns that are alike by chance: confirmed one by one, most fall."""
+    rng = np.random.default_rng(5)
+    found = [find_structure(sample_of(rng.standard_normal((50, 200))), 0.05) for _ in range(40)]
+    assert sum(bool(one.chosen.any()) for one in found) <= 6
+
+
+def test_rough_columns_are_sampled_and_said():
+    rng = np.random.default_rng(0)
+    factor = rng.standard_normal(300)
+    X = rng.poisson(np.exp(factor[:, None] - 3.0), (300, 60)).astype(float)
+    X[:, 30:] = rng.permuted(X[:, 30:], axis=0)
+    X = X[:, X.std(axis=0) > 0]
+    found = find_structure(sample_of(X), 0.05)
+    assert found.sampled.any()
+    assert np.all(found.pvalues[found.sampled] >= 1e-7)
+    assert found.chosen[:25].mean() > 0.8
+    assert found.chosen[30:].sum() <= 3
+
+
+def test_sparse_as_dense():
+    rng = np.random.default_rng(1)
+    X = rng.poisson(np.exp(rng.standard_normal((80, 1)) - 1.0), (80, 40)).astype(float)
+    dense, thin = (find_structure(sample_of(t), 0.05) for t in (X, sparse.csr_array(X)))
+    np.testing.assert_allclose(dense.pvalues, thin.pvalues, rtol=1e-6, atol=1e-12)
+
+
+def test_groups_that_differ_are_not_structure():
+    """Columns that share nothing but which group a row belongs to."""
+    rng = np.random.default_rng(2)
+    groups = np.repeat(np.arange(6), 20)
+    X = rng.standard_normal((120, 60)) + 2.0 * rng.standard_normal((6, 60))[groups]
+    assert find_structure(sample_of(X), 0.05).chosen.mean() > 0.8
+    assert find_structure(sample_of(X, groups), 0.05).chosen.sum() <= 1
+
+
+# --- the count
+
+
+@pytest.mark.parametrize(
+    ("n", "p", "d", "q"), [(66, 200, 10, 20), (200, 300, 3, 50), (300, 60, 5, 40)]
+)
+def test_count_in_noise_of_every_size(n, p, d, q):
+    rng = np.random.default_rng(0)
+    for seed in range(4):
+        X, truth, _ = make_globally_sparse(
+            n, p, n_components=d, n_informative=q, noise=1.0, random_state=seed
+        )
+        X = X * rng.lognormal(0.0, 1.0, p)
+        assert abs(count_components(sample_of(X), truth) - d) <= 2
+
+
+def test_count_of_little():
+    sample = sample_of(np.random.default_rng(0).standard_normal((20, 6)))
+    assert count_components(sample, np.zeros(6, dtype=bool)) == 0
+    assert count_components(sample, np.arange(6) < 1) == 0
+
+
+def test_ledermann():
+    for p in range(3, 40):
+        d = ledermann(p)
+        assert (p - d) ** 2 >= p + d
+        assert (p - d - 1) ** 2 < p + d + 1
+
+
+def test_how_many_are_tested():
+    assert [components_tested(m) for m in (4, 11, 39, 1000)] == [1, 4, 13, 16]
