@@ -29,13 +29,14 @@ _LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up t
 _EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
 _LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
+DEFAULT = next(iter(offered()))  # the method, where none is named
 MISSING = ("error", "drop", "impute")  # what can be done about missing values
 
 
 class Wish(NamedTuple):
     """What the user wants done with the table."""
 
-    method: str = "gsppca"
+    method: str = DEFAULT
     components: int | str = "auto"
     options: Mapping[str, object] = {}  # those of the methods, by name; None: left out
     scale: bool = False
@@ -83,7 +84,8 @@ def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
 
 def scales_for(table: Table, wish: Wish) -> list[float] | None:
     """Standard deviations of the columns, if the method cannot scale by itself."""
-    if not wish.scale or offered()[wish.method].takes("scale"):
+    method = offered()[wish.method]
+    if not wish.scale or method.scales or method.takes("scale"):
         return None
     return [float(s) for s in StandardScaler(with_mean=False).fit(table.X).scale_]
 
@@ -300,7 +302,9 @@ def _asked(wish: Wish) -> dict[str, str]:
         "method": method.estimator.__name__,
         "components": "decided by the data" if wish.components == "auto" else str(wish.components),
         **settings,
-        "columns": "scaled to unit variance" if wish.scale else "in their own units",
+        "columns": (
+            "scaled to unit variance" if wish.scale or method.scales else "in their own units"
+        ),
         "values": "log(1 + x)" if wish.log1p else "as they are",
         "missing values": {"error": "not allowed", "drop": "dropped", "impute": "filled in"}[
             wish.missing
