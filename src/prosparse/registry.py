@@ -180,9 +180,11 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
     parameters = model.get_params(deep=False)
     rate = f"at a false discovery rate of {float(parameters['fdr']):.3g}"
     least = float(parameters["min_communality"])
+    enough = f" and shares at least {least:.3g} of its variance" if least else ""
     if n_selected == 0:
-        enough = f" and shares at least {least:.3g} of its variance" if least else ""
         return f"no variable varies with others beyond chance{enough}, {rate}"
+    if n_selected == 1:
+        return f"it varies with others beyond chance{enough}, {rate}"
     enough = f" and share at least {least:.3g} of their variance" if least else ""
     half = int(np.sum(host(model.communality_)[host(model.support_)] >= 0.5))
     return (

@@ -56,9 +56,13 @@ def _tested(found: Findings, shared: Shared) -> list[str]:
         ]
     shares = shared.communality[found.support]
     half = int(np.sum(shares >= 0.5))
-    vary, them = ("varies", "It shares") if q == 1 else ("vary", f"{half:,} of them share")
-    much = f"{shares[0]:.0%} of its variance" if q == 1 else "at least half of their variance"
-    said = [f"{q:,} of {p:,} variables {vary} with others beyond chance. {them} {much}."]
+    if q == 1:
+        said = [f"1 of {p:,} variables varies with others beyond chance."]
+    else:
+        said = [
+            f"{q:,} of {p:,} variables vary with others beyond chance. {half:,} of them share at "
+            "least half of their variance."
+        ]
     what = "One component holds" if d == 1 else f"Their {d} components hold"
     said.append(
         f"{what} {percent(found.retained)} of the variance of all {p:,} variables, each scaled to "
@@ -66,8 +70,8 @@ def _tested(found: Findings, shared: Shared) -> list[str]:
     )
     rate = float(found.parameters["fdr"])
     said.append(
-        f"They were chosen at a false discovery rate of {rate:.3g}: of a hundred such variables, "
-        f"{100 * rate:.3g} on average are there by chance."
+        f"Variables are chosen at a false discovery rate of {rate:.3g}: on average, at most "
+        f"{100 * rate:.3g} of a hundred chosen ones are there by chance."
     )
     if q > 1:
         said.append(f"Those that share most: {', '.join(sharing_most(found, shared, _FEW))}.")
