@@ -186,11 +186,11 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
     if n_selected == 1:
         return f"it varies with others beyond chance{enough}, {rate}"
     enough = f" and share at least {least:.3g} of their variance" if least else ""
+    said = f"they vary with others beyond chance{enough}, {rate}"
+    if least >= 0.5:
+        return said
     half = int(np.sum(host(model.communality_)[host(model.support_)] >= 0.5))
-    return (
-        f"they vary with others beyond chance{enough}, {rate}; "
-        f"{half:,} of them share at least half of their variance"
-    )
+    return f"{said}; {half:,} of them share at least half of their variance"
 
 
 _CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}

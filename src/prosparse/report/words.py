@@ -54,15 +54,15 @@ def _tested(found: Findings, shared: Shared) -> list[str]:
             f"None of the {p:,} variables is chosen: {found.why}.",
             "The table may have no common structure, or too few rows to show it.",
         ]
-    shares = shared.communality[found.support]
-    half = int(np.sum(shares >= 0.5))
-    if q == 1:
-        said = [f"1 of {p:,} variables varies with others beyond chance."]
-    else:
-        said = [
-            f"{q:,} of {p:,} variables vary with others beyond chance. {half:,} of them share at "
-            "least half of their variance."
-        ]
+    half = int(np.sum(shared.communality[found.support] >= 0.5))
+    least = float(found.parameters["min_communality"])
+    vary, share, their = ("varies", "shares", "its") if q == 1 else ("vary", "share", "their")
+    first = f"{q:,} of {p:,} variables {vary} with others beyond chance"
+    if least:
+        first += f" and {share} at least {least:.3g} of {their} variance"
+    said = [f"{first}."]
+    if q > 1 and least < 0.5:
+        said[0] += f" {half:,} of them share at least half of their variance."
     what = "One component holds" if d == 1 else f"Their {d} components hold"
     said.append(
         f"{what} {percent(found.retained)} of the variance of all {p:,} variables, each scaled to "
@@ -75,7 +75,7 @@ def _tested(found: Findings, shared: Shared) -> list[str]:
     )
     if q > 1:
         said.append(f"Those that share most: {', '.join(sharing_most(found, shared, _FEW))}.")
-    if half < q:
+    if half < q and not least:
         said.append(
             "Beyond chance is not yet much: a least share of the variance can be asked for "
             "(min_communality)."
