@@ -363,7 +363,8 @@ class CommunalityDisplay:
             self.ax_.set_xlabel("variables, highest first")
         if not self.support.any():
             _say(self.ax_, "no variable was chosen")
-        self.ax_.legend(frameon=False)
+        # variables may fill the whole picture
+        self.ax_.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
         self.ax_.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
         _plain(self.ax_)
         return self
