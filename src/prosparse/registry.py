@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,6 +129,11 @@ class Method:
     def takes(self, parameter: str) -> bool:
         """Whether the estimator has a parameter of that name."""
         return parameter in self.estimator().get_params(deep=False)
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether a fit can be told which rows belong together."""
+        return "groups" in signature(self.estimator.fit).parameters
 
     @property
     def projects(self) -> bool:

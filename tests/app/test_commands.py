@@ -384,6 +384,41 @@ def test_nothing_chosen_is_an_answer(inside):
         assert 'id="relevance-chart"' not in page
 
 
+def test_rows_that_belong_together(inside):
+    """Donors differ in every gene, and no two genes have anything in common."""
+    rng = np.random.default_rng(0)
+    donor = rng.permutation(np.repeat(np.arange(30), 6))
+    X = rng.normal(size=(180, 20)) + 2 * rng.normal(size=(30, 20))[donor]
+    lines = [",".join([*NAMES, "donor"])]
+    lines += [",".join([*map(repr, map(float, row)), f"d{k}"]) for row, k in zip(X, donor)]
+    (inside / "cells.csv").write_text("\n".join(lines))
+    alone = run(app, ["select", "cells.csv", "--drop", "donor", "--json"])
+    assert json.loads(alone.stdout)["n_selected"] > 0
+    known = run(app, ["select", "cells.csv", "--groups", "donor", "--json"])
+    assert known.exit_code == 0, known.output
+    assert json.loads(known.stdout)["n_selected"] == FDRPCA().fit(X, groups=donor).n_selected_
+    assert json.loads(known.stdout)["variables"] == 20
+    page = (inside / "cells-prosparse" / "report.html").read_text("utf-8")
+    assert "<dt>rows compared within each</dt><dd>donor</dd>" in page
+    again = [
+        "report",
+        "cells-prosparse/model.prosparse",
+        "--data",
+        "cells.csv",
+        "--output",
+        "r.html",
+    ]
+    assert run(app, again).exit_code == 0
+    refused = run(app, ["select", "cells.csv", "--groups", "donor", "--method", "gsppca"])
+    assert refused.exit_code == 2
+    assert "--groups has no effect with --method gsppca; use fdrpca" in refused.stderr
+    lines[3] = lines[3].rsplit(",", 1)[0] + ","
+    (inside / "gap.csv").write_text("\n".join(lines))
+    refused = run(app, ["select", "gap.csv", "--groups", "donor"])
+    assert refused.exit_code == 1
+    assert "row 3 of the data: it has no 'donor'" in " ".join(refused.stderr.split())
+
+
 def test_size_and_rate_are_asked_for(inside):
     path = sheet(inside / "t.csv", label=False)
     asked = ["select", path, "--min-communality", "0.3", "--fdr", "0.2"]

@@ -83,6 +83,13 @@ Missing = Annotated[
         "half empty, then rows; impute: fill in by SCA, large tables by principal components."
     ),
 ]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="A column that says which rows belong together (patients, donors, batches). For "
+        f"{' and '.join(one.name for one in offered().values() if one.takes_groups)}."
+    ),
+]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
 Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
@@ -99,7 +106,7 @@ Examples:
 \b
   prosparse select genes.csv
   prosparse select genes.csv --min-communality 0.5 --label tumour
-  prosparse select spectra.csv --fdr 0.01 --components 3
+  prosparse select spectra.csv --fdr 0.01 --groups patient
   prosparse select counts.h5ad --log1p --label cell_type --output cells
   prosparse select table.csv --method empca --variables 10 --components 2
   prosparse select survey.csv --missing impute --drop comment --json
@@ -132,6 +139,7 @@ class Options(NamedTuple):
     id_column: IdColumn = None
     drop: Drop = None
     keep: Keep = None
+    groups: Groups = None
     scale: Scale = False
     transpose: Transpose = False
     log1p: Log1p = False
@@ -319,6 +327,7 @@ def _ask(options: Options, label: str | None) -> Ask:
         separator=separator,
         decimal=decimal,
         keep=tuple(map(as_typed, options.keep or ())),
+        groups=None if options.groups is None else as_typed(options.groups),
     )
 
 
