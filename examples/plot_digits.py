@@ -46,8 +46,8 @@ for ax, (title, values) in zip(axes, pictures.items(), strict=True):
 plt.show()
 
 # %%
-# The first five components. Above PCA of all pixels, scaled to unit variance; below, of those that share
-# enough: white is exactly zero.
+# The first five components. Above PCA of all pixels, scaled to unit variance; below, of those that
+# share enough: white is exactly zero.
 
 dense = PCA(n_components=5).fit(scale(X))
 first = strong.components_[:5]

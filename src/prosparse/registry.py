@@ -274,6 +274,10 @@ METHODS: dict[str, Method] = {
                     "chance_communality_": numbers(finite=True, least=0),
                     "sampled_": Field("b", ("p",)),
                 },
+                parameters={
+                    "fdr": numbers(finite=True, least=0),
+                    "min_communality": numbers(finite=True, least=0),
+                },
             ),
         ),
         Method(
