@@ -1,4 +1,4 @@
-# make demo: fit GSPPCA on built-in data; pictures and a report go to demo-output/
+# make demo: choose variables of built-in data; pictures and a report go to demo-output/
 # make quick: lint, types, the fast tests and the tests of what you changed; under a minute
 # make test: lint, types, the site, all tests
 # make docs: the site, in build/docs/index.html; a warning is an error

@@ -80,7 +80,7 @@ def test_command(registered, table):
     np.testing.assert_array_equal(again.components_, Widest(2, n_widest=5).fit(X).components_)
     refused = command("select", "table.csv", "--widest", "5", "--output", "other")
     assert refused.exit_code == 2
-    assert "--widest has no effect with --method gsppca; use widest" in refused.stderr
+    assert "--widest has no effect with --method fdrpca; use widest" in refused.stderr
 
 
 def test_an_option_that_is_taken_is_refused(monkeypatch):
@@ -198,7 +198,7 @@ def test_documents_name_every_method_and_picture():
     pictures = (ROOT / "docs" / "howto" / "plots.md").read_text("utf-8")
     lines = dict(re.findall(r"^\| \{py:class\}`~prosparse\.plot\.(\w+)`(.*)$", pictures, re.M))
     assert set(lines) == {name for name in vars(plot) if re.fullmatch(r"\w+Display", name)}
-    for name in ("EvidenceDisplay", "SlopeDisplay"):
+    for name in ("CommunalityDisplay", "EvidenceDisplay", "SlopeDisplay"):
         having = {
             one for one in METHODS if getattr(plot, name) in plot.displays_of(ESTIMATORS[one])
         }

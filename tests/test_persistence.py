@@ -16,6 +16,7 @@ from sklearn.base import clone
 import prosparse
 from prosparse import (
     EMPCA,
+    FDRPCA,
     GSPPCA,
     SCA,
     SPPCA,
@@ -37,6 +38,8 @@ X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0
 RESPONSE = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60)
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
 MODELS = {
+    "FDRPCA": FDRPCA(),
+    "FDRPCA, ranks": FDRPCA(2, transform="rank", fdr=0.1, random_state=1),
     "GSPPCA": GSPPCA(2, scale=True),
     "GSPPCA, given": GSPPCA(2, n_features_to_select=np.int64(4)),
     "SCA": SCA(2),

@@ -9,9 +9,10 @@ from matplotlib import pyplot as plt
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError, SpinyRegressor, baselines
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, InputError, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
+    CommunalityDisplay,
     ConvergenceDisplay,
     EvidenceDisplay,
     LoadingsDisplay,
@@ -126,8 +127,37 @@ def test_convergence(model):
     assert len(several.lines_) == 2
 
 
+def test_communality():
+    """Falling, the chosen in colour, and the line of chance."""
+    model = FDRPCA().fit(make_globally_sparse(random_state=0, scale=True).X)
+    display = CommunalityDisplay.from_estimator(model)
+    np.testing.assert_array_equal(display.communality, np.sort(model.communality_)[::-1])
+    both = display.chosen_.get_data().values + display.rest_.get_data().values
+    np.testing.assert_array_equal(both, display.communality)
+    assert np.count_nonzero(display.chosen_.get_data().values) == model.n_selected_
+    assert set(display.chance_line_.get_ydata()) == {model.chance_communality_}
+    few = CommunalityDisplay.from_estimator(model, max_features=4)
+    assert [one.get_text() for one in few.ax_.get_xticklabels()] == list(few.names[:4])
+    with pytest.raises(InputError, match="EMPCA has no `communality_`"):
+        CommunalityDisplay.from_estimator(EMPCA(1, n_nonzero=2).fit(np.eye(4)))
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_nothing_chosen_is_drawn_in_words():
+    X = np.random.default_rng(0).normal(size=(60, 30))
+    model = FDRPCA().fit(X)
+    assert model.n_selected_ == 0
+    for display in displays_of(model):
+        drawn = display.from_estimator(model, **({"X": X} if display is ScoresDisplay else {}))
+        drawn.figure_.canvas.draw()
+        if display is not RelevanceDisplay:
+            assert "no variable was chosen" in drawn.ax_.texts[0].get_text()
+    plt.close("all")
+
+
 LIBRARIES = ("numpy", "array_api_strict", "torch")
 FITS = {
+    "FDRPCA": FDRPCA(),
     "GSPPCA": GSPPCA(3),
     "SCA": SCA(2, max_iter=30, tol=0.0),
     "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=10),

@@ -20,7 +20,15 @@ from .models._base import SparseProjection, VariableSelector
 from .registry import Choice, ChoicePath, Method, method_of
 from .selection.slope import Slope
 
-__all__ = ["Choice", "Findings", "Penalties", "findings_of", "refuse_unfitted", "scores_of"]
+__all__ = [
+    "Choice",
+    "Findings",
+    "Penalties",
+    "Shared",
+    "findings_of",
+    "refuse_unfitted",
+    "scores_of",
+]
 
 
 class Penalties(NamedTuple):
@@ -32,6 +40,15 @@ class Penalties(NamedTuple):
     penalties: np.ndarray  # (n_models,)
     penalty: float  # the chosen one
     slope: Slope | None  # the line of the slope heuristic, where that chose
+
+
+class Shared(NamedTuple):
+    """What every variable shares with the others, where each was tested by itself."""
+
+    communality: np.ndarray  # (n_features,), shares of the variance
+    chance: float  # what chance alone gives on average
+    pvalues: np.ndarray  # (n_features,)
+    qvalues: np.ndarray  # (n_features,)
 
 
 class Findings(NamedTuple):
@@ -61,6 +78,8 @@ class Findings(NamedTuple):
         The models that the method chose from, perhaps a single one.
     penalties : Penalties or None
         More on them, where they differ by a penalty on the likelihood.
+    shared : Shared or None
+        What each variable shares with the others, where the method tests that.
     traces : list of arrays
         The objective per iteration, one trace or one per component.
     stop : str
@@ -82,6 +101,7 @@ class Findings(NamedTuple):
     why: str
     path: Choice | None
     penalties: Penalties | None
+    shared: Shared | None
     traces: list[np.ndarray]
     stop: str
     regression: bool
@@ -159,6 +179,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         why="",
         path=path,
         penalties=_penalties(fitted) if method.slope else None,
+        shared=_shared(fitted) if method.tests else None,
         traces=_traces(fitted, method),
         stop=str(fitted.get("stop_reason_", "")),
         regression=method.predicts,
@@ -218,6 +239,12 @@ def _penalties(fitted: Mapping[str, Any]) -> Penalties | None:
     parameters, likelihood, criterion, penalties = (host(fitted[name]) for name in names)
     penalty, slope = float(fitted["penalty_"]), fitted.get("slope_")
     return Penalties(parameters, likelihood, criterion, penalties, penalty, slope)
+
+
+def _shared(fitted: Mapping[str, Any]) -> Shared:
+    arrays = (host(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
+    communality, pvalues, qvalues = arrays
+    return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
 
 
 def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:

@@ -113,6 +113,7 @@ class Contents(NamedTuple):
     required: tuple[str, ...] = PROJECTION  # attributes that are always there after a fit
     fields: Mapping[str, Field] = {}  # what this method alone has, or has under a common name
     loadings: str = "components_"  # the attribute that is zero for variables that are not chosen
+    parameters: Mapping[str, Field] = {}  # those that are spoken of when the choice is explained
 
 
 # A path of models means nothing without what the models are.
@@ -163,6 +164,24 @@ def check_fitted(kind: str, contents: Contents, state: Mapping[str, Any]) -> Non
         if name in state:
             check(name, state)
     _check_selection(state, contents.loadings)
+
+
+def check_told(contents: Contents, parameters: Mapping[str, Any]) -> None:
+    """Refuse parameters of a fitted estimator that could not be told to anyone.
+
+    Parameters
+    ----------
+    contents : Contents
+        What the estimator must have.
+    parameters : mapping
+        Its parameters.
+
+    Raises
+    ------
+    ModelFileError
+    """
+    for name, field in contents.parameters.items():
+        _check_field(name, parameters[name], field, {})
 
 
 # --- single attributes

@@ -37,7 +37,7 @@ from ._version import __version__
 from .data.arrays import fetched
 from .errors import ModelFileError
 from .files import whole_file
-from .fitted import check_fitted
+from .fitted import check_fitted, check_told
 from .inference.loop import StopReason
 from .npy import PLAIN_TYPES, read_header
 from .registry import ESTIMATORS, METHODS
@@ -289,6 +289,8 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
             _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
         fitted[name] = _decode(value, arrays)
     check_fitted(kind, METHODS[kind].saved, fitted)
+    if fitted:
+        check_told(METHODS[kind].saved, parameters)
     for name, value in fitted.items():
         setattr(model, name, value)
     return model

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.image import AxesImage
     from matplotlib.lines import Line2D
+    from matplotlib.patches import StepPatch
 
 Style = dict[str, Any]  # keywords of matplotlib's functions, of which there are many
 
@@ -59,6 +60,11 @@ def _found(estimator: VariableSelector) -> Findings:
 def _lacks(found: Findings, attribute: str) -> InputError:
     """Fitted, but never with what is to be drawn."""
     return InputError(f"{found.method} has no `{attribute}`, which this picture is of")
+
+
+def _say(ax: Axes, words: str) -> None:
+    """Words in the middle of a picture that has nothing else to show."""
+    ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.3")
 
 
 def _plain(ax: Axes) -> None:
@@ -251,6 +257,119 @@ class RelevanceDisplay:
         return self
 
 
+class CommunalityDisplay:
+    """What each variable shares with the others, in falling order: the chosen ones in colour, and
+    a line for what chance alone would give.
+
+    Parameters
+    ----------
+    communality : array (n_features,)
+        Shares of the variables' variances.
+    support : bool array (n_features,)
+        Which variables were chosen.
+    names : array (n_features,)
+        Names of the variables.
+    chance : float
+        What chance alone gives on average.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    chosen_ : matplotlib StepPatch
+        The variables that were chosen.
+    rest_ : matplotlib StepPatch
+        The others.
+    chance_line_ : matplotlib Line2D
+        What chance alone gives, if there are components.
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    chosen_: StepPatch
+    rest_: StepPatch
+    chance_line_: Line2D
+
+    def __init__(
+        self,
+        communality: Array,
+        support: Array,
+        names: Sequence[str] | np.ndarray,
+        chance: float,
+    ) -> None:
+        order = np.argsort(-host(communality), kind="stable")
+        self.communality = host(communality)[order]
+        self.support = host(support)[order]
+        self.names = np.asarray(names, dtype=object)[order]
+        self.chance = float(chance)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: VariableSelector,
+        *,
+        max_features: int | None = None,
+        ax: Axes | None = None,
+    ) -> Self:
+        """Draw ``communality_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        max_features : int or None
+            How many variables, from the one that shares most on; None: all.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        CommunalityDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax)
+
+    @classmethod
+    def from_findings(
+        cls, found: Findings, *, max_features: int | None = None, ax: Axes | None = None
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        shared = found.shared
+        if shared is None:
+            raise _lacks(found, "communality_")
+        display = cls(shared.communality, found.support, found.names, shared.chance)
+        return display.plot(ax, max_features=max_features)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        self.ax_ = _new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        shown = slice(0, max_features)
+        communality, support = self.communality[shown], self.support[shown]
+        edges = np.arange(communality.size + 1) - 0.5
+        counts = f"chosen ({int(self.support.sum()):,})", f"not chosen ({np.sum(~self.support):,})"
+        self.chosen_, self.rest_ = (
+            self.ax_.stairs(
+                np.where(which, communality, 0.0), edges, fill=True, color=colour, label=label
+            )
+            for which, colour, label in zip((support, ~support), (_CHOSEN, _REST), counts)
+        )
+        if self.chance > 0.0:
+            self.chance_line_ = self.ax_.axhline(
+                self.chance, color="0.3", linestyle="--", linewidth=1, label="chance alone"
+            )
+        if communality.size <= 40:
+            place = np.arange(communality.size)
+            self.ax_.set_xticks(place, self.names[shown], rotation=60, ha="right", fontsize=8)
+        else:
+            self.ax_.set_xlabel("variables, highest first")
+        if not self.support.any():
+            _say(self.ax_, "no variable was chosen")
+        # variables may fill the whole picture
+        self.ax_.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
+        self.ax_.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
+        _plain(self.ax_)
+        return self
+
+
 class SlopeDisplay:
     """The slope heuristic: log-likelihood against the number of parameters with the line through
     its linear part, and the criterion against the penalty.
@@ -381,6 +500,7 @@ class LoadingsDisplay:
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     image_ : matplotlib AxesImage
+        If there are loadings.
     """
 
     ax_: Axes
@@ -437,6 +557,10 @@ class LoadingsDisplay:
         """Draw into ``ax``, or into a new figure."""
         self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
+        if not self.components.size:
+            _say(self.ax_, "no variable was chosen: there are no loadings")
+            self.ax_.set_axis_off()
+            return self
         largest = float(np.max(np.abs(self.components), initial=0.0)) or 1.0
         style: Style = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto"}
         self.image_ = self.ax_.imshow(self.components, **(style | image))
@@ -545,13 +669,17 @@ class ScoresDisplay:
         """Draw into ``ax``, or into a new figure; ``label`` takes the place of the one given."""
         self.ax_ = _new_axes() if ax is None else ax
         self.figure_ = self.ax_.figure
+        self.points_ = []
+        if self.scores.shape[1] == 0:
+            _say(self.ax_, "no variable was chosen: there are no components")
+            self.ax_.set_axis_off()
+            return self
         groups = self.label if label is None else np.asarray(fetched(label))
         first, second = self.pair
         alone = self.scores.shape[1] == 1
         x = np.arange(1, self.scores.shape[0] + 1) if alone else self.scores[:, first]
         y = self.scores[:, second]
         style: Style = {"s": 18, "alpha": 0.8, "linewidths": 0} | points
-        self.points_ = []
         if groups is None:
             self.points_.append(self.ax_.scatter(x, y, **{"color": _PATH, **style}))
         elif groups.dtype.kind == "f":
@@ -659,6 +787,7 @@ class ConvergenceDisplay:
 Display = type[
     EvidenceDisplay
     | RelevanceDisplay
+    | CommunalityDisplay
     | SlopeDisplay
     | LoadingsDisplay
     | ScoresDisplay
@@ -682,6 +811,8 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
     displays: list[Display] = [RelevanceDisplay, LoadingsDisplay]
     if method.path is not None and method.path.evidence:
         displays.append(EvidenceDisplay)
+    if method.tests:
+        displays.append(CommunalityDisplay)
     if method.slope:
         displays.append(SlopeDisplay)
     if method.projects:

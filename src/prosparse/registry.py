@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ class ChoicePath(NamedTuple):
 class Option(NamedTuple):
     """An option of the command, and the parameter of the estimator that it sets."""
 
-    name: str  # without dashes
+    name: str  # as it is typed, without the dashes before it
     parameter: str
     help: str  # for this method
     kind: type[int] | type[float] | type[str] = str  # what is typed
@@ -97,6 +98,11 @@ class Method:
         The models that it chooses from.
     slope : bool
         Whether it keeps what `prosparse.plot.SlopeDisplay` draws.
+    tests : bool
+        Whether it tests every variable by itself, and keeps what
+        `prosparse.plot.CommunalityDisplay` draws.
+    scales : bool
+        Whether it scales every column to unit variance, asked or not.
     traces : str or None
         The attribute with its objective per iteration.
     predicts : bool
@@ -114,6 +120,8 @@ class Method:
     explanations: tuple[Explanation, ...] = ()
     path: ChoicePath | None = None
     slope: bool = False
+    tests: bool = False
+    scales: bool = False
     traces: str | None = "bounds_"
     predicts: bool = False
     saved: Contents = field(default_factory=Contents)
@@ -121,6 +129,11 @@ class Method:
     def takes(self, parameter: str) -> bool:
         """Whether the estimator has a parameter of that name."""
         return parameter in self.estimator().get_params(deep=False)
+
+    @property
+    def takes_groups(self) -> bool:
+        """Whether a fit can be told which rows belong together."""
+        return "groups" in signature(self.estimator.fit).parameters
 
     @property
     def projects(self) -> bool:
@@ -171,15 +184,19 @@ def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int)
 def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """They vary with others beyond chance; how many share half of their variance."""
     parameters = model.get_params(deep=False)
-    communality, support = host(model.communality_), host(model.support_)
-    half = int(np.sum(communality[support] >= 0.5))
-    text = (
-        f"they vary with others beyond chance, at a false discovery rate of "
-        f"{float(parameters['fdr']):.3g}"
-    )
-    if parameters["min_communality"]:
-        text += f", and share at least {float(parameters['min_communality']):.3g} of their variance"
-    return f"{text}; {half:,} of them share at least half of their variance"
+    rate = f"at a false discovery rate of {float(parameters['fdr']):.3g}"
+    least = float(parameters["min_communality"])
+    enough = f" and shares at least {least:.3g} of its variance" if least else ""
+    if n_selected == 0:
+        return f"no variable varies with others beyond chance{enough}, {rate}"
+    if n_selected == 1:
+        return f"it varies with others beyond chance{enough}, {rate}"
+    enough = f" and share at least {least:.3g} of their variance" if least else ""
+    said = f"they vary with others beyond chance{enough}, {rate}"
+    if least >= 0.5:
+        return said
+    half = int(np.sum(host(model.communality_)[host(model.support_)] >= 0.5))
+    return f"{said}; {half:,} of them share at least half of their variance"
 
 
 _CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
@@ -245,15 +262,21 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             explanations=(by_test,),
+            tests=True,
+            scales=True,
             traces=None,
             saved=Contents(
-                (*PROJECTION, "pvalues_", "qvalues_", "communality_"),
+                (*PROJECTION, "pvalues_", "qvalues_", "communality_", "chance_communality_"),
                 {
                     "pvalues_": numbers("p", finite=True, least=0),
                     "qvalues_": numbers("p", finite=True, least=0),
                     "communality_": numbers("p", finite=True, least=0),
                     "chance_communality_": numbers(finite=True, least=0),
                     "sampled_": Field("b", ("p",)),
+                },
+                parameters={
+                    "fdr": numbers(finite=True, least=0),
+                    "min_communality": numbers(finite=True, least=0),
                 },
             ),
         ),
@@ -432,7 +455,8 @@ ESTIMATORS: Mapping[str, type[Any]] = _Estimators()
 
 
 def offered() -> dict[str, Method]:
-    """What ``prosparse select --method`` offers, by the name it is asked for."""
+    """What ``prosparse select --method`` offers, by the name it is asked for; the first is taken
+    where none is named."""
     return {one.name: one for one in METHODS.values() if one.options is not None}
 
 

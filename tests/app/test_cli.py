@@ -69,7 +69,7 @@ def test_demo(tmp_path):
     result = run(app, ["demo", str(tmp_path / "pictures")])
     assert result.exit_code == 0
     assert "chosen: 10 of 30 variables" in result.output
-    assert (tmp_path / "pictures" / "evidence_digits.png").is_file()
+    assert (tmp_path / "pictures" / "communality_digits.png").is_file()
 
 
 def test_without_typer_it_says_what_to_install():

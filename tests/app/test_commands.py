@@ -14,7 +14,7 @@ typer_testing = pytest.importorskip("typer.testing")
 
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from prosparse import GSPPCA, SCA, SPPCA, load  # noqa: E402
+from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, load  # noqa: E402
 from prosparse.app.analysis import imputed, total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.results import RESULTS  # noqa: E402
@@ -53,9 +53,9 @@ def rows_of(path):
 def test_from_a_spreadsheet_to_the_folder(inside):
     result = run(app, ["select", sheet(inside / "plants.csv"), "--label", "kind"])
     assert result.exit_code == 0, result.output
-    model = GSPPCA("auto").fit(DATA.X)
+    model = FDRPCA().fit(DATA.X)
     assert f"{model.n_selected_} of 20" in result.stdout
-    assert "evidence is highest" in result.stdout
+    assert "beyond chance" in result.stdout
     assert "decimal commas" in " ".join(result.stdout.split())
     folder = inside / "plants-prosparse"
     assert sorted(p.name for p in folder.iterdir()) == sorted(RESULTS)
@@ -66,32 +66,34 @@ def test_from_a_spreadsheet_to_the_folder(inside):
         NAMES[k] for k in model.get_support(indices=True)
     }
     for row in chosen:
-        assert float(row["relevance"]) == pytest.approx(
-            model.relevance_[NAMES.index(row["variable"])]
-        )
+        at = NAMES.index(row["variable"])
+        assert float(row["communality"]) == pytest.approx(model.communality_[at])
+        assert float(row["pvalue"]) == pytest.approx(model.pvalues_[at])
+        assert float(row["qvalue"]) == pytest.approx(model.qvalues_[at])
     scores = rows_of(folder / "scores.csv")
     assert [r["row"] for r in scores] == [f"s{k}" for k in range(60)]
     assert [r["kind"] for r in scores] == KINDS
-    table = [[float(r[f"component_{k + 1}"]) for k in range(2)] for r in scores]
+    components = range(model.n_components_)
+    table = [[float(r[f"component_{k + 1}"]) for k in components] for r in scores]
     np.testing.assert_allclose(table, model.transform(DATA.X), rtol=1e-8)
     loadings = rows_of(folder / "loadings.csv")
     assert len(loadings) == model.n_selected_
     again = load(folder / "model.prosparse")
     np.testing.assert_array_equal(again.components_, model.components_)
     assert list(again.feature_names_in_) == NAMES
-    assert "carry the common structure" in (folder / "report.html").read_text("utf-8")
+    assert "vary with others beyond chance" in (folder / "report.html").read_text("utf-8")
 
 
-# Three of the variables are enough for two components, which GSPPCA remarks upon.
-@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 def test_json_and_quiet(inside):
     path = sheet(inside / "t.csv", label=False)
-    result = run(app, ["select", path, "--json", "--components", "2", "--scale"])
+    result = run(app, ["select", path, "--json", "--components", "2"])
     said = json.loads(result.stdout)
-    model = GSPPCA(2, scale=True).fit(DATA.X)
+    model = FDRPCA(2).fit(DATA.X)
     assert said["n_selected"] == model.n_selected_ == len(said["selected"])
     assert said["variance_retained"] == pytest.approx(model.explained_variance_ratio_.sum())
-    assert (said["rows"], said["variables"], said["method"]) == (60, 20, "GSPPCA")
+    at = [NAMES.index(name) for name in said["selected"]]
+    np.testing.assert_allclose(said["communality"], model.communality_[at])
+    assert (said["rows"], said["variables"], said["method"]) == (60, 20, "FDRPCA")
     quiet = run(app, ["select", path, "--quiet", "--output", "deep/er"])
     assert (quiet.exit_code, quiet.output) == (0, "")
     assert (inside / "deep" / "er" / "report.html").is_file()
@@ -102,6 +104,7 @@ def test_json_and_quiet(inside):
 @pytest.mark.parametrize(
     ("method", "options"),
     [
+        ("gsppca", ["--components", "2", "--variables", "6"]),
         ("sca", []),
         ("sppca", ["--components", "2", "--penalty", "bic"]),
         ("empca", ["--variables", "4"]),
@@ -118,6 +121,7 @@ def test_other_methods(inside, method, options, scale):
     assert (inside / "t-prosparse" / "report.html").is_file()
     if method != "empca":
         kind, parameters = {
+            "gsppca": (GSPPCA, {"n_components": 2, "n_features_to_select": 6}),
             "sca": (SCA, {}),
             "sppca": (SPPCA, {"n_components": 2, "penalty": "bic"}),
         }[method]
@@ -133,7 +137,7 @@ def test_gaps_of_a_large_table_are_filled_by_principal_components(inside, monkey
     path = sheet(inside / "t.csv", X=X, label=False)
     said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
     assert any("filled in by principal components" in note for note in said["notes"])
-    assert said["n_selected"] == GSPPCA().fit(imputed(X)).n_selected_
+    assert said["n_selected"] == FDRPCA().fit(imputed(X)).n_selected_
 
 
 def test_missing_values(inside):
@@ -183,14 +187,12 @@ def test_total_variance_in_blocks(rng, monkeypatch):
     assert total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
 
 
-# Three of the variables are enough for two components, which GSPPCA remarks upon.
-@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 def test_log1p_and_transpose(inside):
     counts = np.exp(DATA.X)
     path = sheet(inside / "t.csv", X=counts.T, label=False, names=[f"s{k}" for k in range(60)])
     result = run(app, ["select", path, "--log1p", "--transpose", "--json", "--components", "2"])
     assert result.exit_code == 0, result.output
-    model = GSPPCA(2).fit(np.log1p(counts))
+    model = FDRPCA(2).fit(np.log1p(counts))
     said = json.loads(result.stdout)
     assert sorted(said["selected"]) == sorted(f"s{k}" for k in model.get_support(indices=True))
     low = sheet(inside / "low.csv", X=DATA.X - 5, label=False)
@@ -259,7 +261,8 @@ BAD = {
     "duplicated": ("a,a,c\n1,2,3\n4,5,6\n", "columns 1 and 2 are both called 'a'"),
     "encoding": ("ä,b\n1,2\n3,4\n", "line 1, column 1: the text is not utf-8"),
     "one column": ("a\n1\n2\n", "at least 2 are needed"),
-    "constant": ("a,b,c\n1,2,3\n1,2,3\n1,2,3\n", "at least 2 must vary"),
+    "constant": ("a,b,c\n" + 6 * "1,2,3\n", "at least 2 must vary"),
+    "few rows": ("a,b,c\n1,2,3\n2,1,5\n3,4,4\n", "too few to tell structure from chance"),
     "infinite": (
         "a,b,c\n1,2,3\n1,inf,3\n1,2,3\n",
         "row 2 of the data, column 'b': inf is",
@@ -287,7 +290,11 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--method", "pca"], "`--method` must be one of 'gsppca'"),
+        (["--method", "pca"], "`--method` must be one of 'fdrpca', 'gsppca'"),
+        (["--fdr", "1.5"], "`fdr` must be between 0 and 1"),
+        (["--min-communality", "2"], "`min_communality` must be between 0 and 1"),
+        (["--method", "sca", "--min-communality", "0.5"], "use fdrpca"),
+        (["--variables", "3"], "has no effect with --method fdrpca; use gsppca or empca"),
         (["--missing", "guess"], "`--missing` must be one of"),
         (["--components", "none"], "--components must be a positive number or auto"),
         (["--components", "0"], "--components must be a positive number"),
@@ -346,12 +353,91 @@ def test_results_are_replaced_whole(inside, monkeypatch):
 def test_warnings_are_said(inside):
     X = np.random.default_rng(2).normal(size=(100, 5))
     path = sheet(inside / "noise.csv", X=X, label=False, names=NAMES[:5])
-    result = run(app, ["select", path, "--components", "1"])
+    result = run(app, ["select", path, "--method", "gsppca", "--components", "1", "--scale"])
     assert result.exit_code == 0
     assert "warning: GSPPCA: every variable left the model" in " ".join(result.stderr.split())
     page = (inside / "noise-prosparse" / "report.html").read_text("utf-8")
     assert "do not read it as a finding" in page
     assert "No common structure of the 5 variables stands out from noise" in page
+
+
+def test_nothing_chosen_is_an_answer(inside):
+    """A table of noise: no variable, no component, and words for it everywhere."""
+    X = np.random.default_rng(1).normal(size=(60, 20))
+    path = sheet(inside / "noise.csv", X=X)
+    result = run(app, ["select", path, "--label", "kind"])
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    assert "variables kept 0 of 20" in said
+    assert "no variable varies with others beyond chance, at a false discovery rate" in said
+    assert "share most" not in said
+    assert "warning: FDRPCA: no variable shares structure" in " ".join(result.stderr.split())
+    folder = inside / "noise-prosparse"
+    assert {r["chosen"] for r in rows_of(folder / "selected.csv")} == {"no"}
+    assert rows_of(folder / "loadings.csv") == []
+    assert list(rows_of(folder / "scores.csv")[0]) == ["row", "kind"]
+    assert load(folder / "model.prosparse").components_.shape == (0, 20)
+    pages = [(folder / "report.html").read_text("utf-8")]
+    again = ["report", str(folder / "model.prosparse"), "--data", path, "--output", "r.html"]
+    assert run(app, again).exit_code == 0
+    pages.append((inside / "r.html").read_text("utf-8"))
+    for page in pages:
+        assert "None of the 20 variables is chosen" in page
+        assert 'id="scores-chart"' not in page
+        assert 'id="relevance-chart"' not in page
+
+
+def test_rows_that_belong_together(inside):
+    """Donors differ in every gene, and no two genes have anything in common."""
+    rng = np.random.default_rng(0)
+    donor = rng.permutation(np.repeat(np.arange(30), 6))
+    X = rng.normal(size=(180, 20)) + 2 * rng.normal(size=(30, 20))[donor]
+    lines = [",".join([*NAMES, "donor"])]
+    lines += [",".join([*map(repr, map(float, row)), f"d{k}"]) for row, k in zip(X, donor)]
+    (inside / "cells.csv").write_text("\n".join(lines))
+    alone = run(app, ["select", "cells.csv", "--drop", "donor", "--json"])
+    assert json.loads(alone.stdout)["n_selected"] > 0
+    known = run(app, ["select", "cells.csv", "--groups", "donor", "--json"])
+    assert known.exit_code == 0, known.output
+    assert json.loads(known.stdout)["n_selected"] == FDRPCA().fit(X, groups=donor).n_selected_
+    assert json.loads(known.stdout)["variables"] == 20
+    page = (inside / "cells-prosparse" / "report.html").read_text("utf-8")
+    assert "<dt>rows compared within each</dt><dd>donor</dd>" in page
+    again = [
+        "report",
+        "cells-prosparse/model.prosparse",
+        "--data",
+        "cells.csv",
+        "--output",
+        "r.html",
+    ]
+    assert run(app, again).exit_code == 0
+    refused = run(app, ["select", "cells.csv", "--groups", "donor", "--method", "gsppca"])
+    assert refused.exit_code == 2
+    assert "--groups has no effect with --method gsppca; use fdrpca" in refused.stderr
+    lines[3] = lines[3].rsplit(",", 1)[0] + ","
+    (inside / "gap.csv").write_text("\n".join(lines))
+    refused = run(app, ["select", "gap.csv", "--groups", "donor"])
+    assert refused.exit_code == 1
+    assert "row 3 of the data: it has no 'donor'" in " ".join(refused.stderr.split())
+
+
+def test_size_and_rate_are_asked_for(inside):
+    path = sheet(inside / "t.csv", label=False)
+    asked = ["select", path, "--min-communality", "0.3", "--fdr", "0.2"]
+    result = run(app, asked)
+    assert result.exit_code == 0, result.output
+    said = " ".join(result.stdout.split())
+    model = FDRPCA(fdr=0.2, min_communality=0.3).fit(DATA.X)
+    assert 0 < model.n_selected_ < FDRPCA(fdr=0.2).fit(DATA.X).n_selected_
+    assert f"variables kept {model.n_selected_} of 20" in said
+    assert "and share at least 0.3 of their variance, at a false discovery rate of 0.2" in said
+    most = int(np.argmax(model.communality_))
+    assert f"share most v{most} ({model.communality_[most]:.0%})" in said
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert "<dt>min-communality</dt><dd>0.3</dd>" in page
+    assert "<dt>columns</dt><dd>scaled to unit variance</dd>" in page
+    assert "#convergence" not in page  # nothing is iterated
 
 
 @pytest.mark.parametrize("command", ["select", "fit", "report"])

@@ -1,3 +1,5 @@
+import re
+
 from prosparse.app import demo
 
 
@@ -7,10 +9,12 @@ def test_demo_prints_the_choice_and_writes_the_pictures(tmp_path, capsys):
     assert "chosen: 10 of 30 variables" in said
     assert "F-score against the truth: 1.000" in said
     assert "of 64 variables" in said
-    for name in ("evidence_simulated.png", "evidence_digits.png"):
+    assert "share at least half of their variance" in said
+    assert re.search(r"among 64 shuffled columns.*: \d+ pixels found again", said)
+    for name in ("evidence_simulated.png", "communality_digits.png"):
         assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
     page = (tmp_path / "out" / "report.html").read_text("utf-8")
-    assert "variables carry the common structure" in page
+    assert "variables vary with others beyond chance" in page
     assert "report.html: open it in a browser" in said
 
 

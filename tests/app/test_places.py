@@ -361,7 +361,7 @@ NAMES = ["\x1b[31mred", "\x1b]0;title\x07", "a\x9b31m", "\u202eback", "u\nv", *"
 def test_names_do_not_command_the_terminal(inside):
     quoted = [f'"{name}"' for name in NAMES]
     table(inside / "t.csv", quoted)
-    result = select("t.csv", "--variables", "8")
+    result = select("t.csv", "--method", "gsppca", "--variables", "8")
     assert result.exit_code == 0
     assert "\\x1b[31mred" in result.stdout
     folder = inside / "d"

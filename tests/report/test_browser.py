@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.report import write_report
 
@@ -235,6 +235,7 @@ def test_light_and_dark(opened, scheme):
 @pytest.mark.parametrize(
     "model",
     [
+        FDRPCA(),
         SCA(2),
         SPPCA(2, penalty="bic", max_iter=50),
         EMPCA(1, n_nonzero=7, random_state=0),
@@ -252,3 +253,30 @@ def test_every_method(browser, tmp_path, model):
     assert len(texts(browser, "#scores-chart circle")) == 80
     assert len(texts(browser, "#table tbody tr")) == 20
     assert len(texts(browser, ".heat tbody tr")) == model.support_.sum()
+
+
+def test_communality_and_q_values(browser, tmp_path):
+    """Bars in falling order, the line of chance among them; a column of q-values that sorts."""
+    model = FDRPCA(2, min_communality=0.3).fit(X)
+    browser.get(write_report(model, tmp_path / "report.html", X=X).as_uri())
+    assert complaints(browser) == []
+    bars = browser.find_elements(By.CSS_SELECTOR, "#relevance-chart rect:not(.tipback)")
+    heights = [float(bar.get_attribute("height")) for bar in bars]
+    assert heights == sorted(heights, reverse=True)
+    assert heights[0] > 0
+    assert len(browser.find_elements(By.CSS_SELECTOR, "#relevance-chart .chance")) == 1
+    browser.find_element(By.CSS_SELECTOR, "[data-key=qvalue]").click()
+    shown = [float(q) for q in texts(browser, "#table tbody td:nth-child(4)")]
+    np.testing.assert_allclose(shown, np.sort(model.qvalues_)[: len(shown)], rtol=1e-3)
+    assert not browser.find_elements(By.ID, "convergence")
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_nothing_chosen(browser, tmp_path):
+    noise = np.random.default_rng(1).normal(size=(60, 20))
+    model = FDRPCA().fit(noise)
+    assert model.n_selected_ == 0
+    browser.get(write_report(model, tmp_path / "report.html", X=noise).as_uri())
+    assert complaints(browser) == []
+    assert len(texts(browser, "#table tbody tr")) == 20
+    assert "No variable was chosen" in browser.find_element(By.ID, "relevance").text

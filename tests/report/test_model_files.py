@@ -13,6 +13,7 @@ pytest.importorskip("pyarrow")
 
 from prosparse import (  # noqa: E402
     EMPCA,
+    FDRPCA,
     GSPPCA,
     SCA,
     SPPCA,
@@ -29,6 +30,7 @@ from prosparse.report import render  # noqa: E402
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
 FRAME = pd.DataFrame(X, columns=[f"v{k}" for k in range(12)])
 MODELS = {
+    "FDRPCA": FDRPCA(),
     "GSPPCA": GSPPCA(2),
     "SCA": SCA(1, views=[slice(0, 6), slice(6, 12)]),
     "SPPCA": SPPCA(2, penalty=10.0, penalties=[1.0, 10.0]),
@@ -200,6 +202,17 @@ def test_what_is_not_fitted_has_no_report(tmp_path, files, data):
     refused(run(path, *words), "this GSPPCA was not fitted to any table")
     with pytest.raises(InputError, match="not fitted"):
         render(SpinyRegressor())
+
+
+@pytest.mark.parametrize("name", ["fdr", "min_communality"])
+@pytest.mark.parametrize("value", ["much", None, [1], float("nan")])
+def test_parameters_that_are_none_of_a_test(files, name, value):
+    """The page speaks of these parameters: it must not stumble over what a stranger wrote."""
+
+    def header(content):
+        content["parameters"][name] = value
+
+    refused(run(changed(files, "FDRPCA", header)), name)
 
 
 def test_a_regression_has_no_scores(files):

@@ -29,13 +29,14 @@ _LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up t
 _EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
 _LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
+DEFAULT = next(iter(offered()))  # the method, where none is named
 MISSING = ("error", "drop", "impute")  # what can be done about missing values
 
 
 class Wish(NamedTuple):
     """What the user wants done with the table."""
 
-    method: str = "gsppca"
+    method: str = DEFAULT
     components: int | str = "auto"
     options: Mapping[str, object] = {}  # those of the methods, by name; None: left out
     scale: bool = False
@@ -83,7 +84,8 @@ def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
 
 def scales_for(table: Table, wish: Wish) -> list[float] | None:
     """Standard deviations of the columns, if the method cannot scale by itself."""
-    if not wish.scale or offered()[wish.method].takes("scale"):
+    method = offered()[wish.method]
+    if not wish.scale or method.scales or method.takes("scale"):
         return None
     return [float(s) for s in StandardScaler(with_mean=False).fit(table.X).scale_]
 
@@ -170,6 +172,7 @@ def _drop_rows(table: Table, said: str) -> Table:
         X=table.X[kept],
         ids=None if table.ids is None else [table.ids[k] for k in kept],
         label=None if table.label is None else [table.label[k] for k in kept],
+        groups=None if table.groups is None else [table.groups[k] for k in kept],
         notes=[*table.notes, note],
     )
 
@@ -224,10 +227,31 @@ def _that_take(name: str) -> list[str]:
     ]
 
 
+def _groups(table: Table, ask: Ask, wish: Wish) -> dict[str, list[str]]:
+    """Which rows belong together, as a fit takes it, if that was said."""
+    if table.groups is None:
+        return {}
+    for row, label in enumerate(table.groups):
+        if label is None or str(label).strip() in ("", "nan"):
+            raise TableError(
+                f"{table.path}, {_row_called(table, row)}: it has no {ask.groups!r}, by which rows "
+                "belong together; give it one, or leave the row out"
+            )
+    return {"groups": [str(label) for label in table.groups]}
+
+
+def _refuse_groups(ask: Ask, wish: Wish) -> None:
+    """Groups that the method would not look at."""
+    if ask.groups is not None and not offered()[wish.method].takes_groups:
+        known = " or ".join(one.name for one in offered().values() if one.takes_groups)
+        raise ParameterError(f"--groups has no effect with --method {wish.method}; use {known}")
+
+
 def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     """Prepare the table, fit it, and put together what there is to say."""
     started = time.perf_counter()
     model = estimator(wish)
+    _refuse_groups(ask, wish)
     read = table.X.shape
     table = prepared(table, wish)
     scales = scales_for(table, wish)
@@ -236,7 +260,7 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(table.X)
+            model.fit(table.X, **_groups(table, ask, wish))
         except TableError:
             raise
         except InputError as error:
@@ -247,7 +271,7 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     found = findings_of(model, total)
     about = {
         "title": f"What carries the structure of {table.path.name}",
-        "data": _data_words(table, model, read, ask.label),
+        "data": _data_words(table, model, read, ask),
         "asked": _asked(wish),
         "notes": table.notes,
         "warnings": list(dict.fromkeys(str(w.message) for w in caught)),
@@ -277,7 +301,7 @@ def _as_wished(wish: Wish) -> dict[str, object]:
 
 
 def _data_words(
-    table: Table, model: VariableSelector, read: tuple[int, int], label: str | None
+    table: Table, model: VariableSelector, read: tuple[int, int], ask: Ask
 ) -> dict[str, str]:
     n, p = table.X.shape
     words = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
@@ -285,8 +309,10 @@ def _data_words(
         words["in the file"] = f"{read[0]:,} rows, {read[1]:,} variables"
     constant = int(np.sum(~host(model.varying_)))
     words["constant columns"] = f"{constant:,}"
-    if label is not None:
-        words["coloured by"] = label
+    if ask.groups is not None:
+        words["rows compared within each"] = ask.groups
+    if ask.label is not None:
+        words["coloured by"] = ask.label
     return words
 
 
@@ -300,7 +326,9 @@ def _asked(wish: Wish) -> dict[str, str]:
         "method": method.estimator.__name__,
         "components": "decided by the data" if wish.components == "auto" else str(wish.components),
         **settings,
-        "columns": "scaled to unit variance" if wish.scale else "in their own units",
+        "columns": (
+            "scaled to unit variance" if wish.scale or method.scales else "in their own units"
+        ),
         "values": "log(1 + x)" if wish.log1p else "as they are",
         "missing values": {"error": "not allowed", "drop": "dropped", "impute": "filled in"}[
             wish.missing

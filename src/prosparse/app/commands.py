@@ -28,9 +28,10 @@ from ..findings import findings_of
 from ..persistence import load_with_about, save
 from ..registry import Option, offered
 from ..report import render
-from ..report.words import percent, quoted
+from ..report.words import percent, quoted, sharing_most
 from ..tables import Ask, Table, read_table
 from .analysis import (
+    DEFAULT,
     MISSING,
     Result,
     Wish,
@@ -55,6 +56,7 @@ from .places import (
 from .results import whole_folder, write_results
 from .terminal import as_typed, harmless, shows_everything
 
+_FEW = 8  # variables to name on the terminal
 _DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
 Components = Annotated[str, typer.Option(help="How many components: a number, or auto.")]
@@ -64,7 +66,14 @@ Keep = Annotated[
     list[str] | None,
     typer.Option(help="A column that is a variable, though it looks like numbers of rows."),
 ]
-Scale = Annotated[bool, typer.Option("--scale", help="Columns to unit variance first.")]
+Scale = Annotated[
+    bool,
+    typer.Option(
+        "--scale",
+        help="Columns to unit variance first, for methods that do not do so anyway, as "
+        f"{' and '.join(one.name for one in offered().values() if one.scales)} does.",
+    ),
+]
 Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
 Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
 Missing = Annotated[
@@ -72,6 +81,13 @@ Missing = Annotated[
     typer.Option(
         help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
         "half empty, then rows; impute: fill in by SCA, large tables by principal components."
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        help="A column that says which rows belong together (patients, donors, batches). For "
+        f"{' and '.join(one.name for one in offered().values() if one.takes_groups)}."
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
@@ -89,7 +105,8 @@ Examples:
 
 \b
   prosparse select genes.csv
-  prosparse select genes.csv --components 3 --scale --label tumour
+  prosparse select genes.csv --min-communality 0.5 --label tumour
+  prosparse select spectra.csv --fdr 0.01 --groups patient
   prosparse select counts.h5ad --log1p --label cell_type --output cells
   prosparse select table.csv --method empca --variables 10 --components 2
   prosparse select survey.csv --missing impute --drop comment --json
@@ -117,11 +134,12 @@ class Options(NamedTuple):
 
     file: File
     components: Components = "auto"
-    method: str = "gsppca"
+    method: str = DEFAULT
     methods: dict[str, object] = {}  # noqa: RUF012 the options of the methods, by name
     id_column: IdColumn = None
     drop: Drop = None
     keep: Keep = None
+    groups: Groups = None
     scale: Scale = False
     transpose: Transpose = False
     log1p: Log1p = False
@@ -152,12 +170,22 @@ def takes_options(command: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(command)
     def flat(**given: Any) -> None:
-        methods = {one.name: given.pop(one.name) for one in of_methods}
+        methods = {typed(one.name): given.pop(one.name) for one in of_methods}
         shared = {name: given.pop(name) for name in Options._fields if name != "methods"}
         command(Options(**shared, methods=methods), **given)
 
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
+
+
+def variable(option: str) -> str:
+    """The name of an option as that of a variable, which has no dashes."""
+    return option.replace("-", "_")
+
+
+def typed(name: str) -> str:
+    """The name of a variable as that of an option, which is typed with dashes."""
+    return name.replace("_", "-")
 
 
 def method_options() -> list[inspect.Parameter]:
@@ -169,7 +197,7 @@ def method_options() -> list[inspect.Parameter]:
     parameters = []
     for name, by_method in asked.items():
         kinds = {(option.kind, option.least) for option in by_method.values()}
-        if len(kinds) > 1 or name in Options._fields:
+        if len(kinds) > 1 or variable(name) in Options._fields:
             raise ValueError(
                 f"the option --{name} of {', '.join(by_method)} is taken, or not of one kind for "
                 "all of them: give it another name"
@@ -178,7 +206,7 @@ def method_options() -> list[inspect.Parameter]:
         words = " ".join(f"For {method}: {one.help}." for method, one in by_method.items())
         parameters.append(
             inspect.Parameter(
-                name,
+                variable(name),
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=typer.Option(None, min=least, help=words),
                 annotation=kind | None,
@@ -299,6 +327,7 @@ def _ask(options: Options, label: str | None) -> Ask:
         separator=separator,
         decimal=decimal,
         keep=tuple(map(as_typed, options.keep or ())),
+        groups=None if options.groups is None else as_typed(options.groups),
     )
 
 
@@ -399,6 +428,11 @@ def summary(result: Result, output: Path) -> dict[str, Any]:
         "n_selected": found.n_selected,
         "selected": [found.names[k] for k in found.chosen],
         "why": found.why,
+        "communality": (
+            None
+            if found.shared is None
+            else [float(found.shared.communality[k]) for k in found.chosen]
+        ),
         "n_components": int(found.loadings.shape[0]),
         "variance_retained": found.retained,
         "notes": about["notes"],
@@ -415,8 +449,11 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")  # a long path is of no use with an ellipsis in it
-    first = [quoted(found.names[k]) for k in found.chosen[:8]]
-    more = f", … ({found.n_selected - 8} more)" if found.n_selected > 8 else ""
+    if found.shared is None:
+        lead, first = "most relevant", [quoted(found.names[k]) for k in found.chosen[:_FEW]]
+    else:
+        lead, first = "share most", sharing_most(found, found.shared, _FEW)
+    more = f", … ({found.n_selected - _FEW:,} more)" if found.n_selected > _FEW else ""
     for key, value in (
         ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
         *(("", note) for note in about["notes"]),
@@ -424,7 +461,7 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         ("variables kept", f"{found.n_selected:,} of {p:,}"),
         ("why that many", found.why),
         ("variance retained", percent(found.retained)),
-        ("most relevant", ", ".join(first) + more),
+        *([(lead, ", ".join(first) + more)] * bool(first)),
         ("results", str(output / REPORT if output.is_dir() else output)),
         *([("", f"earlier results were replaced, of {replaced} with other data")] * bool(replaced)),
     ):

@@ -66,11 +66,22 @@ def write_results(result: Result, folder: Path) -> None:
     table, model, about, found = result
     scores = scores_of_table(model, found, table)
     components = [f"component_{k + 1}" for k in range(found.loadings.shape[0])]
+    measured = {"relevance": found.relevance}
+    if found.shared is not None:
+        tests = found.shared
+        measured = {
+            "communality": tests.communality, "pvalue": tests.pvalues, "qvalue": tests.qvalues
+        }  # fmt: skip
     variables = (
-        [found.names[k], _digits(found.relevance[k]), found.ranking[k], _yes_no(found.support[k])]
+        [
+            found.names[k],
+            *(_digits(values[k]) for values in measured.values()),
+            found.ranking[k],
+            _yes_no(found.support[k]),
+        ]
         for k in found.order
     )
-    _write(folder / "selected.csv", ["variable", "relevance", "rank", "chosen"], variables)
+    _write(folder / "selected.csv", ["variable", *measured, "rank", "chosen"], variables)
     loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.chosen)
     _write(folder / "loadings.csv", ["variable", *components], loadings)
     ids: Sequence[object] = table.ids or range(1, scores.shape[0] + 1)

@@ -140,17 +140,21 @@
   }
 
   function drawRelevance() {
-    const host = byId("relevance-chart"), bars = DATA.bars, last = bars.at(-1) + 1;
+    const host = byId("relevance-chart");
+    if (!host) return;
+    const bars = DATA.bars, places = DATA.places, last = places.at(-1);
+    const shared = DATA.shared, what = shared ? "communality" : "relevance";
     const chosen = DATA.chosen.reduce((a, b) => a + b, 0);
     const few = bars.length <= 40;
-    const label = `Relevance of the first ${last} variables in falling order; ${chosen} are chosen`;
+    const label = `${shared ? "Communality" : "Relevance"} of the first ${last} variables in falling order; ` +
+      `${chosen} are chosen`;
     const plot = frame(host, label,
-      { low: 0.5, high: last + 0.5, label: few ? "" : "variables, most relevant first", ticks: few ? [] : undefined },
-      { low: 0, high: 1, label: "relevance" }, { height: few ? 340 : 300, bottom: few ? 110 : 46 });
+      { low: 0.5, high: last + 0.5, label: few ? "" : `variables, ${shared ? "highest" : "most relevant"} first`, ticks: few ? [] : undefined },
+      { low: 0, high: 1, label: what }, { height: few ? 340 : 300, bottom: few ? 110 : 46 });
     const slot = (plot.right - plot.left) / bars.length;
     const wide = bars.length > 150 ? slot + 0.6 : slot * (few ? 0.8 : 0.92);  // no stripes if many
-    for (const k of bars) {
-      const height = plot.floor - plot.up(DATA.relevance[k]), x = plot.across(k + 1);
+    bars.forEach((k, i) => {
+      const height = plot.floor - plot.up(DATA.relevance[k]), x = plot.across(places[i]);
       add(plot.svg, "rect", {
         class: DATA.chosen[k] ? "bar-chosen" : "bar-rest",
         x: (x - wide / 2).toFixed(1), width: wide.toFixed(1),
@@ -159,6 +163,10 @@
       if (few) add(plot.svg, "text", {
         "text-anchor": "end", transform: `translate(${x + 4},${plot.floor + 12}) rotate(-50)`,
       }, short(DATA.names[k], 16));
+    });
+    if (shared) {
+      const y = plot.up(shared.chance);
+      add(plot.svg, "path", { class: "chance", d: `M${plot.left},${y}H${plot.right}` });
     }
     const total = DATA.names.length;
     if (last < total) byId("relevance-note").textContent =
@@ -166,14 +174,16 @@
     const label2 = tip(plot);
     plot.svg.addEventListener("pointermove", (event) => {
       const [px, py] = pointer(plot.svg, event);
-      const near = bars.reduce((a, b) => Math.abs(plot.across(b + 1) - px) < Math.abs(plot.across(a + 1) - px) ? b : a);
-      label2.show(px, Math.max(py, 40), `${near + 1}. ${short(DATA.names[near])}: ${shown(DATA.relevance[near])}`);
+      const far = (i) => Math.abs(plot.across(places[i]) - px);
+      const i = places.reduce((a, _, b) => far(b) < far(a) ? b : a, 0), near = bars[i];
+      label2.show(px, Math.max(py, 40), `${places[i]}. ${short(DATA.names[near])}: ${shown(DATA.relevance[near])}`);
     });
     plot.svg.addEventListener("pointerleave", () => label2.hide());
   }
 
   function drawConvergence() {
     const traces = DATA.traces.filter((t) => t.x.length > 1);
+    if (!byId("convergence-figure")) return;
     if (!traces.length) { byId("convergence-figure").hidden = true; return; }
     const xs = traces.flatMap((t) => t.x), ys = traces.flatMap((t) => t.y);
     const low = Math.min(...ys), high = Math.max(...ys);
@@ -286,7 +296,8 @@
   function makeTable() {
     const PAGE = 50, table = byId("table"), body = table.tBodies[0];
     const all = DATA.names.map((name, k) =>
-      ({ name, lower: name.toLowerCase(), rank: k + 1, relevance: DATA.relevance[k], chosen: DATA.chosen[k] }));
+      ({ name, lower: name.toLowerCase(), rank: k + 1, relevance: DATA.relevance[k], chosen: DATA.chosen[k],
+        qvalue: DATA.shared ? DATA.shared.qvalues[k] : null }));
     const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
     let key = "rank", direction = 1, page = 0, rows = all;
 
@@ -312,6 +323,7 @@
         const meter = add(cell, "span", { class: "meter", "aria-hidden": "true" });
         add(meter, "span").style.width = `${100 * r.relevance}%`;
         cell.append(shown(r.relevance));
+        if (DATA.shared) add(line, "td", {}, shown(r.qvalue));
         add(line, "td", {}, r.chosen ? "yes" : "no");
       }
       byId("count").textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} variables`;

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ..files import write_text
-from ..findings import Choice, Findings, findings_of, scores_of
+from ..findings import Choice, Findings, Shared, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
 from .words import percent, reading
@@ -116,6 +116,8 @@ def render(
     found = (
         model if isinstance(model, Findings) else findings_of(model, about.get("total_variance"))
     )
+    if scores is not None and scores.shape[1] == 0:
+        scores = None  # without a component there is nothing to draw
     environment = Environment(
         loader=PackageLoader("prosparse.report", "."),
         autoescape=True,
@@ -131,6 +133,7 @@ def render(
         "reading": reading(found, warnings=about.get("warnings")),
         "retained": percent(found.retained),
         "heat": _heat(found),
+        "converges": bool(found.stop or found.traces),
         "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
         "data": _embedded(page_data(found, scores, ids, label, about.get("label"))),
@@ -169,7 +172,8 @@ def page_data(
         "names": [found.names[k] for k in order],  # most relevant first: rank is position + 1
         "relevance": _numbers(found.relevance[order]),
         "chosen": found.support[order].astype(int).tolist(),
-        "bars": _bars(found),
+        **_bars(found),
+        "shared": None if found.shared is None else _shared(found.shared, order),
         "choice": None if found.choice is None else _curve(found.choice),
         "traces": [_trace(trace) for trace in found.traces if trace.size > 1],
         "scores": None if scores is None else _scatter(scores, ids, label, label_name),
@@ -189,10 +193,17 @@ def _thinned(n: int, most: int, centre: int | None = None) -> np.ndarray:
     return np.unique(kept)
 
 
-def _bars(found: Findings) -> list[int]:
-    """Which of the ranked variables the picture of relevance shows: all around the choice."""
+def _bars(found: Findings) -> dict[str, Any]:
+    """Which of the ranked variables the picture of relevance shows, and at which place: all around
+    the choice, the highest first."""
     shown = min(len(found.names), max(60, 3 * found.n_selected))
-    return [int(k) for k in _thinned(shown, MOST_BARS)]
+    falling = np.argsort(-found.relevance[found.order], kind="stable")
+    kept = _thinned(shown, MOST_BARS)
+    return {"bars": falling[kept].tolist(), "places": (kept + 1).tolist()}
+
+
+def _shared(shared: Shared, order: np.ndarray) -> dict[str, Any]:
+    return {"chance": shared.chance, "qvalues": _numbers(shared.qvalues[order])}
 
 
 def _curve(choice: Choice) -> dict[str, Any]:

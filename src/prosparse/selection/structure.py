@@ -112,9 +112,14 @@ def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
         before = chosen
         pvalues, sampled = confirm(tests, grown, before, rate)
         chosen = before & discoveries(np.where(before, pvalues, 1.0), rate)
+        if chosen.sum() == 1:  # nobody shares structure with nobody
+            chosen = np.zeros(sample.p, dtype=bool)
         # orders were drawn for the rate of that many columns: fewer need more of them
         if 2 * chosen.sum() >= before.sum() or not chosen.any():
             break
+    # a set that did not settle leaves columns that would pass beside it: they stay out
+    beside = discoveries(pvalues, rate) & ~chosen
+    pvalues[beside] = np.maximum(pvalues[beside], rate)
     return Structure(pvalues, chosen, sampled, grown.rounds)
 
 

@@ -104,9 +104,11 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
 
 def _transposed(table: Table, ask: Ask) -> Table:
     """Variables were in rows: the ids become names, and the names ids."""
-    if ask.label is not None:
+    for option, asked in (("--label", ask.label), ("--groups", ask.groups)):
+        if asked is None:
+            continue
         raise TableError(
-            f"{table.path}: --label names a column, but with --transpose the columns are samples: "
+            f"{table.path}: {option} names a column, but with --transpose the columns are samples: "
             "transpose the file first"
         )
     names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]

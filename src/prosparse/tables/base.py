@@ -40,6 +40,8 @@ class Ask(NamedTuple):
         The column that names the rows.
     label : str or None
         The column that colours the scores.
+    groups : str or None
+        The column that says which rows belong together.
     drop : tuple of str
         Columns to leave out.
     keep : tuple of str
@@ -76,6 +78,7 @@ class Ask(NamedTuple):
     variables: tuple[str, ...] = ()
     row_numbers: tuple[str, ...] = ()
     progress: Callable[[int], None] = _silent
+    groups: str | None = None
 
 
 class Table(NamedTuple):
@@ -96,6 +99,8 @@ class Table(NamedTuple):
         What was found out about the file and should be said.
     row_numbers : tuple of str
         Columns that were left out because they number the rows or tell them apart.
+    groups : list or None
+        The column that says which rows belong together.
     """
 
     path: Path
@@ -105,6 +110,7 @@ class Table(NamedTuple):
     label: list[Any] | None
     notes: list[str]
     row_numbers: tuple[str, ...] = ()
+    groups: list[Any] | None = None
 
 
 class Roles(NamedTuple):
@@ -114,11 +120,12 @@ class Roles(NamedTuple):
     ids: tuple[int, ...]  # together they name the rows
     label: int | None
     row_numbers: tuple[int, ...]  # they look like numbers of rows: to be confirmed by all rows
+    groups: int | None = None
 
     def texts(self) -> list[int]:
         """Columns that are read, but not as variables."""
-        label = () if self.label is None else (self.label,)
-        return sorted({*self.ids, *label, *self.row_numbers})
+        asked = {k for k in (self.label, self.groups) if k is not None}
+        return sorted({*self.ids, *asked, *self.row_numbers})
 
 
 def quietly(text: Any, limit: int = 60) -> str:
@@ -145,24 +152,26 @@ def assign_roles(
     """
     _refuse_duplicates(path, names)
     place = {name: k for k, name in enumerate(names)}
-    for name in (ask.id_column, ask.label, *ask.drop, *ask.keep):
+    for name in (ask.id_column, ask.label, ask.groups, *ask.drop, *ask.keep):
         if name is not None and name not in place:
             unknown_column(path, name, names)
     chosen = () if ask.id_column is None else (place[ask.id_column],)
     label = None if ask.label is None else place[ask.label]
+    groups = None if ask.groups is None else place[ask.groups]
+    aside = {k for k in (label, groups) if k is not None}
     gone, kept = {place[name] for name in ask.drop}, {place[name] for name in ask.keep}
-    for k in kept & (gone | {*chosen, label}):
+    for k in kept & (gone | {*chosen} | aside):
         raise TableError(
             f"{path}: {quietly(names[k])} is named by --keep, which makes it a variable, and also "
-            "by --drop, --label or --id-column, which make it none"
+            "by --drop, --label, --groups or --id-column, which make it none"
         )
-    said = gone | kept | {*chosen, label}
+    said = gone | kept | {*chosen} | aside
     index = tuple(k for k in index if k not in said)
     known = {place[name] for name in ask.variables if name in place}
     alike = {*row_numbers, *(place[name] for name in ask.row_numbers if name in place)}
     numbers = tuple(sorted(alike - said - known - {*index}))
     ids = chosen or index or numbers[:1]
-    gone |= {*ids, *index, *numbers} | ({label} if label is not None else set())
+    gone |= {*ids, *index, *numbers} | aside
     variables = [k for k in range(len(names)) if k not in gone]
     if len(variables) < 2:
         taken = "".join(
@@ -176,7 +185,7 @@ def assign_roles(
             f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
             f"at least 2 are needed{taken}{cut_wrongly}"
         )
-    return Roles(variables, ids, label, numbers)
+    return Roles(variables, ids, label, numbers, groups)
 
 
 def tell_row_numbers(

@@ -133,6 +133,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
         None if roles.label is None else others[roles.label],
         notes,
         tuple(names[k] for k in roles.row_numbers),
+        None if roles.groups is None else others[roles.groups],
     )
 
 

@@ -118,6 +118,7 @@ def read_delimited(path: Path, ask: Ask) -> Table:
         None if roles.label is None else [unescaped(one) for one in texts[roles.label]],
         notes,
         tuple(names[k] for k in roles.row_numbers),
+        None if roles.groups is None else [unescaped(one) for one in texts[roles.groups]],
     )
 
 
@@ -206,7 +207,8 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
         names, body = [f"x{k}" for k in range(len(rows[0][1]))], [row for _, row in rows]
     written = len(names)
     names, because = _fitted_header(path, skipped, names, body) if ask.header else (names, "")
-    aside = {k for k, name in enumerate(names) if name in (ask.id_column, ask.label, *ask.drop)}
+    no_numbers = {ask.id_column, ask.label, ask.groups, *ask.drop}
+    aside = {k for k, name in enumerate(names) if name in no_numbers}
     decimal = ask.decimal or decimal_mark(_cells(body, aside), separator)
     if separator != "," or decimal != ".":
         commas = ", numbers have decimal commas" if decimal == "," else ""
@@ -450,7 +452,7 @@ def _without_blanks(
 ) -> tuple[list[str], tuple[int, ...]]:
     """Names for columns that have none (the index may stay without), and which are empty."""
     full = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
-    said = {ask.id_column, ask.label, *ask.drop, *ask.keep, *ask.variables}
+    said = {ask.id_column, ask.label, ask.groups, *ask.drop, *ask.keep, *ask.variables}
     blank = [
         k
         for k, name in enumerate(names)

@@ -66,16 +66,19 @@ def read_numpy(path: Path, ask: Ask) -> Table:
     X = arrays[chosen]
     names = next((_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
     # an array of the file, or a column of the table, which `_named` looks for
-    label = ids = None
+    label = groups = ids = None
     if ask.label in arrays and ask.label != chosen:
         label = _texts(arrays[ask.label])
         ask = ask._replace(label=None)
+    if ask.groups in arrays and ask.groups != chosen:
+        groups = _texts(arrays[ask.groups])
+        ask = ask._replace(groups=None)
     if ask.id_column is None:
         ids = _texts(arrays["ids"]) if "ids" in arrays else None
     elif ask.id_column in arrays and ask.id_column != chosen:
         ids = _texts(arrays[ask.id_column])
         ask = ask._replace(id_column=None)
-    return _named(path, ask, X, names, ids, label)
+    return _named(path, ask, X, names, ids, label, groups)
 
 
 def _texts(array: np.ndarray) -> list[Any]:
@@ -115,13 +118,14 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
             data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
-    for asked in (ask.label, ask.id_column):
+    for asked in (ask.label, ask.groups, ask.id_column):
         if asked is not None and asked not in data.obs.columns:
             unknown_column(path, asked, list(data.obs.columns))
     label = None if ask.label is None else data.obs[ask.label].tolist()
+    groups = None if ask.groups is None else data.obs[ask.groups].tolist()
     ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
-    ask = ask._replace(label=None, id_column=None)
-    return _named(path, ask, data.X, data.var_names, ids, label)
+    ask = ask._replace(label=None, groups=None, id_column=None)
+    return _named(path, ask, data.X, data.var_names, ids, label, groups)
 
 
 def _try_first(path: Path) -> None:
@@ -176,7 +180,13 @@ def _as_floats(X: Any) -> Any:
 
 
 def _named(
-    path: Path, ask: Ask, X: Any, names: Any = None, ids: Any = None, label: Any = None
+    path: Path,
+    ask: Ask,
+    X: Any,
+    names: Any = None,
+    ids: Any = None,
+    label: Any = None,
+    groups: Any = None,
 ) -> Table:
     """A table of a matrix; ``--drop`` works on names that were given or are x0, x1, ..."""
     if X is None or X.ndim != 2:
@@ -191,7 +201,7 @@ def _named(
     texts = [str(name) for name in names] if names is not None else [f"x{k}" for k in range(p)]
     if len(texts) != p:
         raise TableError(f"{path}: {len(texts)} names were given for {p} columns")
-    for what, values in (("ids", ids), ("labels", label)):
+    for what, values in (("ids", ids), ("labels", label), ("groups", groups)):
         if values is not None and len(values) != n:
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
     whole = X
@@ -203,8 +213,8 @@ def _named(
 
     alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], column_of(k))]
     roles = assign_roles(path, texts, ask, (), alike)
-    if roles.label is not None:
-        label = column_of(roles.label)
+    label = label if roles.label is None else column_of(roles.label)
+    groups = groups if roles.groups is None else column_of(roles.groups)
     if roles.ids and (ids is None or ask.id_column is not None):
         ids = [f"{value:.17g}" for value in column_of(roles.ids[0])]
     if whole.dtype.kind in "iu":
@@ -227,4 +237,5 @@ def _named(
         label,
         notes,
         tuple(texts[k] for k in roles.row_numbers),
+        groups,
     )

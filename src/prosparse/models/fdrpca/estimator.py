@@ -45,7 +45,8 @@ class FDRPCA(SparseProjection):
     ----------
     n_components : int or "auto", default="auto"
         Of the chosen variables. "auto" counts those that stand out when every variable is measured
-        in its own noise. Which variables are chosen does not depend on it.
+        in its own noise. The test does not depend on it; ``min_communality``, which is the share
+        that these components explain, does.
     fdr : float, default=0.05
         The false discovery rate: the share of variables without common structure among the chosen
         ones, on average.

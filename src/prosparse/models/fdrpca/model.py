@@ -60,7 +60,8 @@ def solve(tested: Sample, table: Sample, options: Options) -> Solution:
     structure = find_structure(tested, options.rate, options.seed)
     d = dimension(tested, structure.chosen, options)
     communality = communalities(tested, structure.chosen, d)
-    chosen = np.flatnonzero(structure.chosen & (communality >= options.min_communality))
+    kept = structure.chosen & (communality >= options.min_communality)
+    chosen = np.flatnonzero(kept)
     components, squares = leading_components(table, chosen, min(d, chosen.size))
     q = qvalues(structure.pvalues)
     return Solution(
@@ -68,7 +69,7 @@ def solve(tested: Sample, table: Sample, options: Options) -> Solution:
         qvalues=q,
         communality=communality,
         chosen=chosen,
-        order=np.lexsort((-communality, structure.pvalues, ~structure.chosen)),
+        order=np.lexsort((-communality, structure.pvalues, ~kept)),
         components=components,
         squares=squares,
     )

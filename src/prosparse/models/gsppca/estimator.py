@@ -67,7 +67,8 @@ class GSPPCA(HasDensity, SparseProjection):
     relevance_ : array (n_features_in_,)
         Between 0 (out of the relaxed model) and 1 (most relevant).
     ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable.
+        1 for the most relevant variable; see the notes for tables with more variables than
+        samples.
     cardinalities_ : int array
         The numbers of variables tried: all of them, or, of tables with more than 1e8 entries,
         some hundred and all around the best.
@@ -104,6 +105,19 @@ class GSPPCA(HasDensity, SparseProjection):
     loadings integrated out. It is the papers' criterion for comparing cardinalities and says
     nothing of the joint law of the table. Constant columns are left out of the model and
     reported as not selected. With ``scale=True`` evidence and noise refer to the scaled table.
+
+    The model has one noise variance for all columns. Where each column has its own, as in most
+    measured tables, the evidence can take unequal noise for structure and keep nearly all
+    columns, also where nothing is shared; `FDRPCA` tests each column by itself.
+
+    With more variables than samples every counted component gets about the same weight, strong
+    or weak. Among columns of equal variance (``scale=True``) the relevance is then nearly the
+    unweighted leverage of a variable, the sum of its squared loadings on the first
+    ``n_components_`` principal components of the table; in raw units it also follows the
+    variances of the columns. It says whether a variable lies in the span of the components, not
+    how much of its variance it shares: variables on the weakest component tend to come first.
+    The ranking puts variables with structure before those without; its top is no short list of
+    the most useful ones.
 
     References
     ----------
