@@ -254,7 +254,7 @@ METHODS: dict[str, Method] = {
                     left_out="0.05",
                 ),
                 Option(
-                    "communality",
+                    "min-communality",
                     "min_communality",
                     "the least share of its variance that a chosen variable has in common",
                     kind=float,

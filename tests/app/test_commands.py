@@ -387,6 +387,7 @@ def test_nothing_chosen_is_an_answer(inside):
         assert 'id="relevance-chart"' not in page
 
 
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_rows_that_belong_together(inside):
     """Donors differ in every gene, and no two genes have anything in common."""
     rng = np.random.default_rng(0)
