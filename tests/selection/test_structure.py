@@ -191,6 +191,14 @@ def test_count_in_noise_of_every_size(n, p, d, q):
         assert abs(count_components(sample_of(X), truth) - d) <= 2
 
 
+def test_count_with_many_rows():
+    """The less chance there is, the less a noise that is a little wrong is forgiven."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100_000, 40))
+    X += 0.2 * rng.standard_normal((100_000, 3)) @ rng.standard_normal((3, 40))
+    assert count_components(sample_of(X), np.ones(40, dtype=bool)) == 3
+
+
 def test_count_of_little():
     sample = sample_of(np.random.default_rng(0).standard_normal((20, 6)))
     assert count_components(sample, np.zeros(6, dtype=bool)) == 0

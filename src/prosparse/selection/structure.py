@@ -68,6 +68,8 @@ _ENTRIES = 2**22  # of the largest temporary array
 _MOST_ROWS = 200_000  # beyond, no order of rows is sampled
 # A column that the others determine has this share of noise at least, when components are counted.
 _LEAST_UNIQUE = 1e-3
+# With so many rows for each column the components of the others tell its noise well enough.
+_MANY_ROWS = 10
 _LEAST_FREE = 0.05  # of a column's dimensions that components leave
 
 
@@ -374,8 +376,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     variances were. Left by the components of the other columns, the noise is overestimated where
     few columns share many components, and the count is too small; left by components that the
     column is part of, it depends on their number, which is counted again until it stays. The
-    second count is believed up to as many components as columns are tested against: beyond, it
-    goes on into components that are significant and of no use.
+    second count is made where rows are few, and believed up to as many components as columns are
+    tested against: beyond, it goes on into components that are significant and of no use.
 
     Parameters
     ----------
@@ -402,6 +404,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     columns = found.z / np.sqrt(squares / m)[:, None]  # of unit variance, in the basis U
     noise = np.maximum((1.0 - np.sum(shares, axis=1)) * m / (m - limit), _LEAST_UNIQUE)
     cautious = count_signals(_own_noise(columns, noise).values, m + 1, width, 1.0)
+    if m >= _MANY_ROWS * width:  # enough to know the noise by the other columns
+        return min(cautious, most)
     count = limit
     for _ in range(_ROUNDS):
         values, V = _own_noise(columns, noise)
