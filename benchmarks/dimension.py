@@ -2,7 +2,7 @@
 """How often each rule finds the number of components: python benchmarks/dimension.py
 
 On the simulators of the papers, 50 draws each; writes docs/number_of_components.md. The last
-column is `GSPPCA(n_components="auto")`, which counts again on the columns it chose.
+column is `GSPPCA(n_components="auto")`, which counts on the columns that share structure.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ RULES = {
 
 TEXT = """# How many components?
 
-`n_components="auto"` counts the eigenvalues that stand out from white noise (Kritchman & Nadler
-2008, `prosparse.selection.dimension.count_signals`). `GSPPCA` then counts once more on the columns
-that it chose, where the signal is not diluted by the others. Five other rules stand beside it in
+`n_components="auto"` of `SCA`, `SPPCA` and `EMPCA` counts the eigenvalues that stand out from white
+noise (Kritchman & Nadler 2008, `prosparse.selection.dimension.count_signals`). `FDRPCA` and `GSPPCA`
+look for the columns that share structure first, and count on these, each measured in its own noise
+(`prosparse.selection.structure.count_components`): on real tables, whose columns have noise of
+different size, nearly every eigenvalue stands out from white noise. Five other rules stand beside it in
 `prosparse.selection.dimension`; all take the eigenvalues of X'X of a centred table.
 
 | rule | what it maximises or tests | where it fails |

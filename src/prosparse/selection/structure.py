@@ -67,7 +67,7 @@ _MOST_ORDERS = 2_000_000
 _ENTRIES = 2**22  # of the largest temporary array
 _MOST_ROWS = 200_000  # beyond, no order of rows is sampled
 # A column that the others determine has this share of noise at least, when components are counted.
-_LEAST_UNIQUE = 1e-3
+_LEAST_UNIQUE = 1e-6
 # With so many rows for each column the components of the others tell its noise well enough.
 _MANY_ROWS = 10
 _LEAST_FREE = 0.05  # of a column's dimensions that components leave
