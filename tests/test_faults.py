@@ -221,9 +221,13 @@ WAITING = """
 @pytest.mark.parametrize(
     ("arguments", "module", "name"),
     [
-        (["select", "table.csv"], "inference.loop", "_advance"),  # in the fit
+        (["select", "table.csv", "--method", "gsppca"], "inference.loop", "_advance"),  # in the fit
         (["select", "table.csv"], "app.results", "render"),  # most of the results are written
-        (["fit", "table.csv", "--output", "fitted"], "inference.loop", "_advance"),
+        (
+            ["fit", "table.csv", "--method", "gsppca", "--output", "fitted"],
+            "inference.loop",
+            "_advance",
+        ),
         (["report", "table.prosparse"], "app.commands", "render"),
         (["reproduce", "E1", "--quick", "--output", "papers"], "inference.loop", "_advance"),
     ],

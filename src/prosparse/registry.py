@@ -244,6 +244,7 @@ METHODS: dict[str, Method] = {
             "fdrpca",
             FDRPCA,
             "PCA of the variables that share structure, at a stated false discovery rate",
+            example={"n_components": 2},
             grid={"fdr": [0.05, 0.1]},
             options=(
                 Option(

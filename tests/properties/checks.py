@@ -136,12 +136,12 @@ def assert_regression(model: Any, X: Any) -> None:
 def assert_projection(model: Any, X: Any) -> None:
     name, W, (n, p) = type(model).__name__, model.components_, X.shape
     d = W.shape[0]
-    assert d >= 1 or name in UNIT | {"SSPCA"}
+    assert d >= 1 or name in UNIT | {"SSPCA", "FDRPCA"}
     assert W.shape == (d, p)
     used = np.any(W != 0, axis=0)
     # A chosen variable that is orthogonal to the others may have no part in the components.
     assert not np.any(used & ~model.support_)
-    assert np.array_equal(used, model.support_) or name == "GSPPCA"
+    assert np.array_equal(used, model.support_) or name in ("GSPPCA", "FDRPCA")
     if name in ORTHONORMAL:
         np.testing.assert_allclose(W @ W.T, np.eye(d), atol=1e-9)
     if name in UNIT:

@@ -19,6 +19,12 @@ def one_of(*values: Any) -> Any:
 
 
 PARAMETERS: dict[str, dict[str, Any]] = {
+    "FDRPCA": {
+        "n_components": counts,
+        "fdr": one_of(0.05, 0.5),
+        "min_communality": one_of(0.0, 0.0, 0.5),
+        "transform": one_of(None, "rank"),
+    },
     "GSPPCA": {
         "n_components": counts,
         "n_features_to_select": st.one_of(st.none(), st.integers(1, 12)),

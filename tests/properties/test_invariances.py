@@ -20,6 +20,7 @@ from sklearn.base import clone
 
 from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 from prosparse.models.empca import EMPCA
+from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
 from prosparse.models.sca import SCA
 from prosparse.models.spinyreg import SpinyRegressor
@@ -41,6 +42,7 @@ class Claim(NamedTuple):
 
 
 CLAIMS = {
+    "FDRPCA": Claim(FDRPCA(2), dask=1e-6),
     "GSPPCA": Claim(GSPPCA(2), dask=1e-6),
     "SCA": Claim(SCA(2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "SPPCA": Claim(SPPCA(2, penalty=3.0), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),

@@ -85,6 +85,9 @@ def left_out_shares(
     -------
     Shares
     """
+    if squares.size == 0 or count == 0:
+        nothing = np.zeros((squares.size, count))
+        return Shares(nothing, nothing)
     weights = np.maximum(z * z, _NOTHING * squares[:, None])
 
     def shares(some: slice) -> Shares:

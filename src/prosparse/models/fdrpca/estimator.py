@@ -87,7 +87,7 @@ class FDRPCA(SparseProjection):
     relevance_ : array (n_features_in_,)
         The communality as a share of the largest.
     ranking_ : int array (n_features_in_,)
-        1 for the variable with the smallest p-value among the chosen, and so on.
+        1 for the chosen variable with the largest communality, and so on.
     sampled_ : bool array (n_features_in_,)
         Variables so far from Gaussian that random orders of their rows gave the p-value, which
         is then no smaller than the number of orders allows.
@@ -201,7 +201,7 @@ class FDRPCA(SparseProjection):
 
     def _options(self) -> Options:
         state = self.random_state
-        if isinstance(state, int | np.integer):
+        if isinstance(state, int | np.integer) and state >= 0:
             seed = int(state)
         else:
             seed = int(check_random_state(state).randint(2**31 - 1))

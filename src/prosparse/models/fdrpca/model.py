@@ -37,7 +37,7 @@ class Solution(NamedTuple):
     qvalues: np.ndarray  # (p,)
     communality: np.ndarray  # (p,)
     chosen: np.ndarray  # (q,) places
-    order: np.ndarray  # (p,) columns, the most certain first
+    order: np.ndarray  # (p,) columns, the chosen first, by their communality
     components: np.ndarray  # (d, q) orthonormal rows
     squares: np.ndarray  # (d,) sums of squares along them
 
@@ -69,7 +69,7 @@ def solve(tested: Sample, table: Sample, options: Options) -> Solution:
         qvalues=q,
         communality=communality,
         chosen=chosen,
-        order=np.lexsort((-communality, structure.pvalues, ~kept)),
+        order=np.lexsort((structure.pvalues, -communality, ~kept)),
         components=components,
         squares=squares,
     )
