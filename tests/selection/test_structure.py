@@ -15,6 +15,7 @@ from prosparse.selection.structure import (
     count_components,
     find_structure,
     ledermann,
+    standing_without,
 )
 
 
@@ -144,6 +145,19 @@ def test_false_ones_do_not_hold_each_other_up():
     rng = np.random.default_rng(5)
     found = [find_structure(sample_of(rng.standard_normal((50, 200))), 0.05) for _ in range(40)]
     assert sum(bool(one.chosen.any()) for one in found) <= 6
+
+
+def test_a_column_is_confirmed_by_those_that_stand_without_it():
+    """Eight columns share a factor, two others only each other: without one, the other falls."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 40))
+    X[:, :8] += 2.0 * rng.standard_normal((60, 1))
+    X[:, 9] = X[:, 8] + 0.3 * rng.standard_normal(60)
+    chosen = np.arange(40) < 10
+    tested = standing_without(ColumnTests(sample_of(X), 0), chosen, 8, 0.01)
+    np.testing.assert_array_equal(np.flatnonzero(tested.found.members), np.arange(8))
+    assert tested.pvalues[8] > 0.01
+    assert standing_without(ColumnTests(sample_of(X), 0), chosen, 0, 0.01).pvalues[0] < 1e-6
 
 
 def test_rough_columns_are_sampled_and_said():
