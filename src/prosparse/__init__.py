@@ -12,12 +12,14 @@ from .errors import (
     NoStructureWarning,
     ParameterError,
     RowOrderWarning,
+    ShortPanelWarning,
     TableError,
 )
 from .inference.checkpoint import Checkpoint
 from .models.empca import EMPCA
 from .models.fdrpca import FDRPCA
 from .models.gsppca import GSPPCA
+from .models.panel import Panel
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
@@ -37,8 +39,10 @@ __all__ = [
     "ManyComponentsWarning",
     "ModelFileError",
     "NoStructureWarning",
+    "Panel",
     "ParameterError",
     "RowOrderWarning",
+    "ShortPanelWarning",
     "SpinyRegressor",
     "TableError",
     "__version__",

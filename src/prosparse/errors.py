@@ -44,6 +44,10 @@ class RowOrderWarning(UserWarning):
     """Rows next to each other are alike: a test that takes them for exchangeable is too sure."""
 
 
+class ShortPanelWarning(UserWarning):
+    """No panel that was tried recovers the share that was asked for."""
+
+
 class FewVariablesWarning(UserWarning):
     """The evidence is largest at the fewest variables that the components can have."""
 

@@ -49,7 +49,7 @@ def column_groups(
         )
     labels = None if names is None else np.asarray(names).tolist()
     found = [
-        _positions(group, f"{kind} {number} of `{kind}s`", width, labels)
+        positions(group, f"{kind} {number} of `{kind}s`", width, labels)
         for number, group in enumerate(groups)
     ]
     count = np.bincount(np.concatenate(found), minlength=width)
@@ -64,7 +64,8 @@ def column_groups(
     return found
 
 
-def _positions(group: ColumnGroup, where: str, width: int, names: list[str] | None) -> np.ndarray:
+def positions(group: ColumnGroup, where: str, width: int, names: list[str] | None) -> np.ndarray:
+    """Positions of the columns of one group; ``where`` is what messages call it."""
     if isinstance(group, slice):
         found = np.arange(width)[group]
     elif not isinstance(group, Iterable):

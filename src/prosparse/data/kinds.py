@@ -33,6 +33,14 @@ from ..errors import InputError
 from . import columns as _columns
 from .arrays import Array, TableLike, host, in_kind
 from .columns import Columns, RawRows
+from .counts import (
+    dense_roots,
+    dense_totals,
+    roots_of_block,
+    sparse_roots,
+    sparse_totals,
+    totals_of_block,
+)
 from .identity import digest
 from .operators import blocks, dask, dense, mapped
 from .operators import sparse as sparse_rows
@@ -114,6 +122,14 @@ class Kind:
     def normal_scores(self, X: Table) -> Table:
         """A table of the same kind with every column replaced by its normal scores."""
         return normal_scores(X)
+
+    def row_totals(self, X: Table) -> np.ndarray:
+        """The sum of the counts of every row, on the host; refuses what cannot be counts."""
+        return np.asarray(host(dense_totals(X)), dtype=float)
+
+    def root_shares(self, X: Table, depth: float) -> Table:
+        """A table of the same kind with counts replaced by sqrt(depth x / total of the row)."""
+        return dense_roots(X, dense_totals(X), depth)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
@@ -260,6 +276,12 @@ class SparseTable(Kind):
     def normal_scores(self, X: Table) -> Table:
         return sparse_normal_scores(X)
 
+    def row_totals(self, X: Table) -> np.ndarray:
+        return sparse_totals(X)
+
+    def root_shares(self, X: Table, depth: float) -> Table:
+        return sparse_roots(X, sparse_totals(X), depth)
+
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is None:
             return sparse_rows.SparseRows(X)
@@ -346,6 +368,16 @@ class RowBlocks(Kind, ABC):
             "block by block: bring it into memory first, or do without ranks"
         )
 
+    def row_totals(self, X: Table) -> np.ndarray:
+        return self.source(X).gather(totals_of_block)
+
+    def root_shares(self, X: Table, depth: float) -> Table:
+        raise InputError(
+            f"X is a {self.name}, whose entries are counted in as they are read: bring it into "
+            "memory or into a Dask array first, or take roots of shares yourself and fit with "
+            "`counts=False`"
+        )
+
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is not None:
             self.refuse_weights(X)
@@ -376,6 +408,9 @@ class DaskTable(RowBlocks):
 
     def finite(self, X: Table) -> Table:
         return X.map_blocks(blocks.finite_block, dtype=X.dtype)
+
+    def root_shares(self, X: Table, depth: float) -> Table:
+        return X.map_blocks(roots_of_block, depth, dtype=np.float64)
 
     def dense(self, X: Table) -> np.ndarray:
         return np.array(X.compute(), dtype=float)

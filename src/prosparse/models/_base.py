@@ -326,6 +326,14 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         -------
         array (n_samples, n_features_in_)
         """
+        scores = self._checked_scores(X)
+        components, scale, mean = (
+            as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
+        )
+        return (scores @ components) * scale + mean
+
+    def _checked_scores(self, X: TableLike) -> TableLike:
+        """Scores that a user gives back, in kind."""
         check_is_fitted(self)
         kind = kind_of(X)
         if kind.stays:
@@ -338,10 +346,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
                 f"X must be scores of shape (n_samples, {self._n_features_out}), "
                 f"got shape {scores.shape}"
             )
-        components, scale, mean = (
-            as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
-        )
-        return (scores @ components) * scale + mean
+        return scores
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()

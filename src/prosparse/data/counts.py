@@ -1,0 +1,79 @@
+"""Counts as square roots of shares: the scale on which a multinomial has one noise for all columns.
+
+A row of counts x with total N is, if nothing distinguishes it from others, multinomial with the
+shares pi of all rows. Then sqrt(x_j / N) has the mean sqrt(pi_j) and the variance 1 / (4 N),
+whatever the column (the *Hellinger* scale; Freeman & Tukey 1950). Centred columns are thus
+residuals of that null model, in units in which columns need not be scaled, and zeros stay zeros: a
+sparse table stays sparse.
+
+All are multiplied with the root of one number, the *depth*, so that they are roots of counts of
+rows of that total.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from array_api_compat import array_namespace
+from scipy import sparse
+
+from ..errors import InputError
+from .arrays import Array
+
+_ADVICE = (
+    "counts (of molecules, words, species) are at least 0, and every row has some: leave out empty "
+    "rows, or fit with `counts=False`"
+)
+
+
+def dense_totals(X: Array) -> Array:
+    """The sum of every row, checked."""
+    xp = array_namespace(X)
+    if X.shape[0] and float(xp.min(X)) < 0.0:
+        raise InputError(f"X has a negative entry, {float(xp.min(X)):g}: {_ADVICE}")
+    totals = xp.sum(X, axis=1, dtype=xp.float64)
+    if X.shape[0] and float(xp.min(totals)) <= 0.0:
+        row = int(xp.argmin(totals))
+        raise InputError(f"row {row} of X has no counts at all: {_ADVICE}")
+    return totals
+
+
+def sparse_totals(X: Any) -> np.ndarray:
+    """The sum of every row of a sparse table, checked."""
+    if X.data.size and float(X.data.min()) < 0.0:
+        raise InputError(f"X has a negative entry, {float(X.data.min()):g}: {_ADVICE}")
+    totals = np.asarray(X.sum(axis=1), dtype=float).reshape(-1)
+    if totals.size and totals.min() <= 0.0:
+        raise InputError(f"row {int(np.argmin(totals))} of X has no counts at all: {_ADVICE}")
+    return totals
+
+
+def dense_roots(X: Array, totals: Array, depth: float) -> Array:
+    """sqrt(depth x / total), in the precision of ``X``."""
+    xp = array_namespace(X)
+    factor = xp.astype(xp.sqrt(depth / totals), X.dtype)
+    return xp.sqrt(X) * factor[:, None]
+
+
+def sparse_roots(X: Any, totals: np.ndarray, depth: float) -> sparse.csr_array:
+    """The same of a sparse table."""
+    roots = sparse.csr_array(X).astype(np.float64)
+    roots.data = np.sqrt(roots.data) * np.repeat(np.sqrt(depth / totals), np.diff(roots.indptr))
+    return roots
+
+
+def roots_of_block(block: Any, depth: float) -> Any:
+    """The same of a block of rows, sparse or dense, by the totals of its own rows."""
+    if sparse.issparse(block):
+        block = sparse.csr_array(block)
+        return sparse_roots(block, sparse_totals(block), depth)
+    block = np.asarray(block, dtype=float)
+    return dense_roots(block, dense_totals(block), depth)
+
+
+def totals_of_block(block: Any) -> np.ndarray:
+    """The totals of a block of rows."""
+    if sparse.issparse(block):
+        return sparse_totals(sparse.csr_array(block))
+    return dense_totals(np.asarray(block, dtype=float))

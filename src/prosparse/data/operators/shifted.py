@@ -1,0 +1,140 @@
+"""A table less a part of low rank: rows centred in groups, residuals of counts.
+
+X - L R for another operator X, L with n short rows and R with p short columns. Neither the product
+L R nor the difference is ever formed, so that a sparse table stays sparse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..arrays import Array, host, in_kind
+from .base import Block, Operator
+
+
+class ShiftedRows:
+    """B - L R for a block of rows B, understood by ``@`` alone."""
+
+    def __init__(self, block: Block, left: Array, right: Array):
+        self.block, self.left, self.right = block, left, right
+
+    def __matmul__(self, F: Array) -> Array:
+        return self.block @ F - self.left @ (self.right @ F)
+
+    @property
+    def T(self) -> ShiftedColumns:
+        return ShiftedColumns(self)
+
+
+class ShiftedColumns:
+    """The transpose of `ShiftedRows`."""
+
+    def __init__(self, rows: ShiftedRows):
+        self.rows = rows
+
+    def __matmul__(self, Y: Array) -> Array:
+        rows = self.rows
+        return rows.block.T @ Y - rows.right.T @ (rows.left.T @ Y)
+
+
+class ShiftedOperator(Operator):
+    """X - L R.
+
+    Parameters
+    ----------
+    inner : Operator
+        X.
+    left : array (n, k)
+        L, where X is and in its precision.
+    right : array (k, p)
+        R, likewise.
+    """
+
+    def __init__(self, inner: Operator, left: Array, right: Array):
+        self.inner, self.left, self.right = inner, left, right
+        self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
+
+    def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
+        for rows, block in self.inner.blocks(entrywise=entrywise):
+            left = self.left[rows, :]
+            if entrywise:
+                yield rows, block - left @ self.right
+            else:
+                yield rows, ShiftedRows(block, left, self.right)
+
+    # The blocks are worked on where the inner operator keeps them.
+
+    def sum_rows(
+        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
+    ) -> tuple[Array, ...]:
+        g = OfShiftedRows(f, self.right, entrywise)
+        return self.inner.sum_rows(g, self.left, *row_arrays, entrywise=entrywise)
+
+    def map_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        g = OfShiftedRows(f, self.right, entrywise)
+        return self.inner.map_rows(g, self.left, *row_arrays, entrywise=entrywise)
+
+    def gather_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        g = OfShiftedRows(f, self.right, entrywise)
+        return self.inner.gather_rows(g, self.left, *row_arrays, entrywise=entrywise)
+
+    def take_columns(self, columns: Array) -> ShiftedOperator:
+        right = self.xp.take(self.right, in_kind(columns, self.right), axis=1)
+        return ShiftedOperator(self.inner.take_columns(columns), self.left, right)
+
+    def gram(self) -> Array:
+        """X'X - X'L R - R'L'X + R'L'L R."""
+        wide = self.xp.float64
+        left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
+        across = self.xp.astype(self.inner.rmatmul(self.left), wide) @ right
+        return self.inner.gram() - across - across.T + right.T @ ((left.T @ left) @ right)
+
+    def outer(self) -> Array:
+        """X X' - X R'L' - L R X' + L R R'L'."""
+        wide = self.xp.float64
+        left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
+        across = self.xp.astype(self.inner.matmul(self.right.T), wide) @ left.T
+        return self.inner.outer() - across - across.T + left @ ((right @ right.T) @ left.T)
+
+
+class OfShiftedRows:
+    """A function of blocks of X - L R, as a function of blocks of X and rows of L.
+
+    A class, so that it can travel to the workers of a cluster.
+    """
+
+    def __init__(self, f: Callable[..., Any], right: Array, entrywise: bool):
+        self.f, self.right, self.entrywise = f, right, entrywise
+
+    def __call__(self, block: Block, left: Array, *rows: Array) -> Any:
+        if self.entrywise:
+            return self.f(block - left @ self.right, *rows)
+        return self.f(ShiftedRows(block, left, self.right), *rows)
+
+
+def within_groups(op: Operator, codes: np.ndarray, sizes: np.ndarray) -> ShiftedOperator:
+    """The table with the mean of every group of rows taken off its rows.
+
+    Parameters
+    ----------
+    op : Operator
+    codes : int array (n,)
+        The group of every row, 0, 1, ...
+    sizes : int array (groups,)
+        Rows of every group.
+
+    Returns
+    -------
+    ShiftedOperator
+    """
+    like = op.column_squares()
+    left = in_kind(np.eye(sizes.size)[codes], like, op.dtype)
+    means = host(op.rmatmul(left)).astype(float).T / sizes[:, None]
+    return ShiftedOperator(op, left, in_kind(means, like, op.dtype))

@@ -1,0 +1,586 @@
+"""`Panel` as users see it: parameters in, attributes out. The mathematics begins in `model`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from ...data import Array, Columns, Operator, kind_of, standardise
+from ...data.arrays import TableLike, as_like, host, in_kind, is_floating
+from ...data.groups import ColumnGroup, positions
+from ...data.kinds import Table
+from ...data.operators.shifted import within_groups
+from ...data.row_groups import RowGroups, row_groups
+from ...errors import (
+    InputError,
+    NoStructureWarning,
+    ParameterError,
+    ShortPanelWarning,
+    check_choice,
+    check_integer,
+    warn,
+)
+from .._base import SparseProjection, few_columns
+from .factors import onto_columns
+from .greedy import Criterion
+from .model import Options, Solution, solve
+from .recovery import columns_of
+
+# Rows below which there is nothing to hold out.
+FEWEST_ROWS = 6
+# Where all other columns tell less than this share of a column, on average, nothing is shared.
+_NOTHING = 0.01
+
+
+class Panel(SparseProjection):
+    """A few variables from which all others can be told.
+
+    The variables come in an order in which each is worth most given those before: not the most
+    relevant ones, which tend to say the same, but those that together leave the least error in
+    rebuilding what all variables have in common. What they recover is measured in rows that were
+    held out, with panels that were chosen without these rows.
+
+    Parameters
+    ----------
+    n_features : int or None, default=None
+        How many variables. None: the smallest panel that predicts all other variables at least
+        ``recover`` times as well as all variables together do, in held-out rows.
+    recover : float, default=0.9
+        See ``n_features``; not used where that is given.
+    criterion : {"reconstruction", "information"}, default="reconstruction"
+        What a variable is worth: the error in rebuilding all variables that it takes away, or the
+        information about the latent scores that it adds. The latter is within 1 - 1/e of the best
+        possible, and ``bound_path_`` says how far; it is better where a handful of variables is
+        wanted from a table with few rows, and worse at rebuilding.
+    keep : column names, positions or a mask, default=()
+        Variables that must be in: known markers, sensors already bought. They come first.
+    exclude : column names, positions or a mask, default=()
+        Variables that must not be in. They are rebuilt like all others.
+    costs : array (n_features_in_,) or None, default=None
+        What each variable costs. The worth of a variable is then divided by its cost.
+    bundles : list of column groups or None, default=None
+        Variables that come together or not at all, as names, slices or positions for each bundle;
+        those in no bundle come alone.
+    counts : bool, default=False
+        Whether the table holds counts (molecules of genes, words, species). They are replaced by
+        square roots of their shares of the row, whose noise is the same for all columns, and are
+        not scaled; a sparse table stays sparse.
+    random_state : int, RandomState or None, default=0
+        Which rows are held out together.
+    verbose : int, default=0
+        Not used: there is nothing to wait for.
+
+    Attributes
+    ----------
+    order_ : int array (n_selected_,)
+        Positions of the chosen variables, the one that is worth most first.
+    support_ : bool array (n_features_in_,)
+        The chosen variables.
+    n_selected_ : int
+        How many they are.
+    recovered_path_ : array (n_tried,)
+        The share of the variance of all variables that panels of 1, 2, ... variables recover in
+        held-out rows. The panel's own variables count as recovered.
+    recovered_path_std_ : array (n_tried,)
+        Its standard deviation over the parts of the rows that were held out.
+    bound_path_ : array (n_tried,)
+        What no choice of 1, 2, ... variables can exceed, in units of the criterion.
+    criterion_path_ : array (n_tried,)
+        What the order reaches, in the same units.
+    attainable_ : float
+        The share of a variable that all others together predict in held-out rows, on average.
+    recovered_ : array (n_features_in_,)
+        The share of each variable that the panel recovers in held-out rows; 1 for its own.
+    recovered_by_group_ : dict
+        The share that is recovered in the rows of each group; empty without groups.
+    communality_ : array (n_features_in_,)
+        The share of each variable that all others predict in held-out rows.
+    stand_in_ : int array (n_features_in_,)
+        The position of the chosen variable that stands for each variable, -1 for those of which
+        the panel tells little.
+    components_ : array (n_components_, n_features_in_)
+        What a centred row is multiplied with to give its latent scores: exact zeros for variables
+        that are not in the panel.
+    loadings_ : array (n_components_, n_features_in_)
+        What latent scores are multiplied with to give all variables; orthonormal rows.
+    n_components_ : int
+        Latent scores that the panel tells.
+    explained_variance_ : array (n_components_,)
+        Expected variances of the scores.
+    explained_variance_ratio_ : array (n_components_,)
+        These as shares of the variance of all variables.
+    rest_std_ : array (n_features_in_,)
+        Standard deviations of what predictions leave in held-out rows; see ``predict_rest``.
+    relevance_ : array (n_features_in_,)
+        The communality as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the first variable of the panel, and so on; after these by communality.
+    mean_ : array (n_features_in_,)
+        Means of the columns (of the roots of shares, for counts).
+    scale_ : array (n_features_in_,)
+        Their standard deviations; ones for counts.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+    depth_ : float
+        The total that rows of counts are brought to, the median of those in ``fit``; 0 if the table
+        does not hold counts.
+
+    References
+    ----------
+    A. Krause, A. Singh, C. Guestrin (2008). Near-optimal sensor placements in Gaussian processes.
+    JMLR.
+
+    Examples
+    --------
+    >>> from prosparse import Panel, datasets
+    >>> X, *_ = datasets.make_globally_sparse(100, 50, scale=True, random_state=0)
+    >>> model = Panel(5).fit(X)
+    >>> model.order_.size, bool(model.recovered_path_[-1] > 0.1)
+    (5, True)
+    """
+
+    _takes_any_table = True
+
+    order_: Array
+    recovered_path_: Array
+    recovered_path_std_: Array
+    bound_path_: Array
+    criterion_path_: Array
+    attainable_: float
+    recovered_: Array
+    recovered_by_group_: dict[str, float]
+    communality_: Array
+    stand_in_: Array
+    loadings_: Array
+    rest_std_: Array
+    depth_: float
+
+    def __init__(
+        self,
+        n_features: int | None = None,
+        *,
+        recover: float = 0.9,
+        criterion: Criterion = "reconstruction",
+        keep: ColumnGroup = (),
+        exclude: ColumnGroup = (),
+        costs: ArrayLike | None = None,
+        bundles: Sequence[ColumnGroup] | None = None,
+        counts: bool = False,
+        random_state: int | np.random.RandomState | None = 0,
+        verbose: int = 0,
+    ):
+        self.n_features = n_features
+        self.recover = recover
+        self.criterion = criterion
+        self.keep = keep
+        self.exclude = exclude
+        self.costs = costs
+        self.bundles = bundles
+        self.counts = counts
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
+        """Choose a panel from the columns of ``X``.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            Of any kind that the library knows.
+        y : ignored
+            Here for scikit-learn's sake.
+        groups : array (n_samples,) or None, default=None
+            Labels of rows that belong together (donors, batches, studies). Differences between
+            groups are taken away, so that a panel is chosen for what varies in each of them.
+
+        Returns
+        -------
+        Panel
+        """
+
+        def fit() -> None:
+            table = self._validated(X, reset=True)
+            if table.shape[0] < FEWEST_ROWS:
+                raise InputError(
+                    f"{table.shape[0]} rows (n_samples={table.shape[0]}) are too few to hold some "
+                    f"out: at least {FEWEST_ROWS} are needed"
+                )
+            rows = row_groups(groups, table.shape[0])
+            self.depth_ = 0.0
+            if self.counts:
+                self.depth_ = float(np.median(kind_of(table).row_totals(table)))
+                table = kind_of(table).root_shares(table, self.depth_)
+            op, columns = standardise(table, not self.counts)
+            if op.shape[1] < 2:
+                raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+            options = self._options(columns)
+            if rows is not None:
+                op = within_groups(op, rows.codes, rows.sizes)
+            own = host(columns.scale)[columns.kept].astype(float)
+            squares = host(op.column_squares()).astype(float)
+            scale = own if not self.counts else np.sqrt(squares)
+            found = solve(op, scale, None if rows is None else rows.codes, options)
+            self._describe(found, columns, rows)
+
+        self._fit_whole(fit)
+        return self
+
+    # --- from parameters to the question
+
+    def _check_parameters(self) -> None:
+        if self.n_features is not None:
+            check_integer("n_features", self.n_features, 1, " or None")
+        if not (isinstance(self.recover, float | int) and 0.0 < self.recover < 1.0):
+            raise ParameterError(f"`recover` must be between 0 and 1, got {self.recover!r}")
+        check_choice("criterion", self.criterion, get_args(Criterion))
+        if not isinstance(self.counts, bool | np.bool_):
+            raise ParameterError(f"`counts` must be True or False, got {self.counts!r}")
+
+    def _options(self, columns: Columns) -> Options:
+        """The parameters in terms of the columns that vary."""
+        varying, width = host(columns.varying), columns.mean.shape[0]
+        kept = columns.kept
+        place = np.full(width, -1)
+        place[kept] = np.arange(kept.size)
+        keep, exclude = (self._columns(name) for name in ("keep", "exclude"))
+        both = np.intersect1d(keep, exclude)
+        if both.size:
+            raise ParameterError(
+                f"column {self._name(both[0])} is in `keep` and in `exclude`: leave it out of one"
+            )
+        still = keep[~varying[keep]]
+        if still.size:
+            raise ParameterError(
+                f"column {self._name(still[0])} of `keep` is constant in X: it tells nothing of "
+                "others, leave it out of `keep`"
+            )
+        allowed = np.ones(width, dtype=bool)
+        allowed[exclude] = False
+        available = int(np.sum(allowed & varying))
+        if self.n_features is not None and self.n_features > available:
+            raise ParameterError(
+                f"`n_features` must be at most {available}, the columns of X that vary and are not "
+                f"excluded, got {self.n_features}"
+            )
+        if self.n_features is not None and keep.size > self.n_features:
+            raise ParameterError(
+                f"`keep` has {keep.size} columns, more than `n_features`, {self.n_features}"
+            )
+        state = self.random_state
+        if isinstance(state, int | np.integer) and state >= 0:
+            seed = int(state)
+        else:
+            seed = int(check_random_state(state).randint(2**31 - 1))
+        return Options(
+            count=None if self.n_features is None else int(self.n_features),
+            recover=float(self.recover),
+            criterion=self.criterion,
+            keep=place[keep],
+            allowed=allowed[kept],
+            costs=self._costs(width)[kept],
+            bundles=[place[bundle[varying[bundle]]] for bundle in self._bundles(width)],
+            seed=seed,
+        )
+
+    def _columns(self, parameter: str) -> np.ndarray:
+        """Positions that ``keep`` or ``exclude`` names."""
+        given = getattr(self, parameter)
+        if given is None or (not isinstance(given, slice | str) and len(given) == 0):
+            return np.zeros(0, dtype=int)
+        return np.unique(
+            positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
+        )
+
+    def _feature_names(self) -> list[str] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else np.asarray(names).tolist()
+
+    def _name(self, place: int) -> str:
+        names = self._feature_names()
+        return str(int(place)) if names is None else repr(names[place])
+
+    def _costs(self, width: int) -> np.ndarray:
+        if self.costs is None:
+            return np.ones(width)
+        costs = np.asarray(self.costs, dtype=float)
+        if costs.shape != (width,) or not np.all(np.isfinite(costs) & (costs > 0.0)):
+            raise ParameterError(
+                f"`costs` must have one positive number for each of the {width} columns of X, got "
+                f"shape {costs.shape}"
+                + (f" and a smallest of {costs.min():g}" if costs.size else "")
+            )
+        return costs
+
+    def _bundles(self, width: int) -> list[np.ndarray]:
+        if self.bundles is None:
+            return []
+        if isinstance(self.bundles, str) or not isinstance(self.bundles, Sequence):
+            raise ParameterError(
+                "`bundles` must be a list of column groups (names, slices or positions), got "
+                f"{self.bundles!r}"
+            )
+        names = self._feature_names()
+        found = [
+            np.unique(positions(bundle, f"bundle {number} of `bundles`", width, names))
+            for number, bundle in enumerate(self.bundles)
+        ]
+        times = np.bincount(np.concatenate([*found, np.zeros(0, dtype=int)]), minlength=width)
+        if np.any(times > 1):
+            twice = int(np.flatnonzero(times > 1)[0])
+            raise ParameterError(f"column {self._name(twice)} is in more than one of `bundles`")
+        return found
+
+    # --- from the answer to attributes
+
+    def _describe(self, found: Solution, columns: Columns, rows: RowGroups | None) -> None:
+        """The solution on all columns of the table."""
+        kept, width = columns.kept, columns.mean.shape[0]
+        learned, judged, panel = found.learned, found.judged, found.panel
+        inside = np.sort(panel)
+        filters = found.latents.filters[:, np.argsort(panel)]
+        others = np.setdiff1d(np.arange(kept.size), panel)
+        others = others[np.argsort(-learned.communality[others], kind="stable")]
+        largest = max(float(learned.communality.max()), np.finfo(float).tiny)
+        self._set_columns(
+            columns,
+            np.concatenate([panel, others]),
+            inside,
+            columns.numbers(filters),
+            learned.communality / largest,
+        )
+
+        def on_all(values: np.ndarray, missing: float) -> np.ndarray:
+            full = np.full((*values.shape[:-1], width), missing)
+            full[..., kept] = values
+            return full
+
+        self.n_selected_, self.n_components_ = int(panel.size), filters.shape[0]
+        self.order_ = columns.values(kept[panel])
+        self.recovered_path_ = columns.values(found.path.recovered)
+        self.recovered_path_std_ = columns.values(found.path.spread)
+        self.bound_path_ = columns.values(found.chosen.bounds)
+        self.criterion_path_ = columns.values(np.cumsum(found.chosen.gains))
+        total = float(learned.variances.sum())
+        self.attainable_ = float(learned.communality @ learned.variances) / total
+        self.recovered_ = columns.numbers(on_all(judged.recovered, 0.0))
+        self.communality_ = columns.numbers(on_all(learned.communality, 0.0))
+        stand_in = np.full(width, -1)
+        stand_in[kept] = np.where(found.stands_for >= 0, kept[found.stands_for], -1)
+        self.stand_in_ = columns.values(stand_in)
+        self.loadings_ = columns.numbers(on_all(found.latents.loadings, 0.0))
+        self.explained_variance_ = columns.numbers(columns.variance(found.latents.variances))
+        self.explained_variance_ratio_ = columns.numbers(found.latents.variances / total)
+        deviation = columns.length(on_all(judged.deviation, 0.0)) * host(columns.scale)
+        self.rest_std_ = columns.numbers(deviation)
+        self.recovered_by_group_ = {}
+        if rows is not None:
+            left, whole = (np.bincount(rows.codes, weights=values) for values in judged.by_row.T)
+            shares = 1.0 - left / np.maximum(whole, np.finfo(float).tiny)
+            self.recovered_by_group_ = {
+                str(label): float(share) for label, share in zip(rows.labels, shares, strict=True)
+            }
+        self._reached = float(found.path.ratio[-1])
+
+    def _warn(self) -> None:
+        if self.attainable_ < _NOTHING:
+            warn(
+                "Panel: held-out rows confirm no common structure: all variables together predict "
+                f"{self.attainable_:.1%} of one of them on average. Any other panel would be as "
+                "good as this one.",
+                NoStructureWarning,
+            )
+        elif self.n_features is None and self._reached < self.recover:
+            warn(
+                f"Panel: {self.n_selected_} variables recover {self._reached:.2f} of what all "
+                f"variables together do, not {float(self.recover):g}. Ask for a number of "
+                "variables with `n_features`, or for a smaller share with `recover`.",
+                ShortPanelWarning,
+            )
+
+    # --- what a panel is for
+
+    def stands_for(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
+        """For every chosen variable the ones that it makes unnecessary.
+
+        Parameters
+        ----------
+        names : array-like of str (n_features_in_,) or None, default=None
+            Names of the variables; those of ``fit``, or positions, if left out.
+
+        Returns
+        -------
+        dict
+            By the chosen variables, in their order; the others by how much of each is recovered.
+        """
+        check_is_fitted(self)
+        if names is None:
+            names = getattr(self, "feature_names_in_", np.arange(self.n_features_in_))
+        labels = [str(name) for name in np.asarray(names).tolist()]
+        if len(labels) != self.n_features_in_:
+            raise ParameterError(
+                f"`names` must have {self.n_features_in_} names, got {len(labels)}"
+            )
+        stand_in, share = host(self.stand_in_), host(self.recovered_)
+        found = {}
+        for place in host(self.order_).tolist():
+            others = np.flatnonzero(stand_in == place)
+            others = others[others != place]
+            others = others[np.argsort(-share[others], kind="stable")]
+            found[labels[place]] = [labels[other] for other in others.tolist()]
+        return found
+
+    def inverse_transform(self, X: TableLike) -> Array:
+        """All variables rebuilt from latent scores.
+
+        Parameters
+        ----------
+        X : array (n_samples, n_components_)
+            Scores, as ``transform`` gives them.
+
+        Returns
+        -------
+        array (n_samples, n_features_in_)
+            Of counts: those of a row whose total is ``depth_``.
+        """
+        scores = self._checked_scores(X)
+        loadings, scale, mean = (
+            as_like(v, scores, scores.dtype) for v in (self.loadings_, self.scale_, self.mean_)
+        )
+        rebuilt = (scores @ loadings) * scale + mean
+        return (rebuilt * (rebuilt > 0)) ** 2 if self.counts else rebuilt
+
+    def score(self, X: TableLike, y: object = None) -> float:
+        """The share of the variance of all variables of ``X`` that the panel recovers.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_)
+            Rows that were not in ``fit``, or the answer flatters.
+        y : ignored
+
+        Returns
+        -------
+        float
+            1 minus the squared error of predicting each variable that is not in the panel, as a
+            share of its sum of squares around the mean of ``fit``; the mean over all variables. Of
+            counts, whose columns are not scaled, shares of the sum over all variables.
+        """
+        check_is_fitted(self)
+        kept = np.flatnonzero(host(self.varying_))
+        op = self._operator_of(self._validated(X, reset=False), kept)
+        inside = np.flatnonzero(host(self.support_)[kept])
+        loadings = host(self.loadings_)[:, kept].astype(float)
+        filters = host(self.components_)[:, kept[inside]].astype(float)
+        panel = columns_of(op, inside)
+        scores = panel @ filters.T
+        squares = host(op.column_squares()).astype(float)
+        left = squares - 2.0 * np.sum(onto_columns(op, scores) * loadings.T, axis=1)
+        left += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
+        left[inside] = 0.0
+        there = squares > 0.0
+        if not there.any():
+            return 1.0
+        if self.counts:
+            return 1.0 - float(np.sum(left[there]) / np.sum(squares[there]))
+        return 1.0 - float(np.mean(left[there] / squares[there]))
+
+    def predict_rest(
+        self, X: TableLike, return_std: bool = False, *, totals: ArrayLike | None = None
+    ) -> Array | tuple[Array, Array]:
+        """The variables that are not in the panel, from those that are.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_selected_)
+            The panel's columns alone, in the order of the table of ``fit``: what ``select`` gives.
+        return_std : bool, default=False
+            Whether to say how far off each prediction may be, too.
+        totals : array (n_samples,) or None, default=None
+            Of counts: how many there are in each row, the other columns included. Left out, they
+            are estimated from the panel's columns.
+
+        Returns
+        -------
+        array (n_samples, n_features_in_ - n_selected_), or two of them
+            Predictions in the table's own units and, if asked for, standard deviations: 1.96 of
+            them to both sides hold 95 % of entries in held-out rows, whatever their distribution.
+        """
+        check_is_fitted(self)
+        kind = kind_of(X)
+        inside = host(self.support_)
+        self._check_panel_names(X)
+        table = kind.readable(X, allow_nan=False)
+        values = kind.dense(table) if kind.stays or kind.is_sparse else table
+        values = check_array(values, dtype=np.float64)
+        if values.shape[1] != self.n_selected_:
+            raise InputError(
+                f"X must have the {self.n_selected_} columns of the panel, as `select` gives them; "
+                f"got {values.shape[1]}"
+            )
+        mean, scale, rest_std = (
+            host(v).astype(float) for v in (self.mean_, self.scale_, self.rest_std_)
+        )
+        filters = host(self.components_)[:, inside].astype(float)
+        loadings = host(self.loadings_)[:, ~inside].astype(float)
+        if not self.counts:
+            scores = ((values - mean[inside]) / scale[inside]) @ filters.T
+            predicted = (scores @ loadings) * scale[~inside] + mean[~inside]
+            deviation = np.broadcast_to(rest_std[~inside], predicted.shape).copy()
+        else:
+            each = self._totals(values, totals, mean[inside])
+            roots = np.sqrt(values * (self.depth_ / each)[:, None])
+            root = (roots - mean[inside]) @ filters.T @ loadings + mean[~inside]
+            root, own = np.maximum(root, 0.0), rest_std[~inside]
+            factor = (each / self.depth_)[:, None]
+            predicted = factor * (root**2 + own**2)
+            deviation = factor * np.sqrt(4.0 * root**2 * own**2 + 2.0 * own**4)
+        like, dtype = (X, X.dtype if is_floating(X) else None) if kind.stays else (values, None)
+        if kind.stays and not kind.in_memory:
+            like, dtype = values, None
+        predicted, deviation = (in_kind(part, like, dtype) for part in (predicted, deviation))
+        return (predicted, deviation) if return_std else predicted
+
+    # --- helpers of these
+
+    def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
+        if self.counts:
+            X = kind_of(X).root_shares(X, self.depth_)
+        return super()._operator_of(X, columns)
+
+    def _check_panel_names(self, X: TableLike) -> None:
+        """A frame's columns must be the panel's, by name and in order."""
+        names, given = self._feature_names(), getattr(X, "columns", None)
+        if names is None or given is None:
+            return
+        wanted = [name for name, there in zip(names, host(self.support_), strict=True) if there]
+        if list(given) != wanted:
+            missing = [name for name in wanted if name not in set(given)]
+            what = f"lacks {missing[0]!r}" if missing else "has others, or another order"
+            raise InputError(
+                f"X must have the panel's columns {', '.join(map(repr, wanted[:3]))}, ... as "
+                f"`select` gives them; it {what}"
+            )
+
+    def _totals(self, values: np.ndarray, totals: ArrayLike | None, mean: np.ndarray) -> np.ndarray:
+        """How many counts each row has in all columns."""
+        if totals is None:
+            share = float(np.sum(mean**2)) / self.depth_
+            each = values.sum(axis=1) / max(share, np.finfo(float).tiny)
+        else:
+            each = np.asarray(totals, dtype=float)
+            if each.shape != (values.shape[0],):
+                raise ParameterError(
+                    f"`totals` must have one number for each of the {values.shape[0]} rows, got "
+                    f"shape {each.shape}"
+                )
+        if np.any(values < 0.0) or np.any(each <= 0.0):
+            raise InputError(
+                "the panel's columns must hold counts, and some in every row: leave out empty "
+                "rows, or give their `totals`"
+            )
+        return each

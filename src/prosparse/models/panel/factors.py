@@ -1,0 +1,344 @@
+"""What the columns have in common, as far as rows that were not looked at confirm it.
+
+Symbols: x (p,) a row of the centred table, v (p,) the variances of its columns, V (p, r) principal
+components, W (p, r) loadings, psi (p,) own variances; z (r,) latent scores.
+
+    x = W z + e,    z ~ N(0, I),    e ~ N(0, Psi),    W = V diag(delta_i - v_i'Psi v_i)^1/2
+
+Eigenvalues of a sample say too much of each component: the rows that made it lie along it. Here
+delta_i is the variance of *held-out* rows along the i-th component of the others, in falling order;
+what the columns' own noise has in that direction is taken off. No number of components is chosen,
+and no distribution assumed: a component that held-out rows do not confirm ends with no loadings.
+(For large n and p delta is what random matrix theory shrinks eigenvalues to, see Ledoit & Wolf
+2012, section 3; here it is measured.)
+
+Of the same rows we ask how much of every column all others predict, its *communality*: there is no
+other way to tell a column that shares much from one that the components were fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import isotonic_regression
+
+from ...data import Operator
+from ...data.arrays import host, in_kind
+from ...data.operators.weighted import WeightedOperator
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+
+# Components beyond these are taken for noise: they would cost more than they tell.
+MOST_COMPONENTS = 256
+# Where both sides of a table are large, so many are computed, as exactly as this.
+LEADING = 64
+_RESIDUAL = 1e-3
+# Eigenvalues below this share of the largest are rounding.
+_RANK = 1e-11
+# No column is explained altogether: this much of its variance is its own.
+LEAST_OWN = 0.02
+# Components that hold less than this share of all that is common, together, are left out.
+NEXT_TO_NOTHING = 0.001
+_ROUNDS = 5
+FOLDS = 5
+
+
+class Fold(NamedTuple):
+    """Principal components of the rows that are not held out."""
+
+    held_out: np.ndarray  # (n,) bool
+    mean: np.ndarray  # (p,) of the other rows
+    scores: np.ndarray  # (held-out rows, r) of these rows along the components
+    directions: Callable[[int], np.ndarray]  # the first so many components, (p, k)
+
+
+class Factors(NamedTuple):
+    """A factor model: covariance W W' + diag(psi)."""
+
+    W: np.ndarray  # (p, r)
+    psi: np.ndarray  # (p,)
+
+
+def folds_of(n: int, codes: np.ndarray | None, seed: int) -> list[np.ndarray]:
+    """Which rows each fold holds out: at random, from every group the same share, (n,) bool each.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    codes : int array (n,) or None
+        Their groups.
+    seed : int
+
+    Returns
+    -------
+    list of bool arrays (n,)
+    """
+    count = min(FOLDS, n)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(n)
+    if codes is not None:
+        order = order[np.argsort(codes[order], kind="stable")]
+    fold = np.empty(n, dtype=int)
+    fold[order] = np.arange(n) % count
+    return [fold == number for number in range(count)]
+
+
+# --- components
+
+
+def components_of(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
+    """The components of all rows, and then of those that each fold does not hold out.
+
+    By X X' where there are few rows, by X'X where there are few columns, and by products with X
+    alone where there are many of both.
+    """
+    n, p = op.shape
+    nobody = np.zeros(n, dtype=bool)
+    if n <= p and n <= EXACT_SIDE:
+        return _from_rows(op, [nobody, *held_out])
+    if p <= EXACT_SIDE:
+        return _from_products(op, held_out)
+    return _leading(op, [nobody, *held_out])
+
+
+def _from_rows(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
+    outer = host(op.outer()).astype(float)
+    for out in held_out:
+        rows = np.flatnonzero(~out)
+        inner = outer[np.ix_(rows, rows)]
+        inner = inner - inner.mean(axis=0)
+        inner = inner - inner.mean(axis=1, keepdims=True)
+        values, U = _falling(np.linalg.eigh(0.5 * (inner + inner.T)))
+        filters = np.zeros((out.size, values.size))
+        filters[rows] = (U - U.mean(axis=0)) / np.sqrt(values)
+        scores = outer @ filters  # of all rows, as components are X'F
+        scores = scores[out] - scores[rows].mean(axis=0)
+        mean = onto_columns(op, (~out)[:, None] / rows.size)[:, 0]
+        yield Fold(out, mean, scores, partial(_columns_see, op, filters))
+
+
+def _columns_see(op: Operator, filters: np.ndarray, count: int) -> np.ndarray:
+    return onto_columns(op, filters[:, :count])
+
+
+def _first(V: np.ndarray, count: int) -> np.ndarray:
+    return V[:, :count]
+
+
+def _from_products(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
+    (n, p), xp = op.shape, op.xp
+    codes = np.argmax(np.stack(held_out), axis=0)
+
+    def products(block: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, ...]:
+        parts = [
+            xp.take(block, xp.nonzero(fold == number)[0], axis=0) for number in range(len(held_out))
+        ]
+        wide = (xp.astype(part, xp.float64) for part in parts)
+        return tuple(part.T @ part for part in wide)
+
+    # as numbers, not positions: some libraries keep integers and tables apart
+    fold = in_kind(codes.astype(float), op.column_squares(), op.dtype)
+    parts = [host(part) for part in op.sum_rows(products, fold, entrywise=True)]
+    indicators = np.eye(len(held_out))[codes]
+    sums = onto_columns(op, indicators)
+    nobody = np.zeros(n, dtype=bool)
+    everything, all_sums = np.sum(parts, axis=0), np.sum(sums, axis=1)
+    for number, out in enumerate([nobody, *held_out]):
+        left_out = parts[number - 1] if number else 0.0
+        total = all_sums - (sums[:, number - 1] if number else 0.0)
+        rows = n - int(out.sum())
+        inner = everything - left_out - np.outer(total, total) / rows
+        _, V = _falling(np.linalg.eigh(inner))
+        V, mean = V[:, : min(rows - 1, p)], total / rows
+        yield Fold(out, mean, _held_out_scores(op, out, mean, V), partial(_first, V))
+
+
+def _leading(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
+    xp, like = op.xp, op.column_squares()
+    tol = max(_RESIDUAL, 30.0 * float(xp.finfo(op.dtype).eps))
+    near: np.ndarray | None = None
+    for out in held_out:
+        rows = int((~out).sum())
+        some = WeightedOperator(op, in_kind((~out).astype(float), like, op.dtype))
+        mean = onto_columns(op, (~out)[:, None] / rows)[:, 0]
+        there = in_kind(mean, like)
+
+        def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
+            narrow = xp.astype(V, op.dtype)
+            (product,) = some.sum_rows(lambda block: (block.T @ (block @ narrow),))
+            return xp.astype(product, V.dtype) - rows * there[:, None] * (there @ V)
+
+        count = min(LEADING, min(op.shape) // 4)
+        _, V = leading_eigenvectors(squared, like, count, tol, near=near)
+        near = host(V).astype(float)
+        yield Fold(out, mean, _held_out_scores(op, out, mean, near), partial(_first, near))
+
+
+def _held_out_scores(op: Operator, out: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """X V of the rows that are held out, around the mean of the others."""
+    return np.zeros((0, V.shape[1])) if not out.any() else onto_rows(op, V)[out] - mean @ V
+
+
+def _falling(pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues that are not rounding, in falling order, and their vectors."""
+    values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
+    rank = min(int(np.sum(values > _RANK * values[0])), MOST_COMPONENTS)
+    return values[:rank], vectors[:, :rank]
+
+
+# --- held-out rows
+
+
+def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
+    """Sums of squares of held-out rows in every column around the means of the others, (folds, p)."""
+    xp, like = op.xp, op.column_squares()
+    indicators = np.stack([fold.held_out for fold in folds], axis=1).astype(float)
+
+    def squares(block: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray]:
+        return (xp.astype((block * block).T @ fold, xp.float64),)
+
+    (total,) = op.sum_rows(squares, in_kind(indicators, like, op.dtype), entrywise=True)
+    total, sums = host(total).astype(float), onto_columns(op, indicators)
+    around = [
+        total[:, k] - 2.0 * fold.mean * sums[:, k] + float(fold.held_out.sum()) * fold.mean**2
+        for k, fold in enumerate(folds)
+    ]
+    return np.maximum(np.stack(around), 0.0)
+
+
+def common_variances(
+    whole: Fold, folds: list[Fold], squares: np.ndarray, variances: np.ndarray
+) -> np.ndarray:
+    """What held-out rows have in common along each component, delta - v'Psi v, (r,).
+
+    Parameters
+    ----------
+    whole : Fold
+        The components of all rows.
+    folds : list of Fold
+    squares : array (folds, p)
+        Of the held-out rows.
+    variances : array (p,)
+        Of the columns.
+
+    Returns
+    -------
+    array (r,)
+        Without the components that hold next to nothing.
+    """
+    r = min(fold.scores.shape[1] for fold in folds)
+    along = sum(np.sum(fold.scores[:, :r] ** 2, axis=0) for fold in folds)
+    delta = isotonic_regression(along, increasing=False).x
+    # held-out rows vary a little more, as the mean is not theirs, and by chance
+    delta = delta * (variances.sum() / squares.sum())
+    V2 = whole.directions(r) ** 2
+    own = variances
+    for _ in range(_ROUNDS):  # own variances and what is common depend on each other
+        common = np.maximum(delta - V2.T @ own, 0.0)
+        common = np.maximum(isotonic_regression(common, increasing=False).x, 0.0)
+        own = np.maximum(variances - V2 @ common, LEAST_OWN * variances)
+    total = np.cumsum(common)
+    kept = int(np.searchsorted(total, (1.0 - NEXT_TO_NOTHING) * total[-1])) + 1
+    return np.asarray(common[: min(kept, r)])
+
+
+def factor_model(fold: Fold, common: np.ndarray, variances: np.ndarray) -> Factors:
+    """W and psi from components and what is common along each."""
+    W = fold.directions(common.size)
+    W = W * np.sqrt(common[: W.shape[1]])
+    psi = np.maximum(variances - np.sum(W**2, axis=1), LEAST_OWN * variances)
+    return Factors(W, psi)
+
+
+def communalities(
+    op: Operator, folds: list[Fold], squares: np.ndarray, models: list[Factors]
+) -> np.ndarray:
+    """The share of every column that all others predict in held-out rows, (p,); may be negative.
+
+    With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C'C, a column is predicted from all
+    others with the residual (P x)_j / P_jj. The sums of its squares follow from those of x_j and
+    from the products X'T with T = X C'.
+    """
+    left = np.zeros(op.shape[1])
+    for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
+        W, psi = model
+        weighted = W / psi[:, None]
+        inner = np.eye(W.shape[1]) + W.T @ weighted
+        C = solve_triangular(np.linalg.cholesky(inner), weighted.T, lower=True)
+        T = np.zeros((op.shape[0], C.shape[0]))
+        T[fold.held_out] = onto_rows(op, C.T)[fold.held_out] - fold.mean @ C.T
+        across = onto_columns(op, T) - np.outer(fold.mean, T.sum(axis=0))
+        cross = np.einsum("pr,rp->p", across, C)
+        inside = np.sum(C * ((T.T @ T) @ C), axis=0)
+        precision = 1.0 / psi - np.sum(C**2, axis=0)
+        residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
+        left += np.maximum(residual, 0.0) / precision**2
+    return 1.0 - left / np.maximum(squares.sum(axis=0), 1e-300)
+
+
+def steadied(measured: np.ndarray, spread: np.ndarray, n: int) -> np.ndarray:
+    """Communalities with less noise: towards what columns of like spread have on average.
+
+    Where columns come in one unit (logarithms of expressions, grey values), those that hardly vary
+    are mostly noise. Whether that is so, the table itself says: by the best rising function of the
+    spread, which is flat where units differ. How far to go towards it follows from the variance of
+    a squared correlation, 4 R2 (1 - R2)^2 / n (Olkin & Finn 1995).
+
+    Parameters
+    ----------
+    measured : array (p,)
+        In held-out rows.
+    spread : array (p,)
+        Standard deviations of the columns, in the table's own units.
+    n : int
+        Rows.
+
+    Returns
+    -------
+    array (p,)
+        Between 0 and 1 - `LEAST_OWN`.
+    """
+    measured = np.clip(measured, -0.5, 1.0)
+    order = np.lexsort((measured, spread))
+    usual = np.empty_like(measured)
+    usual[order] = isotonic_regression(measured[order]).x
+    own = np.clip(1.0 - usual, LEAST_OWN, 1.0)
+    noise = 4.0 * np.clip(usual, LEAST_OWN, 1.0) * own**2 / n + 2.0 * own**2 / n**2
+    between = float(np.mean((measured - usual) ** 2))
+    trust = max(between - float(noise.mean()), 0.0) / max(between, 1e-300)
+    return np.clip(usual + trust * (measured - usual), 0.0, 1.0 - LEAST_OWN)
+
+
+def confirmed(model: Factors, communality: np.ndarray, variances: np.ndarray) -> Factors:
+    """The model with the loadings of each column as long as its communality says."""
+    length = np.maximum(np.sum(model.W**2, axis=1), 1e-300)
+    W = model.W * np.sqrt(communality * variances / length)[:, None]
+    return Factors(W, variances * (1.0 - communality))
+
+
+# --- products, between host and table
+
+
+def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
+    """X F on the host, (n, k)."""
+    there = in_kind(filters, op.column_squares(), op.dtype)
+    return np.asarray(host(op.gather_rows(_Product(there))).astype(float))
+
+
+def onto_columns(op: Operator, rows: np.ndarray) -> np.ndarray:
+    """X'Y on the host, (p, k)."""
+    return np.asarray(host(op.rmatmul(in_kind(rows, op.column_squares(), op.dtype))).astype(float))
+
+
+class _Product:
+    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
+
+    def __init__(self, F: np.ndarray):
+        self.F = F
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        return block @ self.F

@@ -1,0 +1,254 @@
+"""Columns one after the other, each worth most given those before.
+
+Factor model of `factors`: x_k = w_k'z + e_k with z ~ N(0, I) and own variances psi. Given the
+chosen columns the latent scores have the covariance S, at first I. Observing column k as well
+leaves S - S w w'S / (psi + w'S w), w = w_k, so that with A = W'W the expected squared error in
+rebuilding what all columns have in common, tr(A S), falls by
+
+    reconstruction:   w'S A S w / (psi_k + w'S w)
+
+and the information about z grows by
+
+    information:      log(1 + w'S w / psi_k) / 2
+
+(the latter is monotone and submodular: greedy is within 1 - 1/e of the best). A step costs two
+products with W: t = w_k'S w_k and N = w_k'S A S w_k are kept for all k at once and brought up to
+date by
+
+    u = S w / (psi + w'S w)^1/2,    t <- t - (W u)^2,
+    N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
+
+Columns may be bought together (a *bundle*): the gain of all of them is then compared per cost.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from .factors import Factors
+
+Criterion = Literal["reconstruction", "information"]
+
+# Sweeps of swaps at most, and multiplications that they may take: enough for all but large panels
+# of wide tables, where greedy is left as it is.
+SWEEPS = 5
+_WORK = 2e9
+# The share that a column must gain more than the one it replaces.
+LEAST_GAIN = 1e-6
+
+
+class State(NamedTuple):
+    """What is known after some columns."""
+
+    S: np.ndarray  # (r, r) covariance of the latent scores given the chosen columns
+    t: np.ndarray  # (p,) w'S w
+    N: np.ndarray  # (p,) w'S A S w
+
+
+class Wishes(NamedTuple):
+    """What a user asks of the order, in the operator's columns."""
+
+    count: int  # columns wanted
+    keep: np.ndarray  # (k,) must be in, and come first
+    allowed: np.ndarray  # (p,) bool
+    costs: np.ndarray  # (p,)
+    bundles: list[np.ndarray]  # of two columns or more, which come together
+
+
+class Chosen(NamedTuple):
+    """An order of columns and what is gained by each."""
+
+    order: np.ndarray  # (q,) places
+    gains: np.ndarray  # (q,) of the criterion
+    bounds: np.ndarray  # (q,) no other q columns gain more in all than this
+
+
+def init(model: Factors, A: np.ndarray) -> State:
+    """Nothing is chosen."""
+    W = model.W
+    return State(np.eye(W.shape[1]), np.sum(W**2, axis=1), np.sum(W * (W @ A), axis=1))
+
+
+def gains(model: Factors, state: State, criterion: Criterion) -> np.ndarray:
+    """What every column would add, (p,)."""
+    if criterion == "information":
+        return np.asarray(0.5 * np.log1p(np.maximum(state.t, 0.0) / model.psi))
+    return np.asarray(np.maximum(state.N, 0.0) / (model.psi + np.maximum(state.t, 0.0)))
+
+
+def step(model: Factors, A: np.ndarray, state: State, k: int) -> State:
+    """Column k is chosen."""
+    S, t, N = state
+    Sw = S @ model.W[k]
+    u = Sw / np.sqrt(model.psi[k] + model.W[k] @ Sw)
+    Au = A @ u
+    onto = model.W @ np.stack([u, S @ Au], axis=1)
+    Wu = onto[:, 0]
+    return State(S - np.outer(u, u), t - Wu**2, N - 2.0 * Wu * onto[:, 1] + (u @ Au) * Wu**2)
+
+
+def unstep(model: Factors, A: np.ndarray, state: State, k: int) -> State:
+    """Column k, which was chosen, is given up: the same formulas with S + u u'."""
+    S, t, N = state
+    Sw = S @ model.W[k]
+    u = Sw / np.sqrt(max(model.psi[k] - model.W[k] @ Sw, 1e-12 * model.psi[k]))
+    Au = A @ u
+    onto = model.W @ np.stack([u, S @ Au], axis=1)
+    Wu = onto[:, 0]
+    return State(S + np.outer(u, u), t + Wu**2, N + 2.0 * Wu * onto[:, 1] + (u @ Au) * Wu**2)
+
+
+def bundle_gain(
+    model: Factors, A: np.ndarray, state: State, columns: np.ndarray, criterion: Criterion
+) -> float:
+    """What several columns add together."""
+    W, psi = model.W[columns], model.psi[columns]
+    WS = W @ state.S
+    seen = np.diag(psi) + WS @ W.T
+    if criterion == "information":
+        return 0.5 * float(np.linalg.slogdet(seen)[1] - np.sum(np.log(psi)))
+    return float(np.trace(np.linalg.solve(seen, WS @ A @ WS.T)))
+
+
+def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
+    """The greedy order.
+
+    Parameters
+    ----------
+    model : Factors
+    wishes : Wishes
+    criterion : {"reconstruction", "information"}
+
+    Returns
+    -------
+    Chosen
+        With ``wishes.count`` columns, or all that are allowed; no bundle is cut.
+    """
+    A = model.W.T @ model.W
+    state = init(model, A)
+    taken: list[int] = []
+    added: list[float] = []
+    bounds = _Bounds(A, criterion)
+    waiting = wishes.allowed.copy()
+    waiting[wishes.keep] = True
+    together = _bundle_of(wishes.bundles, waiting.size)
+    while len(taken) < wishes.count and waiting.any():
+        alone = gains(model, state, criterion)
+        bounds.look(alone, waiting, sum(added), len(taken))
+        first = np.zeros_like(waiting)
+        first[wishes.keep] = True
+        candidates = waiting & first if (waiting & first).any() else waiting
+        columns = _best(model, A, state, alone, candidates, wishes, together, criterion)
+        columns = columns[waiting[columns]]
+        if taken and len(taken) + columns.size > wishes.count and columns.size > 1:
+            waiting[columns] = False  # the bundle no longer fits
+            continue
+        for k in columns.tolist():
+            added.append(float(gains(model, state, criterion)[k]))
+            state = step(model, A, state, k)
+            taken.append(k)
+            waiting[k] = False
+    order = np.array(taken, dtype=int)
+    return Chosen(order, np.array(added), bounds.path(order.size))
+
+
+def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
+    """The number of each column's bundle, -1 for those that come alone."""
+    number = np.full(p, -1)
+    for place, columns in enumerate(bundles):
+        number[columns] = place
+    return number
+
+
+def _best(
+    model: Factors,
+    A: np.ndarray,
+    state: State,
+    alone: np.ndarray,
+    candidates: np.ndarray,
+    wishes: Wishes,
+    together: np.ndarray,
+    criterion: Criterion,
+) -> np.ndarray:
+    """The column, or the bundle, that is worth most per cost."""
+    worth = np.where(candidates & (together < 0), alone / wishes.costs, -np.inf)
+    best = int(np.argmax(worth))
+    columns, value = np.array([best]), float(worth[best])
+    for number in np.unique(together[candidates & (together >= 0)]).tolist():
+        bundle = wishes.bundles[number]
+        gain = bundle_gain(model, A, state, bundle, criterion) / float(wishes.costs[bundle].sum())
+        if gain > value:
+            columns, value = bundle, gain
+    return columns
+
+
+def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
+    """The same number of columns, each replaced by another one as long as that gains something.
+
+    Columns to be kept stay, and the result is put in greedy order again. Where columns have costs
+    or come in bundles, nothing is exchanged: no swap leaves the cost as it is.
+    """
+    count = chosen.order.size
+    fixed = set(wishes.keep.tolist())
+    open_places = [k for k in chosen.order.tolist() if k not in fixed]
+    same_cost = np.all(wishes.costs == wishes.costs[0])
+    others = int(wishes.allowed.sum()) - len(open_places)
+    if not same_cost or wishes.bundles or not open_places or others < 1:
+        return chosen
+    A = model.W.T @ model.W
+    state = init(model, A)
+    for k in chosen.order.tolist():
+        state = step(model, A, state, k)
+    inside = np.zeros(wishes.allowed.size, dtype=bool)
+    inside[chosen.order] = True
+    swapped = False
+    for _ in range(min(SWEEPS, int(_WORK // (2 * count * model.W.size)))):
+        moved = False
+        for k in [k for k in np.flatnonzero(inside).tolist() if k not in fixed]:
+            without = unstep(model, A, state, k)
+            worth = gains(model, without, criterion)
+            free = wishes.allowed & ~inside
+            best = int(np.argmax(np.where(free, worth, -np.inf)))
+            if worth[best] > worth[k] * (1.0 + LEAST_GAIN):
+                state = step(model, A, without, best)
+                inside[k], inside[best] = False, True
+                moved = swapped = True
+        if not moved:
+            break
+    if not swapped:
+        return chosen
+    again = choose(model, wishes._replace(count=count, allowed=inside), criterion)
+    return again._replace(bounds=chosen.bounds)
+
+
+class _Bounds:
+    """No q columns can gain more than this, for every q.
+
+    Information is submodular: any q columns gain at most what the chosen ones have and the q
+    largest gains beside them; the smallest such sum over all stages holds. Of tr(A S), q columns
+    take at most the q largest eigenvalues of A, as I - S has rank q and lies below I.
+    """
+
+    def __init__(self, A: np.ndarray, criterion: Criterion):
+        self.criterion = criterion
+        self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
+        self.stages: list[tuple[float, np.ndarray]] = []
+
+    def look(self, alone: np.ndarray, waiting: np.ndarray, so_far: float, q: int) -> None:
+        """Remember a stage at which ``q`` columns are chosen."""
+        if self.criterion == "information":
+            best = np.sort(alone[waiting])[::-1]
+            self.stages.append((so_far, np.cumsum(best)))
+
+    def path(self, count: int) -> np.ndarray:
+        """For 1, 2, ..., ``count`` columns."""
+        if self.criterion == "reconstruction":
+            padded = np.concatenate([self.eigenvalues, np.zeros(count)])[:count]
+            return np.asarray(np.cumsum(np.maximum(padded, 0.0)))
+        bounds = np.full(count, np.inf)
+        for so_far, best in self.stages:
+            reach = np.concatenate([best, np.full(count, best[-1])])[:count]
+            bounds = np.minimum(bounds, so_far + reach)
+        return bounds

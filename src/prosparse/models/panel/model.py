@@ -1,0 +1,221 @@
+"""From a centred table to a panel: few columns that do the work of all.
+
+1. A factor model whose eigenvalues and communalities are those of held-out rows (`factors`).
+2. Columns in the order in which each is worth most given those before (`greedy`).
+3. What panels of growing size recover in held-out rows, each chosen without them (`recovery`),
+   which also says how many columns are enough.
+4. The latent scores that the panel tells, turned to the principal axes of what it rebuilds.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...data import Operator
+from ...data.arrays import host
+from .factors import (
+    Factors,
+    Fold,
+    common_variances,
+    communalities,
+    components_of,
+    confirmed,
+    factor_model,
+    folds_of,
+    held_out_squares,
+    steadied,
+)
+from .greedy import Chosen, Criterion, Wishes, choose, exchange
+from .recovery import Judged, judge, posterior, shares_along, sizes_up_to
+
+# Where the number of columns is left to the data, no more than these are tried.
+LONGEST = 300
+# A column is stood for if the panel tells at least this share of what all others would tell of it,
+# and this share of it.
+_OF_COMMON = 0.5
+_OF_ALL = 0.05
+
+
+class Options(NamedTuple):
+    """What the user decides; see `Panel`. Columns are the operator's."""
+
+    count: int | None  # columns wanted; None: decided by `recover`
+    recover: float
+    criterion: Criterion
+    keep: np.ndarray  # (k,) places
+    allowed: np.ndarray  # (p,) bool
+    costs: np.ndarray  # (p,)
+    bundles: list[np.ndarray]
+    seed: int
+
+
+class Learned(NamedTuple):
+    """What all rows, and those of every fold, say of the columns."""
+
+    variances: np.ndarray  # (p,)
+    folds: list[Fold]
+    squares: np.ndarray  # (folds, p) of the held-out rows
+    whole: Factors  # of all rows
+    parts: list[Factors]  # of the rows that each fold does not hold out
+    communality: np.ndarray  # (p,) in held-out rows
+
+
+class Path(NamedTuple):
+    """What panels of 1, 2, ... columns recover in held-out rows."""
+
+    recovered: np.ndarray  # (q,) share of the sum of squares of all columns
+    spread: np.ndarray  # (q,) standard deviation over folds
+    ratio: np.ndarray  # (q,) what they recover of other columns, as a share of what is attainable
+
+
+class Latents(NamedTuple):
+    """Scores that the panel's columns give, and what follows of all columns."""
+
+    filters: np.ndarray  # (d, q)
+    loadings: np.ndarray  # (d, p) orthonormal rows
+    variances: np.ndarray  # (d,) of the scores, falling
+
+
+class Solution(NamedTuple):
+    """All that a fit finds, in the operator's columns."""
+
+    learned: Learned
+    chosen: Chosen  # as long as the path
+    panel: np.ndarray  # (q,) columns in order
+    path: Path
+    latents: Latents
+    judged: Judged
+    stands_for: np.ndarray  # (p,) the panel's column that stands for each, or -1
+
+
+def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
+    """Choose a panel.
+
+    Parameters
+    ----------
+    op : Operator
+        The table, its columns centred.
+    spread : array (p,)
+        Standard deviations of the columns in the user's units.
+    codes : int array (n,) or None
+        Groups of the rows, in which the columns are centred.
+    options : Options
+
+    Returns
+    -------
+    Solution
+    """
+    learned = learn(op, spread, codes, options.seed)
+    limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
+    count = min(LONGEST if options.count is None else options.count, limit)
+    wishes = Wishes(count, options.keep, options.allowed, options.costs, options.bundles)
+    trusted = confirmed(learned.whole, learned.communality, learned.variances)
+    chosen = choose(trusted, wishes, options.criterion)
+    path = recovery_path(op, learned, wishes, options.criterion, chosen.order.size)
+    panel = chosen.order
+    if options.count is None:
+        panel = panel[: enough(path, options.recover, options.keep.size)]
+    short = chosen._replace(order=panel)
+    panel = exchange(trusted, short, wishes, options.criterion).order
+    judged = judge(op, learned.folds, learned.parts, panel, learned.squares, options.seed)
+    return Solution(
+        learned=learned,
+        chosen=chosen,
+        panel=panel,
+        path=path,
+        latents=latents(learned.whole, panel),
+        judged=judged,
+        stands_for=stand_ins(trusted, panel, judged.recovered, learned.communality),
+    )
+
+
+def learn(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int) -> Learned:
+    """The factor models of all rows and of every fold, and communalities in held-out rows."""
+    n = op.shape[0]
+    variances = host(op.column_squares()).astype(float) / n
+    whole, *folds = components_of(op, folds_of(n, codes, seed))
+    squares = held_out_squares(op, folds)
+    common = common_variances(whole, folds, squares, variances)
+    parts = [factor_model(fold, common, variances) for fold in folds]
+    measured = communalities(op, folds, squares, parts)
+    return Learned(
+        variances=variances,
+        folds=folds,
+        squares=squares,
+        whole=factor_model(whole, common, variances),
+        parts=parts,
+        communality=steadied(measured, spread, n),
+    )
+
+
+def recovery_path(
+    op: Operator, learned: Learned, wishes: Wishes, criterion: Criterion, count: int
+) -> Path:
+    """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
+    sizes = sizes_up_to(count)
+    found = []
+    for fold, part, squares in zip(learned.folds, learned.parts, learned.squares, strict=True):
+        trusted = confirmed(part, learned.communality, learned.variances)
+        order = choose(trusted, wishes, criterion).order[:count]
+        found.append(shares_along(op, fold, part, order, squares, learned.communality, sizes))
+    everything = np.stack([shares.everything for shares in found])
+    others = np.sum([shares.others for shares in found], axis=0)
+    attainable = np.sum([shares.attainable for shares in found], axis=0)
+    total = float(learned.squares.sum())
+    ratio = np.where(attainable > 1e-9 * total, others / np.maximum(attainable, 1e-300), 1.0)
+    steps = np.arange(1, count + 1)
+    weights = learned.squares.sum(axis=1) / total
+    return Path(
+        np.interp(steps, sizes, weights @ everything),
+        np.interp(steps, sizes, everything.std(axis=0, ddof=1)),
+        np.interp(steps, sizes, ratio),
+    )
+
+
+def enough(path: Path, recover: float, fewest: int) -> int:
+    """The smallest number of columns that recovers the share of what is attainable; the longest
+    path if none does."""
+    there = np.flatnonzero(path.ratio >= recover)
+    count = int(there[0]) + 1 if there.size else path.ratio.size
+    return max(count, fewest, 1)
+
+
+def latents(model: Factors, panel: np.ndarray) -> Latents:
+    """The principal axes of what the panel rebuilds.
+
+    Given the panel, z has the mean F x, whose covariance is H = F Sigma F' = I - S. What is rebuilt
+    of all columns, W F x, has the covariance W H W', of which these are the eigenvectors.
+    """
+    F = posterior(model, panel)
+    W = model.W[panel]
+    H = F @ (W @ W.T + np.diag(model.psi[panel])) @ F.T
+    values, vectors = np.linalg.eigh(0.5 * (H + H.T))
+    kept = values > 1e-9 * max(float(values[-1]), 1e-300) if values.size else values > 0
+    kept = kept & (np.arange(values.size) >= values.size - panel.size)
+    root = vectors[:, kept] * np.sqrt(values[kept])  # H = root root'
+    onto = model.W @ root
+    squares, turn = np.linalg.eigh(onto.T @ onto)
+    squares, turn = squares[::-1], turn[:, ::-1]
+    real = squares > 1e-9 * max(float(squares[0]), 1e-300) if squares.size else squares > 0
+    squares, turn = squares[real], turn[:, real]
+    loadings = (onto @ turn / np.sqrt(squares)).T
+    whiten = (vectors[:, kept] / np.sqrt(values[kept])).T @ F
+    filters = np.sqrt(squares)[:, None] * (turn.T @ whiten)
+    strongest = loadings[np.arange(squares.size), np.argmax(np.abs(loadings), axis=1)]
+    sign = np.where(strongest < 0.0, -1.0, 1.0)[:, None]
+    return Latents(sign * filters, sign * loadings, squares)
+
+
+def stand_ins(
+    model: Factors, panel: np.ndarray, recovered: np.ndarray, communality: np.ndarray
+) -> np.ndarray:
+    """For every column, the panel's column that it is most correlated with in the model, if the
+    panel makes it unnecessary, else -1; the panel's columns stand for themselves."""
+    W = model.W / np.sqrt(model.psi + np.sum(model.W**2, axis=1))[:, None]
+    closest = panel[np.argmax(np.abs(W @ W[panel].T), axis=1)]
+    told = (recovered >= _OF_COMMON * communality) & (recovered >= _OF_ALL)
+    found = np.where(told, closest, -1)
+    found[panel] = panel
+    return found
