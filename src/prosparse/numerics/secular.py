@@ -27,10 +27,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .parallel import in_parallel, slices_of
+from .parallel import in_parallel, slices_of, usable_cores
 
 _MOST_ITERATIONS = 60
-_TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
+# A step of this share of the drop of an eigenvalue is the last: each squares the error before it.
+_TOLERANCE = 1e-8
 # Squared parts of a column along a component below this share of its square are rounding. They are
 # raised to it: without any part there the root could leave its interval, or come so close to its
 # end that the distance is lost.
@@ -42,7 +43,9 @@ _ZERO = 1e-6
 # of the distance from the middle: 4^-26 is below rounding.
 _FAR = 4.0
 _ORDER = 26
-_ENTRIES = 2**17  # of the largest temporary array, to stay near the cache
+# Of the weights of the columns that one thread treats at a time: many, as each operation on them
+# is short.
+_ENTRIES = 2**20
 
 
 class Shares(NamedTuple):
@@ -97,7 +100,8 @@ def left_out_shares(
             return Shares(exact, exact)
         return _bracketed(poles, squares[some], count, ceiling)
 
-    step = max(64, _ENTRIES // max(values.size, _ORDER))
+    columns_each = -(-squares.size // usable_cores())
+    step = max(64, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
     parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:
