@@ -9,6 +9,7 @@ from prosparse.selection.permutation import (
     Orders,
     excess_variance,
     gaussian_pvalues,
+    least_matched_pvalues,
     matched_pvalues,
     sampled_pvalue,
 )
@@ -59,6 +60,21 @@ def test_matched_has_the_moments_it_was_given():
     x = np.array([[0.01, 0.02, 0.3]])
     p = matched_pvalues(x, np.full((1, 3), excess), freedom)
     assert p[0, 2] == pytest.approx(law.sf(0.3))
+
+
+@pytest.mark.parametrize("freedom", [4, 30, 199, 2699])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 100.0])
+def test_bounds_from_a_grid_are_below_and_close(freedom, spread):
+    rng = np.random.default_rng(freedom)
+    D = max(1, min(16, freedom // 3))
+    # rows that are multiples of each other, smaller and larger than no excess
+    excess = spread * rng.standard_t(2, (4000, 1)) * rng.standard_normal(D)
+    R2 = np.minimum(np.cumsum(rng.chisquare(1, (4000, D)), axis=1) / freedom, 1.0)
+    exact, least = matched_pvalues(R2, excess, freedom), least_matched_pvalues(R2, excess, freedom)
+    assert np.all(least <= exact)
+    if spread < 1.0 and freedom >= 30:
+        between = (exact > 2e-4) & (exact < 0.5)
+        assert np.median(least[between] / exact[between]) > 0.9
 
 
 @pytest.mark.parametrize("k", [1, 2, 12, 40])

@@ -82,6 +82,10 @@ class Sample:
         few = self.p <= self.n and self.p <= EXACT_SIDE
         self.products = self._products(np.arange(self.p), op) if few else None
 
+    def take_columns(self, columns: np.ndarray) -> Sample:
+        """The same rows on some of the columns."""
+        return Sample(self.op.take_columns(columns), self.groups)
+
     def components(self, members: np.ndarray, count: int) -> Components:
         """The components of the ``members``: all of them, or ``count`` and some more.
 
