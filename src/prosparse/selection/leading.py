@@ -78,6 +78,7 @@ class Sample:
             between = groups.sizes @ self.group_means**2
             self.squares = np.maximum(self.squares - between, 0.0)
         self._last: Components | None = None  # several questions are asked of one set
+        self._taken: tuple[np.ndarray, Operator] | None = None
         self._near: np.ndarray | None = None  # (p, m) directions of the last set, to start from
         few = self.p <= self.n and self.p <= EXACT_SIDE
         self.products = self._products(np.arange(self.p), op) if few else None
@@ -106,13 +107,22 @@ class Sample:
         self._last = self._decomposed(members, count)
         return self._last
 
+    def chosen(self, members: np.ndarray) -> Operator:
+        """The table on the ``members``, of which those asked for last are kept."""
+        if members.all():
+            return self.op
+        if self._taken is None or not np.array_equal(self._taken[0], members):
+            self._taken = None  # not two of them at a time
+            self._taken = members, self.op.take_columns(np.flatnonzero(members))
+        return self._taken[1]
+
     def _decomposed(self, members: np.ndarray, count: int) -> Components:
         """By the way that suits the shape."""
         which = np.flatnonzero(members)
         if self.products is not None:
             onto_all = self.products[:, which]
             return self._from_products(members, onto_all[which], count, lambda F: onto_all @ F)
-        chosen = self.op.take_columns(which)
+        chosen = self.chosen(members)
         if which.size <= min(self.n, EXACT_SIDE):
             return self._from_products(
                 members,
@@ -135,14 +145,14 @@ class Sample:
 
     def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """From X X' of the members."""
-        outer = self.centred(self.centred(host(chosen.outer()).astype(float)).T)
+        outer = self.centred(self.centred(_wide(chosen.outer())).T)
         values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
         count = min(max(count, LEADING), values.size)
-        z = host(chosen.rmatmul(self.in_kind(U))).astype(float)
+        z = _wide(chosen.rmatmul(self.in_kind(U)))
         if members.all():
             seen = z[:, :count]
         else:
-            seen = host(self.op.rmatmul(self.in_kind(U[:, :count]))).astype(float)
+            seen = _wide(self.op.rmatmul(self.in_kind(U[:, :count])))
         return Components(members, values, z, seen, z / values, None)
 
     def _leading(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
@@ -187,7 +197,7 @@ class Sample:
 
     def scores(self, found: Components, count: int) -> np.ndarray:
         """The first scores of the rows, U, (n, count): orthonormal columns."""
-        chosen = self.op.take_columns(np.flatnonzero(found.members))
+        chosen = self.chosen(found.members)
         filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
@@ -199,13 +209,7 @@ class Sample:
 
     def fourth_powers(self) -> np.ndarray:
         """sum_a y_a^4 of every column scaled to length 1, (p,)."""
-        xp = self.op.xp
-
-        def fourth_of(block: Array) -> tuple[Array]:
-            squares = block * block  # a power would take many times as long
-            return (xp.sum(squares * squares, axis=0, dtype=xp.float64),)
-
-        (fourth,) = self.op.sum_rows(fourth_of, entrywise=True)
+        fourth = self.op.column_fourth_powers()
         total = host(self.op.column_squares()).astype(float)
         return np.asarray(host(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
 
@@ -227,4 +231,4 @@ def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarra
 
 def _wide(array: Array) -> np.ndarray:
     """On the host, in double precision."""
-    return host(array).astype(float)
+    return host(array).astype(float, copy=False)

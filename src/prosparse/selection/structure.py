@@ -244,7 +244,7 @@ def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarr
     """sum_a h_a(d)^2 for d = 1, ..., count: how unevenly the scores are spread over the rows."""
     if sample.groups is not None:
         return np.asarray(np.sum(np.cumsum(sample.scores(found, count) ** 2, axis=1) ** 2, axis=0))
-    chosen = sample.op.take_columns(np.flatnonzero(found.members))
+    chosen = sample.chosen(found.members)
     filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
     upwards = in_kind(np.triu(np.ones((count, count))), chosen.column_squares(), chosen.dtype)
 

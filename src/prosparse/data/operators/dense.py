@@ -40,7 +40,7 @@ class DenseOperator(Operator):
     def sample_rows(self, count: int) -> DenseOperator:
         return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
 
-    def take_columns(self, columns: Array) -> DenseOperator:
+    def _taken(self, columns: Array) -> DenseOperator:
         return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
 
     def remember_column_squares(self, squares: np.ndarray) -> None:

@@ -74,11 +74,18 @@ class SparseOperator(Operator):
         some = self.S[:: max(1, self.shape[0] // count)]
         return SparseOperator(some, self.shift, self.factor)
 
-    def take_columns(self, columns: Array) -> SparseOperator:
+    def _taken(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
 
     def _sum_squares(self) -> Array:
         return _deviations(self.S, self.shift, self.factor, None).squares
+
+    def column_fourth_powers(self) -> Array:
+        at, (n, p) = self.S.indices, self.shape
+        entries = (self.S.data - self.shift[at]) * self.factor[at]
+        absent = n - np.bincount(at, minlength=p)
+        present = np.bincount(at, weights=(entries * entries) ** 2, minlength=p)
+        return present + absent * (self.shift * self.factor) ** 4
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
