@@ -149,9 +149,8 @@ class Sample:
         values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
         count = min(max(count, LEADING), values.size)
         z = _wide(chosen.rmatmul(self.in_kind(U)))
-        if members.all():
-            seen = z[:, :count]
-        else:
+        seen = z[:, :count]
+        if not members.all():
             seen = _wide(self.op.rmatmul(self.in_kind(U[:, :count])))
         return Components(members, values, z, seen, z / values, None)
 

@@ -22,6 +22,7 @@ Three laws, from smooth to rough:
 from __future__ import annotations
 
 import numpy as np
+from scipy import sparse
 from scipy.special import betainc, betainccinv
 
 from ..numerics.parallel import in_parallel, slices_of
@@ -31,6 +32,7 @@ _ROWS = 4096  # of p-values at a time
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
 _LAWS, _SIZES, _SELDOM = 8, 128, 1e-4
+_SPARSE = 16  # times fewer entries than rows are worth a sparse product
 _KEPT = 2**24  # entries of orders that are kept for the next column
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
@@ -236,10 +238,12 @@ def sampled_pvalue(
     # centred scores do not see a constant; with unit variance (u_i'y)^2 is 1 on average
     y = (y - values[np.argmax(counts)]) / np.std(y, ddof=1)
     off = np.flatnonzero(y)
-    given = _largest(y[None, :] @ scores)[0] * (1.0 - 1e-12)  # equal ones differ by rounding
+    limits = _limits(y @ scores)
     tried = reached = 0
     for number in range(max(1, -(-most // orders.size))):
-        reached += int(np.sum(_largest(_projected(y, off, scores, orders.chunk(number))) >= given))
+        sums = _projected(y, off, scores, orders.chunk(number))
+        sizes = np.cumsum(sums * sums, axis=1)
+        reached += int(np.sum(np.any(sizes >= limits, axis=1)))
         tried += orders.size
         if reached >= enough:
             break
@@ -249,18 +253,25 @@ def sampled_pvalue(
 def _projected(
     y: np.ndarray, off: np.ndarray, scores: np.ndarray, orders: np.ndarray
 ) -> np.ndarray:
-    """u_i'y for the column in every one of the orders, (orders, D)."""
-    if 16 * off.size > y.size:
-        return y[orders] @ scores
-    sums = np.zeros((orders.shape[0], scores.shape[1]))
-    for a in off:  # few: row after row
-        sums += y[a] * scores[orders[:, a]]
-    return sums
+    """u_i'y for the column in every one of the orders, (orders, D); ``off`` are the places where
+    it is not zero."""
+    if _SPARSE * off.size > y.size:
+        return np.take(y, orders) @ scores
+    count = orders.shape[0]
+    places = np.take(orders, off, axis=1).ravel()
+    starts = np.arange(0, places.size + 1, off.size) if off.size else np.zeros(count + 1, int)
+    ordered = sparse.csr_array((np.tile(y[off], count), places, starts), (count, y.size))
+    return np.asarray(ordered @ scores)
 
 
-def _largest(projections: np.ndarray) -> np.ndarray:
-    """max over d of the cube root of R2(d), standardised as that of a chi square."""
-    d = np.arange(1.0, projections.shape[1] + 1.0)
-    spread = 2.0 / (9.0 * d)
-    ratio = np.cumsum(projections**2, axis=1) / d
-    return np.asarray(np.max((np.cbrt(ratio) - (1.0 - spread)) / np.sqrt(spread), axis=1))
+def _limits(projections: np.ndarray) -> np.ndarray:
+    """For d = 1, 2, ..., the sum of d squares that counts as much as the given ones, (D,).
+
+    Sums are compared by the cube root of their mean, standardised as that of a chi square, and
+    the largest counts; here the limits are put back on the scale of the sums.
+    """
+    d = np.arange(1.0, projections.size + 1.0)
+    centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
+    given = np.max((np.cbrt(np.cumsum(projections**2) / d) - centre) / scale)
+    given *= 1.0 - 1e-12  # equal ones differ by rounding
+    return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)

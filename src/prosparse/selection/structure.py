@@ -36,6 +36,7 @@ from array_api_compat import array_namespace
 
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
+from ..numerics.parallel import in_parallel, slices_of, usable_cores
 from ..numerics.secular import left_out_coordinates, left_out_shares
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import combined, discoveries
@@ -336,15 +337,20 @@ def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarr
     if which.size == 0:
         return np.empty(0)
     sample, orders = tested.tests.sample, tested.tests.orders
-    pvalues = np.empty(which.size)
     scores = Scores(sample, tested)
-    step = max(1, _ENTRIES // (sample.n * max(tested.tried, 1)))
-    for start in range(0, which.size, step):
-        some = which[start : start + step]
+
+    def pvalues(some: np.ndarray, columns: np.ndarray) -> list[float]:
+        without = scores.without(some, columns)
+        return [sampled_pvalue(y, U, orders, most) for y, U in zip(columns.T, without, strict=True)]
+
+    def on_all_cores(some: np.ndarray) -> np.ndarray:
         columns = sample.columns(some)
-        for k, U in enumerate(scores.without(some, columns)):
-            pvalues[start + k] = sampled_pvalue(columns[:, k], U, orders, most)
-    return pvalues
+        pieces = slices_of(some.size, -(-some.size // usable_cores()))
+        parts = in_parallel(lambda piece: pvalues(some[piece], columns[:, piece]), pieces)
+        return np.concatenate(parts)
+
+    step = max(1, _ENTRIES // (sample.n * max(tested.tried, 1)))
+    return np.concatenate([on_all_cores(which[some]) for some in slices_of(which.size, step)])
 
 
 def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested | None:
@@ -403,7 +409,7 @@ class Scores:
             scores = self.U @ coordinates[k, : self.U.shape[1]]
             if rests.shape[1]:
                 unit = rests[:, k] / max(float(z[k, -1]), np.finfo(float).tiny)
-                scores = scores + np.outer(unit, coordinates[k, -1])
+                scores += unit[:, None] * coordinates[k, -1]
             yield scores
 
 
