@@ -19,6 +19,8 @@ NARROW = 64  # columns
 class DenseOperator(Operator):
     """A dense table that has been centred already."""
 
+    in_memory = True
+
     def __init__(self, X: Array):
         self.X = X
         self.xp = array_namespace(X)

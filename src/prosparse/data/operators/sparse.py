@@ -57,6 +57,9 @@ class CentredColumns:
 class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
+    in_memory = True
+    on_one_core = True
+
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S = canonical(S).astype(np.float64, copy=False)
         self.shift, self.factor = shift, factor
