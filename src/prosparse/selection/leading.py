@@ -27,7 +27,7 @@ LEADING = 24
 BEYOND = 8
 # Of the largest eigenvalue, how exact these are.
 _RESIDUAL = 1e-3
-_BLOCK = 11  # columns that a table in memory is multiplied with at a time, when they are computed
+_BLOCK = 16  # columns that a table in memory is multiplied with at a time, when they are computed
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 _RANK = 1e-11
 
