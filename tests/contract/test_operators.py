@@ -100,6 +100,7 @@ def test_products(pair, rng):
 def test_norms(pair):
     op, _, Z, _ = pair
     close(op.column_squares(), np.sum(Z**2, axis=0))
+    close(op.column_fourth_powers(), np.sum(Z**4, axis=0))
     close(op.row_squares(), np.sum(Z**2, axis=1))
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from prosparse.numerics import secular
 from prosparse.numerics.secular import left_out_coordinates, left_out_shares
 
 # rows, columns; many and few of both, and rank from either side
@@ -107,6 +108,17 @@ def test_many_columns_in_pieces():
     some = np.arange(0, 3000, 271)
     alone = left_out_shares(values, z[some], squares[some], 5).lower
     np.testing.assert_allclose(together[some], alone, atol=1e-13)
+
+
+@pytest.mark.parametrize(("n", "p"), [(30, 20), (20, 30), (80, 70)])
+def test_all_roots_at_once_or_one_after_another(n, p, monkeypatch):
+    X = table(n, p, seed=5)
+    _, values, z = decomposed(X)
+    values[2] = values[1]  # a root between equal eigenvalues is known
+    squares = np.sum(X * X, axis=0)
+    together = left_out_shares(values, z, squares, 6).lower
+    monkeypatch.setattr(secular, "_TOGETHER", 0)
+    np.testing.assert_allclose(together, left_out_shares(values, z, squares, 6).lower, atol=1e-13)
 
 
 def test_a_column_that_the_others_contain():

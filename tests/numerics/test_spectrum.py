@@ -8,7 +8,12 @@ from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
 from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
-from prosparse.numerics.spectrum import leading_directions, principal_components, spectrum
+from prosparse.numerics.spectrum import (
+    leading_directions,
+    leading_eigenvectors,
+    principal_components,
+    spectrum,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -22,6 +27,23 @@ def test_leading_directions_are_singular_vectors(shape, make, rng):
     np.testing.assert_allclose(values, singular[:6] ** 2, rtol=1e-10)
     cosines = np.abs(np.sum(np.asarray(V) * Vt[:6].T, axis=0))
     np.testing.assert_allclose(cosines, 1.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("block", [None, 3, 7, 16])
+@pytest.mark.parametrize("p", [20, 130, 400])
+def test_narrow_blocks_find_the_same(block, p, rng):
+    X = rng.standard_normal((500, p)) * rng.gamma(1.0, 2.0, p)
+    _, singular, Vt = np.linalg.svd(X, full_matrices=False)
+    columns = []
+
+    def squared(V):
+        columns.append(V.shape[1])
+        return X.T @ (X @ V)
+
+    values, V = leading_eigenvectors(squared, np.empty(p), 6, block=block)
+    np.testing.assert_allclose(values, singular[:6] ** 2, rtol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(V * Vt[:6].T, axis=0)), 1.0, atol=1e-8)
+    assert set(columns) == {min(block or 16, 16, p // 2) if p > 100 else min(16, p // 2)}
 
 
 def test_fewer_directions_than_asked_for(rng):

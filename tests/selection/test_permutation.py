@@ -7,8 +7,11 @@ import pytest
 
 from prosparse.selection.permutation import (
     Orders,
+    _limits,
+    _projected,
     excess_variance,
     gaussian_pvalues,
+    least_matched_pvalues,
     matched_pvalues,
     sampled_pvalue,
 )
@@ -61,6 +64,21 @@ def test_matched_has_the_moments_it_was_given():
     assert p[0, 2] == pytest.approx(law.sf(0.3))
 
 
+@pytest.mark.parametrize("freedom", [4, 30, 199, 2699])
+@pytest.mark.parametrize("spread", [0.0, 0.01, 1.0, 100.0])
+def test_bounds_from_a_grid_are_below_and_close(freedom, spread):
+    rng = np.random.default_rng(freedom)
+    D = max(1, min(16, freedom // 3))
+    # rows that are multiples of each other, smaller and larger than no excess
+    excess = spread * rng.standard_t(2, (4000, 1)) * rng.standard_normal(D)
+    R2 = np.minimum(np.cumsum(rng.chisquare(1, (4000, D)), axis=1) / freedom, 1.0)
+    exact, least = matched_pvalues(R2, excess, freedom), least_matched_pvalues(R2, excess, freedom)
+    assert np.all(least <= exact)
+    if spread < 1.0 and freedom >= 30:
+        between = (exact > 2e-4) & (exact < 0.5)
+        assert np.median(least[between] / exact[between]) > 0.9
+
+
 @pytest.mark.parametrize("k", [1, 2, 12, 40])
 def test_sampled_is_uniform_at_least(k):
     """Rows in random order to begin with: p-values at or below a level as often as it says."""
@@ -76,6 +94,37 @@ def test_sampled_is_uniform_at_least(k):
     for level in (0.05, 0.2):
         assert np.mean(np.array(found) <= level) <= level + 3 * np.sqrt(level / 400)
     assert min(found) >= 1 / 257
+
+
+@pytest.mark.parametrize("k", [0, 1, 7, 40, 160])
+def test_projections_are_those_of_the_column_in_every_order(k):
+    """Few entries by a sparse product, many by a dense one."""
+    rng = np.random.default_rng(k)
+    U, y, orders = scores_of(160, 4), np.zeros(160), Orders(160).chunk(0)
+    off = np.sort(rng.choice(160, k, replace=False))
+    y[off] = rng.standard_normal(k)
+    moved = np.empty((orders.shape[0], 160))
+    for row, order in zip(moved, orders, strict=True):
+        if k <= 10:
+            row[order] = y
+        else:
+            row[:] = y[order]
+    np.testing.assert_allclose(_projected(y, off, U, orders), moved @ U, atol=1e-13)
+
+
+def test_limits_say_which_sums_count_as_much():
+    rng = np.random.default_rng(0)
+    d = np.arange(1, 6)
+
+    def largest(projections):
+        ratio = np.cumsum(projections**2, axis=-1) / d
+        spread = 2.0 / (9.0 * d)
+        return np.max((np.cbrt(ratio) - (1.0 - spread)) / np.sqrt(spread), axis=-1)
+
+    for size in (0.1, 1.0, 3.0):
+        given, others = size * rng.standard_normal(5), size * rng.standard_normal((500, 5))
+        reached = np.any(np.cumsum(others**2, axis=1) >= _limits(given), axis=1)
+        np.testing.assert_array_equal(reached, largest(others) >= largest(given))
 
 
 def test_sampled_against_all_orders():

@@ -92,17 +92,28 @@ def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
 # --- the test
 
 
-def test_a_rough_first_round_changes_nothing():
-    """The lower bound of p-values leaves out only what is no discovery anyway."""
-    for seed in range(5):
-        tests = ColumnTests(sample_of(shared(40, 150, seed)[0]), 0)
-        everything = np.ones(150, dtype=bool)
-        rough, exact = tests.against(everything, roughly=True), tests.against(everything)
-        assert np.all(rough.pvalues <= exact.pvalues * (1 + 1e-9))
-        for rate in (0.5, 0.2, 0.05):
-            np.testing.assert_array_equal(
-                discoveries(rough.pvalues, rate), discoveries(exact.pvalues, rate)
-            )
+@pytest.mark.parametrize("p", [150, 3000])  # 3000: bounds from a grid of tails
+@pytest.mark.parametrize("heavy", [False, True])
+def test_few_pvalues_tell_the_discoveries(p, heavy):
+    """The lower bounds of p-values leave out only what is no discovery anyway."""
+    for seed in range(4):
+        X = shared(40, p, seed).X
+        tests = ColumnTests(sample_of(X**3 if heavy else X), 0)
+        for members in (np.ones(p, dtype=bool), np.arange(p) % 7 == 0):
+            exact = tests.against(members).pvalues
+            for rate in (0.5, 0.2, 0.05):
+                tested = tests.against(members)
+                np.testing.assert_array_equal(tested.discoveries(rate), discoveries(exact, rate))
+                assert np.all(tested._least_pvalues <= exact)
+                np.testing.assert_allclose(tested.pvalues, exact, rtol=1e-9)
+
+
+def test_a_test_of_few_columns_is_that_of_the_whole_table():
+    X = shared(40, 150).X
+    tests, some = ColumnTests(sample_of(X), 0), np.arange(0, 40, 2)
+    members = np.isin(np.arange(150), some[:-1])
+    among = tests.within(some).against(np.arange(20) < 19)
+    np.testing.assert_allclose(among.pvalues, tests.against(members).pvalues_of(some), rtol=1e-9)
 
 
 @pytest.mark.parametrize("n", [40, 100])

@@ -23,14 +23,16 @@ brackets every root and every share.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from .parallel import in_parallel, slices_of
+from .parallel import in_parallel, slices_of, usable_cores
 
 _MOST_ITERATIONS = 60
-_TOLERANCE = 3e-14  # of the drop of an eigenvalue; shares are then right to twice as much
+# A step of this share of the drop of an eigenvalue is the last: each squares the error before it.
+_TOLERANCE = 1e-8
 # Squared parts of a column along a component below this share of its square are rounding. They are
 # raised to it: without any part there the root could leave its interval, or come so close to its
 # end that the distance is lost.
@@ -42,7 +44,13 @@ _ZERO = 1e-6
 # of the distance from the middle: 4^-26 is below rounding.
 _FAR = 4.0
 _ORDER = 26
-_ENTRIES = 2**17  # of the largest temporary array, to stay near the cache
+# Of the weights of the columns that one thread treats at a time: many, as each operation on them
+# is short.
+_ENTRIES = 2**20
+
+
+# Up to this many distances of roots and poles, all roots are found at once.
+_TOGETHER = 2**18
 
 
 class Shares(NamedTuple):
@@ -97,7 +105,8 @@ def left_out_shares(
             return Shares(exact, exact)
         return _bracketed(poles, squares[some], count, ceiling)
 
-    step = max(64, _ENTRIES // max(values.size, _ORDER))
+    columns_each = -(-squares.size // usable_cores())
+    step = max(64, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
     parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:
@@ -141,11 +150,13 @@ def left_out_coordinates(values: np.ndarray, z: np.ndarray, count: int) -> np.nd
 
 def _exact(poles: Poles, squares: np.ndarray, count: int) -> np.ndarray:
     """Shares where the whole spectrum is known."""
-    shares = np.zeros((squares.size, count))
-    for i in range(count):
-        drop, slope = _roots(poles, i)
-        there = drop < (1.0 - _ZERO) * poles.places[i]
-        shares[:, i] = np.where(there, 1.0 / (squares * slope), 0.0)
+    if count * poles.weights.size <= _TOGETHER:
+        drop, slope = _roots_together(poles, count)
+    else:
+        roots = [_roots(poles, i) for i in range(count)]
+        drop, slope = (np.column_stack(each) for each in zip(*roots, strict=True))
+    there = drop < (1.0 - _ZERO) * poles.places[:count]
+    shares = np.where(there, 1.0 / (squares[:, None] * slope), 0.0)
     return np.minimum(shares, 1.0)
 
 
@@ -185,40 +196,78 @@ class _Roots(NamedTuple):
 
 
 def _roots(poles: Poles, i: int) -> _Roots:
-    """The i-th root of the secular equation of every column.
-
-    [BNS]: the poles above and below the root are each replaced by one pole that agrees in value
-    and slope, the quadratic equation of the two is solved, and so on. Each step stays between
-    the last one and the root.
-    """
+    """The i-th root of the secular equation of every column."""
     places, weights = poles
     columns = weights.shape[0]
     gap = float(places[i] - places[i + 1]) if i + 1 < places.size else float(places[i])
     if columns == 0 or gap <= 0.0:
         return _Roots(np.zeros(columns), np.full(columns, np.inf))
     most = np.minimum(gap, weights.sum(axis=1))
-    last = np.nextafter(gap, 0.0)  # the pole below is not reached
-    drop = np.clip(weights[:, i], np.finfo(float).tiny, 0.999 * most)
     above, below = _sides(poles, i, float(most.max()))
-    active = np.arange(columns)
+
+    def sums(drop: np.ndarray, some: np.ndarray) -> tuple[_Sum, _Sum]:
+        return above.at(drop, some), below.at(drop, some)
+
+    return _solved(weights[:, i], most, np.full(columns, gap), sums)
+
+
+def _roots_together(poles: Poles, count: int) -> _Roots:
+    """The first roots of the secular equation of every column, (columns, count), at once: for few
+    columns and poles, where one root after another would be many short operations."""
+    places, weights = poles
+    columns = weights.shape[0]
+    gaps = places[:count] - np.append(places, 0.0)[1 : count + 1]
+    drop, slope = np.zeros((columns, count)), np.full((columns, count), np.inf)
+    row, root = np.nonzero(np.broadcast_to(gaps > 0.0, drop.shape))  # each an equation of its own
+    distances = places - places[:count, None]
+    is_above = np.arange(places.size) <= np.arange(count)[:, None]
+
+    def sums(t: np.ndarray, some: np.ndarray) -> tuple[_Sum, _Sum]:
+        inverse = 1.0 / (distances[root[some]] + t[:, None])
+        values = weights[row[some]] * inverse
+        slopes, mine = values * inverse, is_above[root[some]]
+        up = _Sum(np.sum(values, axis=1, where=mine), np.sum(slopes, axis=1, where=mine))
+        down = _Sum(np.sum(values, axis=1, where=~mine), np.sum(slopes, axis=1, where=~mine))
+        return up, down
+
+    most = np.minimum(gaps[root], weights.sum(axis=1)[row])
+    drop[row, root], slope[row, root] = _solved(weights[row, root], most, gaps[root], sums)
+    return _Roots(drop, slope)
+
+
+def _solved(
+    start: np.ndarray,
+    most: np.ndarray,
+    gap: np.ndarray,
+    sums: Callable[[np.ndarray, np.ndarray], tuple[_Sum, _Sum]],
+) -> _Roots:
+    """Roots of some equations; ``sums`` are those above and below a root, for some equations.
+
+    [BNS]: the poles above and below the root are each replaced by one pole that agrees in value
+    and slope, the quadratic equation of the two is solved, and so on. Each step stays between
+    the last one and the root.
+    """
+    last = np.nextafter(gap, 0.0)  # the pole below is not reached
+    drop = np.clip(start, np.finfo(float).tiny, 0.999 * most)
+    active = np.arange(drop.size)
     for _ in range(_MOST_ITERATIONS):
-        t = drop[active]
-        up, down = above.at(t, active), below.at(t, active)
-        a, b = up.slope * t * t, down.slope * (gap - t) ** 2
-        constant = 1.0 - (up.value - a / t) - (down.value + b / (gap - t))
-        linear = constant * gap + a + b
-        root = np.sqrt(np.maximum(linear * linear - 4.0 * constant * a * gap, 0.0))
+        t, width = drop[active], gap[active]
+        up, down = sums(t, active)
+        a, b = up.slope * t * t, down.slope * (width - t) ** 2
+        constant = 1.0 - (up.value - a / t) - (down.value + b / (width - t))
+        linear = constant * width + a + b
+        root = np.sqrt(np.maximum(linear * linear - 4.0 * constant * a * width, 0.0))
         denominator = linear + root
         usable = denominator > 0.0
-        new = np.where(usable, 2.0 * a * gap / np.where(usable, denominator, 1.0), 0.5 * (t + gap))
-        new = np.clip(new, np.finfo(float).tiny, last)
+        new = 2.0 * a * width / np.where(usable, denominator, 1.0)
+        new = np.where(usable, new, 0.5 * (t + width))
+        new = np.clip(new, np.finfo(float).tiny, last[active])
         drop[active] = new
         active = active[np.abs(new - t) > _TOLERANCE * new]
         if active.size == 0:
             break
-    everything = np.arange(columns)
-    slope = above.at(drop, everything).slope + below.at(drop, everything).slope
-    return _Roots(drop, slope)
+    up, down = sums(drop, np.arange(drop.size))
+    return _Roots(drop, up.slope + down.slope)
 
 
 class _Sum(NamedTuple):

@@ -15,7 +15,8 @@ from ..data.arrays import host, in_kind
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
 _OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
-_DEPTH = 4  # blocks between restarts
+_DEPTH = 4  # as many directions are looked at between restarts, times those kept
+_DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
 
 
 def eye_like(square: Array, xp: Any) -> Array:
@@ -164,28 +165,35 @@ def leading_eigenvectors(
     tol: float = 1e-8,
     max_passes: int = 60,
     near: np.ndarray | None = None,
+    block: int | None = None,
 ) -> tuple[np.ndarray, Array]:
     """The leading eigenvalues and eigenvectors (p, count) of the matrix that ``squared``
     multiplies (p, k) arrays with; see `leading_directions`. ``like``, (p,), says of which kind
-    these arrays are, and ``near``, (p, k), where the eigenvectors are thought to be."""
+    these arrays are, and ``near``, (p, k), where the eigenvectors are thought to be.
+
+    Each product is with some more than ``count`` columns, so that there are few of them, or with
+    ``block`` columns: there are then many, of fewer columns in all, as powers of the matrix
+    rise with every product. ``near`` has then no use."""
     xp, p, some = array_namespace(like), like.shape[0], like
     width = min(count + _OVERSAMPLE, p // 2)
-    depth = min(_DEPTH, p // width)  # no more directions than there are
-    start = np.random.default_rng(0).standard_normal((p, width))
-    if near is not None:
+    narrow = block is not None and block < width and p > 2 * _DEPTH_OF_BLOCKS * width
+    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width)
+    most = depth * width  # no more directions than there are
+    block = block if block is not None and narrow else width
+    start = np.random.default_rng(0).standard_normal((p, block))
+    if near is not None and not narrow:
         start[:, : min(near.shape[1], width)] = near[:, :width]
-    V = xp.linalg.qr(in_kind(start, some))[0]
-    image = squared(V)
-    values = np.zeros(width)
-    for _ in range(max_passes // depth):
-        basis, images, last = V, image, image
-        for _ in range(depth - 1):
-            for _ in range(2):  # once more: rounding leaves something of the basis behind
-                last = last - basis @ (basis.T @ last)
-                last = xp.linalg.qr(last)[0]
-            basis = xp.concat([basis, last], axis=1)
-            last = squared(last)
+    new = xp.linalg.qr(in_kind(start, some))[0]
+    basis, images = new[:, :0], new[:, :0]
+    values, V = np.zeros(count), new
+    for _ in range(max(1, max_passes // depth)):
+        while True:
+            last = squared(new)
+            basis = xp.concat([basis, new], axis=1)
             images = xp.concat([images, last], axis=1)
+            if basis.shape[1] + block > most:
+                break
+            new = _orthonormal(last, basis)
         small = host(basis.T @ images)
         values, turn = np.linalg.eigh(0.5 * (small + small.T))
         values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
@@ -194,7 +202,18 @@ def leading_eigenvectors(
         errors = np.sqrt(host(xp.sum(gap * gap, axis=0)))[:count]
         if float(errors.max()) <= tol * float(values[0]):
             break
+        # the images of the best directions have nothing beside these and the last, but rounding
+        new = _orthonormal(last, basis) if narrow else _orthonormal(image, V)
+        basis, images = V, image
     return np.clip(values[:count], 0.0, None), V[:, :count]
+
+
+def _orthonormal(directions: Array, basis: Array) -> Array:
+    """Orthonormal directions that span, together with the basis, what these do."""
+    xp = array_namespace(basis)
+    for _ in range(2):  # once more: rounding leaves something of the basis behind
+        directions = xp.linalg.qr(directions - basis @ (basis.T @ directions))[0]
+    return directions
 
 
 def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:

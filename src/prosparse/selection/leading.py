@@ -18,6 +18,7 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, host, in_kind
+from ..numerics.parallel import in_parallel, slices_of, usable_cores
 from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
 # Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
@@ -26,6 +27,7 @@ LEADING = 24
 BEYOND = 8
 # Of the largest eigenvalue, how exact these are.
 _RESIDUAL = 1e-3
+_BLOCK = 16  # columns that a table in memory is multiplied with at a time, when they are computed
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 _RANK = 1e-11
 
@@ -78,9 +80,14 @@ class Sample:
             between = groups.sizes @ self.group_means**2
             self.squares = np.maximum(self.squares - between, 0.0)
         self._last: Components | None = None  # several questions are asked of one set
+        self._taken: tuple[np.ndarray, Operator] | None = None
         self._near: np.ndarray | None = None  # (p, m) directions of the last set, to start from
         few = self.p <= self.n and self.p <= EXACT_SIDE
         self.products = self._products(np.arange(self.p), op) if few else None
+
+    def take_columns(self, columns: np.ndarray) -> Sample:
+        """The same rows on some of the columns."""
+        return Sample(self.op.take_columns(columns), self.groups)
 
     def components(self, members: np.ndarray, count: int) -> Components:
         """The components of the ``members``: all of them, or ``count`` and some more.
@@ -102,13 +109,22 @@ class Sample:
         self._last = self._decomposed(members, count)
         return self._last
 
+    def chosen(self, members: np.ndarray) -> Operator:
+        """The table on the ``members``, of which those asked for last are kept."""
+        if members.all():
+            return self.op
+        if self._taken is None or not np.array_equal(self._taken[0], members):
+            self._taken = None  # not two of them at a time
+            self._taken = members, self.op.take_columns(np.flatnonzero(members))
+        return self._taken[1]
+
     def _decomposed(self, members: np.ndarray, count: int) -> Components:
         """By the way that suits the shape."""
         which = np.flatnonzero(members)
         if self.products is not None:
             onto_all = self.products[:, which]
             return self._from_products(members, onto_all[which], count, lambda F: onto_all @ F)
-        chosen = self.op.take_columns(which)
+        chosen = self.chosen(members)
         if which.size <= min(self.n, EXACT_SIDE):
             return self._from_products(
                 members,
@@ -131,21 +147,20 @@ class Sample:
 
     def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """From X X' of the members."""
-        outer = self.centred(self.centred(host(chosen.outer()).astype(float)).T)
+        outer = self.centred(self.centred(_wide(chosen.outer())).T)
         values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
         count = min(max(count, LEADING), values.size)
-        z = host(chosen.rmatmul(self.in_kind(U))).astype(float)
-        if members.all():
-            seen = z[:, :count]
-        else:
-            seen = host(self.op.rmatmul(self.in_kind(U[:, :count]))).astype(float)
+        z = _wide(chosen.rmatmul(self.in_kind(U)))
+        seen = z[:, :count]
+        if not members.all():
+            seen = _wide(self.op.rmatmul(self.in_kind(U[:, :count])))
         return Components(members, values, z, seen, z / values, None)
 
     def _leading(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """The leading components by products with X alone, and a ceiling for the others."""
         xp, like, groups = chosen.xp, chosen.column_squares(), self.groups
 
-        def squared(V: Array) -> Array:
+        def squared_some(V: Array) -> Array:
             narrow = xp.astype(V, chosen.dtype)
             if groups is None:
                 (product,) = chosen.sum_rows(lambda block: (block.T @ (block @ narrow),))
@@ -153,10 +168,14 @@ class Sample:
                 product = chosen.rmatmul(self.in_kind(self.centred(_wide(chosen.matmul(narrow)))))
             return xp.astype(product, V.dtype)
 
+        def squared(V: Array) -> Array:
+            return _on_all_cores(chosen, squared_some, V)
+
         m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
         tol = max(_RESIDUAL, 30.0 * float(xp.finfo(chosen.dtype).eps))
         near = None if self._near is None else self._near[members]
-        values, V = leading_eigenvectors(squared, like, m, tol, near=near)
+        block = _BLOCK if chosen.in_memory else None
+        values, V = leading_eigenvectors(squared, like, m, tol, near=near, block=block)
         self._near = np.zeros((self.p, m))
         self._near[members] = _wide(V)
         filters = _wide(V) / np.sqrt(values)
@@ -179,11 +198,11 @@ class Sample:
         """X'U for scores U."""
         if self.groups is not None:
             scores = self.in_kind(self.centred(_wide(scores)))
-        return _wide(self.op.rmatmul(scores))
+        return _wide(_on_all_cores(self.op, self.op.rmatmul, scores))
 
     def scores(self, found: Components, count: int) -> np.ndarray:
         """The first scores of the rows, U, (n, count): orthonormal columns."""
-        chosen = self.op.take_columns(np.flatnonzero(found.members))
+        chosen = self.chosen(found.members)
         filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
@@ -195,13 +214,7 @@ class Sample:
 
     def fourth_powers(self) -> np.ndarray:
         """sum_a y_a^4 of every column scaled to length 1, (p,)."""
-        xp = self.op.xp
-
-        def fourth_of(block: Array) -> tuple[Array]:
-            squares = block * block  # a power would take many times as long
-            return (xp.sum(squares * squares, axis=0, dtype=xp.float64),)
-
-        (fourth,) = self.op.sum_rows(fourth_of, entrywise=True)
+        fourth = self.op.column_fourth_powers()
         total = host(self.op.column_squares()).astype(float)
         return np.asarray(host(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
 
@@ -214,6 +227,14 @@ class Sample:
         return in_kind(array, self.op.column_squares(), self.op.dtype)
 
 
+def _on_all_cores(op: Operator, product: Callable[[Array], Array], F: Array) -> Array:
+    """A product of the table with the columns of F, these shared out where it takes one core."""
+    if not op.on_one_core:
+        return product(F)
+    pieces = slices_of(F.shape[1], -(-F.shape[1] // usable_cores()))
+    return op.xp.concat(in_parallel(lambda some: product(F[:, some]), pieces), axis=1)
+
+
 def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues that are not rounding, at most ``most``, in falling order, and their vectors."""
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
@@ -223,4 +244,4 @@ def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarra
 
 def _wide(array: Array) -> np.ndarray:
     """On the host, in double precision."""
-    return host(array).astype(float)
+    return host(array).astype(float, copy=False)

@@ -22,12 +22,17 @@ Three laws, from smooth to rough:
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import betainc
+from scipy import sparse
+from scipy.special import betainc, betainccinv
 
 from ..numerics.parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
-_ROWS = 1024  # of p-values at a time
+_ROWS = 4096  # of p-values at a time
+# The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
+# the largest.
+_LAWS, _SIZES, _SELDOM = 8, 128, 1e-4
+_SPARSE = 16  # times fewer entries than rows are worth a sparse product
 _KEPT = 2**24  # entries of orders that are kept for the next column
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
@@ -88,12 +93,67 @@ def matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> np.ndar
     -------
     array (columns, D)
     """
-    d = np.arange(1, R2.shape[1] + 1)
-    mean = d / freedom
+    return _beta_tail(R2, *_matched_law(excess, freedom))
+
+
+def _matched_law(excess: np.ndarray, freedom: int) -> tuple[np.ndarray, np.ndarray]:
+    """The two parameters of the beta law with the mean and variance under permutation."""
+    mean = np.arange(1, excess.shape[-1] + 1) / freedom
     # a beta law with mean m and variance v has a + b = m (1 - m) / v - 1, here freedom / 2 + 1 - 1
     concentration = (0.5 * freedom + 1.0) / np.maximum(1.0 + excess, _LEAST_VARIANCE) - 1.0
     concentration = np.maximum(concentration, 1e-3)
-    return _beta_tail(R2, mean * concentration, (1.0 - mean) * concentration)
+    return mean * concentration, (1.0 - mean) * concentration
+
+
+def least_matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> np.ndarray:
+    """Lower bounds of `matched_pvalues`, many times as fast where there are many columns: close
+    where they are above 0.0001, and zero below.
+
+    The tail is calculated on a grid: for some columns of every excess, and at some sizes. It falls
+    with R2, so that its value at the next size of the grid is a lower bound; with the excess it
+    rises, or falls, or rises and then falls, so that it is nowhere below the smaller of its values
+    for the next column with a smaller and with a larger excess.
+
+    Parameters
+    ----------
+    R2 : array (columns, D)
+    excess : array (columns, D)
+        See `excess_variance`: rows are multiples of each other.
+    freedom : int
+        Dimension of the space that the columns live in.
+
+    Returns
+    -------
+    array (columns, D)
+    """
+    columns, D = R2.shape
+    if columns <= 2 * _LAWS * _SIZES:  # fewer than the grid has places
+        return matched_pvalues(R2, excess, freedom)
+    # in order of the excess, columns between two of the grid
+    order = np.argsort(excess[:, np.argmax(np.max(np.abs(excess), axis=0))], kind="stable")
+    ends = np.unique(np.linspace(0, columns - 1, _LAWS + 1).astype(int))
+    steps = max(1, ends.size - 1)
+    a, b = _matched_law(excess[order[ends]], freedom)
+    far = betainccinv(a, b, _SELDOM)
+    far = np.maximum(far[:steps], far[-steps:]) * (1.0 + 1e-9)  # of both ends
+    sizes = far[:, :, None] * (np.arange(1, _SIZES + 1) / _SIZES)
+    tails = [
+        betainc(b[some][:, :, None], a[some][:, :, None], 1.0 - np.minimum(sizes, 1.0))
+        for some in (slice(0, steps), slice(ends.size - steps, ends.size))
+    ]
+    grid = np.zeros((steps, D, _SIZES + 1))  # zero beyond the last
+    grid[:, :, :_SIZES] = (1.0 - 1e-9) * np.minimum(*tails)
+    law = np.empty(columns, dtype=np.intp)
+    law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
+    least = np.empty((columns, D))
+
+    def fill(some: slice) -> None:
+        size = np.minimum(R2[some] * (_SIZES / far)[law[some]], _SIZES).astype(np.intp)
+        place = (law[some, None] * D + np.arange(D)) * (_SIZES + 1) + size
+        least[some] = np.take(grid, place)
+
+    in_parallel(fill, slices_of(columns, _ROWS))
+    return least
 
 
 def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -178,10 +238,12 @@ def sampled_pvalue(
     # centred scores do not see a constant; with unit variance (u_i'y)^2 is 1 on average
     y = (y - values[np.argmax(counts)]) / np.std(y, ddof=1)
     off = np.flatnonzero(y)
-    given = _largest(y[None, :] @ scores)[0] * (1.0 - 1e-12)  # equal ones differ by rounding
+    limits = _limits(y @ scores)
     tried = reached = 0
     for number in range(max(1, -(-most // orders.size))):
-        reached += int(np.sum(_largest(_projected(y, off, scores, orders.chunk(number))) >= given))
+        sums = _projected(y, off, scores, orders.chunk(number))
+        sizes = np.cumsum(sums * sums, axis=1)
+        reached += int(np.sum(np.any(sizes >= limits, axis=1)))
         tried += orders.size
         if reached >= enough:
             break
@@ -191,18 +253,25 @@ def sampled_pvalue(
 def _projected(
     y: np.ndarray, off: np.ndarray, scores: np.ndarray, orders: np.ndarray
 ) -> np.ndarray:
-    """u_i'y for the column in every one of the orders, (orders, D)."""
-    if 16 * off.size > y.size:
-        return y[orders] @ scores
-    sums = np.zeros((orders.shape[0], scores.shape[1]))
-    for a in off:  # few: row after row
-        sums += y[a] * scores[orders[:, a]]
-    return sums
+    """u_i'y for the column in every one of the orders, (orders, D); ``off`` are the places where
+    it is not zero."""
+    if _SPARSE * off.size > y.size:
+        return np.take(y, orders) @ scores
+    count = orders.shape[0]
+    places = np.take(orders, off, axis=1).ravel()
+    starts = np.arange(0, places.size + 1, off.size) if off.size else np.zeros(count + 1, int)
+    ordered = sparse.csr_array((np.tile(y[off], count), places, starts), (count, y.size))
+    return np.asarray(ordered @ scores)
 
 
-def _largest(projections: np.ndarray) -> np.ndarray:
-    """max over d of the cube root of R2(d), standardised as that of a chi square."""
-    d = np.arange(1.0, projections.shape[1] + 1.0)
-    spread = 2.0 / (9.0 * d)
-    ratio = np.cumsum(projections**2, axis=1) / d
-    return np.asarray(np.max((np.cbrt(ratio) - (1.0 - spread)) / np.sqrt(spread), axis=1))
+def _limits(projections: np.ndarray) -> np.ndarray:
+    """For d = 1, 2, ..., the sum of d squares that counts as much as the given ones, (D,).
+
+    Sums are compared by the cube root of their mean, standardised as that of a chi square, and
+    the largest counts; here the limits are put back on the scale of the sums.
+    """
+    d = np.arange(1.0, projections.size + 1.0)
+    centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
+    given = np.max((np.cbrt(np.cumsum(projections**2) / d) - centre) / scale)
+    given *= 1.0 - 1e-12  # equal ones differ by rounding
+    return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)

@@ -36,11 +36,18 @@ from array_api_compat import array_namespace
 
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
+from ..numerics.parallel import in_parallel, slices_of, usable_cores
 from ..numerics.secular import left_out_coordinates, left_out_shares
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import combined, discoveries
 from .leading import Components, Sample
-from .permutation import Orders, excess_variance, matched_pvalues, sampled_pvalue
+from .permutation import (
+    Orders,
+    excess_variance,
+    least_matched_pvalues,
+    matched_pvalues,
+    sampled_pvalue,
+)
 
 # Degrees of freedom that the test needs: one less than rows, or rows less groups.
 FEWEST_FREEDOM = 4
@@ -71,6 +78,7 @@ _LEAST_UNIQUE = 1e-6
 # With so many rows for each column the components of the others tell its noise well enough.
 _MANY_ROWS = 10
 _LEAST_FREE = 0.05  # of a column's dimensions that components leave
+_ROUNDING = 1e-9  # of a p-value, more than it carries
 
 
 class Structure(NamedTuple):
@@ -105,7 +113,7 @@ def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
     """
     tests = ColumnTests(sample, seed)
     grown = grow(tests, rate)
-    chosen, pvalues = grown.chosen, grown.pvalues
+    chosen = grown.chosen
     if not chosen.any():
         nothing = np.zeros(sample.p, dtype=bool)
         return Structure(tests.against_all.pvalues, nothing, nothing, grown.rounds)
@@ -128,20 +136,76 @@ def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
 # --- one test of every column
 
 
-class Tested(NamedTuple):
-    """Every column against the components of some."""
+class Tested:
+    """Every column against the components of some, each left out of its own.
 
-    found: Components
-    tried: int  # components
-    pvalues: np.ndarray  # (p,)
-    excess: np.ndarray  # (p, count): of the variance of R2 over the Gaussian one
+    A p-value is calculated when it is asked for. Which columns are discoveries is known from a few
+    of them: the components of the members explain at least as much of a member as those of the
+    other members do (Ky Fan's theorem), and what they explain of any column gives a lower bound
+    of its p-value, at little cost.
+    """
+
+    def __init__(self, tests: ColumnTests, members: np.ndarray):
+        sample = tests.sample
+        self.tests = tests
+        self.members = members & tests.alive
+        most = min(tests.most, int(self.members.sum()) - 1)
+        self.found = sample.components(self.members, most)
+        self.tried = min(most, self.found.values.size)  # components
+        self.excess = tests.excess(self.found, self.tried)  # (p, tried): see `excess_variance`
+        self._squares = np.where(tests.alive, sample.squares, 1.0)
+        self._place = np.cumsum(self.members) - 1  # of a member among the members
+        self._known = ~tests.alive  # columns whose p-value is calculated
+        self._pvalues = np.ones(sample.p)
+
+    @property
+    def pvalues(self) -> np.ndarray:
+        """Of all columns, (p,); 1 for those that do not vary."""
+        return self.pvalues_of(np.arange(self._pvalues.size))
+
+    def pvalues_of(self, which: np.ndarray) -> np.ndarray:
+        """Of the columns at some places."""
+        new = which[~self._known[which]]
+        shares = self.found.seen[new, : self.tried] ** 2 / self._squares[new, None]
+        inside = self.members[new]
+        shares[inside] = left_out_shares(
+            self.found.values,
+            self.found.z[self._place[new[inside]]],
+            self._squares[new[inside]],
+            self.tried,
+            self.found.ceiling,
+        ).lower
+        R2 = np.cumsum(shares, axis=1)
+        self._pvalues[new] = combined(
+            matched_pvalues(R2, self.excess[new], self.tests.sample.freedom)
+        )
+        self._known[new] = True
+        return self._pvalues[which]
+
+    def discoveries(self, rate: float) -> np.ndarray:
+        """`false_discoveries.discoveries` of all p-values, (p,).
+
+        Lower p-values make more discoveries, never others; and how far the p-values of columns
+        that are none lie above the limit makes no difference.
+        """
+        candidates = np.flatnonzero(discoveries(self._least_pvalues, rate))
+        pvalues = np.ones(self._pvalues.size)
+        pvalues[candidates] = self.pvalues_of(candidates)
+        return discoveries(pvalues, rate)
+
+    @cached_property
+    def _least_pvalues(self) -> np.ndarray:
+        """Lower bounds, (p,): no member is left out of its components."""
+        R2 = np.cumsum(self.found.seen[:, : self.tried] ** 2, axis=1) / self._squares[:, None]
+        least = combined(least_matched_pvalues(R2, self.excess, self.tests.sample.freedom))
+        return np.where(self.tests.alive, (1.0 - _ROUNDING) * least, 1.0)
 
 
 class ColumnTests:
     """The test of the columns of one table, whatever the components."""
 
     def __init__(self, sample: Sample, seed: int):
-        self.sample = sample
+        self.sample, self.seed = sample, seed
         self.fourth = sample.fourth_powers()
         self.orders = Orders(sample.n, None if sample.groups is None else sample.groups.codes, seed)
         self.most = components_tested(sample.freedom)
@@ -152,40 +216,13 @@ class ColumnTests:
         """All columns against the components of all others."""
         return self.against(np.ones(self.sample.p, dtype=bool))
 
-    def against(self, members: np.ndarray, *, roughly: bool = False) -> Tested:
-        """All columns against the components of the members, each left out of its own.
+    def against(self, members: np.ndarray) -> Tested:
+        """All columns against the components of the members, each left out of its own."""
+        return Tested(self, members)
 
-        Components that a column is part of explain at least as much of it as those of the others
-        (Ky Fan's theorem), so their p-value is a lower bound. ``roughly`` leaves it at that for
-        columns which that bound shows not to be discoveries at any rate that is tried.
-        """
-        sample = self.sample
-        members = members & self.alive
-        count = min(self.most, int(members.sum()) - 1)
-        found = sample.components(members, count)
-        count = min(count, found.values.size)
-        squares = np.where(self.alive, sample.squares, 1.0)
-        shares = found.seen[:, :count] ** 2 / squares[:, None]
-        excess = self.excess(found, count)
-        pvalues = np.ones(sample.p)
-        inside = members.copy()
-        if roughly:
-            pvalues = self.pvalues(shares, excess, self.alive)
-            inside &= discoveries(pvalues, GENEROUS[0])
-        some = inside[members]
-        shares[inside] = left_out_shares(
-            found.values, found.z[some], squares[inside], count, found.ceiling
-        ).lower
-        again = inside if roughly else self.alive
-        pvalues[again] = self.pvalues(shares, excess, again)[again]
-        return Tested(found, count, pvalues, excess)
-
-    def pvalues(self, shares: np.ndarray, excess: np.ndarray, which: np.ndarray) -> np.ndarray:
-        """Of some columns; 1 for the others."""
-        pvalues = np.ones(shares.shape[0])
-        R2 = np.cumsum(shares[which], axis=1)
-        pvalues[which] = combined(matched_pvalues(R2, excess[which], self.sample.freedom))
-        return pvalues
+    def within(self, columns: np.ndarray) -> ColumnTests:
+        """The same on some columns alone."""
+        return ColumnTests(self.sample.take_columns(columns), self.seed)
 
     def excess(self, found: Components, count: int) -> np.ndarray:
         """See `excess_variance`; zero where all columns are smooth."""
@@ -208,7 +245,7 @@ def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarr
     """sum_a h_a(d)^2 for d = 1, ..., count: how unevenly the scores are spread over the rows."""
     if sample.groups is not None:
         return np.asarray(np.sum(np.cumsum(sample.scores(found, count) ** 2, axis=1) ** 2, axis=0))
-    chosen = sample.op.take_columns(np.flatnonzero(found.members))
+    chosen = sample.chosen(found.members)
     filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
     upwards = in_kind(np.triu(np.ones((count, count))), chosen.column_squares(), chosen.dtype)
 
@@ -226,29 +263,29 @@ class Grown(NamedTuple):
     """The set that the first step ends with."""
 
     chosen: np.ndarray  # (p,) bool
-    pvalues: np.ndarray  # (p,) against the components of the last set
+    tested: Tested  # against the components of the last set
     rounds: int
 
 
 def grow(tests: ColumnTests, rate: float) -> Grown:
     """Columns that pass against the components of columns that pass, at a falling rate."""
-    last = tests.against(np.ones(tests.sample.p, dtype=bool), roughly=True)
+    last = tests.against_all
     rounds = 1
-    hidden = discoveries(last.pvalues, rate).sum() < _PLENTY
+    hidden = last.discoveries(rate).sum() < _PLENTY
     for generous in GENEROUS if hidden else ():
-        members = discoveries(last.pvalues, generous)
+        members = last.discoveries(generous)
         if generous > rate and members.sum() >= _FEWEST:
             last = tests.against(members)
             rounds += 1
     seen: list[np.ndarray] = []
     for _ in range(_ROUNDS):
-        chosen = discoveries(last.pvalues, rate)
+        chosen = last.discoveries(rate)
         if chosen.sum() < _FEWEST or any(_settled(chosen, one) for one in seen):
             break
         seen.append(chosen)
         last = tests.against(chosen)
         rounds += 1
-    return Grown(discoveries(last.pvalues, rate), last.pvalues, rounds)
+    return Grown(last.discoveries(rate), last, rounds)
 
 
 def _settled(chosen: np.ndarray, before: np.ndarray) -> bool:
@@ -266,57 +303,69 @@ def confirm(
     tuple of array (p,) and bool array (p,)
         P-values, and which of them come from random orders.
     """
-    pvalues, sampled = grown.pvalues.copy(), np.zeros(chosen.size, dtype=bool)
-    which = np.flatnonzero(chosen)
+    which, sampled = np.flatnonzero(chosen), np.zeros(chosen.size, dtype=bool)
     if which.size == 0:
-        return pvalues, sampled
+        return grown.tested.pvalues, sampled
     limit = rate * which.size / chosen.size
     if which.size > _CONFIRMED:
         tested = tests.against(chosen)
-        groups = [(which, tested)]
-        pvalues = tested.pvalues.copy()
-    else:
-        groups = [(np.array([j]), standing_without(tests, chosen, int(j), limit)) for j in which]
-        for (j,), tested in groups:
-            pvalues[j] = tested.pvalues[j]
-    for some, tested in groups:
-        doubtful = (pvalues[some] > _overwhelming(limit)) & (pvalues[some] <= 2.0 * limit)
-        few = 1.0 / tests.fourth[some] < _FEW_ENTRIES
-        rough = some[tests.rough(tested.excess)[some] & (doubtful | few)]
-        pvalues[rough] = sampled_pvalues(tests, tested, rough, limit)
-        sampled[rough] = True
+        pvalues = tested.pvalues
+        pvalues[which], sampled[which] = decided(tested, which, limit)
+        return pvalues, sampled
+    pvalues = grown.tested.pvalues
+    among = tests.within(which)
+    for k, j in enumerate(which):
+        standing = standing_without(among, np.ones(which.size, dtype=bool), k, limit)
+        tested, place = (tests.against_all, j) if standing is None else (standing, k)
+        pvalues[[j]], sampled[[j]] = decided(tested, np.array([place]), limit)
     return pvalues, sampled
 
 
-def sampled_pvalues(
-    tests: ColumnTests, tested: Tested, which: np.ndarray, limit: float
-) -> np.ndarray:
+def decided(tested: Tested, which: np.ndarray, limit: float) -> tuple[np.ndarray, np.ndarray]:
+    """P-values of some columns, by random orders where these may decide, and where that was."""
+    pvalues, tests = tested.pvalues_of(which), tested.tests
+    doubtful = (pvalues > _overwhelming(limit)) & (pvalues <= 2.0 * limit)
+    few = 1.0 / tests.fourth[which] < _FEW_ENTRIES
+    sampled = tests.rough(tested.excess)[which] & (doubtful | few)
+    pvalues[sampled] = sampled_pvalues(tested, which[sampled], limit)
+    return pvalues, sampled
+
+
+def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarray:
     """P-values of some columns by random orders of their rows, enough of them for the limit."""
     most = min(_MOST_ORDERS, math.ceil(_MORE_ORDERS / limit))
     if which.size == 0:
         return np.empty(0)
-    pvalues = np.empty(which.size)
-    scores = Scores(tests.sample, tested)
-    step = max(1, _ENTRIES // (tests.sample.n * max(tested.tried, 1)))
-    for start in range(0, which.size, step):
-        some = which[start : start + step]
-        columns = tests.sample.columns(some)
-        for k, U in enumerate(scores.without(some, columns)):
-            pvalues[start + k] = sampled_pvalue(columns[:, k], U, tests.orders, most)
-    return pvalues
+    sample, orders = tested.tests.sample, tested.tests.orders
+    scores = Scores(sample, tested)
+
+    def pvalues(some: np.ndarray, columns: np.ndarray) -> list[float]:
+        without = scores.without(some, columns)
+        return [sampled_pvalue(y, U, orders, most) for y, U in zip(columns.T, without, strict=True)]
+
+    def on_all_cores(some: np.ndarray) -> np.ndarray:
+        columns = sample.columns(some)
+        pieces = slices_of(some.size, -(-some.size // usable_cores()))
+        parts = in_parallel(lambda piece: pvalues(some[piece], columns[:, piece]), pieces)
+        return np.concatenate(parts)
+
+    step = max(1, _ENTRIES // (sample.n * max(tested.tried, 1)))
+    return np.concatenate([on_all_cores(which[some]) for some in slices_of(which.size, step)])
 
 
-def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested:
-    """The test of column j against those of the chosen that pass without it."""
+def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested | None:
+    """The test of column j against those of the chosen that pass without it; None if they are too
+    few to have a component."""
     rest = chosen.copy()
     rest[j] = False
     while rest.sum() >= 2:
         tested = tests.against(rest)
-        fails = rest & (tested.pvalues > limit)
-        if not fails.any():
+        places = np.flatnonzero(rest)
+        fails = places[tested.pvalues_of(places) > limit]
+        if fails.size == 0:
             return tested
-        rest &= ~fails
-    return tests.against_all
+        rest[fails] = False
+    return None
 
 
 def _overwhelming(limit: float) -> float:
@@ -360,7 +409,7 @@ class Scores:
             scores = self.U @ coordinates[k, : self.U.shape[1]]
             if rests.shape[1]:
                 unit = rests[:, k] / max(float(z[k, -1]), np.finfo(float).tiny)
-                scores = scores + np.outer(unit, coordinates[k, -1])
+                scores += unit[:, None] * coordinates[k, -1]
             yield scores
 
 

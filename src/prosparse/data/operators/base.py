@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, in_kind
 
 Block = Any  # understands ``block @ F`` and ``block.T @ Y``; see above
 
@@ -36,6 +36,8 @@ class Operator(ABC):
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
+    in_memory = False  # many products with few columns then cost no more than few with many
+    on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 
     @property
@@ -49,7 +51,7 @@ class Operator(ABC):
         """The rows, block by block, each with its position."""
 
     @abstractmethod
-    def take_columns(self, columns: Array) -> Operator:
+    def _taken(self, columns: Array) -> Operator:
         """The same rows on some of the columns, in the given order."""
 
     @abstractmethod
@@ -91,6 +93,14 @@ class Operator(ABC):
         way. For guesses that only save time."""
         return self
 
+    def take_columns(self, columns: Array) -> Operator:
+        """The same rows on some of the columns, in the given order."""
+        taken = self._taken(columns)
+        if self._column_squares is not None:
+            places = in_kind(columns, self._column_squares)
+            taken._column_squares = self.xp.take(self._column_squares, places, axis=0)
+        return taken
+
     def matmul(self, F: Array) -> Array:
         """X F."""
         return self.map_rows(lambda block: block @ F)
@@ -114,6 +124,16 @@ class Operator(ABC):
         return self.sum_rows(
             lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
         )[0]
+
+    def column_fourth_powers(self) -> Array:
+        """Sum of the fourth powers of every column's entries."""
+        xp = self.xp
+
+        def fourth_of(block: Array) -> tuple[Array]:
+            squares = block * block  # a power would take many times as long
+            return (xp.sum(squares * squares, axis=0, dtype=xp.float64),)
+
+        return self.sum_rows(fourth_of, entrywise=True)[0]
 
     def row_squares(self) -> Array:
         """Squared norm of every row."""

@@ -158,7 +158,7 @@ class BlockedOperator(Operator):
     def sample_rows(self, count: int) -> Operator:
         return _local(self.source.every(max(1, self.shape[0] // count)), self.standard)
 
-    def take_columns(self, columns: Array) -> BlockedOperator:
+    def _taken(self, columns: Array) -> BlockedOperator:
         known, shift, factor, unseen = self.standard
         where = np.asarray(columns) if known is None else known[columns]
         return BlockedOperator(

@@ -19,6 +19,8 @@ NARROW = 64  # columns
 class DenseOperator(Operator):
     """A dense table that has been centred already."""
 
+    in_memory = True
+
     def __init__(self, X: Array):
         self.X = X
         self.xp = array_namespace(X)
@@ -40,7 +42,7 @@ class DenseOperator(Operator):
     def sample_rows(self, count: int) -> DenseOperator:
         return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
 
-    def take_columns(self, columns: Array) -> DenseOperator:
+    def _taken(self, columns: Array) -> DenseOperator:
         return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
 
     def remember_column_squares(self, squares: np.ndarray) -> None:

@@ -57,6 +57,9 @@ class CentredColumns:
 class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
+    in_memory = True
+    on_one_core = True
+
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S = canonical(S).astype(np.float64, copy=False)
         self.shift, self.factor = shift, factor
@@ -74,11 +77,18 @@ class SparseOperator(Operator):
         some = self.S[:: max(1, self.shape[0] // count)]
         return SparseOperator(some, self.shift, self.factor)
 
-    def take_columns(self, columns: Array) -> SparseOperator:
+    def _taken(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
 
     def _sum_squares(self) -> Array:
         return _deviations(self.S, self.shift, self.factor, None).squares
+
+    def column_fourth_powers(self) -> Array:
+        at, (n, p) = self.S.indices, self.shape
+        entries = (self.S.data - self.shift[at]) * self.factor[at]
+        absent = n - np.bincount(at, minlength=p)
+        present = np.bincount(at, weights=(entries * entries) ** 2, minlength=p)
+        return present + absent * (self.shift * self.factor) ** 4
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()

@@ -47,7 +47,7 @@ class WeightedOperator(Operator):
             root = self.root[rows]
             yield rows, root[:, None] * block if entrywise else WeightedRows(block, root)
 
-    def take_columns(self, columns: Array) -> WeightedOperator:
+    def _taken(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)
 
     def gram(self) -> Array:
