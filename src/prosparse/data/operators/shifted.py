@@ -85,7 +85,7 @@ class ShiftedOperator(Operator):
         g = OfShiftedRows(f, self.right, entrywise)
         return self.inner.gather_rows(g, self.left, *row_arrays, entrywise=entrywise)
 
-    def take_columns(self, columns: Array) -> ShiftedOperator:
+    def _taken(self, columns: Array) -> ShiftedOperator:
         right = self.xp.take(self.right, in_kind(columns, self.right), axis=1)
         return ShiftedOperator(self.inner.take_columns(columns), self.left, right)
 

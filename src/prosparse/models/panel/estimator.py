@@ -466,9 +466,10 @@ class Panel(SparseProjection):
         Returns
         -------
         float
-            1 minus the squared error of predicting each variable that is not in the panel, as a
-            share of its sum of squares around the mean of ``fit``; the mean over all variables. Of
-            counts, whose columns are not scaled, shares of the sum over all variables.
+            1 minus the squared error of predicting the variables that are not in the panel, as a
+            share of the sum of squares of all variables around the means of ``fit``. But for
+            counts, variables are in units of their standard deviation in ``fit``, or in ``X`` where
+            that is larger.
         """
         check_is_fitted(self)
         kept = np.flatnonzero(host(self.varying_))
@@ -482,12 +483,12 @@ class Panel(SparseProjection):
         left = squares - 2.0 * np.sum(onto_columns(op, scores) * loadings.T, axis=1)
         left += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
         left[inside] = 0.0
-        there = squares > 0.0
-        if not there.any():
-            return 1.0
-        if self.counts:
-            return 1.0 - float(np.sum(left[there]) / np.sum(squares[there]))
-        return 1.0 - float(np.mean(left[there] / squares[there]))
+        if not self.counts:
+            # columns that hardly varied in `fit` would decide everything if they do so here
+            weights = 1.0 / np.maximum(squares / op.shape[0], 1.0)
+            left, squares = weights * left, weights * squares
+        total = float(np.sum(squares))
+        return 1.0 - float(np.sum(left)) / total if total else 1.0
 
     def predict_rest(
         self, X: TableLike, return_std: bool = False, *, totals: ArrayLike | None = None

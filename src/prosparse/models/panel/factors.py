@@ -40,8 +40,6 @@ _RESIDUAL = 1e-3
 _RANK = 1e-11
 # No column is explained altogether: this much of its variance is its own.
 LEAST_OWN = 0.02
-# Components that hold less than this share of all that is common, together, are left out.
-NEXT_TO_NOTHING = 0.001
 _ROUNDS = 5
 FOLDS = 5
 
@@ -194,7 +192,7 @@ def _falling(pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarr
 
 
 def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
-    """Sums of squares of held-out rows in every column around the means of the others, (folds, p)."""
+    """Squares of held-out rows in every column around the means of the others, (folds, p)."""
     xp, like = op.xp, op.column_squares()
     indicators = np.stack([fold.held_out for fold in folds], axis=1).astype(float)
 
@@ -228,7 +226,7 @@ def common_variances(
     Returns
     -------
     array (r,)
-        Without the components that hold next to nothing.
+        Of the leading components, as long as it is more than the standard error of a variance.
     """
     r = min(fold.scores.shape[1] for fold in folds)
     along = sum(np.sum(fold.scores[:, :r] ** 2, axis=0) for fold in folds)
@@ -241,9 +239,9 @@ def common_variances(
         common = np.maximum(delta - V2.T @ own, 0.0)
         common = np.maximum(isotonic_regression(common, increasing=False).x, 0.0)
         own = np.maximum(variances - V2 @ common, LEAST_OWN * variances)
-    total = np.cumsum(common)
-    kept = int(np.searchsorted(total, (1.0 - NEXT_TO_NOTHING) * total[-1])) + 1
-    return np.asarray(common[: min(kept, r)])
+    error = delta * np.sqrt(2.0 / whole.held_out.size)
+    kept = int(np.sum(np.logical_and.accumulate(common > error)))
+    return np.asarray(common[: max(kept, 1)])
 
 
 def factor_model(fold: Fold, common: np.ndarray, variances: np.ndarray) -> Factors:

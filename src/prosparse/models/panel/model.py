@@ -151,7 +151,11 @@ def learn(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int)
 
 
 def recovery_path(
-    op: Operator, learned: Learned, wishes: Wishes, criterion: Criterion, count: int
+    op: Operator,
+    learned: Learned,
+    wishes: Wishes,
+    criterion: Criterion,
+    count: int,
 ) -> Path:
     """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
     sizes = sizes_up_to(count)
