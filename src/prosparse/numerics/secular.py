@@ -16,9 +16,9 @@ known. The rest of x then has the known length rho = |x|^2 - sum_k z_k^2 and lie
 eigenvalues are between 0 and a known ceiling; putting all of rho at the one or at the other end
 brackets every root and every share.
 
-[G73]  G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
-[BNS]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
-       eigenproblem. Numerische Mathematik 31, 1978.
+[G73]    G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
+[BNS78]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
+         eigenproblem. Numerische Mathematik 31, 1978.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class _Roots(NamedTuple):
 def _roots(poles: Poles, i: int) -> _Roots:
     """The i-th root of the secular equation of every column.
 
-    [BNS]: the poles above and below the root are each replaced by one pole that agrees in value
+    [BNS78]: the poles above and below the root are each replaced by one pole that agrees in value
     and slope, the quadratic equation of the two is solved, and so on. Each step stays between
     the last one and the root.
     """

@@ -22,6 +22,9 @@ columns that it chose:
 
 That the rate holds after these steps is shown by simulation (``prosparse reproduce E17 E18``),
 not by proof: p-values of different columns depend on each other.
+
+[F49]  K. Fan. On a theorem of Weyl concerning eigenvalues of linear transformations I. Proceedings
+       of the National Academy of Sciences 35, 1949.
 """
 
 from __future__ import annotations
@@ -156,8 +159,8 @@ class ColumnTests:
         """All columns against the components of the members, each left out of its own.
 
         Components that a column is part of explain at least as much of it as those of the others
-        (Ky Fan's theorem), so their p-value is a lower bound. ``roughly`` leaves it at that for
-        columns which that bound shows not to be discoveries at any rate that is tried.
+        (Ky Fan's theorem, [F49]), so their p-value is a lower bound. ``roughly`` leaves it at that
+        for columns which that bound shows not to be discoveries at any rate that is tried.
         """
         sample = self.sample
         members = members & self.alive
