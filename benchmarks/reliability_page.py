@@ -143,6 +143,7 @@ TODAY = {
     "engine.support": ("models.empca.exchange", "numerics.thresholds"),
     "selection.evidence": ("models.gsppca.evidence",),
     "selection.noisy": ("models.gsppca.noisy",),
+    "selection.prior": ("selection.model_priors",),
     "selection.regression": ("models.spinyreg.model", "models.spinyreg.stepwise"),
     "selection.shortlist": ("models.spinyreg.shortlist",),
 }
