@@ -182,7 +182,7 @@ def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVar
 def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
     """Fit the relaxed model."""
     xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
-    total = float(xp.sum(parts.table.column_squares()))
+    total, epsilon = float(xp.sum(parts.table.column_squares())), parts.table.epsilon
     file = options.checkpoint
     return iterate(
         make_step(parts.table, n),
@@ -191,7 +191,7 @@ def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
         tol=options.tol * n * p,
         accelerator=over_loadings("M", xp),
         exhausted=lambda state: not bool(xp.any(state.t > 0)),
-        rounding=lambda state: residual_rounding(state, total, state.sigma2),
+        rounding=lambda state: residual_rounding(state, total, state.sigma2, epsilon),
         progress=Progress(options.max_iter, "GSPPCA", options.verbose),
         checkpoint=file.stage(f"{d} components") if file else None,
     )
