@@ -40,7 +40,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         xml = Path(folder) / "found.xml"
-        files = [TESTS / "test_faults.py", TESTS / "engine" / "test_checkpoint.py"]
+        files = [TESTS / "test_faults.py", TESTS / "inference" / "test_checkpoint.py"]
         files.append(TESTS / "contract" / "test_blocks.py")
         command = [sys.executable, "-m", "pytest", "-q", "-k", " or ".join(FAULTS)]
         command += [f"--junitxml={xml}", *map(str, files)]

@@ -1,10 +1,10 @@
-"""Would the tests notice? Small changes to the code of engine and selection, one at a time.
+"""Would the tests notice? Small changes to the mathematics, one at a time.
 
     python benchmarks/mutation.py --seed 2 --count 300 --output docs/reliability
 
 makes a clone of the last commit, lets mutmut (3.8, with pytest 8: it does not know 9) write every
-mutant of ``src/prosparse/engine`` and ``src/prosparse/selection``, draws some of them by seed, runs
-the tests that reach each, and writes ``mutation.json``: per sample and module the mutants there
+mutant of ``inference``, ``numerics``, ``selection`` and ``models``, draws some by seed, runs the
+tests that reach each, and writes ``mutation.json``: per sample and module the mutants there
 are, those tried, killed, stopped for taking too long, not reached by any test, and alive; and every
 one alive with its change. ``why`` is written by hand, and kept where the change is the same: with
 ``equivalent`` true, no test of what the functions promise could tell the two apart.
@@ -29,10 +29,11 @@ ROOT = Path(__file__).parents[1]
 CONFIGURATION = """
 [tool.mutmut]
 source_paths = ["src"]
-only_mutate = ["src/prosparse/engine/*", "src/prosparse/selection/*"]
+only_mutate = ["src/prosparse/inference/*", "src/prosparse/numerics/*",
+    "src/prosparse/selection/*", "src/prosparse/models/*"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
-pytest_add_cli_args_test_selection = ["tests/engine", "tests/selection", "tests/models",
-    "tests/baselines", "tests/contract/test_operators.py"]
+pytest_add_cli_args_test_selection = ["tests/inference", "tests/numerics",
+    "tests/selection", "tests/models", "tests/baselines", "tests/contract/test_operators.py"]
 also_copy = ["README.md", "LICENSE", "benchmarks"]
 use_git_change_detection = false
 process_isolation = "forkserver"
@@ -67,7 +68,7 @@ def statuses(place: Path) -> dict[str, str]:
 
 
 def module_of(name: str) -> str:
-    return ".".join(name.split(".")[1:3])
+    return ".".join(name.split(".")[1:-1])
 
 
 def change(place: Path, name: str) -> dict[str, str]:

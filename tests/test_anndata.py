@@ -11,7 +11,8 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import prosparse.anndata as psa
-from prosparse import GSPPCA, SCA, InputError, ParameterError
+from prosparse import FDRPCA, GSPPCA, SCA, InputError, NoStructureWarning, ParameterError
+from prosparse.data.operators.base import ENTRIES_PER_BLOCK
 from prosparse.datasets import make_globally_sparse
 
 anndata = pytest.importorskip("anndata")
@@ -93,6 +94,135 @@ def test_gsppca_equals_the_estimator(kind, dtype):
     assert kept["params"]["n_components"] == D
 
 
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, sparse.csc_array])
+def test_fdrpca_equals_the_estimator(kind):
+    X = kind(table())
+    adata, model = annotated(X), FDRPCA().fit(X)
+    assert psa.tl.fdrpca(adata) is None
+    assert list(adata.var.columns) == [
+        "fdrpca",
+        "fdrpca_communality",
+        "fdrpca_pvalue",
+        "fdrpca_qvalue",
+        "fdrpca_ranking",
+    ]
+    assert 0 < model.n_selected_ < P
+    assert adata.var["fdrpca"].dtype == bool
+    np.testing.assert_array_equal(adata.var["fdrpca"], model.support_)
+    np.testing.assert_array_equal(adata.var["fdrpca_communality"], model.communality_)
+    np.testing.assert_array_equal(adata.var["fdrpca_pvalue"], model.pvalues_)
+    np.testing.assert_array_equal(adata.var["fdrpca_qvalue"], model.qvalues_)
+    np.testing.assert_array_equal(adata.var["fdrpca_ranking"], model.ranking_)
+    np.testing.assert_array_equal(adata.obsm["X_fdrpca"], model.transform(X))
+    np.testing.assert_array_equal(adata.varm["fdrpca"], model.components_.T)
+    kept = adata.uns["fdrpca"]
+    assert kept["n_selected"] == model.n_selected_
+    assert kept["n_components"] == model.n_components_
+    assert kept["chance_communality"] == model.chance_communality_
+    np.testing.assert_array_equal(kept["variance"], model.explained_variance_)
+    np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
+    assert kept["params"]["fdr"] == 0.05
+    assert "batch_key" not in kept["params"]
+
+
+def test_parameters_of_fdrpca():
+    adata = annotated()
+    psa.tl.fdrpca(adata, 2, fdr=0.1, min_communality=0.4, transform="rank", key_added="shared")
+    model = FDRPCA(2, fdr=0.1, min_communality=0.4, transform="rank").fit(table())
+    np.testing.assert_array_equal(adata.var["shared"], model.support_)
+    np.testing.assert_array_equal(adata.obsm["X_shared"], model.transform(table()))
+    assert adata.uns["shared"]["params"]["transform"] == "rank"
+
+
+def test_fdrpca_on_a_layer_and_some_variables():
+    adata = annotated(np.zeros((N, P)))
+    adata.layers["log"] = sparse.csr_matrix(table())
+    mask = np.arange(P) % 3 > 0
+    psa.tl.fdrpca(adata, layer="log", mask_var=mask)
+    model = FDRPCA().fit(sparse.csr_matrix(table()[:, mask]))
+    np.testing.assert_array_equal(adata.var["fdrpca"][mask], model.support_)
+    for name, values in (
+        ("communality", model.communality_),
+        ("pvalue", model.pvalues_),
+        ("qvalue", model.qvalues_),
+    ):
+        np.testing.assert_array_equal(adata.var[f"fdrpca_{name}"][mask], values)
+        assert adata.var[f"fdrpca_{name}"][~mask].isna().all()
+    assert not adata.var["fdrpca"][~mask].any()
+    assert not adata.varm["fdrpca"][~mask].any()
+    assert sorted(adata.var["fdrpca_ranking"]) == list(range(1, P + 1))
+    assert adata.var["fdrpca_ranking"][~mask].min() > mask.sum()
+    assert adata.uns["fdrpca"]["params"]["layer"] == "log"
+
+
+def cells_of_donors(rng):
+    """Genes that share nothing, but donors who differ in each of them."""
+    donor = rng.permutation(np.repeat(np.arange(30), 6))
+    return rng.normal(size=(180, P)) + 2 * rng.normal(size=(30, P))[donor], donor
+
+
+def test_batches(rng):
+    X, donor = cells_of_donors(rng)
+    adata = annotated(X)
+    psa.tl.fdrpca(adata)
+    assert adata.var["fdrpca"].all()  # nobody said whose cells they are
+    for column in (donor, [f"donor {d}" for d in donor]):
+        adata.obs["donor"] = column
+        adata.strings_to_categoricals()
+        with pytest.warns(NoStructureWarning):
+            psa.tl.fdrpca(adata, batch_key="donor")
+        assert not adata.var["fdrpca"].any()
+        assert adata.uns["fdrpca"]["params"]["batch_key"] == "donor"
+
+
+def test_a_table_without_structure(rng, tmp_path):
+    adata = annotated(rng.normal(size=(N, P)))
+    with pytest.warns(NoStructureWarning, match="no variable shares structure"):
+        psa.tl.fdrpca(adata)
+    assert not adata.var["fdrpca"].any()
+    assert (adata.var["fdrpca_qvalue"] > 0.05).all()
+    assert adata.obsm["X_fdrpca"].shape == (N, 0)
+    assert adata.varm["fdrpca"].shape == (P, 0)
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    assert anndata.read_h5ad(tmp_path / "cells.h5ad").obsm["X_fdrpca"].shape == (N, 0)
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_batches_of_modalities(mdata, mudata):
+    batch = np.arange(N) % 3
+    mdata.mod["rna"].obs["batch"] = batch
+    psa.tl.fdrpca(mdata, {"rna": 2}, batch_key={"rna": "batch"})
+    rna, prot = mdata.mod["rna"], mdata.mod["prot"]
+    model = FDRPCA(2).fit(rna.X, groups=batch)
+    np.testing.assert_array_equal(rna.var["fdrpca_pvalue"], model.pvalues_)
+    np.testing.assert_array_equal(prot.var["fdrpca_pvalue"], FDRPCA().fit(prot.X).pvalues_)
+    assert rna.uns["fdrpca"]["params"]["batch_key"] == "batch"
+    assert "batch_key" not in prot.uns["fdrpca"]["params"]
+    with pytest.raises(ParameterError, match=r"`.obs` of modality 'prot' \(there are none\)"):
+        psa.tl.fdrpca(mdata, batch_key="batch", key_added="again")
+    with pytest.raises(ParameterError, match=r"keys of `batch_key`.*got 'ran'"):
+        psa.tl.fdrpca(mdata, batch_key={"ran": "batch"})
+    assert "again" not in rna.var
+
+
+@pytest.mark.parametrize(
+    ("batch_key", "words"),
+    [
+        ("patient", r"`batch_key` must be one of the columns of `.obs` \('donor'\), got 'patient'"),
+        (3, "`batch_key` must be None or the name of a column of `.obs`, got 3"),
+        ("donor", r"`batch_key` \('donor'\) must have a label for every observation; 2 have none"),
+    ],
+)
+def test_errors_of_batches(batch_key, words):
+    adata = annotated()
+    adata.obs["donor"] = ["a", "b"] * (N // 2 - 1) + [None, None]
+    with pytest.raises(ParameterError, match=words):
+        psa.tl.fdrpca(adata, batch_key=batch_key)
+    assert not len(adata.var.columns)
+    assert not len(adata.uns)
+
+
 def test_select_variables_writes_the_choice_alone():
     adata = annotated()
     assert psa.pp.select_variables(adata, n_components=D, n_features_to_select=7) is None
@@ -132,6 +262,7 @@ def test_number_of_components_when_none_is_given(mdata):
 def test_table_stays_as_it_was():
     X = sparse.csr_matrix(table())
     adata = annotated(X.copy())
+    psa.tl.fdrpca(adata)
     psa.tl.gsppca(adata, D)
     psa.tl.sca(adata, 2)
     assert sparse.issparse(adata.X)
@@ -157,6 +288,24 @@ def test_sparse_is_never_made_dense(rng, mudata):
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
         assert peak < 8 * n * p / 4
+
+
+def test_fdrpca_never_makes_sparse_dense(rng, monkeypatch):
+    n, p = 300, 2000
+    counts = sparse.random_array((n, p), density=0.02, format="lil", rng=rng)
+    counts[:150, :50] += rng.random((150, 50))
+    adata = annotated(sparse.csr_matrix(counts))
+    largest = []
+    for kind in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.csc_matrix):
+
+        def watched(self, *args, dense=kind.toarray, **kwargs):
+            largest.append(self.shape[0] * self.shape[1])
+            return dense(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "toarray", watched)
+    psa.tl.fdrpca(adata, mask_var=np.arange(p) < p - 10)
+    assert adata.var["fdrpca"][:50].all()
+    assert max(largest, default=0) <= ENTRIES_PER_BLOCK  # a block of rows, where one has to be
 
 
 # --- which table
@@ -207,7 +356,7 @@ def test_mask_of_pandas_booleans():
 
 def test_copy():
     adata = annotated()
-    for call in (psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca):
+    for call in (psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca):
         other = call(adata, 2, copy=True)
         assert isinstance(other, anndata.AnnData)
         assert other is not adata
@@ -282,13 +431,14 @@ def test_round_trip(tmp_path):
     adata = annotated(sparse.csr_matrix(table()))
     mask = np.arange(P) < 35
     psa.pp.select_variables(adata, D, mask_var=mask)
+    psa.tl.fdrpca(adata, mask_var=mask)
     psa.tl.gsppca(adata, D, n_features_to_select=9)
     adata.var["kind"] = np.where(np.arange(P) < 20, "left", "right")
     psa.tl.sca(adata, 2, views="kind", n_private=[1, 0], random_state=np.random.RandomState(0))
     psa.tl.sca(adata, 2, views=[[0, 1], slice(2, P)], key_added="other")
     adata.write_h5ad(tmp_path / "cells.h5ad")
     back = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    for key in ("prosparse", "gsppca", "sca", "other"):
+    for key in ("prosparse", "fdrpca", "gsppca", "sca", "other"):
         assert_equal(back.uns[key], adata.uns[key])
         np.testing.assert_array_equal(back.var[key], adata.var[key])
         assert back.var[key].dtype == bool
@@ -456,7 +606,9 @@ def test_view_of_mudata(mdata):
         ({"n_components": 0}, "`n_components`.*got 0"),
     ],
 )
-@pytest.mark.parametrize("call", [psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca])
+@pytest.mark.parametrize(
+    "call", [psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca]
+)
 def test_errors(call, given, words):
     adata = annotated()
     adata.layers["log"] = adata.X
@@ -481,7 +633,9 @@ def test_errors(call, given, words):
         ({"mask_var": np.ones(P, dtype=bool)}, r"`mask_var` of modality 'prot'.*12 variables"),
     ],
 )
-@pytest.mark.parametrize("call", [psa.pp.select_variables, psa.tl.gsppca, psa.tl.sca])
+@pytest.mark.parametrize(
+    "call", [psa.pp.select_variables, psa.tl.fdrpca, psa.tl.gsppca, psa.tl.sca]
+)
 def test_errors_of_modalities(mdata, call, given, words):
     with pytest.raises(ParameterError, match=words):
         call(mdata, 2, **given)
@@ -522,6 +676,8 @@ def test_missing_values_are_named(kind):
     adata = annotated(kind(X))
     with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', variable 'gene20'"):
         psa.tl.gsppca(adata, D, mask_var=np.arange(P) > 10)
+    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. FDRPCA needs"):
+        psa.tl.fdrpca(adata, mask_var=np.arange(P) > 10)
     psa.tl.gsppca(adata, D, mask_var=np.arange(P) != 20)  # a variable that is not looked at
 
 

@@ -89,7 +89,7 @@ def make_globally_sparse(
     return GloballySparse(X, support, loadings)
 
 
-class SparseProjection(NamedTuple):
+class SparseProjectionData(NamedTuple):
     """What `make_sparse_projection` draws.
 
     Attributes
@@ -121,7 +121,7 @@ def make_sparse_projection(
     noise: float = 0.5,
     latents: str = "gaussian",
     random_state: Any = None,
-) -> SparseProjection:
+) -> SparseProjectionData:
     """The denoising experiment of Archambeau & Bach (2008): sparse directions, any latent law.
 
     The defaults are the paper's: 4 unit vectors with 4 nonzero entries in 10 dimensions.
@@ -144,7 +144,7 @@ def make_sparse_projection(
 
     Returns
     -------
-    SparseProjection : named tuple (X, clean, loadings, noise)
+    SparseProjectionData : named tuple (X, clean, loadings, noise)
     """
     check_choice("latents", latents, LATENT_LAWS)
     check_integer("n_samples", n_samples, 2)
@@ -169,7 +169,7 @@ def make_sparse_projection(
     clean = Z @ loadings.T
     deviation = noise * float(np.sqrt(np.mean(clean**2)))
     X = clean + deviation * rng.standard_normal(clean.shape)
-    return SparseProjection(X, clean, loadings, deviation)
+    return SparseProjectionData(X, clean, loadings, deviation)
 
 
 class SparseRegression(NamedTuple):

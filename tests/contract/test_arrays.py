@@ -16,6 +16,7 @@ from sklearn.base import clone
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
 from prosparse.data import arrays
 from prosparse.datasets import make_globally_sparse
+from prosparse.inference.loop import StopReason
 
 
 def _torch(where):
@@ -137,6 +138,27 @@ def table(request):
 def numpy_fit(name, shape):
     """The measure of every library's fit, and of both precisions'."""
     return clone(ESTIMATORS[name]).fit(of_shape(shape))
+
+
+SETTLED = {
+    "GSPPCA": GSPPCA(5),
+    "SCA": SCA(3),
+    "SCA hyperbolic": SCA(3, prior="hyperbolic"),
+    "SPPCA": SPPCA(3, penalty=2.0),
+}
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", SETTLED)
+@pytest.mark.parametrize("library", ["strict", "torch", "torch cuda", "cupy", "jax"])
+def test_single_precision_does_not_look_like_a_falling_objective(library, name):
+    if library == "jax" and name != "GSPPCA":
+        pytest.skip("JAX would compile for longer than the test is worth")
+    model = clone(SETTLED[name]).fit(LIBRARIES[library](of_shape("wide"), "float32"))
+    assert model.stop_reason_ is StopReason.CONVERGED
+    # rounding in the seventh digit, and no more
+    height = arrays.host(model.bounds_)
+    assert np.diff(height).min() > -1e-5 * np.abs(height[-1])
 
 
 def array_attributes(model):

@@ -46,6 +46,20 @@ def test_names_titles_and_sources():
         experiment("E99")
 
 
+def test_the_page_of_results_is_what_the_records_say(tmp_path):
+    docs = Path(__file__).parents[2] / "docs"
+    shutil.copytree(docs / "results", tmp_path / "results")
+    records = {path.stem for path in (tmp_path / "results").glob("*.json")}
+    assert records == set(experiments())
+    for name in records:
+        record = json.loads((tmp_path / "results" / f"{name}.json").read_text())
+        assert not record["quick"], name
+        for figure in record["figures"]:
+            assert (tmp_path / "results" / figure).is_file()
+    page = report.write_page(tmp_path).read_text(encoding="utf-8")
+    assert page == (docs / "results.md").read_text(encoding="utf-8")
+
+
 def test_page_puts_ours_beside_published(tmp_path):
     rows = [
         mean_row("some score", [0.9, 1.0, 1.1], 0.97, "a note"),

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 from prosparse.inference.acceleration import Anderson
-from prosparse.inference.loop import StopReason, iterate, worst
+from prosparse.inference.loop import (
+    StopReason,
+    iterate,
+    relative_rounding,
+    residual_rounding,
+    worst,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -249,3 +255,41 @@ def test_nothing_to_fall_back_on():
     _, start = quadratic()
     with pytest.raises(np.linalg.LinAlgError):
         iterate(no_decomposition, start, max_iter=5, tol=1e-12)
+
+
+SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64))
+
+
+@pytest.mark.parametrize(
+    ("fall", "epsilon", "reason"),
+    [
+        (2e-7, SINGLE, StopReason.CONVERGED),  # the seventh digit
+        (2e-7, DOUBLE, StopReason.FELL),
+        (1e-4, SINGLE, StopReason.FELL),  # no precision explains that
+        (1e-12, DOUBLE, StopReason.CONVERGED),
+    ],
+)
+def test_what_rounding_explains_depends_on_the_precision(fall, epsilon, reason):
+    def step(point):
+        return Point(point.x, point.bound * (1.0 + fall))  # the bound is negative
+
+    run = iterate(
+        step,
+        Point(np.zeros(1), -1e3),
+        max_iter=5,
+        tol=1e-10,
+        rounding=lambda state: relative_rounding(state, epsilon),
+    )
+    assert run.reason is reason
+
+
+def test_a_residual_loses_digits_of_what_it_is_the_difference_of():
+    state = Point(np.zeros(1), -1.0)
+    for epsilon in (SINGLE, DOUBLE):
+        near = residual_rounding(state, 1e3, 1.0, epsilon)
+        assert residual_rounding(state, 1e3, 1e-3, epsilon) > 100 * (
+            near - relative_rounding(state, epsilon)
+        )
+    assert residual_rounding(state, 1e3, 1.0, SINGLE) > 1e4 * residual_rounding(
+        state, 1e3, 1.0, DOUBLE
+    )

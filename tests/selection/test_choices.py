@@ -8,7 +8,7 @@ from prosparse import ManyComponentsWarning
 from prosparse.datasets import make_globally_sparse
 from prosparse.selection import noise
 from prosparse.selection.dimension import MOST_COUNTED, count_signals, counted
-from prosparse.selection.prior import inclusion_probability, log_prior
+from prosparse.selection.model_priors import inclusion_probability, log_prior
 
 pytestmark = pytest.mark.quick
 

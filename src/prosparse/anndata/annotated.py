@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,16 +26,22 @@ class Annotated(NamedTuple):
         """Values of the columns of X as values of all variables, zero for the others."""
         return host(spread(host(values), self.places, self.data.n_vars))
 
+    def known(self, values: Any) -> np.ndarray:
+        """Values of the columns of X as values of all variables, NaN for those not looked at."""
+        full = np.full(self.data.n_vars, np.nan)
+        full[self.places] = host(values)
+        return full
+
 
 def is_mudata(data: Any) -> bool:
     return hasattr(data, "mod") and hasattr(data, "obsmap")
 
 
 def tables_of(
-    data: Any, layer: Any, mask_var: Any, modality: Any, n_components: Any = None
+    data: Any, layer: Any, mask_var: Any, modality: Any, **others: Any
 ) -> list[Annotated]:
     """The table of an AnnData, or those of the modalities of a MuData, each with its own share of
-    what dictionaries hold."""
+    what dictionaries hold; ``others`` are parameters that may be dictionaries, too."""
     if not is_mudata(data):
         if modality is not None:
             raise ParameterError(
@@ -45,7 +51,7 @@ def tables_of(
     there = list(data.mod)
     wanted = there if modality is None else [modality] if isinstance(modality, str) else modality
     _check_names("`modality`", wanted, there)
-    shared = {"layer": layer, "mask_var": mask_var, "n_components": n_components}
+    shared = {"layer": layer, "mask_var": mask_var, **others}
     for name, value in shared.items():
         if isinstance(value, Mapping):
             _check_names(f"the keys of `{name}`", list(value), there)
@@ -87,14 +93,44 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
     return Annotated(adata, X, places, {"layer": layer, "mask_var": mask_var, "modality": modality})
 
 
-def column_of(adata: Any, parameter: str, name: str, where: str = "") -> Any:
-    """A column of ``.var`` that a parameter names."""
-    if name not in adata.var.columns:
-        there = ", ".join(repr(str(column)) for column in adata.var.columns) or "there are none"
+def column_of(
+    adata: Any, parameter: str, name: str, where: str = "", axis: Literal["obs", "var"] = "var"
+) -> Any:
+    """A column of ``.var`` or ``.obs`` that a parameter names."""
+    columns = getattr(adata, axis)
+    if name not in columns.columns:
+        there = ", ".join(repr(str(column)) for column in columns.columns) or "there are none"
         raise ParameterError(
-            f"`{parameter}` must be one of the columns of `.var`{where} ({there}), got {name!r}"
+            f"`{parameter}` must be one of the columns of `.{axis}`{where} ({there}), got {name!r}"
         )
-    return adata.var[name]
+    return columns[name]
+
+
+def labels_of_rows(table: Annotated, batch_key: Any) -> np.ndarray | None:
+    """The batch of every observation, as a column of ``.obs`` holds it; None where none is named.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such column, or some observations have no label in it.
+    """
+    modality = table.asked["modality"]
+    name = of_modality(batch_key, modality)
+    if name is None:
+        return None
+    where = "" if modality is None else f" of modality {modality!r}"
+    if not isinstance(name, str):
+        raise ParameterError(
+            f"`batch_key` must be None or the name of a column of `.obs`{where}, got {name!r}"
+        )
+    column = column_of(table.data, "batch_key", name, where, axis="obs")
+    lacking = int(column.isna().sum())
+    if lacking:
+        raise ParameterError(
+            f"`batch_key` ({name!r}{where}) must have a label for every observation; {lacking} "
+            "have none: give them one, or leave these observations out"
+        )
+    return np.asarray(column.astype(str).to_numpy())
 
 
 def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:

@@ -13,12 +13,14 @@ from ..data import kind_of
 from ..data.arrays import host, spread
 from ..data.groups import column_groups
 from ..errors import InputError, ParameterError, check_bool
+from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
 from ..models.sca import SCA
 from .annotated import (
     Annotated,
     column_of,
     is_mudata,
+    labels_of_rows,
     of_modality,
     tables_of,
     tables_of_views,
@@ -88,7 +90,7 @@ def select_variables(
     (10, True)
     """
     target = _writable(adata, key_added, copy)
-    tables = tables_of(target, layer, mask_var, modality, n_components)
+    tables = tables_of(target, layer, mask_var, modality, n_components=n_components)
     models = [_fitted(table, n_components, params) for table in tables]
     for table, model in zip(tables, models, strict=True):
         _write_selection(table, model, key_added)
@@ -134,13 +136,115 @@ def gsppca(
     ((50, 5), (30, 5))
     """
     target = _writable(adata, key_added, copy)
-    tables = tables_of(target, layer, mask_var, modality, n_components)
+    tables = tables_of(target, layer, mask_var, modality, n_components=n_components)
     models = [_fitted(table, n_components, params) for table in tables]
     scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
     for table, model, rows in zip(tables, models, scores, strict=True):
         _write_selection(table, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
         table.data.varm[key_added] = table.spread(model.components_).T
+    return target if copy else None
+
+
+def fdrpca(
+    adata: Any,
+    n_components: Any = "auto",
+    *,
+    batch_key: Any = None,
+    layer: Any = None,
+    mask_var: Any = None,
+    modality: Any = None,
+    key_added: str = "fdrpca",
+    copy: bool = False,
+    **params: Any,
+) -> Any:
+    """Test which variables vary with others beyond chance, and project the observations on them.
+
+    By `FDRPCA`: ``fdr=0.05`` is the share of false ones among the chosen. Among thousands of cells
+    most genes vary with others a little, and are chosen; ``min_communality=0.2`` asks for more.
+    ``scanpy.pp.neighbors(adata, use_rep="X_fdrpca")`` goes on from there.
+
+    Parameters
+    ----------
+    adata : AnnData or MuData
+        Normalised and logarithmised counts, say; X is taken as it is, and every variable is scaled
+        to unit variance.
+    n_components : int or "auto"
+        Of the chosen variables; "auto" counts them with every variable measured in its own noise.
+        The test does not depend on it.
+    batch_key : str or None
+        A column of ``adata.obs``, or of that of each modality, that says which observations belong
+        together: the donor, the batch, the run. Variables are then compared within each, and
+        differences between them are taken away.
+    layer : str or None
+        See `select_variables`.
+    mask_var : str, bool array or None
+        Consider only these variables, as in `select_variables`. The others are not chosen, are
+        ranked last, and have NaN for all that was not measured.
+    modality : str, list of str or None
+        See `select_variables`; ``batch_key``, too, may be a dictionary from modality to value.
+    key_added : str
+        Under which name the results are kept.
+    copy : bool
+        Return a copy with the results instead of writing them to ``adata``.
+    **params
+        Other parameters of `FDRPCA`: ``fdr``, ``min_communality``, ``transform="rank"``.
+
+    Returns
+    -------
+    None, or the copy. Written, in every modality of a MuData, are
+
+    ``.var[key_added]`` : bool, chosen or not; perhaps none, with a warning
+    ``.var[key_added + "_communality"]`` : the share of its variance that a variable shares
+    ``.var[key_added + "_pvalue"]`` : of the test that it shares nothing
+    ``.var[key_added + "_qvalue"]`` : the smallest false discovery rate at which it is chosen
+    ``.var[key_added + "_ranking"]`` : 1 for the chosen variable with the largest communality
+    ``.obsm["X_" + key_added]`` : scores, n_obs x components
+    ``.varm[key_added]`` : loadings, n_vars x components, zero for all variables not chosen
+    ``.uns[key_added]`` : parameters, number of components and of chosen variables, variance, and
+        ``chance_communality``, what chance alone would give
+
+    Examples
+    --------
+    >>> import anndata, prosparse.anndata as psa
+    >>> from prosparse.datasets import make_globally_sparse
+    >>> data = make_globally_sparse(100, 50, scale=True, random_state=0)
+    >>> adata = anndata.AnnData(data.X)
+    >>> psa.tl.fdrpca(adata)
+    >>> int(adata.var["fdrpca"].sum()), int(data.support[adata.var["fdrpca"]].sum())
+    (11, 10)
+    """
+    target = _writable(adata, key_added, copy)
+    tables = tables_of(
+        target, layer, mask_var, modality, n_components=n_components, batch_key=batch_key
+    )
+    models = []
+    for table in tables:
+        wanted = of_modality(n_components, table.asked["modality"])
+        model = FDRPCA("auto" if wanted is None else wanted, **params)
+        labels = labels_of_rows(table, batch_key)
+        _check_finite(table, "FDRPCA")
+        models.append(model.fit(table.X, groups=labels))
+    scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
+    for table, model, rows in zip(tables, models, scores, strict=True):
+        part = table.data
+        part.var[key_added] = table.spread(model.support_)
+        part.var[f"{key_added}_communality"] = table.known(model.communality_)
+        part.var[f"{key_added}_pvalue"] = table.known(model.pvalues_)
+        part.var[f"{key_added}_qvalue"] = table.known(model.qvalues_)
+        part.var[f"{key_added}_ranking"] = _ranking(table, model)
+        part.obsm[f"X_{key_added}"] = rows
+        part.varm[key_added] = table.spread(model.components_).T
+        part.uns[key_added] = {
+            "params": _parameters(
+                model, **table.asked, batch_key=of_modality(batch_key, table.asked["modality"])
+            ),
+            "n_components": model.n_components_,
+            "n_selected": model.n_selected_,
+            "chance_communality": model.chance_communality_,
+            "variance": host(model.explained_variance_),
+            "variance_ratio": host(model.explained_variance_ratio_),
+        }
     return target if copy else None
 
 
@@ -216,7 +320,7 @@ def sca(
     target.varm[key_added] = spread(host(model.components_), places, width).T
     target.var[key_added] = spread(host(model.support_), places, width)
     target.uns[key_added] = {
-        "params": _parameters(model, layer, mask_var, modality, views),
+        "params": _parameters(model, layer, mask_var, modality, views=views),
         "views": np.array(names, dtype=object),
         "latent_view": np.array(
             ["shared" if v < 0 else names[v] for v in host(model.latent_view_)], dtype=object
@@ -230,7 +334,7 @@ def sca(
 
 
 pp = SimpleNamespace(select_variables=select_variables)
-tl = SimpleNamespace(gsppca=gsppca, sca=sca)
+tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
 
 
 def _writable(data: Any, key_added: Any, copy: Any) -> Any:
@@ -245,7 +349,7 @@ def _writable(data: Any, key_added: Any, copy: Any) -> Any:
     if not isinstance(data, AnnData) and not is_mudata(data):
         raise InputError(
             f"`adata` must be an AnnData or a MuData, got {type(data).__name__}; for arrays and "
-            "data frames there are prosparse.GSPPCA and prosparse.SCA"
+            "data frames there are the estimators, prosparse.FDRPCA and others"
         )
     if not isinstance(key_added, str) or not key_added or "/" in key_added:
         raise ParameterError(
@@ -268,11 +372,17 @@ def _writable(data: Any, key_added: Any, copy: Any) -> Any:
 
 
 def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPPCA:
-    """The model of a table; missing values are refused with the names they have in the data."""
+    """The model of a table."""
     wanted = of_modality(n_components, table.asked["modality"])
     most = params.get("n_features_to_select")
     usual = min(N_COMPONENTS, int(most)) if isinstance(most, Integral) else N_COMPONENTS
     model = GSPPCA(_default(wanted, usual, [table]), **params)
+    _check_finite(table, "GSPPCA")
+    return model.fit(table.X)
+
+
+def _check_finite(table: Annotated, method: str) -> None:
+    """Refuse missing values with the names they have in the data."""
     kind = kind_of(table.X)
     found = kind.not_finite(table.X) if kind.in_memory and kind.on_host else None
     if found is not None:
@@ -280,10 +390,9 @@ def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPP
         raise InputError(
             f"the table contains {what}: {count} value(s), the first in observation "
             f"{table.data.obs_names[row]!r}, variable "
-            f"{table.data.var_names[table.places[column]]!r}. GSPPCA needs finite values: leave "
+            f"{table.data.var_names[table.places[column]]!r}. {method} needs finite values: leave "
             "these out, or fill them in first."
         )
-    return model.fit(table.X)
 
 
 def _default(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
@@ -315,13 +424,19 @@ def _groups(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]
     return names, [np.flatnonzero(labels == name) for name in names]
 
 
-def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
-    part, ranking = table.data, table.spread(model.ranking_)
-    rest = np.flatnonzero(ranking == 0)  # those that were not considered come last
+def _ranking(table: Annotated, model: Any) -> np.ndarray:
+    """The rank of all variables; those that were not considered come last."""
+    ranking = table.spread(model.ranking_)
+    rest = np.flatnonzero(ranking == 0)
     ranking[rest] = np.arange(ranking.size - rest.size, ranking.size) + 1
+    return ranking
+
+
+def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
+    part = table.data
     part.var[key] = table.spread(model.support_)
     part.var[f"{key}_relevance"] = table.spread(model.relevance_)
-    part.var[f"{key}_ranking"] = ranking
+    part.var[f"{key}_ranking"] = _ranking(table, model)
     part.uns[key] = {
         "params": _parameters(model, **table.asked),
         "n_components": model.n_components_,
@@ -345,11 +460,11 @@ def _course(model: Any) -> dict[str, Any]:
 
 
 def _parameters(
-    model: Any, layer: Any, mask_var: Any, modality: Any, views: Any = None
+    model: Any, layer: Any, mask_var: Any, modality: Any, **others: Any
 ) -> dict[str, Any]:
     """Parameters as H5AD can keep them; those that are None are left out."""
     given = {**model.get_params(), "layer": layer, "mask_var": mask_var, "modality": modality}
-    given["views"] = views
+    given.update(others)
     return {name: _plain(value) for name, value in given.items() if value is not None}
 
 

@@ -1,11 +1,11 @@
 """NSPCA: non-negative sparse PCA, all components at once.
 
-[ZS06]  R. Zass, A. Shashua. Nonnegative sparse PCA. NeurIPS 2006.
+[ZS07]  R. Zass, A. Shashua. Nonnegative sparse PCA. NeurIPS 19, 2007.
 
     maximise  1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)   over U >= 0,  (p, d)
 
 one entry after the other: in a single entry the objective is a quartic, whose maximum over
-u >= 0 is at zero or at a root of a cubic ([ZS06] section 3). Orthogonality and unit length
+u >= 0 is at zero or at a root of a cubic ([ZS07] section 3). Orthogonality and unit length
 hold only as far as alpha enforces them, and the number of zeros follows from beta.
 """
 

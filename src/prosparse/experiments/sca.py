@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ..baselines import DSPCA, SPCA
-from ..datasets import LATENT_LAWS, SparseProjection, make_sparse_projection
+from ..datasets import LATENT_LAWS, SparseProjectionData, make_sparse_projection
 from ..models.sca import SCA
 from .base import Claim, Experiment, Result, above, mean_row, seeds_of
 from .data import Data
@@ -52,7 +52,7 @@ def denoising_error(estimate: np.ndarray, clean: np.ndarray) -> float:
     return 100.0 * float(np.mean(np.sum((estimate - clean) ** 2, axis=1)))
 
 
-def denoise(data: SparseProjection, method: str) -> np.ndarray:
+def denoise(data: SparseProjectionData, method: str) -> np.ndarray:
     """The table rebuilt by one of the methods of E9."""
     X, W = data.X, data.loadings
     if method == "oracle":  # knows loadings and noise: the least error there is

@@ -27,7 +27,7 @@ from .data import Data
 from .simulations import PAPER, SLIDES
 
 Array = np.ndarray
-Choice = Callable[[Array, int], Array]  # (table, how many) -> mask
+Selector = Callable[[Array, int], Array]  # (table, how many) -> mask
 
 # The slides' table: cardinality -> enrichment in per cent, of 5391 genes.
 ENRICHMENT = {
@@ -39,7 +39,7 @@ ENRICHMENT_SIZES = (290, 1000, 1965, 3000, 4466, 5000)
 ENRICHMENT_WIDTH = 5391
 
 
-def first_of(ranking: Array) -> Choice:
+def first_of(ranking: Array) -> Selector:
     return lambda X, q: ranking <= q
 
 
@@ -51,11 +51,11 @@ def spca(X: Array, q: int) -> Array:
     return SPCA(1, n_nonzero=q, ridge=np.inf).fit(X).support_
 
 
-def sspca(d: int) -> Choice:
+def sspca(d: int) -> Selector:
     return lambda X, q: SSPCA(d, n_features_to_select=q, tol=1e-6).fit(X).support_
 
 
-def gsppca(d: int) -> Choice:
+def gsppca(d: int) -> Selector:
     return lambda X, q: GSPPCA(d, n_features_to_select=q).fit(X).support_
 
 
@@ -70,7 +70,7 @@ def leukemia(quick: bool, data: Data, output: Path) -> Result:
     """E5, Fig. 3: variance of a 30-dimensional globally sparse projection."""
     X = data("golub")["X"].astype(float)
     q = [50, 1000, 3000] if quick else [50, 100, 200, 400, 700, 1000, 1500, 2000, 2500, 3000]
-    choices: dict[str, tuple[Choice, str]] = {
+    choices: dict[str, tuple[Selector, str]] = {
         "GSPPCA, d = 30": (first_of(GSPPCA(30).fit(X).ranking_), "C3o-"),
         "SSPCA, d = 30": (sspca(30), "C0s-"),
         "GSPPCA, d = 1": (first_of(GSPPCA(1).fit(X).ranking_), "C3o:"),
@@ -136,7 +136,7 @@ def handwritten(quick: bool, data: Data, output: Path) -> Result:
     sevens = data("sevens")["X"]
     sevens = sevens[np.random.default_rng(seed).permutation(len(sevens))[:n]]
     bright = largest_mean(sevens, q)
-    choices: dict[str, Choice] = {
+    choices: dict[str, Selector] = {
         "SPCA, d = 1": spca,
         f"SSPCA, d = {d}": sspca(d),
         f"GSPPCA, d = {d}": gsppca(d),
@@ -204,7 +204,7 @@ def pathways(quick: bool, data: Data, output: Path) -> Result:
         genes = np.unique(symbols[symbols != ""])
         member = membership(genes, data("kegg"))
         ranking = GSPPCA(10).fit(X).ranking_
-        choices: dict[str, Choice] = {
+        choices: dict[str, Selector] = {
             "tPCA": lambda X, q: ThresholdedPCA(1, n_nonzero=q).fit(X).support_,
             "SPCA": spca,
             "GSPPCA": first_of(ranking),

@@ -29,15 +29,45 @@ class HasBound(Protocol):
 S = TypeVar("S", bound=HasBound)
 
 
-def relative_rounding(state: HasBound) -> float:
-    """How far rounding can move an objective that is computed to ten digits."""
-    return 1e-10 * abs(state.bound)
+_DOUBLE = float(np.finfo(float).eps)
+_LAST_DIGITS = 8.0  # by so many epsilons a sum may be wrong
 
 
-def residual_rounding(state: HasBound, total: float, noise: float) -> float:
-    """The same for a likelihood whose residual is a difference of sums near ``total``, of which
-    a few last digits are lost, divided by a ``noise`` variance: an exact fit leaves no digit."""
-    return relative_rounding(state) + 8.0 * float(np.finfo(float).eps) * total / noise
+def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
+    """How far rounding can move an objective.
+
+    Parameters
+    ----------
+    state : HasBound
+    epsilon : float
+        Relative rounding error of the products with the table: `Operator.epsilon`. What follows
+        from them is computed in double precision, to ten digits.
+
+    Returns
+    -------
+    float
+    """
+    return (1e-10 + _LAST_DIGITS * epsilon) * abs(state.bound)
+
+
+def residual_rounding(state: HasBound, total: float, noise: float, epsilon: float) -> float:
+    """How far rounding can move a likelihood whose residual is a difference of sums.
+
+    Parameters
+    ----------
+    state : HasBound
+    total : float
+        What the sums are near to; a few last digits of it are lost.
+    noise : float
+        Variance by which the residual is divided: an exact fit leaves no digit.
+    epsilon : float
+        See `relative_rounding`.
+
+    Returns
+    -------
+    float
+    """
+    return relative_rounding(state, epsilon) + _LAST_DIGITS * epsilon * total / noise
 
 
 class StopReason(Enum):

@@ -16,9 +16,9 @@ known. The rest of x then has the known length rho = |x|^2 - sum_k z_k^2 and lie
 eigenvalues are between 0 and a known ceiling; putting all of rho at the one or at the other end
 brackets every root and every share.
 
-[G73]  G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
-[BNS]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
-       eigenproblem. Numerische Mathematik 31, 1978.
+[G73]    G. H. Golub. Some modified matrix eigenvalue problems. SIAM Review 15, 1973.
+[BNS78]  J. R. Bunch, C. P. Nielsen, D. C. Sorensen. Rank-one modification of the symmetric
+         eigenproblem. Numerische Mathematik 31, 1978.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ Three laws, from smooth to rough:
 [K95]  F. Kazi-Aoual, S. Hitier, R. Sabatier, J.-D. Lebreton. Refined approximations to permutation
        tests for multivariate inference. Computational Statistics & Data Analysis 20, 1995.
 [BC91] J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
+[WH31] E. B. Wilson, M. M. Hilferty. The distribution of chi-square. Proceedings of the National
+       Academy of Sciences 17, 1931.
 """
 
 from __future__ import annotations
@@ -212,9 +214,9 @@ def sampled_pvalue(
 ) -> float:
     """P(R2 at least this large) with the rows of the column in random order.
 
-    The sizes R2(1), R2(2), ... are put on one scale by Wilson and Hilferty's cube root, and the
-    largest counts. Orders are tried until ``enough`` of them explain as much of the column as the
-    given one, [BC91], or until ``most`` were tried.
+    The sizes R2(1), R2(2), ... are put on one scale by Wilson and Hilferty's cube root [WH31],
+    and the largest counts. Orders are tried until ``enough`` of them explain as much of the
+    column as the given one, [BC91], or until ``most`` were tried.
 
     Parameters
     ----------

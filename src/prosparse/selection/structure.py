@@ -22,6 +22,9 @@ columns that it chose:
 
 That the rate holds after these steps is shown by simulation (``prosparse reproduce E17 E18``),
 not by proof: p-values of different columns depend on each other.
+
+[F49]  K. Fan. On a theorem of Weyl concerning eigenvalues of linear transformations I. Proceedings
+       of the National Academy of Sciences 35, 1949.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -245,10 +246,29 @@ def test_refused_tables(fitted):
 def test_refused_groups():
     with pytest.raises(ParameterError, match="one label for each"):
         grouped_rows([1, 2], 10)
-    with pytest.raises(ParameterError, match="missing labels"):
-        grouped_rows([1.0, np.nan] * 5, 10)
     with pytest.raises(ParameterError, match="10 labels for 10 rows"):
         grouped_rows(np.arange(10), 10)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [1.0, np.nan] * 5,
+        ["a", np.nan] * 5,  # which NumPy would write as the word "nan"
+        ["a", None] * 5,
+        pd.Series(["a", None] * 5, dtype="category"),
+        pd.Series(["a", pd.NA] * 5),
+        np.array(["2020-01-01", "NaT"] * 5, dtype="datetime64[D]"),
+    ],
+)
+def test_groups_that_lack_labels(labels):
+    with pytest.raises(ParameterError, match="5 of the 10 have none"):
+        grouped_rows(labels, 10)
+
+
+def test_labels_may_be_of_several_types():
+    groups = grouped_rows(np.array([1, "a"] * 5, dtype=object), 10)
+    np.testing.assert_array_equal(groups.codes, [0, 1] * 5)
 
 
 # --- files

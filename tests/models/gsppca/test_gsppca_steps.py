@@ -93,7 +93,9 @@ def test_the_bound_never_falls(n, p, d, seed, accelerated):
         max_iter=150,
         tol=0.0,
         accelerator=over_loadings("M", op.xp) if accelerated else None,
-        rounding=lambda state: residual_rounding(state, np.sum(X**2), state.sigma2),
+        rounding=lambda state: residual_rounding(
+            state, np.sum(X**2), state.sigma2, np.finfo(float).eps
+        ),
     )
     assert np.all(np.diff(run.bounds) >= 0)
     assert run.reason in (StopReason.CONVERGED, StopReason.MAX_ITER)

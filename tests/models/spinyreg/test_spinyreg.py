@@ -18,8 +18,8 @@ from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import relaxed, stepwise
 from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
 from prosparse.models.spinyreg.solve import Options, relax
-from prosparse.models.spinyreg.stepwise import evidence_path
-from prosparse.selection.prior import log_multiplicity
+from prosparse.models.spinyreg.stepwise import regression_path
+from prosparse.selection.model_priors import log_multiplicity
 
 
 def example(n=60, p=20, q=4, seed=0, **options):
@@ -152,7 +152,7 @@ def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
     y = X[:, :2] @ [1.0, 2.0] + noise * rng.standard_normal(40)
     data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
     start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
-    path = evidence_path(data, start, 4)
+    path = regression_path(data, start, 4)
     run = relax(data, path, path.fits[2], Options(True, "posterior", 1000, 1e-7, 0))
     G, b = data.gram(path.order), data.b[path.order]
     sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)

@@ -11,7 +11,7 @@ from scipy.integrate import quad
 from prosparse.data import DenseOperator
 from prosparse.models.spinyreg import model as rg
 from prosparse.models.spinyreg import shortlist, stepwise
-from prosparse.selection.prior import log_multiplicity
+from prosparse.selection.model_priors import log_multiplicity
 
 pytestmark = pytest.mark.quick
 
@@ -195,7 +195,7 @@ def test_with_too_many_variables_climbs_start_from_none_and_from_large_weights(s
 def test_path_is_nested_and_optimised(n, p):
     X, y, data, coef = problem(n, p)
     v = np.flatnonzero(coef)
-    path = stepwise.evidence_path(data, rg.evaluate(data, v, 0.0), 6)
+    path = stepwise.regression_path(data, rg.evaluate(data, v, 0.0), 6)
     assert path.order.size == 6
     assert [fit.v.size for fit in path.fits] == list(range(7))
     assert set(path.order[:3]) == set(v)

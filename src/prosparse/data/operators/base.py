@@ -41,6 +41,11 @@ class Operator(ABC):
     _column_squares: Array = None
 
     @property
+    def epsilon(self) -> float:
+        """Relative rounding error of an entry of a product with X."""
+        return float(self.xp.finfo(self.dtype).eps)
+
+    @property
     def whole(self) -> Array | None:
         """The centred table as one array where it is in memory as such, else None: products can
         then be taken apart and decompositions are possible."""

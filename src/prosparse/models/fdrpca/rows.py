@@ -42,8 +42,14 @@ def grouped_rows(groups: object, n: int) -> Groups | None:
         raise ParameterError(
             f"`groups` must have one label for each of the {n} rows, got shape {labels.shape}"
         )
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
-        raise ParameterError("`groups` has missing labels: give these rows one, or leave them out")
+    lacking = sum(_is_missing(label) for label in np.asarray(groups, dtype=object))
+    if lacking:
+        raise ParameterError(
+            f"`groups` must have a label for each row, {lacking} of the {n} have none: give these "
+            "rows one, or leave them out"
+        )
+    if labels.dtype.kind == "O":  # labels of several types have no order
+        labels = labels.astype(str)
     kept, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     if n - kept.size < FEWEST_FREEDOM:
         raise ParameterError(
@@ -51,6 +57,14 @@ def grouped_rows(groups: object, n: int) -> Groups | None:
             f"and at least {FEWEST_FREEDOM} more rows than groups are needed"
         )
     return Groups(codes.reshape(-1), sizes)
+
+
+def _is_missing(label: object) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
+    if label is None:
+        return True
+    differs = label != label  # noqa: PLR0124
+    return bool(differs) if isinstance(differs, bool | np.bool_) else True
 
 
 def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:

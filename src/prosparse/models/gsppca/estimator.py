@@ -14,8 +14,8 @@ from ...data.kinds import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
 from ...numerics.density import NoisyPlane, log_density
+from ...selection.model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
-from ...selection.prior import MODEL_PRIORS
 from ...selection.structure import FEWEST_FREEDOM
 from .._base import HasDensity, SparseProjection
 from .doubts import Doubt

@@ -1,7 +1,9 @@
 """Parameter expansion for factor models: balance the scale and shape of weights and latents.
 
-The idea is that of Liu, Rubin & Wu (1998) for EM, and of Luttinen & Ilin (2010,
-"Transformations in variational Bayesian factor analysis to speed up learning").
+The idea is that of Liu, Rubin & Wu (1998) for EM, and of [LI10] for variational Bayes.
+
+[LI10]  J. Luttinen, A. Ilin. Transformations in variational Bayesian factor analysis to speed up
+        learning. Neurocomputing 73, 2010.
 """
 
 from __future__ import annotations

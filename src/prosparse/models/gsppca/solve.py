@@ -23,8 +23,8 @@ from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
 from ...selection.leading import Sample
+from ...selection.model_priors import log_prior
 from ...selection.noise import noise_variance
-from ...selection.prior import log_prior
 from ...selection.structure import count_components, find_structure
 from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left, nothing_shared
 from .evidence import EvidenceKind, NestedModels
@@ -52,7 +52,7 @@ class Options(NamedTuple):
     checkpoint: Checkpoint | None
 
 
-class Choice(NamedTuple):
+class ChosenVariables(NamedTuple):
     """A set of variables for one number of components, and how it came about."""
 
     d: int
@@ -170,19 +170,19 @@ def white_noise(parts: Spectrum, options: Options) -> float | None:
     return parts.n / (parts.n - 1) if options.scaled else None
 
 
-def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> Choice:
+def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVariables:
     """Rank the variables with d components, and weigh how many to keep."""
     run = relax(parts, d, options)
     order = ranking(run.state)
     noise = inactive_noise(parts, host(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = weigh(op, order, d, noise, options)
-    return Choice(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
+    return ChosenVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
 
 
 def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
     """Fit the relaxed model."""
     xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
-    total = float(xp.sum(parts.table.column_squares()))
+    total, epsilon = float(xp.sum(parts.table.column_squares())), parts.table.epsilon
     file = options.checkpoint
     return iterate(
         make_step(parts.table, n),
@@ -191,7 +191,7 @@ def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
         tol=options.tol * n * p,
         accelerator=over_loadings("M", xp),
         exhausted=lambda state: not bool(xp.any(state.t > 0)),
-        rounding=lambda state: residual_rounding(state, total, state.sigma2),
+        rounding=lambda state: residual_rounding(state, total, state.sigma2, epsilon),
         progress=Progress(options.max_iter, "GSPPCA", options.verbose),
         checkpoint=file.stage(f"{d} components") if file else None,
     )
@@ -221,7 +221,7 @@ def weigh(
 
 
 def doubts_about(
-    op: Operator, parts: Spectrum, choice: Choice, d: int, options: Options, found: bool
+    op: Operator, parts: Spectrum, choice: ChosenVariables, d: int, options: Options, found: bool
 ) -> list[Doubt]:
     """What the user should know before reading the choice; ``found`` says whether columns that
     share structure were found, where they were looked for."""

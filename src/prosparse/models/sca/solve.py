@@ -107,7 +107,9 @@ def solve(
         tol=options.tol * entries,
         accelerator=accelerator(largest_precisions(samples, lay)),
         exhausted=lambda state: not np.any(state.fitted.L),
-        rounding=lambda state: residual_rounding(state, total, 1.0 / state.ahead.tau.max()),
+        rounding=lambda state: residual_rounding(
+            state, total, 1.0 / state.ahead.tau.max(), start.epsilon
+        ),
         progress=progress,
         checkpoint=checkpoint,
     )

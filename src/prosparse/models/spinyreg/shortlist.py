@@ -58,8 +58,8 @@ def candidates(op: Operator, y: np.ndarray, yy: float) -> Candidates:
 def all_in(among: Candidates) -> np.ndarray:
     """Posterior means of the weights with all variables in the model, and little prior.
 
-    Regression on all variables, unlike correlation with y, sees through their correlations
-    (Wang & Leng 2016).
+    Regression on all variables, unlike correlation with y, sees through their correlations,
+    [WL16].
     """
     op, (n, p) = among.op, among.op.shape
     if n <= p:

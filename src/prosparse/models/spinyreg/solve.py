@@ -19,7 +19,7 @@ from . import relaxed
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
 from .response import Response
 from .shortlist import Candidates, Shortlist, candidates, gains, search_all
-from .stepwise import RegressionPath, evidence_path, rules_for
+from .stepwise import RegressionPath, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
 
@@ -76,7 +76,7 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     shortlist, runs = search_all(among, rules)
     data, found = shortlist.data, runs[-1].state.fit
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
-    path = evidence_path(data, found, longest)
+    path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
     best = int(np.argmax(log_posterior))
     chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
-from ...selection.prior import log_multiplicity
+from ...selection.model_priors import log_multiplicity
 from .model import (
     COARSE,
     FINE,
@@ -261,7 +261,7 @@ class RegressionPath(NamedTuple):
         return np.array([fit.log_ratio for fit in self.fits])
 
 
-def evidence_path(data: RegressionMoments, fit: RegressionFit, longest: int) -> RegressionPath:
+def regression_path(data: RegressionMoments, fit: RegressionFit, longest: int) -> RegressionPath:
     """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
     variables that are missed least, larger ones with those that help most."""
     fit = optimise(data, fit, FINE)

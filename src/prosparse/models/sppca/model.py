@@ -122,4 +122,4 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
 def rounding_of(op: Operator) -> Callable[[State], float]:
     """How far rounding can move the bound of a state."""
     total = float(op.xp.sum(op.column_squares()))
-    return lambda state: residual_rounding(state, total, state.sigma2)
+    return lambda state: residual_rounding(state, total, state.sigma2, op.epsilon)

@@ -1,4 +1,4 @@
-"""Prior weights of the models, by cardinality."""
+"""Prior weights of models, each a set of variables, by how many variables it has."""
 
 from __future__ import annotations
 
