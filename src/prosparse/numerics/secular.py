@@ -243,7 +243,7 @@ def _solved(
 ) -> _Roots:
     """Roots of some equations; ``sums`` are those above and below a root, for some equations.
 
-    [BNS]: the poles above and below the root are each replaced by one pole that agrees in value
+    [BNS78]: the poles above and below the root are each replaced by one pole that agrees in value
     and slope, the quadratic equation of the two is solved, and so on. Each step stays between
     the last one and the root.
     """
