@@ -144,8 +144,8 @@ class Tested:
 
     A p-value is calculated when it is asked for. Which columns are discoveries is known from a few
     of them: the components of the members explain at least as much of a member as those of the
-    other members do (Ky Fan's theorem, [F49]), and what they explain of any column gives a lower bound
-    of its p-value, at little cost.
+    other members do (Ky Fan's theorem, [F49]), and what they explain of any column gives a lower
+    bound of its p-value, at little cost.
     """
 
     def __init__(self, tests: ColumnTests, members: np.ndarray):

@@ -277,7 +277,7 @@ class Panel(SparseProjection):
         else:
             seed = int(check_random_state(state).randint(2**31 - 1))
         return Options(
-            count=None if self.n_features is None else int(self.n_features),
+            wanted=None if self.n_features is None else int(self.n_features),
             recover=float(self.recover),
             criterion=self.criterion,
             keep=place[keep],

@@ -50,7 +50,7 @@ class State(NamedTuple):
 class Wishes(NamedTuple):
     """What a user asks of the order, in the operator's columns."""
 
-    count: int  # columns wanted
+    wanted: int  # columns
     keep: np.ndarray  # (k,) must be in, and come first
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
@@ -124,7 +124,7 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     Returns
     -------
     Chosen
-        With ``wishes.count`` columns, or all that are allowed; no bundle is cut.
+        With ``wishes.wanted`` columns, or all that are allowed; no bundle is cut.
     """
     A = model.W.T @ model.W
     state = init(model, A)
@@ -134,7 +134,7 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     waiting = wishes.allowed.copy()
     waiting[wishes.keep] = True
     together = _bundle_of(wishes.bundles, waiting.size)
-    while len(taken) < wishes.count and waiting.any():
+    while len(taken) < wishes.wanted and waiting.any():
         alone = gains(model, state, criterion)
         bounds.look(alone, waiting, sum(added), len(taken))
         first = np.zeros_like(waiting)
@@ -142,7 +142,7 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
         candidates = waiting & first if (waiting & first).any() else waiting
         columns = _best(model, A, state, alone, candidates, wishes, together, criterion)
         columns = columns[waiting[columns]]
-        if taken and len(taken) + columns.size > wishes.count and columns.size > 1:
+        if taken and len(taken) + columns.size > wishes.wanted and columns.size > 1:
             waiting[columns] = False  # the bundle no longer fits
             continue
         for k in columns.tolist():
@@ -219,7 +219,7 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
             break
     if not swapped:
         return chosen
-    again = choose(model, wishes._replace(count=count, allowed=inside), criterion)
+    again = choose(model, wishes._replace(wanted=count, allowed=inside), criterion)
     return again._replace(bounds=chosen.bounds)
 
 

@@ -41,7 +41,7 @@ _OF_ALL = 0.05
 class Options(NamedTuple):
     """What the user decides; see `Panel`. Columns are the operator's."""
 
-    count: int | None  # columns wanted; None: decided by `recover`
+    wanted: int | None  # columns; None: decided by `recover`
     recover: float
     criterion: Criterion
     keep: np.ndarray  # (k,) places
@@ -109,13 +109,13 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     """
     learned = learn(op, spread, codes, options.seed)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
-    count = min(LONGEST if options.count is None else options.count, limit)
+    count = min(LONGEST if options.wanted is None else options.wanted, limit)
     wishes = Wishes(count, options.keep, options.allowed, options.costs, options.bundles)
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
     chosen = choose(trusted, wishes, options.criterion)
     path = recovery_path(op, learned, wishes, options.criterion, chosen.order.size)
     panel = chosen.order
-    if options.count is None:
+    if options.wanted is None:
         panel = panel[: enough(path, options.recover, options.keep.size)]
     short = chosen._replace(order=panel)
     panel = exchange(trusted, short, wishes, options.criterion).order
