@@ -16,6 +16,7 @@ MODULES = (
     "sppca",  # E15
     "spinyreg",  # E16
     "structure",  # E17 and E18
+    "panels",  # E19 and E20
 )
 
 

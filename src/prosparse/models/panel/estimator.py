@@ -35,6 +35,8 @@ from .recovery import columns_of
 FEWEST_ROWS = 6
 # Where all other columns tell less than this share of a column, on average, nothing is shared.
 _NOTHING = 0.01
+# In units of its variance in `fit`, a column of new rows counts no more than this.
+_MOST_VARIANCE = 4.0
 
 
 class Panel(SparseProjection):
@@ -468,8 +470,8 @@ class Panel(SparseProjection):
         float
             1 minus the squared error of predicting the variables that are not in the panel, as a
             share of the sum of squares of all variables around the means of ``fit``. But for
-            counts, variables are in units of their standard deviation in ``fit``, or in ``X`` where
-            that is larger.
+            counts, variables are in units of their standard deviation in ``fit``; one that varies
+            more than twice as much in ``X`` counts as if it varied twice as much.
         """
         check_is_fitted(self)
         kept = np.flatnonzero(host(self.varying_))
@@ -485,7 +487,7 @@ class Panel(SparseProjection):
         left[inside] = 0.0
         if not self.counts:
             # columns that hardly varied in `fit` would decide everything if they do so here
-            weights = 1.0 / np.maximum(squares / op.shape[0], 1.0)
+            weights = 1.0 / np.maximum(squares / (op.shape[0] * _MOST_VARIANCE), 1.0)
             left, squares = weights * left, weights * squares
         total = float(np.sum(squares))
         return 1.0 - float(np.sum(left)) / total if total else 1.0

@@ -252,16 +252,16 @@ def factor_model(fold: Fold, common: np.ndarray, variances: np.ndarray) -> Facto
     return Factors(W, psi)
 
 
-def communalities(
+def left_by_others(
     op: Operator, folds: list[Fold], squares: np.ndarray, models: list[Factors]
 ) -> np.ndarray:
-    """The share of every column that all others predict in held-out rows, (p,); may be negative.
+    """What all other columns leave of each one in held-out rows: sums of squares, (folds, p).
 
     With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C'C, a column is predicted from all
     others with the residual (P x)_j / P_jj. The sums of its squares follow from those of x_j and
     from the products X'T with T = X C'.
     """
-    left = np.zeros(op.shape[1])
+    left = np.zeros((len(folds), op.shape[1]))
     for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         W, psi = model
         weighted = W / psi[:, None]
@@ -274,8 +274,8 @@ def communalities(
         inside = np.sum(C * ((T.T @ T) @ C), axis=0)
         precision = 1.0 / psi - np.sum(C**2, axis=0)
         residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
-        left += np.maximum(residual, 0.0) / precision**2
-    return 1.0 - left / np.maximum(squares.sum(axis=0), 1e-300)
+        left[number] = np.maximum(residual, 0.0) / precision**2
+    return left
 
 
 def steadied(measured: np.ndarray, spread: np.ndarray, n: int) -> np.ndarray:

@@ -19,12 +19,12 @@ from .factors import (
     Factors,
     Fold,
     common_variances,
-    communalities,
     components_of,
     confirmed,
     factor_model,
     folds_of,
     held_out_squares,
+    left_by_others,
     steadied,
 )
 from .greedy import Chosen, Criterion, Wishes, choose, exchange
@@ -60,6 +60,7 @@ class Learned(NamedTuple):
     whole: Factors  # of all rows
     parts: list[Factors]  # of the rows that each fold does not hold out
     communality: np.ndarray  # (p,) in held-out rows
+    without: np.ndarray  # (folds, p) the same in the rows that the other folds hold out
 
 
 class Path(NamedTuple):
@@ -139,14 +140,21 @@ def learn(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int)
     squares = held_out_squares(op, folds)
     common = common_variances(whole, folds, squares, variances)
     parts = [factor_model(fold, common, variances) for fold in folds]
-    measured = communalities(op, folds, squares, parts)
+    left = left_by_others(op, folds, squares, parts)
+
+    def communality(which: np.ndarray) -> np.ndarray:
+        share = 1.0 - left[which].sum(axis=0) / np.maximum(squares[which].sum(axis=0), 1e-300)
+        return steadied(share, spread, n)
+
+    every = np.arange(len(folds))
     return Learned(
         variances=variances,
         folds=folds,
         squares=squares,
         whole=factor_model(whole, common, variances),
         parts=parts,
-        communality=steadied(measured, spread, n),
+        communality=communality(every),
+        without=np.stack([communality(every != number) for number in every]),
     )
 
 
@@ -160,8 +168,11 @@ def recovery_path(
     """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
     sizes = sizes_up_to(count)
     found = []
-    for fold, part, squares in zip(learned.folds, learned.parts, learned.squares, strict=True):
-        trusted = confirmed(part, learned.communality, learned.variances)
+    for fold, part, squares, communality in zip(
+        learned.folds, learned.parts, learned.squares, learned.without, strict=True
+    ):
+        # chosen by what the rows of other folds confirm: these are still to judge
+        trusted = confirmed(part, communality, learned.variances)
         order = choose(trusted, wishes, criterion).order[:count]
         found.append(shares_along(op, fold, part, order, squares, learned.communality, sizes))
     everything = np.stack([shares.everything for shares in found])
