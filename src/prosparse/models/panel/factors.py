@@ -42,13 +42,18 @@ _RANK = 1e-11
 LEAST_OWN = 0.02
 _ROUNDS = 5
 FOLDS = 5
+# Few rows cannot spare a fifth of them.
+FOLDS_OF_FEW, FEW_ROWS = 10, 100
+# Parts of the rows that a fold leaves, where it learns all anew.
+INNER_FOLDS = 4
 
 
 class Fold(NamedTuple):
     """Principal components of the rows that are not held out."""
 
-    held_out: np.ndarray  # (n,) bool
-    mean: np.ndarray  # (p,) of the other rows
+    training: np.ndarray  # (n,) bool: the rows that the components are those of
+    held_out: np.ndarray  # (n,) bool: rows that are not among them
+    mean: np.ndarray  # (p,) of the training rows
     scores: np.ndarray  # (held-out rows, r) of these rows along the components
     directions: Callable[[int], np.ndarray]  # the first so many components, (p, k)
 
@@ -60,53 +65,63 @@ class Factors(NamedTuple):
     psi: np.ndarray  # (p,)
 
 
-def folds_of(n: int, codes: np.ndarray | None, seed: int) -> list[np.ndarray]:
-    """Which rows each fold holds out: at random, from every group the same share, (n,) bool each.
+class Split(NamedTuple):
+    """Rows to learn from and rows to judge by."""
+
+    training: np.ndarray  # (n,) bool
+    held_out: np.ndarray  # (n,) bool
+
+
+def splits_of(rows: np.ndarray, count: int, codes: np.ndarray | None, seed: int) -> list[Split]:
+    """Some rows in ``count`` parts, at random, of which each is held out once; from every group the
+    same share.
 
     Parameters
     ----------
-    n : int
-        Rows.
+    rows : bool array (n,)
+        The rows to part.
+    count : int
     codes : int array (n,) or None
-        Their groups.
+        Groups of the rows.
     seed : int
 
     Returns
     -------
-    list of bool arrays (n,)
+    list of Split
     """
-    count = min(FOLDS, n)
-    rng = np.random.default_rng(seed)
-    order = rng.permutation(n)
+    order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
     if codes is not None:
         order = order[np.argsort(codes[order], kind="stable")]
-    fold = np.empty(n, dtype=int)
-    fold[order] = np.arange(n) % count
-    return [fold == number for number in range(count)]
+    part = np.full(rows.size, -1)
+    part[order] = np.arange(order.size) % min(count, order.size)
+    return [Split(rows & (part != k), part == k) for k in range(min(count, order.size))]
 
 
 # --- components
 
 
-def components_of(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
-    """The components of all rows, and then of those that each fold does not hold out.
+def has_few_rows(op: Operator) -> bool:
+    """Whether everything follows from the products of the rows, X X'."""
+    return op.shape[0] <= min(op.shape[1], EXACT_SIDE)
+
+
+def components_of(op: Operator, splits: list[Split]) -> list[Fold]:
+    """The components of the training rows of every split; the splits of one table hold out each
+    row once, and the first may hold out none.
 
     By X X' where there are few rows, by X'X where there are few columns, and by products with X
     alone where there are many of both.
     """
-    n, p = op.shape
-    nobody = np.zeros(n, dtype=bool)
-    if n <= p and n <= EXACT_SIDE:
-        return _from_rows(op, [nobody, *held_out])
-    if p <= EXACT_SIDE:
-        return _from_products(op, held_out)
-    return _leading(op, [nobody, *held_out])
+    if has_few_rows(op):
+        return components_from_rows(op, host(op.outer()).astype(float), splits)
+    return list((_from_products if op.shape[1] <= EXACT_SIDE else _leading)(op, splits))
 
 
-def _from_rows(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
-    outer = host(op.outer()).astype(float)
-    for out in held_out:
-        rows = np.flatnonzero(~out)
+def components_from_rows(op: Operator, outer: np.ndarray, splits: list[Split]) -> list[Fold]:
+    """By ``outer``, X X': of any training rows."""
+    found = []
+    for training, out in splits:
+        rows = np.flatnonzero(training)
         inner = outer[np.ix_(rows, rows)]
         inner = inner - inner.mean(axis=0)
         inner = inner - inner.mean(axis=1, keepdims=True)
@@ -115,8 +130,9 @@ def _from_rows(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
         filters[rows] = (U - U.mean(axis=0)) / np.sqrt(values)
         scores = outer @ filters  # of all rows, as components are X'F
         scores = scores[out] - scores[rows].mean(axis=0)
-        mean = onto_columns(op, (~out)[:, None] / rows.size)[:, 0]
-        yield Fold(out, mean, scores, partial(_columns_see, op, filters))
+        mean = onto_columns(op, training[:, None] / rows.size)[:, 0]
+        found.append(Fold(training, out, mean, scores, partial(_columns_see, op, filters)))
+    return found
 
 
 def _columns_see(op: Operator, filters: np.ndarray, count: int) -> np.ndarray:
@@ -127,8 +143,9 @@ def _first(V: np.ndarray, count: int) -> np.ndarray:
     return V[:, :count]
 
 
-def _from_products(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
-    (n, p), xp = op.shape, op.xp
+def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
+    p, xp = op.shape[1], op.xp
+    held_out = [split.held_out for split in splits if split.held_out.any()]
     codes = np.argmax(np.stack(held_out), axis=0)
 
     def products(block: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -143,26 +160,26 @@ def _from_products(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
     parts = [host(part) for part in op.sum_rows(products, fold, entrywise=True)]
     indicators = np.eye(len(held_out))[codes]
     sums = onto_columns(op, indicators)
-    nobody = np.zeros(n, dtype=bool)
     everything, all_sums = np.sum(parts, axis=0), np.sum(sums, axis=1)
-    for number, out in enumerate([nobody, *held_out]):
-        left_out = parts[number - 1] if number else 0.0
-        total = all_sums - (sums[:, number - 1] if number else 0.0)
-        rows = n - int(out.sum())
+    for training, out in splits:
+        number = int(codes[np.argmax(out)])
+        left_out, missing = (parts[number], sums[:, number]) if out.any() else (0.0, 0.0)
+        total, rows = all_sums - missing, int(training.sum())
         inner = everything - left_out - np.outer(total, total) / rows
         _, V = _falling(np.linalg.eigh(inner))
         V, mean = V[:, : min(rows - 1, p)], total / rows
-        yield Fold(out, mean, _held_out_scores(op, out, mean, V), partial(_first, V))
+        scores = _held_out_scores(op, out, mean, V)
+        yield Fold(training, out, mean, scores, partial(_first, V))
 
 
-def _leading(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
+def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
     xp, like = op.xp, op.column_squares()
     tol = max(_RESIDUAL, 30.0 * float(xp.finfo(op.dtype).eps))
     near: np.ndarray | None = None
-    for out in held_out:
-        rows = int((~out).sum())
-        some = WeightedOperator(op, in_kind((~out).astype(float), like, op.dtype))
-        mean = onto_columns(op, (~out)[:, None] / rows)[:, 0]
+    for training, out in splits:
+        rows = int(training.sum())
+        some = WeightedOperator(op, in_kind(training.astype(float), like, op.dtype))
+        mean = onto_columns(op, training[:, None] / rows)[:, 0]
         there = in_kind(mean, like)
 
         def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
@@ -173,7 +190,8 @@ def _leading(op: Operator, held_out: list[np.ndarray]) -> Iterator[Fold]:
         count = min(LEADING, min(op.shape) // 4)
         _, V = leading_eigenvectors(squared, like, count, tol, near=near)
         near = host(V).astype(float)
-        yield Fold(out, mean, _held_out_scores(op, out, mean, near), partial(_first, near))
+        scores = _held_out_scores(op, out, mean, near)
+        yield Fold(training, out, mean, scores, partial(_first, near))
 
 
 def _held_out_scores(op: Operator, out: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
@@ -239,7 +257,7 @@ def common_variances(
         common = np.maximum(delta - V2.T @ own, 0.0)
         common = np.maximum(isotonic_regression(common, increasing=False).x, 0.0)
         own = np.maximum(variances - V2 @ common, LEAST_OWN * variances)
-    error = delta * np.sqrt(2.0 / whole.held_out.size)
+    error = delta * np.sqrt(2.0 / whole.training.sum())
     kept = int(np.sum(np.logical_and.accumulate(common > error)))
     return np.asarray(common[: max(kept, 1)])
 

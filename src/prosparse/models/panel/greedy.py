@@ -33,8 +33,8 @@ Criterion = Literal["reconstruction", "information"]
 
 # Sweeps of swaps at most, and multiplications that they may take: enough for all but large panels
 # of wide tables, where greedy is left as it is.
-SWEEPS = 5
-_WORK = 2e9
+SWEEPS = 3
+_WORK = 5e8
 # The share that a column must gain more than the one it replaces.
 LEAST_GAIN = 1e-6
 

@@ -16,15 +16,22 @@ import numpy as np
 from ...data import Operator
 from ...data.arrays import host
 from .factors import (
+    FEW_ROWS,
+    FOLDS,
+    FOLDS_OF_FEW,
+    INNER_FOLDS,
     Factors,
     Fold,
+    Split,
     common_variances,
+    components_from_rows,
     components_of,
     confirmed,
     factor_model,
-    folds_of,
+    has_few_rows,
     held_out_squares,
     left_by_others,
+    splits_of,
     steadied,
 )
 from .greedy import Chosen, Criterion, Wishes, choose, exchange
@@ -52,15 +59,24 @@ class Options(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What all rows, and those of every fold, say of the columns."""
+    """What some rows say of the columns."""
 
     variances: np.ndarray  # (p,)
-    folds: list[Fold]
+    folds: list[Fold]  # of these rows, each held out once
     squares: np.ndarray  # (folds, p) of the held-out rows
-    whole: Factors  # of all rows
-    parts: list[Factors]  # of the rows that each fold does not hold out
+    whole: Factors  # of all of these rows
+    parts: list[Factors]  # of the training rows of each fold
     communality: np.ndarray  # (p,) in held-out rows
     without: np.ndarray  # (folds, p) the same in the rows that the other folds hold out
+
+
+class Trial(NamedTuple):
+    """What is known without the rows that a fold holds out, to choose columns and be judged."""
+
+    fold: Fold
+    squares: np.ndarray  # (p,) of the rows to judge by
+    model: Factors
+    communality: np.ndarray  # (p,)
 
 
 class Path(NamedTuple):
@@ -108,13 +124,18 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     -------
     Solution
     """
-    learned = learn(op, spread, codes, options.seed)
+    every_row = np.ones(op.shape[0], dtype=bool)
+    parts = FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else FOLDS
+    splits = splits_of(every_row, parts, codes, options.seed)
+    whole, *folds = components_of(op, [Split(every_row, ~every_row), *splits])
+    learned = learn(op, spread, whole, folds)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
     count = min(LONGEST if options.wanted is None else options.wanted, limit)
     wishes = Wishes(count, options.keep, options.allowed, options.costs, options.bundles)
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
     chosen = choose(trusted, wishes, options.criterion)
-    path = recovery_path(op, learned, wishes, options.criterion, chosen.order.size)
+    trials = trials_of(op, spread, codes, learned, options.seed)
+    path = recovery_path(op, learned, trials, wishes, options.criterion, chosen.order.size)
     panel = chosen.order
     if options.wanted is None:
         panel = panel[: enough(path, options.recover, options.keep.size)]
@@ -132,19 +153,19 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     )
 
 
-def learn(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int) -> Learned:
-    """The factor models of all rows and of every fold, and communalities in held-out rows."""
-    n = op.shape[0]
-    variances = host(op.column_squares()).astype(float) / n
-    whole, *folds = components_of(op, folds_of(n, codes, seed))
+def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> Learned:
+    """The factor models of some rows and of every fold of them, and communalities in the rows that
+    the folds hold out."""
+    variances = host(op.column_squares()).astype(float) / op.shape[0]
     squares = held_out_squares(op, folds)
     common = common_variances(whole, folds, squares, variances)
     parts = [factor_model(fold, common, variances) for fold in folds]
     left = left_by_others(op, folds, squares, parts)
+    rows = int(whole.training.sum())
 
     def communality(which: np.ndarray) -> np.ndarray:
         share = 1.0 - left[which].sum(axis=0) / np.maximum(squares[which].sum(axis=0), 1e-300)
-        return steadied(share, spread, n)
+        return steadied(share, spread, rows)
 
     every = np.arange(len(folds))
     return Learned(
@@ -158,9 +179,31 @@ def learn(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int)
     )
 
 
+def trials_of(
+    op: Operator, spread: np.ndarray, codes: np.ndarray | None, learned: Learned, seed: int
+) -> list[Trial]:
+    """For every fold a model and communalities that know nothing of the rows that it holds out.
+
+    Of few rows, among many columns, communalities remember the rows that they were measured in:
+    everything is then learned anew from the rows that are left. Otherwise they are taken from the
+    other folds, whose models have seen these rows, which makes no difference with many rows.
+    """
+    if not has_few_rows(op):
+        found = zip(learned.folds, learned.squares, learned.parts, learned.without, strict=True)
+        return [Trial(*one) for one in found]
+    outer = host(op.outer()).astype(float)
+    trials = []
+    for fold, squares in zip(learned.folds, learned.squares, strict=True):
+        splits = splits_of(fold.training, INNER_FOLDS, codes, seed)
+        inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
+        trials.append(Trial(fold, squares, inner.whole, inner.communality))
+    return trials
+
+
 def recovery_path(
     op: Operator,
     learned: Learned,
+    trials: list[Trial],
     wishes: Wishes,
     criterion: Criterion,
     count: int,
@@ -168,13 +211,10 @@ def recovery_path(
     """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
     sizes = sizes_up_to(count)
     found = []
-    for fold, part, squares, communality in zip(
-        learned.folds, learned.parts, learned.squares, learned.without, strict=True
-    ):
-        # chosen by what the rows of other folds confirm: these are still to judge
-        trusted = confirmed(part, communality, learned.variances)
+    for fold, squares, model, communality in trials:
+        trusted = confirmed(model, communality, learned.variances)
         order = choose(trusted, wishes, criterion).order[:count]
-        found.append(shares_along(op, fold, part, order, squares, learned.communality, sizes))
+        found.append(shares_along(op, fold, model, order, squares, learned.communality, sizes))
     everything = np.stack([shares.everything for shares in found])
     others = np.sum([shares.others for shares in found], axis=0)
     attainable = np.sum([shares.attainable for shares in found], axis=0)
