@@ -1,7 +1,7 @@
 """Panel beside other ways of choosing columns, in one run: time and, where asked, what they give.
 
     python benchmarks/panel.py                 # times, a minute or two
-    python benchmarks/panel.py --peers         # the tables of E19 with packages, from PROSPARSE_DATA
+    python benchmarks/panel.py --peers         # packages on the tables of E19, from PROSPARSE_DATA
     python benchmarks/panel.py --columns 50    # fewer columns
 
 Times: 200 columns of a table of 200 x 20,000 (50 factors on 5,000 columns), by `Panel`, which also

@@ -27,14 +27,15 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import isotonic_regression
 
 from ...data import Operator
-from ...data.arrays import host, in_kind
+from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
 from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
-# Components beyond these are taken for noise: they would cost more than they tell.
+# Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
+# where each is a long column, fewer.
 MOST_COMPONENTS = 256
-# Where both sides of a table are large, so many are computed, as exactly as this.
 LEADING = 64
+# How exactly they are computed where both sides of a table are large.
 _RESIDUAL = 1e-3
 # Eigenvalues below this share of the largest are rounding.
 _RANK = 1e-11
@@ -42,10 +43,13 @@ _RANK = 1e-11
 LEAST_OWN = 0.02
 _ROUNDS = 5
 FOLDS = 5
-# Few rows cannot spare a fifth of them.
+# Few rows cannot spare a fifth of them, and of many some are enough to judge by.
 FOLDS_OF_FEW, FEW_ROWS = 10, 100
-# Parts of the rows that a fold leaves, where it learns all anew.
-INNER_FOLDS = 4
+MOST_HELD_OUT = 2_000
+# Parts of the rows that a fold leaves, where it learns all anew; of few rows more.
+INNER_FOLDS, INNER_FOLDS_OF_FEW = 2, 4
+# Components are looked at so many at a time, until they are noise.
+_AT_A_TIME = 32
 
 
 class Fold(NamedTuple):
@@ -73,8 +77,8 @@ class Split(NamedTuple):
 
 
 def splits_of(rows: np.ndarray, count: int, codes: np.ndarray | None, seed: int) -> list[Split]:
-    """Some rows in ``count`` parts, at random, of which each is held out once; from every group the
-    same share.
+    """Some rows in ``count`` parts, at random, of which each is held out once, or
+    `MOST_HELD_OUT` rows of it; from every group the same share.
 
     Parameters
     ----------
@@ -92,9 +96,15 @@ def splits_of(rows: np.ndarray, count: int, codes: np.ndarray | None, seed: int)
     order = np.random.default_rng(seed).permutation(np.flatnonzero(rows))
     if codes is not None:
         order = order[np.argsort(codes[order], kind="stable")]
-    part = np.full(rows.size, -1)
-    part[order] = np.arange(order.size) % min(count, order.size)
-    return [Split(rows & (part != k), part == k) for k in range(min(count, order.size))]
+    parts = min(count, order.size)
+    held_out = [order[k::parts] for k in range(parts)]
+    return [_split(rows, some[:: -(-some.size // MOST_HELD_OUT)]) for some in held_out]
+
+
+def _split(rows: np.ndarray, held_out: np.ndarray) -> Split:
+    out = np.zeros(rows.size, dtype=bool)
+    out[held_out] = True
+    return Split(rows & ~out, out)
 
 
 # --- components
@@ -106,8 +116,7 @@ def has_few_rows(op: Operator) -> bool:
 
 
 def components_of(op: Operator, splits: list[Split]) -> list[Fold]:
-    """The components of the training rows of every split; the splits of one table hold out each
-    row once, and the first may hold out none.
+    """The components of the training rows of every split; no row is held out twice.
 
     By X X' where there are few rows, by X'X where there are few columns, and by products with X
     alone where there are many of both.
@@ -125,7 +134,7 @@ def components_from_rows(op: Operator, outer: np.ndarray, splits: list[Split]) -
         inner = outer[np.ix_(rows, rows)]
         inner = inner - inner.mean(axis=0)
         inner = inner - inner.mean(axis=1, keepdims=True)
-        values, U = _falling(np.linalg.eigh(0.5 * (inner + inner.T)))
+        values, U = _falling(np.linalg.eigh(0.5 * (inner + inner.T)), op.shape[1])
         filters = np.zeros((out.size, values.size))
         filters[rows] = (U - U.mean(axis=0)) / np.sqrt(values)
         scores = outer @ filters  # of all rows, as components are X'F
@@ -146,11 +155,14 @@ def _first(V: np.ndarray, count: int) -> np.ndarray:
 def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
     p, xp = op.shape[1], op.xp
     held_out = [split.held_out for split in splits if split.held_out.any()]
-    codes = np.argmax(np.stack(held_out), axis=0)
+    codes = np.full(op.shape[0], len(held_out))  # rows that nobody holds out
+    for number, out in enumerate(held_out):
+        codes[out] = number
 
     def products(block: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray, ...]:
         parts = [
-            xp.take(block, xp.nonzero(fold == number)[0], axis=0) for number in range(len(held_out))
+            xp.take(block, xp.nonzero(fold == number)[0], axis=0)
+            for number in range(len(held_out) + 1)
         ]
         wide = (xp.astype(part, xp.float64) for part in parts)
         return tuple(part.T @ part for part in wide)
@@ -158,15 +170,14 @@ def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
     # as numbers, not positions: some libraries keep integers and tables apart
     fold = in_kind(codes.astype(float), op.column_squares(), op.dtype)
     parts = [host(part) for part in op.sum_rows(products, fold, entrywise=True)]
-    indicators = np.eye(len(held_out))[codes]
-    sums = onto_columns(op, indicators)
+    sums = onto_columns(op, np.eye(len(held_out) + 1)[codes])
     everything, all_sums = np.sum(parts, axis=0), np.sum(sums, axis=1)
     for training, out in splits:
         number = int(codes[np.argmax(out)])
         left_out, missing = (parts[number], sums[:, number]) if out.any() else (0.0, 0.0)
         total, rows = all_sums - missing, int(training.sum())
         inner = everything - left_out - np.outer(total, total) / rows
-        _, V = _falling(np.linalg.eigh(inner))
+        _, V = _falling(np.linalg.eigh(inner), p)
         V, mean = V[:, : min(rows - 1, p)], total / rows
         scores = _held_out_scores(op, out, mean, V)
         yield Fold(training, out, mean, scores, partial(_first, V))
@@ -196,13 +207,14 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
 
 def _held_out_scores(op: Operator, out: np.ndarray, mean: np.ndarray, V: np.ndarray) -> np.ndarray:
     """X V of the rows that are held out, around the mean of the others."""
-    return np.zeros((0, V.shape[1])) if not out.any() else onto_rows(op, V)[out] - mean @ V
+    return np.zeros((0, V.shape[1])) if not out.any() else some_rows(op, V, out) - mean @ V
 
 
-def _falling(pairs: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues that are not rounding, in falling order, and their vectors."""
+def _falling(pairs: tuple[np.ndarray, np.ndarray], p: int) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues that are not rounding, in falling order, and their vectors; of p columns."""
     values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
-    rank = min(int(np.sum(values > _RANK * values[0])), MOST_COMPONENTS)
+    most = MOST_COMPONENTS if p <= EXACT_SIDE else LEADING
+    rank = min(int(np.sum(values > _RANK * values[0])), most)
     return values[:rank], vectors[:, :rank]
 
 
@@ -251,15 +263,24 @@ def common_variances(
     delta = isotonic_regression(along, increasing=False).x
     # held-out rows vary a little more, as the mean is not theirs, and by chance
     delta = delta * (variances.sum() / squares.sum())
-    V2 = whole.directions(r) ** 2
+    error = delta * np.sqrt(2.0 / whole.training.sum())
+    look = min(_AT_A_TIME, r)
+    while True:
+        common = _beyond_own(whole.directions(look) ** 2, delta[:look], variances)
+        kept = int(np.sum(np.logical_and.accumulate(common > error[:look])))
+        if kept < look or look == r:
+            return np.asarray(common[: max(kept, 1)])
+        look = min(2 * look, r)
+
+
+def _beyond_own(V2: np.ndarray, delta: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """delta - v'Psi v with Psi what these leave of the columns, (r,); ``V2`` are squares of V."""
     own = variances
     for _ in range(_ROUNDS):  # own variances and what is common depend on each other
         common = np.maximum(delta - V2.T @ own, 0.0)
         common = np.maximum(isotonic_regression(common, increasing=False).x, 0.0)
         own = np.maximum(variances - V2 @ common, LEAST_OWN * variances)
-    error = delta * np.sqrt(2.0 / whole.training.sum())
-    kept = int(np.sum(np.logical_and.accumulate(common > error)))
-    return np.asarray(common[: max(kept, 1)])
+    return np.asarray(common)
 
 
 def factor_model(fold: Fold, common: np.ndarray, variances: np.ndarray) -> Factors:
@@ -285,9 +306,8 @@ def left_by_others(
         weighted = W / psi[:, None]
         inner = np.eye(W.shape[1]) + W.T @ weighted
         C = solve_triangular(np.linalg.cholesky(inner), weighted.T, lower=True)
-        T = np.zeros((op.shape[0], C.shape[0]))
-        T[fold.held_out] = onto_rows(op, C.T)[fold.held_out] - fold.mean @ C.T
-        across = onto_columns(op, T) - np.outer(fold.mean, T.sum(axis=0))
+        T = some_rows(op, C.T, fold.held_out) - fold.mean @ C.T
+        across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
         cross = np.einsum("pr,rp->p", across, C)
         inside = np.sum(C * ((T.T @ T) @ C), axis=0)
         precision = 1.0 / psi - np.sum(C**2, axis=0)
@@ -345,9 +365,28 @@ def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
     return np.asarray(host(op.gather_rows(_Product(there))).astype(float))
 
 
-def onto_columns(op: Operator, rows: np.ndarray) -> np.ndarray:
-    """X'Y on the host, (p, k)."""
-    return np.asarray(host(op.rmatmul(in_kind(rows, op.column_squares(), op.dtype))).astype(float))
+def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """X F of the rows of a mask, on the host: of these alone, where the table is in memory."""
+    if op.whole is None:
+        return onto_rows(op, filters)[rows]
+    there = in_kind(filters, op.column_squares(), op.dtype)
+    return np.asarray(host(_taken(op, rows) @ there).astype(float))
+
+
+def onto_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+    """X'Y on the host, (p, k); ``Y`` may be of the rows of a mask alone."""
+    if rows is not None and op.whole is not None:
+        there = in_kind(Y, op.column_squares(), op.dtype)
+        return np.asarray(host(_taken(op, rows).T @ there).astype(float))
+    if rows is not None:
+        all_rows = np.zeros((op.shape[0], Y.shape[1]))
+        all_rows[rows] = Y
+        Y = all_rows
+    return np.asarray(host(op.rmatmul(in_kind(Y, op.column_squares(), op.dtype))).astype(float))
+
+
+def _taken(op: Operator, rows: np.ndarray) -> Array:
+    return op.xp.take(op.whole, in_kind(np.flatnonzero(rows), op.column_squares()), axis=0)
 
 
 class _Product:

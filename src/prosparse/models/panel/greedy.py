@@ -19,6 +19,10 @@ date by
     N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
 
 Columns may be bought together (a *bundle*): the gain of all of them is then compared per cost.
+
+Of many columns only those that gain most are kept up to date, as long as none of the others can
+gain more: what a column adds falls as others are chosen (Minoux 1978; exactly so for information,
+nearly always for reconstruction), so that what it last would have gained is a bound.
 """
 
 from __future__ import annotations
@@ -35,6 +39,9 @@ Criterion = Literal["reconstruction", "information"]
 # of wide tables, where greedy is left as it is.
 SWEEPS = 3
 _WORK = 5e8
+# Of more columns than this only so many are kept up to date, and all of them after so many steps.
+POOL = 2_000
+RENEWED = 50
 # The share that a column must gain more than the one it replaces.
 LEAST_GAIN = 1e-6
 
@@ -69,6 +76,12 @@ def init(model: Factors, A: np.ndarray) -> State:
     """Nothing is chosen."""
     W = model.W
     return State(np.eye(W.shape[1]), np.sum(W**2, axis=1), np.sum(W * (W @ A), axis=1))
+
+
+def known(model: Factors, A: np.ndarray, S: np.ndarray) -> State:
+    """The state with the covariance S, from its definition."""
+    W = model.W
+    return State(S, np.sum((W @ S) * W, axis=1), np.sum((W @ (S @ A @ S)) * W, axis=1))
 
 
 def gains(model: Factors, state: State, criterion: Criterion) -> np.ndarray:
@@ -127,31 +140,104 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
         With ``wishes.wanted`` columns, or all that are allowed; no bundle is cut.
     """
     A = model.W.T @ model.W
-    state = init(model, A)
     taken: list[int] = []
     added: list[float] = []
     bounds = _Bounds(A, criterion)
     waiting = wishes.allowed.copy()
     waiting[wishes.keep] = True
     together = _bundle_of(wishes.bundles, waiting.size)
+    always = together >= 0
+    always[wishes.keep] = True
+    pool = _Pool(model, A, criterion, waiting, wishes.costs, always)
+    bounds.look(pool.alone, waiting, 0.0)
     while len(taken) < wishes.wanted and waiting.any():
-        alone = gains(model, state, criterion)
-        bounds.look(alone, waiting, sum(added), len(taken))
-        first = np.zeros_like(waiting)
-        first[wishes.keep] = True
-        candidates = waiting & first if (waiting & first).any() else waiting
-        columns = _best(model, A, state, alone, candidates, wishes, together, criterion)
+        pool.renew(waiting)
+        kept = waiting.copy()
+        kept[:] = False
+        kept[wishes.keep] = waiting[wishes.keep]
+        candidates = kept if kept.any() else waiting
+        columns = pool.best(candidates, wishes, together)
         columns = columns[waiting[columns]]
         if taken and len(taken) + columns.size > wishes.wanted and columns.size > 1:
             waiting[columns] = False  # the bundle no longer fits
             continue
         for k in columns.tolist():
-            added.append(float(gains(model, state, criterion)[k]))
-            state = step(model, A, state, k)
+            added.append(pool.take(k))
             taken.append(k)
             waiting[k] = False
+        bounds.look(pool.alone, waiting, sum(added))
     order = np.array(taken, dtype=int)
     return Chosen(order, np.array(added), bounds.path(order.size))
+
+
+class _Pool:
+    """The columns that are kept up to date, and what the others would have gained when they were
+    looked at last."""
+
+    def __init__(
+        self,
+        model: Factors,
+        A: np.ndarray,
+        criterion: Criterion,
+        waiting: np.ndarray,
+        costs: np.ndarray,
+        always: np.ndarray,
+    ):
+        self.model, self.A, self.criterion = model, A, criterion
+        self.costs, self.always = costs, always
+        state = init(model, A)
+        self.S = state.S
+        self.alone = gains(model, state, criterion)  # (p,) as last known
+        self._cut(waiting, state)
+
+    def _cut(self, waiting: np.ndarray, state: State) -> None:
+        """Keep those that gain most per cost."""
+        worth = np.where(waiting, self.alone / self.costs, -np.inf)
+        if worth.size > POOL:
+            inside = np.zeros(worth.size, dtype=bool)
+            inside[np.argpartition(-worth, POOL)[:POOL]] = True
+            inside |= self.always
+        else:
+            inside = np.ones(worth.size, dtype=bool)
+        self.columns = np.flatnonzero(inside)
+        self.limit = float(np.max(worth[~inside], initial=-np.inf))  # of those that are not kept
+        self.part = Factors(self.model.W[self.columns], self.model.psi[self.columns])
+        self.state = State(state.S, state.t[self.columns], state.N[self.columns])
+        self.age = 0
+
+    def renew(self, waiting: np.ndarray) -> None:
+        """Look at all columns again if one of the others might be the best, or after some steps."""
+        if self.columns.size == waiting.size:
+            return
+        worth = (self.alone / self.costs)[self.columns[waiting[self.columns]]]
+        if self.age < RENEWED and worth.size and float(worth.max()) >= self.limit:
+            return
+        state = known(self.model, self.A, self.state.S)
+        self.alone = gains(self.model, state, self.criterion)
+        self._cut(waiting, state)
+
+    def best(self, candidates: np.ndarray, wishes: Wishes, together: np.ndarray) -> np.ndarray:
+        """The column, or the bundle, that is worth most per cost."""
+        here = self.columns
+        single = candidates[here] & (together[here] < 0)
+        worth = np.where(single, self.alone[here] / self.costs[here], -np.inf)
+        place = int(np.argmax(worth))
+        columns, value = here[[place]], float(worth[place])
+        for number in np.unique(together[candidates & (together >= 0)]).tolist():
+            bundle = wishes.bundles[number]
+            gain = bundle_gain(self.model, self.A, self.state, bundle, self.criterion)
+            if gain / float(self.costs[bundle].sum()) > value:
+                columns, value = bundle, gain / float(self.costs[bundle].sum())
+        return columns
+
+    def take(self, k: int) -> float:
+        """Column k is chosen; what it gains."""
+        place = int(np.searchsorted(self.columns, k))
+        gain = float(self.alone[k])
+        self.state = step(self.part, self.A, self.state, place)
+        self.alone[self.columns] = gains(self.part, self.state, self.criterion)
+        self.age += 1
+        return gain
 
 
 def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
@@ -160,28 +246,6 @@ def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
     for place, columns in enumerate(bundles):
         number[columns] = place
     return number
-
-
-def _best(
-    model: Factors,
-    A: np.ndarray,
-    state: State,
-    alone: np.ndarray,
-    candidates: np.ndarray,
-    wishes: Wishes,
-    together: np.ndarray,
-    criterion: Criterion,
-) -> np.ndarray:
-    """The column, or the bundle, that is worth most per cost."""
-    worth = np.where(candidates & (together < 0), alone / wishes.costs, -np.inf)
-    best = int(np.argmax(worth))
-    columns, value = np.array([best]), float(worth[best])
-    for number in np.unique(together[candidates & (together >= 0)]).tolist():
-        bundle = wishes.bundles[number]
-        gain = bundle_gain(model, A, state, bundle, criterion) / float(wishes.costs[bundle].sum())
-        if gain > value:
-            columns, value = bundle, gain
-    return columns
 
 
 def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
@@ -198,29 +262,41 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     if not same_cost or wishes.bundles or not open_places or others < 1:
         return chosen
     A = model.W.T @ model.W
-    state = init(model, A)
-    for k in chosen.order.tolist():
-        state = step(model, A, state, k)
-    inside = np.zeros(wishes.allowed.size, dtype=bool)
-    inside[chosen.order] = True
+    S = posterior_covariance(model, chosen.order)
+    everything = known(model, A, S)
+    worth = np.where(wishes.allowed, gains(model, everything, criterion), -np.inf)
+    worth[chosen.order] = np.inf
+    some = np.sort(np.argsort(-worth, kind="stable")[: max(POOL, 2 * count)])
+    part = Factors(model.W[some], model.psi[some])
+    state = State(S, everything.t[some], everything.N[some])
+    inside, allowed = np.isin(some, chosen.order), wishes.allowed[some]
+    loose = ~np.isin(some, wishes.keep)
     swapped = False
-    for _ in range(min(SWEEPS, int(_WORK // (2 * count * model.W.size)))):
+    for _ in range(min(SWEEPS, int(_WORK // (2 * count * part.W.size)))):
         moved = False
-        for k in [k for k in np.flatnonzero(inside).tolist() if k not in fixed]:
-            without = unstep(model, A, state, k)
-            worth = gains(model, without, criterion)
-            free = wishes.allowed & ~inside
-            best = int(np.argmax(np.where(free, worth, -np.inf)))
+        for k in np.flatnonzero(inside & loose).tolist():
+            without = unstep(part, A, state, k)
+            worth = gains(part, without, criterion)
+            best = int(np.argmax(np.where(allowed & ~inside, worth, -np.inf)))
             if worth[best] > worth[k] * (1.0 + LEAST_GAIN):
-                state = step(model, A, without, best)
+                state = step(part, A, without, best)
                 inside[k], inside[best] = False, True
                 moved = swapped = True
         if not moved:
             break
     if not swapped:
         return chosen
-    again = choose(model, wishes._replace(wanted=count, allowed=inside), criterion)
+    only = np.zeros(wishes.allowed.size, dtype=bool)
+    only[some[inside]] = True
+    again = choose(model, wishes._replace(wanted=count, allowed=only), criterion)
     return again._replace(bounds=chosen.bounds)
+
+
+def posterior_covariance(model: Factors, columns: np.ndarray) -> np.ndarray:
+    """S given some columns, (r, r)."""
+    W, psi = model.W[columns], model.psi[columns]
+    S = np.linalg.inv(np.eye(W.shape[1]) + W.T @ (W / psi[:, None]))
+    return np.asarray(0.5 * (S + S.T))
 
 
 class _Bounds:
@@ -236,9 +312,9 @@ class _Bounds:
         self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
         self.stages: list[tuple[float, np.ndarray]] = []
 
-    def look(self, alone: np.ndarray, waiting: np.ndarray, so_far: float, q: int) -> None:
-        """Remember a stage at which ``q`` columns are chosen."""
-        if self.criterion == "information":
+    def look(self, alone: np.ndarray, waiting: np.ndarray, so_far: float) -> None:
+        """Remember what the chosen columns have gained, and each of the others would at most."""
+        if self.criterion == "information" and waiting.any():
             best = np.sort(alone[waiting])[::-1]
             self.stages.append((so_far, np.cumsum(best)))
 

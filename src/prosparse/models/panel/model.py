@@ -20,6 +20,7 @@ from .factors import (
     FOLDS,
     FOLDS_OF_FEW,
     INNER_FOLDS,
+    INNER_FOLDS_OF_FEW,
     Factors,
     Fold,
     Split,
@@ -161,7 +162,7 @@ def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> L
     common = common_variances(whole, folds, squares, variances)
     parts = [factor_model(fold, common, variances) for fold in folds]
     left = left_by_others(op, folds, squares, parts)
-    rows = int(whole.training.sum())
+    rows = sum(int(fold.held_out.sum()) for fold in folds)
 
     def communality(which: np.ndarray) -> np.ndarray:
         share = 1.0 - left[which].sum(axis=0) / np.maximum(squares[which].sum(axis=0), 1e-300)
@@ -192,9 +193,10 @@ def trials_of(
         found = zip(learned.folds, learned.squares, learned.parts, learned.without, strict=True)
         return [Trial(*one) for one in found]
     outer = host(op.outer()).astype(float)
+    parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
     trials = []
     for fold, squares in zip(learned.folds, learned.squares, strict=True):
-        splits = splits_of(fold.training, INNER_FOLDS, codes, seed)
+        splits = splits_of(fold.training, parts, codes, seed)
         inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
         trials.append(Trial(fold, squares, inner.whole, inner.communality))
     return trials

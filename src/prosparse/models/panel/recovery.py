@@ -12,7 +12,7 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import host
-from .factors import Factors, Fold, onto_columns, onto_rows
+from .factors import Factors, Fold, onto_columns, onto_rows, some_rows
 
 # Up to so many columns every size is judged, beyond them sizes in equal ratios.
 _EVERY_SIZE = 20
@@ -37,7 +37,7 @@ class Judged(NamedTuple):
     recovered: np.ndarray  # (p,) share of every column, 1 for its own
     deviation: np.ndarray  # (p,) standard deviation of what is not, such that 1.96 times it
     # covers 95 % of held-out entries
-    by_row: np.ndarray  # (n, 2) squares of each row that are left, and all
+    by_row: np.ndarray  # (n, 2) squares of each held-out row that are left, and all
 
 
 def sizes_up_to(count: int) -> np.ndarray:
@@ -88,7 +88,7 @@ def shares_along(
     """
     out = fold.held_out
     columns = columns_of(op, order)[out] - fold.mean[order]
-    onto = onto_rows(op, model.W)[out] - fold.mean @ model.W  # W'x of every row
+    onto = some_rows(op, model.W, out) - fold.mean @ model.W  # W'x of every row
     A = model.W.T @ model.W
     total = float(squares.sum())
     S, m = np.eye(A.shape[0]), np.zeros_like(onto)
@@ -148,24 +148,24 @@ def judge(
     for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         out, W = fold.held_out, model.W
         x = inside[out] - fold.mean[panel]
-        m = np.zeros((n, W.shape[1]))
-        m[out] = x @ posterior(model, panel).T
-        across = onto_columns(op, m) - np.outer(fold.mean, m.sum(axis=0))
+        m = x @ posterior(model, panel).T
+        across = onto_columns(op, m, out) - np.outer(fold.mean, m.sum(axis=0))
         left[number] = squares[number] - 2.0 * np.sum(across * W, axis=1)
         left[number] += np.sum((W @ (m.T @ m)) * W, axis=1)
         left[number, panel] = 0.0
-        entries.append(sampled[out] - fold.mean[some] - m[out] @ W[some].T)
-        onto = onto_rows(op, np.column_stack([W, fold.mean]))[out]
+        entries.append(sampled[out] - fold.mean[some] - m @ W[some].T)
+        onto = some_rows(op, np.column_stack([W, fold.mean]), out)
         shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
         whole = row_squares[out] - 2.0 * onto[:, -1] + shift[-1]
-        unknown = whole - 2.0 * np.sum(m[out] * (onto[:, :-1] - shift[:-1]), axis=1)
-        unknown += np.sum((m[out] @ (W.T @ W)) * m[out], axis=1)
-        unknown -= np.sum((x - m[out] @ W[panel].T) ** 2, axis=1)
+        unknown = whole - 2.0 * np.sum(m * (onto[:, :-1] - shift[:-1]), axis=1)
+        unknown += np.sum((m @ (W.T @ W)) * m, axis=1)
+        unknown -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
         by_row[out] = np.stack([unknown, whole], axis=1)
     left = np.maximum(left, 0.0)
     recovered = 1.0 - left.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
-    reach = _reach(entries, left[:, some], [int(fold.held_out.sum()) for fold in folds])
-    deviation = reach * np.sqrt(left.sum(axis=0) / n)
+    counts = [int(fold.held_out.sum()) for fold in folds]
+    reach = _reach(entries, left[:, some], counts)
+    deviation = reach * np.sqrt(left.sum(axis=0) / sum(counts))
     return Judged(recovered, deviation, by_row)
 
 
