@@ -11,7 +11,7 @@ from typing import TypeVar
 Piece = TypeVar("Piece")
 Answer = TypeVar("Answer")
 
-_MOST_THREADS = 16
+_MOST_THREADS = 4  # beyond, they wait for the interpreter more than they compute
 
 
 def usable_cores() -> int:
