@@ -18,6 +18,7 @@ from prosparse import (
     ManyComponentsWarning,
     NoStructureWarning,
     ParameterError,
+    ShortPanelWarning,
 )
 from prosparse.inference.loop import StopReason
 
@@ -27,6 +28,7 @@ WORDS = (
     FewVariablesWarning,
     ManyComponentsWarning,
     NoStructureWarning,
+    ShortPanelWarning,
     ConvergenceWarning,
 )
 ORTHONORMAL = {"GSPPCA", "SSPCA"}
@@ -90,8 +92,8 @@ def attributes(estimator: Any) -> dict[str, Any]:
 def assert_finite(name: str, value: Any) -> None:
     if isinstance(value, StopReason | str | bool) or value is None:
         return
-    if isinstance(value, list | tuple):
-        for one in value:
+    if isinstance(value, list | tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
             assert_finite(name, one)
         return
     if isinstance(value, Number | np.ndarray):
