@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from numbers import Real
 from typing import Self, get_args
 
@@ -319,12 +319,11 @@ class Panel(SparseProjection):
     def _columns(self, parameter: str) -> np.ndarray:
         """Positions that ``keep`` or ``exclude`` names."""
         given = getattr(self, parameter)
-        if given is None:
+        nothing = given is None or (isinstance(given, list | tuple) and not given)
+        if isinstance(given, np.ndarray):
+            nothing = given.size == 0 or (given.dtype == bool and not given.any())
+        if nothing:
             return np.zeros(0, dtype=int)
-        if isinstance(given, Iterable) and not isinstance(given, str):
-            given = given if isinstance(given, np.ndarray) and given.ndim else list(given)
-            if len(given) == 0:
-                return np.zeros(0, dtype=int)
         return np.unique(
             positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
         )
