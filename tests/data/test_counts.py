@@ -80,11 +80,11 @@ def test_what_are_no_counts(kind, rng):
     negative, empty = counts(rng), counts(rng)
     negative[5, 2] = -3.0
     empty[9] = 0.0
-    for table, words in (
+    for wrong, words in (
         (negative, r"negative entry, -3: counts .* `counts=False`"),
         (empty, "row 9 of X has no counts at all: .* leave out empty rows"),
     ):
-        table = KINDS[kind](table)
+        table = KINDS[kind](wrong)
         with pytest.raises(InputError, match=words):
             kind_of(table).row_totals(table)
         with pytest.raises(InputError, match=words.replace("row 9", "row( 9)?")):
@@ -97,7 +97,7 @@ def test_a_memory_map_is_refused(rng, tmp_path, monkeypatch):
     np.save(tmp_path / "counts.npy", X)
     table = np.load(tmp_path / "counts.npy", mmap_mode="r")
     np.testing.assert_array_equal(kind_of(table).row_totals(table), X.sum(axis=1))
-    with pytest.raises(InputError, match="X is a memory map.* into memory or into a Dask array"):
+    with pytest.raises(InputError, match=r"X is a memory map.* into memory or into a Dask array"):
         kind_of(table).root_shares(table, 1.0)
 
 

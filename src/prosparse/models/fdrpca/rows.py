@@ -41,8 +41,8 @@ def grouped_rows(groups: object, n: int) -> Groups | None:
         return None
     if n - given.sizes.size < FEWEST_FREEDOM:
         raise ParameterError(
-            f"`groups` has {given.sizes.size} labels for {n} rows: rows are compared within their group, "
-            f"and at least {FEWEST_FREEDOM} more rows than groups are needed"
+            f"`groups` has {given.sizes.size} labels for {n} rows: rows are compared within their "
+            f"group, and at least {FEWEST_FREEDOM} more rows than groups are needed"
         )
     return Groups(given.codes, given.sizes)
 

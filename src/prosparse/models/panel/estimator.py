@@ -631,8 +631,8 @@ def _within(op: Operator, columns: Columns, rows: RowGroups) -> tuple[Operator, 
     n, count = op.shape[0], rows.sizes.size
     if n - count < FEWEST_ROWS - 1:
         raise ParameterError(
-            f"`groups` has {count} labels for {n} rows: what varies within groups is looked at, and "
-            f"at least {FEWEST_ROWS - 1} more rows than groups are needed"
+            f"`groups` has {count} labels for {n} rows: what varies within groups is looked at, "
+            f"and at least {FEWEST_ROWS - 1} more rows than groups are needed"
         )
     within = within_groups(op, rows.codes, rows.sizes)
     before, after = (host(one.column_squares()).astype(float) for one in (op, within))
