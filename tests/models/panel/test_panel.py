@@ -20,6 +20,7 @@ from prosparse import (
     load,
     save,
 )
+from prosparse.models.panel import factors
 from prosparse.models.panel.factors import Factors
 
 P = 18
@@ -468,6 +469,21 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
         np.testing.assert_allclose(host(found), expected, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("pandas", "polars")])
+def test_large_tables_by_their_leading_components(kind, monkeypatch):
+    """Where both sides are large: products with the table alone, of any kind."""
+    X = structured(n=120, p=40)
+    groups = np.arange(120) % 2
+    exact = Panel(5).fit(X, groups=groups)
+    monkeypatch.setattr(factors, "EXACT_SIDE", 10)
+    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, KINDS[kind](X)))
+    np.testing.assert_array_equal(host(found.order_), exact.order_)
+    for name in ("communality_", "recovered_", "recovered_path_"):
+        ours = host(getattr(found, name))
+        np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-7)
+        np.testing.assert_allclose(ours, getattr(exact, name), atol=0.02)
+
+
 @pytest.mark.parametrize("make", [strict, torched])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_predictions_in_kind(make, dtype, X):
@@ -594,6 +610,13 @@ def test_saved_and_loaded(tmp_path):
     assert parameters["bundles"] == [[5, 6]]
     np.testing.assert_array_equal(parameters["costs"], wishes["costs"])
     np.testing.assert_array_equal(clone(again).fit(X, groups=groups).order_, fitted.order_)
+
+
+def test_names_of_columns_are_saved(frame, tmp_path):
+    fitted = Panel(4, keep=["gene 3"], exclude="gene 5").fit(frame)
+    again = load(save(fitted, tmp_path / "model"))
+    assert (again.keep, again.exclude) == (["gene 3"], "gene 5")
+    np.testing.assert_array_equal(again.fit(frame).order_, fitted.order_)
 
 
 def test_seeds(X):
