@@ -55,7 +55,8 @@ class State(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """What a user asks of the order, in the operator's columns."""
+    """What a user asks of the order, in the operator's columns. A bundle is kept, or allowed, as a
+    whole."""
 
     wanted: int  # columns
     keep: np.ndarray  # (k,) must be in, and come first
@@ -137,7 +138,8 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     Returns
     -------
     Chosen
-        With ``wishes.wanted`` columns, or all that are allowed; no bundle is cut.
+        With ``wishes.wanted`` columns, or all that are allowed. No bundle is cut, so that there may
+        be fewer.
     """
     A = model.W.T @ model.W
     taken: list[int] = []
@@ -145,27 +147,24 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     bounds = _Bounds(A, criterion)
     waiting = wishes.allowed.copy()
     waiting[wishes.keep] = True
+    open_to_all = waiting.copy()  # any other panel might have these, fit they here or not
     together = _bundle_of(wishes.bundles, waiting.size)
     always = together >= 0
     always[wishes.keep] = True
     pool = _Pool(model, A, criterion, waiting, wishes.costs, always)
-    bounds.look(pool.alone, waiting, 0.0)
     while len(taken) < wishes.wanted and waiting.any():
         pool.renew(waiting)
-        kept = waiting.copy()
-        kept[:] = False
+        bounds.look(pool.alone[open_to_all], sum(added))
+        kept = np.zeros_like(waiting)
         kept[wishes.keep] = waiting[wishes.keep]
-        candidates = kept if kept.any() else waiting
-        columns = pool.best(candidates, wishes, together)
-        columns = columns[waiting[columns]]
-        if taken and len(taken) + columns.size > wishes.wanted and columns.size > 1:
-            waiting[columns] = False  # the bundle no longer fits
-            continue
+        columns = pool.best(kept if kept.any() else waiting, wishes, together)
+        waiting[columns] = False
+        if len(taken) + columns.size > wishes.wanted:
+            continue  # a bundle that does not fit
         for k in columns.tolist():
             added.append(pool.take(k))
             taken.append(k)
-            waiting[k] = False
-        bounds.look(pool.alone, waiting, sum(added))
+            open_to_all[k] = False
     order = np.array(taken, dtype=int)
     return Chosen(order, np.array(added), bounds.path(order.size))
 
@@ -248,6 +247,14 @@ def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
     return number
 
 
+def whole_sizes(order: np.ndarray, wishes: Wishes) -> np.ndarray:
+    """How many columns of an order can be taken with all that must be kept, and no bundle cut."""
+    together = _bundle_of(wishes.bundles, wishes.allowed.size)[order]
+    cut = (together[:-1] >= 0) & (together[:-1] == together[1:])
+    sizes = np.append(np.flatnonzero(~cut) + 1, order.size)
+    return sizes[sizes >= wishes.keep.size]
+
+
 def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
     """The same number of columns, each replaced by another one as long as that gains something.
 
@@ -258,8 +265,10 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     fixed = set(wishes.keep.tolist())
     open_places = [k for k in chosen.order.tolist() if k not in fixed]
     same_cost = np.all(wishes.costs == wishes.costs[0])
-    others = int(wishes.allowed.sum()) - len(open_places)
-    if not same_cost or wishes.bundles or not open_places or others < 1:
+    inside = np.zeros(wishes.allowed.size, dtype=bool)
+    inside[chosen.order] = True
+    nobody_else = not np.any(wishes.allowed & ~inside)
+    if not same_cost or wishes.bundles or not open_places or nobody_else:
         return chosen
     A = model.W.T @ model.W
     S = posterior_covariance(model, chosen.order)
@@ -269,7 +278,7 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     some = np.sort(np.argsort(-worth, kind="stable")[: max(POOL, 2 * count)])
     part = Factors(model.W[some], model.psi[some])
     state = State(S, everything.t[some], everything.N[some])
-    inside, allowed = np.isin(some, chosen.order), wishes.allowed[some]
+    inside, allowed = inside[some], wishes.allowed[some]
     loose = ~np.isin(some, wishes.keep)
     swapped = False
     for _ in range(min(SWEEPS, int(_WORK // (2 * count * part.W.size)))):
@@ -312,11 +321,10 @@ class _Bounds:
         self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
         self.stages: list[tuple[float, np.ndarray]] = []
 
-    def look(self, alone: np.ndarray, waiting: np.ndarray, so_far: float) -> None:
-        """Remember what the chosen columns have gained, and each of the others would at most."""
-        if self.criterion == "information" and waiting.any():
-            best = np.sort(alone[waiting])[::-1]
-            self.stages.append((so_far, np.cumsum(best)))
+    def look(self, others: np.ndarray, so_far: float) -> None:
+        """Remember a stage: what the chosen columns have gained, and every other one would."""
+        if self.criterion == "information":
+            self.stages.append((so_far, np.cumsum(np.sort(others)[::-1])))
 
     def path(self, count: int) -> np.ndarray:
         """For 1, 2, ..., ``count`` columns."""
