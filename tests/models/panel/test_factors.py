@@ -12,13 +12,17 @@ from prosparse.models.panel.factors import (
     FOLDS,
     LEAST_OWN,
     Factors,
+    Split,
     common_variances,
-    communalities,
+    components_from_rows,
     components_of,
     confirmed,
     factor_model,
-    folds_of,
     held_out_squares,
+    left_by_others,
+    onto_columns,
+    some_rows,
+    splits_of,
     steadied,
 )
 
@@ -40,34 +44,60 @@ def table(rng, n, p, r=4):
 # --- which rows are held out
 
 
+def folds_of(n, codes=None, seed=0):
+    """All rows, each held out once."""
+    return splits_of(np.ones(n, dtype=bool), FOLDS, codes, seed)
+
+
+def with_all(splits):
+    """All rows, and then the splits."""
+    everybody = np.ones(splits[0].training.size, dtype=bool)
+    return [Split(everybody, ~everybody), *splits]
+
+
 @pytest.mark.parametrize("n", [6, 23, 100])
 def test_folds_share_out_the_rows(n):
-    folds = np.stack(folds_of(n, None, 0))
+    folds = np.stack([fold.held_out for fold in folds_of(n)])
     assert folds.shape == (FOLDS, n)
     np.testing.assert_array_equal(folds.sum(axis=0), 1)
     assert np.ptp(folds.sum(axis=1)) <= 1
-    assert np.any(folds != np.stack(folds_of(n, None, 1)))
+    assert np.any(folds != np.stack([fold.held_out for fold in folds_of(n, seed=1)]))
+
+
+def test_some_rows_are_shared_out_alone(rng):
+    rows = rng.random(40) < 0.6
+    splits = splits_of(rows, 3, None, 0)
+    np.testing.assert_array_equal(np.sum([split.held_out for split in splits], axis=0), rows)
+    for split in splits:
+        np.testing.assert_array_equal(split.training, rows & ~split.held_out)
+
+
+def test_of_many_rows_some_are_enough_to_hold_out(monkeypatch):
+    monkeypatch.setattr(factors, "MOST_HELD_OUT", 7)
+    for training, out in folds_of(100):
+        assert 0 < out.sum() <= 7
+        np.testing.assert_array_equal(training, ~out)
 
 
 def test_folds_have_the_same_share_of_every_group(rng):
     codes = rng.permutation(np.repeat([0, 1, 2], [50, 25, 6]))
-    for fold in folds_of(81, codes, 0):
-        counts = np.bincount(codes[fold], minlength=3)
+    for fold in folds_of(81, codes):
+        counts = np.bincount(codes[fold.held_out], minlength=3)
         assert np.all(np.abs(counts - np.array([10, 5, 1.2])) <= 1)
 
 
 # --- components
 
 
-def slow_components(Z, out, count):
-    """Of the rows that are not held out: mean, components and scores of those that are."""
-    mean = Z[~out].mean(axis=0)
-    V = np.linalg.svd(Z[~out] - mean, full_matrices=False)[2][:count].T
+def slow_components(Z, training, out, count):
+    """Of the training rows: mean, components and scores of those that are held out."""
+    mean = Z[training].mean(axis=0)
+    V = np.linalg.svd(Z[training] - mean, full_matrices=False)[2][:count].T
     return mean, V, (Z[out] - mean) @ V
 
 
 def assert_components(fold, Z, count, tol):
-    mean, V, scores = slow_components(Z, fold.held_out, count)
+    mean, V, scores = slow_components(Z, fold.training, fold.held_out, count)
     np.testing.assert_allclose(fold.mean, mean, atol=1e-10)
     found = fold.directions(count)
     sign = np.sign(np.sum(found * V, axis=0))
@@ -85,21 +115,49 @@ def test_components_are_those_of_the_rows_that_are_left(shape, make, rng, monkey
     """By whichever way: of the singular value decomposition."""
     n, p = SHAPES[shape]
     op, Z = operator(make(table(rng, n, p)))
-    way = {"few rows": "_from_rows", "few columns": "_from_products", "many of both": "_leading"}
+    way = {
+        "few rows": "components_from_rows",
+        "few columns": "_from_products",
+        "many of both": "_leading",
+    }
     count, tol = 10, 1e-8
     if shape == "many of both":
         monkeypatch.setattr(factors, "EXACT_SIDE", 10)
         count, tol = 4, 1e-3
     for other in set(way.values()) - {way[shape]}:
         monkeypatch.setattr(factors, other, None)  # would fail if it were asked
-    held_out = folds_of(n, None, 0)
-    whole, *folds = components_of(op, held_out)
+    splits = folds_of(n)
+    whole, *folds = components_of(op, with_all(splits))
     assert not whole.held_out.any()
     assert whole.scores.shape[0] == 0
-    for fold, out in zip(folds, held_out, strict=True):
-        np.testing.assert_array_equal(fold.held_out, out)
+    for fold, split in zip(folds, splits, strict=True):
+        np.testing.assert_array_equal(fold.held_out, split.held_out)
         assert_components(fold, Z, count, tol)
     assert_components(whole, Z, count, tol)
+
+
+def test_components_where_most_rows_are_never_held_out(rng, monkeypatch):
+    monkeypatch.setattr(factors, "MOST_HELD_OUT", 3)
+    op, Z = operator(table(rng, 60, 12))
+    for fold in components_of(op, with_all(folds_of(60))):
+        assert_components(fold, Z, 8, 1e-8)
+
+
+def test_components_of_a_part_of_the_rows(rng):
+    """As a fold needs them that learns everything anew."""
+    op, Z = operator(table(rng, 23, 40))
+    outer = np.asarray(op.outer())
+    for fold in components_from_rows(op, outer, splits_of(rng.random(23) < 0.7, 3, None, 0)):
+        assert_components(fold, Z, 8, 1e-8)
+
+
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])
+def test_products_with_some_rows(make, rng):
+    op, Z = operator(make(table(rng, 23, 12)))
+    rows, F, Y = rng.random(23) < 0.4, rng.standard_normal((12, 3)), rng.standard_normal((23, 3))
+    np.testing.assert_allclose(some_rows(op, F, rows), Z[rows] @ F, atol=1e-12)
+    np.testing.assert_allclose(onto_columns(op, Y[rows], rows), Z[rows].T @ Y[rows], atol=1e-12)
+    np.testing.assert_allclose(onto_columns(op, Y), Z.T @ Y, atol=1e-12)
 
 
 def test_components_of_rows_centred_in_groups(rng):
@@ -108,7 +166,7 @@ def test_components_of_rows_centred_in_groups(rng):
     op, Z = operator(X)
     op = within_groups(op, codes, np.bincount(codes))
     Z = Z - np.stack([Z[codes == g].mean(axis=0) for g in range(3)])[codes]
-    for fold in list(components_of(op, folds_of(60, codes, 0)))[1:]:
+    for fold in components_of(op, folds_of(60, codes)):
         assert_components(fold, Z, 8, 1e-8)
 
 
@@ -118,7 +176,7 @@ def test_components_of_rows_centred_in_groups(rng):
 def learned(rng, n, p):
     W, psi = random_model(rng, p)
     op, Z = operator(drawn(Factors(W, 0.2 * psi), n, rng) * rng.uniform(0.5, 2.0, p))
-    whole, *folds = components_of(op, folds_of(n, None, 0))
+    whole, *folds = components_of(op, with_all(folds_of(n)))
     squares = held_out_squares(op, folds)
     return op, Z, whole, folds, squares
 
@@ -137,16 +195,17 @@ def test_communalities_by_deleting_every_column(n, p, rng):
     op, Z, whole, folds, squares = learned(rng, n, p)
     common = common_variances(whole, folds, squares, Z.var(axis=0))
     models = [factor_model(fold, common, Z.var(axis=0)) for fold in folds]
-    left = np.zeros(p)
-    for fold, model in zip(folds, models, strict=True):
+    left = np.zeros((len(folds), p))
+    for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         sigma, rows = covariance(model), Z[fold.held_out] - fold.mean
         for j in range(p):
             others = np.delete(np.arange(p), j)
             weights = np.linalg.solve(sigma[np.ix_(others, others)], sigma[others, j])
-            left[j] += np.sum((rows[:, j] - rows[:, others] @ weights) ** 2)
-    expected = 1.0 - left / squares.sum(axis=0)
-    assert expected.max() > 0.2  # there is something to be told
-    np.testing.assert_allclose(communalities(op, folds, squares, models), expected, atol=1e-8)
+            left[number, j] = np.sum((rows[:, j] - rows[:, others] @ weights) ** 2)
+    told = 1.0 - left.sum(axis=0) / squares.sum(axis=0)
+    assert told.max() > 0.2  # there is something to be told
+    found = left_by_others(op, folds, squares, models)
+    np.testing.assert_allclose(found, left, atol=1e-8 * squares.max())
 
 
 # --- what is common
@@ -154,7 +213,7 @@ def test_communalities_by_deleting_every_column(n, p, rng):
 
 def found_common(X):
     op, Z = operator(X)
-    whole, *folds = components_of(op, folds_of(X.shape[0], None, 0))
+    whole, *folds = components_of(op, with_all(folds_of(X.shape[0])))
     found = common_variances(whole, folds, held_out_squares(op, folds), Z.var(axis=0))
     return found, X.var() / Z.var()  # in units of X
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from factor_models import best_of_all, gained, latent_covariance, random_model
 
+from prosparse.models.panel import greedy as greedy_module
 from prosparse.models.panel.factors import Factors
 from prosparse.models.panel.greedy import (
     Chosen,
@@ -247,3 +248,21 @@ def test_where_columns_have_costs_or_come_in_bundles_nothing_is_exchanged(rng):
     for more in ({"costs": np.arange(1.0, 13.0)}, {"bundles": [[4, 5]]}):
         assert exchange(model, worst, wishes(12, 3, **more), "reconstruction") is worst
     assert exchange(model, worst, wishes(12, 3), "reconstruction") is not worst
+
+
+@pytest.mark.parametrize("criterion", BOTH)
+@pytest.mark.parametrize("more", [{}, {"keep": [50]}, {"bundles": [[3, 60]]}, {"costs": True}])
+def test_looking_at_few_columns_at_a_time_changes_nothing(criterion, more, monkeypatch):
+    """What others last would have gained bounds what they gain now."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        model = random_model(rng, p=80, r=6)
+        given = {**more, "costs": rng.uniform(1.0, 3.0, 80)} if "costs" in more else more
+        wish = wishes(80, 15, **given)
+        monkeypatch.setattr(greedy_module, "POOL", 80)
+        everything = choose(model, wish, criterion)
+        monkeypatch.setattr(greedy_module, "POOL", 8)
+        few = choose(model, wish, criterion)
+        np.testing.assert_array_equal(few.order, everything.order)
+        np.testing.assert_allclose(few.gains, everything.gains, rtol=1e-8)
+        assert np.all(few.bounds >= everything.bounds * (1 - 1e-9))

