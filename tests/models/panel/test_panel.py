@@ -306,6 +306,19 @@ def test_no_structure(rng):
     assert found.attainable_ < 0.01
 
 
+def test_nothing_in_common_at_all():
+    """Then there are no latent scores, and all variables are told by their means."""
+    X = np.random.default_rng(11).standard_normal((50, 4))
+    with pytest.warns(NoStructureWarning):
+        found = Panel(2).fit(X)
+    assert found.n_components_ == 0
+    means = np.tile(X.mean(axis=0), (50, 1))
+    np.testing.assert_allclose(found.inverse_transform(found.transform(X)), means, atol=1e-12)
+    rest, deviation = found.predict_rest(X[:, found.support_], return_std=True)
+    np.testing.assert_allclose(rest, means[:, ~found.support_], atol=1e-12)
+    assert np.all(deviation > 0)
+
+
 def test_no_panel_recovers_so_much(monkeypatch):
     """Only panels of up to five columns are tried."""
     monkeypatch.setattr("prosparse.models.panel.model.LONGEST", 2)
