@@ -24,9 +24,9 @@ Three laws, from smooth to rough:
 from __future__ import annotations
 
 import numpy as np
-from scipy import sparse
 from scipy.special import betainc, betainccinv
 
+from ..data.operators.sparse import placed_sums
 from ..numerics.parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
@@ -259,11 +259,7 @@ def _projected(
     it is not zero."""
     if _SPARSE * off.size > y.size:
         return np.take(y, orders) @ scores
-    count = orders.shape[0]
-    places = np.take(orders, off, axis=1).ravel()
-    starts = np.arange(0, places.size + 1, off.size) if off.size else np.zeros(count + 1, int)
-    ordered = sparse.csr_array((np.tile(y[off], count), places, starts), (count, y.size))
-    return np.asarray(ordered @ scores)
+    return placed_sums(y[off], np.take(orders, off, axis=1), scores)
 
 
 def _limits(projections: np.ndarray) -> np.ndarray:

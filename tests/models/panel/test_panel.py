@@ -369,8 +369,8 @@ def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
     X = pd.DataFrame(structured())
     X = (X - X.groupby(label).transform("mean")).to_numpy()
     monkeypatch.setattr(
-        "prosparse.models.panel.model.folds_of",
-        lambda n, codes, seed: factors.folds_of(n, None, seed),
+        "prosparse.models.panel.model.splits_of",
+        lambda rows, count, codes, seed: factors.splits_of(rows, count, None, seed),
     )
     found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
     assert list(found.recovered_by_group_) == ["a", "b", "c"]

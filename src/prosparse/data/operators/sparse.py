@@ -27,6 +27,28 @@ def canonical(X: Any) -> sparse.csr_array:
     return S
 
 
+def placed_sums(values: np.ndarray, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """sum_k values[k] rows[places[i, k]] for every i: the same few entries at many places.
+
+    Parameters
+    ----------
+    values : array (k,)
+    places : int array (m, k)
+        Rows of ``rows``.
+    rows : array (n, d)
+
+    Returns
+    -------
+    array (m, d)
+    """
+    count, width = places.shape
+    starts = width * np.arange(count + 1)
+    shape = (count, rows.shape[0])
+    return np.asarray(
+        sparse.csr_array((np.tile(values, count), places.ravel(), starts), shape) @ rows
+    )
+
+
 class CentredRows:
     """(S - 1 shift') diag(factor) for a block of rows S, understood by ``@`` alone."""
 

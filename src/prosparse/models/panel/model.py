@@ -77,7 +77,6 @@ class Trial(NamedTuple):
     fold: Fold
     squares: np.ndarray  # (p,) of the rows to judge by
     model: Factors
-    communality: np.ndarray  # (p,)
 
 
 class Path(NamedTuple):
@@ -140,13 +139,14 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         panel = panel[: enough(path, options.recover, sizes)]
     short = chosen._replace(order=panel)
     panel = exchange(trusted, short, wishes, options.criterion).order
-    judged = judge(op, learned.folds, learned.parts, panel, learned.squares, options.seed)
+    models = [trial.model for trial in trials]
+    judged = judge(op, learned.folds, models, panel, learned.squares, options.seed)
     return Solution(
         learned=learned,
         chosen=chosen,
         panel=panel,
         path=path,
-        latents=latents(learned.whole, panel),
+        latents=latents(trusted, panel),
         judged=judged,
         stands_for=stand_ins(trusted, panel, judged.recovered, learned.communality),
     )
@@ -197,15 +197,19 @@ def trials_of(
     other folds, whose models have seen these rows, which makes no difference with many rows.
     """
     if not has_few_rows(op):
-        found = zip(learned.folds, learned.squares, learned.parts, learned.without, strict=True)
-        return [Trial(*one) for one in found]
+        models = [
+            confirmed(part, communality, learned.variances)
+            for part, communality in zip(learned.parts, learned.without, strict=True)
+        ]
+        return [Trial(*one) for one in zip(learned.folds, learned.squares, models, strict=True)]
     outer = host(op.outer()).astype(float)
     parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
     trials = []
     for fold, squares in zip(learned.folds, learned.squares, strict=True):
         splits = splits_of(fold.training, parts, codes, seed)
         inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
-        trials.append(Trial(fold, squares, inner.whole, inner.communality))
+        trusted = confirmed(inner.whole, inner.communality, inner.variances)
+        trials.append(Trial(fold, squares, trusted))
     return trials
 
 
@@ -220,9 +224,8 @@ def recovery_path(
     """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
     sizes = sizes_up_to(count)
     found = []
-    for fold, squares, model, communality in trials:
-        trusted = confirmed(model, communality, learned.variances)
-        order = choose(trusted, wishes, criterion).order[:count]
+    for fold, squares, model in trials:
+        order = choose(model, wishes, criterion).order[:count]
         # where bundles leave a fold no panel as large as this, its largest one stands in
         looked = np.minimum(sizes, order.size)
         found.append(shares_along(op, fold, model, order, squares, learned.communality, looked))
