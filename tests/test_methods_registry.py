@@ -158,7 +158,7 @@ def test_every_public_estimator_is_registered():
     expected = {one for one in public if isinstance(one, type) and hasattr(one, "fit")}
     assert set(ESTIMATORS.values()) == expected
     assert all(METHODS[name].estimator.__name__ == name for name in METHODS)
-    assert list(offered()) == ["fdrpca", "gsppca", "sca", "sppca", "empca"]
+    assert list(offered()) == ["fdrpca", "gsppca", "sca", "sppca", "empca", "panel"]
 
 
 @pytest.mark.parametrize("name", METHODS)

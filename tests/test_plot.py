@@ -9,7 +9,17 @@ from matplotlib import pyplot as plt
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, InputError, SpinyRegressor, baselines
+from prosparse import (
+    EMPCA,
+    FDRPCA,
+    GSPPCA,
+    SCA,
+    SPPCA,
+    InputError,
+    Panel,
+    SpinyRegressor,
+    baselines,
+)
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
     CommunalityDisplay,
@@ -162,6 +172,7 @@ FITS = {
     "SCA": SCA(2, max_iter=30, tol=0.0),
     "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=10),
     "EMPCA": EMPCA(2, n_nonzero=5, random_state=0),
+    "Panel": Panel(5),
 }
 
 

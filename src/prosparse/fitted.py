@@ -114,12 +114,12 @@ class Contents(NamedTuple):
     fields: Mapping[str, Field] = {}  # what this method alone has, or has under a common name
     loadings: str = "components_"  # the attribute that is zero for variables that are not chosen
     parameters: Mapping[str, Field] = {}  # those that are spoken of when the choice is explained
+    together: Mapping[str, str] = {}  # attributes that mean nothing without another one
 
 
 # A path of models means nothing without what the models are.
 TOGETHER = {
     "log_evidence_path_": "cardinalities_",
-    "criterion_path_": "penalties_",
     "n_private_": "view_columns_",
     "latent_view_": "view_columns_",
 }
@@ -157,7 +157,7 @@ def check_fitted(kind: str, contents: Contents, state: Mapping[str, Any]) -> Non
     for name, field in fields.items():
         if name in state:
             _check_field(name, state[name], field, sizes)
-    for name, needed in TOGETHER.items():
+    for name, needed in {**TOGETHER, **contents.together}.items():
         if name in state and needed not in state:
             raise ModelFileError(f"`{name}` is there without `{needed}`")
     for name, check in _CHECKS.items():
@@ -280,12 +280,22 @@ def _check_private(name: str, state: Mapping[str, Any]) -> None:
         _whole(name, count, 0)
 
 
+def _check_shares(name: str, state: Mapping[str, Any]) -> None:
+    """A share for every group of rows, by its label."""
+    shares = state[name]
+    if not isinstance(shares, dict) or not all(isinstance(label, str) for label in shares):
+        raise ModelFileError(f"`{name}` must hold a number for the label of each group of rows")
+    for share in shares.values():
+        _check_field(name, share, numbers(finite=True), {})
+
+
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "stop_reason_": _check_reason,
     "bounds_": _check_bounds,
     "slope_": _check_slope,
     "_gap_problem": _check_gap,
     "n_private_": _check_private,
+    "recovered_by_group_": _check_shares,
 }
 
 
@@ -317,6 +327,18 @@ def _check_views(state: Mapping[str, Any], sizes: dict[str, int]) -> None:
                 _check_field(name, part, Field(kinds, shape), known)
 
 
+def _check_panel(state: Mapping[str, Any]) -> None:
+    """The order is that of the chosen columns, which alone stand for others; the path reaches so
+    far."""
+    chosen = np.flatnonzero(state["support_"])
+    if not np.array_equal(np.sort(state["order_"]), chosen):
+        raise ModelFileError("`order_` must hold the columns of `support_`, each once")
+    if not np.isin(state["stand_in_"], [-1, *chosen]).all():
+        raise ModelFileError("`stand_in_` must hold columns of `support_`, or -1")
+    if state["attained_path_"].size < chosen.size:
+        raise ModelFileError(f"`attained_path_` must reach to {chosen.size} columns")
+
+
 def _check_selection(state: Mapping[str, Any], loadings: str) -> None:
     """What was chosen, how many, and in which order."""
     support, p = state["support_"], state["n_features_in_"]
@@ -338,6 +360,8 @@ def _check_selection(state: Mapping[str, Any], loadings: str) -> None:
         raise ModelFileError("`n_selected_` must be one of the `cardinalities_`")
     if "order_" in state and np.any(state["order_"] >= p):
         raise ModelFileError(f"`order_` must hold columns below {p}")
+    if "stand_in_" in state:
+        _check_panel(state)
     if "latent_view_" in state:
         views = len(state.get("view_columns_", []))
         if np.any(state["latent_view_"] >= views):

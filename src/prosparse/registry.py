@@ -17,11 +17,12 @@ from sklearn.utils import get_tags
 from .baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 from .data.arrays import host
 from .errors import InputError
-from .fitted import PROJECTION, SELECTOR, Contents, Field, numbers
+from .fitted import PROJECTION, SELECTOR, Contents, Field, counts, numbers
 from .models._base import SparseProjection, VariableSelector
 from .models.empca import EMPCA
 from .models.fdrpca import FDRPCA
 from .models.gsppca import GSPPCA
+from .models.panel import Panel
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
@@ -199,6 +200,15 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
     return f"{said}; {half:,} of them share at least half of their variance"
 
 
+def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """What the panel predicts of the others, as a share of what all variables together do."""
+    attained = float(host(model.attained_path_)[n_selected - 1])
+    return (
+        f"they recover {attained:.0%} of what all variables together tell of the others, in rows "
+        "that were held out"
+    )
+
+
 _CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
 
 
@@ -341,6 +351,7 @@ METHODS: dict[str, Method] = {
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "penalty_"),
                 {"noise_variance_": numbers(finite=True, least=0, positive=True)},
+                together={"criterion_path_": "penalties_"},
             ),
         ),
         Method(
@@ -361,6 +372,67 @@ METHODS: dict[str, Method] = {
             ),
             explanations=(asked_for("n_nonzero", "loadings per component"),),
             saved=Contents((*PROJECTION, "_optimality_gap")),
+        ),
+        Method(
+            "panel",
+            Panel,
+            "few variables from which all others can be told",
+            example={"n_features": 5},
+            grid={"n_features": [4, 5]},
+            options=(
+                Option(
+                    "variables",
+                    "n_features",
+                    "how many variables (left out, the data decide)",
+                    kind=int,
+                    least=1,
+                ),
+                Option(
+                    "recover",
+                    "recover",
+                    "the share of what all variables together tell of the others that the chosen "
+                    "ones must tell, where --variables is left out",
+                    kind=float,
+                    left_out="0.9",
+                ),
+            ),
+            explanations=(asked_for("n_features", "variables"), by_recovery),
+            scales=True,
+            traces=None,
+            saved=Contents(
+                (
+                    *PROJECTION,
+                    "explained_variance_ratio_",
+                    "order_",
+                    "recovered_path_",
+                    "recovered_path_std_",
+                    "attained_path_",
+                    "bound_path_",
+                    "criterion_path_",
+                    "attainable_",
+                    "recovered_",
+                    "recovered_by_group_",
+                    "communality_",
+                    "stand_in_",
+                    "loadings_",
+                    "rest_std_",
+                    "depth_",
+                ),
+                {
+                    "order_": counts("s"),
+                    "recovered_path_": numbers("k", finite=True),
+                    "recovered_path_std_": numbers("k", finite=True, least=0),
+                    "attained_path_": numbers("k", finite=True),
+                    "bound_path_": numbers("k", finite=True, least=0),
+                    "attainable_": numbers(finite=True),
+                    "recovered_": numbers("p", finite=True),
+                    "communality_": numbers("p", finite=True, least=0),
+                    "stand_in_": counts("p", least=-1),
+                    "loadings_": numbers("d", "p", finite=True),
+                    "rest_std_": numbers("p", finite=True, least=0),
+                    "depth_": numbers(finite=True, least=0),
+                },
+            ),
         ),
         Method(
             "spinyreg",

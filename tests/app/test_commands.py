@@ -294,7 +294,7 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
         (["--fdr", "1.5"], "`fdr` must be between 0 and 1"),
         (["--min-communality", "2"], "`min_communality` must be between 0 and 1"),
         (["--method", "sca", "--min-communality", "0.5"], "use fdrpca"),
-        (["--variables", "3"], "has no effect with --method fdrpca; use gsppca or empca"),
+        (["--variables", "3"], "has no effect with --method fdrpca; use gsppca or empca or panel"),
         (["--missing", "guess"], "`--missing` must be one of"),
         (["--components", "none"], "--components must be a positive number or auto"),
         (["--components", "0"], "--components must be a positive number"),
@@ -415,7 +415,7 @@ def test_rows_that_belong_together(inside):
     assert run(app, again).exit_code == 0
     refused = run(app, ["select", "cells.csv", "--groups", "donor", "--method", "gsppca"])
     assert refused.exit_code == 2
-    assert "--groups has no effect with --method gsppca; use fdrpca" in refused.stderr
+    assert "--groups has no effect with --method gsppca; use fdrpca or panel" in refused.stderr
     lines[3] = lines[3].rsplit(",", 1)[0] + ","
     (inside / "gap.csv").write_text("\n".join(lines))
     refused = run(app, ["select", "gap.csv", "--groups", "donor"])

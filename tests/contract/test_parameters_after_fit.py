@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, baselines
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import ESTIMATORS
 
@@ -25,6 +25,7 @@ MODELS = [
     EMPCA(2, n_nonzero=4, random_state=0),
     EMPCA(2, n_nonzero=4, nonnegative=True, scale=True, random_state=0),
     EMPCA(2, n_nonzero=4, orthogonality="disjoint", renormalize=False, random_state=0),
+    Panel(4),
     SpinyRegressor(),
     SpinyRegressor(fit_intercept=False),
     SpinyRegressor(refit="ols", normalize=False),
@@ -55,6 +56,9 @@ def said(model):
         answers["density"] = model.score_samples(X)
     if hasattr(model, "optimality_gap_"):
         answers["gap"] = model.optimality_gap_
+    if hasattr(model, "predict_rest"):
+        answers["rest"], answers["off"] = model.predict_rest(model.select(X), return_std=True)
+        answers["stands for"] = str(model.stands_for())
     if hasattr(model, "impute"):
         answers["imputed"] = model.impute(GAPS)
         answers["gappy density"] = model.score_samples(GAPS)

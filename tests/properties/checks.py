@@ -18,6 +18,7 @@ from prosparse import (
     ManyComponentsWarning,
     NoStructureWarning,
     ParameterError,
+    ShortPanelWarning,
 )
 from prosparse.inference.loop import StopReason
 
@@ -27,6 +28,7 @@ WORDS = (
     FewVariablesWarning,
     ManyComponentsWarning,
     NoStructureWarning,
+    ShortPanelWarning,
     ConvergenceWarning,
 )
 ORTHONORMAL = {"GSPPCA", "SSPCA"}
@@ -90,8 +92,8 @@ def attributes(estimator: Any) -> dict[str, Any]:
 def assert_finite(name: str, value: Any) -> None:
     if isinstance(value, StopReason | str | bool) or value is None:
         return
-    if isinstance(value, list | tuple):
-        for one in value:
+    if isinstance(value, list | tuple | dict):
+        for one in value.values() if isinstance(value, dict) else value:
             assert_finite(name, one)
         return
     if isinstance(value, Number | np.ndarray):
@@ -136,12 +138,12 @@ def assert_regression(model: Any, X: Any) -> None:
 def assert_projection(model: Any, X: Any) -> None:
     name, W, (n, p) = type(model).__name__, model.components_, X.shape
     d = W.shape[0]
-    assert d >= 1 or name in UNIT | {"SSPCA", "FDRPCA"}
+    assert d >= 1 or name in UNIT | {"SSPCA", "FDRPCA", "Panel"}
     assert W.shape == (d, p)
     used = np.any(W != 0, axis=0)
     # A chosen variable that is orthogonal to the others may have no part in the components.
     assert not np.any(used & ~model.support_)
-    assert np.array_equal(used, model.support_) or name in ("GSPPCA", "FDRPCA")
+    assert np.array_equal(used, model.support_) or name in ("GSPPCA", "FDRPCA", "Panel")
     if name in ORTHONORMAL:
         np.testing.assert_allclose(W @ W.T, np.eye(d), atol=1e-9)
     if name in UNIT:
@@ -175,6 +177,8 @@ def assert_constraints(model: Any, W: np.ndarray) -> None:
     most = asked.get("n_nonzero")
     if most is not None:
         assert np.all(np.count_nonzero(W, axis=1) <= np.ravel(most)[: W.shape[0]])
+    if asked.get("n_features") is not None:
+        assert 1 <= model.support_.sum() <= asked["n_features"]
     if asked.get("n_features_to_select") is not None:
         assert model.support_.sum() <= asked["n_features_to_select"]
     if asked.get("orthogonality") == "disjoint":

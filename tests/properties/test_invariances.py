@@ -22,6 +22,7 @@ from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, Thresholded
 from prosparse.models.empca import EMPCA
 from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
+from prosparse.models.panel import Panel
 from prosparse.models.sca import SCA
 from prosparse.models.spinyreg import SpinyRegressor
 from prosparse.models.sppca import SPPCA
@@ -47,6 +48,8 @@ CLAIMS = {
     "SCA": Claim(SCA(2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "SPPCA": Claim(SPPCA(2, penalty=3.0), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "EMPCA": Claim(EMPCA(1, n_nonzero=3, random_state=0), columns=None, signs=None, dask=1e-6),
+    # which rows are held out together depends on their places
+    "Panel": Claim(Panel(3), rows=None, dask=1e-6),
     "SpinyRegressor": Claim(SpinyRegressor()),
     "DSPCA": Claim(DSPCA(penalty=0.2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "NSPCA": Claim(NSPCA(1, random_state=0), columns=None, signs=None),

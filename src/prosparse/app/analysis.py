@@ -199,9 +199,18 @@ def imputed(X: np.ndarray) -> np.ndarray:
 def estimator(wish: Wish) -> VariableSelector:
     """The estimator that was asked for."""
     method = offered()[wish.method]
-    parameters: dict[str, object] = {"n_components": wish.components}
-    wanted = {"scale": wish.scale, "verbose": wish.verbose, "random_state": 0}
-    parameters |= {name: value for name, value in wanted.items() if method.takes(name)}
+    if wish.components != "auto" and not method.takes("n_components"):
+        known_to = [one.name for one in offered().values() if one.takes("n_components")]
+        raise ParameterError(
+            f"--components has no effect with --method {wish.method}; use {' or '.join(known_to)}"
+        )
+    wanted = {
+        "n_components": wish.components,
+        "scale": wish.scale,
+        "verbose": wish.verbose,
+        "random_state": 0,
+    }
+    parameters = {name: value for name, value in wanted.items() if method.takes(name)}
     known = {option.name: option for option in method.options or ()}
     for name, value in wish.options.items():
         if value is not None and name not in known:

@@ -71,7 +71,7 @@ Scale = Annotated[
     typer.Option(
         "--scale",
         help="Columns to unit variance first, for methods that do not do so anyway, as "
-        f"{' and '.join(one.name for one in offered().values() if one.scales)} does.",
+        f"{' and '.join(one.name for one in offered().values() if one.scales)} do.",
     ),
 ]
 Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]

@@ -68,10 +68,13 @@ def positions(group: ColumnGroup, where: str, width: int, names: list[str] | Non
     """Positions of the columns of one group; ``where`` is what messages call it."""
     if isinstance(group, slice):
         found = np.arange(width)[group]
-    elif not isinstance(group, Iterable):
-        raise ParameterError(f"{where} must be names, a slice or positions, got {group!r}")
     else:
-        items = np.asarray([group] if isinstance(group, str) else list(group))
+        try:
+            items = np.asarray([group] if isinstance(group, str) else list(group))
+        except (TypeError, ValueError) as error:  # nothing to go through, or lists of all lengths
+            raise ParameterError(
+                f"{where} must be names, a slice or positions, got {group!r}"
+            ) from error
         if items.dtype.kind in "UO" and all(isinstance(item, str) for item in items.tolist()):
             found = _named(items.tolist(), where, names)
         elif items.dtype == bool and items.shape == (width,):

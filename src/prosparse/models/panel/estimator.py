@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Self, get_args
 
 import numpy as np
@@ -21,6 +22,7 @@ from ...errors import (
     NoStructureWarning,
     ParameterError,
     ShortPanelWarning,
+    check_bool,
     check_choice,
     check_integer,
     warn,
@@ -65,7 +67,8 @@ class Panel(SparseProjection):
         What each variable costs. The worth of a variable is then divided by its cost.
     bundles : list of column groups or None, default=None
         Variables that come together or not at all, as names, slices or positions for each bundle;
-        those in no bundle come alone.
+        those in no bundle come alone. None is cut, so that a panel may have fewer variables than
+        ``n_features``; with one of its variables in ``keep`` or ``exclude`` a bundle is in or out.
     counts : bool, default=False
         Whether the table holds counts (molecules of genes, words, species). They are replaced by
         square roots of their shares of the row, whose noise is the same for all columns, and are
@@ -88,10 +91,14 @@ class Panel(SparseProjection):
         held-out rows. The panel's own variables count as recovered.
     recovered_path_std_ : array (n_tried,)
         Its standard deviation over the parts of the rows that were held out.
+    attained_path_ : array (n_tried,)
+        What these panels predict of all other variables in held-out rows, as a share of what all
+        variables together predict of them: what ``recover`` is compared with.
     bound_path_ : array (n_tried,)
         What no choice of 1, 2, ... variables can exceed, in units of the criterion.
     criterion_path_ : array (n_tried,)
-        What the order reaches, in the same units.
+        What is reached by 1, 2, ... variables taken one after the other, in the same units. The
+        panel, some of whose variables may have been exchanged for better ones, reaches no less.
     attainable_ : float
         The share of a variable that all others together predict in held-out rows, on average.
     recovered_ : array (n_features_in_,)
@@ -149,6 +156,7 @@ class Panel(SparseProjection):
     order_: Array
     recovered_path_: Array
     recovered_path_std_: Array
+    attained_path_: Array
     bound_path_: Array
     criterion_path_: Array
     attainable_: float
@@ -235,11 +243,10 @@ class Panel(SparseProjection):
     def _check_parameters(self) -> None:
         if self.n_features is not None:
             check_integer("n_features", self.n_features, 1, " or None")
-        if not (isinstance(self.recover, float | int) and 0.0 < self.recover < 1.0):
+        if not (isinstance(self.recover, Real) and 0.0 < float(self.recover) < 1.0):
             raise ParameterError(f"`recover` must be between 0 and 1, got {self.recover!r}")
         check_choice("criterion", self.criterion, get_args(Criterion))
-        if not isinstance(self.counts, bool | np.bool_):
-            raise ParameterError(f"`counts` must be True or False, got {self.counts!r}")
+        check_bool("counts", self.counts)
 
     def _options(self, columns: Columns) -> Options:
         """The parameters in terms of the columns that vary."""
@@ -247,11 +254,15 @@ class Panel(SparseProjection):
         kept = columns.kept
         place = np.full(width, -1)
         place[kept] = np.arange(kept.size)
-        keep, exclude = (self._columns(name) for name in ("keep", "exclude"))
+        bundles = self._bundles(width)
+        keep, exclude = (
+            _with_bundles(self._columns(name), bundles) for name in ("keep", "exclude")
+        )
         both = np.intersect1d(keep, exclude)
         if both.size:
             raise ParameterError(
-                f"column {self._name(both[0])} is in `keep` and in `exclude`: leave it out of one"
+                f"column {self._name(both[0])} is in `keep` and in `exclude`, itself or with its "
+                "bundle: leave it out of one"
             )
         still = keep[~varying[keep]]
         if still.size:
@@ -261,16 +272,10 @@ class Panel(SparseProjection):
             )
         allowed = np.ones(width, dtype=bool)
         allowed[exclude] = False
-        available = int(np.sum(allowed & varying))
-        if self.n_features is not None and self.n_features > available:
-            raise ParameterError(
-                f"`n_features` must be at most {available}, the columns of X that vary and are not "
-                f"excluded, got {self.n_features}"
-            )
-        if self.n_features is not None and keep.size > self.n_features:
-            raise ParameterError(
-                f"`keep` has {keep.size} columns, more than `n_features`, {self.n_features}"
-            )
+        bundles = [bundle[varying[bundle]] for bundle in bundles]
+        bundles = [bundle for bundle in bundles if bundle.size > 1]
+        if self.n_features is not None:
+            self._check_count(int(self.n_features), keep, allowed & varying, bundles)
         state = self.random_state
         if isinstance(state, int | np.integer) and state >= 0:
             seed = int(state)
@@ -283,14 +288,41 @@ class Panel(SparseProjection):
             keep=place[keep],
             allowed=allowed[kept],
             costs=self._costs(width)[kept],
-            bundles=[place[bundle[varying[bundle]]] for bundle in self._bundles(width)],
+            bundles=[place[bundle] for bundle in bundles],
             seed=seed,
         )
+
+    def _check_count(
+        self, wanted: int, keep: np.ndarray, available: np.ndarray, bundles: list[np.ndarray]
+    ) -> None:
+        """Refuse a number of variables that no panel can have."""
+        most = int(available.sum())
+        if wanted > most:
+            raise ParameterError(
+                f"`n_features` must be at most {most}, the columns of X that vary and are not "
+                f"excluded, got {wanted}"
+            )
+        if keep.size > wanted:
+            raise ParameterError(
+                f"`keep` has {keep.size} columns, those of its bundles included, more than "
+                f"`n_features`, {wanted}"
+            )
+        alone = available.copy()
+        alone[np.concatenate([*bundles, np.zeros(0, dtype=int)])] = False
+        sizes = [bundle.size for bundle in bundles if available[bundle].all()]
+        if not alone.any() and min(sizes) > wanted:
+            raise ParameterError(
+                f"`n_features` must be at least {min(sizes)}, the columns of the smallest of "
+                f"`bundles`, as none come alone; got {wanted}"
+            )
 
     def _columns(self, parameter: str) -> np.ndarray:
         """Positions that ``keep`` or ``exclude`` names."""
         given = getattr(self, parameter)
-        if given is None or (not isinstance(given, slice | str) and len(given) == 0):
+        nothing = given is None or (isinstance(given, list | tuple) and not given)
+        if isinstance(given, np.ndarray):
+            nothing = given.size == 0 or (given.dtype == bool and not given.any())
+        if nothing:
             return np.zeros(0, dtype=int)
         return np.unique(
             positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
@@ -307,7 +339,10 @@ class Panel(SparseProjection):
     def _costs(self, width: int) -> np.ndarray:
         if self.costs is None:
             return np.ones(width)
-        costs = np.asarray(self.costs, dtype=float)
+        try:
+            costs = np.asarray(self.costs, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ParameterError(f"`costs` must hold numbers: {error}") from error
         if costs.shape != (width,) or not np.all(np.isfinite(costs) & (costs > 0.0)):
             raise ParameterError(
                 f"`costs` must have one positive number for each of the {width} columns of X, got "
@@ -363,6 +398,7 @@ class Panel(SparseProjection):
         self.order_ = columns.values(kept[panel])
         self.recovered_path_ = columns.values(found.path.recovered)
         self.recovered_path_std_ = columns.values(found.path.spread)
+        self.attained_path_ = columns.values(found.path.ratio)
         self.bound_path_ = columns.values(found.chosen.bounds)
         self.criterion_path_ = columns.values(np.cumsum(found.chosen.gains))
         total = float(learned.variances.sum())
@@ -384,9 +420,9 @@ class Panel(SparseProjection):
             self.recovered_by_group_ = {
                 str(label): float(share) for label, share in zip(rows.labels, shares, strict=True)
             }
-        self._reached = float(found.path.ratio[-1])
 
     def _warn(self) -> None:
+        attained = float(host(self.attained_path_)[self.n_selected_ - 1])
         if self.attainable_ < _NOTHING:
             warn(
                 "Panel: held-out rows confirm no common structure: all variables together predict "
@@ -394,9 +430,9 @@ class Panel(SparseProjection):
                 "good as this one.",
                 NoStructureWarning,
             )
-        elif self.n_features is None and self._reached < self.recover:
+        elif self.n_features is None and attained < float(self.recover):
             warn(
-                f"Panel: {self.n_selected_} variables recover {self._reached:.2f} of what all "
+                f"Panel: {self.n_selected_} variables recover {attained:.2f} of what all "
                 f"variables together do, not {float(self.recover):g}. Ask for a number of "
                 "variables with `n_features`, or for a smaller share with `recover`.",
                 ShortPanelWarning,
@@ -452,7 +488,7 @@ class Panel(SparseProjection):
             as_like(v, scores, scores.dtype) for v in (self.loadings_, self.scale_, self.mean_)
         )
         rebuilt = (scores @ loadings) * scale + mean
-        return (rebuilt * (rebuilt > 0)) ** 2 if self.counts else rebuilt
+        return (rebuilt * (rebuilt > 0)) ** 2 if self.depth_ else rebuilt
 
     def score(self, X: TableLike, y: object = None) -> float:
         """The share of the variance of all variables of ``X`` that the panel recovers.
@@ -483,7 +519,7 @@ class Panel(SparseProjection):
         left = squares - 2.0 * np.sum(onto_columns(op, scores) * loadings.T, axis=1)
         left += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
         left[inside] = 0.0
-        if not self.counts:
+        if not self.depth_:
             # columns that hardly varied in `fit` would decide everything if they do so here
             weights = 1.0 / np.maximum(squares / op.shape[0], 1.0)
             left, squares = weights * left, weights * squares
@@ -528,7 +564,7 @@ class Panel(SparseProjection):
         )
         filters = host(self.components_)[:, inside].astype(float)
         loadings = host(self.loadings_)[:, ~inside].astype(float)
-        if not self.counts:
+        if not self.depth_:
             scores = ((values - mean[inside]) / scale[inside]) @ filters.T
             predicted = (scores @ loadings) * scale[~inside] + mean[~inside]
             deviation = np.broadcast_to(rest_std[~inside], predicted.shape).copy()
@@ -549,7 +585,7 @@ class Panel(SparseProjection):
     # --- helpers of these
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        if self.counts:
+        if self.depth_:
             X = kind_of(X).root_shares(X, self.depth_)
         return super()._operator_of(X, columns)
 
@@ -585,3 +621,9 @@ class Panel(SparseProjection):
                 "rows, or give their `totals`"
             )
         return each
+
+
+def _with_bundles(columns: np.ndarray, bundles: list[np.ndarray]) -> np.ndarray:
+    """Some columns, and all that come together with one of them."""
+    touched = [bundle for bundle in bundles if np.isin(bundle, columns).any()]
+    return np.unique(np.concatenate([columns, *touched]))

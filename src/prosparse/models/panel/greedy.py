@@ -48,7 +48,8 @@ class State(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """What a user asks of the order, in the operator's columns."""
+    """What a user asks of the order, in the operator's columns. A bundle is kept, or allowed, as a
+    whole."""
 
     wanted: int  # columns
     keep: np.ndarray  # (k,) must be in, and come first
@@ -124,7 +125,8 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     Returns
     -------
     Chosen
-        With ``wishes.wanted`` columns, or all that are allowed; no bundle is cut.
+        With ``wishes.wanted`` columns, or all that are allowed. No bundle is cut, so that there may
+        be fewer.
     """
     A = model.W.T @ model.W
     state = init(model, A)
@@ -133,23 +135,23 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     bounds = _Bounds(A, criterion)
     waiting = wishes.allowed.copy()
     waiting[wishes.keep] = True
+    open_to_all = waiting.copy()  # any other panel might have these, fit they here or not
     together = _bundle_of(wishes.bundles, waiting.size)
     while len(taken) < wishes.wanted and waiting.any():
         alone = gains(model, state, criterion)
-        bounds.look(alone, waiting, sum(added), len(taken))
+        bounds.look(alone[open_to_all], sum(added))
         first = np.zeros_like(waiting)
         first[wishes.keep] = True
         candidates = waiting & first if (waiting & first).any() else waiting
         columns = _best(model, A, state, alone, candidates, wishes, together, criterion)
-        columns = columns[waiting[columns]]
-        if taken and len(taken) + columns.size > wishes.wanted and columns.size > 1:
-            waiting[columns] = False  # the bundle no longer fits
-            continue
+        waiting[columns] = False
+        if len(taken) + columns.size > wishes.wanted:
+            continue  # a bundle that does not fit
         for k in columns.tolist():
             added.append(float(gains(model, state, criterion)[k]))
             state = step(model, A, state, k)
             taken.append(k)
-            waiting[k] = False
+            open_to_all[k] = False
     order = np.array(taken, dtype=int)
     return Chosen(order, np.array(added), bounds.path(order.size))
 
@@ -160,6 +162,14 @@ def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
     for place, columns in enumerate(bundles):
         number[columns] = place
     return number
+
+
+def whole_sizes(order: np.ndarray, wishes: Wishes) -> np.ndarray:
+    """How many columns of an order can be taken with all that must be kept, and no bundle cut."""
+    together = _bundle_of(wishes.bundles, wishes.allowed.size)[order]
+    cut = (together[:-1] >= 0) & (together[:-1] == together[1:])
+    sizes = np.append(np.flatnonzero(~cut) + 1, order.size)
+    return sizes[sizes >= wishes.keep.size]
 
 
 def _best(
@@ -194,15 +204,15 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     fixed = set(wishes.keep.tolist())
     open_places = [k for k in chosen.order.tolist() if k not in fixed]
     same_cost = np.all(wishes.costs == wishes.costs[0])
-    others = int(wishes.allowed.sum()) - len(open_places)
-    if not same_cost or wishes.bundles or not open_places or others < 1:
+    inside = np.zeros(wishes.allowed.size, dtype=bool)
+    inside[chosen.order] = True
+    nobody_else = not np.any(wishes.allowed & ~inside)
+    if not same_cost or wishes.bundles or not open_places or nobody_else:
         return chosen
     A = model.W.T @ model.W
     state = init(model, A)
     for k in chosen.order.tolist():
         state = step(model, A, state, k)
-    inside = np.zeros(wishes.allowed.size, dtype=bool)
-    inside[chosen.order] = True
     swapped = False
     for _ in range(min(SWEEPS, int(_WORK // (2 * count * model.W.size)))):
         moved = False
@@ -236,11 +246,10 @@ class _Bounds:
         self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
         self.stages: list[tuple[float, np.ndarray]] = []
 
-    def look(self, alone: np.ndarray, waiting: np.ndarray, so_far: float, q: int) -> None:
-        """Remember a stage at which ``q`` columns are chosen."""
+    def look(self, others: np.ndarray, so_far: float) -> None:
+        """Remember a stage: what the chosen columns have gained, and every other one would."""
         if self.criterion == "information":
-            best = np.sort(alone[waiting])[::-1]
-            self.stages.append((so_far, np.cumsum(best)))
+            self.stages.append((so_far, np.cumsum(np.sort(others)[::-1])))
 
     def path(self, count: int) -> np.ndarray:
         """For 1, 2, ..., ``count`` columns."""

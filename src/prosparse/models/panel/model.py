@@ -27,7 +27,7 @@ from .factors import (
     held_out_squares,
     steadied,
 )
-from .greedy import Chosen, Criterion, Wishes, choose, exchange
+from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
 from .recovery import Judged, judge, posterior, shares_along, sizes_up_to
 
 # Where the number of columns is left to the data, no more than these are tried.
@@ -109,14 +109,16 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     """
     learned = learn(op, spread, codes, options.seed)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
-    count = min(LONGEST if options.wanted is None else options.wanted, limit)
+    longest = max([LONGEST, options.keep.size, *(bundle.size for bundle in options.bundles)])
+    count = min(longest if options.wanted is None else options.wanted, limit)
     wishes = Wishes(count, options.keep, options.allowed, options.costs, options.bundles)
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
     chosen = choose(trusted, wishes, options.criterion)
     path = recovery_path(op, learned, wishes, options.criterion, chosen.order.size)
     panel = chosen.order
     if options.wanted is None:
-        panel = panel[: enough(path, options.recover, options.keep.size)]
+        sizes = whole_sizes(panel, wishes)
+        panel = panel[: enough(path, options.recover, sizes)]
     short = chosen._replace(order=panel)
     panel = exchange(trusted, short, wishes, options.criterion).order
     judged = judge(op, learned.folds, learned.parts, panel, learned.squares, options.seed)
@@ -163,7 +165,9 @@ def recovery_path(
     for fold, part, squares in zip(learned.folds, learned.parts, learned.squares, strict=True):
         trusted = confirmed(part, learned.communality, learned.variances)
         order = choose(trusted, wishes, criterion).order[:count]
-        found.append(shares_along(op, fold, part, order, squares, learned.communality, sizes))
+        # where bundles leave a fold no panel as large as this, its largest one stands in
+        looked = np.minimum(sizes, order.size)
+        found.append(shares_along(op, fold, part, order, squares, learned.communality, looked))
     everything = np.stack([shares.everything for shares in found])
     others = np.sum([shares.others for shares in found], axis=0)
     attainable = np.sum([shares.attainable for shares in found], axis=0)
@@ -178,12 +182,11 @@ def recovery_path(
     )
 
 
-def enough(path: Path, recover: float, fewest: int) -> int:
-    """The smallest number of columns that recovers the share of what is attainable; the longest
-    path if none does."""
-    there = np.flatnonzero(path.ratio >= recover)
-    count = int(there[0]) + 1 if there.size else path.ratio.size
-    return max(count, fewest, 1)
+def enough(path: Path, recover: float, sizes: np.ndarray) -> int:
+    """The smallest of the allowed sizes (rising) that recovers the share of what is attainable; the
+    largest if none does."""
+    there = sizes[path.ratio[sizes - 1] >= recover]
+    return int(there[0]) if there.size else int(sizes[-1])
 
 
 def latents(model: Factors, panel: np.ndarray) -> Latents:

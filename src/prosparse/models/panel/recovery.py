@@ -80,7 +80,7 @@ def shares_along(
     communality : array (p,)
         The share of every column that all others predict.
     sizes : int array
-        At which to look, rising.
+        At which to look, not falling.
 
     Returns
     -------
@@ -92,7 +92,7 @@ def shares_along(
     A = model.W.T @ model.W
     total = float(squares.sum())
     S, m = np.eye(A.shape[0]), np.zeros_like(onto)
-    looked, found = set(sizes.tolist()), []
+    found = []
     own, promised = 0.0, float(communality @ squares)
     for q, k in enumerate(order.tolist(), start=1):
         w = model.W[k]
@@ -102,10 +102,11 @@ def shares_along(
         S = S - np.outer(Sw, Sw) / seen
         own += squares[k]
         promised -= communality[k] * squares[k]
-        if q in looked:
+        times = int(np.sum(sizes == q))
+        if times:
             left = total - 2.0 * np.sum(m * onto) + np.sum((m @ A) * m)
             left -= np.sum((columns[:, :q] - m @ model.W[order[:q]].T) ** 2)
-            found.append((1.0 - left / total, total - own - left, promised))
+            found += times * [(1.0 - left / total, total - own - left, promised)]
     everything, others, attainable = np.array(found).T
     return Shares(everything, others, attainable)
 
