@@ -772,6 +772,7 @@ def test_select_panel_equals_the_estimator(kind):
     kept = adata.uns["panel"]
     np.testing.assert_array_equal(kept["recovered_path"], model.recovered_path_)
     np.testing.assert_array_equal(kept["recovered_path_std"], model.recovered_path_std_)
+    np.testing.assert_array_equal(kept["attained_path"], model.attained_path_)
     assert kept["attainable"] == model.attainable_
     assert kept["params"]["n_genes"] == 10
     assert kept["params"]["counts"]

@@ -176,7 +176,8 @@ def select_panel(
     ``.obsm["X_" + key_added]`` : latent scores that the panel's genes give, n_obs x components
     ``.uns[key_added]`` : parameters; ``recovered_path`` and ``recovered_path_std``, what panels of
         1, 2, ... genes recover of the variance of all, and how much that differs between the parts
-        of the observations that were held out; ``attainable``; with batches,
+        of the observations that were held out; ``attained_path``, what they tell of the other
+        genes as a share of what all genes together do; ``attainable``; with batches,
         ``recovered_by_batch``, a data frame
 
     Examples
@@ -623,6 +624,7 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
         "n_selected": model.n_selected_,
         "recovered_path": host(model.recovered_path_),
         "recovered_path_std": host(model.recovered_path_std_),
+        "attained_path": host(model.attained_path_),
         "attainable": model.attainable_,
         "variance": host(model.explained_variance_),
         "variance_ratio": host(model.explained_variance_ratio_),
