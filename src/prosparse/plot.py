@@ -562,7 +562,7 @@ class PanelDisplay:
             f"{self.n_selected} variables: {at:.2f}",
             (self.n_selected, at),
             textcoords="offset points",
-            xytext=(0, -30) if late else (6, -16),
+            xytext=(0, -38) if late else (6, -16),
             ha="right" if late else "left",
             color=_CHOSEN,
             bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.0},
