@@ -14,7 +14,7 @@ typer_testing = pytest.importorskip("typer.testing")
 
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, load  # noqa: E402
+from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, load  # noqa: E402
 from prosparse.app.analysis import imputed, total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.results import RESULTS  # noqa: E402
@@ -302,6 +302,12 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
         (["--method", "empca"], "--variables 10"),
         (["--method", "sca", "--variables", "3"], "has no effect"),
         (["--penalty", "bic"], "use sppca"),
+        (
+            ["--method", "panel", "--components", "2"],
+            "has no effect with --method panel",
+        ),
+        (["--method", "panel", "--variables", "99"], "`n_features` must be at most 20"),
+        (["--method", "panel", "--recover", "2"], "`recover` must be between 0 and 1"),
         (["--method", "sppca", "--penalty", "bik"], "`penalty` must be one of"),
         (["--separator", "ab"], "--separator must be one character"),
         (["--output", "t.csv"], "t.csv is a file"),
@@ -421,6 +427,26 @@ def test_rows_that_belong_together(inside):
     refused = run(app, ["select", "gap.csv", "--groups", "donor"])
     assert refused.exit_code == 1
     assert "row 3 of the data: it has no 'donor'" in " ".join(refused.stderr.split())
+
+
+def test_a_panel(inside):
+    path = sheet(inside / "t.csv", label=False)
+    result = run(app, ["select", path, "--method", "panel", "--variables", "4", "--json"])
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    model = Panel(4).fit(DATA.X)
+    assert said["selected"] == [NAMES[k] for k in model.order_]
+    assert said["why"] == "you asked for 4 variables"
+    np.testing.assert_array_equal(load("t-prosparse/model.prosparse").order_, model.order_)
+    result = run(app, ["select", path, "--method", "panel", "--recover", "0.5", "--json"])
+    assert result.exit_code == 0, result.output
+    model = Panel(recover=0.5).fit(DATA.X)
+    said = json.loads(result.stdout)
+    assert said["n_selected"] == model.n_selected_
+    share = f"{model.attained_path_[model.n_selected_ - 1]:.0%}"
+    assert said["why"].startswith(f"they recover {share} of what all variables together tell")
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert "<dt>recover</dt><dd>0.5</dd>" in page
 
 
 def test_size_and_rate_are_asked_for(inside):

@@ -8,6 +8,7 @@ from scipy import sparse
 from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
 from prosparse.data.operators.dense import NARROW
+from prosparse.data.operators.shifted import ShiftedOperator, within_groups
 
 pytestmark = pytest.mark.quick
 
@@ -131,6 +132,53 @@ def test_row_arrays_travel_with_their_rows(pair, rng):
         entrywise=True,
     )
     close(sums, weights @ Z)
+
+
+# --- less a part of low rank
+
+
+@pytest.fixture(params=["groups, centred", "groups, scaled", "any factors"])
+def less(request, kind, rng):
+    """A table with the means of three groups of rows taken off, or any product of two factors."""
+    X, scale = table(rng), request.param == "groups, scaled"
+    op, columns = standardise(kind(X), scale)
+    Z = expected(X, scale) / columns.unit
+    if request.param == "any factors":
+        left, right = rng.standard_normal((23, 2)), rng.standard_normal((2, op.shape[1]))
+        there = (op.xp.asarray(part) for part in (left, right))
+        return ShiftedOperator(op, *there), columns, Z - left @ right, X
+    codes = rng.permutation(np.arange(23) % 3)
+    means = np.stack([Z[codes == group].mean(axis=0) for group in range(3)])
+    return within_groups(op, codes, np.bincount(codes)), columns, Z - means[codes], X
+
+
+def test_a_part_of_low_rank_is_taken_off(less, rng, monkeypatch):
+    """Every question is answered as the dense difference would."""
+    assert less[0].shape == less[2].shape
+    test_products(less, rng)
+    test_norms(less)
+    test_columns_in_any_order(less)
+    test_row_arrays_travel_with_their_rows(less, rng)
+    op, _, Z, _ = less
+    F = rng.standard_normal((Z.shape[1], 2))
+    there = op.xp.asarray(F)
+    for rows in (op.gather_rows(lambda block: block @ there), op.map_rows(lambda b: b @ there)):
+        close(rows, Z @ F)
+    close(op.gather_rows(lambda block: op.xp.sum(block**3, axis=1), entrywise=True), (Z**3).sum(1))
+    seen = [(rows, block @ there) for rows, block in op.blocks()]
+    close(np.concatenate([np.asarray(part) for _, part in seen]), Z @ F)
+    test_entrywise_blocks_are_small_and_complete(less, monkeypatch)
+
+
+def test_no_table_is_formed_to_centre_rows_in_groups(rng, monkeypatch):
+    """A sparse table stays sparse in products."""
+    X = sparse.random_array((300, 50), density=0.05, rng=rng, format="csr")
+    codes = np.arange(300) % 4
+    op, _ = standardise(X)
+    op = within_groups(op, codes, np.bincount(codes))
+    monkeypatch.setattr(sparse.csr_array, "toarray", None)
+    close(op.matmul(np.ones((50, 2))).sum(axis=0), np.zeros(2))
+    op.rmatmul(np.ones((300, 2)))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

@@ -19,6 +19,7 @@ from prosparse import (  # noqa: E402
     SPPCA,
     InputError,
     ModelFileError,
+    Panel,
     SpinyRegressor,
     load,
     save,
@@ -35,6 +36,7 @@ MODELS = {
     "SCA": SCA(1, views=[slice(0, 6), slice(6, 12)]),
     "SPPCA": SPPCA(2, penalty=10.0, penalties=[1.0, 10.0]),
     "EMPCA": EMPCA(2, n_nonzero=4, random_state=0),
+    "Panel": Panel(4),
     "SpinyRegressor": SpinyRegressor(),
 }
 
@@ -137,6 +139,7 @@ def test_no_fitted_attribute_may_be_something_else(files, name, wrong):
     free = {"_gap_problem", "slope_"} if wrong is None else set()
     if isinstance(wrong, float):  # where a number is meant, it is one
         free |= {k for k, v in content.items() if isinstance(v, float)}
+    free |= {k for k, v in content.items() if v == wrong}  # no groups of rows
     for attribute in set(content) - free:
         with pytest.raises(ModelFileError, match=r"changed\.prosparse: "):
             load(changed(files, name, fitted(**{attribute: wrong})))
@@ -155,6 +158,9 @@ def test_no_fitted_attribute_may_be_something_else(files, name, wrong):
         ("GSPPCA", "cardinalities_", lambda a: a + 50, "one of the `cardinalities_`"),
         ("SCA", "noise_variance_", lambda a: 0 * a, "`noise_variance_` must be above 0"),
         ("SCA", "latent_view_", lambda a: a + 9, "views below 2"),
+        ("Panel", "order_", lambda a: a[[0, 0, 1, 2]], "`order_` must hold the columns of"),
+        ("Panel", "stand_in_", lambda a: 0 * a + 7, "`stand_in_` must hold columns of `support_`"),
+        ("Panel", "rest_std_", lambda a: -1.0 - a, "`rest_std_` must be at least 0"),
     ],
 )
 def test_what_cannot_be(files, name, attribute, change, message):
@@ -169,6 +175,8 @@ def test_what_belongs_together(files):
         refused(run(changed(files, name, without(attribute))), f"without `{attribute}`")
     refused(run(changed(files, "GSPPCA", fitted(n_selected_=5))), "`n_selected_` is 5")
     refused(run(changed(files, "GSPPCA", fitted(n_components_=3))), "`n_components_` is 3")
+    shares = {"$dict": [["a", "much"]]}
+    refused(run(changed(files, "Panel", fitted(recovered_by_group_=shares))), "must be a number")
     overlapping = [{"$array": 0}, {"$array": 0}]
     refused(run(changed(files, "SCA", fitted(view_columns_=overlapping))), "share out the 12")
 

@@ -204,7 +204,7 @@ def estimator(wish: Wish) -> VariableSelector:
         raise ParameterError(
             f"--components has no effect with --method {wish.method}; use {' or '.join(known_to)}"
         )
-    wanted = {
+    wanted: dict[str, object] = {
         "n_components": wish.components,
         "scale": wish.scale,
         "verbose": wish.verbose,

@@ -28,25 +28,24 @@ _ADVICE = (
 
 
 def dense_totals(X: Array) -> Array:
-    """The sum of every row, checked."""
+    """The sum of every row; negative entries are refused."""
     xp = array_namespace(X)
     if X.shape[0] and float(xp.min(X)) < 0.0:
         raise InputError(f"X has a negative entry, {float(xp.min(X)):g}: {_ADVICE}")
-    totals = xp.sum(X, axis=1, dtype=xp.float64)
-    if X.shape[0] and float(xp.min(totals)) <= 0.0:
-        row = int(xp.argmin(totals))
-        raise InputError(f"row {row} of X has no counts at all: {_ADVICE}")
-    return totals
+    return xp.sum(X, axis=1, dtype=xp.float64)
 
 
 def sparse_totals(X: Any) -> np.ndarray:
-    """The sum of every row of a sparse table, checked."""
+    """The sum of every row of a sparse table; negative entries are refused."""
     if X.data.size and float(X.data.min()) < 0.0:
         raise InputError(f"X has a negative entry, {float(X.data.min()):g}: {_ADVICE}")
-    totals = np.asarray(X.sum(axis=1), dtype=float).reshape(-1)
+    return np.asarray(X.sum(axis=1), dtype=float).reshape(-1)
+
+
+def refuse_empty_rows(totals: np.ndarray) -> None:
+    """Rows without any counts have no shares."""
     if totals.size and totals.min() <= 0.0:
         raise InputError(f"row {int(np.argmin(totals))} of X has no counts at all: {_ADVICE}")
-    return totals
 
 
 def dense_roots(X: Array, totals: Array, depth: float) -> Array:
@@ -65,11 +64,12 @@ def sparse_roots(X: Any, totals: np.ndarray, depth: float) -> sparse.csr_array:
 
 def roots_of_block(block: Any, depth: float) -> Any:
     """The same of a block of rows, sparse or dense, by the totals of its own rows."""
+    totals = totals_of_block(block)
+    if totals.size and totals.min() <= 0.0:  # which row of X it is, nobody here knows
+        raise InputError(f"a row of X has no counts at all: {_ADVICE}")
     if sparse.issparse(block):
-        block = sparse.csr_array(block)
-        return sparse_roots(block, sparse_totals(block), depth)
-    block = np.asarray(block, dtype=float)
-    return dense_roots(block, dense_totals(block), depth)
+        return sparse_roots(block, totals, depth)
+    return dense_roots(np.asarray(block, dtype=float), totals, depth)
 
 
 def totals_of_block(block: Any) -> np.ndarray:

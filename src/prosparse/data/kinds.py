@@ -36,6 +36,7 @@ from .columns import Columns, RawRows
 from .counts import (
     dense_roots,
     dense_totals,
+    refuse_empty_rows,
     roots_of_block,
     sparse_roots,
     sparse_totals,
@@ -125,11 +126,13 @@ class Kind:
 
     def row_totals(self, X: Table) -> np.ndarray:
         """The sum of the counts of every row, on the host; refuses what cannot be counts."""
-        return np.asarray(host(dense_totals(X)), dtype=float)
+        totals = np.asarray(host(dense_totals(X)), dtype=float)
+        refuse_empty_rows(totals)
+        return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
         """A table of the same kind with counts replaced by sqrt(depth x / total of the row)."""
-        return dense_roots(X, dense_totals(X), depth)
+        return dense_roots(X, in_kind(self.row_totals(X), X), depth)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
@@ -277,10 +280,12 @@ class SparseTable(Kind):
         return sparse_normal_scores(X)
 
     def row_totals(self, X: Table) -> np.ndarray:
-        return sparse_totals(X)
+        totals = sparse_totals(X)
+        refuse_empty_rows(totals)
+        return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
-        return sparse_roots(X, sparse_totals(X), depth)
+        return sparse_roots(X, self.row_totals(X), depth)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is None:
@@ -369,13 +374,15 @@ class RowBlocks(Kind, ABC):
         )
 
     def row_totals(self, X: Table) -> np.ndarray:
-        return self.source(X).gather(totals_of_block)
+        totals = np.asarray(self.source(X).gather(totals_of_block), dtype=float)
+        refuse_empty_rows(totals)
+        return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
         raise InputError(
-            f"X is a {self.name}, whose entries are counted in as they are read: bring it into "
-            "memory or into a Dask array first, or take roots of shares yourself and fit with "
-            "`counts=False`"
+            f"X is a {self.name}, whose rows are read as they are, and counts would have to be "
+            "changed: bring it into memory or into a Dask array first, or take roots of shares "
+            "yourself and fit with `counts=False`"
         )
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
@@ -413,7 +420,8 @@ class DaskTable(RowBlocks):
         return X.map_blocks(roots_of_block, depth, dtype=np.float64)
 
     def dense(self, X: Table) -> np.ndarray:
-        return np.array(X.compute(), dtype=float)
+        whole = X.compute()
+        return np.array(whole.toarray() if sparse.issparse(whole) else whole, dtype=float)
 
 
 class MappedTable(RowBlocks):

@@ -32,7 +32,21 @@ def row_groups(labels: object, n: int) -> RowGroups | None:
         raise ParameterError(
             f"`groups` must have one label for each of the {n} rows, got shape {given.shape}"
         )
-    if given.dtype.kind == "f" and np.isnan(given).any():
-        raise ParameterError("`groups` has missing labels: give these rows one, or leave them out")
+    lacking = sum(_is_missing(label) for label in np.asarray(labels, dtype=object))
+    if lacking:
+        raise ParameterError(
+            f"`groups` must have a label for each row, {lacking} of the {n} have none: give these "
+            "rows one, or leave them out"
+        )
+    if given.dtype.kind == "O":  # labels of several types have no order
+        given = given.astype(str)
     kept, codes, sizes = np.unique(given, return_inverse=True, return_counts=True)
     return RowGroups(codes.reshape(-1), sizes, kept)
+
+
+def _is_missing(label: object) -> bool:
+    """Whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
+    if label is None:
+        return True
+    differs = label != label  # noqa: PLR0124
+    return bool(differs) if isinstance(differs, bool | np.bool_) else True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...data.row_groups import row_groups
 from ...errors import InputError, ParameterError
 from ...selection.leading import Groups, Sample
 from ...selection.structure import FEWEST_FREEDOM
@@ -30,41 +31,20 @@ def grouped_rows(groups: object, n: int) -> Groups | None:
     ParameterError
         If there is not one label for every row, or they leave too little to test within groups.
     """
-    if groups is None:
+    given = row_groups(groups, n)
+    if given is None:
         if n - 1 < FEWEST_FREEDOM:
             raise InputError(
                 f"{n} rows (n_samples={n}) are too few to tell structure from chance: at least "
                 f"{FEWEST_FREEDOM + 1} are needed"
             )
         return None
-    labels = np.asarray(groups)
-    if labels.shape != (n,):
+    if n - given.sizes.size < FEWEST_FREEDOM:
         raise ParameterError(
-            f"`groups` must have one label for each of the {n} rows, got shape {labels.shape}"
+            f"`groups` has {given.sizes.size} labels for {n} rows: rows are compared within their "
+            f"group, and at least {FEWEST_FREEDOM} more rows than groups are needed"
         )
-    lacking = sum(_is_missing(label) for label in np.asarray(groups, dtype=object))
-    if lacking:
-        raise ParameterError(
-            f"`groups` must have a label for each row, {lacking} of the {n} have none: give these "
-            "rows one, or leave them out"
-        )
-    if labels.dtype.kind == "O":  # labels of several types have no order
-        labels = labels.astype(str)
-    kept, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    if n - kept.size < FEWEST_FREEDOM:
-        raise ParameterError(
-            f"`groups` has {kept.size} labels for {n} rows: rows are compared within their group, "
-            f"and at least {FEWEST_FREEDOM} more rows than groups are needed"
-        )
-    return Groups(codes.reshape(-1), sizes)
-
-
-def _is_missing(label: object) -> bool:
-    """Whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
-    if label is None:
-        return True
-    differs = label != label  # noqa: PLR0124
-    return bool(differs) if isinstance(differs, bool | np.bool_) else True
+    return Groups(given.codes, given.sizes)
 
 
 def likeness_of_neighbours(sample: Sample, scores: np.ndarray) -> float:

@@ -35,6 +35,9 @@ from .recovery import columns_of
 
 # Rows below which there is nothing to hold out.
 FEWEST_ROWS = 6
+# Deviations from the means of groups that are smaller than this, in units of the precision, are
+# rounding: the column is the same throughout each group.
+_ROUNDING = 1e3
 # Where all other columns tell less than this share of a column, on average, nothing is shared.
 _NOTHING = 0.01
 
@@ -132,7 +135,7 @@ class Panel(SparseProjection):
     scale_ : array (n_features_in_,)
         Their standard deviations; ones for counts.
     varying_ : bool array (n_features_in_,)
-        False for constant columns.
+        False for constant columns, and for those that are constant within each group.
     depth_ : float
         The total that rows of counts are brought to, the median of those in ``fit``; 0 if the table
         does not hold counts.
@@ -226,9 +229,9 @@ class Panel(SparseProjection):
             op, columns = standardise(table, not self.counts)
             if op.shape[1] < 2:
                 raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
-            options = self._options(columns)
             if rows is not None:
-                op = within_groups(op, rows.codes, rows.sizes)
+                op, columns = _within(op, columns, rows)
+            options = self._options(columns)
             own = host(columns.scale)[columns.kept].astype(float)
             squares = host(op.column_squares()).astype(float)
             scale = own if not self.counts else np.sqrt(squares)
@@ -488,7 +491,7 @@ class Panel(SparseProjection):
             as_like(v, scores, scores.dtype) for v in (self.loadings_, self.scale_, self.mean_)
         )
         rebuilt = (scores @ loadings) * scale + mean
-        return (rebuilt * (rebuilt > 0)) ** 2 if self.depth_ else rebuilt
+        return (0.5 * (rebuilt + abs(rebuilt))) ** 2 if self.depth_ else rebuilt
 
     def score(self, X: TableLike, y: object = None) -> float:
         """The share of the variance of all variables of ``X`` that the panel recovers.
@@ -621,6 +624,30 @@ class Panel(SparseProjection):
                 "rows, or give their `totals`"
             )
         return each
+
+
+def _within(op: Operator, columns: Columns, rows: RowGroups) -> tuple[Operator, Columns]:
+    """The table centred in each group, without the columns that do not vary in any of them."""
+    n, count = op.shape[0], rows.sizes.size
+    if n - count < FEWEST_ROWS - 1:
+        raise ParameterError(
+            f"`groups` has {count} labels for {n} rows: what varies within groups is looked at, "
+            f"and at least {FEWEST_ROWS - 1} more rows than groups are needed"
+        )
+    within = within_groups(op, rows.codes, rows.sizes)
+    before, after = (host(one.column_squares()).astype(float) for one in (op, within))
+    moving = after > (_ROUNDING * op.epsilon) ** 2 * before
+    if moving.sum() < 2:
+        raise InputError(
+            f"{int(moving.sum())} of the {moving.size} columns of X that vary do so within groups; "
+            "at least 2 must, or there is nothing to choose from. Check `groups`."
+        )
+    if moving.all():
+        return within, columns
+    varying = np.zeros(columns.mean.shape[0], dtype=bool)
+    varying[columns.kept[moving]] = True
+    taken = within.take_columns(in_kind(np.flatnonzero(moving), within.column_squares()))
+    return taken, columns._replace(varying=columns.values(varying))
 
 
 def _with_bundles(columns: np.ndarray, bundles: list[np.ndarray]) -> np.ndarray:

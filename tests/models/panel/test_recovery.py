@@ -1,0 +1,213 @@
+"""What panels recover in held-out rows, and how far predictions are off, against slow loops."""
+
+import numpy as np
+import pytest
+from factor_models import covariance, drawn, predicted, random_model, student
+
+from prosparse import Panel
+from prosparse.data import standardise
+from prosparse.models.panel.factors import Factors
+from prosparse.models.panel.greedy import Wishes, choose
+from prosparse.models.panel.model import (
+    Path,
+    enough,
+    latents,
+    learn,
+    recovery_path,
+    stand_ins,
+)
+from prosparse.models.panel.recovery import (
+    TWO_SIDED_95,
+    judge,
+    posterior,
+    shares_along,
+    sizes_up_to,
+)
+
+
+@pytest.fixture(params=[(24, 30), (70, 15)], ids=["wide", "tall"])
+def case(request, rng):
+    n, p = request.param
+    W, psi = random_model(rng, p)
+    X = drawn(Factors(W, 0.3 * psi), n, rng)
+    op, columns = standardise(X, True)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0) / columns.unit
+    return op, Z, learn(op, X.std(axis=0), None, 0)
+
+
+def rows_of(fold, Z):
+    return Z[fold.held_out] - Z[~fold.held_out].mean(axis=0)
+
+
+def test_shares_along_an_order(case, rng):
+    op, Z, learned = case
+    order, sizes = rng.permutation(Z.shape[1])[:9], np.array([1, 2, 5, 9])
+    for fold, part, squares in zip(learned.folds, learned.parts, learned.squares, strict=True):
+        found = shares_along(op, fold, part, order, squares, learned.communality, sizes)
+        rows = rows_of(fold, Z)
+        for place, q in enumerate(sizes):
+            rest = np.setdiff1d(np.arange(Z.shape[1]), order[:q])
+            left = np.sum((rows - predicted(part, order[:q], rows))[:, rest] ** 2)
+            all_rest = np.sum(rows[:, rest] ** 2)
+            assert found.everything[place] == pytest.approx(1 - left / np.sum(rows**2), abs=1e-9)
+            assert found.others[place] == pytest.approx(all_rest - left, abs=1e-9)
+            promised = np.sum(learned.communality[rest] * np.sum(rows[:, rest] ** 2, axis=0))
+            assert found.attainable[place] == pytest.approx(promised, abs=1e-9)
+
+
+def test_the_path_is_that_of_panels_chosen_without_the_rows(case):
+    op, Z, learned = case
+    p = Z.shape[1]
+    wishes = Wishes(6, np.zeros(0, int), np.ones(p, bool), np.ones(p), [])
+    found = recovery_path(op, learned, wishes, "reconstruction", 6)
+    left, told, promised = np.zeros(6), np.zeros(6), np.zeros(6)
+    for fold, part in zip(learned.folds, learned.parts, strict=True):
+        rows = rows_of(fold, Z)
+        length = np.sum(part.W**2, axis=1)
+        share = learned.communality * learned.variances
+        W = part.W * np.sqrt(share / length)[:, None]
+        trusted = Factors(W, learned.variances - share)
+        order = choose(trusted, wishes, "reconstruction").order
+        for q in range(6):
+            rest = np.setdiff1d(np.arange(p), order[: q + 1])
+            missed = np.sum((rows - predicted(part, order[: q + 1], rows))[:, rest] ** 2)
+            left[q] += missed
+            told[q] += np.sum(rows[:, rest] ** 2) - missed
+            promised[q] += np.sum(rows[:, rest] ** 2 @ learned.communality[rest])
+    np.testing.assert_allclose(found.recovered, 1.0 - left / learned.squares.sum(), atol=1e-8)
+    np.testing.assert_allclose(found.ratio, told / promised, atol=1e-7)
+    assert np.all(found.spread >= 0)
+
+
+def test_what_one_panel_recovers(case):
+    op, Z, learned = case
+    n, p = Z.shape
+    panel = np.array([7, 2, 11])
+    found = judge(op, learned.folds, learned.parts, panel, learned.squares, 0)
+    rest = np.setdiff1d(np.arange(p), panel)
+    errors, centred = np.zeros((n, p)), np.zeros((n, p))
+    for fold, part in zip(learned.folds, learned.parts, strict=True):
+        rows = rows_of(fold, Z)
+        centred[fold.held_out] = rows
+        errors[fold.held_out] = rows - predicted(part, panel, rows)
+    errors[:, panel] = 0.0
+    share = 1.0 - np.sum(errors**2, axis=0) / np.sum(centred**2, axis=0)
+    np.testing.assert_allclose(found.recovered, share, atol=1e-9)
+    np.testing.assert_array_equal(found.recovered[panel], 1.0)
+    np.testing.assert_allclose(found.by_row[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
+    np.testing.assert_allclose(found.by_row[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
+    # entries of each fold in units of what the other folds leave
+    ratios = []
+    for fold in learned.folds:
+        others = errors[~fold.held_out][:, rest]
+        ratios.append(np.abs(errors[fold.held_out][:, rest]) / np.sqrt(np.mean(others**2, axis=0)))
+    reach = np.quantile(np.concatenate(ratios), 0.95) / TWO_SIDED_95
+    expected = reach * np.sqrt(np.mean(errors**2, axis=0))
+    np.testing.assert_allclose(found.deviation, expected, rtol=1e-8, atol=1e-12)
+
+
+def test_a_panel_of_all_columns_leaves_nothing(case):
+    op, Z, learned = case
+    everything = np.arange(Z.shape[1])
+    found = judge(op, learned.folds, learned.parts, everything, learned.squares, 0)
+    np.testing.assert_array_equal(found.recovered, 1.0)
+    np.testing.assert_array_equal(found.deviation, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(1, [1]), (5, [1, 2, 3, 4, 5]), (20, list(range(1, 21))), (24, [*range(1, 21), 22, 24])],
+)
+def test_sizes_at_which_panels_are_judged(count, expected):
+    assert sizes_up_to(count).tolist() == expected
+
+
+def test_sizes_beyond_twenty_grow_in_equal_ratios():
+    sizes = sizes_up_to(300)
+    assert sizes[-1] == 300
+    large = sizes[sizes >= 20]
+    assert np.all(large[1:] / large[:-1] <= 1.08 + 1.0 / large[:-1])
+    assert sizes.size < 60
+
+
+def test_enough_is_the_smallest_size_that_recovers_so_much():
+    path = Path(np.zeros(5), np.zeros(5), np.array([0.2, 0.6, 0.8, 0.7, 0.9]))
+    every = np.arange(1, 6)
+    assert enough(path, 0.6, every) == 2
+    assert enough(path, 0.75, every) == 3
+    assert enough(path, 0.75, every[3:]) == 5  # four must be kept
+    assert enough(path, 0.95, every) == 5  # none does
+
+
+# --- latent scores
+
+
+@pytest.mark.parametrize("q", [1, 3, 9])
+def test_latent_scores_of_a_panel(q, rng):
+    """They rebuild what the expected z does, along axes that are apart from each other."""
+    model = random_model(rng, 12, 5)
+    panel = rng.permutation(12)[:q]
+    filters, loadings, variances = latents(model, panel)
+    sigma = covariance(model)
+    d = min(q, 5)
+    assert filters.shape == (d, q)
+    np.testing.assert_allclose(loadings @ loadings.T, np.eye(d), atol=1e-10)
+    expected = model.W @ model.W[panel].T @ np.linalg.inv(sigma[np.ix_(panel, panel)])
+    np.testing.assert_allclose(loadings.T @ filters, expected, atol=1e-9)
+    np.testing.assert_allclose(model.W @ posterior(model, panel), expected, atol=1e-10)
+    of_scores = filters @ sigma[np.ix_(panel, panel)] @ filters.T
+    np.testing.assert_allclose(of_scores, np.diag(variances), atol=1e-9)
+    assert np.all(np.diff(variances) <= 0)
+    strongest = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=1)[:, None], axis=1)
+    assert np.all(strongest > 0)
+
+
+def test_stand_ins_are_the_closest_of_the_panel(rng):
+    model, panel = random_model(rng), np.array([4, 9, 1])
+    sigma = covariance(model)
+    common = sigma - np.diag(model.psi)
+    scale = np.sqrt(np.diag(sigma))
+    correlation = np.abs(common / np.outer(scale, scale))
+    recovered = np.linspace(0.0, 1.0, 12)
+    communality = np.full(12, 0.6)
+    found = stand_ins(model, panel, recovered, communality)
+    for j in range(12):
+        closest = panel[np.argmax(correlation[j, panel])]
+        told = recovered[j] >= 0.3
+        assert found[j] == (j if j in panel else closest if told else -1)
+
+
+# --- what is promised of new rows
+
+
+def strong_model(seed, p=60, r=4):
+    rng = np.random.default_rng(seed)
+    return Factors(rng.standard_normal((p, r)), rng.uniform(1.0, 4.0, p))
+
+
+@pytest.mark.parametrize("law", ["Gaussian", "t"])
+def test_intervals_hold_95_percent_of_new_entries(law):
+    covered = []
+    for seed in range(8):
+        rng = np.random.default_rng([seed, 1])
+        noise = student(rng) if law == "t" else None
+        model = strong_model(seed)
+        X, new = drawn(model, 150, rng, noise), drawn(model, 300, rng, noise)
+        fitted = Panel(8).fit(X)
+        middle, deviation = fitted.predict_rest(fitted.select(new), return_std=True)
+        inside = np.abs(new[:, ~fitted.support_] - middle) <= TWO_SIDED_95 * deviation
+        covered.append(inside.mean())
+    assert 0.93 <= np.mean(covered) <= 0.97
+
+
+@pytest.mark.parametrize("shape", [(120, 40), (60, 90)])
+def test_the_path_promises_what_new_rows_keep(shape):
+    n, p = shape
+    promised, kept = [], []
+    for seed in range(6):
+        rng, model = np.random.default_rng([seed, 2]), strong_model(seed, p)
+        fitted = Panel(6).fit(drawn(model, n, rng))
+        promised.append(fitted.recovered_path_[-1])
+        kept.append(fitted.score(drawn(model, 1000, rng)))
+    assert np.mean(promised) == pytest.approx(np.mean(kept), abs=0.03)
+    assert np.mean(kept) > 0.3
