@@ -200,13 +200,16 @@ def test_bundles_are_never_cut(X, wanted, recover):
     assert wanted is None or found.n_selected_ <= wanted
 
 
-def test_bundles_that_leave_folds_panels_of_other_sizes():
-    """Of three columns or of two: where one does not fit beside the other, panels differ."""
-    for seed in range(8):
-        X = structured(seed, n=30, p=5, r=2)
-        found = Panel(3, bundles=[[0, 1, 2], [3, 4]], random_state=seed).fit(X)
-        assert found.n_selected_ in (2, 3)
-        assert found.recovered_path_.shape == (found.n_selected_,)
+@pytest.mark.parametrize("recover", [0.2, 0.5, 0.9])
+def test_as_many_bundles_as_are_enough(recover):
+    """All columns come in threes, and no panel ends within one."""
+    for seed in range(3):
+        threes = [slice(k, k + 3) for k in range(0, P, 3)]
+        found = Panel(recover=recover, bundles=threes).fit(structured(seed))
+        assert np.all(found.support_.reshape(-1, 3).sum(axis=1) % 3 == 0)
+        ends = np.arange(3, found.n_selected_ + 1, 3)
+        assert np.all(found.attained_path_[ends[:-1] - 1] < recover)
+        assert found.attained_path_[ends[-1] - 1] >= recover
 
 
 def test_a_bundle_is_kept_or_left_out_as_a_whole(frame):
@@ -541,9 +544,17 @@ def test_what_was_fitted_to_counts_stays_so():
     """Whatever the parameter says by now."""
     X = counted()
     fitted = Panel(4, counts=True).fit(X)
-    expected = fitted.transform(X)
+    chosen = X[:, fitted.support_]
+
+    def said():
+        scores = fitted.transform(X)
+        rebuilt, rest = fitted.inverse_transform(scores), fitted.predict_rest(chosen)
+        return scores, rebuilt, rest, fitted.score(X)
+
+    expected = said()
     fitted.set_params(counts=False)
-    np.testing.assert_array_equal(fitted.transform(X), expected)
+    for now, before in zip(said(), expected, strict=True):
+        np.testing.assert_array_equal(now, before)
 
 
 # --- predictions of the rest

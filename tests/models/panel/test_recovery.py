@@ -79,6 +79,17 @@ def test_the_path_is_that_of_panels_chosen_without_the_rows(case):
     assert np.all(found.spread >= 0)
 
 
+def test_a_fold_whose_bundles_leave_no_panel_as_large(case):
+    """Its largest panel stands for those that are asked for."""
+    op, Z, learned = case
+    p = Z.shape[1]
+    allowed = np.isin(np.arange(p), [3, 4])
+    pair = Wishes(3, np.zeros(0, int), allowed, np.ones(p), [np.array([3, 4])])
+    found = recovery_path(op, learned, pair, "reconstruction", 3)
+    assert found.recovered.shape == found.spread.shape == found.ratio.shape == (3,)
+    assert found.recovered[2] == found.recovered[1] > found.recovered[0]
+
+
 def test_what_one_panel_recovers(case):
     op, Z, learned = case
     n, p = Z.shape
