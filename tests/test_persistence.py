@@ -53,8 +53,8 @@ MODELS = {
     "Panel": Panel(4),
     "Panel, wishes": Panel(
         6,
-        keep=("gene 1 é😀",),
-        exclude=["gene 2 é😀", "gene 3 é😀"],
+        keep=(1,),
+        exclude=[2, -9],
         costs=np.linspace(1.0, 2.0, 12),
         bundles=[slice(4, 6), np.array([7, 8])],
         criterion="information",

@@ -110,6 +110,8 @@ def test_groups_of_rows():
     assert found.sizes.tolist() == [1, 2, 1]
     assert found.labels.tolist() == ["a", "b", "c"]
     assert row_groups(None, 4) is None
+    mixed = row_groups(np.array(["b", 1, "b", 2.5], dtype=object), 4)
+    assert mixed.labels.tolist() == ["1", "2.5", "b"]
 
 
 @pytest.mark.parametrize(

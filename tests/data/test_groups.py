@@ -23,3 +23,9 @@ def test_groups_in_every_form():
     assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
     with pytest.raises(ParameterError, match="first of them 'b'"):
         column_groups([["a"], ["c", "d", "e"]], 5, names)
+
+
+@pytest.mark.parametrize("group", [3, None, np.array(3), [[0, 1], [2]], 2.5, lambda: 1, [0.5]])
+def test_what_is_no_group(group):
+    with pytest.raises(ParameterError, match="view 1 of `views` must be names, a slice or posit"):
+        column_groups([[0], group], 4)

@@ -20,6 +20,7 @@ from prosparse import (
     load,
     save,
 )
+from prosparse.models.panel import factors
 from prosparse.models.panel.factors import Factors
 
 P = 18
@@ -305,6 +306,19 @@ def test_no_structure(rng):
     assert found.attainable_ < 0.01
 
 
+def test_nothing_in_common_at_all():
+    """Then there are no latent scores, and all variables are told by their means."""
+    X = np.random.default_rng(11).standard_normal((50, 4))
+    with pytest.warns(NoStructureWarning):
+        found = Panel(2).fit(X)
+    assert found.n_components_ == 0
+    means = np.tile(X.mean(axis=0), (50, 1))
+    np.testing.assert_allclose(found.inverse_transform(found.transform(X)), means, atol=1e-12)
+    rest, deviation = found.predict_rest(X[:, found.support_], return_std=True)
+    np.testing.assert_allclose(rest, means[:, ~found.support_], atol=1e-12)
+    assert np.all(deviation > 0)
+
+
 def test_no_panel_recovers_so_much(monkeypatch):
     """Only panels of up to five columns are tried."""
     monkeypatch.setattr("prosparse.models.panel.model.LONGEST", 2)
@@ -349,18 +363,20 @@ def test_groups_are_compared_within(rng):
     assert all(0.1 < share < 1.0 for share in within.recovered_by_group_.values())
 
 
-def test_groups_are_what_centring_by_hand_gives():
+def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
+    """With the same rows held out, the means of groups have nothing to take off."""
     label = np.array(["b", "a", "c"])[np.arange(90) % 3]
-    X = structured()
-    X = X + 3.0 * np.random.default_rng(1).standard_normal((3, P))[np.arange(90) % 3]
-    scale = X.std(axis=0)
-    found = Panel(4).fit(X, groups=label)
-    centred = X - pd.DataFrame(X).groupby(label).transform("mean").to_numpy()
-    # the same spread in units of the table, so that the same columns are steadied together
-    by_hand = Panel(4).fit(centred / scale, groups=label)
-    np.testing.assert_allclose(found.scale_, scale)
+    X = pd.DataFrame(structured())
+    X = (X - X.groupby(label).transform("mean")).to_numpy()
+    monkeypatch.setattr(
+        "prosparse.models.panel.model.folds_of",
+        lambda n, codes, seed: factors.folds_of(n, None, seed),
+    )
+    found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
     assert list(found.recovered_by_group_) == ["a", "b", "c"]
-    assert found.n_selected_ == by_hand.n_selected_ == 4
+    np.testing.assert_array_equal(found.order_, plain.order_)
+    for name in ("scale_", "communality_", "recovered_", "recovered_path_", "rest_std_"):
+        np.testing.assert_allclose(getattr(found, name), getattr(plain, name), atol=1e-8)
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
@@ -466,6 +482,21 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
         strict=True,
     ):
         np.testing.assert_allclose(host(found), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("pandas", "polars")])
+def test_large_tables_by_their_leading_components(kind, monkeypatch):
+    """Where both sides are large: products with the table alone, of any kind."""
+    X = structured(n=120, p=40)
+    groups = np.arange(120) % 2
+    exact = Panel(5).fit(X, groups=groups)
+    monkeypatch.setattr(factors, "EXACT_SIDE", 10)
+    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, KINDS[kind](X)))
+    np.testing.assert_array_equal(host(found.order_), exact.order_)
+    for name in ("communality_", "recovered_", "recovered_path_"):
+        ours = host(getattr(found, name))
+        np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-7)
+        np.testing.assert_allclose(ours, getattr(exact, name), atol=0.02)
 
 
 @pytest.mark.parametrize("make", [strict, torched])
@@ -594,6 +625,13 @@ def test_saved_and_loaded(tmp_path):
     assert parameters["bundles"] == [[5, 6]]
     np.testing.assert_array_equal(parameters["costs"], wishes["costs"])
     np.testing.assert_array_equal(clone(again).fit(X, groups=groups).order_, fitted.order_)
+
+
+def test_names_of_columns_are_saved(frame, tmp_path):
+    fitted = Panel(4, keep=["gene 3"], exclude="gene 5").fit(frame)
+    again = load(save(fitted, tmp_path / "model"))
+    assert (again.keep, again.exclude) == (["gene 3"], "gene 5")
+    np.testing.assert_array_equal(again.fit(frame).order_, fitted.order_)
 
 
 def test_seeds(X):
