@@ -62,10 +62,35 @@ def by_variance(adata):
     return np.argsort(-(np.asarray(square) - np.asarray(mean) ** 2).ravel(), kind="stable")
 
 
+def deviance_residuals(adata):
+    """Of the Poisson model in which cells differ by their totals alone; dense."""
+    counts = adata.layers["counts"].toarray().astype(float)
+    mean = np.outer(counts.sum(axis=1), counts.sum(axis=0) / counts.sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        part = np.where(counts > 0, counts * np.log(counts / mean), 0.0)
+    squared = np.maximum(2.0 * (part - (counts - mean)), 0.0)
+    return np.sign(counts - mean) * np.sqrt(squared)
+
+
+def by_deviance(adata):
+    return np.argsort(-np.sum(deviance_residuals(adata) ** 2, axis=0), kind="stable")
+
+
+def by_deviance_loadings(adata):
+    """By what 30 principal components of the residuals explain of each gene."""
+    from sklearn.decomposition import PCA
+
+    pca = PCA(30, svd_solver="randomized", random_state=0).fit(deviance_residuals(adata))
+    explained = pca.explained_variance_ @ pca.components_**2
+    return np.argsort(-explained, kind="stable")
+
+
 RANKINGS = {
     "`select_panel` of counts (this page)": lambda adata: by_panel(adata, "counts"),
     "`select_panel` of log counts": by_panel,
     "`select_variables` (GSPPCA) of log counts": by_gsppca,
+    "PCA of deviance residuals, variance explained of each gene": by_deviance_loadings,
+    "deviance": by_deviance,
     "variance of log counts": by_variance,
     'highly variable, `"cell_ranger"`': lambda adata: by_dispersion(adata, "cell_ranger"),
     "highly variable, scanpy's default": lambda adata: by_dispersion(adata, "seurat"),

@@ -187,6 +187,8 @@ def test_panel(panel):
     assert f"{drawn} variables" in right.get_xlabel()
     assert f"{23 - drawn} others are not drawn" in right.get_xlabel()
     np.testing.assert_array_equal(display.image_.get_array(), display.shares)
+    assert display.image_.get_clim() == (0.0, 1.0)
+    assert PanelDisplay.from_estimator(panel, vmax=0.5).image_.get_clim()[1] == 0.5
 
 
 def test_panel_shares_end_where_held_out_rows_say(panel):
@@ -213,7 +215,7 @@ def test_panel_that_the_data_decide_on():
     display = PanelDisplay.from_estimator(model)
     assert model.recovered_path_.size > model.n_selected_ == display.n_selected
     labels = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
-    assert labels[-1] == "asked for: 0.9 of that"
+    assert labels[-1] == "asked for: 0.9 of what all tell"
     assert display.column_names.size > 40
     assert not list(display.ax_[1].get_xticklabels())
     with pytest.raises(InputError, match="GSPPCA has no `recovered_path_`"):

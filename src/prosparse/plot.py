@@ -500,8 +500,8 @@ class PanelDisplay:
         place[first] = np.arange(first.size)
         row = place[told.stand_in]
         drawn = np.flatnonzero(row >= 0)
-        itself = place[:-1][drawn] < 0  # the chosen variable before those that it stands for
-        drawn = drawn[np.lexsort((-told.recovered[drawn], itself, row[drawn]))]
+        # a chosen variable, of which all is known, comes before those that it stands for
+        drawn = drawn[np.lexsort((-told.recovered[drawn], row[drawn]))]
         display = cls(
             told.recovered_path,
             told.recovered_path_std,
@@ -573,7 +573,7 @@ class PanelDisplay:
                 color=_CHOSEN,
                 linestyle="--",
                 linewidth=0.8,
-                label=f"asked for: {self.wanted:g} of that",
+                label=f"asked for: {self.wanted:g} of what all tell",
             )
         ax.set(xlabel="number of variables", ylabel="share recovered in held-out rows")
         ax.set_ylim(min(0.0, float(np.min(mean - std))), 1.04)
@@ -582,7 +582,12 @@ class PanelDisplay:
         _plain(ax)
 
     def _draw_shares(self, ax: Axes, image: Style) -> None:
-        style: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
+        from matplotlib.colors import PowerNorm
+
+        style: Style = {"cmap": "Blues", "aspect": "auto"}
+        if not {"vmin", "vmax", "norm"} & set(image):
+            # most shares are far below those of the chosen variables themselves, which are 1
+            style["norm"] = PowerNorm(0.5, 0.0, 1.0)
         self.image_ = ax.imshow(self.shares, **(style | image))
         rows, columns = self.shares.shape
         ax.set_yticks(np.arange(rows), self.chosen_names, fontsize=8)
