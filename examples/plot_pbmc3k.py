@@ -46,7 +46,8 @@ print("The first genes:", *ranked.index[:12])
 print("Share of the variance of all genes:", adata.uns["gsppca"]["variance_ratio"].sum().round(2))
 
 # %%
-# The relevance falls off quickly, and the types of the cells, which were not used, show.
+# The relevance falls off quickly, and the types of the cells, which were not used, show. (Those of
+# the blood cells were annotated in clusters of these very counts: they are no independent judge.)
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
 left.plot(np.arange(1, 501), ranked["gsppca_relevance"][:500], color="#1e4e79")

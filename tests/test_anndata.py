@@ -11,9 +11,9 @@ from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 
 import prosparse.anndata as psa
-from prosparse import FDRPCA, GSPPCA, SCA, InputError, NoStructureWarning, ParameterError
+from prosparse import FDRPCA, GSPPCA, SCA, InputError, NoStructureWarning, Panel, ParameterError
 from prosparse.data.operators.base import ENTRIES_PER_BLOCK
-from prosparse.datasets import make_globally_sparse
+from prosparse.datasets import make_cell_counts, make_globally_sparse
 
 anndata = pytest.importorskip("anndata")
 # one modality is so small that the evidence prefers the fewest variables there can be
@@ -736,3 +736,239 @@ def test_views_are_positions_and_names_of_all_variables():
     adata.var["kind"] = [None, *["a"] * (adata.n_vars - 1)]
     with pytest.raises(ParameterError, match="must name a view for every variable; 1 have none"):
         psa.tl.sca(adata, 2, views="kind")
+
+
+# --- panels
+
+
+def cells(n=160, p=60, seed=0):
+    return make_cell_counts(n, p, n_types=4, n_markers=6, random_state=seed).X
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csc_array, lambda X: X.toarray()])
+def test_select_panel_equals_the_estimator(kind):
+    X = kind(cells())
+    adata, model = annotated(X), Panel(10, counts=True).fit(X)
+    assert psa.pp.select_panel(adata, 10) is None
+    assert list(adata.var.columns) == [
+        "panel",
+        "panel_rank",
+        "panel_communality",
+        "panel_recovered",
+        "panel_stand_in",
+    ]
+    assert adata.var["panel"].dtype == bool
+    np.testing.assert_array_equal(adata.var["panel"], model.support_)
+    ranked = adata.var["panel_rank"].dropna().sort_values()
+    assert ranked.tolist() == list(range(1, 11))
+    assert ranked.index.tolist() == [f"gene{k}" for k in model.order_]
+    np.testing.assert_array_equal(adata.var["panel_communality"], model.communality_)
+    np.testing.assert_array_equal(adata.var["panel_recovered"], model.recovered_)
+    names = ["" if k < 0 else f"gene{k}" for k in model.stand_in_]
+    assert adata.var["panel_stand_in"].tolist() == names
+    assert "" in names
+    np.testing.assert_array_equal(adata.obsm["X_panel"], model.transform(X))
+    kept = adata.uns["panel"]
+    np.testing.assert_array_equal(kept["recovered_path"], model.recovered_path_)
+    np.testing.assert_array_equal(kept["recovered_path_std"], model.recovered_path_std_)
+    np.testing.assert_array_equal(kept["attained_path"], model.attained_path_)
+    assert kept["attainable"] == model.attainable_
+    assert kept["params"]["n_genes"] == 10
+    assert kept["params"]["counts"]
+    assert not {"recovered_by_batch", "keep", "exclude"} & (set(kept) | set(kept["params"]))
+    assert type(adata.X) is type(X)
+
+
+def test_panel_on_a_layer_with_genes_that_must_be_in_or_out():
+    adata = annotated(np.zeros((160, 60)))
+    adata.layers["counts"] = cells()
+    free = psa.pp.select_panel(adata, 6, layer="counts", copy=True)
+    best = free.var_names[free.var["panel_rank"] == 1][0]
+    wanted = [name for name in adata.var_names if not free.var["panel"][name]][:2]
+    psa.pp.select_panel(adata, 6, layer="counts", keep=wanted, exclude=best, key_added="probes")
+    assert adata.var["probes"].sum() == 6
+    assert adata.var["probes"][wanted].all()
+    assert sorted(adata.var["probes_rank"][wanted]) == [1, 2]
+    assert not adata.var["probes"][best]
+    assert adata.var["probes_recovered"][best] > 0  # told by the others
+    kept = adata.uns["probes"]["params"]
+    assert kept["layer"] == "counts"
+    assert kept["keep"].tolist() == wanted
+    assert kept["exclude"].tolist() == [best]
+    assert "X_probes" in adata.obsm
+
+
+def test_panel_of_some_variables():
+    mask = np.arange(60) % 4 > 0
+    X = cells()
+    adata = annotated(X)
+    psa.pp.select_panel(adata, 5, mask_var=mask, keep=["gene7"], exclude=["gene0", "gene1"])
+    places = np.flatnonzero(mask)
+    inside = [int(np.flatnonzero(places == k)[0]) for k in (7, 1)]  # gene0 is not looked at
+    model = Panel(5, keep=inside[:1], exclude=inside[1:], counts=True).fit(X[:, mask])
+    np.testing.assert_array_equal(adata.var["panel"][mask], model.support_)
+    np.testing.assert_array_equal(adata.var["panel_recovered"][mask], model.recovered_)
+    for name in ("rank", "communality", "recovered"):
+        assert adata.var[f"panel_{name}"][~mask].isna().all()
+    assert not adata.var["panel"][~mask].any()
+    assert (adata.var["panel_stand_in"][~mask] == "").all()
+    chosen = set(adata.var_names[adata.var["panel"]])
+    assert set(adata.var["panel_stand_in"]) <= chosen | {""}
+    with pytest.raises(ParameterError, match="`keep` names 'gene4', which `mask_var` leaves out"):
+        psa.pp.select_panel(adata, 5, mask_var=mask, keep="gene4")
+
+
+def test_panel_within_batches(tmp_path):
+    X, batch = cells(), np.array(["a/1", "b"])[np.arange(160) % 2]
+    adata = annotated(X)
+    adata.obs["donor"] = batch
+    psa.pp.select_panel(adata, 6, batch_key="donor")
+    model = Panel(6, counts=True).fit(X, groups=batch)
+    np.testing.assert_array_equal(adata.var["panel"], model.support_)
+    shares = adata.uns["panel"]["recovered_by_batch"]["recovered"]
+    assert shares.to_dict() == model.recovered_by_group_
+    assert list(shares.index) == ["a/1", "b"]
+    assert adata.uns["panel"]["params"]["batch_key"] == "donor"
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+    back = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    again = back.uns["panel"].pop("recovered_by_batch")
+    assert again["recovered"].to_dict() == shares.to_dict()
+    assert_equal(
+        back.uns["panel"],
+        {name: value for name, value in adata.uns["panel"].items() if name != "recovered_by_batch"},
+    )
+    assert back.var["panel_stand_in"].tolist() == adata.var["panel_stand_in"].tolist()
+    with pytest.raises(ParameterError, match=r"`batch_key`.*\('donor'\), got 'patient'"):
+        psa.pp.select_panel(adata, 6, batch_key="patient")
+
+
+def test_panel_with_costs_and_bundles():
+    X = cells()
+    adata = annotated(X)
+    adata.var["price"] = np.where(np.arange(60) % 2, 50.0, 1.0)
+    free = psa.pp.select_panel(adata, 6, costs="price", copy=True)
+    assert not free.var["panel"][1::2].any()  # nobody buys what is so dear
+    mask = np.arange(60) >= 10
+    psa.pp.select_panel(adata, 6, costs=adata.var["price"], mask_var=mask)
+    model = Panel(6, costs=adata.var["price"][mask], counts=True).fit(X[:, mask])
+    np.testing.assert_array_equal(adata.var["panel"][mask], model.support_)
+    both = [["gene0", "gene1", "gene2"]]
+    psa.pp.select_panel(adata, 8, bundles=both, keep="gene1")
+    assert adata.var["panel"][both[0]].all()
+    with pytest.raises(ParameterError, match=r"`costs`.*60 variables, got shape \(2,\)"):
+        psa.pp.select_panel(adata, 6, costs=[1.0, 2.0])
+
+
+@pytest.mark.parametrize("kind", [sparse.csr_matrix, lambda X: X.toarray()])
+def test_counts_are_recognised_and_the_log_says_so(kind, caplog):
+    X = kind(cells())
+    adata = annotated(X.astype(np.float32))
+    adata.layers["raw"] = X.astype(np.int64)
+    adata.layers["log"] = kind(sparse.csr_matrix(cells().log1p()))
+    adata.layers["centred"] = np.round(table(2)[np.arange(160) % N][:, np.arange(60) % P])
+    for layer, counts in ((None, True), ("raw", True), ("log", False), ("centred", False)):
+        caplog.clear()
+        with caplog.at_level("INFO", logger="prosparse.anndata"):
+            psa.pp.select_panel(adata, 5, layer=layer)
+        decided, done = (record.getMessage() for record in caplog.records)
+        name = "X" if layer is None else f"the layer {layer!r}"
+        assert name in decided
+        assert ("taken as counts" in decided) is counts
+        assert ("scaled to unit variance" in decided) is not counts
+        assert "5 of 60 variables recover 0." in done
+        assert "'panel_rank'" in done
+        assert adata.uns["panel"]["params"]["counts"] is counts
+    caplog.clear()
+    with caplog.at_level("INFO", logger="prosparse.anndata"):
+        psa.pp.select_panel(adata, 5, counts=False)
+    assert not adata.uns["panel"]["params"]["counts"]
+    assert len(caplog.records) == 1  # the user decided
+    scaled = Panel(5).fit(adata.X)
+    np.testing.assert_array_equal(adata.var["panel"], scaled.support_)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"keep": ["gene3", "gene333"]}, "`keep` names 'gene333', which is not among `.var_names`"),
+        ({"keep": "Gene3"}, r"'Gene3', which is not among `.var_names`; there is .*'gene3"),
+        ({"keep": ["twice"]}, "`keep` names 'twice', which 2 variables are called"),
+        ({"exclude": ["nobody"]}, "`exclude` names 'nobody'"),
+        ({"keep": [3]}, "`keep` must be names of variables, as in `.var_names`, got 3"),
+        ({"keep": 3}, "`keep` must be names of variables, got 3"),
+        ({"keep": {"rna": ["gene3"]}}, "`keep` must be names of variables, got {'rna'"),
+        ({"keep": "still"}, "`keep` names 'still', which is the same in all observations"),
+        ({"keep": "gene3", "exclude": "gene3"}, "'gene3' is in `keep` and in `exclude`"),
+        ({"n_genes": 60}, "`n_genes` must be at most 59, the variables that vary.*got 60"),
+        ({"n_genes": 58, "exclude": ["gene3", "gene4"]}, "`n_genes` must be at most 57"),
+        ({"n_genes": 0}, "`n_genes`.*at least 1 or None, got 0"),
+        ({"n_genes": 1, "keep": ["gene3", "gene4"]}, "`keep` has 2 names, more than `n_genes`, 1"),
+        ({"n_features": 5}, "`n_features` of Panel is called `n_genes` here"),
+        ({"counts": "yes"}, "`counts` must be True or False, got 'yes'"),
+        ({"bundles": "gene3"}, "`bundles` must be a list of lists, got 'gene3'"),
+        ({"layer": "log"}, r"`layer`.*there are none"),
+        ({"mask_var": "hvg"}, "`mask_var`.*got 'hvg'"),
+        ({"modality": "rna"}, "`modality` must be None for an AnnData"),
+        ({"key_added": ""}, "`key_added`.*got ''"),
+        ({"copy": "yes"}, "`copy`.*got 'yes'"),
+    ],
+)
+def test_errors_of_panels(given, words):
+    X = cells().tolil()
+    X[:, 20] = 0
+    adata = annotated(X.tocsr())
+    names = adata.var_names.to_list()
+    names[10] = names[11] = "twice"
+    names[20] = "still"
+    adata.var_names = names
+    with pytest.raises(ParameterError, match=words):
+        psa.pp.select_panel(adata, **({"n_genes": 5} | given))
+    assert not len(adata.var.columns)
+    assert not len(adata.uns)
+    assert not len(adata.obsm)
+
+
+def test_missing_values_in_panels_are_named():
+    X = cells().toarray().astype(float)
+    X[7, 20] = np.nan
+    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. Panel needs"):
+        psa.pp.select_panel(annotated(X), 5)
+
+
+def test_panels_of_modalities(mudata):
+    mdata = mudata.MuData({"rna": annotated(cells()), "prot": annotated(cells(p=40, seed=1), "p")})
+    psa.pp.select_panel(mdata, {"rna": 6, "prot": 4}, keep={"rna": ["gene3"]})
+    rna, prot = mdata.mod["rna"], mdata.mod["prot"]
+    assert (rna.var["panel"].sum(), prot.var["panel"].sum()) == (6, 4)
+    assert rna.var["panel"]["gene3"]
+    np.testing.assert_array_equal(prot.var["panel"], Panel(4, counts=True).fit(prot.X).support_)
+    with pytest.raises(ParameterError, match=r"'gene3', which is not among.* of modality 'prot'"):
+        psa.pp.select_panel(mdata, 4, keep="gene3", key_added="again")
+    assert "again" not in rna.var
+
+
+def test_panel_of_a_lazy_table(caplog):
+    da = pytest.importorskip("dask.array")
+    X = cells().toarray()
+    adata = annotated(da.from_array(X, chunks=(40, -1)))
+    with caplog.at_level("INFO", logger="prosparse.anndata"):
+        psa.pp.select_panel(adata, 5)
+    assert "taken as counts" in caplog.text
+    np.testing.assert_array_equal(adata.var["panel"], Panel(5, counts=True).fit(X).support_)
+
+
+def test_panel_never_makes_sparse_dense(monkeypatch):
+    n, p = 300, 3000
+    adata = annotated(make_cell_counts(n, p, n_types=3, n_markers=10, random_state=0).X)
+    largest = []
+    for kind in (sparse.csr_array, sparse.csr_matrix, sparse.csc_array, sparse.csc_matrix):
+
+        def watched(self, *args, dense=kind.toarray, **kwargs):
+            largest.append(self.shape[0] * self.shape[1])
+            return dense(self, *args, **kwargs)
+
+        monkeypatch.setattr(kind, "toarray", watched)
+    psa.pp.select_panel(adata, 12, mask_var=np.arange(p) < p - 10)
+    assert adata.var["panel"].sum() == 12
+    assert max(largest, default=0) <= ENTRIES_PER_BLOCK

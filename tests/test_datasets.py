@@ -7,6 +7,7 @@ from scipy import sparse
 from prosparse import ParameterError
 from prosparse.datasets import (
     load_pbmc3k,
+    load_pbmc_facs,
     make_cell_counts,
     make_globally_sparse,
     make_sparse_projection,
@@ -147,6 +148,28 @@ def test_pbmc3k(data_folder):
     monocyte = (adata.obs["cell_type"] == "CD14+ Mono").to_numpy()
     assert np.median(lysozyme[monocyte]) > 10
     assert np.median(lysozyme[~monocyte]) < 3
+
+
+def test_sorted_cells(data_folder):
+    pytest.importorskip("anndata")
+    adata = load_pbmc_facs(data_folder)
+    assert adata.shape == (3774, 16791)
+    assert sparse.issparse(adata.X)
+    assert adata.obs["cell_type"].value_counts().iloc[[0, -1]].to_dict() == {
+        "CD19+ B": 767,
+        "CD14+ Monocyte": 163,
+    }
+    genes = load_pbmc3k(data_folder).var["gene_ids"]
+    assert set(adata.var_names) <= set(genes)
+    lysozyme = np.asarray(adata[:, genes["LYZ"]].X.toarray()).ravel()
+    monocyte = (adata.obs["cell_type"] == "CD14+ Monocyte").to_numpy()
+    assert lysozyme[monocyte].mean() > 10 * lysozyme[~monocyte].mean()
+
+
+def test_sorted_cells_say_what_is_missing(tmp_path):
+    pytest.importorskip("anndata")
+    with pytest.raises(FileNotFoundError, match=r"pbmc_facs.*PROSPARSE_DATA.*fastglmpca"):
+        load_pbmc_facs(tmp_path)
 
 
 def test_pbmc3k_says_what_is_missing(tmp_path):

@@ -2,6 +2,7 @@ import sys
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
 mpl.use("agg")
@@ -26,6 +27,7 @@ from prosparse.plot import (
     ConvergenceDisplay,
     EvidenceDisplay,
     LoadingsDisplay,
+    PanelDisplay,
     RelevanceDisplay,
     ScoresDisplay,
     SlopeDisplay,
@@ -152,6 +154,76 @@ def test_communality():
         CommunalityDisplay.from_estimator(EMPCA(1, n_nonzero=2).fit(np.eye(4)))
 
 
+@pytest.fixture(scope="module")
+def panel():
+    """Three groups of near copies of a variable, and columns that share nothing."""
+    rng = np.random.default_rng(0)
+    z = np.repeat(rng.standard_normal((200, 3)), (8, 6, 4), axis=1)
+    X = np.hstack([z + 0.4 * rng.standard_normal(z.shape), rng.standard_normal((200, 5))])
+    names = [f"{'abcn'[g]}{k}" for g, size in enumerate((8, 6, 4, 5)) for k in range(size)]
+    return Panel(3).fit(pd.DataFrame(X, columns=names))
+
+
+def test_panel(panel):
+    display = PanelDisplay.from_estimator(panel)
+    np.testing.assert_array_equal(display.line_.get_ydata(), panel.recovered_path_)
+    np.testing.assert_array_equal(display.attained_line_.get_ydata(), panel.attained_path_)
+    assert set(display.attainable_line_.get_ydata()) == {panel.attainable_}
+    edge = np.concatenate([path.vertices[:, 1] for path in display.band_.get_paths()])
+    assert edge.max() == pytest.approx((panel.recovered_path_ + panel.recovered_path_std_).max())
+    left, right = display.ax_
+    at = panel.recovered_path_[2]
+    assert [text.get_text() for text in left.texts] == [f"3 variables: {at:.2f}"]
+    rows = [text.get_text() for text in right.get_yticklabels()]
+    assert rows == [panel.feature_names_in_[k] for k in panel.order_]
+    columns = [text.get_text() for text in right.get_xticklabels()]
+    assert {name[0] for name in columns} == set("abc")  # what shares nothing is not drawn
+    assert [name for name in columns if name in rows] == rows  # each before those it stands for
+    stand_in = dict(zip(panel.feature_names_in_, panel.stand_in_))
+    for name, row in zip(columns, display.stand_in):
+        assert panel.feature_names_in_[stand_in[name]] == rows[row]
+    drawn = int(np.sum(panel.stand_in_ >= 0))
+    assert display.shares.shape == (3, drawn)
+    assert f"{drawn} variables" in right.get_xlabel()
+    assert f"{23 - drawn} others are not drawn" in right.get_xlabel()
+    np.testing.assert_array_equal(display.image_.get_array(), display.shares)
+    assert display.image_.get_clim() == (0.0, 1.0)
+    assert PanelDisplay.from_estimator(panel, vmax=0.5).image_.get_clim()[1] == 0.5
+
+
+def test_panel_shares_end_where_held_out_rows_say(panel):
+    display = PanelDisplay.from_estimator(panel)
+    place = {name: k for k, name in enumerate(panel.feature_names_in_)}
+    recovered = panel.recovered_[[place[name] for name in display.column_names]]
+    np.testing.assert_allclose(display.shares[-1], recovered)
+    assert np.all(np.diff(display.shares, axis=0) >= 0)
+    groups = [name[0] for name in display.chosen_names]
+    for column, name in enumerate(display.column_names):  # told when one of its own group comes
+        mine = groups.index(name[0])
+        before = display.shares[mine - 1, column] if mine else 0.0
+        assert before < 0.1 * display.shares[-1, column]
+        assert display.shares[mine, column] > 0.8 * display.shares[-1, column]
+    few = PanelDisplay.from_estimator(panel, max_features=2)
+    assert few.chosen_names.tolist() == display.chosen_names[:2].tolist()
+    shown = few.column_names.size
+    np.testing.assert_allclose(few.shares, display.shares[:2, :shown])
+
+
+def test_panel_that_the_data_decide_on():
+    X = make_globally_sparse(100, 60, n_components=3, n_informative=50, random_state=0).X
+    model = Panel().fit(X)
+    display = PanelDisplay.from_estimator(model)
+    assert model.recovered_path_.size > model.n_selected_ == display.n_selected
+    labels = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
+    assert labels[-1] == "asked for: 0.9 of what all tell"
+    assert display.column_names.size > 40
+    assert not list(display.ax_[1].get_xticklabels())
+    with pytest.raises(InputError, match="GSPPCA has no `recovered_path_`"):
+        PanelDisplay.from_estimator(GSPPCA(2).fit(X))
+    assert PanelDisplay in displays_of(Panel)
+    assert PanelDisplay not in displays_of(FDRPCA)
+
+
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_nothing_chosen_is_drawn_in_words():
     X = np.random.default_rng(0).normal(size=(60, 30))
@@ -229,7 +301,8 @@ def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
                     np.testing.assert_array_equal(found, value, err_msg=key)
         ax = drawn.ax_
         assert drawn.figure_ is np.ravel(ax)[0].figure
-        given = plt.subplots(1, 2)[1] if display is SlopeDisplay else plt.subplots()[1]
+        several = display in (PanelDisplay, SlopeDisplay)
+        given = plt.subplots(1, 2)[1] if several else plt.subplots()[1]
         again = drawn.plot(given)
         assert again is drawn
         assert drawn.ax_ is given

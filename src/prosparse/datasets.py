@@ -306,36 +306,69 @@ def make_cell_counts(
 
 
 PBMC3K = "pbmc3k_2700x32738_csr.npz"
+PBMC_FACS = "pbmc_facs_3774x16791_csr.npz"
+_PBMC3K_ELSEWHERE = (
+    "scanpy.datasets.pbmc3k() downloads the same cells, "
+    'scanpy.datasets.pbmc3k_processed().obs["louvain"] types of most of them.'
+)
+_PBMC_FACS_ELSEWHERE = "The R package fastglmpca holds the same cells as `pbmc_facs`."
 
 
 def load_pbmc3k(folder: Path | str | None = None) -> Any:
     """2,700 blood cells, 32,738 genes (10x Genomics), as an AnnData of sparse counts.
 
-    ``.obs["cell_type"]`` are the types of Seurat's tutorial, missing for 62 cells. The file is
-    looked for in ``folder``, or in the folder that the environment variable PROSPARSE_DATA names.
+    ``.obs["cell_type"]`` are the types of Seurat's tutorial, missing for 62 cells; they come from
+    clusters in highly variable genes of these very counts. ``.var["gene_ids"]`` are Ensembl's. The
+    file is looked for in ``folder``, or in the folder that the environment variable PROSPARSE_DATA
+    names.
     """
+    path = _cells_file("load_pbmc3k", folder, PBMC3K, _PBMC3K_ELSEWHERE)
+    with np.load(path, allow_pickle=False) as file:
+        adata = _cells(file, file["feature_names"])
+        adata.obs_names = file["sample_names"]
+        adata.var["gene_ids"] = file["gene_ids"].astype(object)
+    return adata
+
+
+def load_pbmc_facs(folder: Path | str | None = None) -> Any:
+    """3,774 blood cells of ten types, 16,791 genes (Zheng et al. 2017), as an AnnData of sparse
+    counts.
+
+    ``.obs["cell_type"]`` says how a cell was sorted, by proteins on its surface, before its
+    molecules were counted: unlike types that come from clusters, these owe nothing to the counts.
+    ``.var_names`` are Ensembl's identifiers. The file is looked for as by `load_pbmc3k`.
+    """
+    path = _cells_file("load_pbmc_facs", folder, PBMC_FACS, _PBMC_FACS_ELSEWHERE)
+    with np.load(path, allow_pickle=False) as file:
+        return _cells(file, file["gene_ids"])
+
+
+def _cells_file(loader: str, folder: Path | str | None, name: str, elsewhere: str) -> Path:
     try:
-        import anndata
-        import pandas as pd
+        import anndata  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            "load_pbmc3k needs anndata, which is not installed: pip install 'prosparse[anndata]'"
+            f"{loader} needs anndata, which is not installed: pip install 'prosparse[anndata]'"
         ) from error
     place = folder if folder is not None else os.environ.get("PROSPARSE_DATA", "")
-    path = Path(place) / PBMC3K
+    path = Path(place) / name
     if not path.is_file():
         raise FileNotFoundError(
             f"there is no file {path}: name its folder, here or in the environment variable "
-            "PROSPARSE_DATA. scanpy.datasets.pbmc3k() downloads the same cells, "
-            'scanpy.datasets.pbmc3k_processed().obs["louvain"] types of most of them.'
+            f"PROSPARSE_DATA. {elsewhere}"
         )
-    with np.load(path, allow_pickle=False) as file:
-        parts = (file["data"].astype(np.float32), file["indices"], file["indptr"])
-        X = sparse.csr_matrix(parts, shape=tuple(file["shape"]))
-        types, genes, cells = file["y"], file["feature_names"], file["sample_names"]
-    adata = anndata.AnnData(X)
-    adata.obs_names, adata.var_names = pd.Index(cells), pd.Index(genes)
+    return path
+
+
+def _cells(file: Any, genes: np.ndarray) -> Any:
+    """Counts and types of cells, as our files keep them."""
+    import anndata
+    import pandas as pd
+
+    parts = (file["data"].astype(np.float32), file["indices"], file["indptr"])
+    adata = anndata.AnnData(sparse.csr_matrix(parts, shape=tuple(file["shape"])))
+    adata.var_names = pd.Index(genes)
     adata.var_names_make_unique()
-    known = [None if name == "" else str(name) for name in types]
+    known = [None if name == "" else str(name) for name in file["y"]]
     adata.obs["cell_type"] = pd.Categorical(known)
     return adata

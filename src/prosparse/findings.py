@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .data.arrays import host
 from .errors import InputError
 from .models._base import SparseProjection, VariableSelector
+from .models.panel.telling import added_shares
 from .registry import Choice, ChoicePath, Method, method_of
 from .selection.slope import Slope
 
@@ -25,10 +26,15 @@ __all__ = [
     "Findings",
     "Penalties",
     "Shared",
+    "Told",
     "findings_of",
     "refuse_unfitted",
     "scores_of",
 ]
+
+
+# A method that always has this attribute chooses variables for what they tell of all others.
+TELLS = "recovered_path_"
 
 
 class Penalties(NamedTuple):
@@ -49,6 +55,29 @@ class Shared(NamedTuple):
     chance: float  # what chance alone gives on average
     pvalues: np.ndarray  # (n_features,)
     qvalues: np.ndarray  # (n_features,)
+
+
+class Told(NamedTuple):
+    """What few variables tell of all, where the method chooses them for that."""
+
+    order: np.ndarray  # (n_selected,) positions of the chosen variables, the first worth most
+    recovered_path: np.ndarray  # (n_tried,) share of the variance of all that 1, 2, ... recover
+    recovered_path_std: np.ndarray  # (n_tried,) over the parts of the rows that were held out
+    attained_path: np.ndarray  # (n_tried,) of what all variables together tell of the others
+    attainable: float  # share of a variable that all others tell, on average
+    wanted: float | None  # the share of what is attainable that decided how many
+    recovered: np.ndarray  # (n_features,) share of each variable
+    stand_in: np.ndarray  # (n_features,) position of the chosen variable that stands for it, or -1
+    communality: np.ndarray  # (n_features,)
+    loadings: np.ndarray  # (n_components, n_features) from scores to all variables
+    variances: np.ndarray  # (n_components,) of the scores
+
+    def added(self, shown: int) -> np.ndarray:
+        """The share of every variable that each of the first chosen ones adds to those before it,
+        (shown, n_features)."""
+        return added_shares(
+            self.order, self.loadings, self.variances, self.communality, self.recovered, shown
+        )
 
 
 class Findings(NamedTuple):
@@ -88,6 +117,8 @@ class Findings(NamedTuple):
         Whether ``loadings`` are coefficients.
     parameters : dict
         Of the estimator.
+    told : Told or None
+        What the chosen variables tell of all, where the method chooses them for that.
     """
 
     method: str
@@ -106,6 +137,7 @@ class Findings(NamedTuple):
     stop: str
     regression: bool
     parameters: dict[str, Any]
+    told: Told | None
 
     @property
     def choice(self) -> Choice | None:
@@ -184,6 +216,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         stop=str(fitted.get("stop_reason_", "")),
         regression=method.predicts,
         parameters=model.get_params(deep=False),
+        told=_told(model) if TELLS in method.saved.required else None,
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
@@ -245,6 +278,23 @@ def _shared(fitted: Mapping[str, Any]) -> Shared:
     arrays = (host(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
     communality, pvalues, qvalues = arrays
     return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
+
+
+def _told(model: VariableSelector) -> Told:
+    fitted, parameters = vars(model), model.get_params(deep=False)
+    return Told(
+        order=host(fitted["order_"]).astype(int),
+        recovered_path=host(fitted["recovered_path_"]).astype(float),
+        recovered_path_std=host(fitted["recovered_path_std_"]).astype(float),
+        attained_path=host(fitted["attained_path_"]).astype(float),
+        attainable=float(fitted["attainable_"]),
+        wanted=float(parameters["recover"]) if parameters["n_features"] is None else None,
+        recovered=host(fitted["recovered_"]).astype(float),
+        stand_in=host(fitted["stand_in_"]).astype(int),
+        communality=host(fitted["communality_"]).astype(float),
+        loadings=host(fitted["loadings_"]).astype(float),
+        variances=host(fitted["explained_variance_"]).astype(float),
+    )
 
 
 def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:

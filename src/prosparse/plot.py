@@ -18,14 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 from .data import Array
 from .data.arrays import fetched, host
 from .errors import InputError
-from .findings import Findings, findings_of, scores_of
+from .findings import TELLS, Findings, findings_of, scores_of
 from .models._base import VariableSelector
 from .registry import method_of
 from .selection.slope import Slope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.collections import PathCollection
+    from matplotlib.collections import FillBetweenPolyCollection, PathCollection
     from matplotlib.container import BarContainer
     from matplotlib.figure import Figure, SubFigure
     from matplotlib.image import AxesImage
@@ -37,9 +37,11 @@ Style = dict[str, Any]  # keywords of matplotlib's functions, of which there are
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
 _REST = "#9ab0c4"
+# More names than these along an axis cannot be read.
+_MOST_NAMES = 40
 
 
-def _new_axes(columns: int = 1) -> Any:
+def _new_axes(columns: int = 1, height: float = 3.8) -> Any:
     """One Axes in a new figure, or an array of several side by side."""
     try:
         from matplotlib import pyplot
@@ -47,7 +49,7 @@ def _new_axes(columns: int = 1) -> Any:
         raise ImportError(
             "drawing needs matplotlib, which is not installed: pip install 'prosparse[plot]'"
         ) from error
-    size = (6.4 if columns == 1 else 5.0 * columns, 3.8)
+    size = (6.4 if columns == 1 else 5.0 * columns, height)
     return pyplot.subplots(1, columns, figsize=size, layout="constrained")[1]
 
 
@@ -243,7 +245,7 @@ class RelevanceDisplay:
         place = np.arange(relevance.size)
         colours = np.where(support, _CHOSEN, _REST)
         self.bars_ = self.ax_.bar(place, relevance, width=0.85, color=colours)
-        if relevance.size <= 40:
+        if relevance.size <= _MOST_NAMES:
             self.ax_.set_xticks(place, names, rotation=60, ha="right", fontsize=8)
         else:
             self.ax_.set_xlabel("variables, most relevant first")
@@ -356,7 +358,7 @@ class CommunalityDisplay:
             self.chance_line_ = self.ax_.axhline(
                 self.chance, color="0.3", linestyle="--", linewidth=1, label="chance alone"
             )
-        if communality.size <= 40:
+        if communality.size <= _MOST_NAMES:
             place = np.arange(communality.size)
             self.ax_.set_xticks(place, self.names[shown], rotation=60, ha="right", fontsize=8)
         else:
@@ -368,6 +370,239 @@ class CommunalityDisplay:
         self.ax_.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
         _plain(self.ax_)
         return self
+
+
+class PanelDisplay:
+    """What a panel of few variables tells of all.
+
+    Left, the share of the variance that panels of 1, 2, ... variables recover in held-out rows,
+    with its standard deviation, and what they tell of the other variables as a share of what all
+    variables together do. Right, how much of each variable is recovered as the chosen ones come one
+    after the other: where a column turns dark, its variable is told.
+
+    Parameters
+    ----------
+    recovered_path : array (n_tried,)
+        Share of the variance of all variables, for 1, 2, ... variables.
+    recovered_path_std : array (n_tried,)
+        Its standard deviation.
+    attained_path : array (n_tried,)
+        What they tell of the others, as a share of what all variables together do.
+    attainable : float
+        The share of a variable that all others together tell, on average.
+    wanted : float or None
+        The share of what is attainable that decided how many; None: the number was given.
+    n_selected : int
+        How many were chosen.
+    shares : array (n_shown, n_columns)
+        Of each variable that is drawn, the share that the first, the first two, ... recover.
+    chosen_names : array (n_shown,)
+        Names of the chosen variables, the first worth most.
+    column_names : array (n_columns,)
+        Names of the variables that are drawn.
+    stand_in : int array (n_columns,)
+        Which row of ``shares`` stands for each of them; rising.
+    n_features : int
+        How many variables there are in all.
+
+    Attributes
+    ----------
+    ax_ : array of two matplotlib Axes
+    figure_ : matplotlib Figure
+    line_ : matplotlib Line2D
+        The share that is recovered.
+    band_ : matplotlib FillBetweenPolyCollection
+        Its standard deviation.
+    attained_line_ : matplotlib Line2D
+        What is told of the others, as a share of what is attainable.
+    attainable_line_ : matplotlib Line2D
+        What all others tell of a variable.
+    image_ : matplotlib AxesImage
+        What is recovered of each variable.
+    """
+
+    ax_: Sequence[Axes]
+    figure_: Figure | SubFigure
+    line_: Line2D
+    band_: FillBetweenPolyCollection
+    attained_line_: Line2D
+    attainable_line_: Line2D
+    image_: AxesImage
+
+    def __init__(
+        self,
+        recovered_path: Array,
+        recovered_path_std: Array,
+        attained_path: Array,
+        attainable: float,
+        wanted: float | None,
+        n_selected: int,
+        shares: Array,
+        chosen_names: Sequence[str] | np.ndarray,
+        column_names: Sequence[str] | np.ndarray,
+        stand_in: Array,
+        n_features: int,
+    ) -> None:
+        self.recovered_path = host(recovered_path)
+        self.recovered_path_std = host(recovered_path_std)
+        self.attained_path = host(attained_path)
+        self.attainable = float(attainable)
+        self.wanted = wanted
+        self.n_selected = n_selected
+        self.shares = host(shares)
+        self.chosen_names = np.asarray(chosen_names, dtype=object)
+        self.column_names = np.asarray(column_names, dtype=object)
+        self.stand_in = host(stand_in)
+        self.n_features = n_features
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: VariableSelector,
+        *,
+        max_features: int = 30,
+        ax: Sequence[Axes] | None = None,
+        **image: Any,
+    ) -> Self:
+        """Draw a fitted `Panel`.
+
+        Parameters
+        ----------
+        estimator : fitted Panel
+        max_features : int
+            How many of the chosen variables have a row on the right, from the first on.
+        ax : two matplotlib Axes or None
+            None: in a new figure.
+        **image
+            For matplotlib's ``imshow``.
+
+        Returns
+        -------
+        PanelDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax, **image)
+
+    @classmethod
+    def from_findings(
+        cls,
+        found: Findings,
+        *,
+        max_features: int = 30,
+        ax: Sequence[Axes] | None = None,
+        **image: Any,
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        told = found.told
+        if told is None:
+            raise _lacks(found, TELLS)
+        first = told.order[:max_features]
+        place = np.full(len(found.names) + 1, -1)  # the last for what nothing stands for
+        place[first] = np.arange(first.size)
+        row = place[told.stand_in]
+        drawn = np.flatnonzero(row >= 0)
+        # a chosen variable, of which all is known, comes before those that it stands for
+        drawn = drawn[np.lexsort((-told.recovered[drawn], row[drawn]))]
+        display = cls(
+            told.recovered_path,
+            told.recovered_path_std,
+            told.attained_path,
+            told.attainable,
+            told.wanted,
+            found.n_selected,
+            np.cumsum(told.added(first.size), axis=0)[:, drawn],
+            [found.names[k] for k in first],
+            [found.names[k] for k in drawn],
+            row[drawn],
+            len(found.names),
+        )
+        return display.plot(ax, **image)
+
+    def plot(self, ax: Sequence[Axes] | None = None, **image: Any) -> Self:
+        """Draw into the two Axes ``ax``, or into a new figure."""
+        # room for every name, those of the columns upright
+        longest = max(len(str(name)) for name in self.column_names)
+        height = max(4.0, 1.6 + 0.16 * self.chosen_names.size)
+        height += 0.07 * longest if self.column_names.size <= _MOST_NAMES else 0.0
+        self.ax_ = _new_axes(columns=2, height=height) if ax is None else ax
+        left, right = self.ax_
+        self.figure_ = left.figure
+        self._draw_path(left)
+        self._draw_shares(right, image)
+        return self
+
+    def _draw_path(self, ax: Axes) -> None:
+        count = np.arange(1, self.recovered_path.size + 1)
+        mean, std = self.recovered_path, self.recovered_path_std
+        marker = "." if count.size <= _MOST_NAMES else ""
+        (self.line_,) = ax.plot(
+            count, mean, color=_PATH, marker=marker, label="of the variance of all variables"
+        )
+        self.band_ = ax.fill_between(
+            count, mean - std, mean + std, color=_PATH, alpha=0.2, linewidth=0
+        )
+        (self.attained_line_,) = ax.plot(
+            count,
+            self.attained_path,
+            color=_PATH,
+            linestyle="--",
+            linewidth=1,
+            label="of what all variables tell of the others",
+        )
+        self.attainable_line_ = ax.axhline(
+            self.attainable,
+            color="0.4",
+            linestyle=":",
+            linewidth=1,
+            label=f"all others tell {self.attainable:.2f} of a variable",
+        )
+        at = float(mean[self.n_selected - 1])
+        late = self.n_selected > 0.6 * count.size
+        ax.plot([self.n_selected], [at], "o", color=_CHOSEN, zorder=3)
+        ax.annotate(
+            f"{self.n_selected} variables: {at:.2f}",
+            (self.n_selected, at),
+            textcoords="offset points",
+            xytext=(0, -38) if late else (6, -16),
+            ha="right" if late else "left",
+            color=_CHOSEN,
+            bbox={"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.0},
+        )
+        if self.wanted is not None:
+            ax.axhline(
+                self.wanted,
+                color=_CHOSEN,
+                linestyle="--",
+                linewidth=0.8,
+                label=f"asked for: {self.wanted:g} of what all tell",
+            )
+        ax.set(xlabel="number of variables", ylabel="share recovered in held-out rows")
+        ax.set_ylim(min(0.0, float(np.min(mean - std))), 1.04)
+        ax.locator_params(axis="x", integer=True)
+        ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8)
+        _plain(ax)
+
+    def _draw_shares(self, ax: Axes, image: Style) -> None:
+        from matplotlib.colors import PowerNorm
+
+        style: Style = {"cmap": "Blues", "aspect": "auto"}
+        if not {"vmin", "vmax", "norm"} & set(image):
+            # most shares are far below those of the chosen variables themselves, which are 1
+            style["norm"] = PowerNorm(0.5, 0.0, 1.0)
+        self.image_ = ax.imshow(self.shares, **(style | image))
+        rows, columns = self.shares.shape
+        ax.set_yticks(np.arange(rows), self.chosen_names, fontsize=8)
+        without = self.n_features - columns
+        if columns <= _MOST_NAMES:
+            ax.set_xticks(np.arange(columns), self.column_names, rotation=90, fontsize=8)
+        else:
+            ax.set_xticks([])
+        rest = f"\n({without:,} others are not drawn)" if without else ""
+        ax.set_xlabel(f"{columns:,} variables, by what stands for them{rest}", fontsize=9)
+        ax.set_ylabel("chosen, one after the other", fontsize=9)
+        # where the variables end that the next chosen one stands for
+        for edge in np.flatnonzero(np.diff(self.stand_in)) + 0.5:
+            ax.axvline(edge, color="0.75", linewidth=0.4)
+        self.figure_.colorbar(self.image_, ax=ax, label="share of it that is recovered so far")
 
 
 class SlopeDisplay:
@@ -788,6 +1023,7 @@ Display = type[
     EvidenceDisplay
     | RelevanceDisplay
     | CommunalityDisplay
+    | PanelDisplay
     | SlopeDisplay
     | LoadingsDisplay
     | ScoresDisplay
@@ -813,6 +1049,8 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
         displays.append(EvidenceDisplay)
     if method.tests:
         displays.append(CommunalityDisplay)
+    if TELLS in method.saved.required:
+        displays.append(PanelDisplay)
     if method.slope:
         displays.append(SlopeDisplay)
     if method.projects:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -12,6 +13,9 @@ from ..data import kind_of, take_columns
 from ..data.arrays import host, spread
 from ..data.operators.mapped import IN_MEMORY
 from ..errors import InputError, ParameterError
+
+# Of a table that is not in memory, so many rows tell whether it holds counts.
+_FIRST_ROWS = 200
 
 
 class Annotated(NamedTuple):
@@ -184,15 +188,69 @@ def _is_array(X: Any) -> bool:
     return kind.on_host and kind.in_memory and not kind.is_sparse
 
 
-def varying_columns(X: Any) -> int:
-    """How many columns are not constant, as far as that can be told without a pass over a file."""
+def varying_columns(X: Any) -> np.ndarray:
+    """Which columns are not constant, as far as that can be told without a pass over a file."""
     if kind_of(X).is_sparse:
         top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
         top, bottom = X.max(axis=0), X.min(axis=0)
     else:
-        return int(X.shape[1])
-    return int(np.count_nonzero(top != bottom))
+        return np.ones(X.shape[1], dtype=bool)
+    return np.asarray(top != bottom)
+
+
+def holds_counts(X: Any) -> bool:
+    """Whether all entries are whole numbers and none is negative, as far as that can be told
+    without a pass over a file."""
+    if kind_of(X).is_sparse:
+        entries = X.data
+    elif _is_array(X):
+        entries = X
+    else:
+        entries = kind_of(X).dense(X[:_FIRST_ROWS])
+    if entries.dtype.kind in "biu":
+        return not np.any(entries < 0)
+    return bool(np.all((entries >= 0) & (entries == np.floor(entries))))
+
+
+def columns_named(table: Annotated, parameter: str, names: Any) -> np.ndarray:
+    """Positions, among the columns of X, of the variables that a parameter names.
+
+    Raises
+    ------
+    ParameterError
+        If there is no such variable, several have the name, or ``mask_var`` leaves it out.
+    """
+    if names is None:
+        return np.zeros(0, dtype=int)
+    if not isinstance(names, str | Iterable) or isinstance(names, Mapping):
+        raise ParameterError(f"`{parameter}` must be names of variables, got {names!r}")
+    wanted = [names] if isinstance(names, str) else list(names)
+    modality = table.asked["modality"]
+    where = "" if modality is None else f" of modality {modality!r}"
+    among = {str(name): place for place, name in enumerate(table.data.var_names[table.places])}
+    everything = table.data.var_names
+    for name in wanted:
+        if not isinstance(name, str):
+            raise ParameterError(
+                f"`{parameter}` must be names of variables, as in `.var_names`{where}, got {name!r}"
+            )
+        times = int(np.sum(everything == name))
+        if times > 1:
+            raise ParameterError(
+                f"`{parameter}` names {name!r}, which {times} variables{where} are called: call "
+                "`adata.var_names_make_unique()` first"
+            )
+        if times == 0:
+            near = get_close_matches(name, everything.astype(str).tolist(), n=3)
+            hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+            raise ParameterError(
+                f"`{parameter}` names {name!r}, which is not among `.var_names`{where}{hint}"
+            )
+    lost = [name for name in wanted if name not in among]
+    if lost and parameter != "exclude":  # what is not looked at is excluded anyhow
+        raise ParameterError(f"`{parameter}` names {lost[0]!r}, which `mask_var` leaves out")
+    return np.array([among[name] for name in wanted if name in among], dtype=int)
 
 
 def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:

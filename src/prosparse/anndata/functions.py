@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from numbers import Integral
 from types import SimpleNamespace
@@ -12,13 +13,16 @@ import numpy as np
 from ..data import kind_of
 from ..data.arrays import host, spread
 from ..data.groups import column_groups
-from ..errors import InputError, ParameterError, check_bool
+from ..errors import InputError, ParameterError, check_bool, check_integer
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
+from ..models.panel import Panel
 from ..models.sca import SCA
 from .annotated import (
     Annotated,
     column_of,
+    columns_named,
+    holds_counts,
     is_mudata,
     labels_of_rows,
     of_modality,
@@ -29,6 +33,9 @@ from .annotated import (
 
 N_COMPONENTS = 30  # as many as analyses of cells usually keep
 N_LATENTS = 10
+N_GENES = 150  # as many as probe sets for tissues often have
+
+_log = logging.getLogger("prosparse.anndata")
 
 
 def select_variables(
@@ -94,6 +101,125 @@ def select_variables(
     models = [_fitted(table, n_components, params) for table in tables]
     for table, model in zip(tables, models, strict=True):
         _write_selection(table, model, key_added)
+    return target if copy else None
+
+
+def select_panel(
+    adata: Any,
+    n_genes: Any = N_GENES,
+    *,
+    keep: Any = (),
+    exclude: Any = (),
+    batch_key: Any = None,
+    counts: Any = None,
+    costs: Any = None,
+    bundles: Any = None,
+    layer: Any = None,
+    mask_var: Any = None,
+    modality: Any = None,
+    key_added: str = "panel",
+    copy: bool = False,
+    **params: Any,
+) -> Any:
+    """Choose a few genes from which all others can be told, by `Panel`, without labels.
+
+    For targeted assays and probe sets: genes that say the same are not chosen twice. What the
+    panel recovers of every gene is measured in observations that were held out.
+
+    Parameters
+    ----------
+    adata : AnnData or MuData
+        Counts as they were measured; anything else is scaled to unit variance.
+    n_genes : int or None
+        How many; None: the fewest that predict all other genes at least 0.9 times as well as all
+        genes together do (``recover=0.9``).
+    keep : names of variables
+        Genes that must be in the panel, from ``adata.var_names``: known markers.
+    exclude : names of variables
+        Genes that must not be in it: those that no probe can be made for. They are predicted like
+        all others; to leave genes out of everything, use ``mask_var``.
+    batch_key : str or None
+        A column of ``adata.obs`` that says which observations belong together: the donor, the
+        batch, the run. Differences between them are taken away.
+    counts : bool or None
+        Whether the table holds counts, of which `Panel` takes square roots of shares. None: if it
+        holds whole numbers and none is negative; the log (``prosparse.anndata``, at level INFO)
+        says what was decided.
+    costs : str, array or None
+        What each gene costs: a column of ``adata.var``, or one number for each variable.
+    bundles : list of lists of names, or None
+        Genes that come together or not at all.
+    layer : str or None
+        Take ``adata.layers[layer]`` instead of ``adata.X``: ``"counts"``, where these are kept.
+    mask_var : str, bool array or None
+        Consider only these variables, as in `select_variables`. The others are not predicted,
+        either, and have NaN for all that was not measured.
+    modality : str, list of str or None
+        See `select_variables`; ``n_genes``, ``keep``, ``exclude``, ``batch_key``, ``counts``,
+        ``costs`` and ``bundles``, too, may be dictionaries from modality to value.
+    key_added : str
+        Under which name the results are kept.
+    copy : bool
+        Return a copy with the results instead of writing them to ``adata``.
+    **params
+        Other parameters of `Panel`: ``criterion="information"``, ``random_state=1``.
+
+    Returns
+    -------
+    None, or the copy. Written, in every modality of a MuData, are
+
+    ``.var[key_added]`` : bool, in the panel or not
+    ``.var[key_added + "_rank"]`` : 1, 2, ... in the order of their worth; NaN for the others
+    ``.var[key_added + "_communality"]`` : the share of its variance that all other genes predict
+    ``.var[key_added + "_recovered"]`` : the share that the panel predicts; 1 for its own genes
+    ``.var[key_added + "_stand_in"]`` : name of the panel's gene that stands for it, or ""
+    ``.obsm["X_" + key_added]`` : latent scores that the panel's genes give, n_obs x components
+    ``.uns[key_added]`` : parameters; ``recovered_path`` and ``recovered_path_std``, what panels of
+        1, 2, ... genes recover of the variance of all, and how much that differs between the parts
+        of the observations that were held out; ``attained_path``, what they tell of the other
+        genes as a share of what all genes together do; ``attainable``; with batches,
+        ``recovered_by_batch``, a data frame
+
+    Examples
+    --------
+    >>> import anndata, prosparse.anndata as psa
+    >>> from prosparse.datasets import make_cell_counts
+    >>> data = make_cell_counts(300, 200, n_types=4, n_markers=10, random_state=0)
+    >>> adata = anndata.AnnData(data.X)
+    >>> psa.pp.select_panel(adata, 8, keep=["7"])
+    >>> int(adata.var["panel"].sum()), bool(adata.var["panel"]["7"])
+    (8, True)
+    """
+    target = _writable(adata, key_added, copy)
+    if "n_features" in params:
+        raise ParameterError("`n_features` of Panel is called `n_genes` here")
+    given = {
+        "n_genes": n_genes,
+        "keep": keep,
+        "exclude": exclude,
+        "batch_key": batch_key,
+        "counts": counts,
+        "costs": costs,
+        "bundles": bundles,
+    }
+    tables = tables_of(target, layer, mask_var, modality, **given)
+    fits = []
+    for table in tables:
+        own = {name: of_modality(value, table.asked["modality"]) for name, value in given.items()}
+        fits.append((table, own, _fitted_panel(table, own, params)))
+    scores = [host(model.transform(table.X)) for table, _, model in fits]
+    for (table, own, model), rows in zip(fits, scores, strict=True):
+        _write_panel(table, own, model, key_added)
+        table.data.obsm[f"X_{key_added}"] = rows
+        _log.info(
+            "select_panel: %d of %d variables recover %.3f of the variance of all in held-out "
+            "observations\n    --> added '%s', '%s_rank', '%s_communality', '%s_recovered' and "
+            "'%s_stand_in' (.var), 'X_%s' (.obsm) and '%s' (.uns)",
+            model.n_selected_,
+            table.places.size,
+            float(host(model.recovered_path_)[model.n_selected_ - 1]),
+            *[key_added] * 7,
+        )
     return target if copy else None
 
 
@@ -333,7 +459,7 @@ def sca(
     return target if copy else None
 
 
-pp = SimpleNamespace(select_variables=select_variables)
+pp = SimpleNamespace(select_variables=select_variables, select_panel=select_panel)
 tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
 
 
@@ -381,6 +507,143 @@ def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPP
     return model.fit(table.X)
 
 
+def _fitted_panel(table: Annotated, given: dict[str, Any], params: dict[str, Any]) -> Panel:
+    """The panel of a table; ``given`` are this table's own wishes, by variable names."""
+    labels = labels_of_rows(table, given["batch_key"])
+    keep, exclude = (columns_named(table, name, given[name]) for name in ("keep", "exclude"))
+    bundles = None
+    if given["bundles"] is not None:
+        if isinstance(given["bundles"], str):
+            raise ParameterError(f"`bundles` must be a list of lists, got {given['bundles']!r}")
+        bundles = [columns_named(table, "bundles", names) for names in given["bundles"]]
+    _check_finite(table, "Panel")
+    counts = _counts(table, given["counts"])
+    _check_number_of_genes(table, given["n_genes"], keep, exclude)
+    model = Panel(
+        given["n_genes"],
+        keep=keep,
+        exclude=exclude,
+        costs=_costs(table, given["costs"]),
+        bundles=bundles,
+        counts=counts,
+        **params,
+    )
+    return model.fit(table.X, groups=labels)
+
+
+def _check_number_of_genes(
+    table: Annotated, n_genes: Any, keep: np.ndarray, exclude: np.ndarray
+) -> None:
+    """Refuse what cannot be had, with the names that the variables have here."""
+    varying = varying_columns(table.X)
+    for place in keep.tolist():
+        name = table.data.var_names[table.places[place]]
+        if not varying[place]:
+            raise ParameterError(
+                f"`keep` names {name!r}, which is the same in all observations and tells nothing "
+                "of others: leave it out of `keep`"
+            )
+        if place in exclude:
+            raise ParameterError(
+                f"{name!r} is in `keep` and in `exclude`: leave it out of one of them"
+            )
+    if n_genes is None:
+        return
+    check_integer("n_genes", n_genes, 1, " or None")
+    varying[exclude] = False
+    if n_genes > varying.sum():
+        raise ParameterError(
+            f"`n_genes` must be at most {varying.sum()}, the variables that vary and are not "
+            f"excluded, got {n_genes}"
+        )
+    if keep.size > n_genes:
+        raise ParameterError(f"`keep` has {keep.size} names, more than `n_genes`, {n_genes}")
+
+
+def _counts(table: Annotated, given: Any) -> bool:
+    """Whether a table holds counts, as the user or the table itself says."""
+    if given is not None:
+        check_bool("counts", given)
+        return bool(given)
+    found = holds_counts(table.X)
+    layer = table.asked["layer"]
+    name = "X" if layer is None else f"the layer {layer!r}"
+    if found:
+        _log.info("select_panel: %s holds whole numbers, none negative: taken as counts", name)
+    else:
+        _log.info(
+            "select_panel: %s does not hold counts: every variable is scaled to unit variance", name
+        )
+    return found
+
+
+def _costs(table: Annotated, given: Any) -> np.ndarray | None:
+    """What the columns of X cost."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = column_of(table.data, "costs", given).to_numpy()
+    costs = np.asarray(given)
+    if costs.shape != (table.data.n_vars,):
+        raise ParameterError(
+            f"`costs` must have one number for each of the {table.data.n_vars} variables, got "
+            f"shape {costs.shape}"
+        )
+    return costs[table.places]
+
+
+def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str) -> None:
+    from pandas import DataFrame
+
+    part, order = table.data, host(model.order_)
+    rank = np.full(table.places.size, np.nan)
+    rank[order] = np.arange(1, order.size + 1)
+    stand_in = np.full(part.n_vars, "", dtype=object)
+    found = host(model.stand_in_)
+    names = part.var_names[table.places].astype(str).to_numpy(dtype=object)
+    stand_in[table.places] = np.where(found >= 0, names[found], "")
+    part.var[key] = table.spread(model.support_)
+    part.var[f"{key}_rank"] = table.known(rank)
+    part.var[f"{key}_communality"] = table.known(model.communality_)
+    part.var[f"{key}_recovered"] = table.known(model.recovered_)
+    part.var[f"{key}_stand_in"] = stand_in
+    params = _parameters(
+        model,
+        **table.asked,
+        n_genes=given["n_genes"],
+        batch_key=given["batch_key"],
+        keep=_names(given["keep"]),
+        exclude=_names(given["exclude"]),
+        costs=given["costs"],
+        bundles=None if given["bundles"] is None else [_names(one) for one in given["bundles"]],
+    )
+    del params["n_features"]
+    part.uns[key] = {
+        "params": params,
+        "n_components": model.n_components_,
+        "n_selected": model.n_selected_,
+        "recovered_path": host(model.recovered_path_),
+        "recovered_path_std": host(model.recovered_path_std_),
+        "attained_path": host(model.attained_path_),
+        "attainable": model.attainable_,
+        "variance": host(model.explained_variance_),
+        "variance_ratio": host(model.explained_variance_ratio_),
+    }
+    if model.recovered_by_group_:
+        # not a dictionary: in a file, a label with a slash would be a folder
+        part.uns[key]["recovered_by_batch"] = DataFrame(
+            {"recovered": list(model.recovered_by_group_.values())},
+            index=list(model.recovered_by_group_),
+        )
+
+
+def _names(given: Any) -> list[str] | None:
+    """Names as a list; None where there are none."""
+    if given is None or isinstance(given, str):
+        return None if given is None else [given]
+    return [str(name) for name in given] or None
+
+
 def _check_finite(table: Annotated, method: str) -> None:
     """Refuse missing values with the names they have in the data."""
     kind = kind_of(table.X)
@@ -399,7 +662,7 @@ def _default(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
     """The number of components; if none was given the usual one, lowered for small tables."""
     if n_components is not None:
         return n_components
-    varying = sum(varying_columns(table.X) for table in tables)
+    varying = sum(int(varying_columns(table.X).sum()) for table in tables)
     return max(1, min(usual, tables[0].X.shape[0] - 1, varying - 1))
 
 
