@@ -9,6 +9,7 @@ from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
 from prosparse.data.operators.dense import NARROW
 from prosparse.data.operators.shifted import ShiftedOperator, within_groups
+from prosparse.data.operators.weighted import WeightedOperator
 
 pytestmark = pytest.mark.quick
 
@@ -168,6 +169,31 @@ def test_a_part_of_low_rank_is_taken_off(less, rng, monkeypatch):
     seen = [(rows, block @ there) for rows, block in op.blocks()]
     close(np.concatenate([np.asarray(part) for _, part in seen]), Z @ F)
     test_entrywise_blocks_are_small_and_complete(less, monkeypatch)
+
+
+@pytest.fixture
+def weighted(pair, rng):
+    """Rows that count more or less, or not at all."""
+    op, columns, Z, X = pair
+    root = rng.uniform(0.5, 2.0, Z.shape[0]) * (np.arange(Z.shape[0]) % 3 > 0)
+    there = op.xp.asarray(root)
+    return WeightedOperator(op, there), columns, root[:, None] * Z, X
+
+
+def test_rows_that_count_more_or_less(weighted, rng, monkeypatch):
+    """Every question is answered as the dense table would, where the blocks are."""
+    test_products(weighted, rng)
+    test_norms(weighted)
+    test_columns_in_any_order(weighted)
+    test_row_arrays_travel_with_their_rows(weighted, rng)
+    op, _, Z, _ = weighted
+    F = rng.standard_normal((Z.shape[1], 2))
+    there = op.xp.asarray(F)
+    monkeypatch.setattr(type(op), "blocks", None)  # would bring them here
+    close(op.gather_rows(lambda block: block @ there), Z @ F)
+    close(op.gather_rows(lambda block: op.xp.sum(block**3, axis=1), entrywise=True), (Z**3).sum(1))
+    (product,) = op.sum_rows(lambda block: (block.T @ (block @ there),))
+    close(product, Z.T @ (Z @ F))
 
 
 def test_no_table_is_formed_to_centre_rows_in_groups(rng, monkeypatch):

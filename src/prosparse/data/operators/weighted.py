@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -47,6 +48,26 @@ class WeightedOperator(Operator):
             root = self.root[rows]
             yield rows, root[:, None] * block if entrywise else WeightedRows(block, root)
 
+    # The blocks are worked on where the inner operator keeps them.
+
+    def sum_rows(
+        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
+    ) -> tuple[Array, ...]:
+        g = OfWeightedRows(f, entrywise)
+        return self.inner.sum_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
+
+    def map_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        g = OfWeightedRows(f, entrywise)
+        return self.inner.map_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
+
+    def gather_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        g = OfWeightedRows(f, entrywise)
+        return self.inner.gather_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
+
     def _taken(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)
 
@@ -55,6 +76,20 @@ class WeightedOperator(Operator):
 
     def outer(self) -> Array:
         return self.root[:, None] * self.inner.outer() * self.root
+
+
+class OfWeightedRows:
+    """A function of blocks of diag(root) X, as one of blocks of X and of their roots, (rows, 1).
+
+    A class, so that it can travel to the workers of a cluster.
+    """
+
+    def __init__(self, f: Callable[..., Any], entrywise: bool):
+        self.f, self.entrywise = f, entrywise
+
+    def __call__(self, block: Block, root: Array, *rows: Array) -> Any:
+        weighted = root * block if self.entrywise else WeightedRows(block, root[:, 0])
+        return self.f(weighted, *rows)
 
 
 class CountedRows:
