@@ -306,6 +306,13 @@ def test_no_structure(rng):
     assert found.attainable_ < 0.01
 
 
+@pytest.mark.parametrize(("n", "p"), [(100, 20), (40, 200), (30, 10)])
+def test_noise_is_called_so_whatever_its_shape(n, p):
+    for seed in range(3):
+        with pytest.warns(NoStructureWarning):
+            Panel(3).fit(np.random.default_rng(seed).standard_normal((n, p)))
+
+
 def test_nothing_in_common_at_all():
     """Then there are no latent scores, and all variables are told by their means."""
     X = np.random.default_rng(11).standard_normal((50, 4))

@@ -38,8 +38,8 @@ FEWEST_ROWS = 6
 # Deviations from the means of groups that are smaller than this, in units of the precision, are
 # rounding: the column is the same throughout each group.
 _ROUNDING = 1e3
-# Where all other columns tell less than this share of a column, on average, nothing is shared.
-_NOTHING = 0.01
+# Where all other columns tell less than this share of every column, nothing is shared.
+_NOTHING = 0.05
 # In units of its variance in `fit`, a column of new rows counts no more than this.
 _MOST_VARIANCE = 4.0
 
@@ -428,11 +428,11 @@ class Panel(SparseProjection):
 
     def _warn(self) -> None:
         attained = float(host(self.attained_path_)[self.n_selected_ - 1])
-        if self.attainable_ < _NOTHING:
+        most = float(host(self.communality_).max())
+        if most < _NOTHING:
             warn(
                 "Panel: held-out rows confirm no common structure: all variables together predict "
-                f"{self.attainable_:.1%} of one of them on average. Any other panel would be as "
-                "good as this one.",
+                f"{most:.1%} of one of them at most. Any other panel would be as good as this one.",
                 NoStructureWarning,
             )
         elif self.n_features is None and attained < float(self.recover):
