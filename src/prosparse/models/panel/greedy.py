@@ -40,7 +40,7 @@ Criterion = Literal["reconstruction", "information"]
 SWEEPS = 3
 _WORK = 5e8
 # Of more columns than this only so many are kept up to date, and all of them after so many steps.
-POOL = 2_000
+POOL = 4_000
 RENEWED = 50
 # The share that a column must gain more than the one it replaces.
 LEAST_GAIN = 1e-6

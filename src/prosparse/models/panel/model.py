@@ -67,8 +67,8 @@ class Learned(NamedTuple):
     squares: np.ndarray  # (folds, p) of the held-out rows
     whole: Factors  # of all of these rows
     parts: list[Factors]  # of the training rows of each fold
+    left: np.ndarray  # (folds, p) of these squares, by all other columns
     communality: np.ndarray  # (p,) in held-out rows
-    without: np.ndarray  # (folds, p) the same in the rows that the other folds hold out
 
 
 class Trial(NamedTuple):
@@ -170,21 +170,20 @@ def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> L
     parts = [factor_model(fold, common, variances) for fold in folds]
     left = left_by_others(op, folds, squares, parts)
     rows = sum(int(fold.held_out.sum()) for fold in folds)
-
-    def communality(which: np.ndarray) -> np.ndarray:
-        share = 1.0 - left[which].sum(axis=0) / np.maximum(squares[which].sum(axis=0), 1e-300)
-        return steadied(share, spread, rows)
-
-    every = np.arange(len(folds))
     return Learned(
         variances=variances,
         folds=folds,
         squares=squares,
         whole=factor_model(whole, common, variances),
         parts=parts,
-        communality=communality(every),
-        without=np.stack([communality(every != number) for number in every]),
+        left=left,
+        communality=steadied(told(left, squares), spread, rows),
     )
+
+
+def told(left: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """The share of every column that is not left, over some folds, (p,)."""
+    return np.asarray(1.0 - left.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300))
 
 
 def trials_of(
@@ -197,11 +196,7 @@ def trials_of(
     other folds, whose models have seen these rows, which makes no difference with many rows.
     """
     if not has_few_rows(op):
-        models = [
-            confirmed(part, communality, learned.variances)
-            for part, communality in zip(learned.parts, learned.without, strict=True)
-        ]
-        return [Trial(*one) for one in zip(learned.folds, learned.squares, models, strict=True)]
+        return _by_other_folds(spread, learned)
     outer = host(op.outer()).astype(float)
     parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
     trials = []
@@ -210,6 +205,18 @@ def trials_of(
         inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
         trusted = confirmed(inner.whole, inner.communality, inner.variances)
         trials.append(Trial(fold, squares, trusted))
+    return trials
+
+
+def _by_other_folds(spread: np.ndarray, learned: Learned) -> list[Trial]:
+    """Communalities in the rows that the other folds hold out."""
+    rows = sum(int(fold.held_out.sum()) for fold in learned.folds)
+    trials = []
+    for number, (fold, part) in enumerate(zip(learned.folds, learned.parts, strict=True)):
+        others = np.arange(len(learned.folds)) != number
+        share = told(learned.left[others], learned.squares[others])
+        trusted = confirmed(part, steadied(share, spread, rows), learned.variances)
+        trials.append(Trial(fold, learned.squares[number], trusted))
     return trials
 
 
