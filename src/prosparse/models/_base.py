@@ -12,7 +12,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from ..data import (
@@ -352,6 +352,13 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         tags: Tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def seed_of(state: int | np.random.RandomState | None) -> int:
+    """The seed that scikit-learn's ``random_state`` stands for: a number itself, else drawn."""
+    if isinstance(state, int | np.integer) and state >= 0:
+        return int(state)
+    return int(check_random_state(state).randint(2**31 - 1))
 
 
 def few_columns(varying: int, width: int) -> str:

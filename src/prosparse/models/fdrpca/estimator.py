@@ -7,7 +7,6 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 
 from ...data import Array, Columns, Operator, kind_of, standardise
 from ...data.arrays import host
@@ -23,7 +22,7 @@ from ...errors import (
     warn,
 )
 from ...selection.leading import Sample
-from .._base import SparseProjection, few_columns
+from .._base import SparseProjection, few_columns, seed_of
 from .model import Options, Solution, solve
 from .rows import grouped_rows, likeness_of_neighbours
 
@@ -200,16 +199,11 @@ class FDRPCA(SparseProjection):
         return {name: self.__dict__[name] for name in type(self)._get_param_names()}
 
     def _options(self) -> Options:
-        state = self.random_state
-        if isinstance(state, int | np.integer) and state >= 0:
-            seed = int(state)
-        else:
-            seed = int(check_random_state(state).randint(2**31 - 1))
         return Options(
             n_components=self.n_components,
             rate=float(self.fdr),
             min_communality=float(self.min_communality),
-            seed=seed,
+            seed=seed_of(self.random_state),
         )
 
     def _ranked(self, table: Table, columns: Columns) -> Operator:

@@ -8,7 +8,6 @@ from typing import Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ...data import Array, Columns, Operator, kind_of, standardise
@@ -27,7 +26,7 @@ from ...errors import (
     check_integer,
     warn,
 )
-from .._base import SparseProjection, few_columns
+from .._base import SparseProjection, few_columns, seed_of
 from .factors import onto_columns
 from .greedy import Criterion
 from .model import Options, Solution, solve
@@ -281,11 +280,6 @@ class Panel(SparseProjection):
         bundles = [bundle for bundle in bundles if bundle.size > 1]
         if self.n_features is not None:
             self._check_count(int(self.n_features), keep, allowed & varying, bundles)
-        state = self.random_state
-        if isinstance(state, int | np.integer) and state >= 0:
-            seed = int(state)
-        else:
-            seed = int(check_random_state(state).randint(2**31 - 1))
         return Options(
             wanted=None if self.n_features is None else int(self.n_features),
             recover=float(self.recover),
@@ -294,7 +288,7 @@ class Panel(SparseProjection):
             allowed=allowed[kept],
             costs=self._costs(width)[kept],
             bundles=[place[bundle] for bundle in bundles],
-            seed=seed,
+            seed=seed_of(self.random_state),
         )
 
     def _check_count(

@@ -185,7 +185,6 @@ class _Pool:
         self.model, self.A, self.criterion = model, A, criterion
         self.costs, self.always = costs, always
         state = init(model, A)
-        self.S = state.S
         self.alone = gains(model, state, criterion)  # (p,) as last known
         self._cut(waiting, state)
 
