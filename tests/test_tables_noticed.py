@@ -165,10 +165,10 @@ GENES = "gene,GSM1,GSM2,GSM3,GSM4\n" + "".join(f"G{k},{k},2,3,{k * k}\n" for k i
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (GENES, ["called 'gene'", "like samples ('GSM1', 'GSM2', ...)", "more rows (25) than col"]),
+        (GENES, ["called 'gene'", "like samples: 'GSM1', 'GSM2', ...", "more rows (25) than col"]),
         (GENES.replace("gene", "Gene_Symbol").replace("GSM", "x"), ["called 'Gene_Symbol'"]),
-        (GENES.replace("gene", "").replace("GSM", "Patient "), ["like samples ('Patient 1'"]),
-        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["like samples ('TCGA-A1-1'"]),
+        (GENES.replace("gene", "").replace("GSM", "Patient "), ["like samples: 'Patient 1'"]),
+        (GENES.replace("gene", "").replace("GSM", "TCGA-A1-"), ["like samples: 'TCGA-A1-1'"]),
         (GENES.replace("gene", "").replace("GSM", "x").replace("\nG", "\nENSG0000000"), ["genes"]),
     ],
 )

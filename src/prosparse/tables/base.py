@@ -279,7 +279,7 @@ def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str]
     if not changed:
         return unique, []
     first = next(iter(changed))
-    more = f"; so do {len(changed) - 1:,} more names" if len(changed) > 1 else ""
+    more = f"; likewise for {len(changed) - 1:,} more name(s)" if len(changed) > 1 else ""
     shown = ", ".join(quietly(new) for new in changed[first][:3])
     return unique, [
         f"{count[first]:,} {what} have the name {quietly(first)}: from the second on they are "

@@ -45,9 +45,9 @@ def tell_orientation(table: Table, transposed: bool) -> list[str]:
     if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", table.ids_called.lower())):
         seen.append(f"the first column is called {quietly(table.ids_called)}")
     if _most(_SAMPLE, table.names):
-        seen.append(f"the columns are called like samples ({_some(table.names)})")
+        seen.append(f"the columns are called like samples: {_some(table.names)}")
     if _most(_GENE, table.ids or ()):
-        seen.append(f"the rows are called like genes or probes ({_some(table.ids or ())})")
+        seen.append(f"the rows are called like genes or probes: {_some(table.ids or ())}")
     if not seen:
         return []
     if n >= _MANY * p:
@@ -57,7 +57,7 @@ def tell_orientation(table: Table, transposed: bool) -> list[str]:
         if transposed
         else "if every row is a variable, say --transpose"
     )
-    return [f"rows may be variables, and columns samples: {' and '.join(seen)}; {what_to_do}"]
+    return [f"rows may be variables, and columns samples ({'; '.join(seen)}): {what_to_do}"]
 
 
 def _most(kind: re.Pattern[str], names: Sequence[str]) -> bool:
