@@ -173,7 +173,7 @@ class Sample:
         m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
         tol = max(_RESIDUAL, 30.0 * float(xp.finfo(rough.dtype).eps))
         near = None if self._near is None else self._near[members]
-        block = NARROW if chosen.in_memory else None
+        block = NARROW if chosen.cheap_if_narrow else None
         values, V = leading_eigenvectors(squared, like, m, tol, near=near, block=block)
         self._near = np.zeros((self.p, m))
         self._near[members] = _wide(V)

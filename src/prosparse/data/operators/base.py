@@ -36,7 +36,7 @@ class Operator(ABC):
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
-    in_memory = False  # many products with few columns then cost no more than few with many
+    cheap_if_narrow = False  # whether a product with few columns costs less than one with many
     on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 
