@@ -20,7 +20,6 @@ _DEPTH = 6  # as many directions are looked at between restarts, times those kep
 _DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
 # Sides that have fewer than so many times the directions looked for are decomposed as a whole.
 _WHOLE = 4
-NARROW = 16  # columns of a product, where few are cheap
 
 
 def eye_like(square: Array, xp: Any) -> Array:

@@ -21,8 +21,7 @@ class DenseOperator(Operator):
 
     def __init__(self, X: Array):
         self.X = X
-        # a GPU takes as long for few columns as for many
-        self.cheap_if_narrow = not on_accelerator(X)
+        self.few_columns = 32 if on_accelerator(X) else 16
         self.xp = array_namespace(X)
         self.shape = X.shape
         self.dtype = X.dtype

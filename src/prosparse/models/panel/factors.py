@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, NARROW, leading_eigenvectors, on_all_cores
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -216,7 +216,7 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
             count,
             tol,
             near=near,
-            block=NARROW if op.cheap_if_narrow else None,
+            block=op.few_columns,
         )
         near = host(V).astype(float)
         scores = _held_out_scores(op, out, mean, near)
