@@ -312,10 +312,10 @@ def _that_take(name: str) -> list[str]:
 
 
 def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.ndarray]]:
-    """What is to be predicted, as a fit takes it, and the rows for which it is known."""
+    """The rows for which the response is known, and the response as a fit takes it."""
     if table.response is None:
         return table, {}
-    y = np.array([_number(table, row, ask, one) for row, one in enumerate(table.response)])
+    y = np.array(table.response, dtype=float)
     unknown = np.flatnonzero(np.isnan(y))
     if unknown.size and wish.missing == "error":
         raise TableError(
@@ -328,6 +328,14 @@ def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.
         kept = np.flatnonzero(~np.isnan(y))
         table = _rows_of(table, kept)._replace(notes=[*table.notes, note])
     return table, {"y": y[~np.isnan(y)]}
+
+
+def _with_numbers(table: Table, ask: Ask) -> Table:
+    """The table with a response of numbers, NaN where there is none."""
+    if table.response is None:
+        return table
+    numbers = [_number(table, row, ask, one) for row, one in enumerate(table.response)]
+    return table._replace(response=numbers)
 
 
 def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
@@ -383,7 +391,8 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
     estimator(wish._replace(variables={}, costs={}))  # refused before the work, if it must be
     _refuse_groups(ask, wish)
     read = table.X.shape
-    table, response = _responses(prepared(table, wish), ask, wish)
+    table = prepared(_with_numbers(table, ask), wish)
+    table, response = _responses(table, ask, wish)
     model = estimator(wish, table.names)
     scales = scales_for(table, wish)
     table = scaled_as(table, scales)
