@@ -227,7 +227,11 @@ def test_labels_in_another_file(tmp_path):
     labels = str(write(tmp_path / "labels.csv", LABELS))
     table = read_table(path, Ask(transpose=True, labels=labels, label="kind", groups="donor"))
     assert (table.label, table.groups) == (["ALL", "AML", "ALL"], ["p", "q", "p"])
-    assert "by the names in its column 'name', of which 1 are not in the table" in said(table)
+    assert "'kind' and 'donor' came from labels.csv, by the names in its column 'name', of" in said(
+        table
+    )
+    with pytest.raises(TableError, match="labels.csv: there is no column 'kin'; did you mean"):
+        read_table(path, Ask(transpose=True, labels=labels, label="kin"))
     with pytest.raises(TableError, match=r"which of its columns.*'kind', 'donor'"):
         read_table(path, Ask(transpose=True, labels=labels))
     one = str(write(tmp_path / "one.csv", "name,kind\nGSM1,a\nGSM2,b\nGSM3,a\n"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import Ask, Table, quietly
+from .base import Ask, Table, quietly, unknown_column
 from .delimited import read_texts
 from .workbook import ENDINGS, sheet_texts
 
@@ -28,9 +28,11 @@ class Labels(NamedTuple):
     columns: dict[str, list[str]]
 
     def rest_of(self, ask: Ask) -> Ask:
-        """What is asked of the table: all but the columns that are in this file."""
-        here = [what for what, name in ask.aside.items() if name in self.columns]
-        return ask.without_aside(*here) if here else ask
+        """What is asked of the table: all but the columns that this file must have."""
+        for name in ask.aside.values():
+            if name not in self.columns:
+                unknown_column(self.path, name, list(self.columns))
+        return ask.without_aside()
 
 
 def read_labels(path: Path) -> Labels:
@@ -70,8 +72,8 @@ def labelled(table: Table, labels: Labels, ask: Ask) -> Table:
             "found: name the column that has them with --id-column"
         )
     key = _key(table, labels)
-    wanted = {what: name for what, name in ask.aside.items() if name in labels.columns}
-    if not ask.aside:
+    wanted = ask.aside
+    if not wanted:
         others = [name for name in labels.columns if name != key]
         if len(others) > 1:
             raise TableError(
@@ -93,8 +95,8 @@ def labelled(table: Table, labels: Labels, ask: Ask) -> Table:
         for what, name in wanted.items()
     }
     note = (
-        f"{' and '.join(f'{quietly(name)}' for name in wanted.values())} of {labels.path.name} "
-        f"belongs to the rows by the names in its column {quietly(key)}"
+        f"{' and '.join(map(quietly, wanted.values()))} came from {labels.path.name}, by the names "
+        f"in its column {quietly(key)}"
     )
     if len(line_of) > len(table.ids):
         note += f", of which {len(line_of) - len(table.ids):,} are not in the table"
