@@ -1,9 +1,9 @@
 """The examples in our Markdown pages: run, and compared with what the page says they print.
 
 A block marked ``python`` is executed, all blocks of a page in one namespace; a block marked ``sh``
-holds commands of ours, and one marked ``sh refused`` commands that end in an error. The unmarked block that follows is what they print. Blocks marked
-otherwise (``r``, ``console``, ``py``) are not run. ``python tests/pages.py PAGE ...`` writes what
-the examples print into the pages.
+holds commands of ours, and one marked ``sh refused`` commands that end in an error. The unmarked
+block that follows is what they print. Blocks marked otherwise (``r``, ``console``, ``py``) are not
+run. ``python tests/pages.py PAGE ...`` writes what the examples print into the pages.
 """
 
 import re

@@ -230,7 +230,7 @@ def test_labels_in_another_file(tmp_path):
     assert "'kind' and 'donor' came from labels.csv, by the names in its column 'name', of" in said(
         table
     )
-    with pytest.raises(TableError, match="labels.csv: there is no column 'kin'; did you mean"):
+    with pytest.raises(TableError, match=r"labels\.csv: there is no column 'kin'; did you mean"):
         read_table(path, Ask(transpose=True, labels=labels, label="kin"))
     with pytest.raises(TableError, match=r"which of its columns.*'kind', 'donor'"):
         read_table(path, Ask(transpose=True, labels=labels))
