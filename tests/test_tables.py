@@ -270,7 +270,7 @@ def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
     assert read_table(write(tmp_path / "l.csv", late)).ids[-1] == "two\nlines"
 
 
-@pytest.mark.parametrize("number", ["{},234", "{}%", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
+@pytest.mark.parametrize("number", ["{},234", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
 def test_numbers_with_ornaments_are_no_names_of_rows(tmp_path, number):
     """A first column of them is refused, not left out as an index."""
     text = f'a,b,c\n"{number.format(1)}",1,2\n"{number.format(2)}",3,4\n'

@@ -143,6 +143,36 @@ def test_the_same_mark_for_gaps_in_many_columns(tmp_path):
         read_table(write(tmp_path / "t.csv", "a,b\n1,-\n-,2\n3,4\n"))
 
 
+# --- percentages and dates
+
+
+def test_percentages_are_shares(tmp_path):
+    path = write(tmp_path / "t.csv", "a;b;c\n12,5%;1;5%\nNA;2; 7 %\n3%;3;9%\n")
+    table = read_table(path)
+    np.testing.assert_allclose(table.X, [[0.125, 1, 0.05], [np.nan, 2, 0.07], [0.03, 3, 0.09]])
+    assert "the column 'a' and 1 more holds percentages: '12,5%' became a share" in said(table)
+
+
+@pytest.mark.parametrize(("first", "second"), [("12%", "3"), ("3", "12%")])
+def test_percentages_beside_numbers_are_refused(tmp_path, first, second):
+    path = write(tmp_path / "t.csv", f"a,b\n{first},1\n{second},2\n")
+    with pytest.raises(
+        TableError, match=r"line 3, column 1 \('a'\).*write all of them in the same"
+    ):
+        read_table(path)
+
+
+def test_names_that_became_dates(tmp_path):
+    genes = ["TP53", "BRCA1", "2-Sep", "MYC", "EGFR", "KRAS"]
+    lines = [",".join(genes), *(",".join(str(k * j) for j in range(1, 7)) for k in range(1, 4))]
+    assert "1 of the 6 names are dates ('2-Sep')" in said(
+        read_table(write(tmp_path / "t.csv", "\n".join(lines)))
+    )
+    days = ["2024-01-01", "2024-01-02", "2024-01-03"]
+    lines = ["day,a,b", *(f"{day},{k},{k * k}" for k, day in enumerate(days))]
+    assert "dates" not in said(read_table(write(tmp_path / "d.csv", "\n".join(lines))))
+
+
 # --- whole numbers that would be rounded
 
 
@@ -271,3 +301,18 @@ def test_identifiers_are_no_variables(tmp_path, name):
     table = read_table(write(tmp_path / "t.csv", f"a,b,{name}\n" + lines))
     assert table.names == ["a", "b"]
     assert "holds another whole number in every row" in said(table)
+
+
+@pytest.mark.parametrize("widest", [1, 50_000])
+def test_a_file_of_the_gene_expression_omnibus(tmp_path, monkeypatch, widest):
+    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+    path = write(
+        tmp_path / "GSE1_series_matrix.txt",
+        '!Series_title\t"A study"\n!Sample_title\t"one"\t"two"\t"three"\t"four"\n\n'
+        '!series_matrix_table_begin\n"ID_REF"\t"GSM1"\t"GSM2"\t"GSM3"\t"GSM4"\n'
+        '"1007_s_at"\t1.5\t2\t3\t4\n"1053_at"\t5\t6\t7\t8\n!series_matrix_table_end\n',
+    )
+    table = read_table(path, Ask(transpose=True))
+    assert (table.names, table.ids) == (["1007_s_at", "1053_at"], ["GSM1", "GSM2", "GSM3", "GSM4"])
+    np.testing.assert_array_equal(table.X, [[1.5, 5], [2, 6], [3, 7], [4, 8]])
+    assert "say --transpose" in said(read_table(path))

@@ -10,6 +10,7 @@ from pathlib import Path
 from ..errors import TableError
 from .base import Ask, Mistaken, Table, Unusable, check_size, drops_text, quietly
 from .columnar import read_arrow, read_parquet
+from .dates import tell_dates
 from .delimited import read_delimited
 from .labels import labelled, read_labels
 from .matrices import read_h5ad, read_mtx, read_numpy
@@ -109,7 +110,12 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
         table = transposed(table, ask)
     if labels is not None:
         table = labelled(table, labels, asked)
-    table = table._replace(notes=[*table.notes, *tell_orientation(table, ask.transpose)])
+    noticed = [
+        *tell_orientation(table, ask.transpose),
+        *tell_dates(table.names),
+        *tell_dates(table.ids or ()),
+    ]
+    table = table._replace(notes=[*table.notes, *noticed])
     return check_size(table)
 
 

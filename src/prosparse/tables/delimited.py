@@ -47,6 +47,10 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# Lines in files of the Gene Expression Omnibus that are about the table, above and below it.
+_ABOUT_THE_TABLE = re.compile(
+    r'"?!(?:series|sample|dataset|subset|annotation|platform|database)', re.I
+)
 # Numbers with marks between their digits, as separators of thousands or of decimals are.
 _WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
 _NO_SEPARATORS = set('0123456789.+-"\r\n')
@@ -257,7 +261,7 @@ def _cut(lines: Iterable[str], separator: str, spaced: bool = False) -> list[tup
 
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
     for row in reader:
-        if len(row) > 1 or (row and row[0].strip()):
+        if (len(row) > 1 or (row and row[0].strip())) and not _ABOUT_THE_TABLE.match(row[0]):
             yield reader.line_num, row
 
 
@@ -306,7 +310,11 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
         block_size=max(BLOCK, 4 * longest),
         encoding=encoding,
     )
-    parse = arrow.ParseOptions(delimiter=shape.separator, newlines_in_values=shape.quoted)
+    parse = arrow.ParseOptions(
+        delimiter=shape.separator,
+        newlines_in_values=shape.quoted,
+        invalid_row_handler=lambda row: "skip" if _ABOUT_THE_TABLE.match(row.text) else "error",
+    )
     convert = arrow.ConvertOptions(
         column_types=types,
         include_columns=[*numbers, *texts],

@@ -35,6 +35,7 @@ from .formulas import unescaped
 from .identifiers import candidates, how_rows_are_told_apart, whole
 from .marks import Marks, is_decorated_number
 from .orientation import NamedRows
+from .percentages import SIGN, Percentages
 from .unusable import Advice, Bad, refuse_unusable
 
 Row = tuple[int, list[str]]  # the number of the line that it ends on, and its cells
@@ -83,10 +84,12 @@ def number(cell: str, decimal: str) -> float | None:
         return float("nan")
     if "_" in text or (decimal == "," and "." in text):
         return None
+    share = text.endswith(SIGN)
     try:
-        return float(text.replace(decimal, "."))
+        value = float((text[:-1] if share else text).replace(decimal, "."))
     except ValueError:
         return None
+    return value / 100 if share else value
 
 
 # --- where the names are
@@ -264,6 +267,7 @@ def read_rows(
     growing = Growing(len(roles.variables))
     others = {k: list[str]() for k in (*roles.texts(), *layout.blank)}
     found: dict[str, list[str]] = {}
+    percentages = Percentages(path, layout.names, roles.variables)
     for line, row in records():
         if named.has(row) and named.name(row) not in found:
             found[named.name(row)] = [row[k] for k in roles.variables if k < len(row)]
@@ -275,6 +279,7 @@ def read_rows(
             others_named = (one for one in records() if not named.has(one[1]))
             bad = Bad.of(others_named, roles.variables, lambda cell: number(cell, decimal))
             refuse_unusable(path, layout.names, bad, advice, ask)
+        percentages.see(line, row, growing.array[: growing.rows])
         growing.room(1)[0] = numbers
         for k, cells in others.items():
             cells.append(row[k])
@@ -284,7 +289,7 @@ def read_rows(
         ask.progress(growing.rows)
     if marks is not None:
         marks.refuse_thousands(path, layout.names)
-    doubts = [] if marks is None else marks.doubts(layout.names)
+    doubts = [*percentages.notes(), *([] if marks is None else marks.doubts(layout.names))]
     return RowsRead(growing.finish(), others, doubts, found)
 
 
