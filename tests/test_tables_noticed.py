@@ -232,6 +232,9 @@ def test_labels_in_a_row(tmp_path):
     path = write(tmp_path / "t.csv", LABELLED)
     with pytest.raises(TableError, match=r"line 2: it holds no number, but 'ALL', 'AML'.*--label"):
         read_table(path, Ask(transpose=True))
+    described = write(tmp_path / "d.csv", "gene,what,GSM1,GSM2\nG1,x,1,2\nG2,y,4,5\n")
+    with pytest.raises(TableError, match=r"--drop 'what' leaves it out, --id-column 'what'"):
+        read_table(described, Ask(transpose=True))
     table = read_table(path, Ask(transpose=True, label="class", drop=("age",)))
     assert (table.names, table.ids, table.label) == (
         ["G1", "G2"],

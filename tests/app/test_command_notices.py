@@ -352,6 +352,13 @@ def test_version():
     assert run(app, ["--version"]).stdout.strip() == f"prosparse {__version__}"
 
 
+def test_a_file_in_place_of_a_command(inside):
+    table(inside / "t.csv")
+    result = run(app, ["t.csv"])
+    assert result.exit_code == 2
+    assert "is a file, not a command: prosparse select" in " ".join(result.stderr.split())
+
+
 def test_one_sentence_for_every_command():
     """The list of commands says what their own help says."""
     for name, known in COMMANDS.items():

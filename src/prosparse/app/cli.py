@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -71,6 +72,8 @@ class WhenCalled(TyperGroup):
         return plain_flags(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in COMMANDS and Path(args[0]).is_file():
+            ctx.fail(f"{args[0]} is a file, not a command: prosparse select {args[0]}")
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
             command = loaded(COMMANDS[name].module).get_command(ctx, name)

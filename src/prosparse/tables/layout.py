@@ -92,6 +92,16 @@ def number(cell: str, decimal: str) -> float | None:
     return value / 100 if share else value
 
 
+def _numbers(cells: list[str], decimal: str) -> list[float | None]:
+    """What cells say as numbers; most are plain, and need no more than Python's own reading."""
+    if decimal == "." and "_" not in "".join(cells):
+        try:
+            return list(map(float, cells))
+        except ValueError:
+            pass
+    return [number(cell, decimal) for cell in cells]
+
+
 # --- where the names are
 
 
@@ -274,7 +284,7 @@ def read_rows(
             continue
         if len(row) != len(layout.names):
             _refuse_width(path, layout, line, row)
-        numbers = [number(row[k], decimal) for k in roles.variables]
+        numbers = _numbers([row[k] for k in roles.variables], decimal)
         if None in numbers:
             others_named = (one for one in records() if not named.has(one[1]))
             bad = Bad.of(others_named, roles.variables, lambda cell: number(cell, decimal))

@@ -74,10 +74,14 @@ def refuse_unusable(
     note = f"{_columns(len(texts))} not numbers and left out, as asked: {shown}"
     odd = [k for k in columns if advice(bad.columns[k].cell) is not None]
     if len(odd) < len(columns) > 1:
+        others = (
+            ""
+            if ask.transpose
+            else ("--label to colour by it, --groups for rows that belong together, ")
+        )
         raise Unusable(
             f"{path}: {_columns(len(texts))} not numbers: {shown}. Say --drop text to leave out "
-            "all of them; or, for one of them, --label to colour by it, --groups for rows that "
-            "belong together, --id-column to name the rows",
+            f"all of them; or, for one of them, {others}--id-column to name the rows",
             texts,
             note,
         )
@@ -85,10 +89,11 @@ def refuse_unusable(
     name, (line, cell, _) = quietly(names[first]), bad.columns[first]
     more = f" (nor are cells of {len(columns) - 1} more columns)" if len(columns) > 1 else ""
     what_to_do = advice(cell) or "Correct it, or say what the column is"
+    colours = "" if ask.transpose else f"--label {name} colours by it, "
     raise Unusable(
         f"{path}, line {line}, {column_called(path, names, first)}: {quietly(cell)} is not a "
-        f"number{more}. {what_to_do}: --drop {name} leaves it out, --label {name} colours by it, "
-        f"--id-column {name} names the rows by it",
+        f"number{more}. {what_to_do}: --drop {name} leaves it out, {colours}--id-column {name} "
+        "names the rows by it",
         texts,
         note,
     )
