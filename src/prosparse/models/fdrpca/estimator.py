@@ -254,7 +254,7 @@ class FDRPCA(SparseProjection):
         return op, columns
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        if not self.counts:
+        if not hasattr(self, "count_weights_"):
             return super()._operator_of(X, columns)
         kind_of(X).row_totals(X)
         null = Null(
