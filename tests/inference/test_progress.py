@@ -112,7 +112,7 @@ def test_fits_in_a_notebook(notebook, capsys, model, lines):
 
 
 def test_the_terminal_of_ipython_is_no_notebook(notebook, capsys):
-    sys.modules["IPython"].get_ipython = lambda: SimpleNamespace()
+    sys.modules["IPython"].get_ipython = SimpleNamespace
     counted()
     assert notebook.outputs == []
     assert "valley" in capsys.readouterr().err
