@@ -674,9 +674,9 @@ def test_missing_values_are_named(kind):
     X = table()
     X[7, 20] = np.nan
     adata = annotated(kind(X))
-    with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', variable 'gene20'"):
+    with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', column 'gene20'"):
         psa.tl.gsppca(adata, D, mask_var=np.arange(P) > 10)
-    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. FDRPCA needs"):
+    with pytest.raises(InputError, match=r"'cell7', column 'gene20';.* FDRPCA needs"):
         psa.tl.fdrpca(adata, mask_var=np.arange(P) > 10)
     psa.tl.gsppca(adata, D, mask_var=np.arange(P) != 20)  # a variable that is not looked at
 
@@ -932,7 +932,7 @@ def test_errors_of_panels(given, words):
 def test_missing_values_in_panels_are_named():
     X = cells().toarray().astype(float)
     X[7, 20] = np.nan
-    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. Panel needs"):
+    with pytest.raises(InputError, match=r"'cell7', column 'gene20'\. Panel needs"):
         psa.pp.select_panel(annotated(X), 5)
 
 

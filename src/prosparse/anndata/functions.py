@@ -649,12 +649,11 @@ def _check_finite(table: Annotated, method: str) -> None:
     kind = kind_of(table.X)
     found = kind.not_finite(table.X) if kind.in_memory and kind.on_host else None
     if found is not None:
-        what, count, row, column = found
+        names = table.data.var_names[table.places].astype(str).tolist()
+        where = found.in_words(names, table.data.obs_names[found.row])
         raise InputError(
-            f"the table contains {what}: {count} value(s), the first in observation "
-            f"{table.data.obs_names[row]!r}, variable "
-            f"{table.data.var_names[table.places[column]]!r}. {method} needs finite values: leave "
-            "these out, or fill them in first."
+            f"the table contains {where}. {method} needs finite values: leave these observations "
+            "or variables out, or fill gaps in first (`prosparse.SCA().fit(X).impute(X)`)."
         )
 
 
