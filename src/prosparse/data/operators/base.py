@@ -36,7 +36,8 @@ class Operator(ABC):
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
-    in_memory = False  # many products with few columns then cost no more than few with many
+    # A product with so many columns costs little more than with one; None where each is a pass.
+    few_columns: int | None = None
     on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 
@@ -96,6 +97,11 @@ class Operator(ABC):
     def sample_rows(self, count: int) -> Operator:
         """About ``count`` rows at equal distances, in memory; all of them if there is no other
         way. For guesses that only save time."""
+        return self
+
+    def rough(self) -> Operator:
+        """The same table for products that need few digits: in single precision, where these are
+        then faster and no digit is lost to centring, or itself."""
         return self
 
     def take_columns(self, columns: Array) -> Operator:
