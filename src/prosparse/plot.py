@@ -111,7 +111,7 @@ def _write_names(ax: Axes, names: np.ndarray, otherwise: str, rotation: int = 60
     width, height = _inches(ax)
     rise = np.sin(np.deg2rad(rotation))
     most = min(_LONGEST_NAME, int(0.4 * height / (_CHARACTER * rise)))
-    if names.size > _MOST_NAMES or names.size * 0.11 > width or most < _FEWEST_CHARACTERS:
+    if names.size > _MOST_NAMES or names.size * 0.1 > width or most < _FEWEST_CHARACTERS:
         ax.set_xticks([])
         ax.set_xlabel(otherwise)
         return

@@ -6,6 +6,8 @@ from one to the other.
 
 [BMM12]  J.-P. Baudry, C. Maugis, B. Michel. Slope heuristics: overview and implementation.
          Statistics and Computing 22(2), 2012.
+[CC08]   J. Chen, Z. Chen. Extended Bayesian information criteria for model selection with large
+         model spaces. Biometrika 95(3), 2008.
 """
 
 from __future__ import annotations
@@ -137,8 +139,8 @@ def chosen_by(path: PenaltyPath, n: int, n_loadings: int, options: Options) -> P
     The slope heuristic reads the price of a parameter off models that are larger than needed. A
     table of few columns has too few models, and one in which every variable carries structure has
     none that is too large: [BMM12] advise another criterion then. On a grid of our own that is
-    EBIC, which like the heuristic allows for the loadings having been picked by the data. On a
-    grid that the user gave, more penalties may help, and the heuristic says what it lacks.
+    EBIC [CC08], which like the heuristic allows for the loadings having been picked by the data.
+    On a grid that the user gave, more penalties may help, and the heuristic says what it lacks.
     """
     penalty = options.penalty
     likelihood, picked = path.log_likelihood, path.n_parameters - 1
