@@ -1,4 +1,4 @@
-"""The built site on a phone and in the dark: no page is wider than the screen, pictures are dark."""
+"""The built site on a phone and in the dark: no page is too wide, and pictures are dark."""
 
 import shutil
 
@@ -51,7 +51,7 @@ def test_no_page_is_wider_than_the_screen(browser, page):
     for width in (390, 1280):
         opened(browser, page, width)
         found = browser.execute_script("return document.documentElement.scrollWidth")
-        assert found == width
+        assert found <= width
 
 
 def test_names_of_rows_can_be_read_on_a_phone(browser):
