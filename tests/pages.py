@@ -3,7 +3,8 @@
 A block marked ``python`` is executed, all blocks of a page in one namespace; a block marked ``sh``
 holds commands of ours, and one marked ``sh refused`` commands that end in an error. The unmarked
 block that follows is what they print. Blocks marked otherwise (``r``, ``console``, ``py``) are not
-run. ``python tests/pages.py PAGE ...`` writes what the examples print into the pages.
+run. ``python tests/pages.py PAGE ...`` writes what the examples print into the pages, and the
+pictures that they draw and the page shows beside it.
 """
 
 import re
@@ -101,8 +102,16 @@ def write(page):
     page.write_text(text, encoding="utf-8")
 
 
+def pictures(page, folder):
+    """The pictures that a page shows and its own examples drew in ``folder``: drawn, shown."""
+    linked = re.findall(r"\]\((images/[\w.-]+\.png)\)", page.read_text(encoding="utf-8"))
+    pairs = ((Path(folder) / Path(name).name, page.parent / name) for name in linked)
+    return [(drawn, shown) for drawn, shown in pairs if drawn.exists()]
+
+
 if __name__ == "__main__":
     import os
+    import shutil
     import tempfile
 
     import matplotlib as mpl
@@ -113,4 +122,6 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             write(one_page)
+            for drawn, shown in pictures(one_page, folder):
+                shutil.copyfile(drawn, shown)
             os.chdir(ROOT)

@@ -209,15 +209,24 @@ def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int)
     )
 
 
-_CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
+_CRITERIA = {
+    "slope": "the slope heuristic",
+    "aic": "AIC",
+    "bic": "BIC",
+    "ebic": "extended BIC",
+}
 
 
 def by_penalty(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """The penalty leaves that many with a loading."""
     if choice is None:
         return None
-    rule = _CRITERIA.get(str(model.get_params(deep=False)["penalty"]))
+    asked = str(model.get_params(deep=False)["penalty"])
+    # model files of earlier versions say only what was asked for
+    rule = _CRITERIA.get(str(vars(model).get("criterion_", asked)))
     how = f"chosen by {rule}" if rule else "the one you gave"
+    if asked == "slope" and rule == _CRITERIA["ebic"]:
+        how += " (the slope heuristic found too few models that are larger than needed)"
     at = float(choice.x[choice.best])
     return f"at the penalty {at:.4g}, {how}, {n_selected} variables have a loading"
 
@@ -284,6 +293,9 @@ METHODS: dict[str, Method] = {
                     "communality_": numbers("p", finite=True, least=0),
                     "chance_communality_": numbers(finite=True, least=0),
                     "sampled_": Field("b", ("p",)),
+                    "count_weights_": numbers("p", finite=True, least=0),
+                    "count_shares_": numbers("p", finite=True, least=0),
+                    "count_noise_": numbers("p", finite=True, least=0),
                 },
                 parameters={
                     "fdr": numbers(finite=True, least=0),
@@ -333,7 +345,7 @@ METHODS: dict[str, Method] = {
                 Option(
                     "penalty",
                     "penalty",
-                    "slope (the default), aic, bic, or a number",
+                    "slope (the default), aic, bic, ebic, or a number",
                     read=number_or_name,
                     left_out="chosen by the slope heuristic",
                 ),
