@@ -119,6 +119,8 @@ class Findings(NamedTuple):
         Of the estimator.
     told : Told or None
         What the chosen variables tell of all, where the method chooses them for that.
+    asked : bool
+        Whether the user gave the number of variables, or of loadings.
     """
 
     method: str
@@ -138,6 +140,7 @@ class Findings(NamedTuple):
     regression: bool
     parameters: dict[str, Any]
     told: Told | None
+    asked: bool
 
     @property
     def choice(self) -> Choice | None:
@@ -198,6 +201,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
     fitted = vars(model)
     names = fitted.get("feature_names_in_")
     support = host(model.support_).astype(bool)
+    parameters = model.get_params(deep=False)
     path = None if method.path is None else _path(fitted, method.path)
     found = Findings(
         method=type(model).__name__,
@@ -215,8 +219,9 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         traces=_traces(fitted, method),
         stop=str(fitted.get("stop_reason_", "")),
         regression=method.predicts,
-        parameters=model.get_params(deep=False),
+        parameters=parameters,
         told=_told(model) if TELLS in method.saved.required else None,
+        asked=method.number is not None and parameters[method.number] is not None,
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
