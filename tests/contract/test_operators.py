@@ -135,6 +135,28 @@ def test_row_arrays_travel_with_their_rows(pair, rng):
     close(sums, weights @ Z)
 
 
+def test_products_of_few_digits(pair, rng):
+    check_rough(pair, rng)
+
+
+def check_rough(pair, rng):
+    op, _, Z, _ = pair
+    rough, size = op.rough(), np.abs(Z).max()
+    F = rough.xp.asarray(rng.standard_normal((Z.shape[1], 3)), dtype=rough.dtype)
+    Y = rough.xp.asarray(rng.standard_normal((Z.shape[0], 3)), dtype=rough.dtype)
+    assert rough.shape == op.shape
+    np.testing.assert_allclose(rough.matmul(F), Z @ np.asarray(F), atol=1e-4 * size)
+    np.testing.assert_allclose(rough.rmatmul(Y), Z.T @ np.asarray(Y), atol=1e-4 * size)
+
+
+def test_means_that_single_precision_would_drown_keep_their_digits(rng):
+    X = sparse.random_array((40, 6), density=0.5, rng=rng).toarray()
+    assert standardise(sparse.csr_array(X), True)[0].rough().dtype == np.float32
+    X[:, 2] += 1e4
+    op = standardise(sparse.csr_array(X), True)[0]
+    assert op.rough() is op
+
+
 # --- less a part of low rank
 
 
@@ -160,6 +182,7 @@ def test_a_part_of_low_rank_is_taken_off(less, rng, monkeypatch):
     test_norms(less)
     test_columns_in_any_order(less)
     test_row_arrays_travel_with_their_rows(less, rng)
+    check_rough(less, rng)
     op, _, Z, _ = less
     F = rng.standard_normal((Z.shape[1], 2))
     there = op.xp.asarray(F)

@@ -18,8 +18,7 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, host, in_kind
-from ..numerics.parallel import in_parallel, slices_of, usable_cores
-from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ..numerics.spectrum import EXACT_SIDE, NARROW, leading_eigenvectors, on_all_cores
 
 # Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
 # high the rest can lie.
@@ -27,7 +26,6 @@ LEADING = 24
 BEYOND = 8
 # Of the largest eigenvalue, how exact these are.
 _RESIDUAL = 1e-3
-_BLOCK = 16  # columns that a table in memory is multiplied with at a time, when they are computed
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 _RANK = 1e-11
 
@@ -158,23 +156,24 @@ class Sample:
 
     def _leading(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
         """The leading components by products with X alone, and a ceiling for the others."""
-        xp, like, groups = chosen.xp, chosen.column_squares(), self.groups
+        xp, like, groups, rough = chosen.xp, chosen.column_squares(), self.groups, chosen.rough()
 
         def squared_some(V: Array) -> Array:
-            narrow = xp.astype(V, chosen.dtype)
+            narrow = xp.astype(V, rough.dtype)
             if groups is None:
-                (product,) = chosen.sum_rows(lambda block: (block.T @ (block @ narrow),))
+                (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
             else:
-                product = chosen.rmatmul(self.in_kind(self.centred(_wide(chosen.matmul(narrow)))))
+                within = self.centred(_wide(rough.matmul(narrow)))
+                product = rough.rmatmul(in_kind(within, like, rough.dtype))
             return xp.astype(product, V.dtype)
 
         def squared(V: Array) -> Array:
-            return _on_all_cores(chosen, squared_some, V)
+            return on_all_cores(rough, squared_some, V)
 
         m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
-        tol = max(_RESIDUAL, 30.0 * float(xp.finfo(chosen.dtype).eps))
+        tol = max(_RESIDUAL, 30.0 * float(xp.finfo(rough.dtype).eps))
         near = None if self._near is None else self._near[members]
-        block = _BLOCK if chosen.in_memory else None
+        block = NARROW if chosen.in_memory else None
         values, V = leading_eigenvectors(squared, like, m, tol, near=near, block=block)
         self._near = np.zeros((self.p, m))
         self._near[members] = _wide(V)
@@ -198,7 +197,7 @@ class Sample:
         """X'U for scores U."""
         if self.groups is not None:
             scores = self.in_kind(self.centred(_wide(scores)))
-        return _wide(_on_all_cores(self.op, self.op.rmatmul, scores))
+        return _wide(on_all_cores(self.op, self.op.rmatmul, scores))
 
     def scores(self, found: Components, count: int) -> np.ndarray:
         """The first scores of the rows, U, (n, count): orthonormal columns."""
@@ -225,14 +224,6 @@ class Sample:
     def in_kind(self, array: np.ndarray) -> Array:
         """A host array where the table's products want it."""
         return in_kind(array, self.op.column_squares(), self.op.dtype)
-
-
-def _on_all_cores(op: Operator, product: Callable[[Array], Array], F: Array) -> Array:
-    """A product of the table with the columns of F, these shared out where it takes one core."""
-    if not op.on_one_core:
-        return product(F)
-    pieces = slices_of(F.shape[1], -(-F.shape[1] // usable_cores()))
-    return op.xp.concat(in_parallel(lambda some: product(F[:, some]), pieces), axis=1)
 
 
 def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:

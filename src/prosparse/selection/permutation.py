@@ -242,7 +242,7 @@ def sampled_pvalue(
     off = np.flatnonzero(y)
     limits = _limits(y @ scores)
     tried = reached = 0
-    for number in range(max(1, -(-most // orders.size))):
+    for number in range(max(1, round(most / orders.size))):
         sums = _projected(y, off, scores, orders.chunk(number))
         sizes = np.cumsum(sums * sums, axis=1)
         reached += int(np.sum(np.any(sizes >= limits, axis=1)))

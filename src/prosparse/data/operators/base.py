@@ -98,6 +98,11 @@ class Operator(ABC):
         way. For guesses that only save time."""
         return self
 
+    def rough(self) -> Operator:
+        """The same table for products that need few digits: in single precision, where these are
+        then faster and no digit is lost to centring, or itself."""
+        return self
+
     def take_columns(self, columns: Array) -> Operator:
         """The same rows on some of the columns, in the given order."""
         taken = self._taken(columns)

@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ...numerics.spectrum import EXACT_SIDE, NARROW, leading_eigenvectors, on_all_cores
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -184,22 +184,29 @@ def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
 
 
 def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
-    xp, like = op.xp, op.column_squares()
-    tol = max(_RESIDUAL, 30.0 * float(xp.finfo(op.dtype).eps))
+    xp, like, rough = op.xp, op.column_squares(), op.rough()
+    tol = max(_RESIDUAL, 30.0 * float(xp.finfo(rough.dtype).eps))
     near: np.ndarray | None = None
     for training, out in splits:
         rows = int(training.sum())
-        some = WeightedOperator(op, in_kind(training.astype(float), like, op.dtype))
+        some = WeightedOperator(rough, in_kind(training.astype(float), like, rough.dtype))
         mean = onto_columns(op, training[:, None] / rows)[:, 0]
         there = in_kind(mean, like)
 
-        def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
-            narrow = xp.astype(V, op.dtype)
+        def squared_some(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
+            narrow = xp.astype(V, rough.dtype)
             (product,) = some.sum_rows(lambda block: (block.T @ (block @ narrow),))
             return xp.astype(product, V.dtype) - rows * there[:, None] * (there @ V)
 
         count = min(LEADING, min(op.shape) // 4)
-        _, V = leading_eigenvectors(squared, like, count, tol, near=near)
+        _, V = leading_eigenvectors(
+            partial(on_all_cores, rough, squared_some),
+            like,
+            count,
+            tol,
+            near=near,
+            block=NARROW if op.in_memory else None,
+        )
         near = host(V).astype(float)
         scores = _held_out_scores(op, out, mean, near)
         yield Fold(training, out, mean, scores, partial(_first, near))
