@@ -148,6 +148,11 @@ class Findings(NamedTuple):
         return self.path if self.path is not None and self.path.y.size > 1 else None
 
     @property
+    def by_evidence(self) -> bool:
+        """Whether the evidence of other numbers of variables is known, and decided."""
+        return self.choice is not None and self.choice.evidence and not self.asked
+
+    @property
     def n_selected(self) -> int:
         """How many variables were chosen."""
         return int(self.support.sum())

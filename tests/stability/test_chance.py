@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, InputError, Panel, SpinyRegressor
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, InputError, Panel, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.stability import Chance, shuffled
 
@@ -32,15 +32,15 @@ def test_a_test_chooses_nothing_by_chance():
 def test_chance_beside_the_choice(by_evidence):
     assert by_evidence.telling
     mean = by_evidence.counts.mean()
-    said = f"{by_evidence.n_selected} chosen; "
+    said = f"{by_evidence.n_selected} of 30 variables chosen; "
     assert by_evidence.headline().startswith(said)
     assert float(by_evidence.headline().removeprefix(said).split()[0]) == pytest.approx(
         mean, rel=0.05
     )
     words = " ".join(by_evidence.words())
     assert "Of 5 tables with every column shuffled on its own, which share nothing" in words
-    assert f"{by_evidence.held:.1%} of the variance" in words
-    assert f"{np.mean(by_evidence.chance_held):.1%}." in words
+    assert f"hold {by_evidence.held:.1%} of the variance of all variables" in words
+    assert f"they would hold {np.mean(by_evidence.chance_held):.1%}." in words
     assert "GSPPCA on 5 shuffled" in repr(by_evidence)
 
 
@@ -58,6 +58,7 @@ def test_a_panel_recovers_little_of_a_shuffled_table():
     chance = shuffled(Panel(5).fit(X), X, 2, random_state=0)
     assert chance.held > chance.chance_held.max()
     assert "held out" in chance.words()[-1]
+    assert chance.chance_held.max() < 0.1
 
 
 def test_the_response_of_a_regression_is_shuffled():
@@ -113,3 +114,18 @@ def test_names_of_views_survive():
     bundles = [["v0", "v1"]]
     model = Panel(4, bundles=bundles).fit(frame)
     assert shuffled(model, frame, 1, random_state=0).counts[0] == model.support_.sum()
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_factors_without_shares_of_their_own(gaps):
+    """SCA's factors are correlated: what they hold is what the plane of them does; of a table with
+    gaps that is not known, and nothing is claimed."""
+    table = X.copy()
+    if gaps:
+        table[3, 5] = np.nan
+    model = SCA(2, prior="hyperbolic", max_iter=50, tol=1e-4).fit(table)
+    chance = shuffled(model, table, 3, random_state=0)
+    assert (chance.held is None) == gaps
+    assert not chance.nothing_more
+    if not gaps:
+        assert chance.held > chance.chance_held.max()

@@ -23,6 +23,8 @@ from ..persistence import versions
 from ..registry import method_of, offered
 from ..selection.dimension import completed
 from ..tables import Ask, Table
+from .doubts import look
+from .python import as_python
 
 _MOSTLY = 0.5  # a column with more gaps than this share is dropped before rows are
 _LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up to here
@@ -43,6 +45,8 @@ class Wish(NamedTuple):
     log1p: bool = False
     missing: str = "error"
     verbose: int = 0
+    shuffles: int | None = None  # tables that share nothing; None: a few, if that is quick
+    stability: int = 0  # halves of the rows
 
 
 class Result(NamedTuple):
@@ -266,10 +270,12 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     scales = scales_for(table, wish)
     table = scaled_as(table, scales)
     total = total_variance(table.X)
+    groups = _groups(table, ask, wish)
+    began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(table.X, **_groups(table, ask, wish))
+            model.fit(table.X, **groups)
         except TableError:
             raise
         except InputError as error:
@@ -278,16 +284,29 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     if method_of(model).takes("verbose"):
         model.set_params(verbose=0)
     found = findings_of(model, total)
+    looked = look(
+        model,
+        found,
+        table.X,
+        groups=groups.get("groups"),
+        seconds=time.perf_counter() - began,
+        shuffles=wish.shuffles,
+        halves=wish.stability,
+    )
     about = {
         "title": f"What carries the structure of {table.path.name}",
         "data": _data_words(table, model, read, ask),
         "asked": _asked(wish),
-        "notes": table.notes,
+        "notes": [*table.notes, *looked.notes],
+        **looked.about,
         "warnings": list(dict.fromkeys(str(w.message) for w in caught)),
         "label": ask.label,
         "total_variance": total,
         "scaled_by": scales,
         "command": command,
+        "python": as_python(
+            table.path, ask, _preparation(wish), model, scaled=bool(scales), grouped=bool(groups)
+        ),
         "file": fingerprint_of_file(table.path),
         "versions": versions(),
         "read": _as_read(ask, table),
@@ -295,6 +314,15 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         "seconds": round(time.perf_counter() - started, 2),
     }
     return Result(table, model, about, found)
+
+
+def _preparation(wish: Wish) -> dict[str, Any]:
+    """What was wished that changes the table itself."""
+    known = wish._asdict()
+    changed = {name: known[name] for name in ("scale", "log1p", "missing")}
+    standard = Wish()._asdict()
+    asked = {name: value for name, value in changed.items() if value != standard[name]}
+    return {"method": wish.method, **asked} if asked else {}
 
 
 def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
@@ -348,7 +376,7 @@ def _asked(wish: Wish) -> dict[str, str]:
 _ABOUT: dict[str, type | tuple[type, ...]] = {
     "title": str, "data": dict, "asked": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "scaled_by": list, "command": str, "file": dict, "read": dict,
-    "wish": dict,
+    "wish": dict, "python": str, "shuffled": dict, "stability": dict, "alike": dict,
 }  # fmt: skip
 
 

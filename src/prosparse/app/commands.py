@@ -28,7 +28,9 @@ from ..findings import findings_of
 from ..persistence import load_with_about, save
 from ..registry import Option, offered
 from ..report import render
-from ..report.words import percent, quoted, sharing_most
+from ..report.page import doubts_of
+from ..report.words import kept, percent, quoted, sharing_most
+from ..stability import Chance, Stability, equally_good
 from ..tables import Ask, Table, read_table
 from .analysis import (
     DEFAULT,
@@ -91,6 +93,24 @@ Groups = Annotated[
     ),
 ]
 Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
+Shuffles = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Tables with every column shuffled on its own, to see what chance would choose; 0 for "
+        "none. Left out: 5, where a fit takes no more than a few seconds.",
+    ),
+]
+Halves = Annotated[
+    int,
+    typer.Option(
+        "--stability",
+        min=0,
+        metavar="N",
+        help="Fit N halves of the rows, an even number such as 50, and say how often each variable "
+        "is chosen.",
+    ),
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
 Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
 Separator = Annotated[str | None, typer.Option(help="Of the columns of a text file.")]
@@ -218,6 +238,8 @@ def method_options() -> list[inspect.Parameter]:
 def select(
     options: Options,
     label: Label = None,
+    shuffles: Shuffles = None,
+    stability: Halves = 0,
     output: Annotated[
         Path | None, typer.Option(help="Folder for the results; left out, FILE-prosparse.")
     ] = None,
@@ -228,7 +250,7 @@ def select(
         check_folder(folder, [options.file])
         if output is None:
             check_not_of_another(folder, folder / MODEL, options.file)
-        result = _analysed(options, label)
+        result = _analysed(options, label, shuffles, stability)
         replaced = _replaces(folder / MODEL, result)
         with whole_folder(folder) as partial:
             write_results(result, partial)
@@ -247,7 +269,7 @@ def fit(
         check_file(path, [options.file])
         if output is None:
             check_not_of_another(path, path, options.file)
-        result = _analysed(options, None)
+        result = _analysed(options, None, shuffles=0)
         replaced = _replaces(path, result)
         save(result.model, path, about=result.about)
     _answer(result, path, replaced, options)
@@ -365,8 +387,15 @@ def _read(file: Path, ask: Ask, quiet: bool) -> Table:
         return read_table(file, ask._replace(progress=rows))
 
 
-def _analysed(options: Options, label: str | None) -> Result:
-    wish, ask = _wish(options), _ask(options, label)
+def _analysed(
+    options: Options, label: str | None, shuffles: int | None = None, stability: int = 0
+) -> Result:
+    if stability % 2:
+        raise ParameterError(
+            f"--stability must be even, as halves of the rows come in pairs, got {stability}"
+        )
+    wish = _wish(options)._replace(shuffles=shuffles, stability=stability)
+    ask = _ask(options, label)
     table = _read(options.file, ask, options.quiet)
     if wish.verbose:
         n, p = table.X.shape
@@ -420,6 +449,7 @@ def _answer(result: Result, output: Path, replaced: str | None, options: Options
 def summary(result: Result, output: Path) -> dict[str, Any]:
     """The answer as plain JSON."""
     found, about = result.found, result.about
+    doubts = doubts_of(found, about)
     return {
         "file": str(result.table.path),
         "method": found.method,
@@ -432,6 +462,12 @@ def summary(result: Result, output: Path) -> dict[str, Any]:
             None
             if found.shared is None
             else [float(found.shared.communality[k]) for k in found.chosen]
+        ),
+        "n_selected_by_chance": None if doubts.chance is None else doubts.chance.expected,
+        "frequency_on_halves": (
+            None
+            if doubts.stability is None
+            else [float(doubts.stability.frequency[k]) for k in found.chosen]
         ),
         "n_components": int(found.loadings.shape[0]),
         "variance_retained": found.retained,
@@ -453,13 +489,17 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         lead, first = "most relevant", [quoted(found.names[k]) for k in found.chosen[:_FEW]]
     else:
         lead, first = "share most", sharing_most(found, found.shared, _FEW)
+    doubts = doubts_of(found, about)
     more = f", … ({found.n_selected - _FEW:,} more)" if found.n_selected > _FEW else ""
     for key, value in (
         ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
         *(("", note) for note in about["notes"]),
         ("method", f"{found.method}, {found.loadings.shape[0]} component(s)"),
-        ("variables kept", f"{found.n_selected:,} of {p:,}"),
+        ("variables kept", kept(found, doubts.chance)),
         ("why that many", found.why),
+        *(("as good", equally_good(found).words()) for _ in range(found.by_evidence)),
+        *(("by chance", one) for one in _first(doubts.chance)),
+        *(("on half the rows", one) for one in _first(doubts.stability)),
         ("variance retained", percent(found.retained)),
         *([(lead, ", ".join(first) + more)] * bool(first)),
         ("results", str(output / REPORT if output.is_dir() else output)),
@@ -471,3 +511,8 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         Console(stderr=True).print(
             Text(f"warning: {harmless(warning)}", style="yellow"), soft_wrap=True
         )
+
+
+def _first(looked: Chance | Stability | None) -> list[str]:
+    """What was looked at says, in one entry of the short table, if it was."""
+    return [] if looked is None else [" ".join(looked.words())]

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import t as student
 
 from ..errors import check_integer
 from ..findings import Findings, findings_of
-from ..models._base import VariableSelector, seed_of
+from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..phrases import number, percent
 from .refits import Rows, settled
 
@@ -42,8 +44,10 @@ class Chance:
         A size that the method is after, of the table itself; see ``what``.
     chance_held : array (n_shuffles,)
         The same of each shuffled table; NaN where there is none.
-    what : str
-        What ``held`` is, in words that begin with "of".
+    what : {"variance", "attainable", "response"}
+        What ``held`` is: the share of the variance of all variables that the components hold, the
+        share of a variable that all others tell in rows that were held out, or the share of the
+        response's variance that the chosen variables explain.
     """
 
     method: str
@@ -72,16 +76,28 @@ class Chance:
 
     @property
     def nothing_more(self) -> bool:
-        """Whether chance chooses as many as were chosen, or, where the number was asked for, gives
-        as much of what the method is after."""
-        if not self.asked:
-            return bool(self.n_selected > 0 and np.max(self.counts) >= self.n_selected)
+        """Whether what was chosen holds no more than what is chosen by chance.
+
+        One more shuffled table would hold less than the limit of Student's prediction with a
+        probability of 99 %: mean + t s sqrt(1 + 1/m), of m tables with standard deviation s. Where
+        what is held is not known, nothing is claimed: numbers of variables alone cannot tell.
+        """
         known = self.chance_held[np.isfinite(self.chance_held)]
-        return bool(self.held is not None and known.size and np.max(known) >= self.held)
+        if self.n_selected == 0 or self.held is None or known.size == 0:
+            return False
+        return bool(np.any(self.counts > 0) and self.held <= _limit(known))
 
     def headline(self) -> str:
         """The numbers side by side, where chance chooses anything."""
-        return f"{self.n_selected:,} chosen; {number(self.expected)} would be by chance"
+        return (
+            f"{self.n_selected:,} of {self.n_features:,} variables chosen; {self.by_chance} would "
+            "be by chance"
+        )
+
+    @property
+    def by_chance(self) -> str:
+        """The mean number that chance chooses, as it is said."""
+        return number(self.expected)
 
     @property
     def _share(self) -> str:
@@ -92,7 +108,7 @@ class Chance:
         tables = "a table" if self.n_shuffles == 1 else f"{self.n_shuffles} tables"
         shuffled = (
             "with the response in random order"
-            if self.what == RESPONSE
+            if self.what == "response"
             else "with every column shuffled on its own"
         )
         said = []
@@ -108,13 +124,16 @@ class Chance:
                 f"Of {tables} {shuffled}, which {self._share} nothing, {self.method} chooses no "
                 "variable."
             )
-        known = self.chance_held[np.isfinite(self.chance_held)]
-        if self.held is not None and known.size:
-            said.append(
-                f"What is chosen holds {percent(self.held)} {self.what}; by chance it would be "
-                f"{percent(float(np.mean(known)))}."
-            )
+        if self.held is not None and self.mean_held is not None and np.any(self.counts > 0):
+            given, by_chance = percent(self.held), percent(self.mean_held)
+            said.append(_HELD_WORDS[self.what].format(given=given, by_chance=by_chance))
         return said
+
+    @property
+    def mean_held(self) -> float | None:
+        """The mean of ``chance_held``, at least 0; None where there is none."""
+        known = self.chance_held[np.isfinite(self.chance_held)]
+        return max(float(np.mean(known)), 0.0) if known.size else None
 
     def __repr__(self) -> str:
         least, most = int(self.counts.min()), int(self.counts.max())
@@ -122,10 +141,9 @@ class Chance:
             ("chosen", f"{self.n_selected:,} of {self.n_features:,}" + " (as asked)" * self.asked),
             ("by chance", f"{number(self.expected)} on average, {least:,} to {most:,}"),
         ]
-        known = self.chance_held[np.isfinite(self.chance_held)]
-        if self.held is not None and known.size:
-            rows.append(("holds", f"{percent(self.held)} {self.what}"))
-            rows.append(("by chance", percent(float(np.mean(known)))))
+        if self.held is not None and self.mean_held is not None:
+            rows.append((self.what, percent(self.held)))
+            rows.append(("by chance", percent(self.mean_held)))
         head = f"{self.method} on {self.n_shuffles} shuffled table(s)"
         return "\n".join([head, *(f"  {key:<12}{value}" for key, value in rows)])
 
@@ -162,12 +180,35 @@ class Chance:
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         fits = counts.ndim == 1 and counts.size > 0 and counts.size == len(values)
-        return whole if fits and whole.what in (VARIANCE, RECOVERED, RESPONSE) else None
+        return whole if fits and whole.what in _HELD_WORDS else None
 
 
-VARIANCE = "of the variance of all variables"
-RECOVERED = "of the variance of all variables in rows that were held out"
-RESPONSE = "of the variance of the response"
+_PREDICTED = 0.99
+
+
+def _limit(values: np.ndarray) -> float:
+    """What one more value like these exceeds seldom, if they are about Gaussian."""
+    m = values.size
+    if m < 2:
+        return float(np.max(values))
+    quantile = float(student.ppf(_PREDICTED, m - 1))
+    return float(np.mean(values) + quantile * np.std(values, ddof=1) * math.sqrt(1.0 + 1.0 / m))
+
+
+_HELD_WORDS = {
+    "variance": (
+        "The components hold {given} of the variance of all variables; by chance they would hold "
+        "{by_chance}."
+    ),
+    "attainable": (
+        "In rows that were held out, all other variables together tell {given} of a variable; by "
+        "chance it would be {by_chance}."
+    ),
+    "response": (
+        "The chosen variables explain {given} of the variance of the response, in these rows; by "
+        "chance they would explain {by_chance}."
+    ),
+}
 
 
 def shuffled(
@@ -217,18 +258,18 @@ def shuffled(
     rng = np.random.default_rng(seed_of(random_state))
     parameters = settled(model, rows.n)
     found = findings_of(model)
-    what, held = _held(found, model, X, rows.y)
+    what, held = _held(found, model, rows.table, rows.y)
     counts, chance_held = [], []
     started = time.monotonic()
     for _ in range(n_shuffles):
-        again, response = rows.shuffled(rng, parameters)
+        again, table, response = rows.shuffled(rng, parameters)
         if again is None:
             counts.append(0)
             chance_held.append(math.nan)
         else:
             other = findings_of(again)
             counts.append(other.n_selected)
-            size = _held(other, again, X, response)[1]
+            size = _held(other, again, table, response)[1]
             chance_held.append(math.nan if size is None else size)
         if time.monotonic() - started > max_seconds:
             break
@@ -245,9 +286,18 @@ def shuffled(
 
 
 def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:
-    """What the method is after, and how much of it what was chosen holds."""
+    """What the method is after, and how much of it there is."""
     if found.told is not None:
-        return RECOVERED, float(found.told.recovered_path[found.n_selected - 1])
+        return "attainable", found.told.attainable
     if found.regression:
-        return RESPONSE, None if y is None else float(model.score(X, y))
-    return VARIANCE, found.retained
+        return "response", None if y is None else float(model.score(X, y))
+    if found.retained is not None or found.n_selected == 0:
+        return "variance", found.retained
+    # components that are correlated have no shares of their own: that of the plane they span
+    if isinstance(X, list):
+        return "variance", None
+    with warnings.catch_warnings():
+        # a model that was given its names afterwards, or lost them with the shuffled table
+        warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
+        share = float(SparseProjection.score(model, X))
+    return "variance", share if math.isfinite(share) else None  # of a table with gaps it is not

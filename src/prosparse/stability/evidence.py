@@ -95,7 +95,7 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
     check_non_negative("within", within)
     found = model if isinstance(model, Findings) else findings_of(model)
     choice = found.choice
-    if choice is None or not choice.evidence or found.asked:
+    if choice is None or not found.by_evidence:
         raise InputError(
             f"this {found.method} did not choose its number of variables by evidence: there is no "
             "path of evidence to compare numbers on"

@@ -51,6 +51,11 @@ class Rows:
         self.y = _response(self.method, y, self.n)
         self.groups: RowGroups | None = row_groups(groups, self.n)
 
+    @property
+    def table(self) -> Any:
+        """What the model was fitted to."""
+        return self.tables if self.several else self.tables[0]
+
     def fitted(self, tables: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
         """The method fitted to some tables, without a word; None if it refuses them."""
         again = clone(self.model).set_params(**parameters)
@@ -72,17 +77,18 @@ class Rows:
 
     def shuffled(
         self, rng: np.random.Generator, parameters: dict[str, Any]
-    ) -> tuple[Any, np.ndarray | None]:
-        """The method fitted to rows that share nothing, and the response: a regression to a
-        response in random order, any other to columns each in an order of its own; None if it
-        refuses them."""
+    ) -> tuple[Any, Any, np.ndarray | None]:
+        """The method fitted to rows that share nothing, the table and the response: a regression
+        to a response in random order, any other to columns each in an order of its own; None for
+        a method that refuses them."""
         codes = None if self.groups is None else self.groups.codes
         tables, y = self.tables, self.y
         if y is not None:
             y = y[_order(self.n, rng, codes)]
         else:
             tables = [kind_of(table).shuffled(table, rng, codes) for table in tables]
-        return self.fitted(tables, y, codes, parameters), y
+        again = self.fitted(tables, y, codes, parameters)
+        return again, tables if self.several else tables[0], y
 
 
 def _response(method: Method, y: ArrayLike | None, n: int) -> np.ndarray | None:
