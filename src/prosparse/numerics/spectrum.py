@@ -16,9 +16,10 @@ from .parallel import in_parallel, slices_of, usable_cores
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
 _OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
-_DEPTH = 4  # as many directions are looked at between restarts, times those kept
+_DEPTH = 6  # as many directions are looked at between restarts, times those kept
 _DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
-NARROW = 16  # columns that a table in memory is multiplied with at a time
+# Sides that have fewer than so many times the directions looked for are decomposed as a whole.
+_WHOLE = 4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
@@ -115,7 +116,7 @@ def spectrum(op: Operator, count: int | None = None) -> Spectrum:
     are computed one by one; the others are represented by their mean.
     """
     xp, (n, p) = op.xp, op.shape
-    if count is not None and min(n, p) > max(EXACT_SIDE, _DEPTH * (count + _OVERSAMPLE)):
+    if count is not None and min(n, p) > max(EXACT_SIDE, _WHOLE * (count + _OVERSAMPLE)):
         return _leading_spectrum(op, count)
     values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
     values = xp.flip(xp.clip(values, 0.0, None), axis=0)
@@ -182,7 +183,7 @@ def leading_eigenvectors(
     depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width)
     most = depth * width  # no more directions than there are
     block = block if block is not None and narrow else width
-    warm = near is not None and narrow
+    warm = near is not None  # look at these first
     start = np.random.default_rng(0).standard_normal((p, width if warm else block))
     if near is not None:
         start[:, : min(near.shape[1], width)] = near[:, :width]

@@ -132,8 +132,10 @@ def least_matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> n
     if columns <= 2 * _LAWS * _SIZES:  # fewer than the grid has places
         return matched_pvalues(R2, excess, freedom)
     # in order of the excess, columns between two of the grid
-    order = np.argsort(excess[:, np.argmax(np.max(np.abs(excess), axis=0))], kind="stable")
-    ends = np.unique(np.linspace(0, columns - 1, _LAWS + 1).astype(int))
+    by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
+    order = np.argsort(by, kind="stable")
+    laws = _LAWS if by.any() else 0  # one law for all
+    ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     a, b = _matched_law(excess[order[ends]], freedom)
     far = betainccinv(a, b, _SELDOM)

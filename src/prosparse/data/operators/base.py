@@ -36,7 +36,8 @@ class Operator(ABC):
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
-    in_memory = False  # many products with few columns then cost no more than few with many
+    # A product with so many columns costs little more than with one; None where each is a pass.
+    few_columns: int | None = None
     on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 

@@ -82,7 +82,7 @@ class CentredColumns:
 class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
-    in_memory = True
+    few_columns = 16
     on_one_core = True
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):

@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, NARROW, leading_eigenvectors, on_all_cores
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -140,12 +140,23 @@ def components_from_rows(op: Operator, outer: np.ndarray, splits: list[Split]) -
         scores = outer @ filters  # of all rows, as components are X'F
         scores = scores[out] - scores[rows].mean(axis=0)
         mean = onto_columns(op, training[:, None] / rows.size)[:, 0]
-        found.append(Fold(training, out, mean, scores, partial(_columns_see, op, filters)))
+        found.append(Fold(training, out, mean, scores, _SeenByColumns(op, filters)))
     return found
 
 
-def _columns_see(op: Operator, filters: np.ndarray, count: int) -> np.ndarray:
-    return onto_columns(op, filters[:, :count])
+class _SeenByColumns:
+    """The first components, X'F; as many as were asked for are kept for the next question."""
+
+    def __init__(self, op: Operator, filters: np.ndarray):
+        self.op, self.filters = op, filters
+        self._kept = np.zeros((op.shape[1], 0))
+
+    def __call__(self, count: int) -> np.ndarray:
+        count, there = min(count, self.filters.shape[1]), self._kept.shape[1]
+        if count > there:
+            more = onto_columns(self.op, self.filters[:, there:count])
+            self._kept = np.concatenate([self._kept, more], axis=1)
+        return self._kept[:, :count]
 
 
 def _first(V: np.ndarray, count: int) -> np.ndarray:
@@ -205,7 +216,7 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
             count,
             tol,
             near=near,
-            block=NARROW if op.in_memory else None,
+            block=op.few_columns,
         )
         near = host(V).astype(float)
         scores = _held_out_scores(op, out, mean, near)
@@ -303,21 +314,22 @@ def left_by_others(
 ) -> np.ndarray:
     """What all other columns leave of each one in held-out rows: sums of squares, (folds, p).
 
-    With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C'C, a column is predicted from all
+    With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C C', a column is predicted from all
     others with the residual (P x)_j / P_jj. The sums of its squares follow from those of x_j and
-    from the products X'T with T = X C'.
+    from the products X'T with T = X C.
     """
     left = np.zeros((len(folds), op.shape[1]))
     for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         W, psi = model
         weighted = W / psi[:, None]
-        inner = np.eye(W.shape[1]) + W.T @ weighted
-        C = solve_triangular(np.linalg.cholesky(inner), weighted.T, lower=True)
-        T = some_rows(op, C.T, fold.held_out) - fold.mean @ C.T
+        one = np.eye(W.shape[1])
+        root = solve_triangular(np.linalg.cholesky(one + W.T @ weighted), one, lower=True)
+        C = weighted @ root.T
+        T = some_rows(op, C, fold.held_out) - fold.mean @ C
         across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
-        cross = np.einsum("pr,rp->p", across, C)
-        inside = np.sum(C * ((T.T @ T) @ C), axis=0)
-        precision = 1.0 / psi - np.sum(C**2, axis=0)
+        cross = np.einsum("pr,pr->p", across, C)
+        inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
+        precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
         residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
         left[number] = np.maximum(residual, 0.0) / precision**2
     return left
@@ -369,7 +381,7 @@ def confirmed(model: Factors, communality: np.ndarray, variances: np.ndarray) ->
 def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
     """X F on the host, (n, k)."""
     there = in_kind(filters, op.column_squares(), op.dtype)
-    return np.asarray(host(op.gather_rows(_Product(there))).astype(float))
+    return host(op.gather_rows(_Product(there))).astype(float, copy=False)
 
 
 def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -377,19 +389,20 @@ def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray
     if op.whole is None:
         return onto_rows(op, filters)[rows]
     there = in_kind(filters, op.column_squares(), op.dtype)
-    return np.asarray(host(_taken(op, rows) @ there).astype(float))
+    return host(_taken(op, rows) @ there).astype(float, copy=False)
 
 
 def onto_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """X'Y on the host, (p, k); ``Y`` may be of the rows of a mask alone."""
     if rows is not None and op.whole is not None:
         there = in_kind(Y, op.column_squares(), op.dtype)
-        return np.asarray(host(_taken(op, rows).T @ there).astype(float))
+        return host(_taken(op, rows).T @ there).astype(float, copy=False)
     if rows is not None:
         all_rows = np.zeros((op.shape[0], Y.shape[1]))
         all_rows[rows] = Y
         Y = all_rows
-    return np.asarray(host(op.rmatmul(in_kind(Y, op.column_squares(), op.dtype))).astype(float))
+    there = in_kind(Y, op.column_squares(), op.dtype)
+    return host(op.rmatmul(there)).astype(float, copy=False)
 
 
 def _taken(op: Operator, rows: np.ndarray) -> Array:
