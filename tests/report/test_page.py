@@ -121,6 +121,7 @@ def test_labels():
     assert many["groups"][-1] == "15 others"
     assert max(many["values"]) == 15
     assert label(["abcdefghijklmn"[k % 14] for k in range(50)])["groups"] == list("abcdefghijklmn")
+    assert label([f"day {k % 11}" for k in range(50)])["groups"][:3] == ["day 0", "day 1", "day 2"]
     assert label(list(range(50)))["kind"] == "number"
     assert label([None, *map(str, range(49))])["values"][0] is None
     assert "missing" in label(["x", "", None] * 16 + ["y", "y"])["groups"]

@@ -97,6 +97,22 @@ def test_on_tables_of_noise_chance_gives_as_much():
     assert shuffled(model, noise, 8, random_state=0).nothing_more
 
 
+@pytest.mark.parametrize(
+    ("held", "chance_held", "nothing"),
+    [
+        (0.5, [0.2, 0.3], False),  # two tables differ by what they will
+        (0.29, [0.2, 0.3], True),
+        (0.31, [0.2, 0.3, 0.2, 0.3], True),  # larger than all of them, and no wonder
+        (0.5, [0.2, 0.3, 0.2, 0.3, 0.25], False),
+        (None, [0.2, 0.3], False),
+    ],
+)
+def test_what_stands_out(held, chance_held, nothing):
+    counts, sizes = np.full(len(chance_held), 5), np.array(chance_held)
+    chance = Chance("GSPPCA", 9, 5, True, counts, held, sizes, "variance")
+    assert chance.nothing_more == nothing
+
+
 def test_there_and_back_as_json(by_evidence):
     again = Chance.from_json(by_evidence.to_json())
     assert again.words() == by_evidence.words()

@@ -335,9 +335,9 @@
         if (DATA.frequency) add(line, "td", {}, `${Math.round(100 * r.frequency)}%`);
         add(line, "td", {}, r.chosen ? "yes" : "no");
       }
-      const way = direction > 0 ? "up" : "down";
+      const way = direction > 0 ? "ascending" : "descending";
       byId("count").textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} variables` +
-        (key === "rank" && direction > 0 ? "" : `, by ${words[key]}, ${way}`);
+        (key === "rank" && direction > 0 ? "" : `, sorted by ${words[key]}, ${way}`);
       byId("place").textContent = `page ${page + 1} of ${pages}`;
       byId("previous").disabled = page === 0;
       byId("next").disabled = page === pages - 1;

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -319,7 +320,7 @@ def _coloured(values: list[Any], name: str) -> dict[str, Any]:
     groups = sorted(counts, key=lambda t: (-counts[t], t))[:MOST_GROUPS]
     if len(counts) > MOST_GROUPS:
         groups[-1] = f"{len(counts) - MOST_GROUPS + 1} others"
-    groups = sorted(groups, key=lambda t: (t.endswith(" others"), t))
+    groups = sorted(groups, key=lambda t: (t.endswith(" others"), _natural(t)))
     place = {text: k for k, text in enumerate(groups)}
     return {
         "name": name,
@@ -327,6 +328,12 @@ def _coloured(values: list[Any], name: str) -> dict[str, Any]:
         "groups": groups,
         "values": [place.get(text, len(groups) - 1) for text in texts],
     }
+
+
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """An order in which label 2 comes before label 10."""
+    parts = re.split(r"([0-9]+)", text)
+    return [(1, int(one), "") if one.isdigit() else (0, 0, one) for one in parts if one]
 
 
 def _as_number(value: Any) -> float | None:

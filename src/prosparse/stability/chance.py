@@ -79,8 +79,9 @@ class Chance:
         """Whether what was chosen holds no more than what is chosen by chance.
 
         One more shuffled table would hold less than the limit of Student's prediction with a
-        probability of 99 %: mean + t s sqrt(1 + 1/m), of m tables with standard deviation s. Where
-        what is held is not known, nothing is claimed: numbers of variables alone cannot tell.
+        probability of 99 %: mean + t s sqrt(1 + 1/m), of m tables with standard deviation s. Of
+        fewer than four tables, whose s says little, the largest is the limit. Where what is held
+        is not known, nothing is claimed: numbers of variables alone cannot tell.
         """
         known = self.chance_held[np.isfinite(self.chance_held)]
         if self.n_selected == 0 or self.held is None or known.size == 0:
@@ -184,12 +185,13 @@ class Chance:
 
 
 _PREDICTED = 0.99
+_FEWEST = 4  # tables, to say how much they differ
 
 
 def _limit(values: np.ndarray) -> float:
     """What one more value like these exceeds seldom, if they are about Gaussian."""
     m = values.size
-    if m < 2:
+    if m < _FEWEST:
         return float(np.max(values))
     quantile = float(student.ppf(_PREDICTED, m - 1))
     return float(np.mean(values) + quantile * np.std(values, ddof=1) * math.sqrt(1.0 + 1.0 / m))
