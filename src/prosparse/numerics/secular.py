@@ -32,7 +32,7 @@ from .parallel import in_parallel, slices_of, usable_cores
 
 _MOST_ITERATIONS = 60
 # A step of this share of the drop of an eigenvalue is the last: each squares the error before it.
-_TOLERANCE = 1e-8
+_TOLERANCE = 1e-6
 # Squared parts of a column along a component below this share of its square are rounding. They are
 # raised to it: without any part there the root could leave its interval, or come so close to its
 # end that the distance is lost.
@@ -49,6 +49,8 @@ _ORDER = 26
 _ENTRIES = 2**20
 
 
+# Fewer columns are not worth a thread.
+_FEWEST_EACH = 1024
 # Up to this many distances of roots and poles, all roots are found at once.
 _TOGETHER = 2**18
 
@@ -106,7 +108,7 @@ def left_out_shares(
         return _bracketed(poles, squares[some], count, ceiling)
 
     columns_each = -(-squares.size // usable_cores())
-    step = max(64, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
+    step = max(_FEWEST_EACH, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
     parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:

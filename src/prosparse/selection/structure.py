@@ -326,7 +326,9 @@ def confirm(
         return grown.tested.pvalues, sampled
     limit = rate * which.size / chosen.size
     if which.size > _CONFIRMED:
-        tested = tests.against(chosen)
+        # a set that hardly differs from the one that these were tested against is not tested again
+        settled = _settled(chosen, grown.tested.members)
+        tested = grown.tested if settled else tests.against(chosen)
         pvalues = tested.pvalues
         pvalues[which], sampled[which] = decided(tested, which, limit)
         return pvalues, sampled
