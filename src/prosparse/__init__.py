@@ -1,6 +1,6 @@
 """prosparse: sparse PCA, PCA that chooses its variables."""
 
-from . import baselines, datasets, metrics, plot
+from . import baselines, datasets, metrics, plot, stability
 from ._version import __version__
 from .errors import (
     CheckpointError,
@@ -52,4 +52,5 @@ __all__ = [
     "metrics",
     "plot",
     "save",
+    "stability",
 ]
