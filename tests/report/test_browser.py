@@ -241,7 +241,7 @@ def test_light_and_dark(opened, scheme):
     [
         FDRPCA(),
         SCA(2),
-        SPPCA(2, penalty="bic", max_iter=50),
+        SPPCA(2, penalty="bic", penalties=[5.0, 20.0], max_iter=50),
         EMPCA(1, n_nonzero=7, random_state=0),
         GSPPCA(1, n_features_to_select=5),
     ],

@@ -133,7 +133,7 @@ def test_labels():
     [
         (GSPPCA(2, n_features_to_select=6), "you asked for 6 variables"),
         (EMPCA(2, n_nonzero=[3, 4], random_state=0), "you asked for 3, 4 loadings per component"),
-        (SPPCA(2, penalty="bic", max_iter=50), "chosen by BIC"),
+        (SPPCA(2, penalty="bic", penalties=[5.0, 20.0], max_iter=50), "chosen by BIC"),
         (SPPCA(2, penalty=20.0), "the penalty 20, the one you gave"),
         (SCA(2), "the prior set the weights of all other variables to exactly zero"),
     ],
@@ -318,3 +318,24 @@ def test_a_panel_says_who_stands_for_whom():
         assert model.support_[one.first]
         assert all(model.stand_in_[k] == one.first for k in one.others)
     assert "So many others each of the first stands for" in " ".join(reading(found))
+
+
+@pytest.mark.parametrize("key", ["shuffled", "stability", "alike"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"counts": "x", "times": 3, "groups": 1},
+        {"groups": [[10**30]], "looked_at": [], "least": {}},
+        {"groups": [[]], "looked_at": 1, "least": 0.9},
+        {"method": [], "n_features": 1, "n_selected": 1, "asked": 1, "counts": [[1]], "held": 0.1,
+         "chance_held": [[0.1]], "what": ["variance"]},
+        {"method": "<b>", "selected": [99], "times": [1] * 30, "counts": [1, 2], "n_rows": 1,
+         "n_refused": 0, "threshold": 0.9},
+        {"method": "<b>", "selected": [], "times": [7] * 30, "counts": [1, 2], "n_rows": 1,
+         "n_refused": 0, "threshold": 0.9},
+    ],
+)  # fmt: skip
+def test_what_a_stranger_s_file_says_of_chance_and_halves(model, key, wrong):
+    """As if it said nothing, where it is not what the library wrote."""
+    assert render(model, about={key: wrong}) == render(model)

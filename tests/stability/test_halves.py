@@ -39,7 +39,7 @@ def found():
         FDRPCA(),
         GSPPCA(),
         GSPPCA(2, n_features_to_select=6),
-        SPPCA(2, penalty=30.0, max_iter=50),
+        SPPCA(2, penalty=30.0, max_iter=15),
         SCA(2, prior="hyperbolic", max_iter=100),
         EMPCA(2, n_nonzero=6, random_state=0),
         Panel(6),

@@ -176,7 +176,7 @@ class Chance:
                 counts,
                 None if held is None else float(held),
                 np.array(values),
-                saved["what"],
+                str(saved["what"]),
             )
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
