@@ -27,12 +27,13 @@ pytestmark = [
 ]
 
 SIMULATED = make_globally_sparse(60, 25, n_components=2, n_informative=8, random_state=0).X
-WIDE = make_globally_sparse(30, 120, n_components=6, n_informative=60, random_state=1).X
+# so few rows that variables which are not chosen share half of their variance as well
+WIDE = make_globally_sparse(16, 60, n_components=4, n_informative=30, random_state=1).X
 TABLES = {
     "wine": load_wine(as_frame=True).data,
     "diabetes": load_diabetes(as_frame=True).data.iloc[:150],
     "simulated": pd.DataFrame(SIMULATED, columns=[f"v{k}" for k in range(25)]),
-    "wide": pd.DataFrame(WIDE, columns=[f"gene {k}" for k in range(120)]),
+    "wide": pd.DataFrame(WIDE, columns=[f"gene {k}" for k in range(60)]),
 }
 METHODS = {
     "fdrpca": FDRPCA(),
@@ -461,7 +462,7 @@ def tables_of_noise_and_not():
         "cancer, errors": cancer[150:300, 10:20],
         "cancer, worst": cancer[300:450, 20:],
         "simulated": SIMULATED,
-        "wide": WIDE[:, ::2],
+        "wide": make_globally_sparse(30, 60, n_components=4, n_informative=30, random_state=1).X,
         "blood": load_diabetes().data[::3, 4:],
     }
     for name, table in real.items():
