@@ -223,6 +223,11 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
 def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """What the panel predicts of the others, as a share of what all variables together do."""
     attained = float(host(model.attained_path_)[n_selected - 1])
+    if attained >= 1.0:
+        return (
+            "they recover as much of the others as all variables together do, in rows that were "
+            "held out"
+        )
     return (
         f"they recover {percent(attained)} of what all variables together tell of the others, in "
         "rows that were held out"

@@ -450,8 +450,9 @@ def test_a_panel(inside):
     model = Panel(recover=0.5).fit(DATA.X)
     said = json.loads(result.stdout)
     assert said["n_selected"] == model.n_selected_
-    share = f"{model.attained_path_[model.n_selected_ - 1]:.1%}"
-    assert said["why"].startswith(f"they recover {share} of what all variables together tell")
+    attained = model.attained_path_[model.n_selected_ - 1]
+    much = f"{attained:.1%} of what" if attained < 1 else "as much of the others as"
+    assert said["why"].startswith(f"they recover {much} all variables together")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>recover</dt><dd>0.5</dd>" in page
 

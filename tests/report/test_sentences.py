@@ -179,7 +179,8 @@ def by_prior(c, chosen):
 
 def recovers(c, chosen, share):
     assert value(chosen) == c.q
-    assert share == percent(float(c.m.attained_path_[c.q - 1]))
+    attained = float(c.m.attained_path_[c.q - 1])
+    assert share == (percent(attained) if attained < 1.0 else None)
 
 
 def most_relevant(c, listed):
@@ -353,6 +354,10 @@ PATTERNS = [
     (rf"The {N} of {N} variables that tell most of all others, as asked\.", counts),
     (rf"{N} of {N} variables tell {SHARE} of what all of them tell of the others\.",
      lambda c, a, b, share: (counts(c, a, b), recovers(c, a, share))),
+    (rf"{N} of {N} variables tell as much of the others as all of them do\.",
+     lambda c, a, b: (counts(c, a, b), recovers(c, a, None))),
+    (rf"Why {N}: they recover as much of the others as all variables together do, in rows that "
+     r"were held out\.()", lambda c, a, _: recovers(c, a, None)),
     (rf"{N} of {N} variables (?:predict|predicts) the response\.", predicts),
     (rf"(?:This component holds|Together these components hold)() {SHARE} of the variance of all "
      rf"{N} variables(?:; the rest is noise, or structure that they leave out)?\.",

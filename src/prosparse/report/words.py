@@ -116,14 +116,23 @@ def _what_is_chosen(found: Findings) -> str:
     if found.regression:
         return f"{q:,} of {p:,} variables {'predicts' if q == 1 else 'predict'} the response."
     if found.told is not None:
-        if found.asked:
-            return f"The {q:,} of {p:,} variables that tell most of all others, as asked."
-        share = percent(float(found.told.attained_path[q - 1]))
-        return f"{q:,} of {p:,} variables tell {share} of what all of them tell of the others."
+        return _told_of_all(found, found.told)
     what = "structure of one component" if d == 1 else f"common structure, in {d} components"
     if found.asked:
         return f"The {q:,} of {p:,} variables that carry most of the {what}, as asked."
     return f"{q:,} of {p:,} variables {'carries' if q == 1 else 'carry'} the {what}."
+
+
+def _told_of_all(found: Findings, told: Told) -> str:
+    p, q = len(found.names), found.n_selected
+    if found.asked:
+        return f"The {q:,} of {p:,} variables that tell most of all others, as asked."
+    attained = float(told.attained_path[q - 1])
+    if attained >= 1.0:
+        return f"{q:,} of {p:,} variables tell as much of the others as all of them do."
+    return (
+        f"{q:,} of {p:,} variables tell {percent(attained)} of what all of them tell of the others."
+    )
 
 
 def _beyond_chance(found: Findings, shared: Shared) -> str:
