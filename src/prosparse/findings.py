@@ -30,6 +30,7 @@ __all__ = [
     "findings_of",
     "refuse_unfitted",
     "scores_of",
+    "variance_shares",
 ]
 
 
@@ -244,6 +245,24 @@ def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
     array or None
     """
     return host(model.transform(X)) if isinstance(model, SparseProjection) else None
+
+
+def variance_shares(model: VariableSelector) -> np.ndarray | None:
+    """The share of the variance of all columns that each component has, (n_components,), on the
+    host; None where the model does not say.
+
+    Parameters
+    ----------
+    model : fitted estimator
+
+    Returns
+    -------
+    array or None
+    """
+    shares = vars(model).get("explained_variance_ratio_")
+    if shares is None or not np.all(np.isfinite(host(shares))):
+        return None
+    return host(shares)
 
 
 def _retained(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:

@@ -234,15 +234,24 @@ def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int)
     )
 
 
-_CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
+_CRITERIA = {
+    "slope": "the slope heuristic",
+    "aic": "AIC",
+    "bic": "BIC",
+    "ebic": "extended BIC",
+}
 
 
 def by_penalty(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """The penalty leaves that many with a loading."""
     if choice is None:
         return None
-    rule = _CRITERIA.get(str(model.get_params(deep=False)["penalty"]))
+    asked = str(model.get_params(deep=False)["penalty"])
+    # model files of earlier versions say only what was asked for
+    rule = _CRITERIA.get(str(vars(model).get("criterion_", asked)))
     how = f"chosen by {rule}" if rule else "the one you gave"
+    if asked == "slope" and rule == _CRITERIA["ebic"]:
+        how += " (the slope heuristic found too few models that are larger than needed)"
     at = float(choice.x[choice.best])
     return f"at the penalty {at:.4g}, {how}, {n_selected} variables have a loading"
 
@@ -363,7 +372,7 @@ METHODS: dict[str, Method] = {
                 Option(
                     "penalty",
                     "penalty",
-                    "slope (the default), aic, bic, or a number",
+                    "slope (the default), aic, bic, ebic, or a number",
                     read=number_or_name,
                     left_out="chosen by the slope heuristic",
                 ),

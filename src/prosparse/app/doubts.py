@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..errors import InputError, ParameterError
 from ..findings import Findings
 from ..models._base import VariableSelector
@@ -28,6 +30,7 @@ def look(
     found: Findings,
     X: Any,
     *,
+    y: np.ndarray | None = None,
     groups: Sequence[Any] | None,
     seconds: float,
     shuffles: int | None,
@@ -42,6 +45,8 @@ def look(
         Of the model.
     X : table
         What it was fitted to.
+    y : array or None
+        The response of a regression.
     groups : sequence or None
         Labels of rows that belong together.
     seconds : float
@@ -65,11 +70,11 @@ def look(
     elif (shuffles is None or shuffles > 0) and found.n_selected:
         patience = {"max_seconds": _PATIENCE} if shuffles is None else {}
         count = FEW_SHUFFLES if shuffles is None else shuffles
-        chance = shuffled(model, X, count, groups=groups, random_state=0, **patience)
+        chance = shuffled(model, X, count, y=y, groups=groups, random_state=0, **patience)
         about["shuffled"] = chance.to_json()
     if halves:
         try:
-            stability = assess(model, X, halves, groups=groups, random_state=0)
+            stability = assess(model, X, halves, y=y, groups=groups, random_state=0)
         except (InputError, ParameterError) as error:
             notes.append(
                 f"how often variables are chosen on half of the rows is not known: {error}"

@@ -60,15 +60,22 @@ def as_python(
             steps.append("table = scaled_as(table, scales_for(table, wish))")
     tools = "Ask, read_table" if fields else "read_table"
     imports.append(f"from prosparse.tables import {tools}")
-    groups = ", groups=[str(one) for one in table.groups]" if grouped else ""
+    given = ", groups=[str(one) for one in table.groups]" if grouped else ""
+    if ask.response is not None:
+        imports.insert(0, "import numpy as np")
+        # rows without a response were left out, if there were any
+        steps.append("y = np.array(table.response, dtype=float)")
+        steps.append("table, y = table._replace(X=table.X[~np.isnan(y)]), y[~np.isnan(y)]")
+        given = ", y"
+    chosen = "int(model.support_.sum())" if ask.response is not None else "model.n_selected_"
     return "\n".join(
         [
             *imports,
             "",
             read,
             *steps,
-            f"model = {type(model).__name__}({_arguments(changed)}).fit(table.X{groups})",
-            'print(model.n_selected_, "of", len(table.names), "variables chosen")',
+            f"model = {type(model).__name__}({_arguments(changed)}).fit(table.X{given})",
+            f'print({chosen}, "of", len(table.names), "variables chosen")',
             "print([table.names[k] for k in model.get_support(indices=True)])",
         ]
     )

@@ -13,9 +13,10 @@ array, a CSR array, or an array that stays where it is (on a GPU, on a cluster, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import (
@@ -57,12 +58,35 @@ Table = TableLike  # a validated one
 
 
 class NotFinite(NamedTuple):
-    """The first entry that is not a finite number."""
+    """The entries that are not finite numbers."""
 
-    what: str  # "NaN" or "infinity"
-    total: int  # entries that are not finite
-    row: int
-    column: int
+    what: str  # "NaN", "infinity" or "NaN and infinity"
+    total: int  # how many they are
+    row: int  # of the first
+    column: int  # of the first
+    rows: int  # how many rows have one
+    by_column: dict[int, int]  # how many each column has that has any, most of them first
+
+    def in_words(self, names: Sequence[object], row: object = None) -> str:
+        """How many, and where; ``row`` is what the first row is called, if not by its number."""
+        columns = [f"{called(names[place])} ({n:,})" for place, n in self.by_column.items()]
+        first = self.row if row is None else repr(row)
+        return (
+            f"{self.what}: {self.total:,} value(s), the first in row {first}, "
+            f"{called(names[self.column])}; {self.rows:,} row(s) and {len(columns):,} column(s) "
+            f"have any: {listed(columns)}"
+        )
+
+
+def called(name: object) -> str:
+    """A column, by its name or, where it has none, by its position."""
+    return f"column {name!r}" if isinstance(name, str) else f"column {name}"
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """The first few of a list, and how many more there are."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 class Kind:
@@ -188,6 +212,13 @@ class Kind:
 class HostArray(Kind):
     """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
 
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        X = super().readable(X, allow_nan=allow_nan)
+        entries = _mixed_entries(X)
+        if entries is not None:
+            _refuse_columns(dict(enumerate(entries.T)))
+        return X
+
 
 class MaskedArray(Kind):
     """NumPy's masked arrays, and lists of masked rows: what is masked is missing."""
@@ -244,7 +275,8 @@ class PandasFrame(Kind):
                 f"X has more than one column named {twice[0]!r}: rename them, or pass "
                 "`X.to_numpy()`, whose columns have no names"
             )
-        _refuse_times([name for name, dtype in X.dtypes.items() if dtype.kind in _TIMES])
+        others = [name for name, dtype in X.dtypes.items() if dtype.kind not in _NUMBERS]
+        _refuse_columns({name: X[name].dropna().to_numpy() for name in others})
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -268,7 +300,8 @@ class PolarsFrame(Kind):
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
-        _refuse_times([name for name, dtype in X.schema.items() if dtype.is_temporal()])
+        others = [name for name, dtype in X.schema.items() if not dtype.is_numeric()]
+        _refuse_columns({name: X[name].drop_nulls().to_numpy() for name in others})
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -295,12 +328,11 @@ class SparseTable(Kind):
         return sparse_rows.canonical(X) if X.format == "csr" else X
 
     def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
-        found = _not_finite(X.data[None, :], allow_nan)
-        if found is None:
+        wrong = np.isinf(X.data) if allow_nan else ~np.isfinite(X.data)
+        if not wrong.any():
             return None
         entries = X.tocoo()
-        row, column = int(entries.row[found.column]), int(entries.col[found.column])
-        return found._replace(row=row, column=column)
+        return _where_not_finite(entries.row[wrong], entries.col[wrong], X.data[wrong])
 
     def has_gaps(self, X: Table) -> bool:
         return bool(np.isnan(X.data).any())
@@ -617,10 +649,19 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     finite = ~xp.isinf(X) if allow_nan else xp.isfinite(X)
     if bool(xp.all(finite)):
         return None
-    where = xp.nonzero(~finite)
-    row, column = (int(axis[0]) for axis in where)
-    what = "NaN" if np.isnan(float(X[row, column])) else "infinity"
-    return NotFinite(what, where[0].shape[0], row, column)
+    rows, columns = (host(axis) for axis in xp.nonzero(~finite))
+    return _where_not_finite(rows, columns, host(X[~finite]))
+
+
+def _where_not_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NotFinite:
+    """Entries that are not finite, by their places, in the order of the rows."""
+    missing = np.isnan(entries)
+    what = "NaN" if missing.all() else "NaN and infinity" if missing.any() else "infinity"
+    names, counts = np.unique(columns, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    by_column = dict(zip(names[order].tolist(), counts[order].tolist(), strict=True))
+    many = np.unique(rows).size
+    return NotFinite(what, rows.size, int(rows[0]), int(columns[0]), many, by_column)
 
 
 # The kinds of NumPy's types (and of those of pandas) that hold dates and times. As numbers they
@@ -632,12 +673,61 @@ _NO_NUMBERS = (
 )
 
 
-def _refuse_times(columns: list[str]) -> None:
-    if columns:
+# The kinds of NumPy's types whose entries are numbers; complex ones are refused later, in words.
+_NUMBERS = "biufc"
+
+
+def _mixed_entries(X: TableLike) -> np.ndarray | None:
+    """The entries of an array, or of rows in a list, that may hold text; None if none does."""
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # rows of unequal length, which scikit-learn's checks refuse
+            return None
+    mixed = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OSU"
+    return X if mixed else None
+
+
+def _refuse_columns(columns: Mapping[Any, np.ndarray]) -> None:
+    """Refuse columns that hold text or dates, all of them at once; numbers that are written as
+    text are numbers."""
+    wrong = {name: what for name, entries in columns.items() if (what := _no_numbers(entries))}
+    if wrong:
+        said = [f"{called(name)} ({what})" for name, what in wrong.items()]
         raise InputError(
-            f"{len(columns)} column(s) of X hold dates or times, the first of them "
-            f"{columns[0]!r}, {_NO_NUMBERS}"
+            f"{len(wrong):,} column(s) of X hold no numbers: {listed(said)}. Leave out those "
+            "that are names or labels of the rows, and make numbers of the others first: an "
+            "indicator for each category (scikit-learn's OneHotEncoder), days since some date."
         )
+
+
+def _no_numbers(entries: np.ndarray) -> str | None:
+    """What a column holds that is neither numbers nor text that says numbers; None if it is. Other
+    objects are left to scikit-learn's checks."""
+    if entries.dtype.kind in _TIMES:
+        return "dates or times"
+    try:
+        entries.astype(float)
+    except (TypeError, ValueError):
+        for entry in entries:
+            if isinstance(entry, date | time | timedelta):
+                return "dates or times"
+            if isinstance(entry, str | bytes) and not _says_a_number(entry):
+                return f"text, such as {_shortened(entry)!r}"
+    return None
+
+
+def _says_a_number(entry: str | bytes) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _shortened(text: str | bytes, most: int = 20) -> str:
+    plain = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def _check_numbers(dtype: np.dtype, allowed: str) -> None:

@@ -7,9 +7,11 @@ change places within their group.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -292,14 +294,18 @@ def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[st
     if found.told is not None:
         return "attainable", found.told.attainable
     if found.regression:
-        return "response", None if y is None else float(model.score(X, y))
+        return "response", None if y is None else _scored(model.score, X, y)
     if found.retained is not None or found.n_selected == 0:
         return "variance", found.retained
     # components that are correlated have no shares of their own: that of the plane they span
-    if isinstance(X, list):
-        return "variance", None
+    plane = functools.partial(SparseProjection.score, model)
+    return "variance", None if isinstance(X, list) else _scored(plane, X)
+
+
+def _scored(score: Callable[..., float], *table: Any) -> float | None:
+    """A score, if it is a number, which that of a table with gaps is not."""
     with warnings.catch_warnings():
         # a model that was given its names afterwards, or lost them with the shuffled table
         warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
-        share = float(SparseProjection.score(model, X))
-    return "variance", share if math.isfinite(share) else None  # of a table with gaps it is not
+        value = float(score(*table))
+    return value if math.isfinite(value) else None

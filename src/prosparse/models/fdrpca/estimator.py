@@ -254,7 +254,7 @@ class FDRPCA(SparseProjection):
         return op, columns
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        if not self.counts:
+        if not hasattr(self, "count_weights_"):
             return super()._operator_of(X, columns)
         kind_of(X).row_totals(X)
         null = Null(
@@ -342,15 +342,19 @@ class FDRPCA(SparseProjection):
     def _warn_of(self, likeness: float, grouped: bool) -> None:
         """What the user should know of a fit that is whole."""
         if likeness:
+            where = "within a group " if grouped else ""
             remedy = (
-                "within these groups, too, the order of the rows matters"
+                "keep only rows that are far enough apart to be independent"
                 if grouped
                 else "give the rows that belong together (patients, batches, days) as `groups`"
             )
             warn(
-                f"FDRPCA: rows next to each other are alike (correlation {likeness:.2f} beside "
-                "what the components explain), so that chance explains more than the test knows. "
-                f"If the rows are repeated measures or a time series, {remedy}.",
+                f"FDRPCA: rows that stand next to each other {where}are alike (correlation "
+                f"{likeness:.2f} beside what the components explain). Is the table sorted, by "
+                "class or by one of its columns? Then that is why, the result does not depend on "
+                "the order, and there is nothing to do. Are neighbours repeated measures or steps "
+                "of a time series? Then the rows are not independent and too many variables are "
+                f"chosen: {remedy}.",
                 RowOrderWarning,
             )
         if self.n_selected_ == 0:
