@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = ROOT / ".ci" / "oldest.txt"
 SUPPORTED = ["3.11", "3.12", "3.13", "3.14"]
-EXTRAS = ["plot", "cli", "dask", "anndata"]  # those of users, who may have old versions
+EXTRAS = ["plot", "cli", "excel", "dask", "anndata"]  # those of users, who may have old versions
 
 
 def lower_bounds():

@@ -293,6 +293,9 @@ METHODS: dict[str, Method] = {
                     "communality_": numbers("p", finite=True, least=0),
                     "chance_communality_": numbers(finite=True, least=0),
                     "sampled_": Field("b", ("p",)),
+                    "count_weights_": numbers("p", finite=True, least=0),
+                    "count_shares_": numbers("p", finite=True, least=0),
+                    "count_noise_": numbers("p", finite=True, least=0),
                 },
                 parameters={
                     "fdr": numbers(finite=True, least=0),

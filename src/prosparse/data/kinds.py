@@ -36,11 +36,14 @@ from .arrays import Array, TableLike, host, in_kind
 from .columns import Columns, RawRows
 from .counts import (
     dense_roots,
+    dense_squares,
     dense_totals,
     refuse_empty_rows,
     roots_of_block,
     sparse_roots,
+    sparse_squares,
     sparse_totals,
+    squares_of_block,
     totals_of_block,
 )
 from .identity import digest
@@ -157,6 +160,10 @@ class Kind:
     def root_shares(self, X: Table, depth: float) -> Table:
         """A table of the same kind with counts replaced by sqrt(depth x / total of the row)."""
         return dense_roots(X, in_kind(self.row_totals(X), X), depth)
+
+    def squares(self, X: Table) -> Table:
+        """A table of the same kind with the squares of the entries."""
+        return dense_squares(X)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
@@ -319,6 +326,9 @@ class SparseTable(Kind):
     def root_shares(self, X: Table, depth: float) -> Table:
         return sparse_roots(X, self.row_totals(X), depth)
 
+    def squares(self, X: Table) -> Table:
+        return sparse_squares(X)
+
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is None:
             return sparse_rows.SparseRows(X)
@@ -411,9 +421,15 @@ class RowBlocks(Kind, ABC):
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
-        raise InputError(
+        raise self._left_as_it_is()
+
+    def squares(self, X: Table) -> Table:
+        raise self._left_as_it_is()
+
+    def _left_as_it_is(self) -> InputError:
+        return InputError(
             f"X is a {self.name}, whose rows are read as they are, and counts would have to be "
-            "changed: bring it into memory or into a Dask array first, or take roots of shares "
+            "changed: bring it into memory or into a Dask array first, or transform the counts "
             "yourself and fit with `counts=False`"
         )
 
@@ -450,6 +466,9 @@ class DaskTable(RowBlocks):
 
     def root_shares(self, X: Table, depth: float) -> Table:
         return X.map_blocks(roots_of_block, depth, dtype=np.float64)
+
+    def squares(self, X: Table) -> Table:
+        return X.map_blocks(squares_of_block, dtype=np.float64)
 
     def dense(self, X: Table) -> np.ndarray:
         whole = X.compute()

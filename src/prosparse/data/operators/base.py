@@ -116,6 +116,10 @@ class Operator(ABC):
         """X F."""
         return self.map_rows(lambda block: block @ F)
 
+    def gathered_matmul(self, F: Array) -> Array:
+        """X F, in memory even where `matmul` is lazy."""
+        return self.gather_rows(_Product(F))
+
     def rmatmul(self, Y: Array) -> Array:
         """X' Y."""
         return self.sum_rows(lambda block, rows: (block.T @ rows,), Y)[0]
@@ -152,6 +156,16 @@ class Operator(ABC):
         return self.map_rows(
             lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
         )
+
+
+class _Product:
+    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
+
+    def __init__(self, F: Array):
+        self.F = F
+
+    def __call__(self, block: Block) -> Array:
+        return block @ self.F
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:

@@ -381,7 +381,7 @@ def confirmed(model: Factors, communality: np.ndarray, variances: np.ndarray) ->
 def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
     """X F on the host, (n, k)."""
     there = in_kind(filters, op.column_squares(), op.dtype)
-    return host(op.gather_rows(_Product(there))).astype(float, copy=False)
+    return host(op.gathered_matmul(there)).astype(float, copy=False)
 
 
 def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -407,13 +407,3 @@ def onto_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) ->
 
 def _taken(op: Operator, rows: np.ndarray) -> Array:
     return op.xp.take(op.whole, in_kind(np.flatnonzero(rows), op.column_squares()), axis=0)
-
-
-class _Product:
-    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
-
-    def __init__(self, F: np.ndarray):
-        self.F = F
-
-    def __call__(self, block: np.ndarray) -> np.ndarray:
-        return block @ self.F
