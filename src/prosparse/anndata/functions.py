@@ -390,6 +390,7 @@ def fdrpca(
     fdr: float = 0.05,
     min_communality: float = 0.0,
     transform: Literal["rank"] | None = None,
+    counts: bool = False,
     batch_key: Any = None,
     layer: Any = None,
     mask_var: Any = None,
@@ -408,8 +409,8 @@ def fdrpca(
     Parameters
     ----------
     adata : AnnData or MuData
-        Normalised and logarithmised counts, say; X is taken as it is, and every variable is scaled
-        to unit variance.
+        Normalised and logarithmised counts, or with ``counts=True`` counts as they were measured;
+        every variable is scaled to unit variance.
     n_components : int or "auto"
         Of the chosen variables; "auto" counts them with every variable measured in its own noise.
         The test does not depend on it.
@@ -419,6 +420,9 @@ def fdrpca(
         Choose only variables that share at least this much of their variance, between 0 and 1.
     transform : {"rank"} or None
         "rank": the test looks at the ranks of each variable, so that no outlier can decide.
+    counts : bool
+        Whether the table holds counts as they were measured, of observations that differ in depth;
+        see `FDRPCA`.
     batch_key : str or None
         A column of ``adata.obs``, or of that of each modality, that says which observations belong
         together: the donor, the batch, the run. Variables are then compared within each, and
@@ -476,6 +480,7 @@ def fdrpca(
             fdr=fdr,
             min_communality=min_communality,
             transform=transform,
+            counts=counts,
             random_state=random_state,
             verbose=verbose,
         )
