@@ -129,6 +129,15 @@ def test_fdrpca_equals_the_estimator(kind):
     assert "batch_key" not in kept["params"]
 
 
+def test_fdrpca_of_counts():
+    X = make_cell_counts(120, 60, n_types=3, n_markers=8, random_state=0)[0]
+    adata, model = annotated(X), FDRPCA(counts=True).fit(X)
+    psa.tl.fdrpca(adata, counts=True)
+    np.testing.assert_array_equal(adata.var["fdrpca"], model.support_)
+    np.testing.assert_array_equal(adata.obsm["X_fdrpca"], model.transform(X))
+    assert adata.uns["fdrpca"]["params"]["counts"]
+
+
 def test_parameters_of_fdrpca():
     adata = annotated()
     psa.tl.fdrpca(adata, 2, fdr=0.1, min_communality=0.4, transform="rank", key_added="shared")

@@ -409,8 +409,8 @@ def fdrpca(
     Parameters
     ----------
     adata : AnnData or MuData
-        Normalised and logarithmised counts, or with ``counts=True`` counts as they were measured;
-        every variable is scaled to unit variance.
+        Counts, with ``counts=True``, or what was made of them; every variable is scaled to unit
+        variance.
     n_components : int or "auto"
         Of the chosen variables; "auto" counts them with every variable measured in its own noise.
         The test does not depend on it.
@@ -421,8 +421,9 @@ def fdrpca(
     transform : {"rank"} or None
         "rank": the test looks at the ranks of each variable, so that no outlier can decide.
     counts : bool
-        Whether the table holds counts as they were measured, of observations that differ in depth;
-        see `FDRPCA`.
+        Whether X, or the layer, holds counts as they were measured. Observations then may differ in
+        depth; after ``normalize_total`` and ``log1p`` shallow ones have noise of another size in
+        all variables, which the test takes for structure.
     batch_key : str or None
         A column of ``adata.obs``, or of that of each modality, that says which observations belong
         together: the donor, the batch, the run. Variables are then compared within each, and
