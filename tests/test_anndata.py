@@ -997,16 +997,6 @@ FUNCTIONS = [
 ]
 
 
-def test_fdrpca_of_counts_equals_the_estimator():
-    X = cells()
-    adata = annotated(X)
-    psa.tl.fdrpca(adata, counts=True)
-    model = FDRPCA(counts=True).fit(X)
-    np.testing.assert_array_equal(adata.var["fdrpca"], model.support_)
-    np.testing.assert_array_equal(adata.obsm["X_fdrpca"], model.transform(X))
-    assert adata.uns["fdrpca"]["params"]["counts"]
-
-
 @pytest.mark.quick
 @pytest.mark.parametrize(("function", "estimator", "own"), FUNCTIONS)
 def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimator, own):
