@@ -154,8 +154,9 @@ def test_missing_values(inside):
     arguments = ["select", path, "--label", "kind", "--json"]
     refused = run(app, arguments)
     assert refused.exit_code == 1
-    assert "row 1 of the data ('s0'), column 'v9': the value is missing, and 41 more" in (
-        " ".join(refused.stderr.split())
+    assert (
+        "row 1 of the data ('s0'), column 'v9': the value is missing. 42 values are missing in all"
+        in (" ".join(refused.stderr.split()))
     )
     for advice in ("--missing impute", "--missing drop, which leaves 58 of 60 rows and 19 of 20"):
         assert advice in " ".join(refused.stderr.split())

@@ -148,10 +148,11 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
         return table
     count, columns = int(gaps.sum()), int(np.count_nonzero(gaps))
     if wish.missing == "error":
+        in_all = "It is the only gap" if count == 1 else f"{count:,} values are missing in all"
         raise TableError(
             f"{table.path}, {_row_called(table, first[0])}, column {table.names[first[1]]!r}: the "
-            f"value is missing, and {count - 1:,} more are. Say --missing impute to fill them in "
-            f"from the other values of their rows, or --missing drop, which {_would_leave(table)}"
+            f"value is missing. {in_all}. Say --missing impute to fill gaps in from the other "
+            f"values of their rows, or --missing drop, which {_would_leave(table)}"
         )
     said = f"{count:,} values in {columns:,} columns were missing"
     if wish.missing == "drop":

@@ -265,7 +265,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write the page of results again; a table is read as that of the model was, unless told."""
+    """Write the page of results again; a table is read as the model's own was, unless told."""
     folder = model if model.is_dir() else None
     source = model if folder is None else folder / MODEL
     path = output or (page_of(model) if folder is None else folder / REPORT)
