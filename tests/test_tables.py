@@ -683,7 +683,7 @@ def test_h5ad_on_which_the_library_hangs_or_crashes(program, said, tmp_path, mon
     pytest.importorskip("anndata", reason="anndata is not installed")
     monkeypatch.setattr(matrices, "_PROBE", write(tmp_path / "probe.py", program))
     if "sleep" in program:
-        monkeypatch.setattr(matrices, "PATIENCE", 1.0)
+        monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
     with pytest.raises(TableError, match=said):
         read_table(write(tmp_path / "t.h5ad", "x"))
 

@@ -226,6 +226,21 @@ def test_a_cell_far_away_is_refused(tmp_path):
         read_table(path)
 
 
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import time; time.sleep(60)", "could not be read in 1 seconds.*save it as CSV"),
+        ("import os; os.abort()", "python-calamine crashed"),
+    ],
+)
+def test_files_on_which_the_library_hangs_or_crashes(tmp_path, monkeypatch, program, message):
+    (tmp_path / "probe.py").write_text(program)
+    monkeypatch.setattr("prosparse.tables.workbook._PROBE", tmp_path / "probe.py")
+    monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
+    with pytest.raises(TableError, match=message):
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
+
+
 def test_a_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("prosparse.tables.workbook.LARGEST_UNPACKED", 1000)
     path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS})

@@ -128,6 +128,6 @@ def _usable(read: Callable[[Path, Ask], Table], path: Path, ask: Ask) -> Table:
         return _usable(read, path, ask._replace(variables=(*ask.variables, *found.names)))
     except Unusable as found:
         if not found.columns or not drops_text(ask):
-            raise
+            raise TableError(str(found)) from None
         table = _usable(read, path, ask._replace(drop=(*ask.drop, *found.columns)))
         return table._replace(notes=[*table.notes, found.note])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -34,10 +32,9 @@ from .base import (
 from .identifiers import candidates, how_rows_are_told_apart
 from .market import read_market
 from .orientation import rows_by_name
+from .trial import try_first
 
 _PROBE = Path(__file__).with_name("probe.py")
-PATIENCE = 15.0  # seconds to try an H5AD file,
-BYTES_A_SECOND = 5e6  # and what longer files have besides
 _MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
@@ -115,7 +112,13 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
             f"{path}: reading H5AD needs anndata, which is not installed: "
             "pip install 'prosparse[anndata]'"
         ) from error
-    _try_first(path)
+    try_first(
+        path,
+        _PROBE,
+        "H5AD file",
+        "the HDF5 library",
+        "copy it to a local one, or read it with anndata and use prosparse.anndata.",
+    )
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*names are not unique")  # we say so
@@ -131,23 +134,6 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
     ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
     ask = ask.without_aside()._replace(id_column=None)
     return _named(path, ask, data.X, data.var_names, ids, aside)
-
-
-def _try_first(path: Path) -> None:
-    """Let another process read the file: it may hang or crash in the HDF5 library."""
-    limit = PATIENCE + path.stat().st_size / BYTES_A_SECOND
-    command = [sys.executable, "-P", str(_PROBE), str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise TableError(
-            f"{path}: it could not be read in {limit:.0f} seconds: it is damaged, or on a very "
-            "slow disk. If it is sound, copy it to a local one, or read it with anndata and use "
-            "prosparse.anndata."
-        ) from error
-    if done.returncode:
-        why = done.stderr.strip() or "the HDF5 library crashed"
-        raise TableError(f"{path}: not a whole H5AD file ({quietly(why, 300)})")
 
 
 def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from ..errors import TableError
 from .base import LARGEST_UNPACKED, MOST_EXPANSION, Ask, Table, quietly, refuse_bomb
 from .layout import Row, find_layout, no_header, read_rows, roles_of, table_of, take_header
 from .orientation import rows_by_name
+from .trial import try_first
 
+_PROBE = Path(__file__).with_name("probe_workbook.py")
 ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _SAMPLE = 200  # rows to look at
 _MOST_EMPTY = 10**7  # cells of a sheet that may be empty, or
@@ -59,15 +62,11 @@ def _cells(path: Path, ask: Ask, notes: list[str]) -> list[Row]:
     import python_calamine as calamine
 
     _refuse_large(path)
-    try:
-        with calamine.CalamineWorkbook.from_path(path) as book:
-            sheet = _sheet(path, book, ask, notes)
-            cells = sheet.to_python(skip_empty_area=False)
-            merged = sheet.merged_cell_ranges or []
-    except calamine.PasswordError as error:
-        raise TableError(f"{path}: it is protected by a password: save it without one") from error
-    except (calamine.CalamineError, calamine.ZipError, calamine.XmlError) as error:
-        raise TableError(f"{path}: not a whole spreadsheet ({quietly(error, 300)})") from error
+    try_first(path, _PROBE, "spreadsheet", "python-calamine", "save it as CSV")
+    with calamine.CalamineWorkbook.from_path(path) as book:
+        sheet = _sheet(path, book, ask, notes)
+        cells = sheet.to_python(skip_empty_area=False)
+        merged = sheet.merged_cell_ranges or []
     _fill_merged(cells, merged, notes)
     rows = [(line, [_text(one) for one in row]) for line, row in enumerate(cells, 1)]
     filled = [(line, row) for line, row in rows if any(map(str.strip, row))]
@@ -148,6 +147,13 @@ def _refuse_large(path: Path) -> None:
     reach far: every cell up to the last would take memory."""
     if not zipfile.is_zipfile(path):  # XLS is none
         return
+    try:
+        _look_into(path)
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
+        raise TableError(f"{path}: not a whole spreadsheet ({quietly(error, 300)})") from error
+
+
+def _look_into(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         unpacked = sum(member.file_size for member in members)
