@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, metrics, plot
+    from . import baselines, datasets, metrics, plot, stability
     from .errors import (
         CheckpointError,
         FewerComponentsWarning,
@@ -57,6 +57,7 @@ __all__ = [
     "metrics",
     "plot",
     "save",
+    "stability",
 ]
 
 # Where each name is. All are imported when the first of them is asked for, and not before, so that
@@ -76,6 +77,7 @@ _MODULES = {
     "datasets": [],
     "metrics": [],
     "plot": [],
+    "stability": [],
 }
 
 

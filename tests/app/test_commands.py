@@ -1,10 +1,15 @@
 """``prosparse select``, ``fit`` and ``report``: what they write, say and refuse."""
 
+import ast
 import csv
+import html
 import json
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -14,11 +19,13 @@ typer_testing = pytest.importorskip("typer.testing")
 
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, load  # noqa: E402
+from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, load  # noqa: E402
 from prosparse.app.analysis import imputed, total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.results import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
+from prosparse.phrases import number  # noqa: E402
+from prosparse.stability import assess, shuffled  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -106,7 +113,7 @@ def test_json_and_quiet(inside):
     [
         ("gsppca", ["--components", "2", "--variables", "6"]),
         ("sca", []),
-        ("sppca", ["--components", "2", "--penalty", "bic"]),
+        ("sppca", ["--components", "2", "--penalty", "bic", "--shuffles", "0"]),
         ("empca", ["--variables", "4"]),
     ],
 )
@@ -147,8 +154,9 @@ def test_missing_values(inside):
     arguments = ["select", path, "--label", "kind", "--json"]
     refused = run(app, arguments)
     assert refused.exit_code == 1
-    assert "row 1 of the data ('s0'), column 'v9': the value is missing, and 41 more" in (
-        " ".join(refused.stderr.split())
+    assert (
+        "row 1 of the data ('s0'), column 'v9': the value is missing. 42 values are missing in all"
+        in (" ".join(refused.stderr.split()))
     )
     for advice in ("--missing impute", "--missing drop, which leaves 58 of 60 rows and 19 of 20"):
         assert advice in " ".join(refused.stderr.split())
@@ -443,8 +451,9 @@ def test_a_panel(inside):
     model = Panel(recover=0.5).fit(DATA.X)
     said = json.loads(result.stdout)
     assert said["n_selected"] == model.n_selected_
-    share = f"{model.attained_path_[model.n_selected_ - 1]:.0%}"
-    assert said["why"].startswith(f"they recover {share} of what all variables together tell")
+    attained = model.attained_path_[model.n_selected_ - 1]
+    much = f"{attained:.1%} of what" if attained < 1 else "as much of the others as"
+    assert said["why"].startswith(f"they recover {much} all variables together")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>recover</dt><dd>0.5</dd>" in page
 
@@ -483,3 +492,105 @@ def test_python_m_prosparse(inside):
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["rows"] == 60
     shutil.rmtree(inside / "t-prosparse")
+
+
+def test_what_chance_would_choose_is_said(inside):
+    """Unequal noise: GSPPCA chooses some of a table that shares nothing, and says so."""
+    rng = np.random.default_rng(0)
+    X = 3.0 * DATA.X + rng.normal(size=DATA.X.shape) * np.linspace(0.1, 2.0, 20)
+    path = sheet(inside / "t.csv", X=X, label=False)
+    arguments = ["select", path, "--method", "gsppca", "--components", "2"]
+    said = json.loads(run(app, [*arguments, "--json"]).stdout)
+    assert said["n_selected_by_chance"] > 0
+    shown = " ".join(run(app, arguments).stdout.split())
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    chosen, by_chance = said["n_selected"], number(said["n_selected_by_chance"])
+    assert f"{chosen} of 20; {by_chance} would be by chance" in shown
+    assert f">{chosen} of 20 variables chosen; {by_chance} would be by chance.<" in page
+    again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
+    assert again.exit_code == 0, again.output
+    assert "would be by chance.<" in (inside / "again.html").read_text("utf-8")
+    without = json.loads(run(app, [*arguments, "--json", "--shuffles", "0"]).stdout)
+    assert without["n_selected_by_chance"] is None
+
+
+def test_what_would_take_long_is_skipped_and_said(inside, monkeypatch):
+    monkeypatch.setattr("prosparse.app.doubts._CHEAP", 0.0)
+    path = sheet(inside / "t.csv", label=False)
+    said = json.loads(run(app, ["select", path, "--json"]).stdout)
+    assert said["n_selected_by_chance"] is None
+    assert any("--shuffles 5 does" in note for note in said["notes"])
+    asked = json.loads(run(app, ["select", path, "--json", "--shuffles", "2"]).stdout)
+    assert asked["n_selected_by_chance"] == 0
+
+
+def test_halves_of_the_rows(inside):
+    path = sheet(inside / "t.csv")
+    said = json.loads(
+        run(app, ["select", path, "--drop", "kind", "--json", "--stability", "4"]).stdout
+    )
+    seen = assess(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
+    at = [NAMES.index(name) for name in said["selected"]]
+    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert seen.words()[0] in page
+    refused = run(app, ["select", path, "--stability", "5"])
+    assert refused.exit_code == 2
+    assert "--stability must be even" in refused.stderr
+    few = run(app, ["select", path, "--groups", "kind", "--stability", "4", "--json"])
+    assert few.exit_code == 0, few.output
+    assert any("at least 4 are needed" in note for note in json.loads(few.stdout)["notes"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--label", "kind", "--min-communality", "0.3"],
+        ["--drop", "kind", "--method", "sca", "--scale", "--log1p", "--shuffles", "0"],
+        ["--drop", "kind", "--missing", "impute", "--method", "gsppca", "--components", "2"],
+        ["--groups", "kind", "--components", "2"],
+        ["--drop", "kind", "--method", "empca", "--variables", "4"],
+    ],
+    ids=["label", "scaled", "gaps", "groups", "empca"],
+)
+def test_the_python_of_the_page_chooses_the_same(inside, options, capsys):
+    X = np.exp(DATA.X)
+    if "impute" in options:
+        X[3, 4] = np.nan
+    said = json.loads(run(app, ["select", sheet(inside / "t.csv", X=X), *options, "--json"]).stdout)
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    code = html.unescape(
+        re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)[1]
+    )
+    (inside / "again.py").write_text(code, "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runpy.run_path("again.py")
+    first, names = capsys.readouterr().out.splitlines()
+    assert first == f"{said['n_selected']} of 20 variables chosen"
+    assert sorted(ast.literal_eval(names)) == sorted(said["selected"])
+
+
+def test_a_regression_is_doubted_and_repeated_as_well(inside, capsys):
+    """The response is shuffled, and split with the rows."""
+    path = sheet(inside / "t.csv", label=False, decimal=".", separator=",")
+    real = int(np.argmax(DATA.support))  # others tell it
+    arguments = ["regress", path, "--response", NAMES[real], "--stability", "4", "--json"]
+    result = run(app, arguments)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    X, y = np.delete(DATA.X, real, axis=1), DATA.X[:, real]
+    others = [name for name in NAMES if name != NAMES[real]]
+    model = SpinyRegressor().fit(X, y)
+    seen = assess(model, X, 4, y=y, random_state=0)
+    at = [others.index(name) for name in said["selected"]]
+    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    assert said["n_selected_by_chance"] == shuffled(model, X, 5, y=y, random_state=0).expected
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert "with the response in random order" in page
+    found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)
+    (inside / "again.py").write_text(html.unescape(found[1]), "utf-8")
+    runpy.run_path("again.py")
+    assert sorted(ast.literal_eval(capsys.readouterr().out.splitlines()[1])) == sorted(
+        said["selected"]
+    )

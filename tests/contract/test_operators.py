@@ -249,9 +249,19 @@ def test_extreme_values_become_moderate(make, scale, size, rng):
     assert np.isfinite(columns.unit)
 
 
-def test_unrepresentable_squares_are_refused(rng):
-    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
-        standardise(1e160 * table(rng))
+@pytest.mark.parametrize("scale", [False, True])
+def test_unrepresentable_squares_are_refused(scale, rng):
+    X = table(rng)
+    X[:, 3] *= 1e305 if scale else 1e160
+    with pytest.raises(ValueError, match=r"^column 3 of X deviates from its mean by .*multiply X"):
+        standardise(X, scale)
+
+
+def test_a_sparse_column_far_from_zero_is_named(rng):
+    X = table(rng)
+    X[:, 3] += 1e8
+    with pytest.raises(ValueError, match=r"1 column.* the first of them column 3, .*constant"):
+        standardise(sparse.csr_array(X))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

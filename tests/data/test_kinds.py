@@ -522,3 +522,38 @@ def test_what_rounding_takes_from_a_mean_is_given_back():
     assert np.abs(Z.mean(axis=0)).max() < 1e-6
     squares = np.asarray(op.column_squares()) * columns.unit**2
     np.testing.assert_allclose(squares, 500 * exact.var(axis=0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("groups", [None, np.repeat([1, 0, 2], 4)], ids=["", "groups"])
+def test_rows_taken_and_columns_shuffled_in_kind(rng, groups):
+    """A shuffled table has the values of every column, of every group, in other rows."""
+    X = rng.normal(size=(12, 5)) * (rng.random((12, 5)) < 0.6)
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    tables = {
+        "array": (X, np.asarray),
+        "frame": (pd.DataFrame(X, columns=list("abcde")), np.asarray),
+        "polars": (pl.DataFrame(X, schema=list("abcde")), lambda t: t.to_numpy()),
+        "csr": (sparse.csr_array(X), lambda t: t.toarray()),
+        "csc": (sparse.csc_matrix(X), lambda t: t.toarray()),
+        "masked": (np.ma.masked_array(X), np.asarray),
+        "strict": (array_api_strict.asarray(X), np.asarray),
+    }
+    rows = np.array([1, 4, 7])
+    for name, (table, plain) in tables.items():
+        kind = kind_of(table)
+        some = kind.take_rows(table, rows)
+        assert type(some) is type(table), name
+        np.testing.assert_array_equal(plain(some), X[rows])
+        mixed = kind.shuffled(table, rng, groups)
+        assert type(mixed) is type(table), name
+        values = plain(mixed)
+        assert not np.array_equal(values, X)
+        for code in [0] if groups is None else np.unique(groups):
+            part = slice(None) if groups is None else groups == code
+            np.testing.assert_array_equal(np.sort(values[part], 0), np.sort(X[part], 0))
+        order = [tuple(np.argsort(c)) for c in values.T] if groups is None else []
+        assert len(set(order)) == len(order)
+    big = da.from_array(X, chunks=(5, 5))
+    np.testing.assert_array_equal(kind_of(big).take_rows(big, rows).compute(), X[rows])
+    with pytest.raises(InputError, match="only be shuffled in memory"):
+        kind_of(big).shuffled(big, rng)

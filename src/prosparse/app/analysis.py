@@ -25,7 +25,9 @@ from ..registry import METHODS, Method, method_of, offered
 from ..selection.dimension import completed
 from ..tables import Ask, Table
 from ..tables.base import MISSING as MISSING_CELLS
+from .doubts import look
 from .gaps import complete_part
+from .python import as_python
 from .units import tell_units
 from .words import in_words_of_the_command
 
@@ -51,6 +53,8 @@ class Wish(NamedTuple):
     tol: float | None = None
     variables: Mapping[str, tuple[str, ...]] = {}
     costs: Mapping[str, float] = {}
+    shuffles: int | None = 0  # tables that share nothing; None: a few, if that is quick
+    stability: int = 0  # halves of the rows
 
     @property
     def asked(self) -> Method:
@@ -144,10 +148,11 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
         return table
     count, columns = int(gaps.sum()), int(np.count_nonzero(gaps))
     if wish.missing == "error":
+        in_all = "It is the only gap" if count == 1 else f"{count:,} values are missing in all"
         raise TableError(
             f"{table.path}, {_row_called(table, first[0])}, column {table.names[first[1]]!r}: the "
-            f"value is missing, and {count - 1:,} more are. Say --missing impute to fill them in "
-            f"from the other values of their rows, or --missing drop, which {_would_leave(table)}"
+            f"value is missing. {in_all}. Say --missing impute to fill gaps in from the other "
+            f"values of their rows, or --missing drop, which {_would_leave(table)}"
         )
     said = f"{count:,} values in {columns:,} columns were missing"
     if wish.missing == "drop":
@@ -397,15 +402,27 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
     scales = scales_for(table, wish)
     table = scaled_as(table, scales)
     total = total_variance(table.X)
+    groups = _groups(table, ask, wish)
+    began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model.fit(table.X, **response, **_groups(table, ask, wish))
+        model.fit(table.X, **response, **groups)
     model.feature_names_in_ = np.array(table.names, dtype=object)
     if method_of(model).takes("verbose"):
         model.set_params(verbose=0)
     found = findings_of(model, total)
     if not (wish.scale or method_of(model).scales or found.regression):
         table = table._replace(notes=[*table.notes, *tell_units(table, found)])
+    looked = look(
+        model,
+        found,
+        table.X,
+        y=response.get("y"),
+        groups=groups.get("groups"),
+        seconds=time.perf_counter() - began,
+        shuffles=wish.shuffles,
+        halves=wish.stability,
+    )
     title = f"What carries the structure of {table.path.name}"
     if found.regression:
         title = f"What predicts {ask.response} in {table.path.name}"
@@ -413,7 +430,8 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
         "title": title,
         "data": _data_words(table, model, read, ask),
         "asked": _asked(wish),
-        "notes": table.notes,
+        "notes": [*table.notes, *looked.notes],
+        **looked.about,
         "warnings": list(
             dict.fromkeys(in_words_of_the_command(str(w.message), wish.asked) for w in caught)
         ),
@@ -421,6 +439,9 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
         "total_variance": total,
         "scaled_by": scales,
         "command": command,
+        "python": as_python(
+            table.path, ask, _preparation(wish), model, scaled=bool(scales), grouped=bool(groups)
+        ),
         "file": fingerprint_of_file(table.path),
         "versions": versions(),
         "read": _as_read(ask, table),
@@ -431,6 +452,15 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
         with without_names():
             about["r2"] = float(model.score(table.X, response["y"]))
     return Result(table, model, about, found)
+
+
+def _preparation(wish: Wish) -> dict[str, Any]:
+    """What was wished that changes the table itself."""
+    known = wish._asdict()
+    changed = {name: known[name] for name in ("scale", "log1p", "missing")}
+    standard = Wish()._asdict()
+    asked = {name: value for name, value in changed.items() if value != standard[name]}
+    return {"method": wish.method, **asked} if asked else {}
 
 
 def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
@@ -495,7 +525,7 @@ def _asked(wish: Wish) -> dict[str, str]:
 _ABOUT: dict[str, type | tuple[type, ...]] = {
     "title": str, "data": dict, "asked": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "scaled_by": list, "command": str, "file": dict, "read": dict,
-    "wish": dict,
+    "wish": dict, "python": str, "shuffled": dict, "stability": dict, "alike": dict,
 }  # fmt: skip
 
 

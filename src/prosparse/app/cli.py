@@ -40,7 +40,7 @@ COMMANDS = {
     "fit": Entry("commands", "Fit a model and save it, and nothing else."),
     "report": Entry(
         "commands",
-        "Write the page of results again; a table is read as that of the model was, unless told.",
+        "Write the page of results again; a table is read as the model's own was, unless told.",
     ),
     "demo": Entry(
         "commands", "Fit built-in data, say what was chosen, draw why, and write a report."

@@ -27,7 +27,9 @@ from ..findings import findings_of
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
-from ..report.words import percent, quoted, sharing_most
+from ..report.page import doubts_of
+from ..report.words import kept, percent, quoted, sharing_most
+from ..stability import Chance, Stability, equally_good
 from ..tables import Ask, Table, read_table
 from ..tables.labels import read_labels
 from .analysis import (
@@ -47,6 +49,7 @@ from .options import (
     LOOKED_FOR,
     Answering,
     Choosing,
+    Doubting,
     File,
     Iterating,
     OfMethods,
@@ -129,6 +132,7 @@ def select(
     iterating: Iterating,
     preparing: Preparing,
     reading: Reading,
+    doubting: Doubting,
     answering: Answering,
     output: Folder = None,
 ) -> None:
@@ -136,7 +140,7 @@ def select(
     with told(choosing.method):
         check_choice("--method", choosing.method, tuple(offered()))
         wish = _wish(choosing, of_methods, iterating, preparing, answering)
-        written = _to_folder(file, reading.ask(), wish, answering, output)
+        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
     _answer(*written, answering)
 
 
@@ -145,6 +149,7 @@ def panel(
     of_methods: OfMethods,
     preparing: Preparing,
     reading: Reading,
+    doubting: Doubting,
     answering: Answering,
     keep: Annotated[
         list[str] | None,
@@ -179,7 +184,7 @@ def panel(
             variables={"keep": _names(keep), "exclude": _names(exclude)},
             costs={} if costs is None else _costs(costs),
         )
-        written = _to_folder(file, reading.ask(), wish, answering, output)
+        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
     _answer(*written, answering)
 
 
@@ -194,13 +199,16 @@ def regress(
     iterating: Iterating,
     preparing: Preparing,
     reading: Reading,
+    doubting: Doubting,
     answering: Answering,
     output: Folder = None,
 ) -> None:
     """The few variables that predict a column, and their coefficients."""
     with told("spinyreg"):
         wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
-        written = _to_folder(file, reading.ask(response), wish, answering, output)
+        written = _to_folder(
+            file, reading.ask(response), _doubted(wish, doubting), answering, output
+        )
     _answer(*written, answering)
 
 
@@ -257,7 +265,7 @@ def report(
         ),
     ] = None,
 ) -> None:
-    """Write the page of results again; a table is read as that of the model was, unless told."""
+    """Write the page of results again; a table is read as the model's own was, unless told."""
     folder = model if model.is_dir() else None
     source = model if folder is None else folder / MODEL
     path = output or (page_of(model) if folder is None else folder / REPORT)
@@ -343,6 +351,10 @@ def _wish(
         iterating.max_iter,
         iterating.tol,
     )
+
+
+def _doubted(wish: Wish, doubting: Doubting) -> Wish:
+    return wish._replace(**doubting.checked()._asdict())
 
 
 def _names(given: list[str] | None) -> tuple[str, ...]:
@@ -466,6 +478,7 @@ def _answer(result: Result, output: Path, replaced: str | None, answering: Answe
 def summary(result: Result, output: Path) -> dict[str, Any]:
     """The answer as plain JSON."""
     found, about = result.found, result.about
+    doubts = doubts_of(found, about)
     return {
         "file": str(result.table.path),
         "method": found.method,
@@ -478,6 +491,12 @@ def summary(result: Result, output: Path) -> dict[str, Any]:
             None
             if found.shared is None
             else [float(found.shared.communality[k]) for k in found.chosen]
+        ),
+        "n_selected_by_chance": None if doubts.chance is None else doubts.chance.expected,
+        "frequency_on_halves": (
+            None
+            if doubts.stability is None
+            else [float(doubts.stability.frequency[k]) for k in found.chosen]
         ),
         **_strength(result),
         "notes": about["notes"],
@@ -518,13 +537,17 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         lead, first = "most relevant", [quoted(found.names[k]) for k in found.chosen[:_FEW]]
     else:
         lead, first = "share most", sharing_most(found, found.shared, _FEW)
+    doubts = doubts_of(found, about)
     more = f", … ({found.n_selected - _FEW:,} more)" if found.n_selected > _FEW else ""
     for key, value in (
         ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
         *(("", note) for note in about["notes"]),
         ("method", _method_words(result)),
-        ("variables kept", f"{found.n_selected:,} of {p:,}"),
+        ("variables kept", kept(found, doubts.chance)),
         ("why that many", found.why),
+        *(("as good", equally_good(found).words()) for _ in range(found.by_evidence)),
+        *(("by chance", one) for one in _in_short(doubts.chance)),
+        *(("on half the rows", one) for one in _in_short(doubts.stability)),
         _strength_words(result),
         *([(lead, ", ".join(first) + more)] * bool(first)),
         ("results", str(output / REPORT if output.is_dir() else output)),
@@ -549,3 +572,8 @@ def _strength_words(result: Result) -> tuple[str, str]:
     if result.found.regression:
         return "variance explained", f"{percent(result.about['r2'])} of the response, in these rows"
     return "variance retained", percent(result.found.retained)
+
+
+def _in_short(looked: Chance | Stability | None) -> list[str]:
+    """What was looked at says, in one entry of the short table, if it was."""
+    return [] if looked is None else [" ".join(looked.words())]

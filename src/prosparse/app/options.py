@@ -194,6 +194,40 @@ class Iterating(NamedTuple):
     ] = None
 
 
+class Doubting(NamedTuple):
+    """What is done to see how sure the choice is."""
+
+    shuffles: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            rich_help_panel=ANSWER,
+            help="Tables with every column shuffled on its own, to see what chance would choose; "
+            "0 for none. Left out: 5, where a fit is quick.",
+        ),
+    ] = None
+    stability: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            rich_help_panel=ANSWER,
+            help="Fit N halves of the rows, an even number such as 50, and say how often each "
+            "variable is chosen.",
+        ),
+    ] = 0
+
+    def checked(self) -> Doubting:
+        """Refuse halves that come in no pairs."""
+        if self.stability % 2:
+            raise ParameterError(
+                "--stability must be even, as halves of the rows come in pairs, got "
+                f"{self.stability}"
+            )
+        return self
+
+
 class Answering(NamedTuple):
     """What is printed."""
 
@@ -210,7 +244,7 @@ class OfMethods(dict[str, object]):
     """The options of the methods, by name; None where they were left out."""
 
 
-_GROUPS: tuple[Any, ...] = (Reading, Preparing, Choosing, Iterating, Answering)
+_GROUPS: tuple[Any, ...] = (Reading, Preparing, Choosing, Iterating, Doubting, Answering)
 
 
 def with_options(

@@ -52,6 +52,7 @@ from .operators import sparse as sparse_rows
 from .operators.base import Operator, row_slices
 from .operators.weighted import CountedRows
 from .ranks import normal_scores, sparse_normal_scores
+from .shuffle import shuffled_dense, shuffled_sparse
 
 Table = TableLike  # a validated one
 
@@ -138,6 +139,17 @@ class Kind:
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         """Some columns of a table or a container, in kind."""
         return np.asarray(X)[:, columns]
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        """Some rows of a table or a container, in kind."""
+        return np.asarray(X)[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        """A table like ``X`` with every column in a random order of its own, within ``groups``
+        (codes of the rows) where they are given."""
+        return self.refilled(X, shuffled_dense(np.asarray(X), rng, groups))
 
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         """A container like ``X`` with other entries."""
@@ -234,6 +246,16 @@ class MaskedArray(Kind):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return np.ma.array(X, copy=False)[:, columns]
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return np.ma.array(X, copy=False)[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        # what is missing goes along with its column, as NaN
+        values: np.ndarray = np.ma.array(X, dtype=float).filled(np.nan)
+        return np.ma.masked_invalid(shuffled_dense(values, rng, groups))
+
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.MaskedArray(values)
 
@@ -260,6 +282,9 @@ class PandasFrame(Kind):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.iloc[:, columns]
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.iloc[rows]
+
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
 
@@ -281,6 +306,9 @@ class PolarsFrame(Kind):
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.select([X.columns[place] for place in columns])
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X[rows]
 
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, schema=X.columns)
@@ -311,6 +339,14 @@ class SparseTable(Kind):
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.tocsr()[:, columns].asformat(X.format)
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.tocsr()[rows].asformat(X.format)
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        return shuffled_sparse(X, rng, groups)
 
     def dense(self, X: Table) -> np.ndarray:
         return np.asarray(X.toarray(), dtype=float)
@@ -374,6 +410,14 @@ class ForeignArray(Kind):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return array_namespace(X).take(X, in_kind(columns, X), axis=1)
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return array_namespace(X).take(X, in_kind(rows, X), axis=0)
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        return in_kind(shuffled_dense(host(X), rng, groups), X, X.dtype)
+
     def dense(self, X: Table) -> np.ndarray:
         return np.array(host(X), dtype=float)
 
@@ -408,6 +452,17 @@ class RowBlocks(Kind, ABC):
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X[:, columns]
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        raise InputError(
+            f"columns can only be shuffled in memory, and X is a {self.name}, whose rows are read "
+            "block by block: give some of its rows, in memory"
+        )
 
     def normal_scores(self, X: Table) -> Table:
         raise InputError(

@@ -49,7 +49,7 @@ from .permutation import (
     excess_variance,
     least_matched_pvalues,
     matched_pvalues,
-    sampled_pvalue,
+    sampled_together,
 )
 
 # Degrees of freedom that the test needs: one less than rows, or rows less groups.
@@ -359,9 +359,9 @@ def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarr
     sample, orders = tested.tests.sample, tested.tests.orders
     scores = Scores(sample, tested)
 
-    def pvalues(some: np.ndarray, columns: np.ndarray) -> list[float]:
-        without = scores.without(some, columns)
-        return [sampled_pvalue(y, U, orders, most) for y, U in zip(columns.T, without, strict=True)]
+    def pvalues(some: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        without = np.stack(list(scores.without(some, columns)))
+        return sampled_together(columns, without, orders, most)
 
     def on_all_cores(some: np.ndarray) -> np.ndarray:
         columns = sample.columns(some)

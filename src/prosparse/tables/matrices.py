@@ -213,7 +213,7 @@ def _named(
     if whole.dtype.kind in "iu":
         _refuse_large(path, whole, texts, roles.variables)
     if sparse.issparse(X):
-        notes.append("it is sparse, and stays so")
+        notes.append("the table is sparse, and is never made dense")
     if ids is not None and len(set(ids)) < n:
         notes.append("the names of the rows are not all different")
     counted = {k: column_of(k) for k in roles.row_numbers}
