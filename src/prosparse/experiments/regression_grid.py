@@ -491,31 +491,45 @@ def remarks_on(found: Found, missing: tuple[str, ...]) -> str:
 
 
 def drawn(found: Found, output: Path) -> Path:
-    """Error against ratio, one panel for each setting and grid."""
+    """Error against ratio, one panel for each setting and grid.
+
+    Panels are as high as the largest error of ours and the lassos needs: others may leave them.
+    """
     figure, axes = figure_of(len(SETTINGS), len(KINDS), 3.6, 3.2)
     for i, kind in enumerate(KINDS):
         for j, setting in enumerate(SETTINGS):
             ax = axes[i][j]
             places = [place for place in found.error if place[:2] == (kind, setting)]
-            ratios = [ratio for _, _, ratio in places]
-            names = tuple(found.error[places[0]]) if places else ()
-            for name in names:
-                bold = {"lw": 2.5, "color": "black", "zorder": 3} if name == OURS else {"lw": 1.2}
-                errors = [found.error[place][name] for place in places]
-                ax.plot(ratios, errors, "o-", ms=3, label=name, **bold)
-            if kind == FIRST:
-                label = "relaxed lasso, published"
-                errors = list(PUBLISHED[RELAXED][setting])
-                ax.plot(RATIOS, errors, ":", color="gray", label=label)
-            ax.set(xscale="log", title=f"{setting}\n{kind}")
-            ax.set_xticks([0.05, 0.25, 1.22, 6.0], ["0.05", "0.25", "1.22", "6"])
-            ax.minorticks_off()
+            ax.set_visible(bool(places))
+            if places:
+                panel(ax, found, places)
     for ax in axes[-1]:
         ax.set_xlabel("signal-to-noise ratio")
     for ax in axes[:, 0]:
         ax.set_ylabel("relative test error")
-    axes[0][0].legend(frameon=False, fontsize=7)
+    lines, names = axes[0][0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
     return saved(figure, output / "E22_regression_grid.png")
+
+
+def panel(ax: Any, found: Found, places: list[Place]) -> None:
+    """The errors of every method at the ratios of one setting and grid."""
+    kind, setting, _ = places[0]
+    ratios = [ratio for _, _, ratio in places]
+    top = 1.0
+    for name in found.error[places[0]]:
+        bold = {"lw": 2.5, "color": "black", "zorder": 3} if name == OURS else {"lw": 1.2}
+        errors = [found.error[place][name] for place in places]
+        ax.plot(ratios, errors, "o-", ms=3, label=name, **bold)
+        if name in (OURS, RELAXED, LASSO):
+            top = max(top, *errors)
+    if kind == FIRST:
+        theirs = PUBLISHED[RELAXED][setting]
+        ax.plot(RATIOS, theirs, ":", color="gray", label="relaxed lasso, published")
+        top = max(top, *theirs)
+    ax.set(xscale="log", title=f"{setting}\n{kind}", ylim=(1.0, 1.0 + 1.1 * (top - 1.0)))
+    ax.set_xticks([0.05, 0.25, 1.22, 6.0], ["0.05", "0.25", "1.22", "6"])
+    ax.minorticks_off()
 
 
 def run(quick: bool, data: Data, output: Path) -> Result:
