@@ -67,6 +67,16 @@ class Multipliers(NamedTuple):
     A: Floats  # (p, p), of which N is the antisymmetric part
 
 
+class Aside(NamedTuple):
+    """What variables that take no part in an improvement add to the sums of those that do.
+
+    Their M_ij are C_ij, on both sides, so that P is zero between them and all others.
+    """
+
+    squares: Floats  # (p, slots) for every row, the largest M_ij^2 of theirs
+    s: Floats  # (slots,) the largest of their own row sums
+
+
 class Proof(NamedTuple):
     """A bound with what it was made of; see the head of this file."""
 
@@ -166,13 +176,21 @@ def prove(problem: Problem, at: Multipliers) -> Proof:
     """
     P = inner_matrix(problem, at)
     s, others, ranked = row_sums(problem, pairs(problem, at))
-    if at.M is problem.C or np.array_equal(at.M, problem.C):
-        largest = 0.5 * float(at.alpha.max())  # P is diagonal
-    else:
-        largest = float(np.linalg.eigvalsh(P)[-1])
+    largest = largest_of_blocks(P)
     top = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
     largest += rounding(problem, at, top)
     return Proof(largest + top, largest, s, others, ranked)
+
+
+def largest_of_blocks(P: Floats) -> float:
+    """The largest eigenvalue of P, where rows without any entry beside the diagonal stand alone."""
+    diagonal = np.diagonal(P)
+    joined = np.count_nonzero(P, axis=1) > (diagonal != 0.0)
+    largest = float(diagonal[~joined].max(initial=-np.inf))
+    if np.any(joined):
+        block = P[np.ix_(joined, joined)]
+        largest = max(largest, float(np.linalg.eigvalsh(block)[-1]))
+    return largest
 
 
 def rounding(problem: Problem, at: Multipliers, top: float) -> float:
@@ -250,6 +268,7 @@ def improve(
     smoothing: float,
     max_iter: int,
     stop: Callable[[], bool] | None = None,
+    aside: Aside | None = None,
 ) -> Multipliers:
     """Multipliers that prove less, by L-BFGS on a smoothed bound.
 
@@ -263,6 +282,8 @@ def improve(
     max_iter : int
     stop : callable or None
         Asked after every iteration whether to stop.
+    aside : Aside or None
+        Of variables that are not among those of ``problem``; see `improve_some`.
 
     Returns
     -------
@@ -278,6 +299,8 @@ def improve(
         SMOOTH_SUMS * smoothing / K**2,
     )
     mask, counts = known(problem), free_counts(problem)
+    if aside is None:
+        aside = Aside(np.empty((p, 0)), np.empty(0))
 
     def unpacked(x: Floats) -> Multipliers:
         # alpha stays away from zero and from overflow
@@ -287,7 +310,7 @@ def improve(
         )
 
     def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = smoothed(problem, unpacked(x), mask, counts, scales)
+        height, (dM, dalpha, dA) = smoothed(problem, unpacked(x), mask, counts, scales, aside)
         return height, np.concatenate([dM.ravel(), dalpha, unit * dA.ravel()])
 
     def after(intermediate_result: object) -> None:
@@ -307,6 +330,7 @@ def smoothed(
     mask: Mask,
     counts: Indices,
     scales: tuple[float, float, float],
+    aside: Aside,
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
     """The bound made smooth, and its derivatives by M, log alpha and A.
 
@@ -321,20 +345,77 @@ def smoothed(
     height = float(values[-1]) + scale_P * math.log(total)
     X = (vectors * (weights / total)) @ vectors.T
     squares = _squares(problem, at.M) / (2.0 * at.alpha[:, None])
+    beside = aside.squares / (2.0 * at.alpha[:, None])
     T = squares + 0.5 * (at.A - at.A.T)
-    Y = largest_shares(np.where(mask, FAR_BELOW, T), counts, scale_T)
-    quadratic = 0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
+    p, free = T.shape[0], ~problem.pinned
+    Y = largest_shares(np.hstack([np.where(mask, FAR_BELOW, T), beside]), counts, scale_T)
+    s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
+    Y, Y_beside = Y[:, :p], Y[:, p:]
     Y[mask] = 1.0
-    s = np.einsum("ij,ij->i", Y, T) - quadratic
-    free = ~problem.pinned
-    z = np.ones(s.size)
-    z[free] = largest_shares(s[None, free], np.array([problem.slots]), scale_rows)[0]
-    height += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
+    s += np.einsum("ij,ij->i", Y, T) + np.einsum("ij,ij->i", Y_beside, beside)
+    rows = np.concatenate([s[free], aside.s])
+    shares = largest_shares(rows[None, :], np.array([problem.slots]), scale_rows)[0]
+    z = np.ones(p)
+    z[free] = shares[: rows.size - aside.s.size]
+    height += float(s[problem.pinned].sum() + shares @ rows - 0.5 * scale_rows * shares @ shares)
     Z = z[:, None] * Y
     M = np.maximum(at.M, 0.0) if problem.nonnegative else at.M
     dM = Z * M / at.alpha[:, None] - X
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
+    dalpha -= z * np.einsum("ij,ij->i", Y_beside, beside)
     return height, (dM, dalpha, 0.5 * (Z - Z.T))
+
+
+def improve_some(
+    problem: Problem,
+    at: Multipliers,
+    proof: Proof,
+    some: Indices,
+    smoothing: float,
+    max_iter: int,
+    stop: Callable[[], bool] | None = None,
+) -> Multipliers:
+    """As `improve`, for the variables ``some``, pinned ones among them, where all are too many.
+
+    The others have M_ij = C_ij and the largest alpha that does not raise the largest eigenvalue.
+
+    Parameters
+    ----------
+    problem : Problem
+    at : Multipliers
+        Where to start.
+    proof : Proof
+        Of these.
+    some : int array
+        The variables, in rising order.
+    smoothing, max_iter, stop
+        As for `improve`.
+
+    Returns
+    -------
+    Multipliers
+        For all variables.
+    """
+    block = np.ix_(some, some)
+    rest = np.setdiff1d(np.arange(problem.C.shape[0]), some, assume_unique=True)
+    part = Problem(problem.C[block], problem.pinned[some], problem.slots, problem.nonnegative)
+    everywhere = Multipliers(
+        problem.C.copy(), np.full(at.alpha.size, 2.0 * proof.largest), np.zeros_like(at.A)
+    )
+    s, _, _ = row_sums(problem, pairs(problem, everywhere))
+    columns = _squares(problem, problem.C[np.ix_(some, rest)])
+    k = problem.slots
+    aside = Aside(
+        -np.sort(-columns, axis=1)[:, :k],
+        -np.sort(-s[rest])[:k],
+    )
+    start = Multipliers(at.M[block], at.alpha[some], at.A[block])
+    end = improve(part, start, smoothing, max_iter, stop, aside)
+    everywhere.M[block], everywhere.A[block] = end.M, end.A
+    largest = float(np.linalg.eigvalsh(inner_matrix(part, end))[-1])
+    everywhere.alpha[:] = 2.0 * largest
+    everywhere.alpha[some] = end.alpha
+    return everywhere
 
 
 def largest_shares(V: Floats, counts: Indices, scale: float) -> Floats:

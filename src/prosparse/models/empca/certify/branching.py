@@ -40,6 +40,7 @@ from ....selection.relaxation import (
     from_leading_vector,
     from_row_norms,
     improve,
+    improve_some,
     prove,
     taken,
 )
@@ -57,6 +58,8 @@ WORTHWHILE = 0.6
 SMOOTHING = 0.3
 MOST_SMOOTHING = 0.02
 LEAST_GAP = 1e-6
+# So many variables at most have multipliers of their own; and what is an eigenproblem of all.
+WIDE = 400
 # The bound by row norms is looked at again when so many of the variables were settled.
 MANY_SETTLED = 0.1
 
@@ -182,11 +185,14 @@ def outer_bound(question: Question) -> float:
     """The smaller of the largest eigenvalue of C and the trace of a block."""
     C = question.C
     p, norm = C.shape[0], float(np.linalg.norm(C))
-    trace = float(np.sort(np.diagonal(C))[p - question.K :].clip(0.0).sum())
-    largest = float(np.linalg.eigvalsh(C)[-1])
-    indefinite = float(np.linalg.eigvalsh(C)[0]) < -p * EPS * norm
-    # the largest eigenvalue of a block is at most its trace if none is negative
-    return min(largest, np.inf if indefinite else trace) + 32.0 * p * EPS * norm
+    if p > WIDE:
+        return np.inf
+    values = np.linalg.eigvalsh(C)
+    room = 32.0 * p * EPS * norm
+    # the largest eigenvalue of a block is its trace without the others, one of which is the least
+    trace = float(np.sort(np.diagonal(C))[p - question.K :].sum())
+    others = (question.K - 1) * min(float(values[0]) - room, 0.0)
+    return min(float(values[-1]), trace - others) + room
 
 
 def explored(
@@ -262,7 +268,11 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
         if question.expired():
             return [Node(bound, variables, pinned, at, variables)]
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
-        at = improve(problem, at, smoothing, ITERATIONS, question.expired)
+        if variables.size > WIDE:
+            some = np.union1d(free[np.argsort(-inside)[:WIDE]], np.flatnonzero(pinned))
+            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, question.expired)
+        else:
+            at = improve(problem, at, smoothing, ITERATIONS, question.expired)
         tries, before = tries + 1, left
 
 
@@ -273,7 +283,9 @@ def weighed(
     known in closed form; and the least that any of them says of every variable (`children`)."""
     tried = [] if at is None else [at]
     if many:
-        tried += [from_row_norms(problem), from_leading_vector(problem)]
+        tried.append(from_row_norms(problem))
+        if problem.C.shape[0] <= WIDE:
+            tried.append(from_leading_vector(problem))
     proofs = [prove(problem, one) for one in tried]
     said = [children(problem, proof) for proof in proofs]
     best = int(np.argmin([proof.bound for proof in proofs]))
