@@ -55,7 +55,7 @@ class Problem(NamedTuple):
 
     C: Floats  # (p, p)
     pinned: Mask  # (p,) variables that are in S
-    slots: int  # how many others are, at least 1 and less than there are
+    slots: int  # how many others are, less than there are
     nonnegative: bool = False
 
 
@@ -427,7 +427,7 @@ def largest_shares(V: Floats, counts: Indices, scale: float) -> Floats:
     """
     r, n = V.shape
     rows = np.arange(r)
-    if n <= int(counts.min()):
+    if n == 0 or n <= int(counts.min()):
         return np.ones_like(V)
     low_place = n - 1 - np.minimum(counts, n - 1)
     high_place = np.minimum(low_place + 1, n - 1)

@@ -21,7 +21,7 @@ as equally good.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import count
 from typing import NamedTuple
 
@@ -47,6 +47,7 @@ from ....selection.relaxation import (
 from ..exchange import best_swap, make_polish_step
 from ..model import Support
 from ..nonnegative import best_weights
+from .clock import Clock
 from .symmetry import exchangeable
 
 RESOLUTION = 1e-9
@@ -71,11 +72,12 @@ class Certificate(NamedTuple):
     value: float  # its w'Cw
     upper_bound: float  # no component has more
     n_nodes: int  # how many were looked at
+    resolution: float = RESOLUTION  # values closer than this share count as equal
 
     @property
     def gap(self) -> float:
-        """1 - value / upper bound; 0 where they differ by less than `RESOLUTION`."""
-        if self.upper_bound <= self.value * (1.0 + RESOLUTION):
+        """1 - value / upper bound; 0 where they differ by no more than the resolution."""
+        if self.upper_bound <= self.value * (1.0 + self.resolution):
             return 0.0
         return 1.0 - self.value / self.upper_bound
 
@@ -98,7 +100,7 @@ class Question(NamedTuple):
     nonnegative: bool
     kinds: Indices  # (p,) see `exchangeable`
     gap: float  # the search may stop at this one
-    expired: Callable[[], bool]
+    clock: Clock
 
 
 class Best:
@@ -139,7 +141,7 @@ def certify(
     *,
     nonnegative: bool = False,
     gap: float = 0.0,
-    expired: Callable[[], bool] = lambda: False,
+    clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
     """Prove that no K variables have more than those of ``w``, or find some that have.
@@ -156,7 +158,7 @@ def certify(
         Whether components have no negative entry.
     gap : float, default=0.0
         The search ends when 1 - value / bound is at most this.
-    expired : callable
+    clock : Clock or None
         Asked often whether the time is up.
     progress : Progress or None
         Told the gap after every node.
@@ -168,11 +170,12 @@ def certify(
     scale = float(w @ C @ w)
     K = min(K, C.shape[0])
     kinds = exchangeable(C, nonnegative)
-    question = Question(C / scale, K, nonnegative, kinds, gap, expired)
+    question = Question(C / scale, K, nonnegative, kinds, gap, clock or Clock())
     best = Best(question, w, 1.0)
     best.offer(np.flatnonzero(w))
     everything = np.arange(C.shape[0])
-    first = Node(outer_bound(question), everything, np.zeros(everything.size, bool), None, everything)
+    nothing = np.zeros(everything.size, dtype=bool)
+    first = Node(outer_bound(question), everything, nothing, None, everything)
     open_nodes, n_nodes = explored(question, best, [first], progress)
     ceiling = max(best.value, best.closed, max((node.bound for node in open_nodes), default=0.0))
     ceiling = max(best.value, min(ceiling, first.bound))
@@ -182,17 +185,22 @@ def certify(
 
 
 def outer_bound(question: Question) -> float:
-    """The smaller of the largest eigenvalue of C and the trace of a block."""
-    C = question.C
+    """What holds before anything is looked at: the Frobenius norm or the trace of a block, the
+    largest eigenvalue of C."""
+    C, K = question.C, question.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
-    if p > WIDE:
-        return np.inf
-    values = np.linalg.eigvalsh(C)
     room = 32.0 * p * EPS * norm
-    # the largest eigenvalue of a block is its trace without the others, one of which is the least
-    trace = float(np.sort(np.diagonal(C))[p - question.K :].sum())
-    others = (question.K - 1) * min(float(values[0]) - room, 0.0)
-    return min(float(values[-1]), trace - others) + room
+    bounds = []
+    if K < p:
+        problem = Problem(C, np.zeros(p, dtype=bool), K, question.nonnegative)
+        bounds.append(prove(problem, from_row_norms(problem)).bound)
+    if p <= WIDE or K == p:
+        values = np.linalg.eigvalsh(C)
+        # the largest eigenvalue of a block is its trace without the others, each at least the least
+        trace = float(np.sort(np.diagonal(C))[p - K :].sum())
+        others = (K - 1) * min(float(values[0]) - room, 0.0)
+        bounds += [float(values[-1]) + room, trace - others + room]
+    return min(bounds)
 
 
 def explored(
@@ -209,11 +217,12 @@ def explored(
             heapq.heappop(heap)
             best.close(node.bound)
             continue
-        if question.expired():
+        if question.clock.expired():
             break
         try:
             parts = settled(question, best, node)
         except KeyboardInterrupt:
+            question.clock.interrupt()
             break  # the node is still on the heap, with its bound
         heapq.heappop(heap)
         n_nodes += 1
@@ -265,14 +274,14 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
         if tries == TRIES or (tries and left > WORTHWHILE * before) or left < LEAST_GAP:
             rest = Node(bound, variables, pinned, at, variables)
             return divided(question, rest, free, inside, outside)
-        if question.expired():
+        if question.clock.expired():
             return [Node(bound, variables, pinned, at, variables)]
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
         if variables.size > WIDE:
             some = np.union1d(free[np.argsort(-inside)[:WIDE]], np.flatnonzero(pinned))
-            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, question.expired)
+            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, question.clock.expired)
         else:
-            at = improve(problem, at, smoothing, ITERATIONS, question.expired)
+            at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
         tries, before = tries + 1, left
 
 
@@ -333,23 +342,44 @@ def leaf(question: Question, best: Best, S: Indices) -> None:
     """The best component on exactly these variables.
 
     With w >= 0 the best one is the leading eigenvector of the block of its own nonzeros: if that
-    of S has both signs, some variable of S has no weight, which each in turn can be.
+    of S has both signs, some variable of S has no weight, which each in turn can be. What time
+    does not allow to look at counts with its largest eigenvalue.
     """
-    if not question.nonnegative:
-        best.offer(S)
-        best.close(block_bound(question.C, S)[0])
+    best.offer(S)
+    value, one_sign = block_bound(question.C, S)
+    if not question.nonnegative or one_sign or value <= best.target:
+        best.close(value)
+        return
+    value = min(value, pinned_bound(question, best, S))
+    if value <= best.target:
+        best.close(value)
         return
     stack: list[tuple[Indices, int]] = [(S, 0)]  # a set, and how many of its first must stay
     while stack:
         T, fixed = stack.pop()
-        value, one_sign = block_bound(question.C, T)
-        if value <= best.target:
-            best.close(value)
+        own, one_sign = block_bound(question.C, T)
+        if own <= best.target or question.clock.expired():
+            best.close(min(own, value))
         elif one_sign:
             best.offer(T)
-            best.close(value)
+            best.close(own)
         else:
             stack += [(np.delete(T, i), i) for i in range(fixed, T.size) if T.size > 1]
+
+
+def pinned_bound(question: Question, best: Best, S: Indices) -> float:
+    """The bound for w >= 0 on exactly these variables, by improved multipliers."""
+    problem = Problem(question.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
+    at = from_row_norms(problem)
+    bound = prove(problem, at).bound
+    for _ in range(TRIES):
+        left = bound / best.value - 1.0
+        if left <= RESOLUTION or question.clock.expired():
+            break
+        smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
+        at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
+        bound = min(bound, prove(problem, at).bound)
+    return bound
 
 
 def block_bound(C: Floats, S: Indices) -> tuple[float, bool]:
