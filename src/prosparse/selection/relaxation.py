@@ -10,8 +10,9 @@ The inner sum is at most the length of row i of M on S (Cauchy and Schwarz), |w_
 length is at most alpha_i w_i^2 / 2 + length^2 / (2 alpha_i), and the entries of N on S x S add up
 to zero:
 
-    w'Cw <= lambda_max(P) + sum_{i in S} sum_{j in S} T_ij,         P = C - (M + M')/2 + diag(alpha)/2
-                                                                    T_ij = M_ij^2 / (2 alpha_i) + N_ij
+    w'Cw <= lambda_max(P) + sum_{i in S} sum_{j in S} T_ij
+
+    P = C - (M + M')/2 + diag(alpha)/2,      T_ij = M_ij^2 / (2 alpha_i) + N_ij.
 
 Of S it is now only used that it has K members: row i gives at most s_i = T_ii + the K - 1 largest
 others of its entries, and the rows at most the K largest s_i. What results is a bound for every
@@ -305,9 +306,7 @@ def improve(
     def unpacked(x: Floats) -> Multipliers:
         # alpha stays away from zero and from overflow
         alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
-        return Multipliers(
-            x[: p * p].reshape(p, p), alpha, unit * x[p * p + p :].reshape(p, p)
-        )
+        return Multipliers(x[: p * p].reshape(p, p), alpha, unit * x[p * p + p :].reshape(p, p))
 
     def value(x: Floats) -> tuple[float, Floats]:
         height, (dM, dalpha, dA) = smoothed(problem, unpacked(x), mask, counts, scales, aside)

@@ -22,12 +22,23 @@ from ...numerics.quadratic import Floats, Mask, Quadratic, quadratic_of
 from ...numerics.thresholds import Constraint
 from ...selection.bounds import Candidate
 from ...selection.dimension import count_signals
+from .certify.branching import Certificate
+from .certify.clock import Clock
+from .certify.component import prove_component
 from .search import Climb, Effort, find_at_angle, find_component
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
 # A component with less than this share of the table's variance is rounding.
 RANK_TOL = 1e-12
+
+
+class Proving(NamedTuple):
+    """How far components are to be proved the best."""
+
+    gap: float  # 1 - value / bound that is good enough
+    time_limit: float  # seconds for all components
+    epsilon: float = float(np.finfo(float).eps)  # relative rounding error of the table's numbers
 
 
 class EmpcaOptions(NamedTuple):
@@ -39,6 +50,8 @@ class EmpcaOptions(NamedTuple):
     cosine: float  # of the smallest angle between components; for "quasi"
     effort: Effort
     random_state: int | np.random.RandomState | None
+    proving: Proving | None = None
+    joint: bool = False  # the largest sum, instead of one component after the other
 
 
 class Solution(NamedTuple):
@@ -47,6 +60,7 @@ class Solution(NamedTuple):
     quadratic: Quadratic  # C of the whole table
     options: EmpcaOptions
     components: list[Climb]  # with their traces and reasons
+    certificates: list[Certificate] = []  # noqa: RUF012 - of every component, where asked for
 
     @property
     def W(self) -> Floats:
@@ -118,15 +132,18 @@ def solve_form(
     """`solve` for C itself. ``warm`` are components of a neighbouring problem, in order."""
     rng = check_random_state(options.random_state)
     least = RANK_TOL * float(np.sum(quadratic.diagonal()))
+    clock = Clock() if options.proving is None else Clock(options.proving.time_limit)
     remaining = everything(quadratic)
     found: list[Climb] = []
+    certificates: list[Certificate] = []
     for k, K in enumerate(options.cardinalities):
         if not np.any(remaining.allowed):
             break
         c = constraint(remaining, K, options.nonnegative)
         relatives = warm[k : k + 1]
-        if options.orthogonality == "quasi":
-            V = np.array([before.w for before in found]).reshape(-1, quadratic.width).T
+        at_angle = options.orthogonality == "quasi" and bool(found)
+        if at_angle:
+            V = np.array([before.w for before in found]).T
             new = find_at_angle(
                 remaining.quadratic, c, options.effort, rng, V, options.cosine, relatives
             )
@@ -134,9 +151,53 @@ def solve_form(
             new = find_component(remaining.quadratic, c, options.effort, rng, relatives)
         if new is None or new.value <= least:
             break
+        if options.proving is not None:
+            part = clock.share(len(options.cardinalities) - k)
+            new, certificate = proved(remaining.quadratic, c, new, options, part, at_angle)
+            clock.interrupted = part.interrupted
+            certificates.append(certificate)
         found.append(new if options.nonnegative else new._replace(w=turned(new.w)))
         remaining = without(remaining, new.w, options.orthogonality)
-    return Solution(quadratic, options, found)
+    return Solution(quadratic, options, found, certificates)
+
+
+def proved(
+    quadratic: Quadratic,
+    c: Constraint,
+    found: Climb,
+    options: EmpcaOptions,
+    clock: Clock,
+    at_angle: bool,
+) -> tuple[Climb, Certificate]:
+    """A component with its proof, or a better one that turned up on the way.
+
+    Of a component at an angle from others only the bound is taken, which holds without the angle
+    and so with it.
+    """
+    proving = options.proving
+    assert proving is not None
+    certificate = prove_component(
+        quadratic,
+        c,
+        found.w,
+        found.value,
+        gap=proving.gap,
+        clock=clock,
+        epsilon=proving.epsilon,
+        verbose=options.effort.verbose,
+    )
+    if at_angle:
+        bound = max(certificate.upper_bound, found.value)
+        certificate = certificate._replace(w=found.w, value=found.value, upper_bound=bound)
+    elif certificate.value > found.value:
+        found = found._replace(
+            w=certificate.w,
+            value=certificate.value,
+            trace=[*found.trace, certificate.value],
+        )
+    if certificate.gap > proving.gap and clock.expired():
+        found = found._replace(reason=worst([found.reason, StopReason.UNPROVED]))
+    return found, certificate
 
 
 def turned(w: Floats) -> Floats:
@@ -161,6 +222,8 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
         In the same order.
     """
     quadratic = quadratic_of(op)
+    proving = problems[0].proving if problems else None
+    asked, problems = problems, [options._replace(proving=None) for options in problems]
     solutions: list[Solution] = []
     for options in problems:
         warm = solutions[-1].components if solutions else []
@@ -173,7 +236,12 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
         )
         if rival.value > solutions[k].value:
             solutions[k] = rival
-    return solutions
+    if proving is None:
+        return solutions
+    return [
+        solve_form(quadratic, options, [found.w for found in solution.components])
+        for options, solution in zip(asked, solutions, strict=True)
+    ]
 
 
 def candidates(solution: Solution) -> Iterator[Candidate]:

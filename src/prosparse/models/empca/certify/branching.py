@@ -191,10 +191,10 @@ def outer_bound(question: Question) -> float:
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
     bounds = []
-    if K < p:
+    if p > K:
         problem = Problem(C, np.zeros(p, dtype=bool), K, question.nonnegative)
         bounds.append(prove(problem, from_row_norms(problem)).bound)
-    if p <= WIDE or K == p:
+    if p <= WIDE or p == K:
         values = np.linalg.eigvalsh(C)
         # the largest eigenvalue of a block is its trace without the others, each at least the least
         trace = float(np.sort(np.diagonal(C))[p - K :].sum())
@@ -239,7 +239,7 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
     bound, variables, pinned, at = node.bound, node.variables, node.pinned, node.at
     if at is not None and node.of.size > variables.size:
         at = taken(at, np.isin(node.of, variables, assume_unique=True))
-    tries, before, many = 0, np.inf, True
+    tries, before, many, over = 0, np.inf, True, question.clock.expired
     while True:
         slots = question.K - int(pinned.sum())
         if slots < 0 or variables.size < question.K:
@@ -279,7 +279,9 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
         if variables.size > WIDE:
             some = np.union1d(free[np.argsort(-inside)[:WIDE]], np.flatnonzero(pinned))
-            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, question.clock.expired)
+            at = improve_some(
+                problem, at, proof, some, smoothing, ITERATIONS, question.clock.expired
+            )
         else:
             at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
         tries, before = tries + 1, left
@@ -371,14 +373,12 @@ def pinned_bound(question: Question, best: Best, S: Indices) -> float:
     """The bound for w >= 0 on exactly these variables, by improved multipliers."""
     problem = Problem(question.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
     at = from_row_norms(problem)
-    bound = prove(problem, at).bound
-    for _ in range(TRIES):
+    bound, before = prove(problem, at).bound, np.inf
+    while before > bound > best.target and not question.clock.expired():
         left = bound / best.value - 1.0
-        if left <= RESOLUTION or question.clock.expired():
-            break
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
         at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
-        bound = min(bound, prove(problem, at).bound)
+        before, bound = bound, min(bound, prove(problem, at).bound)
     return bound
 
 

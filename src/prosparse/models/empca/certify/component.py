@@ -55,7 +55,7 @@ def prove_component(
     # all entries of a block together are off by at most the epsilons times its trace
     blur = EPSILONS * epsilon * float(largest.sum())
     resolution = max(RESOLUTION, 2.0 * blur / value)
-    if c.K >= int(c.allowed.sum()) and not c.nonnegative:  # plain PCA
+    if int(c.allowed.sum()) <= c.K and not c.nonnegative:  # plain PCA
         return Certificate(w, value, value + blur, 0, resolution)
     target = value / (1.0 - max(gap, RESOLUTION))
     left = survivors(quadratic, c.allowed, c.K, target, c.nonnegative, clock.expired)
@@ -74,5 +74,9 @@ def prove_component(
         )
     bound = max(min(max(found.upper_bound, left.closed), left.bound), found.value)
     return Certificate(
-        spread_weights(found.w, chosen, w.size), found.value, bound + blur, found.n_nodes, resolution
+        spread_weights(found.w, chosen, w.size),
+        found.value,
+        bound + blur,
+        found.n_nodes,
+        resolution,
     )
