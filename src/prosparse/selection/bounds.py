@@ -30,10 +30,11 @@ from .relaxation import Problem, from_leading_vector, from_row_norms, improve, p
 GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
 FACTOR_ENTRIES = 20_000_000  # dense m x p factors up to here
 DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
-# `relaxed_bound`: iterations at a time, their smoothing, and what they must gain to go on.
+# `relaxed_bound`: iterations at a time, and their smoothing: a share of the bound, and how much
+# smaller it is each time.
 RELAXED_STEPS = 40
-RELAXED_SMOOTHING = 0.002
-RELAXED_GAIN = 1e-5
+RELAXED_SMOOTHING = 0.01
+RELAXED_SHRINKAGE = 0.4
 
 
 def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
@@ -220,20 +221,18 @@ def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 
     """
     p = C.shape[0]
     size = float(np.abs(np.diagonal(C)).max())
-    if K >= p:
+    if p <= K:
         return largest_eigenvalue(C) + 16.0 * p * np.finfo(float).eps * float(np.linalg.norm(C))
     problem = Problem(C / size, np.zeros(p, dtype=bool), K, nonnegative)
     starts = [from_row_norms(problem), from_leading_vector(problem)]
     bounds = [prove(problem, at).bound for at in starts]
-    best, at = min(bounds), starts[int(np.argmin(bounds))]
+    at = starts[int(np.argmin(bounds))]
+    smoothing = RELAXED_SMOOTHING
     for _ in range(max_iter // RELAXED_STEPS):
-        # smoothed by a share of what the last steps gained, or might
-        at = improve(problem, at, RELAXED_SMOOTHING * best, RELAXED_STEPS)
+        at = improve(problem, at, smoothing * min(bounds), RELAXED_STEPS)
         bounds.append(prove(problem, at).bound)
-        best = min(bounds)
-        if bounds[-1] > bounds[-2] * (1.0 - RELAXED_GAIN):
-            break
-    return size * best
+        smoothing *= RELAXED_SHRINKAGE
+    return size * min(bounds)
 
 
 def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:

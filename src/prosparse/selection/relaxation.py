@@ -44,10 +44,12 @@ from ..numerics.quadratic import Floats, Indices, Mask
 EPS = float(np.finfo(float).eps)
 # Of the smoothed objective, as shares of the smoothing of the largest eigenvalue.
 SMOOTH_SUMS = 5.0
-# N is found in units of this share of 1 / K, so that its curvature is like that of M.
-UNIT_OF_N = 0.3
+# M and N are found in these units, N's as a share of 1 / K: their curvature is then like that of
+# log alpha.
+UNIT_OF_M = 0.1
+UNIT_OF_N = 0.03
 MEMORY = 15  # pairs of steps and gradients that L-BFGS remembers
-NEWTON_STEPS = 7  # for the threshold of a smoothed sum of the largest entries
+NEWTON_STEPS = 30  # at most, for the threshold of a smoothed sum of the largest entries
 FAR_BELOW = -1e3  # an entry that no sum of the largest takes in; C has entries of order one
 
 
@@ -306,21 +308,22 @@ def improve(
     def unpacked(x: Floats) -> Multipliers:
         # alpha stays away from zero and from overflow
         alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
-        return Multipliers(x[: p * p].reshape(p, p), alpha, unit * x[p * p + p :].reshape(p, p))
+        M, A = x[: p * p].reshape(p, p), x[p * p + p :].reshape(p, p)
+        return Multipliers(UNIT_OF_M * M, alpha, unit * A)
 
     def value(x: Floats) -> tuple[float, Floats]:
         height, (dM, dalpha, dA) = smoothed(problem, unpacked(x), mask, counts, scales, aside)
-        return height, np.concatenate([dM.ravel(), dalpha, unit * dA.ravel()])
+        return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
 
     def after(intermediate_result: object) -> None:
         if stop is not None and stop():
             raise StopIteration
 
-    start = np.concatenate([at.M.ravel(), np.log(at.alpha), at.A.ravel() / unit])
+    start = np.concatenate([at.M.ravel() / UNIT_OF_M, np.log(at.alpha), at.A.ravel() / unit])
     options = {"maxiter": max_iter, "maxcor": MEMORY, "maxfun": max_iter + max_iter // 2 + 5}
     found = minimize(value, start, jac=True, method="L-BFGS-B", options=options, callback=after)
     end = unpacked(found.x)
-    return Multipliers(end.M.copy(), end.alpha, end.A.copy())
+    return end
 
 
 def smoothed(
@@ -435,16 +438,20 @@ def largest_shares(V: Floats, counts: Indices, scale: float) -> Floats:
     high = ordered[rows, high_place]
     low = ordered[rows, low_place] - scale
     t = 0.5 * (high + low)
+    left = rows  # whose threshold is not found yet
     for _ in range(NEWTON_STEPS):
-        u = (V - t[:, None]) / scale
-        y = np.clip(u, 0.0, 1.0)
-        excess = y.sum(axis=1) - counts
-        if float(np.abs(excess).max()) < 1e-9:
-            break
-        low, high = np.where(excess > 0, t, low), np.where(excess > 0, high, t)
+        u = (V[left] - t[left, None]) / scale
+        excess = np.clip(u, 0.0, 1.0).sum(axis=1) - counts[left]
+        above = excess > 0
+        low[left[above]], high[left[~above]] = t[left[above]], t[left[~above]]
         slope = np.count_nonzero((u > 0.0) & (u < 1.0), axis=1)
-        step = t + scale * excess / np.maximum(slope, 1)
-        t = np.where((slope > 0) & (step >= low) & (step <= high), step, 0.5 * (low + high))
-    y = np.clip((V - t[:, None]) / scale, 0.0, 1.0)
+        step = t[left] + scale * excess / np.maximum(slope, 1)
+        newton = (slope > 0) & (step >= low[left]) & (step <= high[left])
+        found = np.abs(excess) < 1e-9
+        t[left] = np.where(found, t[left], np.where(newton, step, 0.5 * (low[left] + high[left])))
+        left = left[~found]
+        if left.size == 0:
+            break
+    y: Floats = np.clip((V - t[:, None]) / scale, 0.0, 1.0)
     y[counts <= 0] = 0.0
     return y

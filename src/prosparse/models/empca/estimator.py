@@ -404,6 +404,11 @@ class EMPCA(SparseProjection):
             raise ParameterError(
                 f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}"
             )
+        if self.joint and sum(Ks) > varying:
+            raise ParameterError(
+                f"with `joint=True` the components need {sum(Ks)} different columns, and "
+                f"{varying} vary: lower `n_nonzero` or `n_components`"
+            )
         return [min(int(K), varying) for K in Ks]
 
     def _check_parameters(self) -> None:
@@ -462,7 +467,7 @@ class EMPCA(SparseProjection):
         proofs = solution.certificates
         self.certified_ = columns.values(
             np.array([proof.gap <= self.gap for proof in proofs], dtype=bool)
-            if proofs
+            if self.certify
             else np.zeros(len(traces), dtype=bool)
         )
         self._gap_problem = None if proofs else solution

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state
 from ...data import Operator
 from ...data.arrays import host
 from ...inference.loop import StopReason, worst
+from ...inference.progress import Progress
 from ...numerics.quadratic import Floats, Mask, Quadratic, quadratic_of
 from ...numerics.thresholds import Constraint
 from ...selection.bounds import Candidate
@@ -25,6 +26,7 @@ from ...selection.dimension import count_signals
 from .certify.branching import Certificate
 from .certify.clock import Clock
 from .certify.component import prove_component
+from .certify.joint import MOST_JOINT, certify_sum, raised
 from .search import Climb, Effort, find_at_angle, find_component
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
@@ -130,6 +132,8 @@ def solve_form(
     quadratic: Quadratic, options: EmpcaOptions, warm: Sequence[Floats] = ()
 ) -> Solution:
     """`solve` for C itself. ``warm`` are components of a neighbouring problem, in order."""
+    if options.joint:
+        return solve_joint(quadratic, options, warm)
     rng = check_random_state(options.random_state)
     least = RANK_TOL * float(np.sum(quadratic.diagonal()))
     clock = Clock() if options.proving is None else Clock(options.proving.time_limit)
@@ -198,6 +202,72 @@ def proved(
     if certificate.gap > proving.gap and clock.expired():
         found = found._replace(reason=worst([found.reason, StopReason.UNPROVED]))
     return found, certificate
+
+
+def solve_joint(
+    quadratic: Quadratic, options: EmpcaOptions, warm: Sequence[Floats] = ()
+) -> Solution:
+    """The largest sum: from one component after the other to all together, with a bound on the
+    sum. Without a proof asked for, that bound is the one that costs next to nothing.
+
+    Where there are too many columns for a bound of the sum as a whole, it is the sum of what each
+    component could have alone.
+    """
+    single = options._replace(joint=False, proving=None)
+    begun = solve_form(quadratic, single, warm)
+    d = len(begun.components)
+    if d == 0:
+        return begun
+    sizes = np.array(options.cardinalities[:d])
+    proving = options.proving or Proving(0.0, 0.0)
+    clock = Clock(proving.time_limit)
+    everyone = np.ones(quadratic.width, dtype=bool)
+    ceilings = {}
+    for place, K in enumerate(np.unique(sizes).tolist()):
+        one = begun.components[int(np.flatnonzero(sizes == K)[0])]
+        part = clock.share(2 * (np.unique(sizes).size - place))
+        proof = prove_component(
+            quadratic,
+            Constraint(K, False, everyone),
+            one.w,
+            one.value,
+            gap=proving.gap,
+            clock=part,
+            epsilon=proving.epsilon,
+        )
+        clock.interrupted = part.interrupted
+        ceilings[K] = proof.upper_bound
+    W, ceiling = begun.W, sum(ceilings[K] for K in sizes.tolist())
+    value, n_nodes = begun.value, 0
+    if quadratic.width <= MOST_JOINT:
+        C = quadratic.block(np.arange(quadratic.width))
+        rng = check_random_state(options.random_state)
+        W = raised(C, W, sizes, options.effort, rng)
+        with Progress(None, "EMPCA, gap of the sum", options.effort.verbose) as progress:
+            found = certify_sum(
+                C,
+                W,
+                sizes,
+                ceiling=ceiling,
+                gap=proving.gap,
+                clock=clock,
+                progress=progress,
+            )
+        W, value, ceiling, n_nodes = found.W, found.value, found.upper_bound, found.n_nodes
+    order = (
+        np.argsort(-quadratic.form(W), kind="stable") if np.all(sizes == sizes[:1]) else range(d)
+    )
+    unproved = (
+        options.proving is not None and clock.expired() and 1.0 - value / ceiling > proving.gap
+    )
+    components, certificates = [], []
+    for c in order:
+        own = float(quadratic.form(W[c][None, :])[0])
+        old = begun.components[c]
+        reason = worst([old.reason, StopReason.UNPROVED]) if unproved else old.reason
+        components.append(Climb(turned(W[c]), own, [own], reason))
+        certificates.append(Certificate(W[c], own, own * ceiling / value, n_nodes))
+    return Solution(quadratic, options, components, certificates)
 
 
 def turned(w: Floats) -> Floats:

@@ -279,11 +279,9 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
         if variables.size > WIDE:
             some = np.union1d(free[np.argsort(-inside)[:WIDE]], np.flatnonzero(pinned))
-            at = improve_some(
-                problem, at, proof, some, smoothing, ITERATIONS, question.clock.expired
-            )
+            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, over)
         else:
-            at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
+            at = improve(problem, at, smoothing, ITERATIONS, over)
         tries, before = tries + 1, left
 
 
@@ -374,11 +372,13 @@ def pinned_bound(question: Question, best: Best, S: Indices) -> float:
     problem = Problem(question.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
     at = from_row_norms(problem)
     bound, before = prove(problem, at).bound, np.inf
-    while before > bound > best.target and not question.clock.expired():
+    while bound > best.target and not question.clock.expired():
         left = bound / best.value - 1.0
+        if left > 0.9 * before or left < LEAST_GAP:
+            break
         smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
         at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
-        before, bound = bound, min(bound, prove(problem, at).bound)
+        before, bound = left, min(bound, prove(problem, at).bound)
     return bound
 
 
