@@ -8,6 +8,7 @@ Two and three components on disjoint sets. Tables of thousands of genes.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from itertools import combinations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.datasets import load_wine
+from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from ..models.empca import EMPCA
@@ -73,7 +75,8 @@ class Task(NamedTuple):
 
 def run_task(task: Task) -> Proved:
     """Fit without and with a proof, on one thread."""
-    with threadpool_limits(1):
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the rows say what was not proved
         options: dict[str, Any] = {"n_components": task.d, "n_nonzero": task.K, "random_state": 0}
         if task.d > 1:
             options |= {"orthogonality": "disjoint", "joint": True}
@@ -138,7 +141,7 @@ def small_matrices(number: int, seed: int) -> Iterable[tuple[Array, int]]:
 
     makers: tuple[Callable[[int], Array], ...] = (
         lambda p: gram(rng.standard_normal((p, p))),
-        lambda p: np.corrcoef(rng.standard_normal((p, 4))),
+        lambda p: np.atleast_2d(np.corrcoef(rng.standard_normal((p, 4)))),
         lambda p: gram(rng.standard_normal((p, 1))),
         copies,
         lambda p: np.diag(rng.uniform(0.0, 1.0, p)),
@@ -179,7 +182,7 @@ def agrees(C: Array, K: int, nonnegative: bool) -> bool:
 def tasks_of_one(data: Data, quick: bool) -> list[Task]:
     """The 22 matrices at three K, and what else is published."""
     matrices = data("matrices")
-    names = ("pitprops", "ionosphere", "arrhythmia") if quick else tuple(matrices)
+    names = ("pitprops", "arrhythmia") if quick else tuple(matrices)
     tasks = [
         Task(name, np.asarray(matrices[name], dtype=float), K)
         for name in names
@@ -200,7 +203,7 @@ def tasks_of_several(data: Data, quick: bool) -> list[Task]:
     matrices = data("matrices")
     return [
         Task(name, np.asarray(matrices[name], dtype=float), K, d, seconds=JOINT_SECONDS)
-        for name in (("ionosphere",) if quick else CORRELATIONS)
+        for name in (("miniboone",) if quick else CORRELATIONS)
         for K in ((5,) if quick else (5, 10))
         for d in ((2,) if quick else (2, 3))
     ]
@@ -240,7 +243,7 @@ def certified(quick: bool, data: Data, output: Path) -> Result:
     single = run_all(tasks_of_one(data, quick), jobs)
     several = run_all(tasks_of_several(data, quick), jobs)
     genes = run_all(tasks_of_genes(data, quick), jobs)
-    number = 20 if quick else 500
+    number = 7 if quick else 500
     agree = [
         agrees(C, K, nonnegative)
         for C, K in small_matrices(number, 0)

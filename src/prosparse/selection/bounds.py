@@ -220,7 +220,7 @@ def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 
     float
     """
     p = C.shape[0]
-    size = float(np.abs(np.diagonal(C)).max())
+    size = row_norm_bound(C, K, nonnegative)
     if p <= K:
         return largest_eigenvalue(C) + 16.0 * p * np.finfo(float).eps * float(np.linalg.norm(C))
     problem = Problem(C / size, np.zeros(p, dtype=bool), K, nonnegative)
