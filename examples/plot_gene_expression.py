@@ -4,7 +4,7 @@ Genes: many variables, few samples
 
 A table of gene expressions has a hundred times more variables than samples. Which genes vary with
 others, and how much do they share? Each gene is tested against the principal components of all
-others; what is stated is the share of false ones among the chosen, 5% on average.
+others, at a stated false discovery rate: on average 5% of the chosen genes are false.
 
 With ``PROSPARSE_DATA`` this is the leukemia table of Golub et al. (1999): 38 patients, 3,051
 genes. Without, a simulated table of the same shape, in which 150 genes follow four common factors
@@ -45,16 +45,16 @@ print(f"{model.n_selected_} of {X.shape[1]} genes vary with others beyond chance
 
 # %%
 # How much of its variance each gene shares, beside what chance alone would give: with so few
-# samples and so many components, that is not little. On the right the 40 that share most.
+# samples and so many components, that is not little. On the right the 30 that share most.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4), layout="constrained")
 CommunalityDisplay.from_estimator(model, ax=left)
-CommunalityDisplay.from_estimator(model, max_features=40, ax=right)
+CommunalityDisplay.from_estimator(model, max_features=30, ax=right)
 plt.show()
 
 # %%
-# Significant is not useful: of a real table most genes are chosen. ``min_communality`` asks for
-# size; which genes pass the test stays as it was.
+# Significant does not mean useful: of a real table most genes are chosen. ``min_communality`` sets
+# a minimum; which genes pass the test stays as it was.
 
 for least in (0.0, 0.6, 0.8):
     chosen = FDRPCA(min_communality=least).fit(X)

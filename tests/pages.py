@@ -1,14 +1,16 @@
 """The examples in our Markdown pages: run, and compared with what the page says they print.
 
 A block marked ``python`` is executed, all blocks of a page in one namespace; a block marked ``sh``
-holds commands of ours. The unmarked block that follows is what they print. Blocks marked
-otherwise (``r``, ``console``, ``py``) are not run. ``python tests/pages.py PAGE ...`` writes what
-the examples print into the pages.
+holds commands of ours, and one marked ``sh refused`` commands that end in an error. The unmarked
+block that follows is what they print. Blocks marked otherwise (``r``, ``console``, ``py``) are not
+run. ``python tests/pages.py PAGE ...`` writes what the examples print into the pages, and the
+pictures that they draw and the page shows beside it.
 """
 
 import re
 import shlex
 import sys
+import textwrap
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import pairwise
@@ -37,8 +39,8 @@ class Example(NamedTuple):
     place: tuple[int, int]  # of what is shown, in the text
 
 
-def shell(text):
-    """What our commands in a block print; anything else is refused."""
+def shell(text, refused=False):
+    """What our commands in a block print, or what they say when they refuse; no other commands."""
     from typer.testing import CliRunner
 
     from prosparse.app.cli import app
@@ -49,9 +51,12 @@ def shell(text):
         if name != "prosparse":
             raise ValueError(f"only `prosparse` can be run here, got {line!r}")
         result = CliRunner().invoke(app, arguments)
-        if result.exit_code:
+        if bool(result.exit_code) != refused:
             raise RuntimeError(f"{line}: {result.output}")
-        said += result.stdout
+        if refused:  # one long line, which a terminal folds
+            said += "\n".join(textwrap.wrap(result.stderr, 100, break_on_hyphens=False)) + "\n"
+        else:
+            said += result.stdout
     return "\n".join(line.rstrip() for line in said.splitlines())
 
 
@@ -69,8 +74,8 @@ def examples(page):
             with redirect_stdout(StringIO()) as out:
                 exec(program, namespace)  # our own pages
             printed = out.getvalue()
-        elif language == "sh":
-            printed = shell(code)
+        elif language in ("sh", "sh refused"):
+            printed = shell(code, language != "sh")
         else:
             continue
         shown = after if after is not None and not after[1].strip() else None
@@ -97,8 +102,16 @@ def write(page):
     page.write_text(text, encoding="utf-8")
 
 
+def pictures(page, folder):
+    """The pictures that a page shows and its own examples drew in ``folder``: drawn, shown."""
+    linked = re.findall(r"\]\((images/[\w.-]+\.png)\)", page.read_text(encoding="utf-8"))
+    pairs = ((Path(folder) / Path(name).name, page.parent / name) for name in linked)
+    return [(drawn, shown) for drawn, shown in pairs if drawn.exists()]
+
+
 if __name__ == "__main__":
     import os
+    import shutil
     import tempfile
 
     import matplotlib as mpl
@@ -109,4 +122,6 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
             write(one_page)
+            for drawn, shown in pictures(one_page, folder):
+                shutil.copyfile(drawn, shown)
             os.chdir(ROOT)

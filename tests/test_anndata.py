@@ -2,6 +2,9 @@
 
 import builtins
 import contextlib
+import inspect
+import io
+import re
 import tracemalloc
 import warnings
 
@@ -124,6 +127,15 @@ def test_fdrpca_equals_the_estimator(kind):
     np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
     assert kept["params"]["fdr"] == 0.05
     assert "batch_key" not in kept["params"]
+
+
+def test_fdrpca_of_counts():
+    X = make_cell_counts(120, 60, n_types=3, n_markers=8, random_state=0)[0]
+    adata, model = annotated(X), FDRPCA(counts=True).fit(X)
+    psa.tl.fdrpca(adata, counts=True)
+    np.testing.assert_array_equal(adata.var["fdrpca"], model.support_)
+    np.testing.assert_array_equal(adata.obsm["X_fdrpca"], model.transform(X))
+    assert adata.uns["fdrpca"]["params"]["counts"]
 
 
 def test_parameters_of_fdrpca():
@@ -674,9 +686,9 @@ def test_missing_values_are_named(kind):
     X = table()
     X[7, 20] = np.nan
     adata = annotated(kind(X))
-    with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', variable 'gene20'"):
+    with pytest.raises(InputError, match=r"NaN: 1 value.*'cell7', column 'gene20'"):
         psa.tl.gsppca(adata, D, mask_var=np.arange(P) > 10)
-    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. FDRPCA needs"):
+    with pytest.raises(InputError, match=r"'cell7', column 'gene20';.* FDRPCA needs"):
         psa.tl.fdrpca(adata, mask_var=np.arange(P) > 10)
     psa.tl.gsppca(adata, D, mask_var=np.arange(P) != 20)  # a variable that is not looked at
 
@@ -876,7 +888,8 @@ def test_counts_are_recognised_and_the_log_says_so(kind, caplog):
         assert name in decided
         assert ("taken as counts" in decided) is counts
         assert ("scaled to unit variance" in decided) is not counts
-        assert "5 of 60 variables recover 0." in done
+        assert "select_panel: 5 of 60 variables recover 0." in done
+        assert "in held-out observations (0:00:0" in done  # and the time it took
         assert "'panel_rank'" in done
         assert adata.uns["panel"]["params"]["counts"] is counts
     caplog.clear()
@@ -904,7 +917,6 @@ def test_counts_are_recognised_and_the_log_says_so(kind, caplog):
         ({"n_genes": 58, "exclude": ["gene3", "gene4"]}, "`n_genes` must be at most 57"),
         ({"n_genes": 0}, "`n_genes`.*at least 1 or None, got 0"),
         ({"n_genes": 1, "keep": ["gene3", "gene4"]}, "`keep` has 2 names, more than `n_genes`, 1"),
-        ({"n_features": 5}, "`n_features` of Panel is called `n_genes` here"),
         ({"counts": "yes"}, "`counts` must be True or False, got 'yes'"),
         ({"bundles": "gene3"}, "`bundles` must be a list of lists, got 'gene3'"),
         ({"layer": "log"}, r"`layer`.*there are none"),
@@ -932,7 +944,7 @@ def test_errors_of_panels(given, words):
 def test_missing_values_in_panels_are_named():
     X = cells().toarray().astype(float)
     X[7, 20] = np.nan
-    with pytest.raises(InputError, match=r"'cell7', variable 'gene20'\. Panel needs"):
+    with pytest.raises(InputError, match=r"'cell7', column 'gene20';.* Panel needs"):
         psa.pp.select_panel(annotated(X), 5)
 
 
@@ -972,3 +984,91 @@ def test_panel_never_makes_sparse_dense(monkeypatch):
     psa.pp.select_panel(adata, 12, mask_var=np.arange(p) < p - 10)
     assert adata.var["panel"].sum() == 12
     assert max(largest, default=0) <= ENTRIES_PER_BLOCK
+
+
+# --- how the functions are called
+
+FUNCTIONS = [
+    (psa.pp.select_variables, GSPPCA, {"n_components"}),
+    (psa.tl.gsppca, GSPPCA, {"n_components"}),
+    (psa.tl.fdrpca, FDRPCA, {"n_components"}),
+    (psa.tl.sca, SCA, {"n_components", "views"}),
+    (psa.pp.select_panel, Panel, {"n_features", "keep", "exclude", "costs", "bundles", "counts"}),
+]
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(("function", "estimator", "own"), FUNCTIONS)
+def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimator, own):
+    """Completion shows them, each has an entry in the docstring, and defaults are the same."""
+    there = inspect.signature(function).parameters
+    assert not [one for one in there.values() if one.kind is one.VAR_KEYWORD]
+    for name, value in estimator().get_params().items():
+        if name not in own:
+            assert there[name].default == value, name
+    assert own - {"n_features"} <= set(there)
+    described = re.findall(r"^    (\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
+    assert sorted(described) == sorted(there)
+
+
+@pytest.mark.quick
+@pytest.mark.parametrize(
+    ("function", "given", "words"),
+    [
+        (psa.tl.gsppca, "n_comps", "it is called `n_components` here"),
+        (psa.tl.fdrpca, "n_comps", "it is called `n_components` here"),
+        (psa.pp.select_variables, "n_top_genes", "it is called `n_features_to_select` here"),
+        (psa.pp.select_panel, "n_top_genes", "it is called `n_genes` here"),
+        (psa.pp.select_panel, "n_features", "it is called `n_genes` here"),
+        (psa.tl.fdrpca, "min_comunality", "it is called `min_communality` here"),
+        (psa.tl.sca, "use_highly_variable", "it is called `mask_var` here"),
+        (psa.tl.fdrpca, "inplace", "use `copy=True`"),
+        (psa.tl.fdrpca, "svd_solver", "it has adata, n_components, fdr"),
+    ],
+)
+def test_names_of_parameters_are_suggested(function, given, words):
+    adata = annotated()
+    with pytest.raises(
+        TypeError, match=f"{function.__name__}.. has no parameter `{given}`.*{words}"
+    ):
+        function(adata, **{given: 5})
+    assert not len(adata.var.columns)
+
+
+@pytest.mark.parametrize("verbosity", [1, 3])
+def test_scanpy_says_what_was_done(verbosity, monkeypatch):
+    """As its own functions do: from "info" on, with the time it took and where the results are."""
+    scanpy = pytest.importorskip("scanpy")
+    file = io.StringIO()
+    before = scanpy.settings.verbosity, scanpy.settings.logfile
+    try:
+        scanpy.settings.verbosity, scanpy.settings.logfile = verbosity, file
+        psa.tl.fdrpca(annotated(), n_components=2)
+    finally:
+        scanpy.settings.verbosity, scanpy.settings.logfile = before
+    said = file.getvalue()
+    if verbosity < 3:
+        assert said == ""
+    else:
+        assert re.match(r"fdrpca: \d+ of 40 variables chosen, 2 components \(0:00:0\d\)\n", said)
+        assert "--> added 'fdrpca' (.var),\n" in said
+        assert "'X_fdrpca' (.obsm)" in said
+
+
+@FEW_VARIABLES
+@pytest.mark.parametrize(
+    ("function", "wanted"),
+    [
+        (psa.pp.select_variables, ["'prosparse_ranking' (.var)", "'prosparse' (.uns)"]),
+        (psa.tl.gsppca, ["'gsppca_ranking' (.var)", "'X_gsppca' (.obsm)", "'gsppca' (.varm)"]),
+        (psa.tl.sca, ["'X_sca' (.obsm)", "'sca' (.varm)", "'sca' (.uns)"]),
+    ],
+)
+def test_the_log_names_what_is_there(function, wanted, caplog):
+    adata = annotated()
+    with caplog.at_level("INFO", logger="prosparse.anndata"):
+        function(adata, n_components=2)
+    for name in wanted:
+        assert name in caplog.text
+    for name, place in re.findall(r"'(\w+)' \(\.(\w+)\)", caplog.text):
+        assert name in getattr(adata, place)

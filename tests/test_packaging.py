@@ -8,6 +8,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+import prosparse
 from pages import ROOT
 
 pytestmark = pytest.mark.quick
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.quick
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 OLDEST = ROOT / ".ci" / "oldest.txt"
 SUPPORTED = ["3.11", "3.12", "3.13", "3.14"]
-EXTRAS = ["plot", "cli", "dask", "anndata"]  # those of users, who may have old versions
+EXTRAS = ["plot", "cli", "excel", "dask", "anndata"]  # those of users, who may have old versions
 
 
 def lower_bounds():
@@ -58,3 +59,47 @@ def test_every_supported_python_is_named_and_tested():
         pytest.skip("this copy of the project has no folder .github")
     matrix = re.search(r"python-version: \[(.*)\]", workflow.read_text(encoding="utf-8"))
     assert re.findall(r"3\.\d+", matrix[1]) == SUPPORTED
+
+
+# --- the recipe for conda
+
+# Packages that conda-forge splits or names otherwise.
+CONDA_NAMES = {"matplotlib": "matplotlib-base"}
+
+
+def recipe():
+    """recipe/meta.yaml as conda-build reads it."""
+    jinja2, yaml = pytest.importorskip("jinja2"), pytest.importorskip("yaml")
+    text = (ROOT / "recipe" / "meta.yaml").read_text(encoding="utf-8")
+    return yaml.safe_load(jinja2.Template(text).render(PYTHON="python"))
+
+
+def as_conda(texts):
+    """Requirements of pyproject.toml as conda writes them; it knows no extras of packages."""
+    wanted = [Requirement(text) for text in texts]
+    return {f"{CONDA_NAMES.get(one.name, one.name)} {one.specifier}" for one in wanted}
+
+
+def test_the_recipe_asks_for_what_the_project_asks_for():
+    found = recipe()
+    python = f"python {PROJECT['requires-python']}"
+    assert set(found["requirements"]["run"]) == {python} | as_conda(PROJECT["dependencies"])
+    extras = [text for name in EXTRAS for text in PROJECT["optional-dependencies"][name]]
+    assert set(found["requirements"]["run_constrained"]) == as_conda(extras)
+    backend = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]
+    assert set(found["requirements"]["host"]) == {python, "pip"} | as_conda(backend["requires"])
+
+
+def test_the_recipe_is_of_this_version():
+    found = recipe()
+    assert str(found["package"]["version"]) == prosparse.__version__
+    assert found["package"]["name"] == PROJECT["name"]
+    assert found["about"]["license"] == PROJECT["license"]
+    assert found["about"]["summary"] == PROJECT["description"]
+    (command,) = found["build"]["entry_points"]
+    assert command == f"prosparse = {PROJECT['scripts']['prosparse']}"
+
+
+def test_who_cites_the_project_cites_this_version():
+    cited = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert re.search(r"^version: (.*)$", cited, re.MULTILINE)[1] == prosparse.__version__

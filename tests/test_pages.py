@@ -7,7 +7,7 @@ import runpy
 import matplotlib as mpl
 import pytest
 
-from pages import FENCE, PAGES, ROOT, examples
+from pages import FENCE, PAGES, ROOT, examples, pictures
 
 mpl.use("agg")
 OPTIONAL = {"scanpy", "torch"}  # what a page may use and we do not ask for
@@ -20,6 +20,7 @@ NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 def test_examples(page, tmp_path, monkeypatch):
     pytest.importorskip("typer", reason="typer is not installed: no command to run")
     from matplotlib import pyplot
+    from matplotlib.image import imread
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
@@ -28,6 +29,9 @@ def test_examples(page, tmp_path, monkeypatch):
             if one.printed or one.shown:
                 assert one.shown is not None, f"line {one.line} prints, and the page does not say"
                 assert one.printed == one.shown, f"line {one.line}"
+        for drawn, shown in pictures(page, tmp_path):
+            assert shown.is_file(), f"python tests/pages.py {page} draws it"
+            assert imread(drawn).shape == imread(shown).shape, f"{shown} is of another example"
     except FileNotFoundError as error:
         if "PROSPARSE_DATA" in str(error) and "PROSPARSE_DATA" not in os.environ:
             pytest.skip(f"this page is about real data: {error}")

@@ -1,3 +1,4 @@
+import re
 import sys
 
 import matplotlib as mpl
@@ -20,6 +21,7 @@ from prosparse import (
     Panel,
     SpinyRegressor,
     baselines,
+    plot,
 )
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
@@ -113,7 +115,8 @@ def test_scores(model):
     scores = model.transform(X)
     display = ScoresDisplay.from_estimator(model, X, components=(1, 2))
     np.testing.assert_array_equal(display.points_[0].get_offsets(), scores[:, 1:3])
-    assert display.ax_.get_xlabel() == "component 2"
+    share = model.explained_variance_ratio_[1]
+    assert display.ax_.get_xlabel() == f"component 2 ({share:.1%} of the variance)"
     assert not display.ax_.texts
     groups = np.array(["a", "b"])[np.arange(50) % 2]
     grouped = ScoresDisplay.from_estimator(model, X, label=groups, biplot=True, max_features=4)
@@ -127,6 +130,82 @@ def test_scores(model):
     alone = ScoresDisplay.from_estimator(one, X, biplot=True)
     np.testing.assert_array_equal(alone.points_[0].get_offsets()[:, 1], one.transform(X)[:, 0])
     assert alone.ax_.get_xlabel() == "row"
+
+
+def legend_of(display):
+    return [text.get_text() for text in display.ax_.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize("n_groups", [2, 8, 9, 20, 21, 40])
+def test_colours_tell_groups_apart(model, n_groups):
+    """Up to 20 groups each have a colour; of more, the largest have, and the rest is named so."""
+    X = make_globally_sparse(random_state=0).X
+    X = np.repeat(X, 4, axis=0)
+    label = np.arange(200) % n_groups
+    label[:20] = 0  # the largest
+    display = ScoresDisplay.from_estimator(model, X, label=[f"type {k:02d}" for k in label])
+    drawn = {tuple(points.get_facecolor()[0][:3]) for points in display.points_}
+    named = min(n_groups, 20)
+    assert len(drawn) == len(display.points_) == named + (n_groups > 20)
+    names = legend_of(display)
+    assert names[:2] == ["type 00", "type 20" if n_groups == 40 else "type 01"]  # the largest
+    assert names[named:] == ([f"others ({n_groups - 20} groups)"] if n_groups > 20 else [])
+    assert sum(len(points.get_offsets()) for points in display.points_) == 200
+    display.figure_.canvas.draw()
+    inside = display.ax_.get_window_extent().x1
+    beside = display.ax_.get_legend().get_window_extent().x0
+    assert (beside >= inside) == (n_groups > 8)
+    assert display.ax_.get_legend().get_window_extent().x1 <= display.figure_.bbox.x1
+
+
+def test_integers_in_order_or_as_numbers(model):
+    X = make_globally_sparse(random_state=0).X
+    few = ScoresDisplay.from_estimator(model, X, label=np.arange(50) % 12)
+    assert legend_of(few) == [str(k) for k in range(12)]
+    many = ScoresDisplay.from_estimator(model, X, label=np.arange(50))
+    np.testing.assert_array_equal(many.points_[0].get_array(), np.arange(50))
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["a", "b"], ["a", "b"]),
+        (["x" * 20 + "1", "y" * 20 + "1"], ["xxxxxx…xxxx1", "yyyyyy…yyyy1"]),
+        (["what a mean radius of it all", "what a mean area of it all"], ["…radius…", "…area…"]),
+        (["same" * 9, "same" * 9], ["samesa…esame", "samesa…esame"]),
+    ],
+)
+def test_long_names_lose_their_middle(names, shown):
+    assert plot._short_names(names, 12) == shown
+    assert all(len(name) <= 12 for name in shown)
+
+
+@pytest.fixture(scope="module")
+def long_names():
+    """A table of 38 variables whose names are longer than a page is wide, and two models of it."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 38)) + 0.5 * rng.normal(size=(80, 38))
+    X = pd.DataFrame(X, columns=[f"g{k}" + "abcdefghij" * 15 for k in range(38)])
+    return X, FDRPCA(2).fit(X), Panel(4).fit(X)
+
+
+@pytest.mark.parametrize("size", [None, (3.0, 2.0), (0.9, 0.9)])
+def test_the_layout_never_collapses(long_names, size):
+    """Whatever the figure and the names, there is a picture left: a warning would be an error."""
+    X, model, panel = long_names
+    label = X.columns.to_numpy()[np.arange(80) % 38]
+    for display, fitted, needs in (
+        (CommunalityDisplay, model, {}),
+        (LoadingsDisplay, model, {}),
+        (ScoresDisplay, model, {"X": X, "biplot": True, "label": label}),
+        (PanelDisplay, panel, {}),
+    ):
+        if size is not None:
+            columns = 2 if display is PanelDisplay else 1
+            needs["ax"] = plt.subplots(1, columns, figsize=size, layout="constrained")[1]
+        drawn = display.from_estimator(fitted, **needs)
+        drawn.figure_.draw_without_rendering()
+        assert all(ax.bbox.width > 0 and ax.bbox.height > 0 for ax in np.ravel(drawn.ax_))
 
 
 def test_convergence(model):
@@ -345,7 +424,22 @@ def test_a_picture_of_what_a_model_has_not_got():
     ):
         with pytest.raises(NotFittedError):
             display.from_estimator(clone(model))
-        with pytest.raises(InputError, match=f"ThresholdedPCA has no `{attribute}`"):
+        said = (
+            f"ThresholdedPCA has no `{attribute}`, which {display.__name__} draws. For "
+            "ThresholdedPCA, use RelevanceDisplay, LoadingsDisplay or ScoresDisplay."
+        )
+        with pytest.raises(InputError, match=re.escape(said)):
             display.from_estimator(clone(model).fit(X))
     with pytest.raises(InputError, match="SpinyRegressor has no `components_`"):
         ScoresDisplay.from_estimator(SpinyRegressor().fit(X, X[:, 0]), X)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("name", "instead"), [("FDRPCA", "Communality"), ("Panel", "Panel")])
+def test_what_can_be_drawn_instead(fits, name, instead):
+    """How a method chose comes first, and all that is named can be drawn."""
+    model, _ = fits(name, "numpy")
+    with pytest.raises(InputError, match=f"For {name}, use {instead}Display, Rel") as refused:
+        EvidenceDisplay.from_estimator(model)
+    named = re.findall(r"(?<!which )\b(\w+Display)\b", str(refused.value))
+    assert {display.__name__ for display in displays_of(model)} == set(named)

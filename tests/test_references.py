@@ -78,3 +78,14 @@ def test_links_to_papers_have_their_place():
     for page in (ROOT / "docs").rglob("*.md"):
         for anchor in re.findall(r"\]\(#(\w+\d\d)\)", page.read_text(encoding="utf-8")):
             assert anchor in anchors, f"{page}: {anchor}"
+
+
+def test_the_paper_cites_what_is_listed():
+    """Its BibTeX is part of ours, word for word, and nothing in it is uncited."""
+    paper, own = ((ROOT / f"paper.{end}").read_text(encoding="utf-8") for end in ("md", "bib"))
+    entries_of_paper = re.findall(r"^@\w+\{.*?^\}\n", own, re.S | re.M)
+    assert all(entry in BIBTEX for entry in entries_of_paper)
+    keys = {re.match(r"@\w+\{(\w+),", entry)[1] for entry in entries_of_paper}
+    assert keys == set(re.findall(r"@(\w+)", paper))
+    for figure in re.findall(r"\]\((docs/.*?)\)", paper):
+        assert (ROOT / figure).is_file()

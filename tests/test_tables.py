@@ -133,7 +133,6 @@ BAD = {
     "thousands": ("a;b\n1,5;1.234,5\n", r"line 2, column 2.*without separators of thousands"),
     "ragged": ("a,b,c\n1,2,3\n1,2\n", "line 3: it has 2 cells, the header has 3"),
     "too long": ("a,b,c\n1,2,3\n1,2,3\n1,2,3,4\n", "line 4: it has 4 cells, the header has 3"),
-    "duplicated": ("a,b,a\n1,2,3\n", "header: columns 1 and 3 are both called 'a'"),
     "one column": ("a\n1\n2\n", r"1 column\(s\).*at least 2 are needed.*--separator"),
     "no rows": ("a,b\n", "a header, but no row of data"),
     "one row": ("a,b\n1,2\n", r"1 row\(s\) and 2 variable\(s\)"),
@@ -271,7 +270,7 @@ def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
     assert read_table(write(tmp_path / "l.csv", late)).ids[-1] == "two\nlines"
 
 
-@pytest.mark.parametrize("number", ["{},234", "{}%", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
+@pytest.mark.parametrize("number", ["{},234", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
 def test_numbers_with_ornaments_are_no_names_of_rows(tmp_path, number):
     """A first column of them is refused, not left out as an index."""
     text = f'a,b,c\n"{number.format(1)}",1,2\n"{number.format(2)}",3,4\n'
@@ -380,8 +379,8 @@ def test_files_that_are_not_there_or_not_tables(tmp_path):
     (tmp_path / "empty.csv").touch()
     with pytest.raises(TableError, match="the file is empty"):
         read_table(tmp_path / "empty.csv")
-    with pytest.raises(TableError, match=r"'\.xlsx' are not read; these are: \.csv"):
-        read_table(write(tmp_path / "t.xlsx", "PK"))
+    with pytest.raises(TableError, match=r"'\.docx' are not read; these are: \.csv"):
+        read_table(write(tmp_path / "t.docx", "PK"))
     for ending in ("parquet", "arrow", "npz", "npy", "mtx", "csv.gz"):
         with pytest.raises(TableError, match=f"t.{ending}"):
             read_table(write(tmp_path / f"t.{ending}", "no table at all\n"))
@@ -684,7 +683,7 @@ def test_h5ad_on_which_the_library_hangs_or_crashes(program, said, tmp_path, mon
     pytest.importorskip("anndata", reason="anndata is not installed")
     monkeypatch.setattr(matrices, "_PROBE", write(tmp_path / "probe.py", program))
     if "sleep" in program:
-        monkeypatch.setattr(matrices, "PATIENCE", 1.0)
+        monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
     with pytest.raises(TableError, match=said):
         read_table(write(tmp_path / "t.h5ad", "x"))
 
@@ -706,11 +705,10 @@ def test_transposed(tmp_path):
     table = read_table(path, Ask(transpose=True))
     np.testing.assert_array_equal(table.X, X.T)
     assert (table.names, table.ids) == (IDS, NAMES)
-    with pytest.raises(TableError, match="transpose the file first"):
-        read_table(path, Ask(transpose=True, label="a"))
     twice = write(tmp_path / "d.csv", ",a,b\nx,1,2\nx,3,4\n")
-    with pytest.raises(TableError, match="rows 1 and 2 are both called 'x'"):
-        read_table(twice, Ask(transpose=True))
+    table = read_table(twice, Ask(transpose=True))
+    assert table.names == ["x", "x.2"]
+    assert any("2 rows have the name 'x'" in note for note in table.notes)
 
 
 NUMBERS = st.floats(allow_nan=True, allow_infinity=False)
@@ -773,13 +771,6 @@ def test_numbers_that_could_all_be_thousands_are_remarked_upon(tmp_path):
     assert not any("three digits" in n for n in read_table(path, Ask(decimal=",")).notes)
     settled = write(tmp_path / "t.tsv", "a\tb\n52,000\t0,5\n61,500\t2\n")
     assert not any("three digits" in note for note in read_table(settled).notes)
-
-
-@pytest.mark.parametrize("above", ["My table", "# made by x", "! 5, rather"])
-def test_a_title_above_the_names(tmp_path, above):
-    text = f"{above.split(',')[0]}\na,b,c\n1,2,3\n4,5,6\n7,8,10\n"
-    with pytest.raises(TableError, match=r"line 1: it should hold the names.*Take out titles"):
-        read_table(write(tmp_path / "t.csv", text))
 
 
 def test_the_row_that_is_too_long_is_blamed(tmp_path):

@@ -19,7 +19,7 @@ def main() -> None:
         sys.exit(f"the command needs {error.name}: pip install 'prosparse[cli]'")
     try:
         try:
-            app()
+            app(prog_name="prosparse")
         finally:
             sys.stdout.flush()
     except OSError as error:  # all others are told where they happen

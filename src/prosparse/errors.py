@@ -37,7 +37,7 @@ class CheckpointError(ValueError):
 
 
 class NoStructureWarning(UserWarning):
-    """The data show no common structure: the result is a ranking, not a finding."""
+    """The data show no common structure: the result ranks the variables and shows no more."""
 
 
 class RowOrderWarning(UserWarning):

@@ -30,6 +30,7 @@ __all__ = [
     "findings_of",
     "refuse_unfitted",
     "scores_of",
+    "variance_shares",
 ]
 
 
@@ -119,6 +120,8 @@ class Findings(NamedTuple):
         Of the estimator.
     told : Told or None
         What the chosen variables tell of all, where the method chooses them for that.
+    asked : bool
+        Whether the user gave the number of variables, or of loadings.
     """
 
     method: str
@@ -138,11 +141,17 @@ class Findings(NamedTuple):
     regression: bool
     parameters: dict[str, Any]
     told: Told | None
+    asked: bool
 
     @property
     def choice(self) -> Choice | None:
         """The path of models and the chosen one, if there was more than one to choose from."""
         return self.path if self.path is not None and self.path.y.size > 1 else None
+
+    @property
+    def by_evidence(self) -> bool:
+        """Whether the evidence of other numbers of variables is known, and decided."""
+        return self.choice is not None and self.choice.evidence and not self.asked
 
     @property
     def n_selected(self) -> int:
@@ -198,6 +207,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
     fitted = vars(model)
     names = fitted.get("feature_names_in_")
     support = host(model.support_).astype(bool)
+    parameters = model.get_params(deep=False)
     path = None if method.path is None else _path(fitted, method.path)
     found = Findings(
         method=type(model).__name__,
@@ -215,8 +225,9 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         traces=_traces(fitted, method),
         stop=str(fitted.get("stop_reason_", "")),
         regression=method.predicts,
-        parameters=model.get_params(deep=False),
+        parameters=parameters,
         told=_told(model) if TELLS in method.saved.required else None,
+        asked=method.number is not None and parameters[method.number] is not None,
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
@@ -234,6 +245,24 @@ def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
     array or None
     """
     return host(model.transform(X)) if isinstance(model, SparseProjection) else None
+
+
+def variance_shares(model: VariableSelector) -> np.ndarray | None:
+    """The share of the variance of all columns that each component has, (n_components,), on the
+    host; None where the model does not say.
+
+    Parameters
+    ----------
+    model : fitted estimator
+
+    Returns
+    -------
+    array or None
+    """
+    shares = vars(model).get("explained_variance_ratio_")
+    if shares is None or not np.all(np.isfinite(host(shares))):
+        return None
+    return host(shares)
 
 
 def _retained(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:

@@ -290,10 +290,20 @@ def _check_shares(name: str, state: Mapping[str, Any]) -> None:
         _check_field(name, share, numbers(finite=True), {})
 
 
+# What may have chosen a penalty.
+_RULES = ("slope", "aic", "bic", "ebic", "given")
+
+
+def _check_criterion(name: str, state: Mapping[str, Any]) -> None:
+    if not isinstance(state[name], str) or state[name] not in _RULES:
+        raise ModelFileError(f"`{name}` must be one of {', '.join(map(repr, _RULES))}")
+
+
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "stop_reason_": _check_reason,
     "bounds_": _check_bounds,
     "slope_": _check_slope,
+    "criterion_": _check_criterion,
     "_gap_problem": _check_gap,
     "n_private_": _check_private,
     "recovered_by_group_": _check_shares,

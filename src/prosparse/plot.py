@@ -9,7 +9,8 @@ Matplotlib is imported when a picture is drawn, not before.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .data import Array
 from .data.arrays import fetched, host
 from .errors import InputError
-from .findings import TELLS, Findings, findings_of, scores_of
+from .findings import TELLS, Findings, findings_of, scores_of, variance_shares
 from .models._base import VariableSelector
 from .registry import method_of
 from .selection.slope import Slope
@@ -37,11 +38,21 @@ Style = dict[str, Any]  # keywords of matplotlib's functions, of which there are
 _CHOSEN = "#c2410c"
 _PATH = "#1e4e79"
 _REST = "#9ab0c4"
+_OTHERS = "0.75"
 # More names than these along an axis cannot be read.
 _MOST_NAMES = 40
+# Characters of a name that is drawn; longer ones lose their middle.
+_LONGEST_NAME = 30
+_FEWEST_CHARACTERS = 4
+# Of text of eight points, in inches: the width of a character, the height of a line.
+_CHARACTER, _LINE = 0.067, 0.135
+# Groups of rows that colours can tell apart, and those that a legend in the picture has room for.
+_MOST_GROUPS, _MOST_INSIDE = 20, 8
+# Of the room that a picture has, the share that names and labels around it may take.
+_LARGEST_MARGIN = 0.6
 
 
-def _new_axes(columns: int = 1, height: float = 3.8) -> Any:
+def _new_axes(columns: int = 1, height: float = 3.8, more_width: float = 0.0) -> Any:
     """One Axes in a new figure, or an array of several side by side."""
     try:
         from matplotlib import pyplot
@@ -49,8 +60,82 @@ def _new_axes(columns: int = 1, height: float = 3.8) -> Any:
         raise ImportError(
             "drawing needs matplotlib, which is not installed: pip install 'prosparse[plot]'"
         ) from error
-    size = (6.4 if columns == 1 else 5.0 * columns, height)
+    size = ((6.4 if columns == 1 else 5.0 * columns) + more_width, height)
     return pyplot.subplots(1, columns, figsize=size, layout="constrained")[1]
+
+
+def _inches(ax: Axes) -> tuple[float, float]:
+    """Width and height of a picture."""
+    return ax.bbox.width / ax.figure.dpi, ax.bbox.height / ax.figure.dpi
+
+
+def _shortened(name: object, most: int = _LONGEST_NAME) -> str:
+    """A name of at most ``most`` characters. What is too much is taken from its middle: the names
+    of one table often begin alike, and others end alike."""
+    text = str(name)
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]}…{text[len(text) - (most - 1 - head) :]}"
+
+
+def _short_names(names: Sequence[object] | np.ndarray, most: int = _LONGEST_NAME) -> list[str]:
+    """Names of at most ``most`` characters that stay different where they can: if their middles
+    are what tells them apart, what all of them begin and end with goes first."""
+    whole = [str(name) for name in names]
+    short = [_shortened(name, most) for name in whole]
+    if len(set(short)) == len(set(whole)) or len(set(whole)) == 1:
+        return short
+    head = _length_in_common(whole)
+    tail = _length_in_common([name[head:][::-1] for name in whole])
+    middles = [f"…{name[head : len(name) - tail]}{'…' if tail else ''}" for name in whole]
+    return [_shortened(middle, most) for middle in middles]
+
+
+def _length_in_common(texts: Sequence[str]) -> int:
+    """How many characters all of them begin with."""
+    alike = takewhile(lambda characters: len(set(characters)) == 1, zip(*texts))
+    return sum(1 for _ in alike)
+
+
+def _room_below(names: np.ndarray) -> float:
+    """Inches that a new figure needs for long slanted names below it, beyond the usual."""
+    longest = max(map(len, _short_names(names)), default=0)
+    many = names.size > _MOST_NAMES
+    return 0.0 if many else 0.058 * max(0, longest - 12)
+
+
+def _write_names(ax: Axes, names: np.ndarray, otherwise: str, rotation: int = 60) -> None:
+    """Names below the columns 0, 1, ... of a picture, as long as there is room for; ``otherwise``
+    is said instead where they could not be read."""
+    width, height = _inches(ax)
+    rise = np.sin(np.deg2rad(rotation))
+    most = min(_LONGEST_NAME, int(0.4 * height / (_CHARACTER * rise)))
+    if names.size > _MOST_NAMES or names.size * 0.1 > width or most < _FEWEST_CHARACTERS:
+        ax.set_xticks([])
+        ax.set_xlabel(otherwise)
+        return
+    ax.set_xticks(
+        np.arange(names.size),
+        _short_names(names, most),
+        rotation=rotation,
+        ha="right" if rotation < 90 else "center",
+        fontsize=8,
+    )
+
+
+def _keep_room(ax: Axes) -> None:
+    """Let a picture keep its place where what stands around it would leave nothing of it.
+
+    A constrained layout makes room for all names and labels, gives up where none is left for the
+    picture itself, and warns. In a very small figure some of them are rather cut off.
+    """
+    around = ax.get_tightbbox()
+    if around is None:
+        return
+    for outer, inner in ((around.width, ax.bbox.width), (around.height, ax.bbox.height)):
+        if outer - inner > _LARGEST_MARGIN * inner:
+            ax.set_in_layout(False)
 
 
 def _found(estimator: VariableSelector) -> Findings:
@@ -59,9 +144,13 @@ def _found(estimator: VariableSelector) -> Findings:
     return findings_of(estimator)
 
 
-def _lacks(found: Findings, attribute: str) -> InputError:
-    """Fitted, but never with what is to be drawn."""
-    return InputError(f"{found.method} has no `{attribute}`, which this picture is of")
+def _lacks(display: Display, found: Findings, attribute: str) -> InputError:
+    """Fitted, but never with what is to be drawn: say what can be drawn instead."""
+    first, last = (names := [one.__name__ for one in _drawable(found)])[:-1], names[-1]
+    return InputError(
+        f"{found.method} has no `{attribute}`, which {display.__name__} draws. For "
+        f"{found.method}, use {', '.join(first)} or {last}."
+    )
 
 
 def _say(ax: Axes, words: str) -> None:
@@ -69,8 +158,10 @@ def _say(ax: Axes, words: str) -> None:
     ax.text(0.5, 0.5, words, transform=ax.transAxes, ha="center", va="center", color="0.3")
 
 
-def _plain(ax: Axes) -> None:
+def _finish(ax: Axes) -> None:
+    """What every picture with two axes gets once all of it is drawn."""
     ax.spines[["top", "right"]].set_visible(False)
+    _keep_room(ax)
 
 
 class EvidenceDisplay:
@@ -140,7 +231,7 @@ class EvidenceDisplay:
         """As `from_estimator`, of what was read already."""
         path = found.path
         if path is None or not path.evidence:
-            raise _lacks(found, "log_evidence_path_")
+            raise _lacks(cls, found, "log_evidence_path_")
         return cls(path.x, path.y, found.n_selected, path.posterior).plot(ax, **line)
 
     def plot(self, ax: Axes | None = None, **line: Any) -> Self:
@@ -167,7 +258,7 @@ class EvidenceDisplay:
             color=_CHOSEN,
         )
         self.ax_.set(xlabel="number of variables", ylabel="log evidence")
-        _plain(self.ax_)
+        _finish(self.ax_)
         return self
 
 
@@ -238,24 +329,22 @@ class RelevanceDisplay:
 
     def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
         shown = slice(0, max_features)
+        height = 3.8 + _room_below(self.names[shown])
+        self.ax_ = _new_axes(height=height) if ax is None else ax
+        self.figure_ = self.ax_.figure
         relevance, support, names = self.relevance[shown], self.support[shown], self.names[shown]
         place = np.arange(relevance.size)
         colours = np.where(support, _CHOSEN, _REST)
         self.bars_ = self.ax_.bar(place, relevance, width=0.85, color=colours)
-        if relevance.size <= _MOST_NAMES:
-            self.ax_.set_xticks(place, names, rotation=60, ha="right", fontsize=8)
-        else:
-            self.ax_.set_xlabel("variables, most relevant first")
+        _write_names(self.ax_, names, otherwise="variables, most relevant first")
         handles = [
             self.ax_.bar([0], [0], color=_CHOSEN, label=f"chosen ({int(self.support.sum())})"),
             self.ax_.bar([0], [0], color=_REST, label=f"not chosen ({int((~self.support).sum())})"),
         ]
         self.ax_.legend(handles=handles, frameon=False)
         self.ax_.set(ylabel="relevance", ylim=(0, 1.02), xlim=(-0.8, relevance.size - 0.2))
-        _plain(self.ax_)
+        _finish(self.ax_)
         return self
 
 
@@ -336,15 +425,16 @@ class CommunalityDisplay:
         """As `from_estimator`, of what was read already."""
         shared = found.shared
         if shared is None:
-            raise _lacks(found, "communality_")
+            raise _lacks(cls, found, "communality_")
         display = cls(shared.communality, found.support, found.names, shared.chance)
         return display.plot(ax, max_features=max_features)
 
     def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _new_axes() if ax is None else ax
-        self.figure_ = self.ax_.figure
         shown = slice(0, max_features)
+        height = 3.8 + _room_below(self.names[shown])
+        self.ax_ = _new_axes(height=height) if ax is None else ax
+        self.figure_ = self.ax_.figure
         communality, support = self.communality[shown], self.support[shown]
         edges = np.arange(communality.size + 1) - 0.5
         counts = f"chosen ({int(self.support.sum()):,})", f"not chosen ({np.sum(~self.support):,})"
@@ -358,17 +448,13 @@ class CommunalityDisplay:
             self.chance_line_ = self.ax_.axhline(
                 self.chance, color="0.3", linestyle="--", linewidth=1, label="chance alone"
             )
-        if communality.size <= _MOST_NAMES:
-            place = np.arange(communality.size)
-            self.ax_.set_xticks(place, self.names[shown], rotation=60, ha="right", fontsize=8)
-        else:
-            self.ax_.set_xlabel("variables, highest first")
+        _write_names(self.ax_, self.names[shown], otherwise="variables, highest first")
         if not self.support.any():
             _say(self.ax_, "no variable was chosen")
         # variables may fill the whole picture
         self.ax_.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
         self.ax_.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
-        _plain(self.ax_)
+        _finish(self.ax_)
         return self
 
 
@@ -494,7 +580,7 @@ class PanelDisplay:
         """As `from_estimator`, of what was read already."""
         told = found.told
         if told is None:
-            raise _lacks(found, TELLS)
+            raise _lacks(cls, found, TELLS)
         first = told.order[:max_features]
         place = np.full(len(found.names) + 1, -1)  # the last for what nothing stands for
         place[first] = np.arange(first.size)
@@ -520,7 +606,7 @@ class PanelDisplay:
     def plot(self, ax: Sequence[Axes] | None = None, **image: Any) -> Self:
         """Draw into the two Axes ``ax``, or into a new figure."""
         # room for every name, those of the columns upright
-        longest = max(len(str(name)) for name in self.column_names)
+        longest = max(map(len, _short_names(self.column_names)))
         height = max(4.0, 1.6 + 0.16 * self.chosen_names.size)
         height += 0.07 * longest if self.column_names.size <= _MOST_NAMES else 0.0
         self.ax_ = _new_axes(columns=2, height=height) if ax is None else ax
@@ -579,7 +665,7 @@ class PanelDisplay:
         ax.set_ylim(min(0.0, float(np.min(mean - std))), 1.04)
         ax.locator_params(axis="x", integer=True)
         ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.0, 1.0), fontsize=8)
-        _plain(ax)
+        _finish(ax)
 
     def _draw_shares(self, ax: Axes, image: Style) -> None:
         from matplotlib.colors import PowerNorm
@@ -590,12 +676,14 @@ class PanelDisplay:
             style["norm"] = PowerNorm(0.5, 0.0, 1.0)
         self.image_ = ax.imshow(self.shares, **(style | image))
         rows, columns = self.shares.shape
-        ax.set_yticks(np.arange(rows), self.chosen_names, fontsize=8)
-        without = self.n_features - columns
-        if columns <= _MOST_NAMES:
-            ax.set_xticks(np.arange(columns), self.column_names, rotation=90, fontsize=8)
+        width, tall = _inches(ax)
+        most = min(_LONGEST_NAME, int(0.35 * width / _CHARACTER))
+        if most >= _FEWEST_CHARACTERS and rows * 0.8 * _LINE <= tall:
+            ax.set_yticks(np.arange(rows), _short_names(self.chosen_names, most), fontsize=8)
         else:
-            ax.set_xticks([])
+            ax.set_yticks([])
+        without = self.n_features - columns
+        _write_names(ax, self.column_names, otherwise="", rotation=90)
         rest = f"\n({without:,} others are not drawn)" if without else ""
         ax.set_xlabel(f"{columns:,} variables, by what stands for them{rest}", fontsize=9)
         ax.set_ylabel("chosen, one after the other", fontsize=9)
@@ -603,6 +691,7 @@ class PanelDisplay:
         for edge in np.flatnonzero(np.diff(self.stand_in)) + 0.5:
             ax.axvline(edge, color="0.75", linewidth=0.4)
         self.figure_.colorbar(self.image_, ax=ax, label="share of it that is recovered so far")
+        _keep_room(ax)
 
 
 class SlopeDisplay:
@@ -680,7 +769,7 @@ class SlopeDisplay:
     def from_findings(cls, found: Findings, *, ax: Sequence[Axes] | None = None) -> Self:
         """As `from_estimator`, of what was read already."""
         if found.penalties is None:
-            raise _lacks(found, "log_likelihood_path_")
+            raise _lacks(cls, found, "log_likelihood_path_")
         return cls(*found.penalties).plot(ax)
 
     def plot(self, ax: Sequence[Axes] | None = None, *, axes: Sequence[Axes] | None = None) -> Self:
@@ -716,7 +805,7 @@ class SlopeDisplay:
         right.margins(y=0.14)
         right.set(xlabel="penalty", ylabel="criterion")
         for one in self.ax_:
-            _plain(one)
+            _finish(one)
         return self
 
 
@@ -790,7 +879,7 @@ class LoadingsDisplay:
 
     def plot(self, ax: Axes | None = None, **image: Any) -> Self:
         """Draw into ``ax``, or into a new figure."""
-        self.ax_ = _new_axes() if ax is None else ax
+        self.ax_ = _new_axes(height=3.8 + _room_below(self.names)) if ax is None else ax
         self.figure_ = self.ax_.figure
         if not self.components.size:
             _say(self.ax_, "no variable was chosen: there are no loadings")
@@ -800,10 +889,11 @@ class LoadingsDisplay:
         style: Style = {"cmap": "RdBu_r", "vmin": -largest, "vmax": largest, "aspect": "auto"}
         self.image_ = self.ax_.imshow(self.components, **(style | image))
         d, q = self.components.shape
-        self.ax_.set_xticks(np.arange(q), self.names, rotation=60, ha="right", fontsize=8)
+        _write_names(self.ax_, self.names, otherwise=f"{q:,} variables, largest loadings first")
         self.ax_.set_yticks(np.arange(d), np.arange(1, d + 1))
         self.ax_.set(ylabel="component")
         self.figure_.colorbar(self.image_, ax=self.ax_, label="loading")
+        _keep_room(self.ax_)
         return self
 
 
@@ -821,14 +911,18 @@ class ScoresDisplay:
     pair : two int
         The components to draw, counted from 0.
     label : array (n_samples,) or None
-        What colours the rows: numbers, or names of groups.
+        What colours the rows. Decimal numbers, and more than 20 different integers, get a colour
+        bar. Anything else names groups: up to 20 have colours of their own, the largest if there
+        are more, and the rest are drawn in grey as "others".
+    shares : array (n_components,) or None
+        The share of the variance that each component has, to be written beside its name.
 
     Attributes
     ----------
     ax_ : matplotlib Axes
     figure_ : matplotlib Figure
     points_ : list of matplotlib PathCollection
-        One per group.
+        One per group; that of the others, if there are any, is the last.
     """
 
     ax_: Axes
@@ -842,12 +936,14 @@ class ScoresDisplay:
         names: Sequence[str] | np.ndarray = (),
         pair: tuple[int, int] = (0, 1),
         label: ArrayLike | None = None,
+        shares: Array | None = None,
     ) -> None:
         self.scores = host(scores)
         self.loadings = None if loadings is None else host(loadings)
         self.names = np.asarray(names, dtype=object)
         self.pair = pair
         self.label = None if label is None else np.asarray(fetched(label))
+        self.shares = None if shares is None else host(shares)
 
     @classmethod
     def from_estimator(
@@ -888,7 +984,7 @@ class ScoresDisplay:
         found = _found(estimator)
         scores = scores_of(estimator, X)
         if scores is None:
-            raise _lacks(found, "components_")
+            raise _lacks(cls, found, "components_")
         pair = components if scores.shape[1] > 1 else (0, 0)
         loadings, names = None, found.names
         if biplot and scores.shape[1] > 1:
@@ -896,53 +992,127 @@ class ScoresDisplay:
             longest = np.argsort(-np.linalg.norm(both, axis=0), kind="stable")[:max_features]
             longest = longest[np.any(both[:, longest] != 0, axis=0)]
             loadings, names = both[:, longest], [names[k] for k in longest]
-        return cls(scores, loadings, names, pair, label).plot(ax, **points)
+        shares = variance_shares(estimator)
+        return cls(scores, loadings, names, pair, label, shares).plot(ax, **points)
 
     def plot(
         self, ax: Axes | None = None, *, label: ArrayLike | None = None, **points: Any
     ) -> Self:
         """Draw into ``ax``, or into a new figure; ``label`` takes the place of the one given."""
-        self.ax_ = _new_axes() if ax is None else ax
+        groups = _Groups.of(self.label if label is None else np.asarray(fetched(label)))
+        self.ax_ = _new_axes(more_width=groups.width_beside) if ax is None else ax
         self.figure_ = self.ax_.figure
         self.points_ = []
         if self.scores.shape[1] == 0:
             _say(self.ax_, "no variable was chosen: there are no components")
             self.ax_.set_axis_off()
             return self
-        groups = self.label if label is None else np.asarray(fetched(label))
         first, second = self.pair
         alone = self.scores.shape[1] == 1
         x = np.arange(1, self.scores.shape[0] + 1) if alone else self.scores[:, first]
         y = self.scores[:, second]
         style: Style = {"s": 18, "alpha": 0.8, "linewidths": 0} | points
-        if groups is None:
-            self.points_.append(self.ax_.scatter(x, y, **{"color": _PATH, **style}))
-        elif groups.dtype.kind == "f":
-            self.points_.append(self.ax_.scatter(x, y, c=groups, **style))
+        if groups.numbers is not None:
+            self.points_.append(self.ax_.scatter(x, y, c=groups.numbers, **style))
             self.figure_.colorbar(self.points_[0], ax=self.ax_)
+        elif groups.names:
+            self._draw_groups(groups, x, y, style)
         else:
-            groups = groups.astype(str)
-            for group in np.unique(groups):
-                inside = groups == group
-                self.points_.append(self.ax_.scatter(x[inside], y[inside], label=group, **style))
-            self.ax_.legend(frameon=False)
+            self.points_.append(self.ax_.scatter(x, y, **{"color": _PATH, **style}))
         if self.loadings is not None and self.loadings.size:
             self._arrows(self.loadings, x, y)
         self.ax_.set(
-            xlabel="row" if alone else f"component {first + 1}", ylabel=f"component {second + 1}"
+            xlabel="row" if alone else self._axis_label(first), ylabel=self._axis_label(second)
         )
-        _plain(self.ax_)
+        _finish(self.ax_)
         return self
+
+    def _axis_label(self, component: int) -> str:
+        name = f"component {component + 1}"
+        if self.shares is None:
+            return name
+        return f"{name} ({self.shares[component]:.1%} of the variance)"
+
+    def _draw_groups(self, groups: _Groups, x: np.ndarray, y: np.ndarray, style: Style) -> None:
+        """Every group in its colour, with a legend: inside the picture while that has room."""
+        from matplotlib import colormaps
+
+        width, height = _inches(self.ax_)
+        outside = len(groups.names) > _MOST_INSIDE
+        lines = int(height / _LINE)
+        names, codes = groups.largest(min(_MOST_GROUPS, max(1, lines - 1)))
+        # the ten strong colours first; the ten light ones have another marker, too
+        palette = colormaps["tab20"].colors  # type: ignore[attr-defined]
+        colours = [*palette[::2], *palette[1::2]]
+        most = min(_LONGEST_NAME, int((0.28 if outside else 0.4) * width / _CHARACTER))
+        for code, label in enumerate(_short_names(names, max(most, _FEWEST_CHARACTERS))):
+            inside = codes == code
+            own: Style = {"color": colours[code], "marker": "o" if code < 10 else "^"}
+            self.points_.append(
+                self.ax_.scatter(x[inside], y[inside], label=label, **(own | style))
+            )
+        rest = codes == len(names)
+        if rest.any():
+            label = f"others ({len(groups.names) - len(names)} groups)"
+            label = label if len(label) <= most else "others"
+            own = {"color": _OTHERS, "zorder": 0.9}
+            self.points_.append(self.ax_.scatter(x[rest], y[rest], label=label, **(own | style)))
+        if most < _FEWEST_CHARACTERS or lines < 2:
+            return  # no legend could be read
+        if outside:
+            beside: Style = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "fontsize": 8}
+            self.ax_.legend(frameon=False, borderaxespad=0.0, labelspacing=0.2, **beside)
+        else:
+            self.ax_.legend(frameon=False)
 
     def _arrows(self, arrows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
         """Variables as arrows, the longest as long as the cloud of points is wide."""
         reach = 0.9 * min(np.max(np.abs(x)), np.max(np.abs(y)))
         arrows = arrows * reach / np.max(np.linalg.norm(arrows, axis=0))
-        for (dx, dy), name in zip(arrows.T, self.names, strict=True):
+        most = max(_FEWEST_CHARACTERS, min(_LONGEST_NAME, int(0.4 * _inches(self.ax_)[0] / 0.08)))
+        for (dx, dy), name in zip(arrows.T, _short_names(self.names, most), strict=True):
             self.ax_.annotate(
                 "", (dx, dy), (0, 0), arrowprops={"arrowstyle": "->", "color": _CHOSEN}
             )
-            self.ax_.annotate(str(name), (1.06 * dx, 1.06 * dy), color=_CHOSEN, ha="center")
+            self.ax_.annotate(name, (1.06 * dx, 1.06 * dy), color=_CHOSEN, ha="center")
+
+
+class _Groups(NamedTuple):
+    """What colours the rows: numbers, names of groups, or neither."""
+
+    names: list[str]
+    codes: np.ndarray  # (n_samples,) position of every row's group in ``names``
+    numbers: np.ndarray | None = None  # (n_samples,)
+
+    @classmethod
+    def of(cls, label: np.ndarray | None) -> _Groups:
+        nothing = np.zeros(0, dtype=int)
+        if label is None:
+            return cls([], nothing)
+        if label.dtype.kind not in "iuf":
+            label = label.astype(str)
+        values, codes = np.unique(label, return_inverse=True)
+        if label.dtype.kind == "f" or (label.dtype.kind in "iu" and values.size > _MOST_GROUPS):
+            return cls([], nothing, label)
+        return cls([str(value) for value in values], codes)
+
+    @property
+    def width_beside(self) -> float:
+        """Inches that a legend beside a new figure needs."""
+        if len(self.names) <= _MOST_INSIDE:
+            return 0.0
+        return 0.4 + _CHARACTER * max(map(len, _short_names(self.names)))
+
+    def largest(self, most: int) -> tuple[list[str], np.ndarray]:
+        """The largest groups in their order, and the codes of all rows among them; those of other
+        groups come after the last."""
+        if len(self.names) <= most:
+            return self.names, self.codes
+        sizes = np.bincount(self.codes)
+        kept = np.sort(np.argsort(-sizes, kind="stable")[:most])
+        among = np.full(len(self.names), most)
+        among[kept] = np.arange(most)
+        return [self.names[k] for k in kept], among[self.codes]
 
 
 class ConvergenceDisplay:
@@ -994,7 +1164,7 @@ class ConvergenceDisplay:
     def from_findings(cls, found: Findings, *, ax: Axes | None = None, **line: Any) -> Self:
         """As `from_estimator`, of what was read already."""
         if not found.traces:
-            raise _lacks(found, "bounds_")
+            raise _lacks(cls, found, "bounds_")
         return cls(found.traces).plot(ax, **line)
 
     def plot(self, ax: Axes | None = None, **line: Any) -> Self:
@@ -1015,7 +1185,7 @@ class ConvergenceDisplay:
         if drawn:
             self.ax_.set_yscale("log")
         self.ax_.set(xlabel="iteration", ylabel="objective below its last value")
-        _plain(self.ax_)
+        _finish(self.ax_)
         return self
 
 
@@ -1058,3 +1228,18 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
     if method.traces is not None:
         displays.append(ConvergenceDisplay)
     return displays
+
+
+def _drawable(found: Findings) -> list[Display]:
+    """The Display classes that there are for what a model found, how it chose first."""
+    there: list[tuple[Display, bool]] = [
+        (EvidenceDisplay, found.path is not None and found.path.evidence),
+        (CommunalityDisplay, found.shared is not None),
+        (PanelDisplay, found.told is not None),
+        (SlopeDisplay, found.penalties is not None),
+        (RelevanceDisplay, True),
+        (LoadingsDisplay, True),
+        (ScoresDisplay, not found.regression),
+        (ConvergenceDisplay, bool(found.traces)),
+    ]
+    return [display for display, possible in there if possible]

@@ -6,6 +6,7 @@ To add a method, write its estimator and one `Method(...)` in `METHODS`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from inspect import signature
@@ -26,6 +27,7 @@ from .models.panel import Panel
 from .models.sca import SCA
 from .models.spinyreg import SpinyRegressor
 from .models.sppca import SPPCA
+from .phrases import percent, times
 
 # --- what a method may have
 
@@ -41,6 +43,11 @@ class Choice(NamedTuple):
     noun: str  # what the chosen x counts, for the label in the picture
     evidence: bool = False  # whether y is log evidence, and x numbers of variables
     posterior: np.ndarray | None = None  # (n_models,), y with the prior of the models added
+
+    @property
+    def compared(self) -> np.ndarray:
+        """What decided, (n_models,): y, with the prior of the models where they have one."""
+        return self.y if self.posterior is None else self.posterior
 
 
 class ChoicePath(NamedTuple):
@@ -106,6 +113,12 @@ class Method:
         Whether it scales every column to unit variance, asked or not.
     traces : str or None
         The attribute with its objective per iteration.
+    number : str or None
+        The parameter with which a user says how many variables, or loadings, to choose; None of
+        them leaves it to the method.
+    quick : mapping
+        Parameters and the least values of them with which many fits are quick and choose next to
+        the same variables: for fits on parts of the rows, and on shuffled tables.
     predicts : bool
         Whether it is a regression, with coefficients of variables instead of components.
     saved : Contents
@@ -124,6 +137,8 @@ class Method:
     tests: bool = False
     scales: bool = False
     traces: str | None = "bounds_"
+    number: str | None = None
+    quick: Mapping[str, float] = field(default_factory=dict)
     predicts: bool = False
     saved: Contents = field(default_factory=Contents)
 
@@ -170,16 +185,21 @@ def asked_for(parameter: str, what: str) -> Explanation:
     return explain
 
 
+_MOST_LOG = 100.0  # beyond, "over a billion times" is said anyway
+
+
 def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
-    """The evidence is highest for that number; how far it falls beside it."""
+    """The evidence is highest for that number; how much less probable its neighbours are."""
     if choice is None:
         return None
-    best, drops = choice.best, []
+    best, evidence, others = choice.best, choice.compared, []
     for k, side in ((best - 1, "fewer"), (best + 1, "more")):
-        if 0 <= k < choice.y.size:
+        if 0 <= k < evidence.size and np.isfinite(evidence[k]):
             steps = abs(int(choice.x[k] - choice.x[best]))
-            drops.append(f"{choice.y[best] - choice.y[k]:.3g} for {steps} {side}")
-    return f"the evidence is highest there (its logarithm falls by {' and by '.join(drops)})"
+            factor = math.exp(min(float(evidence[best] - evidence[k]), _MOST_LOG))
+            others.append(f"{steps:,} {side} would be {times(factor)} less probable")
+    beside = f" ({', '.join(others)})" if others else ""
+    return f"the evidence is highest there{beside}"
 
 
 def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
@@ -203,21 +223,35 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
 def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """What the panel predicts of the others, as a share of what all variables together do."""
     attained = float(host(model.attained_path_)[n_selected - 1])
+    if attained >= 1.0:
+        return (
+            "they recover as much of the others as all variables together do, in rows that were "
+            "held out"
+        )
     return (
-        f"they recover {attained:.0%} of what all variables together tell of the others, in rows "
-        "that were held out"
+        f"they recover {percent(attained)} of what all variables together tell of the others, in "
+        "rows that were held out"
     )
 
 
-_CRITERIA = {"slope": "the slope heuristic", "aic": "AIC", "bic": "BIC"}
+_CRITERIA = {
+    "slope": "the slope heuristic",
+    "aic": "AIC",
+    "bic": "BIC",
+    "ebic": "extended BIC",
+}
 
 
 def by_penalty(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """The penalty leaves that many with a loading."""
     if choice is None:
         return None
-    rule = _CRITERIA.get(str(model.get_params(deep=False)["penalty"]))
+    asked = str(model.get_params(deep=False)["penalty"])
+    # model files of earlier versions say only what was asked for
+    rule = _CRITERIA.get(str(vars(model).get("criterion_", asked)))
     how = f"chosen by {rule}" if rule else "the one you gave"
+    if asked == "slope" and rule == _CRITERIA["ebic"]:
+        how += " (the slope heuristic found too few models that are larger than needed)"
     at = float(choice.x[choice.best])
     return f"at the penalty {at:.4g}, {how}, {n_selected} variables have a loading"
 
@@ -284,6 +318,9 @@ METHODS: dict[str, Method] = {
                     "communality_": numbers("p", finite=True, least=0),
                     "chance_communality_": numbers(finite=True, least=0),
                     "sampled_": Field("b", ("p",)),
+                    "count_weights_": numbers("p", finite=True, least=0),
+                    "count_shares_": numbers("p", finite=True, least=0),
+                    "count_noise_": numbers("p", finite=True, least=0),
                 },
                 parameters={
                     "fdr": numbers(finite=True, least=0),
@@ -307,6 +344,8 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             explanations=(asked_for("n_features_to_select", "variables"), by_evidence),
+            number="n_features_to_select",
+            quick={"tol": 1e-6},
             path=_EVIDENCE,
             saved=Contents((*PROJECTION, "noise_variance_", "active_noise_variance_")),
         ),
@@ -333,7 +372,7 @@ METHODS: dict[str, Method] = {
                 Option(
                     "penalty",
                     "penalty",
-                    "slope (the default), aic, bic, or a number",
+                    "slope (the default), aic, bic, ebic, or a number",
                     read=number_or_name,
                     left_out="chosen by the slope heuristic",
                 ),
@@ -371,6 +410,7 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             explanations=(asked_for("n_nonzero", "loadings per component"),),
+            number="n_nonzero",
             saved=Contents((*PROJECTION, "_optimality_gap")),
         ),
         Method(
@@ -397,6 +437,7 @@ METHODS: dict[str, Method] = {
                 ),
             ),
             explanations=(asked_for("n_features", "variables"), by_recovery),
+            number="n_features",
             scales=True,
             traces=None,
             saved=Contents(
@@ -461,6 +502,7 @@ METHODS: dict[str, Method] = {
             example={"n_components": 2, "n_nonzero": 4},
             grid={"n_nonzero": [3, 4]},
             explanations=(asked_for("n_nonzero", "loadings per component"),),
+            number="n_nonzero",
             traces=None,
         ),
         Method(
@@ -470,6 +512,7 @@ METHODS: dict[str, Method] = {
             example={"n_components": 2, "penalty": 30.0},
             grid={"penalty": [20.0, 30.0]},
             explanations=(asked_for("n_nonzero", "loadings per component"),),
+            number="n_nonzero",
             traces=None,
         ),
         Method(
@@ -479,6 +522,7 @@ METHODS: dict[str, Method] = {
             example={"n_components": 2, "n_features_to_select": 5},
             grid={"n_features_to_select": [5, 6]},
             explanations=(asked_for("n_features_to_select", "variables"),),
+            number="n_features_to_select",
         ),
         Method(
             "pathspca",
@@ -487,6 +531,7 @@ METHODS: dict[str, Method] = {
             example={"n_components": 2, "n_nonzero": 4},
             grid={"n_nonzero": [3, 4]},
             explanations=(asked_for("n_nonzero", "loadings per component"),),
+            number="n_nonzero",
             traces=None,
         ),
         Method(

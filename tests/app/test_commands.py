@@ -1,10 +1,15 @@
 """``prosparse select``, ``fit`` and ``report``: what they write, say and refuse."""
 
+import ast
 import csv
+import html
 import json
+import re
+import runpy
 import shutil
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -14,11 +19,13 @@ typer_testing = pytest.importorskip("typer.testing")
 
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
-from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, load  # noqa: E402
+from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, load  # noqa: E402
 from prosparse.app.analysis import imputed, total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.results import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
+from prosparse.phrases import number  # noqa: E402
+from prosparse.stability import assess, shuffled  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -106,7 +113,7 @@ def test_json_and_quiet(inside):
     [
         ("gsppca", ["--components", "2", "--variables", "6"]),
         ("sca", []),
-        ("sppca", ["--components", "2", "--penalty", "bic"]),
+        ("sppca", ["--components", "2", "--penalty", "bic", "--shuffles", "0"]),
         ("empca", ["--variables", "4"]),
     ],
 )
@@ -130,10 +137,9 @@ def test_other_methods(inside, method, options, scale):
         assert said["n_selected"] == model.support_.sum()
 
 
-def test_gaps_of_a_large_table_are_filled_by_principal_components(inside, monkeypatch):
+def test_gaps_are_filled_by_principal_components(inside):
     X = DATA.X.copy()
     X[3, 5] = np.nan
-    monkeypatch.setattr("prosparse.app.analysis._LARGEST_SCA", 100)
     path = sheet(inside / "t.csv", X=X, label=False)
     said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
     assert any("filled in by principal components" in note for note in said["notes"])
@@ -148,25 +154,27 @@ def test_missing_values(inside):
     arguments = ["select", path, "--label", "kind", "--json"]
     refused = run(app, arguments)
     assert refused.exit_code == 1
-    assert "row 1 of the data ('s0'), column 'v9': the value is missing, and 41 more" in (
-        " ".join(refused.stderr.split())
+    assert (
+        "row 1 of the data ('s0'), column 'v9': the value is missing. 42 values are missing in all"
+        in (" ".join(refused.stderr.split()))
     )
+    for advice in ("--missing impute", "--missing drop, which leaves 58 of 60 rows and 19 of 20"):
+        assert advice in " ".join(refused.stderr.split())
     assert list(inside.iterdir()) == [inside / "t.csv"]
     dropped = json.loads(run(app, [*arguments, "--missing", "drop"]).stdout)
     assert (dropped["rows"], dropped["variables"]) == (58, 19)
-    assert any("left out: v9" in note for note in dropped["notes"])
+    lost = "2 of 60 rows and 1 of 20 columns were left out ('v9')"
+    assert any(lost in note for note in dropped["notes"])
     assert len(rows_of(inside / "t-prosparse" / "scores.csv")) == 58
     filled = json.loads(run(app, [*arguments, "--missing", "impute"]).stdout)
     assert (filled["rows"], filled["variables"]) == (60, 19)
-    assert any("filled in by SCA" in note for note in filled["notes"])
+    assert any("filled in by principal components" in note for note in filled["notes"])
     exact = json.loads(run(app, [*arguments, "--missing", "impute", "--method", "sca"]).stdout)
     assert any("exactly" in note for note in exact["notes"])
 
 
-@pytest.mark.parametrize("largest", [0, 10**9])
 @pytest.mark.parametrize("side", [0, 10**9])
-def test_imputed_values_are_near_the_truth(rng, largest, side, monkeypatch):
-    monkeypatch.setattr("prosparse.app.analysis._LARGEST_SCA", largest)
+def test_imputed_values_are_near_the_truth(rng, side, monkeypatch):
     monkeypatch.setattr("prosparse.app.analysis._EXACT_SIDE", side)
     monkeypatch.setattr("prosparse.app.analysis._LEADING", 1)
     X = rng.normal(size=(200, 1)) * [1.0, 20.0, -300.0, 1.0] + rng.normal(size=(200, 4)) * [
@@ -258,7 +266,6 @@ BAD = {
     "empty": ("", "the file is empty"),
     "ragged": ("a,b,c\n1,2,3\n4,5\n", "line 3: it has 2 cells"),
     "text": ("a,b,c\n1,2,3\n4,x,6\n", "line 3, column 2 ('b'): 'x' is not a number"),
-    "duplicated": ("a,a,c\n1,2,3\n4,5,6\n", "columns 1 and 2 are both called 'a'"),
     "encoding": ("ä,b\n1,2\n3,4\n", "line 1, column 1: the text is not utf-8"),
     "one column": ("a\n1\n2\n", "at least 2 are needed"),
     "constant": ("a,b,c\n" + 6 * "1,2,3\n", "at least 2 must vary"),
@@ -290,15 +297,16 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--method", "pca"], "`--method` must be one of 'fdrpca', 'gsppca'"),
-        (["--fdr", "1.5"], "`fdr` must be between 0 and 1"),
-        (["--min-communality", "2"], "`min_communality` must be between 0 and 1"),
+        (["--method", "pca"], "--method must be one of 'fdrpca', 'gsppca'"),
+        (["--method", "spinyreg"], "--method must be one of 'fdrpca', 'gsppca'"),
+        (["--fdr", "1.5"], "--fdr must be between 0 and 1"),
+        (["--min-communality", "2"], "--min-communality must be between 0 and 1"),
         (["--method", "sca", "--min-communality", "0.5"], "use fdrpca"),
         (["--variables", "3"], "has no effect with --method fdrpca; use gsppca or empca or panel"),
-        (["--missing", "guess"], "`--missing` must be one of"),
+        (["--missing", "guess"], "--missing must be one of"),
         (["--components", "none"], "--components must be a positive number or auto"),
         (["--components", "0"], "--components must be a positive number"),
-        (["--components", "99"], "n_components"),
+        (["--components", "99"], "--components must be smaller than the number of rows"),
         (["--method", "empca"], "--variables 10"),
         (["--method", "sca", "--variables", "3"], "has no effect"),
         (["--penalty", "bic"], "use sppca"),
@@ -306,9 +314,9 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
             ["--method", "panel", "--components", "2"],
             "has no effect with --method panel",
         ),
-        (["--method", "panel", "--variables", "99"], "`n_features` must be at most 20"),
-        (["--method", "panel", "--recover", "2"], "`recover` must be between 0 and 1"),
-        (["--method", "sppca", "--penalty", "bik"], "`penalty` must be one of"),
+        (["--method", "panel", "--variables", "99"], "--variables must be at most 20"),
+        (["--method", "panel", "--recover", "2"], "--recover must be between 0 and 1"),
+        (["--method", "sppca", "--penalty", "bik"], "--penalty must be one of"),
         (["--separator", "ab"], "--separator must be one character"),
         (["--output", "t.csv"], "t.csv is a file"),
         (["--output", "full"], "holds other files (precious)"),
@@ -443,8 +451,9 @@ def test_a_panel(inside):
     model = Panel(recover=0.5).fit(DATA.X)
     said = json.loads(result.stdout)
     assert said["n_selected"] == model.n_selected_
-    share = f"{model.attained_path_[model.n_selected_ - 1]:.0%}"
-    assert said["why"].startswith(f"they recover {share} of what all variables together tell")
+    attained = model.attained_path_[model.n_selected_ - 1]
+    much = f"{attained:.1%} of what" if attained < 1 else "as much of the others as"
+    assert said["why"].startswith(f"they recover {much} all variables together")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>recover</dt><dd>0.5</dd>" in page
 
@@ -483,3 +492,105 @@ def test_python_m_prosparse(inside):
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["rows"] == 60
     shutil.rmtree(inside / "t-prosparse")
+
+
+def test_what_chance_would_choose_is_said(inside):
+    """Unequal noise: GSPPCA chooses some of a table that shares nothing, and says so."""
+    rng = np.random.default_rng(0)
+    X = 3.0 * DATA.X + rng.normal(size=DATA.X.shape) * np.linspace(0.1, 2.0, 20)
+    path = sheet(inside / "t.csv", X=X, label=False)
+    arguments = ["select", path, "--method", "gsppca", "--components", "2"]
+    said = json.loads(run(app, [*arguments, "--json"]).stdout)
+    assert said["n_selected_by_chance"] > 0
+    shown = " ".join(run(app, arguments).stdout.split())
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    chosen, by_chance = said["n_selected"], number(said["n_selected_by_chance"])
+    assert f"{chosen} of 20; {by_chance} would be by chance" in shown
+    assert f">{chosen} of 20 variables chosen; {by_chance} would be by chance.<" in page
+    again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
+    assert again.exit_code == 0, again.output
+    assert "would be by chance.<" in (inside / "again.html").read_text("utf-8")
+    without = json.loads(run(app, [*arguments, "--json", "--shuffles", "0"]).stdout)
+    assert without["n_selected_by_chance"] is None
+
+
+def test_what_would_take_long_is_skipped_and_said(inside, monkeypatch):
+    monkeypatch.setattr("prosparse.app.doubts._CHEAP", 0.0)
+    path = sheet(inside / "t.csv", label=False)
+    said = json.loads(run(app, ["select", path, "--json"]).stdout)
+    assert said["n_selected_by_chance"] is None
+    assert any("--shuffles 5 does" in note for note in said["notes"])
+    asked = json.loads(run(app, ["select", path, "--json", "--shuffles", "2"]).stdout)
+    assert asked["n_selected_by_chance"] == 0
+
+
+def test_halves_of_the_rows(inside):
+    path = sheet(inside / "t.csv")
+    said = json.loads(
+        run(app, ["select", path, "--drop", "kind", "--json", "--stability", "4"]).stdout
+    )
+    seen = assess(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
+    at = [NAMES.index(name) for name in said["selected"]]
+    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert seen.words()[0] in page
+    refused = run(app, ["select", path, "--stability", "5"])
+    assert refused.exit_code == 2
+    assert "--stability must be even" in refused.stderr
+    few = run(app, ["select", path, "--groups", "kind", "--stability", "4", "--json"])
+    assert few.exit_code == 0, few.output
+    assert any("at least 4 are needed" in note for note in json.loads(few.stdout)["notes"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--label", "kind", "--min-communality", "0.3"],
+        ["--drop", "kind", "--method", "sca", "--scale", "--log1p", "--shuffles", "0"],
+        ["--drop", "kind", "--missing", "impute", "--method", "gsppca", "--components", "2"],
+        ["--groups", "kind", "--components", "2"],
+        ["--drop", "kind", "--method", "empca", "--variables", "4"],
+    ],
+    ids=["label", "scaled", "gaps", "groups", "empca"],
+)
+def test_the_python_of_the_page_chooses_the_same(inside, options, capsys):
+    X = np.exp(DATA.X)
+    if "impute" in options:
+        X[3, 4] = np.nan
+    said = json.loads(run(app, ["select", sheet(inside / "t.csv", X=X), *options, "--json"]).stdout)
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    code = html.unescape(
+        re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)[1]
+    )
+    (inside / "again.py").write_text(code, "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runpy.run_path("again.py")
+    first, names = capsys.readouterr().out.splitlines()
+    assert first == f"{said['n_selected']} of 20 variables chosen"
+    assert sorted(ast.literal_eval(names)) == sorted(said["selected"])
+
+
+def test_a_regression_is_doubted_and_repeated_as_well(inside, capsys):
+    """The response is shuffled, and split with the rows."""
+    path = sheet(inside / "t.csv", label=False, decimal=".", separator=",")
+    real = int(np.argmax(DATA.support))  # others tell it
+    arguments = ["regress", path, "--response", NAMES[real], "--stability", "4", "--json"]
+    result = run(app, arguments)
+    assert result.exit_code == 0, result.output
+    said = json.loads(result.stdout)
+    X, y = np.delete(DATA.X, real, axis=1), DATA.X[:, real]
+    others = [name for name in NAMES if name != NAMES[real]]
+    model = SpinyRegressor().fit(X, y)
+    seen = assess(model, X, 4, y=y, random_state=0)
+    at = [others.index(name) for name in said["selected"]]
+    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    assert said["n_selected_by_chance"] == shuffled(model, X, 5, y=y, random_state=0).expected
+    page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
+    assert "with the response in random order" in page
+    found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)
+    (inside / "again.py").write_text(html.unescape(found[1]), "utf-8")
+    runpy.run_path("again.py")
+    assert sorted(ast.literal_eval(capsys.readouterr().out.splitlines()[1])) == sorted(
+        said["selected"]
+    )

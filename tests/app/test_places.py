@@ -142,7 +142,7 @@ def test_links_in_a_circle_and_read_only_files(inside):
         os.chown("fixed", 65534, 65534)
         for folder in (inside.parent, inside.parent.parent):
             folder.chmod(folder.stat().st_mode | 0o055)
-        script = f"import os; import prosparse; os.setuid(65534); {script}"
+        script = f"import os; import prosparse.files; os.setuid(65534); {script}"
     ended = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=inside
     )

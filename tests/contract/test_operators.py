@@ -135,6 +135,28 @@ def test_row_arrays_travel_with_their_rows(pair, rng):
     close(sums, weights @ Z)
 
 
+def test_products_of_few_digits(pair, rng):
+    check_rough(pair, rng)
+
+
+def check_rough(pair, rng):
+    op, _, Z, _ = pair
+    rough, size = op.rough(), np.abs(Z).max()
+    F = rough.xp.asarray(rng.standard_normal((Z.shape[1], 3)), dtype=rough.dtype)
+    Y = rough.xp.asarray(rng.standard_normal((Z.shape[0], 3)), dtype=rough.dtype)
+    assert rough.shape == op.shape
+    np.testing.assert_allclose(rough.matmul(F), Z @ np.asarray(F), atol=1e-4 * size)
+    np.testing.assert_allclose(rough.rmatmul(Y), Z.T @ np.asarray(Y), atol=1e-4 * size)
+
+
+def test_means_that_single_precision_would_drown_keep_their_digits(rng):
+    X = sparse.random_array((40, 6), density=0.5, rng=rng).toarray()
+    assert standardise(sparse.csr_array(X), True)[0].rough().dtype == np.float32
+    X[:, 2] += 1e4
+    op = standardise(sparse.csr_array(X), True)[0]
+    assert op.rough() is op
+
+
 # --- less a part of low rank
 
 
@@ -160,6 +182,7 @@ def test_a_part_of_low_rank_is_taken_off(less, rng, monkeypatch):
     test_norms(less)
     test_columns_in_any_order(less)
     test_row_arrays_travel_with_their_rows(less, rng)
+    check_rough(less, rng)
     op, _, Z, _ = less
     F = rng.standard_normal((Z.shape[1], 2))
     there = op.xp.asarray(F)
@@ -226,9 +249,19 @@ def test_extreme_values_become_moderate(make, scale, size, rng):
     assert np.isfinite(columns.unit)
 
 
-def test_unrepresentable_squares_are_refused(rng):
-    with pytest.raises(ValueError, match=r"deviates from its mean by up to .*multiply X"):
-        standardise(1e160 * table(rng))
+@pytest.mark.parametrize("scale", [False, True])
+def test_unrepresentable_squares_are_refused(scale, rng):
+    X = table(rng)
+    X[:, 3] *= 1e305 if scale else 1e160
+    with pytest.raises(ValueError, match=r"^column 3 of X deviates from its mean by .*multiply X"):
+        standardise(X, scale)
+
+
+def test_a_sparse_column_far_from_zero_is_named(rng):
+    X = table(rng)
+    X[:, 3] += 1e8
+    with pytest.raises(ValueError, match=r"1 column.* the first of them column 3, .*constant"):
+        standardise(sparse.csr_array(X))
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array], ids=["dense", "sparse"])

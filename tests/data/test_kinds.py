@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from prosparse import EMPCA, GSPPCA, SCA, InputError, ParameterError
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, InputError, ParameterError
 from prosparse.data import fingerprint, kind_of, kinds, standardise
 from prosparse.data.operators.blocks import Source, add
 from prosparse.datasets import make_globally_sparse
@@ -305,8 +305,68 @@ def as_frame(dates):
 @pytest.mark.parametrize("model", [GSPPCA(1), SCA(1)])
 def test_dates_are_no_numbers(model, X):
     """Counted from 1970, a missing one would be -9.2e18."""
-    with pytest.raises(InputError, match=r"dates or times.*not numbers"):
+    with pytest.raises(InputError, match=r"dates or times.*not numbers|no numbers.*dates or times"):
         model.fit(X)
+
+
+def mixed_frame():
+    """Names, categories, dates, numbers that are written as text, and numbers."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.standard_normal((6, 4)), columns=list("abcd"))
+    return frame.assign(
+        patient=[f"patient {k}" for k in range(6)],
+        sex=pd.Categorical(["f", "m"] * 3),
+        visit=pd.to_datetime(["2020-01-01"] * 6),
+        weight=["70", "81.5", "64", "90", "77", "1e2"],
+        dose=[1, 2, 3, "low", None, 6],
+    )
+
+
+@pytest.mark.parametrize("model", [GSPPCA(1), SCA(1)])
+def test_columns_without_numbers_are_all_named(model):
+    frame = mixed_frame()
+    plain = frame.drop(columns="dose")
+    for X in (plain, pl.from_pandas(plain)):
+        with pytest.raises(InputError) as refused:
+            model.fit(X)
+        assert str(refused.value).startswith(
+            "3 column(s) of X hold no numbers: column 'patient' (text, such as 'patient 0'), "
+            "column 'sex' (text, such as 'f'), column 'visit' (dates or times). Leave out"
+        )
+    with pytest.raises(InputError, match=r"1 column.*column 'dose' \(text, such as 'low'\)"):
+        model.fit(frame[["a", "b", "dose"]])
+    for rows in (frame.to_numpy(), frame.to_numpy().tolist()):
+        with pytest.raises(InputError, match=r"4 .*: column 4 \(.*column 6 \(dates.*column 8"):
+            model.fit(rows)
+    kind_of(frame).readable(frame[["a", "b", "weight"]], allow_nan=False)  # these are numbers
+
+
+def test_many_columns_without_numbers_are_counted():
+    X = pd.DataFrame({f"t{k}": ["x", "y"] for k in range(9)})
+    with pytest.raises(InputError, match=r"9 column\(s\).*'t4' \(text, such as 'x'\) and 4 more\."):
+        GSPPCA(1).fit(X)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, pd.DataFrame])
+def test_gaps_are_counted_and_named(kind):
+    X = np.random.default_rng(0).standard_normal((8, 5))
+    X[[2, 5, 5], [3, 3, 1]] = np.nan
+    table = kind(X)
+    if kind is pd.DataFrame:
+        table.columns = list("abcde")
+    third, first = ("'d'", "'b'") if kind is pd.DataFrame else ("3", "1")
+    with pytest.raises(InputError) as refused:
+        FDRPCA().fit(table)
+    assert str(refused.value).startswith(
+        f"Input X contains NaN: 3 value(s), the first in row 2, column {third}; 2 row(s) and 2 "
+        f"column(s) have any: column {third} (2), column {first} (1). FDRPCA needs finite values: "
+        "fill gaps in first (`prosparse.SCA().fit(X).impute(X)`"
+    )
+    X[0, 0] = np.inf
+    with pytest.raises(InputError, match=r"NaN and infinity: 4 value\(s\).*logarithms of zero"):
+        FDRPCA().fit(X)
+    with pytest.raises(InputError, match=r"X contains infinity: 1 value\(s\).*SCA needs"):
+        SCA(1).fit(X)
 
 
 @pytest.mark.parametrize("dtype", ["complex128", "datetime64[s]", "U5", "f8,f8"])
@@ -462,3 +522,38 @@ def test_what_rounding_takes_from_a_mean_is_given_back():
     assert np.abs(Z.mean(axis=0)).max() < 1e-6
     squares = np.asarray(op.column_squares()) * columns.unit**2
     np.testing.assert_allclose(squares, 500 * exact.var(axis=0), rtol=1e-8)
+
+
+@pytest.mark.parametrize("groups", [None, np.repeat([1, 0, 2], 4)], ids=["", "groups"])
+def test_rows_taken_and_columns_shuffled_in_kind(rng, groups):
+    """A shuffled table has the values of every column, of every group, in other rows."""
+    X = rng.normal(size=(12, 5)) * (rng.random((12, 5)) < 0.6)
+    da = pytest.importorskip("dask.array", reason="Dask is not installed")
+    tables = {
+        "array": (X, np.asarray),
+        "frame": (pd.DataFrame(X, columns=list("abcde")), np.asarray),
+        "polars": (pl.DataFrame(X, schema=list("abcde")), lambda t: t.to_numpy()),
+        "csr": (sparse.csr_array(X), lambda t: t.toarray()),
+        "csc": (sparse.csc_matrix(X), lambda t: t.toarray()),
+        "masked": (np.ma.masked_array(X), np.asarray),
+        "strict": (array_api_strict.asarray(X), np.asarray),
+    }
+    rows = np.array([1, 4, 7])
+    for name, (table, plain) in tables.items():
+        kind = kind_of(table)
+        some = kind.take_rows(table, rows)
+        assert type(some) is type(table), name
+        np.testing.assert_array_equal(plain(some), X[rows])
+        mixed = kind.shuffled(table, rng, groups)
+        assert type(mixed) is type(table), name
+        values = plain(mixed)
+        assert not np.array_equal(values, X)
+        for code in [0] if groups is None else np.unique(groups):
+            part = slice(None) if groups is None else groups == code
+            np.testing.assert_array_equal(np.sort(values[part], 0), np.sort(X[part], 0))
+        order = [tuple(np.argsort(c)) for c in values.T] if groups is None else []
+        assert len(set(order)) == len(order)
+    big = da.from_array(X, chunks=(5, 5))
+    np.testing.assert_array_equal(kind_of(big).take_rows(big, rows).compute(), X[rows])
+    with pytest.raises(InputError, match="only be shuffled in memory"):
+        kind_of(big).shuffled(big, rng)

@@ -121,27 +121,6 @@ def test_a_saddle_is_left():
     assert len(run.bounds) < len(plain.bounds)
 
 
-def test_progress_with_rich(capsys):
-    from prosparse.inference.progress import Progress
-
-    step, start = quadratic()
-    iterate(step, start, max_iter=5, tol=0, progress=Progress(5, "valley", verbose=1))
-    assert "valley" in capsys.readouterr().err
-
-
-def test_progress_without_rich(capsys, monkeypatch):
-    import sys
-
-    from prosparse.inference.progress import Progress
-
-    monkeypatch.setitem(sys.modules, "rich", None)
-    step, start = quadratic()
-    iterate(step, start, max_iter=5, tol=0, progress=Progress(5, "valley", verbose=1))
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 6
-    assert lines[-1] == "valley: 5 iterations"
-
-
 def fragile_near_the_top(failures, trouble):
     """Plain ascent of which the first few tries near the top end in ``trouble(result)``."""
     step, start = quadratic(condition=50)

@@ -46,6 +46,31 @@ def test_narrow_blocks_find_the_same(block, p, rng):
     assert set(columns) == {min(block or 16, 16, p // 2) if p > 100 else min(16, p // 2)}
 
 
+@pytest.mark.parametrize("block", [None, 5])
+def test_a_good_guess_saves_products(block, rng):
+    """Of a table that changed a little, from the eigenvectors of the one before."""
+    X = rng.standard_normal((500, 300)) * rng.gamma(1.0, 2.0, 300)
+    changed = X + 1e-3 * rng.standard_normal(X.shape)
+    columns = {}
+
+    def found(of, near):
+        def squared(V):
+            columns[near is None] = columns.get(near is None, 0) + V.shape[1]
+            return of.T @ (of @ V)
+
+        return leading_eigenvectors(squared, np.empty(300), 6, 1e-3, near=near, block=block)
+
+    guess = found(X, None)[1]
+    values, _ = found(changed, guess)
+    exact = np.linalg.svd(changed)[1][:6] ** 2
+    np.testing.assert_allclose(values, exact, rtol=1e-3)
+    assert columns[False] < columns[True]
+    # a wrong guess costs products, nothing else
+    values, V = found(changed, rng.standard_normal((300, 6)))
+    np.testing.assert_allclose(values, exact, rtol=1e-3)
+    np.testing.assert_allclose(V.T @ V, np.eye(6), atol=1e-10)
+
+
 def test_fewer_directions_than_asked_for(rng):
     X = rng.standard_normal((60, 3)) @ rng.standard_normal((3, 50))
     values, V = leading_directions(DenseOperator(X), 8)

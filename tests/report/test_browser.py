@@ -1,6 +1,8 @@
 """The page in a real browser: drawn, sorted, searched, read by keyboard, and never hostile."""
 
+import base64
 import itertools
+import re
 import shutil
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.report import write_report
+from prosparse.report.page import MOST_PRINTED
+from prosparse.stability import Chance, Stability
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -137,7 +141,7 @@ def test_sort_search_and_pages(opened, page):
     opened.find_element(By.ID, "search").send_keys("GENE 1")
     names = texts(opened, "#table tbody td:nth-child(2)")
     assert names == [f"gene {k}" for k in [*range(10, 20), *range(100, 120)]]
-    assert texts(opened, "#count") == ["30 of 120 variables"]
+    assert texts(opened, "#count") == ["30 of 120 variables, sorted by name, ascending"]
     opened.find_element(By.ID, "search").clear()
     opened.find_element(By.ID, "search").send_keys(" ")
     opened.find_element(By.ID, "next").click()
@@ -145,7 +149,7 @@ def test_sort_search_and_pages(opened, page):
     assert texts(opened, "#place") == ["page 3 of 3"]
     assert not opened.find_element(By.ID, "next").is_enabled()
     opened.find_element(By.ID, "only-chosen").send_keys(Keys.SPACE)
-    assert texts(opened, "#count") == [f"{model.n_selected_} of 120 variables"]
+    assert texts(opened, "#count")[0].startswith(f"{model.n_selected_} of 120 variables")
     assert set(texts(opened, "#table tbody td:nth-child(4)")) == {"yes"}
     assert complaints(opened) == []
 
@@ -237,7 +241,7 @@ def test_light_and_dark(opened, scheme):
     [
         FDRPCA(),
         SCA(2),
-        SPPCA(2, penalty="bic", max_iter=50),
+        SPPCA(2, penalty="bic", penalties=[5.0, 20.0], max_iter=50),
         EMPCA(1, n_nonzero=7, random_state=0),
         GSPPCA(1, n_features_to_select=5),
     ],
@@ -280,3 +284,121 @@ def test_nothing_chosen(browser, tmp_path):
     assert complaints(browser) == []
     assert len(texts(browser, "#table tbody tr")) == 20
     assert "No variable was chosen" in browser.find_element(By.ID, "relevance").text
+
+
+# --- phones, paper, keyboards
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A page with all that takes room: 300 variables with long names, 10 components, 14 labels,
+    halves and shuffled tables, links, and variables that stand for each other."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(70, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(70, 300))
+    names = [f"ENSG{k:011d}" for k in rng.permutation(300)]
+    frame = pd.DataFrame(table, columns=names)
+    model = GSPPCA(10, n_features_to_select=250).fit(frame)
+    selected = model.support_
+    stability = Stability("GSPPCA", tuple(names), selected, 4 * selected, np.full(4, 250), 35)
+    chance = Chance(
+        "GSPPCA", 300, 250, True, np.array([250, 250]), 0.5, np.array([0.2, 0.3]), "variance"
+    )
+    return write_report(
+        model,
+        tmp_path_factory.mktemp("large") / "report.html",
+        X=frame,
+        label=[f"a long label, number {k % 14}" for k in range(70)],
+        about={"command": "prosparse select " + "long_name_of_a_file_" * 8 + ".csv", "file": {
+            "SHA-256": "0123456789abcdef" * 4}},
+        chance=chance,
+        stability=stability,
+    )  # fmt: skip
+
+
+LINES = """
+  return [...document.querySelectorAll(arguments[0])].map(cell => {
+    const range = document.createRange();
+    range.selectNodeContents(cell);
+    const tops = [...range.getClientRects()].map(box => Math.round(box.top));
+    return [cell.textContent.trim().length, new Set(tops).size];
+  });
+"""
+
+
+@pytest.mark.parametrize("which", ["page", "large"])
+def test_on_a_phone(browser, request, which):
+    """390 pixels wide: the page itself does not scroll sideways, and no name is broken into lines
+    of a few characters."""
+    given = request.getfixturevalue(which)
+    path = given[0] if which == "page" else given
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        browser.get(path.as_uri())
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+        for selector in ("#table td:nth-child(2)", ".heat tbody th", ".alike tbody th", "dd"):
+            for length, lines in browser.execute_script(LINES, selector):
+                assert lines <= 1 + length / 8, (selector, length, lines)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_on_paper(browser, large):
+    """Few pages, with the colours that the legends speak of."""
+    browser.get(large.as_uri())
+    paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False}
+    printed = browser.execute_cdp_cmd("Page.printToPDF", paper)["data"]
+    assert len(re.findall(rb"/Type\s*/Page\b", base64.b64decode(printed))) <= 7
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        look = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        for selector in (".key.plus", ".heat td.plus", ".legend .swatch", ".meter span"):
+            assert browser.execute_script(look, selector, "print-color-adjust") == "exact"
+        shown = "return [...document.querySelectorAll(arguments[0])].filter(e => e.offsetParent)"
+        rows = browser.execute_script(f"{shown}.length", ".heat tbody tr")
+        cells = browser.execute_script(f"{shown}.length", ".heat thead th")
+        assert (rows, cells - 1) == MOST_PRINTED
+        said = browser.find_element(By.CSS_SELECTOR, ".on-paper").text
+        assert said == "On paper are the first 40 variables and the first 8 components of these."
+    finally:
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_fourteen_labels_have_fourteen_colours(browser, large):
+    browser.get(large.as_uri())
+    assert complaints(browser) == []
+    colour = "return getComputedStyle(arguments[0])[arguments[1]]"
+    swatches = browser.find_elements(By.CSS_SELECTOR, "#scores-legend .swatch")
+    colours = [browser.execute_script(colour, one, "backgroundColor") for one in swatches]
+    assert len(set(colours)) == len(swatches) == 14
+    rgb = np.array([[int(v) for v in re.findall(r"\d+", one)[:3]] for one in colours], float)
+    apart = np.linalg.norm(rgb[:, None] - rgb[None], axis=2) + 1e3 * np.eye(14)
+    assert apart.min() > 40
+    dots = browser.find_elements(By.CSS_SELECTOR, "#scores-chart circle")
+    assert {browser.execute_script(colour, one, "fill") for one in dots} == set(colours)
+    chart = browser.find_element(By.ID, "scores-chart").rect
+    legend = browser.find_element(By.ID, "scores-legend").rect
+    assert legend["y"] >= chart["y"] + chart["height"]  # outside the plot
+
+
+def test_the_table_is_sorted_by_keyboard(browser, large):
+    browser.get(large.as_uri())
+    search = browser.find_element(By.ID, "search")
+    search.send_keys(Keys.TAB)  # chosen only
+    browser.switch_to.active_element.send_keys(Keys.TAB)
+    for key in ("rank", "name", "relevance", "frequency", "chosen"):
+        button = browser.switch_to.active_element
+        assert button.get_attribute("data-key") == key
+        button.send_keys(Keys.SPACE)
+        head = button.find_element(By.XPATH, "..")
+        first = head.get_attribute("aria-sort")
+        button.send_keys(Keys.ENTER)
+        assert {first, head.get_attribute("aria-sort")} == {"ascending", "descending"}
+        assert browser.switch_to.active_element == button  # the focus stays
+        assert f", {head.get_attribute('aria-sort')}" in (
+            f"{texts(browser, '#count')[0]}, ascending"  # by rank, ascending, nothing is said
+        )
+        button.send_keys(Keys.TAB)
+    name = browser.switch_to.active_element  # the first name is a link
+    assert name.get_attribute("href").startswith("https://www.ensembl.org/id/ENSG")
+    assert set(texts(browser, "#table td:nth-child(4)")) <= {"0%", "100%"}

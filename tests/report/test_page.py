@@ -11,9 +11,11 @@ from sklearn.base import clone
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.report import findings_of, render, write_report
+from prosparse.report.alike import Alike, alike
+from prosparse.report.page import MOST_PRINTED
 from prosparse.report.words import reading
 
 pytestmark = pytest.mark.quick
@@ -34,20 +36,26 @@ def data_of(page):
 def test_what_it_says(model):
     said = reading(findings_of(model))
     assert said[0] == "10 of 30 variables carry the common structure, in 5 components."
-    share = f"{model.explained_variance_ratio_.sum():.0%}"
+    share = f"{model.explained_variance_ratio_.sum():.1%}"
     assert share in said[1]
     assert "evidence is highest" in said[2]
     first = [f"x{k}" for k in np.argsort(model.ranking_)[:5]]
-    assert ", ".join(first) in said[3]
+    assert ", ".join(first) in said[4]
     page = render(model)
     assert all(sentence in page for sentence in said)
 
 
-def test_evidence_falls_by_what_is_said(model):
+def test_other_numbers_are_as_improbable_as_is_said():
+    noisy = X + np.random.default_rng(0).normal(size=X.shape) * 1.5
+    model = GSPPCA(3).fit(noisy)
     why = findings_of(model).why
     path, at = model.log_evidence_path_, int(np.argmax(model.log_evidence_path_))
-    assert f"{path[at] - path[at - 1]:.3g} for 1 fewer" in why
-    assert f"{path[at] - path[at + 1]:.3g} for 1 more" in why
+    for side, step in (("fewer", -1), ("more", 1)):
+        said = re.search(rf"1 {side} would be ([\d,.]+) times less probable", why)
+        if 0 <= at + step < path.size:
+            factor = np.exp(path[at] - path[at + step])
+            assert float(said[1].replace(",", "")) == pytest.approx(factor, rel=0.05)
+    assert "logarithm" not in why
 
 
 def test_data_in_the_page(model):
@@ -109,9 +117,11 @@ def test_labels():
         return data_of(render(model, scores=scores, label=values))["scores"]["label"]
 
     many = label([str(k % 30) + "a" for k in range(50)])
-    assert len(many["groups"]) == 12
-    assert many["groups"][-1] == "19 others"
-    assert max(many["values"]) == 11
+    assert len(many["groups"]) == 16
+    assert many["groups"][-1] == "15 others"
+    assert max(many["values"]) == 15
+    assert label(["abcdefghijklmn"[k % 14] for k in range(50)])["groups"] == list("abcdefghijklmn")
+    assert label([f"day {k % 11}" for k in range(50)])["groups"][:3] == ["day 0", "day 1", "day 2"]
     assert label(list(range(50)))["kind"] == "number"
     assert label([None, *map(str, range(49))])["values"][0] is None
     assert "missing" in label(["x", "", None] * 16 + ["y", "y"])["groups"]
@@ -123,7 +133,7 @@ def test_labels():
     [
         (GSPPCA(2, n_features_to_select=6), "you asked for 6 variables"),
         (EMPCA(2, n_nonzero=[3, 4], random_state=0), "you asked for 3, 4 loadings per component"),
-        (SPPCA(2, penalty="bic", max_iter=50), "chosen by BIC"),
+        (SPPCA(2, penalty="bic", penalties=[5.0, 20.0], max_iter=50), "chosen by BIC"),
         (SPPCA(2, penalty=20.0), "the penalty 20, the one you gave"),
         (SCA(2), "the prior set the weights of all other variables to exactly zero"),
     ],
@@ -202,3 +212,130 @@ def test_regression(tmp_path):
     assert "Coefficients of the chosen variables" in page
     assert 'id="scores-chart"' not in page
     assert f"{q}: the evidence is highest there" in page
+
+
+def test_what_is_shared_is_shown_as_it_is():
+    """Not as a share of the largest: the line of chance beside the bars is a share of variance."""
+    model = FDRPCA().fit(X)
+    data = data_of(render(model))
+    order = np.argsort(model.ranking_)
+    np.testing.assert_allclose(data["relevance"], model.communality_[order], rtol=1e-3)
+
+
+def test_what_is_printed_is_what_the_page_says_is(model):
+    """The style hides what the text says is not on paper."""
+    page = render(model)
+    rows, components = MOST_PRINTED
+    assert f".heat tbody tr:nth-child(n + {rows + 1})" in page
+    assert f".heat tr > :nth-child(n + {components + 2})" in page  # the first is the name
+    assert "On paper are" not in page
+    rng = np.random.default_rng(0)
+    wide = rng.normal(size=(60, 9)) @ rng.normal(size=(9, 60)) + rng.normal(size=(60, 60))
+    many = render(GSPPCA(9, n_features_to_select=50).fit(wide))
+    assert "On paper are the first 40 variables and the first 8 components of these." in many
+
+
+def test_components_that_are_shown_are_said():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(80, 14)) @ rng.normal(size=(14, 30)) + rng.normal(size=(80, 30))
+    model = GSPPCA(14, n_features_to_select=20).fit(table)
+    page = render(model)
+    assert "Components 1 to 12 of 14" in page
+    assert "These are the first 3 of 14 components." in page
+
+
+def test_names_are_looked_up_only_if_all_are_of_a_kind():
+    table = make_globally_sparse(50, 30, n_components=2, random_state=0).X
+
+    def links(names):
+        frame = pd.DataFrame(table, columns=names)
+        page = render(GSPPCA(2).fit(frame))
+        return set(re.findall(r'href="(https://[^"]+)"', page)), data_of(page)["link"]
+
+    ensembl = [f"ENSG{k:011d}" for k in range(30)]
+    hrefs, link = links(ensembl)
+    assert all(h.startswith("https://www.ensembl.org/id/ENSG") for h in hrefs)
+    assert hrefs
+    assert re.fullmatch(link["form"], "ENSG00000141510")
+    proteins = [f"P{k:05d}" for k in range(12345, 12375)]
+    assert all("uniprotkb/P" in h for h in links(proteins)[0])
+    genes = ["TP53", "ACTB", "GAPDH", "MYC", *(f"GEN{k}" for k in range(26))]
+    assert all("genecards" in h for h in links(genes)[0])
+    for strange in (
+        [f"V{k}" for k in range(30)],
+        ["TP53", *(f"GEN{k}" for k in range(29))],  # one word that happens to be a gene
+        ["ENSG00000141510", *(f"age {k}" for k in range(29))],
+        ["TP53", "ACTB", "GAPDH", *(f"height of tree {k}" for k in range(27))],
+    ):
+        assert links(strange) == (set(), None)
+
+
+def test_control_probes_that_carry_a_component_are_noticed():
+    rng = np.random.default_rng(0)
+    names = [*(f"AFFX-{k}_at" for k in range(6)), *(f"{'XYZ'[k % 3]}{k}_at" for k in range(54))]
+    table = rng.normal(size=(60, 60))
+    table[:, :6] += 4.0 * rng.normal(size=(60, 1))
+    said = " ".join(reading(findings_of(FDRPCA().fit(pd.DataFrame(table, columns=names)))))
+    assert (
+        "Component 1 is carried by the 6 variables whose names begin with “AFFX-”, control probes "
+        "of the array" in said
+    )
+    plain = [f"gene-{k}" for k in range(60)]
+    said = " ".join(reading(findings_of(FDRPCA().fit(pd.DataFrame(table, columns=plain)))))
+    assert "carried by" not in said
+
+
+def test_variables_that_stand_for_each_other(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(60, 2))
+    table = rng.normal(size=(60, 12))
+    table[:, :4] = scores[:, [0]] * [1, -2, 3, 1] + 0.05 * rng.normal(size=(60, 4))
+    table[:, 4:7] = scores[:, [1]] + 0.05 * rng.normal(size=(60, 3))
+    model = FDRPCA().fit(table)
+    found = findings_of(model)
+    groups = alike(found, table)
+    members = [{one.first, *one.others} for one in groups.groups]
+    assert members == [{0, 1, 2, 3}, {4, 5, 6}]
+    assert groups.groups[0].first == min(members[0], key=lambda k: model.ranking_[k])
+    page = html.unescape(write_report(model, tmp_path / "r.html", X=table).read_text("utf-8"))
+    assert groups.words(found) in page
+    assert f"Of the {model.n_selected_} chosen variables, 7 are in 2 groups" in page
+    again = Alike.from_json(json.loads(json.dumps(groups.to_json())), 12)
+    assert again == groups
+    assert Alike.from_json({"groups": [[99]], "looked_at": 1, "least": 0.9}, 12) is None
+    # what differs between batches is no likeness within them
+    batches = np.repeat([0, 1], 30)
+    shifted = rng.normal(size=(60, 12)) + 50.0 * batches[:, None]
+    assert alike(found, shifted).groups
+    assert not alike(found, shifted, groups=batches).groups
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.ShortPanelWarning")
+def test_a_panel_says_who_stands_for_whom():
+    model = Panel(4).fit(X)
+    found = findings_of(model)
+    for one in alike(found, None).groups:
+        assert model.support_[one.first]
+        assert all(model.stand_in_[k] == one.first for k in one.others)
+    assert "So many others each of the first stands for" in " ".join(reading(found))
+
+
+@pytest.mark.parametrize("key", ["shuffled", "stability", "alike"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {},
+        {"counts": "x", "times": 3, "groups": 1},
+        {"groups": [[10**30]], "looked_at": [], "least": {}},
+        {"groups": [[]], "looked_at": 1, "least": 0.9},
+        {"method": [], "n_features": 1, "n_selected": 1, "asked": 1, "counts": [[1]], "held": 0.1,
+         "chance_held": [[0.1]], "what": ["variance"]},
+        {"method": "<b>", "selected": [99], "times": [1] * 30, "counts": [1, 2], "n_rows": 1,
+         "n_refused": 0, "threshold": 0.9},
+        {"method": "<b>", "selected": [], "times": [7] * 30, "counts": [1, 2], "n_rows": 1,
+         "n_refused": 0, "threshold": 0.9},
+    ],
+)  # fmt: skip
+def test_what_a_stranger_s_file_says_of_chance_and_halves(model, key, wrong):
+    """As if it said nothing, where it is not what the library wrote."""
+    assert render(model, about={key: wrong}) == render(model)

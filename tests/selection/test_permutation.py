@@ -14,6 +14,7 @@ from prosparse.selection.permutation import (
     least_matched_pvalues,
     matched_pvalues,
     sampled_pvalue,
+    sampled_together,
 )
 
 pytestmark = pytest.mark.quick
@@ -159,3 +160,21 @@ def test_orders_are_the_same_for_every_column():
     np.testing.assert_array_equal(Orders(30).chunk(2), Orders(30).chunk(2))
     assert not np.array_equal(Orders(30).chunk(0), Orders(30).chunk(1))
     assert not np.array_equal(Orders(30, seed=1).chunk(0), Orders(30).chunk(0))
+
+
+def test_many_columns_at_once_as_one_by_one(rng):
+    """Smooth columns, outliers, and columns that are nearly constant, each with scores of its
+    own."""
+    n, D = 40, 3
+    Y = rng.normal(size=(n, 9))
+    Y[:, 3:6] = 0.0
+    Y[[1, 5], 3:6] = rng.normal(size=(2, 3))
+    Y[0, 6:] = 20.0
+    scores = np.stack([scores_of(n, D, seed) for seed in range(9)])
+    Y[:, 0] += 9.0 * scores[0, :, 0]  # seldom reached: all orders are tried
+    orders = Orders(n)
+    together = sampled_together(Y, scores, orders, 1000)
+    alone = [sampled_pvalue(y, U, orders, 1000) for y, U in zip(Y.T, scores, strict=True)]
+    np.testing.assert_array_equal(together, alone)
+    assert together.min() < 0.01
+    assert together.max() > 0.1

@@ -1,10 +1,12 @@
 """The slope heuristic on collections of models whose slope is known."""
 
+from math import comb
+
 import numpy as np
 import pytest
 
 from prosparse.errors import InputError
-from prosparse.selection.criteria import aic, bic
+from prosparse.selection.criteria import aic, bic, ebic
 from prosparse.selection.slope import choice_shape, dimension_jump, robust_slope
 
 
@@ -92,6 +94,11 @@ def test_information_criteria():
     np.testing.assert_array_equal(aic([-10.0, -5.0], [1, 3]), [-11.0, -8.0])
     assert aic([-10, -5], [1, 3]).dtype == bic([-10], [4], 1).dtype == float
     np.testing.assert_allclose(bic([-10.0], [4], 100), [-10.0 - 2 * np.log(100)])
+    counts = [comb(12, k) for k in (0, 3, 12)]
+    np.testing.assert_allclose(
+        ebic([-5.0, -5.0, -5.0], [0, 3, 12], 50, 12),
+        bic([-5.0, -5.0, -5.0], [0, 3, 12], 50) - np.log(counts),
+    )
 
 
 @pytest.mark.parametrize(("total", "seed"), [(200, 0), (1000, 1)])

@@ -49,13 +49,12 @@ def test_components_by_every_way(n, p, exact, monkeypatch):
     monkeypatch.setattr(leading, "EXACT_SIDE", exact)
     monkeypatch.setattr(leading, "LEADING", 3)
     monkeypatch.setattr(leading, "BEYOND", 2)
-    monkeypatch.setattr(leading, "_RESIDUAL", 1e-9)
     X = shared(n, p).X
     Z = standardised(X)
     members = np.ones(p, dtype=bool)
     members[::3] = False
     sample = sample_of(X)
-    found = sample.components(members, 3)
+    found = sample.components(members, 3, 1e-9)
     values, U = slow_components(Z, members, 3)
     np.testing.assert_allclose(found.values[:3], values, rtol=1e-6)
     np.testing.assert_allclose(np.abs(found.seen[:, :3]), np.abs(Z.T @ U), atol=1e-3)
@@ -72,7 +71,6 @@ def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
     monkeypatch.setattr(leading, "EXACT_SIDE", exact)
     monkeypatch.setattr(leading, "LEADING", 3)
     monkeypatch.setattr(leading, "BEYOND", 2)
-    monkeypatch.setattr(leading, "_RESIDUAL", 1e-9)
     rng = np.random.default_rng(0)
     groups = np.arange(n) % 4
     X = shared(n, p)[0] + 3.0 * rng.standard_normal((4, p))[groups]
@@ -82,7 +80,7 @@ def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
     np.testing.assert_allclose(sample.squares, np.sum(within**2, axis=0))
     assert sample.freedom == n - 4
     members = np.ones(p, dtype=bool)
-    found = sample.components(members, 2)
+    found = sample.components(members, 2, 1e-9)
     values, U = slow_components(within, members, 2)
     np.testing.assert_allclose(found.values[:2], values, rtol=1e-6)
     np.testing.assert_allclose(np.abs(found.seen[:, :2]), np.abs(within.T @ U), atol=1e-3)

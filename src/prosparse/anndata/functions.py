@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Integral
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +15,10 @@ from ..data.groups import column_groups
 from ..errors import InputError, ParameterError, check_bool, check_integer
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
+from ..models.gsppca.evidence import EvidenceKind
+from ..models.gsppca.solve import ModelPrior, NoiseEstimator
 from ..models.panel import Panel
+from ..models.panel.greedy import Criterion as PanelCriterion
 from ..models.sca import SCA
 from .annotated import (
     Annotated,
@@ -30,24 +32,32 @@ from .annotated import (
     tables_of_views,
     varying_columns,
 )
+from .calls import Report, with_suggestions
 
 N_COMPONENTS = 30  # as many as analyses of cells usually keep
 N_LATENTS = 10
 N_GENES = 150  # as many as probe sets for tissues often have
 
-_log = logging.getLogger("prosparse.anndata")
 
-
+@with_suggestions
 def select_variables(
     adata: Any,
     n_components: Any = None,
     *,
+    n_features_to_select: int | None = None,
+    scale: bool = False,
+    noise: NoiseEstimator = "bias-corrected",
+    evidence: EvidenceKind = "noiseless",
+    model_prior: ModelPrior = "uniform",
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    random_state: None = None,
+    verbose: int = 0,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
     key_added: str = "prosparse",
     copy: bool = False,
-    **params: Any,
 ) -> Any:
     """Choose the variables that carry the common structure, by `GSPPCA`, without labels.
 
@@ -62,6 +72,24 @@ def select_variables(
         Dimension of the common structure; None: 30, or as many as a smaller table allows.
         "auto" counts what stands out from white noise; counts of cells, whose noise is not, give
         far too many.
+    n_features_to_select : int or None
+        How many variables; None: the evidence decides.
+    scale : bool
+        Divide every variable by its standard deviation first.
+    noise : {"bias-corrected", "ml", "median"}
+        How the variance of the noise is estimated; see `GSPPCA`.
+    evidence : {"noiseless", "noisy"}
+        Whether the chosen variables are modelled without noise or with it; see `GSPPCA`.
+    model_prior : {"uniform", "sparse"}
+        "sparse" prefers few variables; see `GSPPCA`.
+    max_iter : int
+        The most passes over the data.
+    tol : float
+        The rise of the bound per entry of the table that ends the passes.
+    random_state : None
+        Not used: nothing here is random.
+    verbose : int
+        1 shows progress.
     layer : str or None
         Take ``adata.layers[layer]`` instead of ``adata.X``.
     mask_var : str, bool array or None
@@ -74,8 +102,6 @@ def select_variables(
         Under which name the results are kept.
     copy : bool
         Return a copy with the results instead of writing them to ``adata``.
-    **params
-        Other parameters of `GSPPCA`: ``n_features_to_select=500`` for a panel of that size.
 
     Returns
     -------
@@ -96,18 +122,35 @@ def select_variables(
     >>> int(adata.var["prosparse"].sum()), bool((adata.var["prosparse"] == data.support).all())
     (10, True)
     """
+    report = Report("select_variables")
+    params = {
+        "n_features_to_select": n_features_to_select,
+        "scale": scale,
+        "noise": noise,
+        "evidence": evidence,
+        "model_prior": model_prior,
+        "max_iter": max_iter,
+        "tol": tol,
+        "random_state": random_state,
+        "verbose": verbose,
+    }
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality, n_components=n_components)
     models = [_fitted(table, n_components, params) for table in tables]
     for table, model in zip(tables, models, strict=True):
         _write_selection(table, model, key_added)
+        names = [f"'{key_added}{end}' (.var)" for end in ("", "_relevance", "_ranking")]
+        report.finish(_how_many(table, model), [*names, f"'{key_added}' (.uns)"])
     return target if copy else None
 
 
+@with_suggestions
 def select_panel(
     adata: Any,
     n_genes: Any = N_GENES,
     *,
+    recover: float = 0.9,
+    criterion: PanelCriterion = "reconstruction",
     keep: Any = (),
     exclude: Any = (),
     batch_key: Any = None,
@@ -119,7 +162,8 @@ def select_panel(
     modality: Any = None,
     key_added: str = "panel",
     copy: bool = False,
-    **params: Any,
+    random_state: int | np.random.RandomState | None = 0,
+    verbose: int = 0,
 ) -> Any:
     """Choose a few genes from which all others can be told, by `Panel`, without labels.
 
@@ -133,6 +177,11 @@ def select_panel(
     n_genes : int or None
         How many; None: the fewest that predict all other genes at least 0.9 times as well as all
         genes together do (``recover=0.9``).
+    recover : float
+        See ``n_genes``; not used where that is a number.
+    criterion : {"reconstruction", "information"}
+        What a gene is worth: the error in rebuilding all genes that it takes away, or the
+        information about the latent scores that it adds; see `Panel`.
     keep : names of variables
         Genes that must be in the panel, from ``adata.var_names``: known markers.
     exclude : names of variables
@@ -143,8 +192,9 @@ def select_panel(
         batch, the run. Differences between them are taken away.
     counts : bool or None
         Whether the table holds counts, of which `Panel` takes square roots of shares. None: if it
-        holds whole numbers and none is negative; the log (``prosparse.anndata``, at level INFO)
-        says what was decided.
+        holds whole numbers and none is negative. What was decided is said where scanpy's functions
+        say what they did (``scanpy.settings.verbosity = 3``), and to the log
+        ``prosparse.anndata``, at level INFO.
     costs : str, array or None
         What each gene costs: a column of ``adata.var``, or one number for each variable.
     bundles : list of lists of names, or None
@@ -161,8 +211,10 @@ def select_panel(
         Under which name the results are kept.
     copy : bool
         Return a copy with the results instead of writing them to ``adata``.
-    **params
-        Other parameters of `Panel`: ``criterion="information"``, ``random_state=1``.
+    random_state : int, RandomState or None
+        Which observations are held out together.
+    verbose : int
+        Not used: there is nothing to wait for.
 
     Returns
     -------
@@ -190,9 +242,14 @@ def select_panel(
     >>> int(adata.var["panel"].sum()), bool(adata.var["panel"]["7"])
     (8, True)
     """
+    report = Report("select_panel")
+    params = {
+        "recover": recover,
+        "criterion": criterion,
+        "random_state": random_state,
+        "verbose": verbose,
+    }
     target = _writable(adata, key_added, copy)
-    if "n_features" in params:
-        raise ParameterError("`n_features` of Panel is called `n_genes` here")
     given = {
         "n_genes": n_genes,
         "keep": keep,
@@ -206,33 +263,41 @@ def select_panel(
     fits = []
     for table in tables:
         own = {name: of_modality(value, table.asked["modality"]) for name, value in given.items()}
-        fits.append((table, own, _fitted_panel(table, own, params)))
+        fits.append((table, own, _fitted_panel(table, own, params, report)))
     scores = [host(model.transform(table.X)) for table, _, model in fits]
     for (table, own, model), rows in zip(fits, scores, strict=True):
         _write_panel(table, own, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
-        _log.info(
-            "select_panel: %d of %d variables recover %.3f of the variance of all in held-out "
-            "observations\n    --> added '%s', '%s_rank', '%s_communality', '%s_recovered' and "
-            "'%s_stand_in' (.var), 'X_%s' (.obsm) and '%s' (.uns)",
-            model.n_selected_,
-            table.places.size,
-            float(host(model.recovered_path_)[model.n_selected_ - 1]),
-            *[key_added] * 7,
+        recovered = float(host(model.recovered_path_)[model.n_selected_ - 1])
+        ends = ("", "_rank", "_communality", "_recovered", "_stand_in")
+        names = [f"'{key_added}{end}' (.var)" for end in ends]
+        report.finish(
+            f"{model.n_selected_} of {table.places.size} variables recover {recovered:.3f} of the "
+            "variance of all in held-out observations",
+            [*names, f"'X_{key_added}' (.obsm)", f"'{key_added}' (.uns)"],
         )
     return target if copy else None
 
 
+@with_suggestions
 def gsppca(
     adata: Any,
     n_components: Any = None,
     *,
+    n_features_to_select: int | None = None,
+    scale: bool = False,
+    noise: NoiseEstimator = "bias-corrected",
+    evidence: EvidenceKind = "noiseless",
+    model_prior: ModelPrior = "uniform",
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    random_state: None = None,
+    verbose: int = 0,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
     key_added: str = "gsppca",
     copy: bool = False,
-    **params: Any,
 ) -> Any:
     """Globally sparse PCA: choose the variables and project the observations on them.
 
@@ -241,8 +306,38 @@ def gsppca(
 
     Parameters
     ----------
-    adata, n_components, layer, mask_var, modality, key_added, copy, **params
-        See `select_variables`.
+    adata : AnnData or MuData
+        Normalised and logarithmised counts, say; X is taken as it is.
+    n_components : int, "auto" or None
+        Dimension of the common structure; None: 30, or as many as a smaller table allows.
+    n_features_to_select : int or None
+        How many variables; None: the evidence decides.
+    scale : bool
+        Divide every variable by its standard deviation first.
+    noise : {"bias-corrected", "ml", "median"}
+        How the variance of the noise is estimated; see `GSPPCA`.
+    evidence : {"noiseless", "noisy"}
+        Whether the chosen variables are modelled without noise or with it; see `GSPPCA`.
+    model_prior : {"uniform", "sparse"}
+        "sparse" prefers few variables; see `GSPPCA`.
+    max_iter : int
+        The most passes over the data.
+    tol : float
+        The rise of the bound per entry of the table that ends the passes.
+    random_state : None
+        Not used: nothing here is random.
+    verbose : int
+        1 shows progress.
+    layer : str or None
+        Take ``adata.layers[layer]`` instead of ``adata.X``.
+    mask_var : str, bool array or None
+        Consider only these variables; see `select_variables`.
+    modality : str, list of str or None
+        Which modalities of a MuData; see `select_variables`.
+    key_added : str
+        Under which name the results are kept.
+    copy : bool
+        Return a copy with the results instead of writing them to ``adata``.
 
     Returns
     -------
@@ -261,6 +356,18 @@ def gsppca(
     >>> adata.obsm["X_gsppca"].shape, adata.varm["gsppca"].shape
     ((50, 5), (30, 5))
     """
+    report = Report("gsppca")
+    params = {
+        "n_features_to_select": n_features_to_select,
+        "scale": scale,
+        "noise": noise,
+        "evidence": evidence,
+        "model_prior": model_prior,
+        "max_iter": max_iter,
+        "tol": tol,
+        "random_state": random_state,
+        "verbose": verbose,
+    }
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality, n_components=n_components)
     models = [_fitted(table, n_components, params) for table in tables]
@@ -269,20 +376,29 @@ def gsppca(
         _write_selection(table, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
         table.data.varm[key_added] = table.spread(model.components_).T
+        names = [f"'{key_added}{end}' (.var)" for end in ("", "_relevance", "_ranking")]
+        names += [f"'X_{key_added}' (.obsm)", f"'{key_added}' (.varm)", f"'{key_added}' (.uns)"]
+        report.finish(_how_many(table, model), names)
     return target if copy else None
 
 
+@with_suggestions
 def fdrpca(
     adata: Any,
     n_components: Any = "auto",
     *,
+    fdr: float = 0.05,
+    min_communality: float = 0.0,
+    transform: Literal["rank"] | None = None,
+    counts: bool = False,
     batch_key: Any = None,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
     key_added: str = "fdrpca",
     copy: bool = False,
-    **params: Any,
+    random_state: int | np.random.RandomState | None = 0,
+    verbose: int = 0,
 ) -> Any:
     """Test which variables vary with others beyond chance, and project the observations on them.
 
@@ -293,11 +409,21 @@ def fdrpca(
     Parameters
     ----------
     adata : AnnData or MuData
-        Normalised and logarithmised counts, say; X is taken as it is, and every variable is scaled
-        to unit variance.
+        Counts, with ``counts=True``, or what was made of them; every variable is scaled to unit
+        variance.
     n_components : int or "auto"
         Of the chosen variables; "auto" counts them with every variable measured in its own noise.
         The test does not depend on it.
+    fdr : float
+        The false discovery rate: the share of false variables among the chosen, on average.
+    min_communality : float
+        Choose only variables that share at least this much of their variance, between 0 and 1.
+    transform : {"rank"} or None
+        "rank": the test looks at the ranks of each variable, so that no outlier can decide.
+    counts : bool
+        Whether X, or the layer, holds counts as they were measured. Observations then may differ in
+        depth; after ``normalize_total`` and ``log1p`` shallow ones have noise of another size in
+        all variables, which the test takes for structure.
     batch_key : str or None
         A column of ``adata.obs``, or of that of each modality, that says which observations belong
         together: the donor, the batch, the run. Variables are then compared within each, and
@@ -313,8 +439,10 @@ def fdrpca(
         Under which name the results are kept.
     copy : bool
         Return a copy with the results instead of writing them to ``adata``.
-    **params
-        Other parameters of `FDRPCA`: ``fdr``, ``min_communality``, ``transform="rank"``.
+    random_state : int, RandomState or None
+        Of the random orders in which variables that are far from Gaussian are tested.
+    verbose : int
+        Not used: there is nothing to wait for.
 
     Returns
     -------
@@ -340,6 +468,7 @@ def fdrpca(
     >>> int(adata.var["fdrpca"].sum()), int(data.support[adata.var["fdrpca"]].sum())
     (11, 10)
     """
+    report = Report("fdrpca")
     target = _writable(adata, key_added, copy)
     tables = tables_of(
         target, layer, mask_var, modality, n_components=n_components, batch_key=batch_key
@@ -347,7 +476,15 @@ def fdrpca(
     models = []
     for table in tables:
         wanted = of_modality(n_components, table.asked["modality"])
-        model = FDRPCA("auto" if wanted is None else wanted, **params)
+        model = FDRPCA(
+            "auto" if wanted is None else wanted,
+            fdr=fdr,
+            min_communality=min_communality,
+            transform=transform,
+            counts=counts,
+            random_state=random_state,
+            verbose=verbose,
+        )
         labels = labels_of_rows(table, batch_key)
         _check_finite(table, "FDRPCA")
         models.append(model.fit(table.X, groups=labels))
@@ -371,20 +508,32 @@ def fdrpca(
             "variance": host(model.explained_variance_),
             "variance_ratio": host(model.explained_variance_ratio_),
         }
+        ends = ("", "_communality", "_pvalue", "_qvalue", "_ranking")
+        names = [f"'{key_added}{end}' (.var)" for end in ends]
+        names += [f"'X_{key_added}' (.obsm)", f"'{key_added}' (.varm)", f"'{key_added}' (.uns)"]
+        report.finish(_how_many(table, model), names)
     return target if copy else None
 
 
+@with_suggestions
 def sca(
     adata: Any,
     n_components: Any = None,
     *,
+    prior: Literal["ard", "hyperbolic"] = "ard",
+    a: float = 0.0,
+    b: float = 0.0,
+    n_private: int | Sequence[int] = 0,
+    max_iter: int = 1000,
+    tol: float = 1e-9,
+    random_state: None = None,
+    verbose: int = 0,
     layer: Any = None,
     mask_var: Any = None,
     modality: Any = None,
     views: Any = None,
     key_added: str = "sca",
     copy: bool = False,
-    **params: Any,
 ) -> Any:
     """Sparse factors, shared by all views and private to some, by `SCA`.
 
@@ -393,15 +542,39 @@ def sca(
 
     Parameters
     ----------
-    adata, layer, mask_var, modality, key_added, copy
-        See `select_variables`; of a MuData, ``modality`` names the views to take.
+    adata : AnnData or MuData
+        Taken as it is.
     n_components : int, "auto" or None
         Shared latents; None: 10, or as many as a smaller table allows.
+    prior : {"ard", "hyperbolic"}
+        "ard" has nothing to set; "hyperbolic" is sparser. See `SCA`.
+    a : float
+        Shape of the hyperbolic prior; see `SCA`.
+    b : float
+        Scale of the hyperbolic prior; see `SCA`.
+    n_private : int or list of int
+        Latents of each view's own; one number for all views, or one per view.
+    max_iter : int
+        The most passes over the data.
+    tol : float
+        The rise of the objective per observed entry that ends the passes.
+    random_state : None
+        Not used: nothing here is random.
+    verbose : int
+        1 shows progress.
+    layer : str or None
+        Take ``adata.layers[layer]`` instead of ``adata.X``.
+    mask_var : str, bool array or None
+        Consider only these variables; see `select_variables`.
+    modality : str, list of str or None
+        Which modalities of a MuData are the views; None: all of them.
     views : str, list or None
         Of an AnnData: a column of ``adata.var`` that says to which view a variable belongs
         (``"feature_types"`` of a 10x file), or column groups as `SCA` takes them; None: one view.
-    **params
-        Other parameters of `SCA`: ``n_private=2``, ``prior="hyperbolic"``.
+    key_added : str
+        Under which name the results are kept.
+    copy : bool
+        Return a copy with the results instead of writing them to ``adata``.
 
     Returns
     -------
@@ -423,6 +596,7 @@ def sca(
     >>> adata.var["sca"].tolist()
     [True, True, False, False]
     """
+    report = Report("sca")
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality)
     if is_mudata(target):
@@ -437,7 +611,18 @@ def sca(
         X, places = tables[0].X, tables[0].places
         names, groups = _groups(target, views, places)
     latents = _default(n_components, N_LATENTS, tables)
-    model = SCA(latents, views=groups, **params).fit(X)
+    model = SCA(
+        latents,
+        prior=prior,
+        a=a,
+        b=b,
+        n_private=n_private,
+        views=groups,
+        max_iter=max_iter,
+        tol=tol,
+        random_state=random_state,
+        verbose=verbose,
+    ).fit(X)
     scores = host(model.transform(X))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
 
@@ -456,11 +641,27 @@ def sca(
         "noise_variance": host(model.noise_variance_),
         **_course(model),
     }
+    report.finish(
+        f"{scores.shape[1]} latents reach {model.n_selected_:,} of {places.size:,} variables",
+        [
+            f"'X_{key_added}' (.obsm)",
+            f"'{key_added}' (.varm)",
+            f"'{key_added}' (.var)",
+            f"'{key_added}' (.uns)",
+        ],
+    )
     return target if copy else None
 
 
 pp = SimpleNamespace(select_variables=select_variables, select_panel=select_panel)
 tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
+
+
+def _how_many(table: Annotated, model: FDRPCA | GSPPCA) -> str:
+    return (
+        f"{model.n_selected_:,} of {table.places.size:,} variables chosen, "
+        f"{model.n_components_} components"
+    )
 
 
 def _writable(data: Any, key_added: Any, copy: Any) -> Any:
@@ -507,7 +708,9 @@ def _fitted(table: Annotated, n_components: Any, params: dict[str, Any]) -> GSPP
     return model.fit(table.X)
 
 
-def _fitted_panel(table: Annotated, given: dict[str, Any], params: dict[str, Any]) -> Panel:
+def _fitted_panel(
+    table: Annotated, given: dict[str, Any], params: dict[str, Any], report: Report
+) -> Panel:
     """The panel of a table; ``given`` are this table's own wishes, by variable names."""
     labels = labels_of_rows(table, given["batch_key"])
     keep, exclude = (columns_named(table, name, given[name]) for name in ("keep", "exclude"))
@@ -517,7 +720,7 @@ def _fitted_panel(table: Annotated, given: dict[str, Any], params: dict[str, Any
             raise ParameterError(f"`bundles` must be a list of lists, got {given['bundles']!r}")
         bundles = [columns_named(table, "bundles", names) for names in given["bundles"]]
     _check_finite(table, "Panel")
-    counts = _counts(table, given["counts"])
+    counts = _counts(table, given["counts"], report)
     _check_number_of_genes(table, given["n_genes"], keep, exclude)
     model = Panel(
         given["n_genes"],
@@ -560,7 +763,7 @@ def _check_number_of_genes(
         raise ParameterError(f"`keep` has {keep.size} names, more than `n_genes`, {n_genes}")
 
 
-def _counts(table: Annotated, given: Any) -> bool:
+def _counts(table: Annotated, given: Any, report: Report) -> bool:
     """Whether a table holds counts, as the user or the table itself says."""
     if given is not None:
         check_bool("counts", given)
@@ -569,11 +772,9 @@ def _counts(table: Annotated, given: Any) -> bool:
     layer = table.asked["layer"]
     name = "X" if layer is None else f"the layer {layer!r}"
     if found:
-        _log.info("select_panel: %s holds whole numbers, none negative: taken as counts", name)
+        report.say(f"{name} holds whole numbers, none negative: taken as counts")
     else:
-        _log.info(
-            "select_panel: %s does not hold counts: every variable is scaled to unit variance", name
-        )
+        report.say(f"{name} does not hold counts: every variable is scaled to unit variance")
     return found
 
 
@@ -649,12 +850,11 @@ def _check_finite(table: Annotated, method: str) -> None:
     kind = kind_of(table.X)
     found = kind.not_finite(table.X) if kind.in_memory and kind.on_host else None
     if found is not None:
-        what, count, row, column = found
+        names = table.data.var_names[table.places].astype(str).tolist()
+        where = found.in_words(names, table.data.obs_names[found.row])
         raise InputError(
-            f"the table contains {what}: {count} value(s), the first in observation "
-            f"{table.data.obs_names[row]!r}, variable "
-            f"{table.data.var_names[table.places[column]]!r}. {method} needs finite values: leave "
-            "these out, or fill them in first."
+            f"the table contains {where}. {method} needs finite values: leave these observations "
+            "or variables out, or fill gaps in first (`prosparse.SCA().fit(X).impute(X)`)."
         )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from sklearn.preprocessing import StandardScaler
@@ -18,14 +20,18 @@ from ..data.arrays import host
 from ..errors import InputError, ModelFileError, ParameterError, TableError
 from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
-from ..models.sca import SCA
 from ..persistence import versions
-from ..registry import method_of, offered
+from ..registry import METHODS, Method, method_of, offered
 from ..selection.dimension import completed
 from ..tables import Ask, Table
+from ..tables.base import MISSING as MISSING_CELLS
+from .doubts import look
+from .gaps import complete_part
+from .python import as_python
+from .units import tell_units
+from .words import in_words_of_the_command
 
-_MOSTLY = 0.5  # a column with more gaps than this share is dropped before rows are
-_LARGEST_SCA = 2_000_000  # values: filling gaps by SCA takes half a minute up to here
+_MOSTLY = 0.5  # a column with more gaps than this share is not filled in
 _EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
 _LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
@@ -43,6 +49,17 @@ class Wish(NamedTuple):
     log1p: bool = False
     missing: str = "error"
     verbose: int = 0
+    max_iter: int | None = None
+    tol: float | None = None
+    variables: Mapping[str, tuple[str, ...]] = {}
+    costs: Mapping[str, float] = {}
+    shuffles: int | None = 0  # tables that share nothing; None: a few, if that is quick
+    stability: int = 0  # halves of the rows
+
+    @property
+    def asked(self) -> Method:
+        """The method that is asked for."""
+        return next(one for one in METHODS.values() if one.name == self.method)
 
 
 class Result(NamedTuple):
@@ -84,7 +101,7 @@ def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
 
 def scales_for(table: Table, wish: Wish) -> list[float] | None:
     """Standard deviations of the columns, if the method cannot scale by itself."""
-    method = offered()[wish.method]
+    method = wish.asked
     if not wish.scale or method.scales or method.takes("scale"):
         return None
     return [float(s) for s in StandardScaler(with_mean=False).fit(table.X).scale_]
@@ -131,20 +148,20 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
         return table
     count, columns = int(gaps.sum()), int(np.count_nonzero(gaps))
     if wish.missing == "error":
+        in_all = "It is the only gap" if count == 1 else f"{count:,} values are missing in all"
         raise TableError(
             f"{table.path}, {_row_called(table, first[0])}, column {table.names[first[1]]!r}: the "
-            f"value is missing, and {count - 1} more are. Say --missing drop or --missing impute"
+            f"value is missing. {in_all}. Say --missing impute to fill gaps in from the other "
+            f"values of their rows, or --missing drop, which {_would_leave(table)}"
         )
     said = f"{count:,} values in {columns:,} columns were missing"
-    table = _drop_columns(table, gaps > _MOSTLY * table.X.shape[0])
     if wish.missing == "drop":
-        return _drop_rows(table, said)
-    asked = offered()[wish.method]
-    if asked.allows_gaps:
-        name = asked.estimator.__name__
+        return _without_incomplete(table, said)
+    table = _drop_columns(table, gaps > _MOSTLY * table.X.shape[0])
+    if wish.asked.allows_gaps:
+        name = wish.asked.estimator.__name__
         return table._replace(notes=[*table.notes, f"{said}: {name} leaves them open, exactly"])
-    method = "SCA" if table.X.size <= _LARGEST_SCA else "principal components"
-    note = f"{said} and were filled in by {method}, from the other values of their rows"
+    note = f"{said} and were filled in by principal components, from the other values of their rows"
     return table._replace(X=imputed(table.X), notes=[*table.notes, note])
 
 
@@ -159,57 +176,87 @@ def _drop_columns(table: Table, empty: np.ndarray) -> Table:
     return table._replace(X=table.X[:, ~empty], names=names, notes=[*table.notes, note])
 
 
-def _drop_rows(table: Table, said: str) -> Table:
-    full = np.concatenate([~np.isnan(block).any(axis=1) for _, block in _blocks(table.X)])
-    if full.sum() < 2:
+def _would_leave(table: Table) -> str:
+    rows, columns = complete_part(lambda: _blocks(table.X), table.X.shape)
+    n, p = table.X.shape
+    return f"leaves {rows.size:,} of {n:,} rows and {columns.size:,} of {p:,} columns"
+
+
+def _without_incomplete(table: Table, said: str) -> Table:
+    """The largest part without gaps that leaving out rows, columns or both gives."""
+    n, p = table.X.shape
+    rows, columns = complete_part(lambda: _blocks(table.X), table.X.shape)
+    if rows.size < 2 or columns.size < 2:
         raise TableError(
-            f"{table.path}: {int(full.sum())} rows are left without those that have missing "
-            "values; say --missing impute"
+            f"{table.path}: {rows.size} rows and {columns.size} columns are left without those "
+            "that have missing values; say --missing impute"
         )
-    kept = np.flatnonzero(full)
-    note = f"{said}: {int(np.sum(~full)):,} of {full.size:,} rows were left out"
+    lost = np.setdiff1d(np.arange(p), columns)
+    named = ", ".join(repr(table.names[k]) for k in lost[:5]) + (", ..." if lost.size > 5 else "")
+    note = (
+        f"{said}: {n - rows.size:,} of {n:,} rows and {lost.size:,} of {p:,} columns were left out"
+        f"{f' ({named})' if lost.size else ''}"
+    )
+    table = table._replace(
+        X=table.X[:, columns] if lost.size else table.X,
+        names=[table.names[k] for k in columns],
+        notes=[*table.notes, note],
+    )
+    return table if rows.size == n else _rows_of(table, rows)
+
+
+def _rows_of(table: Table, kept: np.ndarray) -> Table:
+    """Some rows of a table, with all that belongs to them."""
+
+    def those(values: list[Any] | None) -> list[Any] | None:
+        return None if values is None else [values[k] for k in kept]
+
     return table._replace(
         X=table.X[kept],
-        ids=None if table.ids is None else [table.ids[k] for k in kept],
-        label=None if table.label is None else [table.label[k] for k in kept],
-        groups=None if table.groups is None else [table.groups[k] for k in kept],
-        notes=[*table.notes, note],
+        ids=those(table.ids),
+        label=those(table.label),
+        groups=those(table.groups),
+        response=those(table.response),
     )
 
 
 def imputed(X: np.ndarray) -> np.ndarray:
-    """The table with every gap filled by its mean given the rest of the row: under SCA, or, if it
-    is large, by its principal components alone."""
+    """The table with every gap filled by what its principal components say of it.
+
+    Within 4 % of the error of SCA's exact means, at a hundredth of their cost (2,000 x 300 with
+    0.3 % gaps: 0.2 s instead of 18).
+    """
     scaler = StandardScaler()
     Z = scaler.fit_transform(X)
     seen = ~np.isnan(X)
-    if X.size > _LARGEST_SCA:
-        count = None if min(X.shape) <= _EXACT_SIDE else _LEADING
-        Z = completed(np.where(seen, Z, 0.0), seen, count)
-    else:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a rough fit fills gaps well; no structure means 0
-            Z = SCA(max_iter=20, tol=1e-6).fit(Z).impute(Z)
+    count = None if min(X.shape) <= _EXACT_SIDE else _LEADING
+    Z = completed(np.where(seen, Z, 0.0), seen, count)
     return np.where(seen, X, scaler.inverse_transform(Z))
 
 
 # --- the fit
 
 
-def estimator(wish: Wish) -> VariableSelector:
-    """The estimator that was asked for."""
-    method = offered()[wish.method]
-    if wish.components != "auto" and not method.takes("n_components"):
-        known_to = [one.name for one in offered().values() if one.takes("n_components")]
-        raise ParameterError(
-            f"--components has no effect with --method {wish.method}; use {' or '.join(known_to)}"
-        )
+def estimator(wish: Wish, names: Sequence[str] = ()) -> VariableSelector:
+    """The estimator that was asked for, for a table of variables of these names."""
+    method = wish.asked
+    for parameter, given, typed in (
+        ("n_components", wish.components != "auto", "--components"),
+        ("max_iter", wish.max_iter is not None, "--max-iter"),
+        ("tol", wish.tol is not None, "--tol"),
+    ):
+        if given and not method.takes(parameter):
+            known_to = [one.name for one in offered().values() if one.takes(parameter)]
+            raise ParameterError(
+                f"{typed} has no effect with --method {wish.method}; use {' or '.join(known_to)}"
+            )
     wanted: dict[str, object] = {
         "n_components": wish.components,
         "scale": wish.scale,
         "verbose": wish.verbose,
         "random_state": 0,
     }
+    wanted |= {k: v for k, v in (("max_iter", wish.max_iter), ("tol", wish.tol)) if v is not None}
     parameters = {name: value for name, value in wanted.items() if method.takes(name)}
     known = {option.name: option for option in method.options or ()}
     for name, value in wish.options.items():
@@ -224,7 +271,37 @@ def estimator(wish: Wish) -> VariableSelector:
             parameters[option.parameter] = option.read(str(value)) if option.read else value
         elif option.needed:
             raise ParameterError(f"--method {wish.method} needs to know {option.needed}")
-    return method.estimator(**parameters)
+    return method.estimator(**parameters, **_about_variables(wish, names))
+
+
+def _about_variables(wish: Wish, names: Sequence[str]) -> dict[str, Any]:
+    """Parameters that are about single variables, which the estimator knows by position."""
+    place = {name: k for k, name in enumerate(names)}
+    parameters: dict[str, Any] = {}
+    for parameter, wanted in wish.variables.items():
+        for name in wanted:
+            if name not in place:
+                unknown_variable(f"--{parameter}", name, names)
+        parameters[parameter] = [place[name] for name in wanted]
+    both = {*wish.variables.get("keep", ())} & {*wish.variables.get("exclude", ())}
+    if both:
+        raise ParameterError(f"--keep and --exclude both name {min(both)!r}: leave it out of one")
+    if wish.costs:
+        missing = [name for name in names if name not in wish.costs]
+        if missing:
+            raise ParameterError(
+                f"--costs: {len(missing):,} of the {len(names):,} variables have no cost in the "
+                f"file, such as {missing[0]!r}"
+            )
+        parameters["costs"] = [wish.costs[name] for name in names]
+    return parameters
+
+
+def unknown_variable(option: str, name: str, names: Sequence[str]) -> NoReturn:
+    """Refuse a name that no variable has."""
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise ParameterError(f"{option}: there is no variable {name!r}{hint}")
 
 
 def _that_take(name: str) -> list[str]:
@@ -234,6 +311,51 @@ def _that_take(name: str) -> list[str]:
         for method in offered().values()
         if any(option.name == name for option in method.options or ())
     ]
+
+
+# --- the rows
+
+
+def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.ndarray]]:
+    """The rows for which the response is known, and the response as a fit takes it."""
+    if table.response is None:
+        return table, {}
+    y = np.array(table.response, dtype=float)
+    unknown = np.flatnonzero(np.isnan(y))
+    if unknown.size and wish.missing == "error":
+        raise TableError(
+            f"{table.path}, {_row_called(table, int(unknown[0]))}: it has no {ask.response!r}, and "
+            f"{unknown.size - 1:,} more have none. Say --missing drop or --missing impute, which "
+            "leave out rows without a response"
+        )
+    if unknown.size:
+        note = f"{unknown.size:,} rows without {ask.response!r} were left out"
+        kept = np.flatnonzero(~np.isnan(y))
+        table = _rows_of(table, kept)._replace(notes=[*table.notes, note])
+    return table, {"y": y[~np.isnan(y)]}
+
+
+def _with_numbers(table: Table, ask: Ask) -> Table:
+    """The table with a response of numbers, NaN where there is none."""
+    if table.response is None:
+        return table
+    numbers = [_number(table, row, ask, one) for row, one in enumerate(table.response)]
+    return table._replace(response=numbers)
+
+
+def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
+    if value is None or (isinstance(value, str) and value.strip() in MISSING_CELLS):
+        return math.nan
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.inf
+    if math.isinf(number):
+        raise TableError(
+            f"{table.path}, {_row_called(table, row)}: the response {ask.response!r} is "
+            f"{str(value)[:40]!r}, not a number: --response names a column of numbers"
+        )
+    return number
 
 
 def _groups(table: Table, ask: Ask, wish: Wish) -> dict[str, list[str]]:
@@ -251,50 +373,94 @@ def _groups(table: Table, ask: Ask, wish: Wish) -> dict[str, list[str]]:
 
 def _refuse_groups(ask: Ask, wish: Wish) -> None:
     """Groups that the method would not look at."""
-    if ask.groups is not None and not offered()[wish.method].takes_groups:
+    if ask.groups is not None and not wish.asked.takes_groups:
         known = " or ".join(one.name for one in offered().values() if one.takes_groups)
         raise ParameterError(f"--groups has no effect with --method {wish.method}; use {known}")
 
 
 def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
     """Prepare the table, fit it, and put together what there is to say."""
+    try:
+        return _analysed(table, ask, wish, command)
+    except TableError:
+        raise
+    except (InputError, ParameterError) as error:
+        words = in_words_of_the_command(str(error), wish.asked)
+        if isinstance(error, ParameterError):
+            raise ParameterError(words) from error
+        raise TableError(f"{table.path}: {words}") from error
+
+
+def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
     started = time.perf_counter()
-    model = estimator(wish)
+    estimator(wish._replace(variables={}, costs={}))  # refused before the work, if it must be
     _refuse_groups(ask, wish)
     read = table.X.shape
-    table = prepared(table, wish)
+    table = prepared(_with_numbers(table, ask), wish)
+    table, response = _responses(table, ask, wish)
+    model = estimator(wish, table.names)
     scales = scales_for(table, wish)
     table = scaled_as(table, scales)
     total = total_variance(table.X)
+    groups = _groups(table, ask, wish)
+    began = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        try:
-            model.fit(table.X, **_groups(table, ask, wish))
-        except TableError:
-            raise
-        except InputError as error:
-            raise TableError(f"{table.path}: {error}") from error
+        model.fit(table.X, **response, **groups)
     model.feature_names_in_ = np.array(table.names, dtype=object)
     if method_of(model).takes("verbose"):
         model.set_params(verbose=0)
     found = findings_of(model, total)
+    if not (wish.scale or method_of(model).scales or found.regression):
+        table = table._replace(notes=[*table.notes, *tell_units(table, found)])
+    looked = look(
+        model,
+        found,
+        table.X,
+        y=response.get("y"),
+        groups=groups.get("groups"),
+        seconds=time.perf_counter() - began,
+        shuffles=wish.shuffles,
+        halves=wish.stability,
+    )
+    title = f"What carries the structure of {table.path.name}"
+    if found.regression:
+        title = f"What predicts {ask.response} in {table.path.name}"
     about = {
-        "title": f"What carries the structure of {table.path.name}",
+        "title": title,
         "data": _data_words(table, model, read, ask),
         "asked": _asked(wish),
-        "notes": table.notes,
-        "warnings": list(dict.fromkeys(str(w.message) for w in caught)),
+        "notes": [*table.notes, *looked.notes],
+        **looked.about,
+        "warnings": list(
+            dict.fromkeys(in_words_of_the_command(str(w.message), wish.asked) for w in caught)
+        ),
         "label": ask.label,
         "total_variance": total,
         "scaled_by": scales,
         "command": command,
+        "python": as_python(
+            table.path, ask, _preparation(wish), model, scaled=bool(scales), grouped=bool(groups)
+        ),
         "file": fingerprint_of_file(table.path),
         "versions": versions(),
         "read": _as_read(ask, table),
         "wish": _as_wished(wish),
         "seconds": round(time.perf_counter() - started, 2),
     }
+    if response:
+        with without_names():
+            about["r2"] = float(model.score(table.X, response["y"]))
     return Result(table, model, about, found)
+
+
+def _preparation(wish: Wish) -> dict[str, Any]:
+    """What was wished that changes the table itself."""
+    known = wish._asdict()
+    changed = {name: known[name] for name in ("scale", "log1p", "missing")}
+    standard = Wish()._asdict()
+    asked = {name: value for name, value in changed.items() if value != standard[name]}
+    return {"method": wish.method, **asked} if asked else {}
 
 
 def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
@@ -306,7 +472,7 @@ def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
 def _as_wished(wish: Wish) -> dict[str, object]:
     """What was asked for, in plain JSON."""
     plain = wish._replace(verbose=0)._asdict()
-    return {**plain.pop("options"), **plain}
+    return {**plain.pop("options"), **plain.pop("variables"), **plain}
 
 
 def _data_words(
@@ -322,22 +488,33 @@ def _data_words(
         words["rows compared within each"] = ask.groups
     if ask.label is not None:
         words["coloured by"] = ask.label
+    if ask.response is not None:
+        words["response"] = ask.response
     return words
 
 
 def _asked(wish: Wish) -> dict[str, str]:
-    method = offered()[wish.method]
+    method = wish.asked
     settings = {"variables": "decided by the data"}
     for option in method.options or ():
         value = wish.options.get(option.name)
         settings[option.name] = option.left_out if value is None else str(value)
+    for parameter, names in wish.variables.items():
+        if names:
+            settings[parameter] = ", ".join(names)
+    if wish.costs:
+        settings["costs"] = "as in the file that was given"
+    for name in ("max_iter", "tol"):
+        if getattr(wish, name) is not None:
+            settings[name.replace("_", "-")] = str(getattr(wish, name))
+    scaled = wish.scale or method.scales or method.takes("normalize")
+    if method.takes("n_components"):
+        number = "decided by the data" if wish.components == "auto" else str(wish.components)
+        settings = {"components": number, **settings}
     return {
         "method": method.estimator.__name__,
-        "components": "decided by the data" if wish.components == "auto" else str(wish.components),
         **settings,
-        "columns": (
-            "scaled to unit variance" if wish.scale or method.scales else "in their own units"
-        ),
+        "columns": "scaled to unit variance" if scaled else "in their own units",
         "values": "log(1 + x)" if wish.log1p else "as they are",
         "missing values": {"error": "not allowed", "drop": "dropped", "impute": "filled in"}[
             wish.missing
@@ -348,7 +525,7 @@ def _asked(wish: Wish) -> dict[str, str]:
 _ABOUT: dict[str, type | tuple[type, ...]] = {
     "title": str, "data": dict, "asked": dict, "notes": list, "warnings": list, "label": str,
     "total_variance": float, "scaled_by": list, "command": str, "file": dict, "read": dict,
-    "wish": dict,
+    "wish": dict, "python": str, "shuffled": dict, "stability": dict, "alike": dict,
 }  # fmt: skip
 
 
@@ -382,7 +559,8 @@ def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
             ask[name] = value
     # of the preparation, only what is done to a table that is not fitted
     steps = {k: wish[k] for k in ("scale", "log1p") if isinstance(wish.get(k), bool)}
-    for name, choices in (("method", tuple(offered())), ("missing", MISSING)):
+    methods = tuple(one.name for one in METHODS.values())
+    for name, choices in (("method", methods), ("missing", MISSING)):
         if wish.get(name) in choices:
             steps[name] = wish[name]
     return Ask(**ask), Wish(**steps)
@@ -429,7 +607,13 @@ def scores_of_table(model: VariableSelector, found: Findings, table: Table) -> n
         missing = [name for name in found.names if name not in set(table.names)]
         what = f"lacks {missing[0]!r}" if missing else "has other variables, or in another order"
         raise TableError(f"{table.path}: it is not the table of the model: it {what}")
-    with warnings.catch_warnings():
-        # the names were compared above; the rows are a plain array, which has none
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+    with without_names():
         return np.asarray(scores_of(model, table.X))
+
+
+@contextmanager
+def without_names() -> Iterator[None]:
+    """For tables whose names were compared: the rows are a plain array, which has none."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        yield

@@ -1,4 +1,5 @@
-"""``prosparse select``, ``fit`` and ``report``: a table in a file, a question, an answer.
+"""``prosparse select``, ``panel``, ``regress``, ``fit`` and ``report``: a table in a file, a
+question, an answer.
 
 Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused; 130
 it was interrupted.
@@ -6,15 +7,13 @@ it was interrupted.
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, get_type_hints
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -22,16 +21,18 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from ..errors import InputError, ModelFileError, ParameterError, check_choice
+from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
 from ..files import write_text
 from ..findings import findings_of
 from ..persistence import load_with_about, save
-from ..registry import Option, offered
+from ..registry import METHODS, offered
 from ..report import render
-from ..report.words import percent, quoted, sharing_most
+from ..report.page import doubts_of
+from ..report.words import kept, percent, quoted, sharing_most
+from ..stability import Chance, Stability, equally_good
 from ..tables import Ask, Table, read_table
+from ..tables.labels import read_labels
 from .analysis import (
-    DEFAULT,
     MISSING,
     Result,
     Wish,
@@ -41,6 +42,20 @@ from .analysis import (
     remembered,
     scaled_as,
     scores_of_table,
+)
+from .flags import Command
+from .options import (
+    ANSWER,
+    LOOKED_FOR,
+    Answering,
+    Choosing,
+    Doubting,
+    File,
+    Iterating,
+    OfMethods,
+    Preparing,
+    Reading,
+    with_options,
 )
 from .places import (
     MODEL,
@@ -53,52 +68,17 @@ from .places import (
     page_of,
     stem_of,
 )
-from .results import whole_folder, write_results
+from .results import scores_in, whole_folder, write_results
 from .terminal import as_typed, harmless, shows_everything
+from .words import in_words_of_the_command
 
 _FEW = 8  # variables to name on the terminal
-_DATA = "The table: CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
-File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
-Components = Annotated[str, typer.Option(help="How many components: a number, or auto.")]
-IdColumn = Annotated[str | None, typer.Option(help="The column with the names of the rows.")]
-Drop = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option(help="A column that is a variable, though it looks like numbers of rows."),
-]
-Scale = Annotated[
-    bool,
+Folder = Annotated[
+    Path | None,
     typer.Option(
-        "--scale",
-        help="Columns to unit variance first, for methods that do not do so anyway, as "
-        f"{' and '.join(one.name for one in offered().values() if one.scales)} do.",
+        metavar="FOLDER", rich_help_panel=ANSWER, help="For the results; left out, FILE-prosparse."
     ),
 ]
-Transpose = Annotated[bool, typer.Option("--transpose", help="Variables are in rows.")]
-Log1p = Annotated[bool, typer.Option("--log1p", help="Take log(1 + x) first, as for counts.")]
-Missing = Annotated[
-    str,
-    typer.Option(
-        help=f"What to do about missing values: {', '.join(MISSING)}. drop: columns more than "
-        "half empty, then rows; impute: fill in by SCA, large tables by principal components."
-    ),
-]
-Groups = Annotated[
-    str | None,
-    typer.Option(
-        help="A column that says which rows belong together (patients, donors, batches). For "
-        f"{' and '.join(one.name for one in offered().values() if one.takes_groups)}."
-    ),
-]
-Label = Annotated[str | None, typer.Option(help="A column that colours the scores.")]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line is data.")]
-Encoding = Annotated[str | None, typer.Option(help="Of a text file, if not UTF-8.")]
-Separator = Annotated[str | None, typer.Option(help="Of the columns of a text file.")]
-Decimal = Annotated[
-    str | None, typer.Option(help="What begins decimals in a text file: point or comma.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 
 _SELECT_EXAMPLES = """
 Examples:
@@ -113,6 +93,21 @@ Examples:
 
 Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused.
 """
+_PANEL_EXAMPLES = """
+Examples:
+
+\b
+  prosparse panel genes.csv --variables 50
+  prosparse panel genes.csv --variables 50 --keep CD3E --keep CD19 --exclude MALAT1
+  prosparse panel sensors.csv --recover 0.8 --costs prices.csv
+"""
+_REGRESS_EXAMPLES = """
+Examples:
+
+\b
+  prosparse regress patients.csv --response survival
+  prosparse regress genes.csv --transpose --labels samples.csv --response age
+"""
 _FIT_EXAMPLES = """
 Examples:
 
@@ -124,236 +119,278 @@ _REPORT_EXAMPLES = """
 Examples:
 
 \b
+  prosparse report genes-prosparse
   prosparse report genes.prosparse
   prosparse report genes.prosparse --data genes.csv --label tumour --output tumours.html
 """
 
 
-class Options(NamedTuple):
-    """What ``select`` and ``fit`` have in common; the fields are the options of the command."""
-
-    file: File
-    components: Components = "auto"
-    method: str = DEFAULT
-    methods: dict[str, object] = {}  # noqa: RUF012 the options of the methods, by name
-    id_column: IdColumn = None
-    drop: Drop = None
-    keep: Keep = None
-    groups: Groups = None
-    scale: Scale = False
-    transpose: Transpose = False
-    log1p: Log1p = False
-    missing: Missing = "error"
-    no_header: NoHeader = False
-    encoding: Encoding = None
-    separator: Separator = None
-    decimal: Decimal = None
-    quiet: Quiet = False
-    as_json: AsJson = False
-
-
-def takes_options(command: Callable[..., None]) -> Callable[..., None]:
-    """``command(options, more)`` as a function of all the options, as typer wants it."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    types = get_type_hints(Options, include_extras=True)
-    of_methods = method_options()
-    parameters: list[inspect.Parameter] = []
-    for name, one in inspect.signature(Options, eval_str=True).parameters.items():
-        if name == "method":
-            choices = typer.Option(help=f"One of {', '.join(offered())}.")
-            parameters.append(one.replace(annotation=Annotated[str, choices]))
-        elif name == "methods":
-            parameters.extend(of_methods)
-        else:
-            parameters.append(one.replace(annotation=types[name]))
-    parameters = sorted([*parameters, *own], key=lambda one: one.default is not one.empty)
-
-    @functools.wraps(command)
-    def flat(**given: Any) -> None:
-        methods = {typed(one.name): given.pop(one.name) for one in of_methods}
-        shared = {name: given.pop(name) for name in Options._fields if name != "methods"}
-        command(Options(**shared, methods=methods), **given)
-
-    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    return flat
-
-
-def variable(option: str) -> str:
-    """The name of an option as that of a variable, which has no dashes."""
-    return option.replace("-", "_")
-
-
-def typed(name: str) -> str:
-    """The name of a variable as that of an option, which is typed with dashes."""
-    return name.replace("_", "-")
-
-
-def method_options() -> list[inspect.Parameter]:
-    """The options of all methods, as typer wants them; methods may share one."""
-    asked: dict[str, dict[str, Option]] = {}
-    for method in offered().values():
-        for option in method.options or ():
-            asked.setdefault(option.name, {})[method.name] = option
-    parameters = []
-    for name, by_method in asked.items():
-        kinds = {(option.kind, option.least) for option in by_method.values()}
-        if len(kinds) > 1 or variable(name) in Options._fields:
-            raise ValueError(
-                f"the option --{name} of {', '.join(by_method)} is taken, or not of one kind for "
-                "all of them: give it another name"
-            )
-        ((kind, least),) = kinds
-        words = " ".join(f"For {method}: {one.help}." for method, one in by_method.items())
-        parameters.append(
-            inspect.Parameter(
-                variable(name),
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=typer.Option(None, min=least, help=words),
-                annotation=kind | None,
-            )
-        )
-    return parameters
-
-
 def select(
-    options: Options,
-    label: Label = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for the results; left out, FILE-prosparse.")
-    ] = None,
+    file: File,
+    choosing: Choosing,
+    of_methods: OfMethods,
+    iterating: Iterating,
+    preparing: Preparing,
+    reading: Reading,
+    doubting: Doubting,
+    answering: Answering,
+    output: Folder = None,
 ) -> None:
     """Which variables of a table carry its structure, how many, and why: files and a report."""
-    folder = output or Path(f"{stem_of(options.file)}-prosparse")
-    with told():
-        check_folder(folder, [options.file])
-        if output is None:
-            check_not_of_another(folder, folder / MODEL, options.file)
-        result = _analysed(options, label)
-        replaced = _replaces(folder / MODEL, result)
-        with whole_folder(folder) as partial:
-            write_results(result, partial)
-    _answer(result, folder, replaced, options)
+    with told(choosing.method):
+        check_choice("--method", choosing.method, tuple(offered()))
+        wish = _wish(choosing, of_methods, iterating, preparing, answering)
+        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
+    _answer(*written, answering)
+
+
+def panel(
+    file: File,
+    of_methods: OfMethods,
+    preparing: Preparing,
+    reading: Reading,
+    doubting: Doubting,
+    answering: Answering,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE",
+            rich_help_panel=LOOKED_FOR,
+            help="It must be in the panel; may be repeated.",
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="VARIABLE",
+            rich_help_panel=LOOKED_FOR,
+            help="It must not be in the panel; may be repeated.",
+        ),
+    ] = None,
+    costs: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=LOOKED_FOR,
+            help="What each variable costs: a file of names and numbers.",
+        ),
+    ] = None,
+    output: Folder = None,
+) -> None:
+    """The few variables from which all others can be told: markers, sensors, questions."""
+    with told("panel"):
+        wish = _wish(Choosing(method="panel"), of_methods, Iterating(), preparing, answering)
+        wish = wish._replace(
+            variables={"keep": _names(keep), "exclude": _names(exclude)},
+            costs={} if costs is None else _costs(costs),
+        )
+        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
+    _answer(*written, answering)
+
+
+def regress(
+    file: File,
+    response: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN", rich_help_panel=LOOKED_FOR, help="The column that is to be predicted."
+        ),
+    ],
+    iterating: Iterating,
+    preparing: Preparing,
+    reading: Reading,
+    doubting: Doubting,
+    answering: Answering,
+    output: Folder = None,
+) -> None:
+    """The few variables that predict a column, and their coefficients."""
+    with told("spinyreg"):
+        wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
+        written = _to_folder(
+            file, reading.ask(response), _doubted(wish, doubting), answering, output
+        )
+    _answer(*written, answering)
 
 
 def fit(
-    options: Options,
+    file: File,
+    choosing: Choosing,
+    of_methods: OfMethods,
+    iterating: Iterating,
+    preparing: Preparing,
+    reading: Reading,
+    answering: Answering,
     output: Annotated[
-        Path | None, typer.Option(help="The model's file; left out, FILE.prosparse.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=ANSWER,
+            help="The model's file; left out, FILE.prosparse.",
+        ),
     ] = None,
 ) -> None:
     """Fit a model and save it, and nothing else."""
-    path = output or Path(f"{stem_of(options.file)}.prosparse")
-    with told():
-        check_file(path, [options.file])
+    path = output or Path(f"{stem_of(file)}.prosparse")
+    with told(choosing.method):
+        check_file(path, [file])
         if output is None:
-            check_not_of_another(path, path, options.file)
-        result = _analysed(options, None)
+            check_not_of_another(path, path, file)
+        check_choice("--method", choosing.method, tuple(offered()))
+        wish = _wish(choosing, of_methods, iterating, preparing, answering)
+        result = _analysed(file, reading.ask(), wish, answering)
         replaced = _replaces(path, result)
         save(result.model, path, about=result.about)
-    _answer(result, path, replaced, options)
+    _answer(result, path, replaced, answering)
 
 
 def report(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="What fit or select wrote.")],
+    model: Annotated[
+        Path,
+        typer.Argument(
+            metavar="MODEL", help="A folder that select wrote, or a model that fit wrote."
+        ),
+    ],
+    reading: Reading,
+    answering: Answering,
     data: Annotated[
-        Path | None, typer.Option(help="The table, or new rows of it, for the scores.")
+        Path | None,
+        typer.Option(metavar="FILE", help="The table, or new rows of it, for the scores."),
     ] = None,
-    label: Label = None,
     output: Annotated[
-        Path | None, typer.Option(help="The page; left out, MODEL with .html for its ending.")
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            rich_help_panel=ANSWER,
+            help="The page; left out, that in the folder, or MODEL with .html for its ending.",
+        ),
     ] = None,
-    quiet: Quiet = False,
 ) -> None:
-    """Write the report of a saved model; a table is read as that of the model was."""
-    path = output or page_of(model)
+    """Write the page of results again; a table is read as the model's own was, unless told."""
+    folder = model if model.is_dir() else None
+    source = model if folder is None else folder / MODEL
+    path = output or (page_of(model) if folder is None else folder / REPORT)
     with told():
-        check_file(path, [model] if data is None else [model, data])
+        check_file(path, [source] if data is None else [source, data])
         if output is None:
             check_page(path)
-        fitted, rest = load_with_about(model)
-        about = {"title": f"What {model.name} found"} | checked_about(rest["about"])
+        if folder is not None and not source.is_file():
+            raise ModelFileError(
+                f"{folder}: this folder holds no {MODEL}: it is no folder of results"
+            )
+        fitted, rest = load_with_about(source)
+        about = {"title": f"What {source.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
         found = findings_of(fitted, about.get("total_variance"))
-        scores = table = None
+        scores = ids = label = None
+        notes: list[str] = []
         if data is not None:
             ask, wish = remembered(about)
-            names = found.names if found.named else ()
-            wanted = as_typed(label) if label else ask.label
-            ask = ask._replace(label=wanted, variables=tuple(names))
+            names = tuple(found.names) if found.named else ()
+            ask = _asked_again(ask, reading)._replace(variables=names)
             about["label"] = ask.label
-            table = scaled_as(prepared(_read(data, ask, quiet), wish), about.get("scaled_by"))
+            table = scaled_as(prepared(_read(data, ask, answering), wish), about.get("scaled_by"))
             scores = scores_of_table(fitted, found, table)
-        page = render(
-            found,
-            scores=scores,
-            ids=table.ids if table else None,
-            label=table.label if table else None,
-            about=about,
-        )
+            ids, label, notes = table.ids, table.label, table.notes
+        elif folder is not None:
+            scores, ids, label = scores_in(folder, found)
+        page = render(found, scores=scores, ids=ids, label=label, about=about)
         write_text(path, page)
-    if not quiet:
+    if answering.as_json:
+        said = {"output": str(path), "notes": notes, "warnings": about.get("warnings", [])}
+        print(json.dumps(said, ensure_ascii=not shows_everything(sys.stdout)))
+    elif not answering.quiet:
         Console().print(Text(f"wrote {harmless(str(path))}"), soft_wrap=True)
+
+
+def demo(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Where pictures and report go.")
+    ] = Path("demo-output"),
+) -> None:
+    """Fit built-in data, say what was chosen, draw why, and write a report."""
+    from . import demo as demonstration
+
+    with told():
+        demonstration.main([str(folder)])
 
 
 def add_to(app: typer.Typer) -> None:
     """Register the commands, with the options of all methods that are registered by now."""
-    app.command(epilog=_SELECT_EXAMPLES)(takes_options(select))
-    app.command(epilog=_FIT_EXAMPLES)(takes_options(fit))
-    app.command(epilog=_REPORT_EXAMPLES)(report)
+    every = list(offered().values())
+    app.command(cls=Command, epilog=_SELECT_EXAMPLES)(with_options(select, every))
+    one = [method for method in every if method.name == "panel"]
+    app.command(cls=Command, epilog=_PANEL_EXAMPLES)(with_options(panel, one))
+    app.command(cls=Command, epilog=_REGRESS_EXAMPLES)(with_options(regress))
+    app.command(cls=Command, epilog=_FIT_EXAMPLES)(with_options(fit, every))
+    app.command(cls=Command, epilog=_REPORT_EXAMPLES)(with_options(report))
+    app.command(cls=Command)(demo)
 
 
 # --- from words to wishes
 
 
-def _ask(options: Options, label: str | None) -> Ask:
-    separator = options.separator
-    if separator is not None:
-        separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(
-            separator, separator
-        )
-        if len(separator) != 1:
-            raise ParameterError(f"--separator must be one character, or tab, got {separator!r}")
-    decimal = options.decimal
-    if decimal is not None:
-        check_choice("--decimal", decimal, ("point", "comma", ".", ","))
-        decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
-    return Ask(
-        id_column=None if options.id_column is None else as_typed(options.id_column),
-        label=None if label is None else as_typed(label),
-        drop=tuple(map(as_typed, options.drop or ())),
-        transpose=options.transpose,
-        header=not options.no_header,
-        encoding=options.encoding,
-        separator=separator,
-        decimal=decimal,
-        keep=tuple(map(as_typed, options.keep or ())),
-        groups=None if options.groups is None else as_typed(options.groups),
-    )
-
-
-def _wish(options: Options) -> Wish:
-    check_choice("--method", options.method, tuple(offered()))
-    check_choice("--missing", options.missing, MISSING)
-    given = options.components
+def _wish(
+    choosing: Choosing,
+    of_methods: OfMethods,
+    iterating: Iterating,
+    preparing: Preparing,
+    answering: Answering,
+) -> Wish:
+    check_choice("--missing", preparing.missing, MISSING)
+    given = choosing.components
     if given != "auto" and not (given.isdecimal() and int(given) > 0):
         raise ParameterError(f"--components must be a positive number or auto, got {given!r}")
     return Wish(
-        options.method,
+        choosing.method,
         "auto" if given == "auto" else int(given),
-        options.methods,
-        options.scale,
-        options.log1p,
-        options.missing,
-        int(sys.stderr.isatty() and not options.quiet),
+        of_methods,
+        choosing.scale,
+        preparing.log1p,
+        preparing.missing,
+        int(sys.stderr.isatty() and not answering.quiet),
+        iterating.max_iter,
+        iterating.tol,
     )
+
+
+def _doubted(wish: Wish, doubting: Doubting) -> Wish:
+    return wish._replace(**doubting.checked()._asdict())
+
+
+def _names(given: list[str] | None) -> tuple[str, ...]:
+    return tuple(map(as_typed, given or ()))
+
+
+def _costs(path: Path) -> dict[str, float]:
+    """What each variable costs, by name: the first two columns of a file."""
+    names, values = list(read_labels(path).columns.items())[:2]
+    costs: dict[str, float] = {}
+    for name, value in zip(names[1], values[1], strict=True):
+        try:
+            costs[name] = float(value)
+        except ValueError:
+            raise TableError(
+                f"{path}, column {values[0]!r}: {value!r}, the cost of {name!r}, is not a number"
+            ) from None
+    return costs
+
+
+def _asked_again(ask: Ask, reading: Reading) -> Ask:
+    """How a table is read: as before, but for what is said now."""
+    now, left_out = reading.ask(), Ask()
+    if ask.labels is not None:  # they were those of other rows
+        ask = ask.without_aside()._replace(labels=None)
+    ask = ask._replace(response=None)
+    said = {k: v for k, v in now._asdict().items() if v != getattr(left_out, k)}
+    return ask._replace(**said)
 
 
 def _command_line() -> str:
     return shlex.join(["prosparse", *sys.argv[1:]])
 
 
-def _read(file: Path, ask: Ask, quiet: bool) -> Table:
-    if quiet or not sys.stderr.isatty():
+def _read(file: Path, ask: Ask, answering: Answering) -> Table:
+    if answering.quiet or not sys.stderr.isatty():
         return read_table(file, ask)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
@@ -365,9 +402,8 @@ def _read(file: Path, ask: Ask, quiet: bool) -> Table:
         return read_table(file, ask._replace(progress=rows))
 
 
-def _analysed(options: Options, label: str | None) -> Result:
-    wish, ask = _wish(options), _ask(options, label)
-    table = _read(options.file, ask, options.quiet)
+def _analysed(file: Path, ask: Ask, wish: Wish, answering: Answering) -> Result:
+    table = _read(file, ask, answering)
     if wish.verbose:
         n, p = table.X.shape
         words = f"fitting {n:,} rows of {p:,} variables"
@@ -375,13 +411,35 @@ def _analysed(options: Options, label: str | None) -> Result:
     return analyse(table, ask, wish, _command_line())
 
 
+def _to_folder(
+    file: Path, ask: Ask, wish: Wish, answering: Answering, output: Path | None
+) -> tuple[Result, Path, str | None]:
+    """From a table to a folder of results: what was found, where it is, and the table whose
+    results were replaced."""
+    folder = output or Path(f"{stem_of(file)}-prosparse")
+    check_folder(folder, [file])
+    if output is None:
+        check_not_of_another(folder, folder / MODEL, file)
+    result = _analysed(file, ask, wish, answering)
+    replaced = _replaces(folder / MODEL, result)
+    with whole_folder(folder) as partial:
+        write_results(result, partial)
+    return result, folder, replaced
+
+
 @contextmanager
-def told() -> Iterator[None]:
-    """Our own errors, a full disk and Ctrl-C as one line and an exit code."""
+def told(method: str | None = None) -> Iterator[None]:
+    """Our own errors, a full disk and Ctrl-C as one line and an exit code; parameters of the method
+    under the names of the options that set them."""
+    known = next((one for one in METHODS.values() if one.name == method), None)
+
+    def said(error: Exception) -> str:
+        return in_words_of_the_command(str(error), known or next(iter(METHODS.values())))
+
     try:
         yield
     except ParameterError as error:
-        _stop(str(error), 2)
+        _stop(said(error), 2)
     except (InputError, ModelFileError) as error:
         _stop(str(error), 1)
     except OSError as error:
@@ -409,17 +467,18 @@ def _replaces(model: Path, result: Result) -> str | None:
     return None if earlier is None or same else earlier.file
 
 
-def _answer(result: Result, output: Path, replaced: str | None, options: Options) -> None:
-    if options.as_json:
+def _answer(result: Result, output: Path, replaced: str | None, answering: Answering) -> None:
+    if answering.as_json:
         answer = summary(result, output) | {"replaced": replaced}
         print(json.dumps(answer, ensure_ascii=not shows_everything(sys.stdout)))
-    elif not options.quiet:
+    elif not answering.quiet:
         show(result, output, replaced)
 
 
 def summary(result: Result, output: Path) -> dict[str, Any]:
     """The answer as plain JSON."""
     found, about = result.found, result.about
+    doubts = doubts_of(found, about)
     return {
         "file": str(result.table.path),
         "method": found.method,
@@ -433,12 +492,33 @@ def summary(result: Result, output: Path) -> dict[str, Any]:
             if found.shared is None
             else [float(found.shared.communality[k]) for k in found.chosen]
         ),
-        "n_components": int(found.loadings.shape[0]),
-        "variance_retained": found.retained,
+        "n_selected_by_chance": None if doubts.chance is None else doubts.chance.expected,
+        "frequency_on_halves": (
+            None
+            if doubts.stability is None
+            else [float(doubts.stability.frequency[k]) for k in found.chosen]
+        ),
+        **_strength(result),
         "notes": about["notes"],
         "warnings": about["warnings"],
         "seconds": about["seconds"],
         "output": str(output),
+    }
+
+
+def _strength(result: Result) -> dict[str, Any]:
+    """How much the chosen variables hold, as plain JSON."""
+    found = result.found
+    if not found.regression:
+        return {
+            "n_components": int(found.loadings.shape[0]),
+            "variance_retained": found.retained,
+        }
+    return {
+        "response": result.about["data"]["response"],
+        "coefficients": {found.names[k]: float(found.loadings[0, k]) for k in found.chosen},
+        "intercept": float(result.model.intercept_),
+        "r2": result.about["r2"],
     }
 
 
@@ -449,18 +529,26 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
     grid = Grid.grid(padding=(0, 2))
     grid.add_column(no_wrap=True)
     grid.add_column(overflow="fold")  # a long path is of no use with an ellipsis in it
-    if found.shared is None:
+    if found.regression:
+        lead = "coefficients"
+        first = [f"{quoted(found.names[k])} ({found.loadings[0, k]:.3g})" for k in found.chosen]
+        first = first[:_FEW]
+    elif found.shared is None:
         lead, first = "most relevant", [quoted(found.names[k]) for k in found.chosen[:_FEW]]
     else:
         lead, first = "share most", sharing_most(found, found.shared, _FEW)
+    doubts = doubts_of(found, about)
     more = f", … ({found.n_selected - _FEW:,} more)" if found.n_selected > _FEW else ""
     for key, value in (
         ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
         *(("", note) for note in about["notes"]),
-        ("method", f"{found.method}, {found.loadings.shape[0]} component(s)"),
-        ("variables kept", f"{found.n_selected:,} of {p:,}"),
+        ("method", _method_words(result)),
+        ("variables kept", kept(found, doubts.chance)),
         ("why that many", found.why),
-        ("variance retained", percent(found.retained)),
+        *(("as good", equally_good(found).words()) for _ in range(found.by_evidence)),
+        *(("by chance", one) for one in _in_short(doubts.chance)),
+        *(("on half the rows", one) for one in _in_short(doubts.stability)),
+        _strength_words(result),
         *([(lead, ", ".join(first) + more)] * bool(first)),
         ("results", str(output / REPORT if output.is_dir() else output)),
         *([("", f"earlier results were replaced, of {replaced} with other data")] * bool(replaced)),
@@ -471,3 +559,21 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         Console(stderr=True).print(
             Text(f"warning: {harmless(warning)}", style="yellow"), soft_wrap=True
         )
+
+
+def _method_words(result: Result) -> str:
+    found = result.found
+    if found.regression:
+        return f"{found.method}, which predicts {result.about['data']['response']}"
+    return f"{found.method}, {found.loadings.shape[0]} component(s)"
+
+
+def _strength_words(result: Result) -> tuple[str, str]:
+    if result.found.regression:
+        return "variance explained", f"{percent(result.about['r2'])} of the response, in these rows"
+    return "variance retained", percent(result.found.retained)
+
+
+def _in_short(looked: Chance | Stability | None) -> list[str]:
+    """What was looked at says, in one entry of the short table, if it was."""
+    return [] if looked is None else [" ".join(looked.words())]

@@ -21,6 +21,8 @@ from ..tables import ending_of
 MODEL, REPORT = "model.prosparse", "report.html"
 _PAGE = b'<p class="kicker">prosparse'  # in every report, and hardly anywhere else
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
+OF_REGRESSIONS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
+_OURS = {*RESULTS, *OF_REGRESSIONS}
 
 
 def stem_of(path: Path) -> str:
@@ -60,7 +62,7 @@ def check_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
                 f"{one} is in the folder {path}, which the results would replace: choose another "
                 "folder with --output"
             )
-    strange = sorted(p.name for p in there if p.name not in RESULTS or p.is_dir())
+    strange = sorted(p.name for p in there if p.name not in _OURS or p.is_dir())
     if strange:
         raise ParameterError(
             f"{path} exists and holds other files ({', '.join(strange[:3])}): choose another "

@@ -15,6 +15,7 @@ from ..experiments import report
 from ..experiments.data import VARIABLE, Data, MissingDataError
 from ..experiments.registry import UnknownExperimentError, experiment, experiments
 from .commands import told
+from .flags import Command
 
 
 def reproduce(
@@ -109,3 +110,8 @@ def _show(console: Console, record: dict[str, Any]) -> None:
     for claim in record["claims"]:
         held = "[green]holds[/]" if claim["holds"] else "[red]does not hold[/]"
         console.print(f"{held}: {claim['text']}" + (f" ({claim['note']})" if claim["note"] else ""))
+
+
+def add_to(app: typer.Typer) -> None:
+    """Register the command."""
+    app.command(cls=Command)(reproduce)

@@ -11,14 +11,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
+
+from ..errors import ModelFileError
 from ..files import PARTIAL, flush, umask, write_text
+from ..findings import Findings
 from ..persistence import save
 from ..report import render
-from ..tables.formulas import escaped
-from .analysis import Result, scores_of_table
+from ..tables.formulas import escaped, unescaped
+from .analysis import Result, scores_of_table, without_names
 from .places import MODEL, REPORT, RESULTS, check_folder
 
-__all__ = ["RESULTS", "whole_folder", "write_results"]
+__all__ = ["RESULTS", "scores_in", "whole_folder", "write_results"]
+SCORES = "scores.csv"
 
 
 @contextmanager
@@ -62,10 +67,38 @@ def _swapped(path: Path, place: Path) -> Iterator[Path]:
 
 
 def write_results(result: Result, folder: Path) -> None:
-    """All files of `RESULTS`."""
+    """All files of `RESULTS`, or, for a regression, of `OF_REGRESSIONS`."""
     table, model, about, found = result
-    scores = scores_of_table(model, found, table)
-    components = [f"component_{k + 1}" for k in range(found.loadings.shape[0])]
+    _write_selected(found, folder / "selected.csv")
+    ids: Sequence[object] = table.ids or range(1, table.X.shape[0] + 1)
+    scores = None
+    if found.regression:
+        _write_regression(result, ids, folder)
+    else:
+        scores = scores_of_table(model, found, table)
+        components = [f"component_{k + 1}" for k in range(found.loadings.shape[0])]
+        loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.chosen)
+        _write(folder / "loadings.csv", ["variable", *components], loadings)
+        rows = ([name, *map(_digits, row)] for name, row in zip(ids, scores, strict=True))
+        header = ["row", *components]
+        if table.label is None:
+            _write(folder / SCORES, header, rows)
+        else:
+            labelled = ([*row, label] for row, label in zip(rows, table.label, strict=True))
+            _write(folder / SCORES, [*header, _not_among(header, about["label"])], labelled)
+    save(model, folder / MODEL, about=about)
+    page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
+    write_text(folder / REPORT, page)
+
+
+def _not_among(header: list[str], name: str) -> str:
+    """The name of a column that is not one of the others."""
+    while name in header:
+        name = f"{name} (label)"
+    return name
+
+
+def _write_selected(found: Findings, path: Path) -> None:
     measured = {"relevance": found.relevance}
     if found.shared is not None:
         tests = found.shared
@@ -81,19 +114,40 @@ def write_results(result: Result, folder: Path) -> None:
         ]
         for k in found.order
     )
-    _write(folder / "selected.csv", ["variable", *measured, "rank", "chosen"], variables)
-    loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.chosen)
-    _write(folder / "loadings.csv", ["variable", *components], loadings)
-    ids: Sequence[object] = table.ids or range(1, scores.shape[0] + 1)
-    rows = ([name, *map(_digits, row)] for name, row in zip(ids, scores, strict=True))
-    if table.label is None:
-        _write(folder / "scores.csv", ["row", *components], rows)
-    else:
-        labelled = ([*row, label] for row, label in zip(rows, table.label, strict=True))
-        _write(folder / "scores.csv", ["row", *components, about["label"]], labelled)
-    save(model, folder / MODEL, about=about)
-    page = render(found, scores=scores, ids=table.ids, label=table.label, about=about)
-    write_text(folder / REPORT, page)
+    _write(path, ["variable", *measured, "rank", "chosen"], variables)
+
+
+def _write_regression(result: Result, ids: Sequence[object], folder: Path) -> None:
+    table, model, _, found = result
+    chosen = [[found.names[k], _digits(found.loadings[0, k])] for k in found.chosen]
+    intercept = ["(intercept)", _digits(float(model.intercept_))]
+    _write(folder / "coefficients.csv", ["variable", "coefficient"], [intercept, *chosen])
+    with without_names():
+        predicted = map(_digits, np.asarray(model.predict(table.X)).tolist())
+    rows = zip(ids, table.response or (), predicted, strict=True)
+    _write(folder / "predictions.csv", ["row", "response", "predicted"], map(list, rows))
+
+
+def scores_in(
+    folder: Path, found: Findings
+) -> tuple[np.ndarray | None, list[str] | None, list[str] | None]:
+    """Scores, names and labels of the rows, as `write_results` left them in a folder."""
+    path = folder / SCORES
+    if found.regression or not path.is_file():
+        return None, None, None
+    count = found.loadings.shape[0]
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = list(csv.reader(file))
+    width = count + 1 + (len(header) > count + 1)
+    if any(len(row) != width for row in rows):
+        raise ModelFileError(f"{path}: its rows do not have the {count} components of the model")
+    try:
+        scores = np.array([row[1 : count + 1] for row in rows], dtype=float)
+    except ValueError as error:
+        raise ModelFileError(f"{path}: a score is not a number") from error
+    ids = [unescaped(row[0]) for row in rows]
+    labels = [unescaped(row[-1]) for row in rows] if width > count + 1 else None
+    return scores.reshape(len(rows), count), ids, labels
 
 
 def _yes_no(value: bool) -> str:

@@ -170,9 +170,12 @@ def standardise_rows(
         largest = np.maximum(high - mean, mean - low)
     varying = ~_constant(low, high, rows.given) if centre else largest > 0.0
     largest = np.where(varying, largest, 0.0)
-    unit = 1.0 if scale else unit_of(float(largest.max(initial=0.0)), rows.working)
+    unit = 1.0
+    if not scale:
+        at = int(np.argmax(largest)) if largest.size else 0
+        unit = unit_of(float(largest.max(initial=0.0)), rows.working, f"column {at}")
     if scale:
-        check_range(largest[varying], SCALES[rows.working], rows.working)
+        check_range(largest, SCALES[rows.working], rows.working, varying)
     if rows.centred_in_products and centre:
         _refuse_far_from_zero(mean, largest, varying)
     # Powers of two, by which division is exact; per column where each has a scale of its own.
@@ -217,36 +220,44 @@ def _refuse_not_finite(low: np.ndarray, high: np.ndarray) -> None:
     if bad.size:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"
         raise InputError(
-            f"Input X contains {what} in {bad.size} column(s), the first of them column {bad[0]}: "
-            "drop these columns or the rows that have it, or fill them in first"
+            f"Input X contains {what} in {bad.size:,} column(s), the first of them column "
+            f"{bad[0]}: leave out these columns or the rows that have it, or fill gaps in first "
+            "(`prosparse.SCA().fit(part).impute(part)` on parts that fit into memory)"
         )
 
 
 def _refuse_far_from_zero(mean: np.ndarray, largest: np.ndarray, varying: np.ndarray) -> None:
-    if np.any(np.abs(mean) / FARTHEST_MEAN > largest, where=varying):
+    far = np.flatnonzero(varying & (np.abs(mean) / FARTHEST_MEAN > largest))
+    if far.size:
         raise InputError(
-            f"a column of the sparse X lies more than {FARTHEST_MEAN:g} times its spread away from "
-            "zero; centring it without making X dense would lose its digits. Subtract a constant "
-            "first, or pass X as a dense array."
+            f"{far.size:,} column(s) of the sparse X, the first of them column {far[0]}, lie more "
+            f"than {FARTHEST_MEAN:g} times their spread away from zero; centring them without "
+            "making X dense would lose their digits. Subtract a constant first, or pass X as a "
+            "dense array."
         )
 
 
-def check_range(largest: np.ndarray, allowed: Range, precision: str) -> None:
-    """Refuse deviations whose squares or quotients leave the range of a precision's numbers."""
-    bad = ~((largest >= allowed.smallest) & (largest <= allowed.largest))
-    if np.any(bad):
+def check_range(
+    largest: np.ndarray, allowed: Range, precision: str, varying: np.ndarray, name: str = ""
+) -> None:
+    """Refuse deviations whose squares or quotients leave the range of a precision's numbers; only
+    columns that vary have any."""
+    bad = np.flatnonzero(varying & ~((largest >= allowed.smallest) & (largest <= allowed.largest)))
+    if bad.size:
         advice = "" if precision == "float64" else ", or convert it to double precision"
         raise InputError(
-            f"a column of X deviates from its mean by up to {float(largest[bad][0]):.3g}, which "
+            f"{name or f'column {bad[0]}'} of X deviates from its mean by up to "
+            f"{float(largest[bad[0]]):.3g}, which "
             f"{PRECISIONS[precision]} precision cannot handle. Deviations between "
             f"{allowed.smallest:g} and {allowed.largest:g} are allowed: multiply X by a "
             f"constant{advice}."
         )
 
 
-def unit_of(largest: float, precision: str = "float64") -> float:
-    """The power of two next to ``largest``: dividing by it is exact."""
+def unit_of(largest: float, precision: str = "float64", name: str = "a column") -> float:
+    """The power of two next to ``largest``: dividing by it is exact. ``name`` is what the error
+    calls the column that it is of."""
     if largest == 0.0:
         return 1.0
-    check_range(np.array([largest]), UNITS[precision], precision)
+    check_range(np.array([largest]), UNITS[precision], precision, np.ones(1, dtype=bool), name)
     return 2.0 ** math.frexp(largest)[1]

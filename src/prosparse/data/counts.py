@@ -48,6 +48,25 @@ def refuse_empty_rows(totals: np.ndarray) -> None:
         raise InputError(f"row {int(np.argmin(totals))} of X has no counts at all: {_ADVICE}")
 
 
+def dense_squares(X: Array) -> Array:
+    """x^2, in floating point."""
+    xp = array_namespace(X)
+    wide = X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float64)
+    return wide * wide
+
+
+def sparse_squares(X: Any) -> sparse.csr_array:
+    """The same of a sparse table."""
+    squares = sparse.csr_array(X).astype(np.float64)
+    squares.data = squares.data**2
+    return squares
+
+
+def squares_of_block(block: Any) -> Any:
+    """The same of a block of rows, sparse or dense."""
+    return sparse_squares(block) if sparse.issparse(block) else dense_squares(np.asarray(block))
+
+
 def dense_roots(X: Array, totals: Array, depth: float) -> Array:
     """sqrt(depth x / total), in the precision of ``X``."""
     xp = array_namespace(X)

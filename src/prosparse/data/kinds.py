@@ -13,9 +13,10 @@ array, a CSR array, or an array that stays where it is (on a GPU, on a cluster, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, time, timedelta
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import (
@@ -35,11 +36,14 @@ from .arrays import Array, TableLike, host, in_kind
 from .columns import Columns, RawRows
 from .counts import (
     dense_roots,
+    dense_squares,
     dense_totals,
     refuse_empty_rows,
     roots_of_block,
     sparse_roots,
+    sparse_squares,
     sparse_totals,
+    squares_of_block,
     totals_of_block,
 )
 from .identity import digest
@@ -48,17 +52,41 @@ from .operators import sparse as sparse_rows
 from .operators.base import Operator, row_slices
 from .operators.weighted import CountedRows
 from .ranks import normal_scores, sparse_normal_scores
+from .shuffle import shuffled_dense, shuffled_sparse
 
 Table = TableLike  # a validated one
 
 
 class NotFinite(NamedTuple):
-    """The first entry that is not a finite number."""
+    """The entries that are not finite numbers."""
 
-    what: str  # "NaN" or "infinity"
-    total: int  # entries that are not finite
-    row: int
-    column: int
+    what: str  # "NaN", "infinity" or "NaN and infinity"
+    total: int  # how many they are
+    row: int  # of the first
+    column: int  # of the first
+    rows: int  # how many rows have one
+    by_column: dict[int, int]  # how many each column has that has any, most of them first
+
+    def in_words(self, names: Sequence[object], row: object = None) -> str:
+        """How many, and where; ``row`` is what the first row is called, if not by its number."""
+        columns = [f"{called(names[place])} ({n:,})" for place, n in self.by_column.items()]
+        first = self.row if row is None else repr(row)
+        return (
+            f"{self.what}: {self.total:,} value(s), the first in row {first}, "
+            f"{called(names[self.column])}; {self.rows:,} row(s) and {len(columns):,} column(s) "
+            f"have any: {listed(columns)}"
+        )
+
+
+def called(name: object) -> str:
+    """A column, by its name or, where it has none, by its position."""
+    return f"column {name!r}" if isinstance(name, str) else f"column {name}"
+
+
+def listed(items: Sequence[str], most: int = 5) -> str:
+    """The first few of a list, and how many more there are."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 class Kind:
@@ -112,6 +140,17 @@ class Kind:
         """Some columns of a table or a container, in kind."""
         return np.asarray(X)[:, columns]
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        """Some rows of a table or a container, in kind."""
+        return np.asarray(X)[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        """A table like ``X`` with every column in a random order of its own, within ``groups``
+        (codes of the rows) where they are given."""
+        return self.refilled(X, shuffled_dense(np.asarray(X), rng, groups))
+
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         """A container like ``X`` with other entries."""
         return values
@@ -133,6 +172,10 @@ class Kind:
     def root_shares(self, X: Table, depth: float) -> Table:
         """A table of the same kind with counts replaced by sqrt(depth x / total of the row)."""
         return dense_roots(X, in_kind(self.row_totals(X), X), depth)
+
+    def squares(self, X: Table) -> Table:
+        """A table of the same kind with the squares of the entries."""
+        return dense_squares(X)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """The table as the standardiser measures it; row i stands ``weights[i]`` times in it."""
@@ -169,6 +212,13 @@ class Kind:
 class HostArray(Kind):
     """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
 
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        X = super().readable(X, allow_nan=allow_nan)
+        entries = _mixed_entries(X)
+        if entries is not None:
+            _refuse_columns(dict(enumerate(entries.T)))
+        return X
+
 
 class MaskedArray(Kind):
     """NumPy's masked arrays, and lists of masked rows: what is masked is missing."""
@@ -196,6 +246,16 @@ class MaskedArray(Kind):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return np.ma.array(X, copy=False)[:, columns]
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return np.ma.array(X, copy=False)[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        # what is missing goes along with its column, as NaN
+        values: np.ndarray = np.ma.array(X, dtype=float).filled(np.nan)
+        return np.ma.masked_invalid(shuffled_dense(values, rng, groups))
+
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.MaskedArray(values)
 
@@ -215,11 +275,15 @@ class PandasFrame(Kind):
                 f"X has more than one column named {twice[0]!r}: rename them, or pass "
                 "`X.to_numpy()`, whose columns have no names"
             )
-        _refuse_times([name for name, dtype in X.dtypes.items() if dtype.kind in _TIMES])
+        others = [name for name, dtype in X.dtypes.items() if dtype.kind not in _NUMBERS]
+        _refuse_columns({name: X[name].dropna().to_numpy() for name in others})
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.iloc[:, columns]
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.iloc[rows]
 
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
@@ -236,11 +300,15 @@ class PolarsFrame(Kind):
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a lazy frame: call `collect()` on it first")
-        _refuse_times([name for name, dtype in X.schema.items() if dtype.is_temporal()])
+        others = [name for name, dtype in X.schema.items() if not dtype.is_numeric()]
+        _refuse_columns({name: X[name].drop_nulls().to_numpy() for name in others})
         return X
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.select([X.columns[place] for place in columns])
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X[rows]
 
     def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, schema=X.columns)
@@ -260,18 +328,25 @@ class SparseTable(Kind):
         return sparse_rows.canonical(X) if X.format == "csr" else X
 
     def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
-        found = _not_finite(X.data[None, :], allow_nan)
-        if found is None:
+        wrong = np.isinf(X.data) if allow_nan else ~np.isfinite(X.data)
+        if not wrong.any():
             return None
         entries = X.tocoo()
-        row, column = int(entries.row[found.column]), int(entries.col[found.column])
-        return found._replace(row=row, column=column)
+        return _where_not_finite(entries.row[wrong], entries.col[wrong], X.data[wrong])
 
     def has_gaps(self, X: Table) -> bool:
         return bool(np.isnan(X.data).any())
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X.tocsr()[:, columns].asformat(X.format)
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.tocsr()[rows].asformat(X.format)
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        return shuffled_sparse(X, rng, groups)
 
     def dense(self, X: Table) -> np.ndarray:
         return np.asarray(X.toarray(), dtype=float)
@@ -286,6 +361,9 @@ class SparseTable(Kind):
 
     def root_shares(self, X: Table, depth: float) -> Table:
         return sparse_roots(X, self.row_totals(X), depth)
+
+    def squares(self, X: Table) -> Table:
+        return sparse_squares(X)
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is None:
@@ -332,6 +410,14 @@ class ForeignArray(Kind):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return array_namespace(X).take(X, in_kind(columns, X), axis=1)
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return array_namespace(X).take(X, in_kind(rows, X), axis=0)
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        return in_kind(shuffled_dense(host(X), rng, groups), X, X.dtype)
+
     def dense(self, X: Table) -> np.ndarray:
         return np.array(host(X), dtype=float)
 
@@ -367,6 +453,17 @@ class RowBlocks(Kind, ABC):
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         return X[:, columns]
 
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X[rows]
+
+    def shuffled(
+        self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
+    ) -> TableLike:
+        raise InputError(
+            f"columns can only be shuffled in memory, and X is a {self.name}, whose rows are read "
+            "block by block: give some of its rows, in memory"
+        )
+
     def normal_scores(self, X: Table) -> Table:
         raise InputError(
             f"ranks need whole columns in memory, and X is a {self.name}, whose rows are read "
@@ -379,9 +476,15 @@ class RowBlocks(Kind, ABC):
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
-        raise InputError(
+        raise self._left_as_it_is()
+
+    def squares(self, X: Table) -> Table:
+        raise self._left_as_it_is()
+
+    def _left_as_it_is(self) -> InputError:
+        return InputError(
             f"X is a {self.name}, whose rows are read as they are, and counts would have to be "
-            "changed: bring it into memory or into a Dask array first, or take roots of shares "
+            "changed: bring it into memory or into a Dask array first, or transform the counts "
             "yourself and fit with `counts=False`"
         )
 
@@ -418,6 +521,9 @@ class DaskTable(RowBlocks):
 
     def root_shares(self, X: Table, depth: float) -> Table:
         return X.map_blocks(roots_of_block, depth, dtype=np.float64)
+
+    def squares(self, X: Table) -> Table:
+        return X.map_blocks(squares_of_block, dtype=np.float64)
 
     def dense(self, X: Table) -> np.ndarray:
         whole = X.compute()
@@ -543,10 +649,19 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     finite = ~xp.isinf(X) if allow_nan else xp.isfinite(X)
     if bool(xp.all(finite)):
         return None
-    where = xp.nonzero(~finite)
-    row, column = (int(axis[0]) for axis in where)
-    what = "NaN" if np.isnan(float(X[row, column])) else "infinity"
-    return NotFinite(what, where[0].shape[0], row, column)
+    rows, columns = (host(axis) for axis in xp.nonzero(~finite))
+    return _where_not_finite(rows, columns, host(X[~finite]))
+
+
+def _where_not_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NotFinite:
+    """Entries that are not finite, by their places, in the order of the rows."""
+    missing = np.isnan(entries)
+    what = "NaN" if missing.all() else "NaN and infinity" if missing.any() else "infinity"
+    names, counts = np.unique(columns, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    by_column = dict(zip(names[order].tolist(), counts[order].tolist(), strict=True))
+    many = np.unique(rows).size
+    return NotFinite(what, rows.size, int(rows[0]), int(columns[0]), many, by_column)
 
 
 # The kinds of NumPy's types (and of those of pandas) that hold dates and times. As numbers they
@@ -558,12 +673,61 @@ _NO_NUMBERS = (
 )
 
 
-def _refuse_times(columns: list[str]) -> None:
-    if columns:
+# The kinds of NumPy's types whose entries are numbers; complex ones are refused later, in words.
+_NUMBERS = "biufc"
+
+
+def _mixed_entries(X: TableLike) -> np.ndarray | None:
+    """The entries of an array, or of rows in a list, that may hold text; None if none does."""
+    if isinstance(X, list | tuple):
+        try:
+            X = np.asarray(X)
+        except ValueError:  # rows of unequal length, which scikit-learn's checks refuse
+            return None
+    mixed = isinstance(X, np.ndarray) and X.ndim == 2 and X.dtype.kind in "OSU"
+    return X if mixed else None
+
+
+def _refuse_columns(columns: Mapping[Any, np.ndarray]) -> None:
+    """Refuse columns that hold text or dates, all of them at once; numbers that are written as
+    text are numbers."""
+    wrong = {name: what for name, entries in columns.items() if (what := _no_numbers(entries))}
+    if wrong:
+        said = [f"{called(name)} ({what})" for name, what in wrong.items()]
         raise InputError(
-            f"{len(columns)} column(s) of X hold dates or times, the first of them "
-            f"{columns[0]!r}, {_NO_NUMBERS}"
+            f"{len(wrong):,} column(s) of X hold no numbers: {listed(said)}. Leave out those "
+            "that are names or labels of the rows, and make numbers of the others first: an "
+            "indicator for each category (scikit-learn's OneHotEncoder), days since some date."
         )
+
+
+def _no_numbers(entries: np.ndarray) -> str | None:
+    """What a column holds that is neither numbers nor text that says numbers; None if it is. Other
+    objects are left to scikit-learn's checks."""
+    if entries.dtype.kind in _TIMES:
+        return "dates or times"
+    try:
+        entries.astype(float)
+    except (TypeError, ValueError):
+        for entry in entries:
+            if isinstance(entry, date | time | timedelta):
+                return "dates or times"
+            if isinstance(entry, str | bytes) and not _says_a_number(entry):
+                return f"text, such as {_shortened(entry)!r}"
+    return None
+
+
+def _says_a_number(entry: str | bytes) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _shortened(text: str | bytes, most: int = 20) -> str:
+    plain = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def _check_numbers(dtype: np.dtype, allowed: str) -> None:

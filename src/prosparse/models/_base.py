@@ -30,6 +30,18 @@ from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.spectrum import added_squares, sums_of_squares
 
+_LEAVE_OUT = "leave these rows or columns out"
+_FILL_IN = (
+    "fill gaps in first (`prosparse.SCA().fit(X).impute(X)`, or scikit-learn's SimpleImputer)"
+)
+_MEND = "look for divisions by zero and logarithms of zero, which give infinity"
+# What to do about entries that are not finite numbers.
+_ADVICE = {
+    "NaN": f"{_FILL_IN}, or {_LEAVE_OUT}.",
+    "infinity": f"{_MEND}, or {_LEAVE_OUT}.",
+    "NaN and infinity": f"{_FILL_IN}; {_MEND}; or {_LEAVE_OUT}.",
+}
+
 CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
 
@@ -121,12 +133,10 @@ class VariableSelector(BaseEstimator):
             found = kind_of(X).not_finite(X, allow_nan=True)
         if found is None:
             return
-        what, count, row, column = found
-        name = getattr(self, "feature_names_in_", np.arange(X.shape[1]))[column]
+        names = getattr(self, "feature_names_in_", range(X.shape[1]))
         raise InputError(
-            f"Input X contains {what}: {count} value(s), the first in row {row}, column "
-            f"{name}. {type(self).__name__} needs finite values: drop these rows or columns, or "
-            "fill them in first (scikit-learn's SimpleImputer, for one)."
+            f"Input X contains {found.in_words(names)}. {type(self).__name__} needs finite "
+            f"values: {_ADVICE[found.what]}"
         )
 
     def _set_selection(

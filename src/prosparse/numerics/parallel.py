@@ -6,12 +6,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from typing import TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 Piece = TypeVar("Piece")
 Answer = TypeVar("Answer")
 
-_MOST_THREADS = 4  # beyond, they wait for the interpreter more than they compute
+_MOST_THREADS = 8  # beyond, they wait for the interpreter more than they compute
 
 
 def usable_cores() -> int:
@@ -26,8 +29,15 @@ def in_parallel(work: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> lis
     threads = min(usable_cores(), _MOST_THREADS, len(pieces))
     if threads < 2:
         return [work(piece) for piece in pieces]
-    with ThreadPoolExecutor(threads) as pool:
+    # each product of a piece on one core: the others have pieces of their own
+    with _libraries().limit(limits=1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, pieces))
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The libraries of this process that have threads; to look for them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def slices_of(length: int, step: int) -> list[slice]:

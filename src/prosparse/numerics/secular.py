@@ -32,7 +32,7 @@ from .parallel import in_parallel, slices_of, usable_cores
 
 _MOST_ITERATIONS = 60
 # A step of this share of the drop of an eigenvalue is the last: each squares the error before it.
-_TOLERANCE = 1e-8
+_TOLERANCE = 1e-6
 # Squared parts of a column along a component below this share of its square are rounding. They are
 # raised to it: without any part there the root could leave its interval, or come so close to its
 # end that the distance is lost.
@@ -49,6 +49,8 @@ _ORDER = 26
 _ENTRIES = 2**20
 
 
+# Fewer columns are not worth a thread.
+_FEWEST_EACH = 1024
 # Up to this many distances of roots and poles, all roots are found at once.
 _TOGETHER = 2**18
 
@@ -106,12 +108,64 @@ def left_out_shares(
         return _bracketed(poles, squares[some], count, ceiling)
 
     columns_each = -(-squares.size // usable_cores())
-    step = max(64, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
+    step = max(_FEWEST_EACH, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
     parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:
         return Shares(lower, lower)
     return Shares(lower, np.concatenate([part.upper for part in parts]))
+
+
+def most_left_out_shares(
+    values: np.ndarray,
+    z: np.ndarray,
+    squares: np.ndarray,
+    count: int,
+    ceiling: float | None = None,
+) -> np.ndarray:
+    """Upper bounds of ``left_out_shares(...).lower``, by matrix products and no root.
+
+    A pole above L_i is farther from the root l_i than from L_i, one below is nearer. So the
+    equation itself bounds the drop of an eigenvalue,
+
+        L_i - l_i <= z_i^2 / D_i,  D_i = 1 - sum_{k < i} z_k^2 / (L_k - L_i)
+                                           + sum_{k > i} z_k^2 / (L_i - L_k),
+
+    where D_i is positive, and then c_i <= 1 / (|x|^2 (D_i^2 / z_i^2 + sum_{k > i} z_k^2 /
+    (L_i - L_k)^2)). The bound is close where a column is a small part of the table.
+
+    Parameters
+    ----------
+    values : array (m,)
+        As in `left_out_shares`.
+    z : array (columns, m)
+        As in `left_out_shares`.
+    squares : array (columns,)
+        As in `left_out_shares`.
+    count : int
+        As in `left_out_shares`.
+    ceiling : float or None
+        As in `left_out_shares`.
+
+    Returns
+    -------
+    array (columns, count)
+        1 where nothing is known.
+    """
+    weights = np.maximum(z * z, _NOTHING * squares[:, None])
+    places = values
+    if ceiling is not None:  # the rest where it lifts the lower bound of a share most
+        rest = np.maximum(squares - weights.sum(axis=1), _NOTHING * squares)
+        weights = np.column_stack([weights, rest])
+        places = np.append(values, min(ceiling, float(values[-1])))
+    above = np.arange(places.size)[:, None] < np.arange(count)
+    below = np.arange(places.size)[:, None] > np.arange(count)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
+        inverse = np.abs(1.0 / (values[:count] - places[:, None]))  # of L_i - L_k, (m, count)
+        D = 1.0 - weights @ np.where(above, inverse, 0.0) + weights @ np.where(below, inverse, 0.0)
+        slope = D * D / weights[:, :count] + weights @ np.where(below, inverse, 0.0) ** 2
+        most = 1.0 / (squares[:, None] * slope)
+    return np.where(D > 0.0, np.minimum(most, 1.0), 1.0)
 
 
 def left_out_coordinates(values: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:

@@ -11,12 +11,15 @@ from array_api_compat import array_namespace, device
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
+from .parallel import in_parallel, slices_of, usable_cores
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
 _OVERSAMPLE = 10  # columns of a Krylov block beyond those asked for
-_DEPTH = 4  # as many directions are looked at between restarts, times those kept
+_DEPTH = 6  # as many directions are looked at between restarts, times those kept
 _DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
+# Sides that have fewer than so many times the directions looked for are decomposed as a whole.
+_WHOLE = 4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
@@ -113,7 +116,7 @@ def spectrum(op: Operator, count: int | None = None) -> Spectrum:
     are computed one by one; the others are represented by their mean.
     """
     xp, (n, p) = op.xp, op.shape
-    if count is not None and min(n, p) > max(EXACT_SIDE, _DEPTH * (count + _OVERSAMPLE)):
+    if count is not None and min(n, p) > max(EXACT_SIDE, _WHOLE * (count + _OVERSAMPLE)):
         return _leading_spectrum(op, count)
     values, vectors = xp.linalg.eigh(op.outer() if n <= p else op.gram())
     values = xp.flip(xp.clip(values, 0.0, None), axis=0)
@@ -173,15 +176,16 @@ def leading_eigenvectors(
 
     Each product is with some more than ``count`` columns, so that there are few of them, or with
     ``block`` columns: there are then many, of fewer columns in all, as powers of the matrix
-    rise with every product. ``near`` has then no use."""
+    rise with every product. Only the first is then with as many as there are ``near``."""
     xp, p, some = array_namespace(like), like.shape[0], like
     width = min(count + _OVERSAMPLE, p // 2)
     narrow = block is not None and block < width and p > 2 * _DEPTH_OF_BLOCKS * width
     depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width)
     most = depth * width  # no more directions than there are
     block = block if block is not None and narrow else width
-    start = np.random.default_rng(0).standard_normal((p, block))
-    if near is not None and not narrow:
+    warm = near is not None  # look at these first
+    start = np.random.default_rng(0).standard_normal((p, width if warm else block))
+    if near is not None:
         start[:, : min(near.shape[1], width)] = near[:, :width]
     new = xp.linalg.qr(in_kind(start, some))[0]
     basis, images = new[:, :0], new[:, :0]
@@ -191,7 +195,7 @@ def leading_eigenvectors(
             last = squared(new)
             basis = xp.concat([basis, new], axis=1)
             images = xp.concat([images, last], axis=1)
-            if basis.shape[1] + block > most:
+            if warm or basis.shape[1] + block > most:
                 break
             new = _orthonormal(last, basis)
         small = host(basis.T @ images)
@@ -202,10 +206,30 @@ def leading_eigenvectors(
         errors = np.sqrt(host(xp.sum(gap * gap, axis=0)))[:count]
         if float(errors.max()) <= tol * float(values[0]):
             break
-        # the images of the best directions have nothing beside these and the last, but rounding
-        new = _orthonormal(last, basis) if narrow else _orthonormal(image, V)
-        basis, images = V, image
+        if not narrow:
+            new = _orthonormal(image, V)
+        elif near is None:
+            # the images of the best directions have nothing beside these and the last, but rounding
+            new = _orthonormal(last, basis)
+        else:
+            new = _orthonormal(_strongest(gap[:, :count], block), V)  # what they lack most
+        basis, images, warm = V, image, False
     return np.clip(values[:count], 0.0, None), V[:, :count]
+
+
+def on_all_cores(op: Operator, product: Callable[[Array], Array], F: Array) -> Array:
+    """A product of the table with the columns of F, these shared out where it takes one core."""
+    if not op.on_one_core:
+        return product(F)
+    pieces = slices_of(F.shape[1], -(-F.shape[1] // usable_cores()))
+    return op.xp.concat(in_parallel(lambda some: product(F[:, some]), pieces), axis=1)
+
+
+def _strongest(directions: Array, count: int) -> Array:
+    """The leading directions of the space that some span."""
+    squares = host(directions.T @ directions)
+    turn = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
+    return directions @ in_kind(turn, directions)
 
 
 def _orthonormal(directions: Array, basis: Array) -> Array:

@@ -4,7 +4,7 @@
   const DATA = JSON.parse(document.getElementById("page-data").textContent);
   const SVG = "http://www.w3.org/2000/svg";
   const byId = (id) => document.getElementById(id);
-  const COLOURS = Array.from({ length: 12 }, (_, k) => `var(--c${k})`);  // light or dark: page.css
+  const COLOURS = Array.from({ length: 16 }, (_, k) => `var(--c${k})`);  // light or dark: page.css
   const SCALE = [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]];
   const MISSING = COLOURS[11];
   const redraw = [];  // what to draw again when the window changes its width
@@ -297,7 +297,11 @@
     const PAGE = 50, table = byId("table"), body = table.tBodies[0];
     const all = DATA.names.map((name, k) =>
       ({ name, lower: name.toLowerCase(), rank: k + 1, relevance: DATA.relevance[k], chosen: DATA.chosen[k],
-        qvalue: DATA.shared ? DATA.shared.qvalues[k] : null }));
+        qvalue: DATA.shared ? DATA.shared.qvalues[k] : null,
+        frequency: DATA.frequency ? DATA.frequency[k] : null }));
+    const known = DATA.link ? new RegExp(`^(?:${DATA.link.form})$`) : null;  // names to look up
+    const words = { rank: "rank", name: "name", relevance: DATA.shared ? "communality" : "relevance",
+      qvalue: "q-value", frequency: "share of halves", chosen: "chosen" };
     const collator = new Intl.Collator("en", { numeric: true, sensitivity: "base" });
     let key = "rank", direction = 1, page = 0, rows = all;
 
@@ -318,15 +322,22 @@
       for (const r of rows.slice(page * PAGE, page * PAGE + PAGE)) {
         const line = add(body, "tr", r.chosen ? { class: "is-chosen" } : {});
         add(line, "td", {}, r.rank.toLocaleString("en"));
-        add(line, "td", {}, r.name);
+        const named = add(line, "td");
+        if (known && known.test(r.name)) {
+          const href = DATA.link.address + encodeURIComponent(r.name);
+          add(named, "a", { href, rel: "noreferrer" }, r.name);
+        } else named.textContent = r.name;
         const cell = add(line, "td");
         const meter = add(cell, "span", { class: "meter", "aria-hidden": "true" });
         add(meter, "span").style.width = `${100 * r.relevance}%`;
         cell.append(shown(r.relevance));
         if (DATA.shared) add(line, "td", {}, shown(r.qvalue));
+        if (DATA.frequency) add(line, "td", {}, `${Math.round(100 * r.frequency)}%`);
         add(line, "td", {}, r.chosen ? "yes" : "no");
       }
-      byId("count").textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} variables`;
+      const way = direction > 0 ? "ascending" : "descending";
+      byId("count").textContent = `${rows.length.toLocaleString("en")} of ${all.length.toLocaleString("en")} variables` +
+        (key === "rank" && direction > 0 ? "" : `, sorted by ${words[key]}, ${way}`);
       byId("place").textContent = `page ${page + 1} of ${pages}`;
       byId("previous").disabled = page === 0;
       byId("next").disabled = page === pages - 1;
@@ -335,7 +346,7 @@
       button.addEventListener("click", () => {
         const chosen = button.dataset.key;
         if (chosen === key) direction = -direction;
-        else { key = chosen; direction = key === "relevance" || key === "chosen" ? -1 : 1; }
+        else { key = chosen; direction = ["relevance", "chosen", "frequency"].includes(key) ? -1 : 1; }
         for (const head of table.tHead.rows[0].cells) {
           const mine = head.firstElementChild === button;
           head.setAttribute("aria-sort", mine ? (direction > 0 ? "ascending" : "descending") : "none");

@@ -12,6 +12,7 @@ import hashlib
 import json
 import math
 import os
+import re
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -23,14 +24,20 @@ from ..files import write_text
 from ..findings import Choice, Findings, Shared, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
-from .words import percent, reading
+from ..phrases import listed, percent
+from ..stability import Chance, Stability
+from .alike import Alike, alike, named
+from .links import Place, place_of
+from .words import Doubts, kept, reading
 
 MOST_POINTS = 3000  # in the scatter of scores
 MOST_PATH = 1500  # points of a curve
 MOST_BARS = 800
 MOST_LOADINGS = 200  # variables in the heat map
 MOST_COMPONENTS = 12
-MOST_GROUPS = 12  # colours
+MOST_GROUPS = 16  # colours
+MOST_PRINTED = (40, 8)  # variables and components of the heat map on paper: see page.css
+MOST_ALIKE = 20  # groups of variables that stand for each other
 
 
 def write_report(
@@ -41,6 +48,8 @@ def write_report(
     ids: Sequence[Any] | None = None,
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
+    chance: Chance | None = None,
+    stability: Stability | None = None,
 ) -> Path:
     """Write what a model found to one HTML file that needs no network.
 
@@ -49,13 +58,18 @@ def write_report(
     model : fitted estimator
     path : str or path
     X : table or None
-        The page then has the scores of its rows.
+        The page then has the scores of its rows, and which of the chosen variables stand for each
+        other.
     ids : sequence or None
         Names of these rows.
     label : sequence or None
         What colours them: numbers, or names of groups.
     about : dict or None
         ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
+    chance : Chance or None
+        What `prosparse.stability.shuffled` found, for the headline.
+    stability : Stability or None
+        What `prosparse.stability.assess` found.
 
     Returns
     -------
@@ -74,8 +88,16 @@ def write_report(
     True
     """
     scores = None if X is None else scores_of(model, X)
-    path = Path(path)
-    write_text(path, render(model, scores=scores, ids=ids, label=label, about=about))
+    path, about = Path(path), dict(about or {})
+    found = findings_of(model, about.get("total_variance"))
+    if chance is not None:
+        about["shuffled"] = chance.to_json()
+    if stability is not None:
+        about["stability"] = stability.to_json()
+    if X is not None and "alike" not in about:
+        groups = alike(found, X)
+        about["alike"] = None if groups is None else groups.to_json()
+    write_text(path, render(found, scores=scores, ids=ids, label=label, about=about))
     return path
 
 
@@ -116,6 +138,9 @@ def render(
     found = (
         model if isinstance(model, Findings) else findings_of(model, about.get("total_variance"))
     )
+    doubts, heat = doubts_of(found, about), _heat(found)
+    groups = Alike.from_json(about.get("alike"), len(found.names))
+    place = place_of(found.names) if found.named else None
     if scores is not None and scores.shape[1] == 0:
         scores = None  # without a component there is nothing to draw
     environment = Environment(
@@ -130,13 +155,22 @@ def render(
         "about": about,
         "found": found,
         "title": about.get("title") or f"{found.method} report",
-        "reading": reading(found, warnings=about.get("warnings")),
+        "reading": reading(found, warnings=about.get("warnings"), doubts=doubts),
+        "doubtful": doubts.chance is not None
+        and (doubts.chance.telling or doubts.chance.nothing_more),
+        "stability": doubts.stability,
+        "kept": kept(found, doubts.chance),
+        "alike": None if groups is None else _alike(groups, found),
+        "place": place,
         "retained": percent(found.retained),
-        "heat": _heat(found),
+        "heat": heat,
         "converges": bool(found.stop or found.traces),
         "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
-        "data": _embedded(page_data(found, scores, ids, label, about.get("label"))),
+        "data": _embedded(
+            page_data(found, scores, ids, label, about.get("label"), doubts.stability, place)
+        ),
+        "printed": _printed(heat),
         "n_shown": None if scores is None else min(len(scores), MOST_POINTS),
         "n_rows": None if scores is None else len(scores),
         "script": script,
@@ -144,6 +178,23 @@ def render(
         "policy": f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'",
     }
     return environment.get_template("page.html.j2").render(context)
+
+
+def doubts_of(found: Findings, about: dict[str, Any]) -> Doubts:
+    """What the command, or a caller, did to see how sure the choice is."""
+    return Doubts(
+        Chance.from_json(about.get("shuffled")),
+        Stability.from_json(about.get("stability"), found.names),
+    )
+
+
+def _alike(groups: Alike, found: Findings) -> dict[str, Any]:
+    shown = groups.groups[:MOST_ALIKE]
+    return {
+        "words": groups.words(found),
+        "rows": [(found.names[one.first], len(one.others), named(one, found)) for one in shown],
+        "left_out": len(groups.groups) - len(shown),
+    }
 
 
 def _shown(value: Any) -> str:
@@ -166,18 +217,27 @@ def page_data(
     ids: Sequence[Any] | None,
     label: Sequence[Any] | None,
     label_name: str | None,
+    stability: Stability | None = None,
+    place: Place | None = None,
 ) -> dict[str, Any]:
     order = found.order
     return {
         "names": [found.names[k] for k in order],  # most relevant first: rank is position + 1
-        "relevance": _numbers(found.relevance[order]),
+        "relevance": _numbers(_sizes(found)[order]),
         "chosen": found.support[order].astype(int).tolist(),
         **_bars(found),
         "shared": None if found.shared is None else _shared(found.shared, order),
+        "frequency": None if stability is None else _numbers(stability.frequency[order]),
+        "link": None if place is None else {"address": place.address, "form": place.form.pattern},
         "choice": None if found.choice is None else _curve(found.choice),
         "traces": [_trace(trace) for trace in found.traces if trace.size > 1],
         "scores": None if scores is None else _scatter(scores, ids, label, label_name),
     }
+
+
+def _sizes(found: Findings) -> np.ndarray:
+    """What the variables are shown by, (n_features,): what they share, or their relevance."""
+    return found.relevance if found.shared is None else found.shared.communality
 
 
 def _numbers(values: Any, digits: int = 4) -> list[float | None]:
@@ -197,7 +257,7 @@ def _bars(found: Findings) -> dict[str, Any]:
     """Which of the ranked variables the picture of relevance shows, and at which place: all around
     the choice, the highest first."""
     shown = min(len(found.names), max(60, 3 * found.n_selected))
-    falling = np.argsort(-found.relevance[found.order], kind="stable")
+    falling = np.argsort(-_sizes(found)[found.order], kind="stable")
     kept = _thinned(shown, MOST_BARS)
     return {"bars": falling[kept].tolist(), "places": (kept + 1).tolist()}
 
@@ -260,7 +320,7 @@ def _coloured(values: list[Any], name: str) -> dict[str, Any]:
     groups = sorted(counts, key=lambda t: (-counts[t], t))[:MOST_GROUPS]
     if len(counts) > MOST_GROUPS:
         groups[-1] = f"{len(counts) - MOST_GROUPS + 1} others"
-    groups = sorted(groups, key=lambda t: (t.endswith(" others"), t))
+    groups = sorted(groups, key=lambda t: (t.endswith(" others"), _natural(t)))
     place = {text: k for k, text in enumerate(groups)}
     return {
         "name": name,
@@ -270,11 +330,30 @@ def _coloured(values: list[Any], name: str) -> dict[str, Any]:
     }
 
 
+def _natural(text: str) -> list[tuple[int, int, str]]:
+    """An order in which label 2 comes before label 10."""
+    parts = re.split(r"([0-9]+)", text)
+    return [(1, int(one), "") if one.isdigit() else (0, 0, one) for one in parts if one]
+
+
 def _as_number(value: Any) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
         return None
+
+
+def _printed(heat: dict[str, Any]) -> str:
+    """What of the heat map is on paper, if not all of it."""
+    parts = [
+        f"the first {most} {what}"
+        for count, most, what in (
+            (len(heat["rows"]), MOST_PRINTED[0], "variables"),
+            (heat["n_components"], MOST_PRINTED[1], "components"),
+        )
+        if count > most
+    ]
+    return f"On paper are {listed(parts)} of these." if parts else ""
 
 
 def _heat(found: Findings) -> dict[str, Any]:
@@ -287,4 +366,9 @@ def _heat(found: Findings) -> dict[str, Any]:
         (found.names[k], [(float(v), f"{v:.{decimals}f}", abs(v) / largest) for v in row])
         for k, row in zip(rows, values, strict=True)
     ]
-    return {"rows": body, "n_components": values.shape[1], "n_chosen": found.n_selected}
+    return {
+        "rows": body,
+        "n_components": values.shape[1],
+        "of_components": found.loadings.shape[0],
+        "n_chosen": found.n_selected,
+    }

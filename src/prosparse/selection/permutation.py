@@ -132,8 +132,10 @@ def least_matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> n
     if columns <= 2 * _LAWS * _SIZES:  # fewer than the grid has places
         return matched_pvalues(R2, excess, freedom)
     # in order of the excess, columns between two of the grid
-    order = np.argsort(excess[:, np.argmax(np.max(np.abs(excess), axis=0))], kind="stable")
-    ends = np.unique(np.linspace(0, columns - 1, _LAWS + 1).astype(int))
+    by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
+    order = np.argsort(by, kind="stable")
+    laws = _LAWS if by.any() else 0  # one law for all
+    ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     a, b = _matched_law(excess[order[ends]], freedom)
     far = betainccinv(a, b, _SELDOM)
@@ -242,12 +244,67 @@ def sampled_pvalue(
     off = np.flatnonzero(y)
     limits = _limits(y @ scores)
     tried = reached = 0
-    for number in range(max(1, -(-most // orders.size))):
+    for number in range(max(1, round(most / orders.size))):
         sums = _projected(y, off, scores, orders.chunk(number))
         sizes = np.cumsum(sums * sums, axis=1)
         reached += int(np.sum(np.any(sizes >= limits, axis=1)))
         tried += orders.size
         if reached >= enough:
+            break
+    return (1.0 + reached) / (1.0 + tried)
+
+
+def sampled_together(
+    Y: np.ndarray, scores: np.ndarray, orders: Orders, most: int, enough: int = 10
+) -> np.ndarray:
+    """`sampled_pvalue` of many columns, each with scores of its own, at once.
+
+    Parameters
+    ----------
+    Y : array (n, columns)
+        None of them constant.
+    scores : array (columns, n, D)
+        As in `sampled_pvalue`, for every column.
+    orders : Orders
+        The same for all columns.
+    most : int
+        As in `sampled_pvalue`.
+    enough : int
+        As in `sampled_pvalue`.
+
+    Returns
+    -------
+    array (columns,)
+    """
+    pvalues = np.empty(Y.shape[1])
+    # a value that nearly all rows have is the median
+    middle = np.sort(Y, axis=0)[Y.shape[0] // 2]
+    few = _SPARSE * np.count_nonzero(Y - middle, axis=0) <= Y.shape[0]
+    for j in np.flatnonzero(few):
+        pvalues[j] = sampled_pvalue(Y[:, j], scores[j], orders, most, enough)
+    step = max(1, _ENTRIES // (orders.size * Y.shape[0]))
+    rest = np.flatnonzero(~few)
+    for some in (rest[part] for part in slices_of(rest.size, step)):
+        y = ((Y[:, some] - middle[some]) / np.std(Y[:, some], axis=0, ddof=1)).T
+        pvalues[some] = _in_orders(y, scores[some], orders, most, enough)
+    return pvalues
+
+
+def _in_orders(
+    y: np.ndarray, scores: np.ndarray, orders: Orders, most: int, enough: int
+) -> np.ndarray:
+    """P-values of standardised columns, the rows of y (columns, n), all in the same orders."""
+    limits = _limits((y[:, None, :] @ scores)[:, 0, :])
+    reached, tried = np.zeros(y.shape[0], dtype=int), np.zeros(y.shape[0], dtype=int)
+    open_ones = np.arange(y.shape[0])
+    for number in range(max(1, -(-most // orders.size))):
+        sums = np.take(y[open_ones], orders.chunk(number), axis=1) @ scores[open_ones]
+        sizes = np.cumsum(sums * sums, axis=2)
+        beyond = np.any(sizes >= limits[open_ones, None, :], axis=2)
+        reached[open_ones] += np.sum(beyond, axis=1)
+        tried[open_ones] += orders.size
+        open_ones = open_ones[reached[open_ones] < enough]
+        if open_ones.size == 0:
             break
     return (1.0 + reached) / (1.0 + tried)
 
@@ -263,13 +320,14 @@ def _projected(
 
 
 def _limits(projections: np.ndarray) -> np.ndarray:
-    """For d = 1, 2, ..., the sum of d squares that counts as much as the given ones, (D,).
+    """For d = 1, 2, ..., the sum of d squares that counts as much as the given ones, (..., D).
 
     Sums are compared by the cube root of their mean, standardised as that of a chi square, and
     the largest counts; here the limits are put back on the scale of the sums.
     """
-    d = np.arange(1.0, projections.size + 1.0)
+    d = np.arange(1.0, projections.shape[-1] + 1.0)
     centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
-    given = np.max((np.cbrt(np.cumsum(projections**2) / d) - centre) / scale)
-    given *= 1.0 - 1e-12  # equal ones differ by rounding
+    sums = np.cumsum(projections**2, axis=-1)
+    given = np.max((np.cbrt(sums / d) - centre) / scale, axis=-1, keepdims=True)
+    given = given * (1.0 - 1e-12)  # equal ones differ by rounding
     return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)

@@ -40,7 +40,7 @@ from array_api_compat import array_namespace
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
 from ..numerics.parallel import in_parallel, slices_of, usable_cores
-from ..numerics.secular import left_out_coordinates, left_out_shares
+from ..numerics.secular import left_out_coordinates, left_out_shares, most_left_out_shares
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import combined, discoveries
 from .leading import Components, Sample
@@ -49,7 +49,7 @@ from .permutation import (
     excess_variance,
     least_matched_pvalues,
     matched_pvalues,
-    sampled_pvalue,
+    sampled_together,
 )
 
 # Degrees of freedom that the test needs: one less than rows, or rows less groups.
@@ -143,9 +143,7 @@ class Tested:
     """Every column against the components of some, each left out of its own.
 
     A p-value is calculated when it is asked for. Which columns are discoveries is known from a few
-    of them: the components of the members explain at least as much of a member as those of the
-    other members do (Ky Fan's theorem, [F49]), and what they explain of any column gives a lower
-    bound of its p-value, at little cost.
+    of them, as lower bounds of all p-values cost little: see `_least_pvalues`.
     """
 
     def __init__(self, tests: ColumnTests, members: np.ndarray):
@@ -198,8 +196,25 @@ class Tested:
 
     @cached_property
     def _least_pvalues(self) -> np.ndarray:
-        """Lower bounds, (p,): no member is left out of its components."""
+        """Lower bounds, (p,), from upper bounds of what the components explain.
+
+        The components of the members explain at least as much of a member as those of the other
+        members do, for any number of them (Ky Fan's theorem, [F49]); and each of the latter
+        explains no more than `most_left_out_shares`.
+        """
         R2 = np.cumsum(self.found.seen[:, : self.tried] ** 2, axis=1) / self._squares[:, None]
+        shares = most_left_out_shares(
+            self.found.values,
+            self.found.z,
+            self._squares[self.members],
+            self.tried,
+            self.found.ceiling,
+        )
+        of_members = R2[self.members]
+        for d in range(self.tried):
+            so_far = of_members[:, d - 1] if d else 0.0
+            of_members[:, d] = np.minimum(of_members[:, d], so_far + shares[:, d])
+        R2[self.members] = of_members
         least = combined(least_matched_pvalues(R2, self.excess, self.tests.sample.freedom))
         return np.where(self.tests.alive, (1.0 - _ROUNDING) * least, 1.0)
 
@@ -311,7 +326,9 @@ def confirm(
         return grown.tested.pvalues, sampled
     limit = rate * which.size / chosen.size
     if which.size > _CONFIRMED:
-        tested = tests.against(chosen)
+        # a set that hardly differs from the one that these were tested against is not tested again
+        settled = _settled(chosen, grown.tested.members)
+        tested = grown.tested if settled else tests.against(chosen)
         pvalues = tested.pvalues
         pvalues[which], sampled[which] = decided(tested, which, limit)
         return pvalues, sampled
@@ -342,9 +359,9 @@ def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarr
     sample, orders = tested.tests.sample, tested.tests.orders
     scores = Scores(sample, tested)
 
-    def pvalues(some: np.ndarray, columns: np.ndarray) -> list[float]:
-        without = scores.without(some, columns)
-        return [sampled_pvalue(y, U, orders, most) for y, U in zip(columns.T, without, strict=True)]
+    def pvalues(some: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        without = np.stack(list(scores.without(some, columns)))
+        return sampled_together(columns, without, orders, most)
 
     def on_all_cores(some: np.ndarray) -> np.ndarray:
         columns = sample.columns(some)

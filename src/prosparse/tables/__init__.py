@@ -1,4 +1,5 @@
-"""Files to tables: ``read_table(path)`` for CSV, TSV, Parquet, Arrow, NPZ, NPY, MTX and H5AD."""
+"""Files to tables: ``read_table(path)`` for CSV, TSV, spreadsheets, Parquet, Arrow, NPZ, NPY,
+MTX and H5AD."""
 
 from __future__ import annotations
 
@@ -6,13 +7,15 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-
 from ..errors import TableError
-from .base import Ask, Table, check_size, quietly
+from .base import Ask, Mistaken, Table, Unusable, check_size, drops_text, quietly
 from .columnar import read_arrow, read_parquet
+from .dates import tell_dates
 from .delimited import read_delimited
+from .labels import labelled, read_labels
 from .matrices import read_h5ad, read_mtx, read_numpy
+from .orientation import tell_orientation, transposed
+from .workbook import ENDINGS, read_workbook
 
 __all__ = ["READERS", "Ask", "Table", "ending_of", "read_table"]
 
@@ -29,6 +32,7 @@ READERS: dict[str, Callable[[Path, Ask], Table]] = {
     ".npy": read_numpy,
     ".mtx": read_mtx,
     ".h5ad": read_h5ad,
+    **dict.fromkeys(ENDINGS, read_workbook),
 }
 """Endings of files that can be read, and what reads them."""
 _COMPRESSED = (".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".mtx.gz")
@@ -63,7 +67,9 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
     TableError
         Names the file and, where there is one, row and column.
     """
-    path, ask = Path(path), ask or Ask()
+    path, asked = Path(path), ask or Ask()
+    labels = None if asked.labels is None else read_labels(Path(asked.labels))
+    ask = asked if labels is None else labels.rest_of(asked)
     ending = ending_of(path).lower().removesuffix(".gz") or ending_of(path).lower()
     if not path.exists():
         raise TableError(f"{path}: there is no such file")
@@ -82,11 +88,12 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
     try:
         if path.stat().st_size == 0:
             raise TableError(f"{path}: the file is empty")
-        table = READERS[ending](path, ask)
+        table = _usable(READERS[ending], path, ask)
     except ModuleNotFoundError as error:
+        extra = "excel" if ending in ENDINGS else "cli"
         raise TableError(
             f"{path}: reading it needs {error.name}, which is not installed: "
-            "pip install 'prosparse[cli]'"
+            f"pip install 'prosparse[{extra}]'"
         ) from error
     except TableError:
         raise
@@ -99,26 +106,28 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
         # Parsers of other people's formats raise whatever they stumble over in a damaged file.
         why = quietly(f"{type(error).__name__}: {error}", 200)
         raise TableError(f"{path}: it is damaged, or not what its ending says ({why})") from error
-    return check_size(_transposed(table, ask) if ask.transpose else table)
+    if ask.transpose:
+        table = transposed(table, ask)
+    if labels is not None:
+        table = labelled(table, labels, asked)
+    noticed = [
+        *tell_orientation(table, ask.transpose),
+        *tell_dates(table.names),
+        *tell_dates(table.ids or ()),
+    ]
+    table = table._replace(notes=[*table.notes, *noticed])
+    return check_size(table)
 
 
-def _transposed(table: Table, ask: Ask) -> Table:
-    """Variables were in rows: the ids become names, and the names ids."""
-    for option, asked in (("--label", ask.label), ("--groups", ask.groups)):
-        if asked is None:
-            continue
-        raise TableError(
-            f"{table.path}: {option} names a column, but with --transpose the columns are samples: "
-            "transpose the file first"
-        )
-    names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]
-    seen: dict[str, int] = {}
-    for number, name in enumerate(names, 1):
-        if seen.setdefault(name, number) != number:
-            raise TableError(
-                f"{table.path}: rows {seen[name]} and {number} are both called {quietly(name)}: "
-                "with --transpose they are variables, whose names must differ"
-            )
-    X = table.X.T.tocsr() if hasattr(table.X, "tocsr") else np.asarray(table.X).T
-    note = "rows and columns were exchanged, as asked"
-    return table._replace(X=X, names=names, ids=table.names, notes=[*table.notes, note])
+def _usable(read: Callable[[Path, Ask], Table], path: Path, ask: Ask) -> Table:
+    """The table without what is not numbers, if that is to be left out; read again where the first
+    rows were misleading."""
+    try:
+        return read(path, ask)
+    except Mistaken as found:
+        return _usable(read, path, ask._replace(variables=(*ask.variables, *found.names)))
+    except Unusable as found:
+        if not found.columns or not drops_text(ask):
+            raise TableError(str(found)) from None
+        table = _usable(read, path, ask._replace(drop=(*ask.drop, *found.columns)))
+        return table._replace(notes=[*table.notes, found.note])

@@ -42,8 +42,11 @@ class Ask(NamedTuple):
         The column that colours the scores.
     groups : str or None
         The column that says which rows belong together.
+    response : str or None
+        The column with what is to be predicted.
     drop : tuple of str
-        Columns to leave out.
+        Columns to leave out, by name or as names with commas between them; ``"text"`` stands for
+        all columns that are not numbers.
     keep : tuple of str
         Columns that are variables, though they look like an index or like numbers of rows.
     variables : tuple of str
@@ -53,7 +56,8 @@ class Ask(NamedTuple):
         Columns that are known from elsewhere to number the rows or to tell them apart; a table
         need not have them.
     transpose : bool
-        Whether variables are in rows.
+        Whether variables are in rows; ``label``, ``groups`` and ``response`` then name rows, and
+        ``drop`` columns or rows.
     header : bool
         Whether the first line holds names.
     encoding : str or None
@@ -62,6 +66,11 @@ class Ask(NamedTuple):
         Between the columns of a text file. None: find out.
     decimal : "." or "," or None
         What is before the decimals in a text file. None: find out.
+    sheet : str or None
+        Of a spreadsheet: its name, or its number from 1 on. None: the first with anything in it.
+    labels : str or None
+        Another file, with a line for each row of the table, in which ``label``, ``groups`` and
+        ``response`` are columns.
     progress : function of an int
         Called with the number of rows read so far.
     """
@@ -79,6 +88,25 @@ class Ask(NamedTuple):
     row_numbers: tuple[str, ...] = ()
     progress: Callable[[int], None] = _silent
     groups: str | None = None
+    response: str | None = None
+    sheet: str | None = None
+    labels: str | None = None
+
+    @property
+    def aside(self) -> dict[str, str]:
+        """The columns that are read beside the variables: what each is for, and its name."""
+        named = {"label": self.label, "groups": self.groups, "response": self.response}
+        return {what: name for what, name in named.items() if name is not None}
+
+    def without_aside(self, *found: str) -> Ask:
+        """The same, but for the columns that are read beside the variables: those that were
+        ``found`` elsewhere, or all of them."""
+        gone = found or ("label", "groups", "response")
+        return self._replace(
+            label=None if "label" in gone else self.label,
+            groups=None if "groups" in gone else self.groups,
+            response=None if "response" in gone else self.response,
+        )
 
 
 class Table(NamedTuple):
@@ -101,6 +129,12 @@ class Table(NamedTuple):
         Columns that were left out because they number the rows or tell them apart.
     groups : list or None
         The column that says which rows belong together.
+    response : list or None
+        The column with what is to be predicted.
+    rows : dict
+        Rows of the file that were asked for by name, as texts: with ``--transpose``.
+    ids_called : str
+        The column that names the rows, as it is called in the file.
     """
 
     path: Path
@@ -111,6 +145,9 @@ class Table(NamedTuple):
     notes: list[str]
     row_numbers: tuple[str, ...] = ()
     groups: list[Any] | None = None
+    response: list[Any] | None = None
+    rows: Mapping[str, list[Any]] = {}
+    ids_called: str = ""
 
 
 class Roles(NamedTuple):
@@ -118,14 +155,29 @@ class Roles(NamedTuple):
 
     variables: list[int]
     ids: tuple[int, ...]  # together they name the rows
-    label: int | None
+    aside: Mapping[str, int]  # label, groups and response, as far as they were asked for
     row_numbers: tuple[int, ...]  # they look like numbers of rows: to be confirmed by all rows
-    groups: int | None = None
 
     def texts(self) -> list[int]:
         """Columns that are read, but not as variables."""
-        asked = {k for k in (self.label, self.groups) if k is not None}
-        return sorted({*self.ids, *asked, *self.row_numbers})
+        return sorted({*self.ids, *self.aside.values(), *self.row_numbers})
+
+
+class Unusable(TableError):  # noqa: N818 (it says what the columns are)
+    """Columns that are not numbers, all of them."""
+
+    def __init__(self, message: str, columns: Sequence[str] = (), note: str = ""):
+        super().__init__(message)
+        self.columns = columns  # those that can be left out
+        self.note = note  # to be said if they are
+
+
+class Mistaken(Exception):  # noqa: N818 (no error: the file is read again)
+    """Columns that looked like numbers of rows at the top of a file are variables after all."""
+
+    def __init__(self, names: Sequence[str]):
+        super().__init__(names)
+        self.names = names
 
 
 def quietly(text: Any, limit: int = 60) -> str:
@@ -150,28 +202,28 @@ def assign_roles(
     ``index`` are the columns that look like an index, and ``row_numbers`` those that look like
     numbers of rows; what the user said about a column goes before what it looks like.
     """
-    _refuse_duplicates(path, names)
     place = {name: k for k, name in enumerate(names)}
-    for name in (ask.id_column, ask.label, ask.groups, *ask.drop, *ask.keep):
+    for name in (ask.id_column, *ask.aside.values(), *ask.keep):
         if name is not None and name not in place:
             unknown_column(path, name, names)
     chosen = () if ask.id_column is None else (place[ask.id_column],)
-    label = None if ask.label is None else place[ask.label]
-    groups = None if ask.groups is None else place[ask.groups]
-    aside = {k for k in (label, groups) if k is not None}
-    gone, kept = {place[name] for name in ask.drop}, {place[name] for name in ask.keep}
-    for k in kept & (gone | {*chosen} | aside):
+    aside = {what: place[name] for what, name in ask.aside.items()}
+    gone, kept = (
+        {place[name] for name in dropped(path, names, ask)},
+        {place[name] for name in ask.keep},
+    )
+    for k in kept & (gone | {*chosen, *aside.values()}):
         raise TableError(
             f"{path}: {quietly(names[k])} is named by --keep, which makes it a variable, and also "
-            "by --drop, --label, --groups or --id-column, which make it none"
+            "by --drop, --label, --groups, --response or --id-column, which make it none"
         )
-    said = gone | kept | {*chosen} | aside
+    said = gone | kept | {*chosen, *aside.values()}
     index = tuple(k for k in index if k not in said)
     known = {place[name] for name in ask.variables if name in place}
     alike = {*row_numbers, *(place[name] for name in ask.row_numbers if name in place)}
     numbers = tuple(sorted(alike - said - known - {*index}))
     ids = chosen or index or numbers[:1]
-    gone |= {*ids, *index, *numbers} | aside
+    gone |= {*ids, *index, *numbers, *aside.values()}
     variables = [k for k in range(len(names)) if k not in gone]
     if len(variables) < 2:
         taken = "".join(
@@ -185,7 +237,54 @@ def assign_roles(
             f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
             f"at least 2 are needed{taken}{cut_wrongly}"
         )
-    return Roles(variables, ids, label, numbers, groups)
+    return Roles(variables, ids, aside, numbers)
+
+
+ALL_TEXT = "text"  # with --drop: all columns that are not numbers
+
+
+def dropped(path: Path, names: Sequence[str], ask: Ask) -> list[str]:
+    """The columns that are to be left out, as far as they are known by name."""
+    gone: list[str] = []
+    for asked in ask.drop:
+        parts = [one.strip() for one in asked.split(",")]
+        if asked in names:
+            gone.append(asked)
+        elif all(one in names or one == ALL_TEXT for one in parts):
+            gone += [one for one in parts if one in names]
+        else:
+            unknown_column(path, next(one for one in parts if one not in names), names)
+    return gone
+
+
+def drops_text(ask: Ask) -> bool:
+    """Whether all columns that are not numbers are to be left out."""
+    return any(ALL_TEXT in map(str.strip, asked.split(",")) for asked in ask.drop)
+
+
+def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str], list[str]]:
+    """The names, numbered from the second of the same name on; and what is to be said of that."""
+    taken, count = {*names}, dict[str, int]()
+    unique, changed = list[str](), dict[str, list[str]]()
+    for name in names:
+        count[name] = count.get(name, 0) + 1
+        new = name
+        if count[name] > 1:
+            number = count[name]
+            while (new := f"{name}.{number}") in taken:
+                number += 1
+            taken.add(new)
+            changed.setdefault(name, []).append(new)
+        unique.append(new)
+    if not changed:
+        return unique, []
+    first = next(iter(changed))
+    more = f"; likewise for {len(changed) - 1:,} more name(s)" if len(changed) > 1 else ""
+    shown = ", ".join(quietly(new) for new in changed[first][:3])
+    return unique, [
+        f"{count[first]:,} {what} have the name {quietly(first)}: from the second on they are "
+        f"called {shown}{', ...' if len(changed[first]) > 3 else ''}{more}"
+    ]
 
 
 def tell_row_numbers(
@@ -219,20 +318,11 @@ def tell_identifiers(names: Sequence[str], roles: Roles, ask: Ask) -> list[str]:
     ]
 
 
-def _refuse_duplicates(path: Path, names: Sequence[str]) -> None:
-    seen: dict[str, int] = {}
-    for k, name in enumerate(names):
-        if seen.setdefault(name, k) != k:
-            raise TableError(
-                f"{path}, header: columns {seen[name] + 1} and {k + 1} are both called "
-                f"{quietly(name)}; names must differ"
-            )
-
-
-def unknown_column(path: Path, name: str, names: Sequence[str]) -> NoReturn:
+def unknown_column(path: Path, name: str, names: Sequence[str], what: str = "column") -> NoReturn:
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(map(quietly, close))}?" if close else ""
-    raise TableError(f"{path}: there is no column {quietly(name)}{hint}")
+    first = ", ".join(map(quietly, names[:5])) + (", ..." if len(names) > 5 else "")
+    hint = f"did you mean {' or '.join(map(quietly, close))}?" if close else f"there are {first}"
+    raise TableError(f"{path}: there is no {what} {quietly(name)}; {hint}")
 
 
 def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
@@ -247,9 +337,9 @@ def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
             )
 
 
-def refuse_inexact(path: Path, row: int, column: str, value: int) -> NoReturn:
+def refuse_inexact(place: str, column: str, value: int) -> NoReturn:
     raise TableError(
-        f"{path}, row {row}, {column}: {value} is beyond 2^53, where floating-point numbers no "
+        f"{place}, {column}: {value} is beyond 2^53, where floating-point numbers no "
         "longer tell neighbouring whole numbers apart. If the column is an identifier, name it "
         "with --id-column or --drop; if it is a measurement, store it as floating point"
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from .base import (
     EXACT,
     Ask,
     Growing,
+    Mistaken,
     Roles,
     Table,
+    Unusable,
     assign_roles,
     column_called,
     quietly,
@@ -21,23 +23,17 @@ from .base import (
     refuse_repeated_index,
     tell_identifiers,
     tell_row_numbers,
+    unique_names,
 )
 from .identifiers import candidates, how_rows_are_told_apart
+from .orientation import rows_by_name
+from .unusable import MOST_NAMED
 
 ENTRIES = 2**22  # numbers in a batch, about
 _UNNAMED = "__index_level_"  # what pandas calls an index without a name begins so
 
 
 def read_parquet(path: Path, ask: Ask) -> Table:
-    return _knowing_better(_read_parquet, path, ask)
-
-
-def read_arrow(path: Path, ask: Ask) -> Table:
-    """Arrow's file format (Feather's, too) or its stream format."""
-    return _knowing_better(_read_arrow, path, ask)
-
-
-def _read_parquet(path: Path, ask: Ask) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -51,7 +47,8 @@ def _read_parquet(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
 
 
-def _read_arrow(path: Path, ask: Ask) -> Table:
+def read_arrow(path: Path, ask: Ask) -> Table:
+    """Arrow's file format (Feather's, too) or its stream format."""
     import pyarrow as pa
     from pyarrow import ipc
 
@@ -70,24 +67,11 @@ def _read_arrow(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
 
 
-class Mistaken(Exception):  # noqa: N818 (no error: the file is read again)
-    """Columns that looked like numbers of rows in the first batch are variables after all."""
-
-    def __init__(self, names: list[str]):
-        super().__init__(names)
-        self.names = names
-
-
-def _knowing_better(read: Callable[[Path, Ask], Table], path: Path, ask: Ask) -> Table:
-    try:
-        return read(path, ask)
-    except Mistaken as found:
-        return read(path, ask._replace(variables=(*ask.variables, *found.names)))
-
-
 def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:
     kinds = [schema.field(k).type for k in range(len(schema.names))]
-    names, index = list(schema.names), _index(schema)
+    index = _index(schema)
+    names, repeated = unique_names(schema.names)
+    ask, _ = rows_by_name(names, ask)
     text = not index and bool(kinds) and _is_text(kinds[0]) and ask.id_column is None
     if text:  # it could be an index: then no two rows may share a name
         index = (0,)
@@ -99,12 +83,7 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
         if first is not None and _is_count(kinds[k]) and _tells_apart(first, names[k], k)
     ]
     roles = assign_roles(path, names, ask, index, alike)
-    for k in roles.variables:
-        if not _is_number(kinds[k]):
-            raise TableError(
-                f"{path}, {column_called(path, names, k)}: it holds {kinds[k]}, not numbers: leave "
-                "it out with --drop, --label or --id-column"
-            )
+    _refuse_other_kinds(path, names, kinds, roles)
     growing = Growing(len(roles.variables), rows)
     others = {k: list[Any]() for k in roles.texts()}
     for batch in () if first is None else chain([first], batches):
@@ -116,25 +95,52 @@ def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int)
         for k, values in others.items():
             values.extend(batch.column(k).to_pylist())
         ask.progress(growing.rows)
-    notes, mistaken = tell_row_numbers(names, roles, others, ask)
+    said, mistaken = tell_row_numbers(names, roles, others, ask)
     if mistaken:
         raise Mistaken(mistaken)
+    notes = [*repeated, *said]
     ids = _joined([others[k] for k in roles.ids])
     if roles.ids and {*roles.ids} <= {*index}:
         if text:
             refuse_repeated_index(path, names[0], ids or [])
         notes.insert(0, _say_index(names, roles, text))
     notes += tell_identifiers(names, roles, ask)
+    aside = {what: others[k] for what, k in roles.aside.items()}
     return Table(
         path,
         growing.finish(),
         [names[k] for k in roles.variables],
         ids,
-        None if roles.label is None else others[roles.label],
+        aside.get("label"),
         notes,
         tuple(names[k] for k in roles.row_numbers),
-        None if roles.groups is None else others[roles.groups],
+        aside.get("groups"),
+        aside.get("response"),
+        ids_called=names[roles.ids[0]] if roles.ids else "",
     )
+
+
+def _refuse_other_kinds(path: Path, names: list[str], kinds: list[Any], roles: Roles) -> None:
+    """Refuse columns that are not numbers, all of them at once."""
+    wrong = [k for k in roles.variables if not _is_number(kinds[k])]
+    if not wrong:
+        return
+    held = ", ".join(f"{quietly(names[k])} ({kinds[k]})" for k in wrong[:MOST_NAMED])
+    more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
+    texts = [names[k] for k in wrong]
+    if len(wrong) == 1:
+        message = (
+            f"{path}, {column_called(path, names, wrong[0])}: it holds {kinds[wrong[0]]}, not "
+            "numbers: leave it out with --drop, --label or --id-column"
+        )
+    else:
+        message = (
+            f"{path}: {len(wrong):,} columns are not numbers: {held}{more}. Say --drop text to "
+            "leave out all of them; or, for one of them, --label to colour by it, --groups for "
+            "rows that belong together, --id-column to name the rows"
+        )
+    note = f"columns that are not numbers were left out, as asked: {held}{more}"
+    raise Unusable(message, texts, note)
 
 
 def _index(schema: Any) -> tuple[int, ...]:
@@ -187,7 +193,8 @@ def _numbers(path: Path, names: list[str], k: int, column: Any, above: int) -> A
         first = next(large, None)
         if first is None:
             raise
-        refuse_inexact(path, above + first + 1, column_called(path, names, k), values[first])
+        row = above + first + 1
+        refuse_inexact(f"{path}, row {row}", column_called(path, names, k), values[first])
 
 
 def _is_text(kind: Any) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,23 +19,19 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .base import (
-    MISSING,
-    Ask,
-    Growing,
-    Roles,
-    Table,
-    assign_roles,
-    column_called,
-    opened,
-    quietly,
-    refuse_repeated_index,
-    tell_identifiers,
-    tell_row_numbers,
+from .base import MISSING, Ask, Growing, Roles, Table, opened, quietly
+from .layout import (
+    Layout,
+    RowsRead,
+    find_layout,
+    no_header,
+    read_rows,
+    roles_of,
+    table_of,
+    take_header,
 )
-from .formulas import unescaped
-from .identifiers import candidates, how_rows_are_told_apart
-from .marks import Marks, Use, decimal_mark, has_thousands, is_decorated_number, use_of
+from .marks import Marks, Use, decimal_mark, has_thousands, use_of
+from .orientation import NamedRows, rows_by_name
 
 SAMPLE_LINES = 200  # to look at, or fewer if they hold as many characters as
 SAMPLE_CHARACTERS = 2_000_000
@@ -50,12 +47,14 @@ _BOMS = {
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
+# Lines in files of the Gene Expression Omnibus that are about the table, above and below it.
+_ABOUT_THE_TABLE = re.compile(
+    r'"?!(?:series|sample|dataset|subset|annotation|platform|database)', re.I
+)
 # Numbers with marks between their digits, as separators of thousands or of decimals are.
 _WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
 _NO_SEPARATORS = set('0123456789.+-"\r\n')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # as spreadsheet programs write and obey it
-# What the columns without a name that look like an index are called when they are kept.
-_FIRST = "column 1"
 
 
 class Shape(NamedTuple):
@@ -64,125 +63,84 @@ class Shape(NamedTuple):
     encoding: str
     separator: str
     decimal: str
-    names: list[str]
     skipped: int  # lines before the first row of data
-    index_at: tuple[int, ...]  # the column that looks like an index
-    index_because: str  # without a name, text, or cells without a name above them
-    row_numbers: tuple[int, ...]  # columns that look like numbers of rows
-    unnamed: tuple[int, ...]  # columns with values but without a name, which were given one
-    blank: tuple[int, ...]  # columns without a name and without a value
-    header_is_short: bool  # the blank columns are beyond the end of the header
     quoted: bool
     spaced: bool  # a space may be between a separator and a quotation mark
     doubtful: bool  # the decimal mark could be one of thousands: all rows are to be looked at
-
-
-class RowsRead(NamedTuple):
-    """What the rows hold."""
-
-    variables: np.ndarray
-    texts: dict[int, list[str]]  # other columns, by position
-    doubts: list[str]  # notes about how the numbers are written
+    layout: Layout
+    named: NamedRows
 
 
 def read_delimited(path: Path, ask: Ask) -> Table:
     notes: list[str] = []
-    shape = find_shape(path, ask, notes)
-    names = shape.names
-    # text that could be an index is one only if the user names no other
-    index = () if shape.index_because == "text" and ask.id_column is not None else shape.index_at
-    without = ask._replace(drop=(*ask.drop, *(names[k] for k in shape.blank)))
-    roles = assign_roles(path, names, without, index, shape.row_numbers)
+    shape, ask = find_shape(path, ask, notes)
+    roles = roles_of(path, shape.layout, ask)
     # pyarrow wants an ASCII separator
-    unusual = shape.doubtful or shape.spaced
-    fast = len(names) <= WIDEST and shape.separator.isascii() and not unusual
-    X, texts, doubts = (_stream if fast else _row_by_row)(path, shape, roles, ask)
-    X, texts = _without_empty_end(X, texts, notes)
-    said, mistaken = tell_row_numbers(names, roles, texts, ask)
-    mistaken += _not_blank(path, shape, texts)
-    if mistaken:  # the first rows had another look: read again, and know better
-        return read_delimited(path, ask._replace(variables=(*ask.variables, *mistaken)))
-    if roles.ids and roles.ids == index:
-        notes.append(_say_index(path, shape, texts[index[0]]))
-    notes += [
-        *said,
-        *tell_identifiers(names, roles, ask),
-        *_say_unnamed(shape, roles, ask),
-        *doubts,
-    ]
-    return Table(
-        path,
-        X,
-        [names[k] for k in roles.variables],
-        [unescaped(one) for one in texts[roles.ids[0]]] if roles.ids else None,
-        None if roles.label is None else [unescaped(one) for one in texts[roles.label]],
-        notes,
-        tuple(names[k] for k in roles.row_numbers),
-        None if roles.groups is None else [unescaped(one) for one in texts[roles.groups]],
-    )
+    unusual = shape.doubtful or shape.spaced or bool(shape.named.wanted)
+    fast = len(shape.layout.names) <= WIDEST and shape.separator.isascii() and not unusual
+    read = (_stream if fast else _row_by_row)(path, shape, roles, ask)
+    return table_of(path, shape.layout, roles, read, lambda: _records(path, shape), notes, ask)
 
 
-def _without_empty_end(
-    X: np.ndarray, texts: dict[int, list[str]], notes: list[str]
-) -> tuple[np.ndarray, dict[int, list[str]]]:
-    """Leave out the rows at the end that hold nothing, as spreadsheet programs export them."""
-    last = X.shape[0]
-    while last and not any(cells[last - 1].strip() for cells in texts.values()):
-        if not np.all(np.isnan(X[last - 1])):
-            break
-        last -= 1
-    if last < X.shape[0]:
-        notes.append(f"{X.shape[0] - last:,} row(s) at the end without any value were left out")
-    return X[:last], {k: cells[:last] for k, cells in texts.items()}
-
-
-def _say_index(path: Path, shape: Shape, ids: list[str]) -> str:
-    name = shape.names[shape.index_at[0]]
-    if shape.index_because == "text":
-        refuse_repeated_index(path, name, ids)
-        return f"the first column, {quietly(name)}, holds the names of the rows"
-    if shape.index_because == "shifted" and len(set(ids)) < len(ids):
-        raise TableError(
-            f"{path}: every row has one cell more than the header, and the first cells are not "
-            "names of rows, as some are the same: is a name missing in the header, or are there "
-            "decimal commas between commas?"
-        )
-    return (
-        "the first column, without a name, holds the names of the rows; if it is a variable, say "
-        f"--keep {_FIRST!r}"
-    )
-
-
-def _say_unnamed(shape: Shape, roles: Roles, ask: Ask) -> list[str]:
-    """Notes about variables that have no name in the file."""
-    return [
-        f"the column {k + 1} has no name and was taken as a variable, called "
-        f"{quietly(shape.names[k])}; to leave it out, say --drop {quietly(shape.names[k])}"
-        for k in shape.unnamed
-        if k in roles.variables and shape.names[k] not in (*ask.keep, *ask.variables)
-    ]
-
-
-def _not_blank(path: Path, shape: Shape, texts: dict[int, list[str]]) -> list[str]:
-    """Names of columns that are not blank after all."""
-    full = [k for k in shape.blank if any(cell.strip() for cell in texts[k])]
-    if full and shape.header_is_short:
-        row, cell = next((r, c) for r, c in enumerate(texts[full[0]], 1) if c.strip())
-        raise TableError(
-            f"{path}, row {row} of the data: {quietly(cell)} is beyond the end of the header, "
-            "which has no name for it"
-        )
-    return [shape.names[k] for k in full]
+def read_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]]]:
+    """All cells of a file as text: the names of the columns, and the rows."""
+    shape, _ = find_shape(path, ask, [])
+    rows = [row for _, row in _records(path, shape)]
+    return shape.layout.names, rows
 
 
 # --- how the file is written
 
 
-def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
+def find_shape(path: Path, ask: Ask, notes: list[str]) -> tuple[Shape, Ask]:
+    """How the file is written, and what is asked of its columns."""
     encoding = _encoding(path, ask)
     lines, whole = _first_lines(path, encoding, ask)
     declared = _take_separator_line(lines)
     separator = ask.separator or (declared[1] if declared else _separator(path, lines, ask))
+    _check_separator(path, separator, ask)
+    spaced = separator != " " and any(f'{separator} "' in line for line in lines)
+    rows = _sample(path, lines, whole, separator, spaced)
+    if ask.header:
+        header = take_header(path, rows, notes)
+    else:
+        header = no_header(rows, declared[0] if declared else 0)
+    columns, named = rows_by_name(header.names, ask)
+    header = header._replace(body=named.without(header.body))
+    if not header.body:
+        raise TableError(f"{path}: all of its rows are labels, or left out")
+    no_numbers = {columns.id_column, *columns.aside.values(), *columns.drop}
+    aside = {k for k, name in enumerate(header.names) if name in no_numbers}
+    decimal = ask.decimal or decimal_mark(_cells(header.body, aside), separator)
+    if separator != "," or decimal != ".":
+        commas = ", numbers have decimal commas" if decimal == "," else ""
+        called = _SEPARATORS.get(separator, quietly(separator))
+        notes.append(f"the columns are separated by {called}{commas}")
+    if encoding not in ("utf-8", "utf-8-sig"):
+        notes.append(f"the text was read as {encoding}")
+    layout = find_layout(header, decimal, columns, notes)
+    doubtful = False
+    if ask.decimal is None and separator != ",":
+        use = use_of(_cells(header.body, aside | {*layout.index_at}), decimal)
+        # numbers from a thousand on may come late
+        doubtful = use is Use.DOUBTFUL or (
+            use is Use.NONE and not whole and _thousands_below(path, encoding, separator, decimal)
+        )
+    shape = Shape(
+        encoding,
+        separator,
+        decimal,
+        header.line,
+        any('"' in line for line in lines),
+        spaced,
+        doubtful,
+        layout,
+        named,
+    )
+    return shape, columns
+
+
+def _check_separator(path: Path, separator: str, ask: Ask) -> None:
     if len(separator) != 1 or ask.decimal not in (None, ".", ","):
         raise TableError(
             f"{path}: columns are separated by one character, and decimals by a point or a comma, "
@@ -198,59 +156,6 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> Shape:
             f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
             "separate columns: choose another --separator"
         )
-    spaced = separator != " " and any(f'{separator} "' in line for line in lines)
-    rows = _sample(path, lines, whole, separator, spaced)
-    if ask.header:
-        skipped, names, body = _take_header(path, rows)
-    else:
-        skipped = declared[0] if declared else 0
-        names, body = [f"x{k}" for k in range(len(rows[0][1]))], [row for _, row in rows]
-    written = len(names)
-    names, because = _fitted_header(path, skipped, names, body) if ask.header else (names, "")
-    no_numbers = {ask.id_column, ask.label, ask.groups, *ask.drop}
-    aside = {k for k, name in enumerate(names) if name in no_numbers}
-    decimal = ask.decimal or decimal_mark(_cells(body, aside), separator)
-    if separator != "," or decimal != ".":
-        commas = ", numbers have decimal commas" if decimal == "," else ""
-        called = _SEPARATORS.get(separator, quietly(separator))
-        notes.append(f"the columns are separated by {called}{commas}")
-    if encoding not in ("utf-8", "utf-8-sig"):
-        notes.append(f"the text was read as {encoding}")
-    if ask.header and all(_number(name, decimal) is not None for name in names):
-        notes.append(
-            "the first line holds only numbers and was taken as names; if it is data, say "
-            "--no-header"
-        )
-    if not names[0] and _FIRST in ask.keep:
-        names[0] = _FIRST
-    index, because = _index(names, body, decimal, because)
-    unnamed = tuple(k for k, name in enumerate(names) if not name and k not in index)
-    names, blank = _without_blanks(names, body, index, ask)
-    doubtful = False
-    if ask.decimal is None and separator != ",":
-        use = use_of(_cells(body, aside | {*index}), decimal)
-        # numbers from a thousand on may come late
-        doubtful = use is Use.DOUBTFUL or (
-            use is Use.NONE and not whole and _thousands_below(path, encoding, separator, decimal)
-        )
-    if blank:
-        notes.append(f"{len(blank)} column(s) without a name and without a value were left out")
-    return Shape(
-        encoding,
-        separator,
-        decimal,
-        names,
-        skipped,
-        index,
-        because,
-        tuple(k for k in candidates(names) if _tells_rows_apart(names[k], k, body)),
-        tuple(k for k in unnamed if k not in blank),
-        blank,
-        any(k >= written for k in blank),
-        any('"' in line for line in lines),
-        spaced,
-        doubtful,
-    )
 
 
 def _cells(body: list[list[str]], aside: set[int]) -> Iterator[str]:
@@ -292,45 +197,6 @@ def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
         return None
     lines[first] = "\n"
     return first + 1, found[1]
-
-
-def _take_header(
-    path: Path, rows: list[tuple[int, list[str]]]
-) -> tuple[int, list[str], list[list[str]]]:
-    """The line on which the header ends, its names, and the rows below it."""
-    first = next((k for k, (_, row) in enumerate(rows) if any(map(str.strip, row))), 0)
-    line, header = rows[first]
-    body = [row for _, row in rows[first + 1 :]]
-    if not body:
-        raise TableError(f"{path}: there is a header, but no row of data below it")
-    return line, [unescaped(name.strip()) for name in header], body
-
-
-def _fitted_header(
-    path: Path, line: int, names: list[str], body: list[list[str]]
-) -> tuple[list[str], str]:
-    """The header with as many names as rows have cells, if separators at an end are the reason."""
-    widths = [len(row) for row in body]
-    extra = max(widths, key=widths.count) - len(names)  # of most rows: one may be too long
-    if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
-        return [*names, *[""] * extra], "without a name"  # rows end in separators
-    if extra > 1 or (extra == 1 and len(names) == 1):
-        raise TableError(
-            f"{path}, line {line}: it should hold the names of the columns, but has {len(names)} "
-            f"cell(s), where the rows below have {len(names) + extra}. Take out titles and "
-            "comments above the names; if the file has no names, say --no-header"
-        )
-    if extra == 1:  # as R's write.table leaves it
-        return ["", *names], "shifted"
-    widest = max(map(len, body))
-    while len(names) > max(widest, 1) and not names[-1]:  # the header ends in separators
-        names = names[:-1]
-    return names, "without a name"
-
-
-def _tells_rows_apart(name: str, k: int, body: list[list[str]]) -> bool:
-    cells = [row[k] for row in body if k < len(row)]
-    return how_rows_are_told_apart(name, cells) is not None
 
 
 def _encoding(path: Path, ask: Ask) -> str:
@@ -395,7 +261,7 @@ def _cut(lines: Iterable[str], separator: str, spaced: bool = False) -> list[tup
 
 def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
     for row in reader:
-        if len(row) > 1 or (row and row[0].strip()):
+        if (len(row) > 1 or (row and row[0].strip())) and not _ABOUT_THE_TABLE.match(row[0]):
             yield reader.line_num, row
 
 
@@ -404,6 +270,9 @@ def _separator(path: Path, lines: list[str], ask: Ask) -> str:
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
     best, most = ",", (0.0, 0)
+    # a title above the table is cut by no separator
+    titles = itertools.takewhile(lambda line: not any(s in line for s in _SEPARATORS), lines)
+    above = sum(bool(line.strip()) for line in titles)
     for separator in _SEPARATORS:
         if separator == ask.decimal:
             continue
@@ -414,54 +283,11 @@ def _separator(path: Path, lines: list[str], ask: Ask) -> str:
         usual = max(set(counts), key=counts.count, default=0)
         # decimal commas cut rows, too, but not all into the same number, and never the header
         merit = (float(np.mean([c == usual for c in counts])), usual) if usual > 1 else (0.0, 0)
-        if separator in (";", "\t", "|") and usual > 1 and counts[0] > 1:
+        if separator in (";", "\t", "|") and usual > 1 and counts[above] > 1:
             merit = (merit[0] + 1.0, usual)
         if merit > most:
             best, most = separator, merit
     return best
-
-
-def _number(cell: str, decimal: str) -> float | None:
-    """What a cell says as a number; NaN where it is missing, None where it is no number."""
-    text = cell.strip()
-    if text in MISSING:
-        return float("nan")
-    if "_" in text or (decimal == "," and "." in text):
-        return None
-    try:
-        return float(text.replace(decimal, "."))
-    except ValueError:
-        return None
-
-
-def _index(
-    names: list[str], body: list[list[str]], decimal: str, because: str
-) -> tuple[tuple[int, ...], str]:
-    """Is the first column an index: without a name, or text that differs in all rows?"""
-    first = [row[0] for row in body]
-    if not names[0]:
-        return ((0,) if any(cell.strip() for cell in first) else ()), because
-    text = all(_number(cell, decimal) is None for cell in first)
-    # 1,234 and 12% are no names of rows: such a column is refused later, not left out
-    text = text and not all(map(is_decorated_number, first))
-    return ((0,), "text") if text and len(set(first)) == len(first) > 1 else ((), "")
-
-
-def _without_blanks(
-    names: list[str], body: list[list[str]], index: tuple[int, ...], ask: Ask
-) -> tuple[list[str], tuple[int, ...]]:
-    """Names for columns that have none (the index may stay without), and which are empty."""
-    full = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
-    said = {ask.id_column, ask.label, ask.groups, *ask.drop, *ask.keep, *ask.variables}
-    blank = [
-        k
-        for k, name in enumerate(names)
-        if not name
-        and k not in index
-        and full[k] not in said
-        and not any(row[k].strip() for row in body if k < len(row))
-    ]
-    return full, tuple(blank)
 
 
 # --- the numbers
@@ -473,18 +299,22 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
     from pyarrow import csv as arrow
 
     numbers = [str(k) for k in roles.variables]
-    others = {k: list[str]() for k in (*roles.texts(), *shape.blank)}
+    others = {k: list[str]() for k in (*roles.texts(), *shape.layout.blank)}
     texts = [str(k) for k in others]
     types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(texts, pa.string())
-    longest = 64 * max(len(shape.names), 1)  # a row must fit into a block
+    longest = 64 * max(len(shape.layout.names), 1)  # a row must fit into a block
     encoding = "utf-8" if shape.encoding == "utf-8-sig" else shape.encoding
     read = arrow.ReadOptions(
-        column_names=[str(k) for k in range(len(shape.names))],
+        column_names=[str(k) for k in range(len(shape.layout.names))],
         skip_rows=shape.skipped,
         block_size=max(BLOCK, 4 * longest),
         encoding=encoding,
     )
-    parse = arrow.ParseOptions(delimiter=shape.separator, newlines_in_values=shape.quoted)
+    parse = arrow.ParseOptions(
+        delimiter=shape.separator,
+        newlines_in_values=shape.quoted,
+        invalid_row_handler=lambda row: "skip" if _ABOUT_THE_TABLE.match(row.text) else "error",
+    )
     convert = arrow.ConvertOptions(
         column_types=types,
         include_columns=[*numbers, *texts],
@@ -504,38 +334,31 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
                     cells.extend(batch.column(str(k)).to_pylist())
                 ask.progress(growing.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow knows fewer ways to write a number than `_number`, and does not say which line
+        # pyarrow knows fewer ways to write a number than `number`, and does not say which line
         del growing
         return _row_by_row(path, shape, roles, ask)
     pa.default_memory_pool().release_unused()  # the fit will want it
-    return RowsRead(growing.finish(), others, [])
+    return RowsRead(growing.finish(), others, [], {})
 
 
 def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
     """The same as `_stream`, slowly: for rows of very many cells, and for all that is unusual."""
-    growing = Growing(len(roles.variables))
-    others = {k: list[str]() for k in (*roles.texts(), *shape.blank)}
-    marks = Marks(shape.decimal) if shape.doubtful else None
     try:
-        for line, row in _records(path, shape):
-            numbers = [_number(row[k], shape.decimal) for k in roles.variables if k < len(row)]
-            if len(row) != len(shape.names) or None in numbers:
-                _blame(path, shape, roles, line, row)
-            growing.room(1)[0] = numbers
-            for k, cells in others.items():
-                cells.append(row[k])
-            if marks is not None:
-                for k in roles.variables:
-                    marks.see(k, line, row[k])
-            ask.progress(growing.rows)
+        return read_rows(
+            path,
+            shape.layout,
+            roles,
+            ask,
+            lambda: _records(path, shape),
+            shape.decimal,
+            shape.named,
+            lambda cell: _advice(cell, shape),
+            Marks(shape.decimal) if shape.doubtful else None,
+        )
     except UnicodeError:
         _blame_encoding(path, shape.encoding, shape.separator)
     except csv.Error as error:
         raise TableError(f"{path}: it cannot be read as a table: {error}") from None
-    if marks is not None:
-        marks.refuse_thousands(path, shape.names)
-    doubts = [] if marks is None else marks.doubts(shape.names)
-    return RowsRead(growing.finish(), others, doubts)
 
 
 # --- whose fault it was
@@ -551,26 +374,8 @@ def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
             yield shape.skipped + line, row
 
 
-def _blame(path: Path, shape: Shape, roles: Roles, line: int, row: list[str]) -> NoReturn:
-    """Say what is wrong with a row."""
-    if len(row) != len(shape.names):
-        shifted = shape.index_because == "shifted"
-        wanted = (
-            f"most rows have {len(shape.names)}, one more than the header, for the names of the "
-            "rows; every row needs as many"
-            if shifted
-            else f"the header has {len(shape.names)}; every row needs as many as the header"
-        )
-        raise TableError(f"{path}, line {line}: it has {len(row)} cells, {wanted}")
-    k = next(k for k in roles.variables if _number(row[k], shape.decimal) is None)
-    raise TableError(
-        f"{path}, line {line}, {column_called(path, shape.names, k)}: "
-        f"{quietly(row[k])} is not a number. {_advice(row[k], shape, k)}"
-    )
-
-
-def _advice(cell: str, shape: Shape, k: int) -> str:
-    name = quietly(shape.names[k])
+def _advice(cell: str, shape: Shape) -> str | None:
+    """What to do about a cell that is a number or a gap to a person; None if it is neither."""
     if _WITH_MARKS.fullmatch(cell):
         misjudged = (
             "if commas begin decimals, save the file with semicolons or tabs between the columns"
@@ -580,17 +385,14 @@ def _advice(cell: str, shape: Shape, k: int) -> str:
         return (
             f"Numbers are written with a decimal {'comma' if shape.decimal == ',' else 'point'} "
             "in this file, without separators of thousands. Take out what separates thousands; "
-            f"{misjudged}"
+            f"{misjudged}; if the column is no variable"
         )
     if not any(one.isalnum() for one in cell):
         return (
             "If it stands for a missing value, leave the cell empty or write NA; if the column is "
-            f"no variable, say --drop {name}"
+            "no variable"
         )
-    return (
-        f"Correct it, or say what the column is: --drop {name} leaves it out, --label {name} "
-        f"colours by it, --id-column {name} names the rows by it"
-    )
+    return None
 
 
 def _blame_encoding(path: Path, encoding: str, separator: str) -> NoReturn:

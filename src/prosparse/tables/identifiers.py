@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 # A name with one of these words first or last says that the column tells the rows apart ...
-_IDENTIFIER_WORDS = {"id", "ids", "identifier", "uid", "uuid", "guid"}
+_IDENTIFIER_WORDS = {
+    "id", "ids", "identifier", "uid", "uuid", "guid", "mrn", "ssn", "eid", "barcode", "accession",
+}  # fmt: skip
 # ... or one of these with "id" behind it.
 _THINGS = (
     "account|animal|case|cell|client|customer|employee|individual|item|object|observation|order|"
@@ -20,6 +22,12 @@ _THINGS = (
     "subject|transaction|user"
 )
 _JOINED = re.compile(rf"(?:{_THINGS})_?ids?")
+# "Patient number" tells patients apart; "cell number" may be how many there are.
+_NUMBERED = re.compile(
+    r"(?:account|case|client|customer|employee|participant|patient|record|respondent|sample|"
+    r"specimen|student|subject|user|nhs|(?:medical|hospital) ?record|social ?security)[\s_.\-]*"
+    r"(?:no|nr|num|number|code|key)\.?"
+)
 # pandas calls a column without a name so when it reads a file.
 _UNNAMED = re.compile(r"unnamed: \d+(?:\.\d+)*(?:_level_\d+)?")
 # These names say only that rows may be counted: the values must be a count without holes.
@@ -40,7 +48,7 @@ def named_like_an_identifier(name: str) -> bool:
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     if not words:
         return False
-    if _UNNAMED.fullmatch(lower) or _JOINED.fullmatch(lower):
+    if any(kind.fullmatch(lower) for kind in (_UNNAMED, _JOINED, _NUMBERED)):
         return True
     # ID1 is a gene, not an identifier
     return not any(w.isdigit() for w in words) and bool({words[0], words[-1]} & _IDENTIFIER_WORDS)

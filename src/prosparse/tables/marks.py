@@ -46,8 +46,9 @@ def decimal_mark(cells: Iterable[str], separator: str) -> str:
         return "."
     commas = points = 0
     for cell in cells:
-        commas += _DECIMALS[","].fullmatch(cell.strip()) is not None
-        points += _DECIMALS["."].fullmatch(cell.strip()) is not None
+        text = cell.strip().removesuffix("%").rstrip()
+        commas += _DECIMALS[","].fullmatch(text) is not None
+        points += _DECIMALS["."].fullmatch(text) is not None
     return "," if commas > points else "."
 
 

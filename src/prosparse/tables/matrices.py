@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import warnings
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +26,15 @@ from .base import (
     refuse_inexact,
     tell_identifiers,
     tell_row_numbers,
+    unique_names,
     unknown_column,
 )
 from .identifiers import candidates, how_rows_are_told_apart
 from .market import read_market
+from .orientation import rows_by_name
+from .trial import try_first
 
 _PROBE = Path(__file__).with_name("probe.py")
-PATIENCE = 15.0  # seconds to try an H5AD file,
-BYTES_A_SECOND = 5e6  # and what longer files have besides
 _MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
@@ -66,19 +66,20 @@ def read_numpy(path: Path, ask: Ask) -> Table:
     X = arrays[chosen]
     names = next((_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
     # an array of the file, or a column of the table, which `_named` looks for
-    label = groups = ids = None
-    if ask.label in arrays and ask.label != chosen:
-        label = _texts(arrays[ask.label])
-        ask = ask._replace(label=None)
-    if ask.groups in arrays and ask.groups != chosen:
-        groups = _texts(arrays[ask.groups])
-        ask = ask._replace(groups=None)
+    ids = None
+    aside = {
+        what: _texts(arrays[name])
+        for what, name in ask.aside.items()
+        if name in arrays and name != chosen
+    }
+    if aside:
+        ask = ask.without_aside(*aside)
     if ask.id_column is None:
         ids = _texts(arrays["ids"]) if "ids" in arrays else None
     elif ask.id_column in arrays and ask.id_column != chosen:
         ids = _texts(arrays[ask.id_column])
         ask = ask._replace(id_column=None)
-    return _named(path, ask, X, names, ids, label, groups)
+    return _named(path, ask, X, names, ids, aside)
 
 
 def _texts(array: np.ndarray) -> list[Any]:
@@ -111,38 +112,28 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
             f"{path}: reading H5AD needs anndata, which is not installed: "
             "pip install 'prosparse[anndata]'"
         ) from error
-    _try_first(path)
+    try_first(
+        path,
+        _PROBE,
+        "H5AD file",
+        "the HDF5 library",
+        "copy it to a local one, or read it with anndata and use prosparse.anndata.",
+    )
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*names are not unique")  # we say so
             data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
-    for asked in (ask.label, ask.groups, ask.id_column):
+    if ask.transpose:  # labels are then in `.var`, of which rows of the table will be made
+        ask = rows_by_name(data.var_names, ask)[0]
+    for asked in (*ask.aside.values(), ask.id_column):
         if asked is not None and asked not in data.obs.columns:
             unknown_column(path, asked, list(data.obs.columns))
-    label = None if ask.label is None else data.obs[ask.label].tolist()
-    groups = None if ask.groups is None else data.obs[ask.groups].tolist()
+    aside = {what: data.obs[name].tolist() for what, name in ask.aside.items()}
     ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
-    ask = ask._replace(label=None, groups=None, id_column=None)
-    return _named(path, ask, data.X, data.var_names, ids, label, groups)
-
-
-def _try_first(path: Path) -> None:
-    """Let another process read the file: it may hang or crash in the HDF5 library."""
-    limit = PATIENCE + path.stat().st_size / BYTES_A_SECOND
-    command = [sys.executable, "-P", str(_PROBE), str(path)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise TableError(
-            f"{path}: it could not be read in {limit:.0f} seconds: it is damaged, or on a very "
-            "slow disk. If it is sound, copy it to a local one, or read it with anndata and use "
-            "prosparse.anndata."
-        ) from error
-    if done.returncode:
-        why = done.stderr.strip() or "the HDF5 library crashed"
-        raise TableError(f"{path}: not a whole H5AD file ({quietly(why, 300)})")
+    ask = ask.without_aside()._replace(id_column=None)
+    return _named(path, ask, data.X, data.var_names, ids, aside)
 
 
 def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) -> None:
@@ -157,7 +148,8 @@ def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) ->
         at = int(large[0][0])
         row, j = (int(table.row[at]), int(table.col[at])) if sparse.issparse(X) else large[0]
         k = variables[j]
-        refuse_inexact(path, row + 1, column_called(path, names, k), int(entries[tuple(large[0])]))
+        value = int(entries[tuple(large[0])])
+        refuse_inexact(f"{path}, row {row + 1}", column_called(path, names, k), value)
 
 
 def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
@@ -185,8 +177,7 @@ def _named(
     X: Any,
     names: Any = None,
     ids: Any = None,
-    label: Any = None,
-    groups: Any = None,
+    aside: Mapping[str, list[Any]] | None = None,
 ) -> Table:
     """A table of a matrix; ``--drop`` works on names that were given or are x0, x1, ..."""
     if X is None or X.ndim != 2:
@@ -199,9 +190,12 @@ def _named(
         if hasattr(X, "check_format"):  # positions outside the table would be written to
             X.check_format(full_check=True)
     texts = [str(name) for name in names] if names is not None else [f"x{k}" for k in range(p)]
+    texts, notes = unique_names(texts)
+    ask, _ = rows_by_name(texts, ask)
     if len(texts) != p:
         raise TableError(f"{path}: {len(texts)} names were given for {p} columns")
-    for what, values in (("ids", ids), ("labels", label), ("groups", groups)):
+    known = {} if aside is None else aside
+    for what, values in (("ids", ids), *known.items()):
         if values is not None and len(values) != n:
             raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
     whole = X
@@ -213,13 +207,13 @@ def _named(
 
     alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], column_of(k))]
     roles = assign_roles(path, texts, ask, (), alike)
-    label = label if roles.label is None else column_of(roles.label)
-    groups = groups if roles.groups is None else column_of(roles.groups)
+    known = {**known, **{what: column_of(k) for what, k in roles.aside.items()}}
     if roles.ids and (ids is None or ask.id_column is not None):
         ids = [f"{value:.17g}" for value in column_of(roles.ids[0])]
     if whole.dtype.kind in "iu":
         _refuse_large(path, whole, texts, roles.variables)
-    notes = ["it is sparse, and stays so"] if sparse.issparse(X) else []
+    if sparse.issparse(X):
+        notes.append("the table is sparse, and is never made dense")
     if ids is not None and len(set(ids)) < n:
         notes.append("the names of the rows are not all different")
     counted = {k: column_of(k) for k in roles.row_numbers}
@@ -234,8 +228,9 @@ def _named(
         X,
         [texts[k] for k in roles.variables],
         None if ids is None else [str(one) for one in ids],
-        label,
+        known.get("label"),
         notes,
         tuple(texts[k] for k in roles.row_numbers),
-        groups,
+        known.get("groups"),
+        known.get("response"),
     )

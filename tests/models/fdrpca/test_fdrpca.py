@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.datasets import load_wine
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -203,6 +204,16 @@ def test_sorted_rows_are_no_time_series():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         FDRPCA().fit(X)
+
+
+def test_a_table_sorted_by_class_is_told_that_this_does_no_harm():
+    """The wines stand one cultivar after the other; in any other order the same are chosen."""
+    X = load_wine().data
+    with pytest.warns(RowOrderWarning, match=r"sorted, by class.*nothing to do.*`groups`"):
+        in_order = FDRPCA().fit(X)
+    mixed = FDRPCA().fit(X[np.random.default_rng(0).permutation(len(X))])  # and nobody is warned
+    np.testing.assert_array_equal(mixed.support_, in_order.support_)
+    np.testing.assert_allclose(mixed.communality_, in_order.communality_)
 
 
 def test_a_time_series_is_said_to_be_one():

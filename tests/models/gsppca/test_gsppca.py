@@ -403,12 +403,12 @@ def test_missing_and_infinite_values(bad):
     X = example().X
     X[3, 4] = bad
     model = GSPPCA(5)
-    message = r"contains (NaN|infinity): 1 value\(s\), the first in row 3, column 4.*SimpleImputer"
+    message = r"contains (NaN|infinity): 1 value\(s\), the first in row 3, column 4;.*columns out"
     with pytest.raises(InputError, match=message):
         model.fit(X)
     with pytest.raises(InputError, match=message):
         model.fit(sparse.csr_array(X))
-    with pytest.raises(InputError, match="the first in row 3, column gene4"):
+    with pytest.raises(InputError, match="the first in row 3, column 'gene4'; 1 row"):
         model.fit(pd.DataFrame(X, columns=[f"gene{i}" for i in range(30)]))
     assert not hasattr(model, "components_")
 

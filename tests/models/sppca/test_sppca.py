@@ -6,17 +6,20 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import SPPCA, InputError, NoStructureWarning, ParameterError
 from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
+from prosparse.findings import findings_of
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.sppca import model as sppca
 from prosparse.models.sppca import path
 from prosparse.models.sppca.path import fit_path, refitted, vanishing_penalty
 from prosparse.numerics.spectrum import spectrum
+from prosparse.selection.criteria import ebic
 
 SHAPES = [(60, 8, 1), (60, 8, 3), (15, 40, 2), (40, 40, 4)]
 
@@ -263,6 +266,29 @@ def test_given_penalties(example):
         SPPCA(n_components=2, penalties=[30, 10, 20]).fit(X)
 
 
+@pytest.mark.parametrize("width", [10, 8])
+def test_a_table_of_few_columns(width):
+    """Too few models for the slope heuristic: extended BIC chooses, and says so."""
+    X = load_diabetes().data[:, :width]
+    model = SPPCA(2).fit(X)
+    assert model.criterion_ == "ebic"
+    assert model.slope_ is None
+    picked = model.n_parameters_path_ - 1
+    values = ebic(model.log_likelihood_path_, picked, 442, 2 * width)
+    np.testing.assert_array_equal(model.criterion_path_, values)
+    assert model.penalty_ == model.penalties_[np.argmax(values)]
+    assert 0 < model.n_selected_ <= width
+    assert "chosen by extended BIC (the slope heuristic found too few" in findings_of(model).why
+
+
+def test_what_chose_the_penalty_is_said(example):
+    X = example[0]
+    grid = [30, 10, 20]
+    for asked in ("aic", "bic", "ebic"):
+        assert SPPCA(2, penalty=asked, penalties=grid).fit(X).criterion_ == asked
+    assert SPPCA(2, penalty=20.0, penalties=grid).fit(X).criterion_ == "given"
+
+
 def test_too_large_a_penalty_says_so(example):
     with pytest.warns(NoStructureWarning, match="no loading is left"):
         model = SPPCA(n_components=2, penalty=1e6).fit(example.X)
@@ -273,7 +299,7 @@ def test_too_large_a_penalty_says_so(example):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"penalty": "most"}, "`penalty` must be one of 'slope', 'aic', 'bic', got 'most'"),
+        ({"penalty": "most"}, "`penalty` must be one of 'slope', 'aic', 'bic', 'ebic', got 'most'"),
         ({"penalty": -1.0}, "`penalty` must be a non-negative number, got -1.0"),
         ({"penalties": [1, -2]}, "`penalties` must be a list of finite non-negative"),
         ({"penalties": []}, "`penalties` must be a list of finite non-negative"),
@@ -297,14 +323,19 @@ def test_the_choice_is_that_of_the_heuristic():
     X = make_globally_sparse(200, 60, n_components=3, random_state=0).X
     model = SPPCA(3).fit(X)
     assert model.penalties_[model.slope_.best] == model.penalty_
+    assert model.criterion_ == "slope"
     norms = np.linalg.norm(model.components_, axis=1)
     assert np.all(np.diff(norms) <= 0)
 
 
 def test_noise_alone_has_no_slope_to_choose_by():
-    X = np.random.default_rng(0).standard_normal((200, 40))
-    with pytest.raises(InputError, match="nothing but noise"):
-        SPPCA(2).fit(X)
+    """On our own grid, extended BIC finds nothing; on another, the heuristic says what it lacks."""
+    X = np.random.default_rng(0).standard_normal((60, 12))
+    with pytest.warns(NoStructureWarning, match="none is worth more than it costs"):
+        model = SPPCA(1).fit(X)
+    assert model.n_selected_ == 0
+    with pytest.raises(InputError, match=r"no linear part|nothing but noise"):
+        SPPCA(1, penalties=model.penalties_).fit(X)
 
 
 @pytest.mark.parametrize("grid", ["abc", ["a"], [[1.0]], [], 3.0, [np.nan], [1e300]])

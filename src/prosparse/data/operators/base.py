@@ -36,7 +36,8 @@ class Operator(ABC):
     shape: tuple[int, int]
     xp: Any  # the array API namespace of everything that goes in and out
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
-    in_memory = False  # many products with few columns then cost no more than few with many
+    # A product with so many columns costs little more than with one; None where each is a pass.
+    few_columns: int | None = None
     on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 
@@ -98,6 +99,11 @@ class Operator(ABC):
         way. For guesses that only save time."""
         return self
 
+    def rough(self) -> Operator:
+        """The same table for products that need few digits: in single precision, where these are
+        then faster and no digit is lost to centring, or itself."""
+        return self
+
     def take_columns(self, columns: Array) -> Operator:
         """The same rows on some of the columns, in the given order."""
         taken = self._taken(columns)
@@ -109,6 +115,10 @@ class Operator(ABC):
     def matmul(self, F: Array) -> Array:
         """X F."""
         return self.map_rows(lambda block: block @ F)
+
+    def gathered_matmul(self, F: Array) -> Array:
+        """X F, in memory even where `matmul` is lazy."""
+        return self.gather_rows(_Product(F))
 
     def rmatmul(self, Y: Array) -> Array:
         """X' Y."""
@@ -146,6 +156,16 @@ class Operator(ABC):
         return self.map_rows(
             lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
         )
+
+
+class _Product:
+    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
+
+    def __init__(self, F: Array):
+        self.F = F
+
+    def __call__(self, block: Block) -> Array:
+        return block @ self.F
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:

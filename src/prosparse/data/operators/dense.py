@@ -19,10 +19,9 @@ NARROW = 64  # columns
 class DenseOperator(Operator):
     """A dense table that has been centred already."""
 
-    in_memory = True
-
     def __init__(self, X: Array):
         self.X = X
+        self.few_columns = 32 if on_accelerator(X) else 16
         self.xp = array_namespace(X)
         self.shape = X.shape
         self.dtype = X.dtype

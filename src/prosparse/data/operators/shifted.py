@@ -56,6 +56,7 @@ class ShiftedOperator(Operator):
     def __init__(self, inner: Operator, left: Array, right: Array):
         self.inner, self.left, self.right = inner, left, right
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
+        self.few_columns, self.on_one_core = inner.few_columns, inner.on_one_core
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):
@@ -84,6 +85,11 @@ class ShiftedOperator(Operator):
     ) -> Array:
         g = OfShiftedRows(f, self.right, entrywise)
         return self.inner.gather_rows(g, self.left, *row_arrays, entrywise=entrywise)
+
+    def rough(self) -> ShiftedOperator:
+        inner = self.inner.rough()
+        left, right = (self.xp.astype(part, inner.dtype) for part in (self.left, self.right))
+        return ShiftedOperator(inner, left, right)
 
     def _taken(self, columns: Array) -> ShiftedOperator:
         right = self.xp.take(self.right, in_kind(columns, self.right), axis=1)

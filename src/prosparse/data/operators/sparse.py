@@ -13,6 +13,9 @@ from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
 from .base import Block, Operator, row_slices
 
+# Standard deviations that the mean of a column may lie from zero, for products in single precision.
+_LARGE_MEAN = 100.0
+
 
 def canonical(X: Any) -> sparse.csr_array:
     """``X`` as CSR with sorted indices and every place stored once; never changes ``X``.
@@ -79,13 +82,13 @@ class CentredColumns:
 class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
-    in_memory = True
+    few_columns = 16
     on_one_core = True
 
-    def __init__(self, S: Any, shift: Array, factor: Array):
-        self.S = canonical(S).astype(np.float64, copy=False)
-        self.shift, self.factor = shift, factor
-        self.xp, self.dtype = xp, np.float64
+    def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
+        self.S = canonical(S).astype(dtype, copy=False)
+        self.shift, self.factor = shift.astype(dtype, copy=False), factor.astype(dtype, copy=False)
+        self.xp, self.dtype = xp, dtype
         self.shape = self.S.shape
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
@@ -98,6 +101,13 @@ class SparseOperator(Operator):
     def sample_rows(self, count: int) -> SparseOperator:
         some = self.S[:: max(1, self.shape[0] // count)]
         return SparseOperator(some, self.shift, self.factor)
+
+    def rough(self) -> SparseOperator:
+        # a product with S is centred afterwards: of means that are large, few digits are left
+        largest = float(np.max(np.abs(self.shift * self.factor), initial=0.0))
+        if largest > _LARGE_MEAN:
+            return self
+        return SparseOperator(self.S, self.shift, self.factor, np.float32)
 
     def _taken(self, columns: Array) -> SparseOperator:
         return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])

@@ -42,6 +42,7 @@ class WeightedOperator(Operator):
     def __init__(self, inner: Operator, root: Array):
         self.inner, self.root = inner, root
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
+        self.few_columns, self.on_one_core = inner.few_columns, inner.on_one_core
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):
@@ -67,6 +68,10 @@ class WeightedOperator(Operator):
     ) -> Array:
         g = OfWeightedRows(f, entrywise)
         return self.inner.gather_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
+
+    def rough(self) -> WeightedOperator:
+        inner = self.inner.rough()
+        return WeightedOperator(inner, self.xp.astype(self.root, inner.dtype))
 
     def _taken(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)

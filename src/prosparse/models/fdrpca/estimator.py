@@ -8,14 +8,16 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...data import Array, Columns, Operator, kind_of, standardise
-from ...data.arrays import host
+from ...data import Array, Columns, Operator, kind_of, operator_of, standardise, take_columns
+from ...data.arrays import TableLike, as_like, host, in_kind
 from ...data.kinds import Table
+from ...data.residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
 from ...errors import (
     InputError,
     NoStructureWarning,
     ParameterError,
     RowOrderWarning,
+    check_bool,
     check_choice,
     check_integer,
     check_non_negative,
@@ -27,6 +29,9 @@ from .model import Options, Solution, solve
 from .rows import grouped_rows, likeness_of_neighbours
 
 Transform = Literal["rank"]
+
+# Of the largest standard deviation of residuals: a column below it does not vary.
+_CONSTANT = 1e-9
 
 
 class FDRPCA(SparseProjection):
@@ -55,6 +60,10 @@ class FDRPCA(SparseProjection):
     transform : {"rank"} or None, default=None
         "rank": the test looks at normal scores of the ranks of each column, so that no outlier can
         decide. Components and scores are those of the columns themselves all the same.
+    counts : bool, default=False
+        Whether the table holds counts (molecules of genes, words, species) of rows that differ in
+        size. They are replaced by residuals of what size alone would give, without which all
+        columns vary together through it. Sparse stays sparse. See Notes.
     random_state : int, RandomState or None, default=0
         Of the random orders of rows in which columns that are far from Gaussian are tested.
     verbose : int, default=0
@@ -96,12 +105,26 @@ class FDRPCA(SparseProjection):
         Their standard deviations.
     varying_ : bool array (n_features_in_,)
         False for constant columns.
+    count_weights_ : array (n_features_in_,)
+        Only for counts: the size of a row is the sum of its entries with these weights, which are
+        small for columns that vary much.
+    count_shares_ : array (n_features_in_,)
+        Only for counts: the share of every column in all of them.
+    count_noise_ : array (n_features_in_,)
+        Only for counts: mean squares of Pearson's residuals, 1 for columns that vary by chance
+        alone.
 
     Notes
     -----
     Rows must be exchangeable: without structure, any order of a column's rows would be as good as
     the one given. Time series are not, nor are several rows of one patient: give the patients as
     ``groups``, and rows are compared within each. A warning says when neighbouring rows are alike.
+
+    Of counts x in a row of size N and a column with the share pi of all counts, Pearson's residual
+    is (x - N pi) / sqrt(N pi), which has mean 0 and variance 1 whatever the size of the row, if it
+    differs from others in nothing else. Rows whose residuals are larger throughout are scaled
+    down. ``mean_`` and ``scale_`` are those of the residuals times sqrt(pi), and
+    ``inverse_transform`` gives these.
 
     Missing values are refused: fill them in first (``SCA().impute``, or scikit-learn's imputers),
     or leave out the columns that have many.
@@ -127,6 +150,9 @@ class FDRPCA(SparseProjection):
     communality_: Array
     chance_communality_: float
     sampled_: Array
+    count_weights_: Array
+    count_shares_: Array
+    count_noise_: Array
 
     def __init__(
         self,
@@ -135,6 +161,7 @@ class FDRPCA(SparseProjection):
         fdr: float = 0.05,
         min_communality: float = 0.0,
         transform: Transform | None = None,
+        counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ):
@@ -142,6 +169,7 @@ class FDRPCA(SparseProjection):
         self.fdr = fdr
         self.min_communality = min_communality
         self.transform = transform  # type: ignore[assignment, method-assign]
+        self.counts = counts
         self.random_state = random_state
         self.verbose = verbose
 
@@ -167,7 +195,7 @@ class FDRPCA(SparseProjection):
         def fit() -> None:
             table = self._validated(X, reset=True)
             rows = grouped_rows(groups, table.shape[0])
-            op, columns = standardise(table, True)
+            op, columns = self._residuals(table) if self.counts else standardise(table, True)
             if op.shape[1] < 2:
                 raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
             itself = Sample(op, rows)
@@ -206,6 +234,40 @@ class FDRPCA(SparseProjection):
             seed=seed_of(self.random_state),
         )
 
+    def _residuals(self, table: Table) -> tuple[Operator, Columns]:
+        """The residuals of counts, standardised."""
+        kind_of(table).row_totals(table)  # refuses what cannot be counts
+        counts, squares = _counts_and_squares(table)
+        null = null_of(counts, squares)
+        rows = rows_of(counts, squares, null)
+        mean, deviation = moments_of(counts, squares, null, rows)
+        varying = deviation > _CONSTANT * float(deviation.max(initial=0.0))
+        like = counts.column_squares()
+        mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
+        there = in_kind(mean, like, counts.dtype), in_kind(deviation, like, counts.dtype)
+        columns = Columns(*there, 1.0, in_kind(varying, like))
+        self.count_weights_ = columns.values(null.weights)
+        self.count_shares_ = columns.values(null.shares)
+        self.count_noise_ = columns.values(null.noise)
+        op = _standard_residuals(table, columns.kept, null.shares, rows, mean, deviation)
+        op.remember_column_squares(in_kind(np.full(op.shape[1], float(op.shape[0])), like))
+        return op, columns
+
+    def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
+        if not hasattr(self, "count_weights_"):
+            return super()._operator_of(X, columns)
+        kind_of(X).row_totals(X)
+        null = Null(
+            *(
+                host(v).astype(float)
+                for v in (self.count_weights_, self.count_shares_, self.count_noise_)
+            )
+        )
+        rows = rows_of(*_counts_and_squares(X), null)
+        mean, scale = (host(v).astype(float) for v in (self.mean_, self.scale_))
+        which = np.arange(mean.size) if columns is None else columns
+        return _standard_residuals(X, which, null.shares, rows, mean, scale)
+
     def _ranked(self, table: Table, columns: Columns) -> Operator:
         """The normal scores of the columns that vary, standardised."""
         ranked = kind_of(table).normal_scores(table)
@@ -224,6 +286,12 @@ class FDRPCA(SparseProjection):
             )
         if self._asked_transform is not None:
             check_choice("transform", self._asked_transform, get_args(Transform))
+        check_bool("counts", self.counts)
+        if self.counts and self._asked_transform is not None:
+            raise ParameterError(
+                f"`transform={self._asked_transform!r}` and `counts=True` are two ways to change "
+                "the columns before the test: ask for one of them"
+            )
 
     @property
     def _asked_transform(self) -> str | None:
@@ -274,15 +342,19 @@ class FDRPCA(SparseProjection):
     def _warn_of(self, likeness: float, grouped: bool) -> None:
         """What the user should know of a fit that is whole."""
         if likeness:
+            where = "within a group " if grouped else ""
             remedy = (
-                "within these groups, too, the order of the rows matters"
+                "keep only rows that are far enough apart to be independent"
                 if grouped
                 else "give the rows that belong together (patients, batches, days) as `groups`"
             )
             warn(
-                f"FDRPCA: rows next to each other are alike (correlation {likeness:.2f} beside "
-                "what the components explain), so that chance explains more than the test knows. "
-                f"If the rows are repeated measures or a time series, {remedy}.",
+                f"FDRPCA: rows that stand next to each other {where}are alike (correlation "
+                f"{likeness:.2f} beside what the components explain). Is the table sorted, by "
+                "class or by one of its columns? Then that is why, the result does not depend on "
+                "the order, and there is nothing to do. Are neighbours repeated measures or steps "
+                "of a time series? Then the rows are not independent and too many variables are "
+                f"chosen: {remedy}.",
                 RowOrderWarning,
             )
         if self.n_selected_ == 0:
@@ -298,6 +370,32 @@ class FDRPCA(SparseProjection):
                 "show it.",
                 NoStructureWarning,
             )
+
+
+def _counts_and_squares(X: Table) -> tuple[Operator, Operator]:
+    """Counts and their squares as they are, neither centred nor scaled."""
+    kind, p = kind_of(X), X.shape[1]
+
+    def operator(table: Table) -> Operator:
+        zeros, ones = (as_like(v, table, table.dtype) for v in (np.zeros(p), np.ones(p)))
+        return operator_of(table, zeros, ones)
+
+    return operator(X), operator(kind.squares(X))
+
+
+def _standard_residuals(
+    X: Table,
+    which: np.ndarray,
+    shares: np.ndarray,
+    rows: Rows,
+    mean: np.ndarray,
+    deviation: np.ndarray,
+) -> Operator:
+    """The residuals of some columns of counts, with means and deviations of all given."""
+    some, scale = take_columns(X, which), deviation[which]
+    zeros, there = (as_like(v, some, some.dtype) for v in (np.zeros(which.size), scale))
+    counts = operator_of(some, zeros, there)
+    return residuals_of(counts, shares[which] / scale, rows, mean[which] / scale)
 
 
 class ParameterBesideMethod:

@@ -17,7 +17,7 @@ import numpy as np
 from ...errors import ParameterError
 from ...numerics.secular import left_out_shares
 from ...selection.false_discoveries import qvalues
-from ...selection.leading import Sample
+from ...selection.leading import FINE, Sample
 from ...selection.structure import Structure, count_components, find_structure
 
 
@@ -95,7 +95,7 @@ def communalities(sample: Sample, chosen: np.ndarray, d: int) -> np.ndarray:
     count = min(d, int(members.sum()) - 1)
     if count < 1:
         return np.zeros(sample.p)
-    found = sample.components(members, count)
+    found = sample.components(members, count, FINE)
     count = min(count, found.values.size)
     squares = np.where(sample.squares > 0.0, sample.squares, 1.0)
     R2 = np.sum(found.seen[:, :count] ** 2, axis=1) / squares
@@ -115,7 +115,7 @@ def leading_components(sample: Sample, chosen: np.ndarray, d: int) -> tuple[np.n
         return np.ones((1, 1)), sample.squares[chosen]
     members = np.zeros(sample.p, dtype=bool)
     members[chosen] = True
-    found = sample.components(members, min(d, chosen.size - 1))
+    found = sample.components(members, min(d, chosen.size - 1), FINE)
     d = min(d, found.values.size)
     V = np.linalg.qr(found.filters[:, :d] * np.sqrt(found.values[:d]))[0]
     strongest = V[np.argmax(np.abs(V), axis=0), np.arange(d)]

@@ -12,7 +12,7 @@ from ...selection.structure import FEWEST_FREEDOM
 # Columns, and entries in all, that are looked at to judge the order of the rows.
 _COLUMNS = 400
 _FEWEST_COLUMNS = 8
-_ENTRIES = 2_000_000
+_ENTRIES = 500_000
 # Neighbouring rows are alike if their correlation is that large on average over the columns, and
 # that many standard errors away from none.
 ALIKE = 0.1

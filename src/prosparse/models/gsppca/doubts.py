@@ -85,8 +85,9 @@ def doubts_about_structure(
         inside = spectrum(op.take_columns(chosen)).eigenvalues if chosen.size > 1 else np.empty(0)
         if smallest or not count_signals(host(inside), n, chosen.size, noise):
             text = (
-                "no principal component stands out from white noise: the variables may be no more "
-                "than those that chance makes most alike. More samples would tell."
+                "no principal component stands out from white noise: the chosen variables may "
+                "merely be those that happen to look alike in this sample. With more samples that "
+                "would show."
             )
             return [Doubt(NoStructureWarning, text)]
     elif smallest and d > 1:

@@ -29,14 +29,15 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
 MOST_COMPONENTS = 256
 LEADING = 64
-# How exactly they are computed where both sides of a table are large.
-_RESIDUAL = 1e-3
+# How exactly they are computed where both sides of a table are large: what they are worth is
+# measured in held-out rows anyway.
+_RESIDUAL = 1e-2
 # Eigenvalues below this share of the largest are rounding.
 _RANK = 1e-11
 # No column is explained altogether: this much of its variance is its own.
@@ -140,12 +141,23 @@ def components_from_rows(op: Operator, outer: np.ndarray, splits: list[Split]) -
         scores = outer @ filters  # of all rows, as components are X'F
         scores = scores[out] - scores[rows].mean(axis=0)
         mean = onto_columns(op, training[:, None] / rows.size)[:, 0]
-        found.append(Fold(training, out, mean, scores, partial(_columns_see, op, filters)))
+        found.append(Fold(training, out, mean, scores, _SeenByColumns(op, filters)))
     return found
 
 
-def _columns_see(op: Operator, filters: np.ndarray, count: int) -> np.ndarray:
-    return onto_columns(op, filters[:, :count])
+class _SeenByColumns:
+    """The first components, X'F; as many as were asked for are kept for the next question."""
+
+    def __init__(self, op: Operator, filters: np.ndarray):
+        self.op, self.filters = op, filters
+        self._kept = np.zeros((op.shape[1], 0))
+
+    def __call__(self, count: int) -> np.ndarray:
+        count, there = min(count, self.filters.shape[1]), self._kept.shape[1]
+        if count > there:
+            more = onto_columns(self.op, self.filters[:, there:count])
+            self._kept = np.concatenate([self._kept, more], axis=1)
+        return self._kept[:, :count]
 
 
 def _first(V: np.ndarray, count: int) -> np.ndarray:
@@ -184,22 +196,29 @@ def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
 
 
 def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
-    xp, like = op.xp, op.column_squares()
-    tol = max(_RESIDUAL, 30.0 * float(xp.finfo(op.dtype).eps))
+    xp, like, rough = op.xp, op.column_squares(), op.rough()
+    tol = max(_RESIDUAL, 30.0 * float(xp.finfo(rough.dtype).eps))
     near: np.ndarray | None = None
     for training, out in splits:
         rows = int(training.sum())
-        some = WeightedOperator(op, in_kind(training.astype(float), like, op.dtype))
+        some = WeightedOperator(rough, in_kind(training.astype(float), like, rough.dtype))
         mean = onto_columns(op, training[:, None] / rows)[:, 0]
         there = in_kind(mean, like)
 
-        def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
-            narrow = xp.astype(V, op.dtype)
+        def squared_some(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
+            narrow = xp.astype(V, rough.dtype)
             (product,) = some.sum_rows(lambda block: (block.T @ (block @ narrow),))
             return xp.astype(product, V.dtype) - rows * there[:, None] * (there @ V)
 
         count = min(LEADING, min(op.shape) // 4)
-        _, V = leading_eigenvectors(squared, like, count, tol, near=near)
+        _, V = leading_eigenvectors(
+            partial(on_all_cores, rough, squared_some),
+            like,
+            count,
+            tol,
+            near=near,
+            block=op.few_columns,
+        )
         near = host(V).astype(float)
         scores = _held_out_scores(op, out, mean, near)
         yield Fold(training, out, mean, scores, partial(_first, near))
@@ -296,21 +315,22 @@ def left_by_others(
 ) -> np.ndarray:
     """What all other columns leave of each one in held-out rows: sums of squares, (folds, p).
 
-    With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C'C, a column is predicted from all
+    With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C C', a column is predicted from all
     others with the residual (P x)_j / P_jj. The sums of its squares follow from those of x_j and
-    from the products X'T with T = X C'.
+    from the products X'T with T = X C.
     """
     left = np.zeros((len(folds), op.shape[1]))
     for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         W, psi = model
         weighted = W / psi[:, None]
-        inner = np.eye(W.shape[1]) + W.T @ weighted
-        C = solve_triangular(np.linalg.cholesky(inner), weighted.T, lower=True)
-        T = some_rows(op, C.T, fold.held_out) - fold.mean @ C.T
+        one = np.eye(W.shape[1])
+        root = solve_triangular(np.linalg.cholesky(one + W.T @ weighted), one, lower=True)
+        C = weighted @ root.T
+        T = some_rows(op, C, fold.held_out) - fold.mean @ C
         across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
-        cross = np.einsum("pr,rp->p", across, C)
-        inside = np.sum(C * ((T.T @ T) @ C), axis=0)
-        precision = 1.0 / psi - np.sum(C**2, axis=0)
+        cross = np.einsum("pr,pr->p", across, C)
+        inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
+        precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
         residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
         left[number] = np.maximum(residual, 0.0) / precision**2
     return left
@@ -362,7 +382,7 @@ def confirmed(model: Factors, communality: np.ndarray, variances: np.ndarray) ->
 def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
     """X F on the host, (n, k)."""
     there = in_kind(filters, op.column_squares(), op.dtype)
-    return np.asarray(host(op.gather_rows(_Product(there))).astype(float))
+    return host(op.gathered_matmul(there)).astype(float, copy=False)
 
 
 def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray:
@@ -370,30 +390,21 @@ def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray
     if op.whole is None:
         return onto_rows(op, filters)[rows]
     there = in_kind(filters, op.column_squares(), op.dtype)
-    return np.asarray(host(_taken(op, rows) @ there).astype(float))
+    return host(_taken(op, rows) @ there).astype(float, copy=False)
 
 
 def onto_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """X'Y on the host, (p, k); ``Y`` may be of the rows of a mask alone."""
     if rows is not None and op.whole is not None:
         there = in_kind(Y, op.column_squares(), op.dtype)
-        return np.asarray(host(_taken(op, rows).T @ there).astype(float))
+        return host(_taken(op, rows).T @ there).astype(float, copy=False)
     if rows is not None:
         all_rows = np.zeros((op.shape[0], Y.shape[1]))
         all_rows[rows] = Y
         Y = all_rows
-    return np.asarray(host(op.rmatmul(in_kind(Y, op.column_squares(), op.dtype))).astype(float))
+    there = in_kind(Y, op.column_squares(), op.dtype)
+    return host(op.rmatmul(there)).astype(float, copy=False)
 
 
 def _taken(op: Operator, rows: np.ndarray) -> Array:
     return op.xp.take(op.whole, in_kind(np.flatnonzero(rows), op.column_squares()), axis=0)
-
-
-class _Product:
-    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
-
-    def __init__(self, F: np.ndarray):
-        self.F = F
-
-    def __call__(self, block: np.ndarray) -> np.ndarray:
-        return block @ self.F

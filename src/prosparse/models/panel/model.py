@@ -9,12 +9,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from ...data import Operator
-from ...data.arrays import host
+from ...data.arrays import host, on_accelerator
+from ...numerics.parallel import in_parallel
 from .factors import (
     FEW_ROWS,
     FOLDS,
@@ -36,7 +38,10 @@ from .factors import (
     steadied,
 )
 from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
-from .recovery import Judged, judge, posterior, shares_along, sizes_up_to
+from .recovery import Judged, Shares, judge, posterior, shares_along, sizes_up_to
+
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
 
 # Where the number of columns is left to the data, no more than these are tried.
 LONGEST = 300
@@ -199,13 +204,15 @@ def trials_of(
         return _by_other_folds(spread, learned)
     outer = host(op.outer()).astype(float)
     parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
-    trials = []
-    for fold, squares in zip(learned.folds, learned.squares, strict=True):
+
+    def trial(number: int) -> Trial:
+        fold = learned.folds[number]
         splits = splits_of(fold.training, parts, codes, seed)
         inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
         trusted = confirmed(inner.whole, inner.communality, inner.variances)
-        trials.append(Trial(fold, squares, trusted))
-    return trials
+        return Trial(fold, learned.squares[number], trusted)
+
+    return _fold_by_fold(op, trial, range(len(learned.folds)))
 
 
 def _by_other_folds(spread: np.ndarray, learned: Learned) -> list[Trial]:
@@ -230,12 +237,15 @@ def recovery_path(
 ) -> Path:
     """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
     sizes = sizes_up_to(count)
-    found = []
-    for fold, squares, model in trials:
+
+    def shares(trial: Trial) -> Shares:
+        fold, squares, model = trial
         order = choose(model, wishes, criterion).order[:count]
         # where bundles leave a fold no panel as large as this, its largest one stands in
         looked = np.minimum(sizes, order.size)
-        found.append(shares_along(op, fold, model, order, squares, learned.communality, looked))
+        return shares_along(op, fold, model, order, squares, learned.communality, looked)
+
+    found = _fold_by_fold(op, shares, trials)
     everything = np.stack([shares.everything for shares in found])
     others = np.sum([shares.others for shares in found], axis=0)
     attainable = np.sum([shares.attainable for shares in found], axis=0)
@@ -248,6 +258,15 @@ def recovery_path(
         np.interp(steps, sizes, everything.std(axis=0, ddof=1)),
         np.interp(steps, sizes, ratio),
     )
+
+
+def _fold_by_fold(
+    op: Operator, work: Callable[[Piece], Answer], folds: Sequence[Piece]
+) -> list[Answer]:
+    """``work`` of every fold, several at once where the table is in the memory of the host."""
+    if op.whole is None or on_accelerator(op.whole):
+        return [work(fold) for fold in folds]
+    return in_parallel(work, folds)
 
 
 def enough(path: Path, recover: float, sizes: np.ndarray) -> int:

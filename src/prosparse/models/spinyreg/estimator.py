@@ -302,7 +302,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             warn(
                 "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
                 "none. All coefficients are zero and predictions are the mean of y; `ranking_` "
-                "orders the variables by how much each would help, which is not a finding.",
+                "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
 

@@ -31,9 +31,11 @@ class SPPCA(HasDensity, SparseProjection):
     ----------
     n_components : int or "auto", default="auto"
         Smaller than min(n_samples, n_features); "auto": as many as stand out from white noise.
-    penalty : {"slope", "aic", "bic"} or float, default="slope"
-        How the l1 penalty is chosen along the path (slope heuristic, Akaike, Schwarz), or its
-        value, in units of the log-likelihood per unit of loading.
+    penalty : {"slope", "aic", "bic", "ebic"} or float, default="slope"
+        How the l1 penalty is chosen along the path (slope heuristic, Akaike, Schwarz, extended
+        BIC of Chen and Chen), or its value, in units of the log-likelihood per unit of loading.
+        Where the slope heuristic finds no models that are larger than needed, as in tables of few
+        columns, extended BIC chooses, and ``criterion_`` says so.
     penalties : array or None, default=None
         The grid. None: 100 values from 0 to the smallest penalty that leaves no loading.
     max_iter : int, default=2000
@@ -62,6 +64,9 @@ class SPPCA(HasDensity, SparseProjection):
         What the chosen penalty maximises.
     penalty_ : float
         The penalty chosen.
+    criterion_ : {"slope", "aic", "bic", "ebic", "given"}
+        What chose the penalty: what ``penalty`` asked for, or "ebic" where that was the slope
+        heuristic and the table has too few models that are larger than needed.
     slope_ : Slope or None
         What the slope heuristic found, when it was used.
     support_ : bool array (n_features_in_,)
@@ -95,7 +100,8 @@ class SPPCA(HasDensity, SparseProjection):
     -----
     ``transform`` returns the posterior means of the latent variables. The columns should have
     comparable units: the noise variance is common. The slope heuristic allows for the choice of
-    loadings by the data (`selection.slope.choice_shape`); AIC and BIC do not, and keep more.
+    loadings by the data (`selection.slope.choice_shape`), and so does extended BIC; AIC and BIC do
+    not, and keep more.
 
     References
     ----------
@@ -178,6 +184,7 @@ class SPPCA(HasDensity, SparseProjection):
         self.log_likelihood_path_ = columns.values(found.path.log_likelihood)
         self.n_parameters_path_ = columns.values(found.path.n_parameters)
         self.criterion_path_ = columns.values(found.criterion)
+        self.criterion_ = found.rule
         self.slope_ = found.slope
         self.bounds_ = columns.values(columns.log_density(found.bounds, entries))
         self.n_iter_ = int(found.bounds.size)
@@ -221,5 +228,9 @@ class SPPCA(HasDensity, SparseProjection):
     def _warn(self) -> None:
         self._warn_unfinished()
         if self.n_selected_ == 0:
-            message = f"at penalty {self.penalty_:.4g} no loading is left; take a smaller one"
+            message = f"at penalty {self.penalty_:.4g} no loading is left"
+            if self.criterion_ == "given":
+                message += "; take a smaller one"
+            else:
+                message += ", and none is worth more than it costs: the data show no structure"
             warn(f"SPPCA: {message}", NoStructureWarning)

@@ -3,6 +3,11 @@
 Fits are in the operator's units. Penalties and likelihoods are asked for, compared and reported in
 the table's, in which a criterion means the same whatever unit the operator has; `Columns` leads
 from one to the other.
+
+[BMM12]  J.-P. Baudry, C. Maugis, B. Michel. Slope heuristics: overview and implementation.
+         Statistics and Computing 22(2), 2012.
+[CC08]   J. Chen, Z. Chen. Extended Bayesian information criteria for model selection with large
+         model spaces. Biometrika 95(3), 2008.
 """
 
 from __future__ import annotations
@@ -13,15 +18,17 @@ import numpy as np
 
 from ...data import Columns, Operator
 from ...data.arrays import host
+from ...errors import InputError
 from ...inference.loop import StopReason, worst
 from ...numerics.spectrum import Spectrum, added_squares, spectrum
-from ...selection.criteria import aic, bic
+from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, choice_shape, robust_slope
 from .model import init
 from .path import best_likelihoods, fit_path, vanishing_penalty
 
-Criterion = Literal["slope", "aic", "bic"]
+Criterion = Literal["slope", "aic", "bic", "ebic"]
+Rule = Literal["slope", "aic", "bic", "ebic", "given"]
 
 DEFAULT_PENALTIES = 100  # on the default path
 
@@ -59,6 +66,7 @@ class Solution(NamedTuple):
     path: PenaltyPath
     criterion: np.ndarray  # (m,) that the chosen penalty maximises
     best: int  # the place of that penalty on the path
+    rule: Rule  # what chose it
     slope: Slope | None
     bounds: np.ndarray  # (n_iter,) of the penalised log-likelihood at the chosen penalty
     reason: StopReason
@@ -79,8 +87,8 @@ def solve(op: Operator, options: Options) -> Solution:
         options.columns.log_density(likelihoods, n * p),
         np.array(nonzeros) + 1,
     )
-    values, slope = criterion(path, n, d * p, options.penalty)
-    best = int(np.argmax(values))
+    choice = chosen_by(path, n, d * p, options)
+    best = int(np.argmax(choice.values))
     state, runs = fits[best]
     W = arranged(host(state.W))
     norms = np.linalg.norm(W, axis=0)
@@ -95,9 +103,10 @@ def solve(op: Operator, options: Options) -> Solution:
         variances=along / (n - 1),
         shares=along / host(op.column_squares()).sum(),
         path=path,
-        criterion=values,
+        criterion=choice.values,
         best=best,
-        slope=slope,
+        rule=choice.rule,
+        slope=choice.slope,
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
@@ -116,19 +125,41 @@ def grid(parts: Spectrum, d: int, options: Options) -> np.ndarray:
     return largest * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
 
 
-def criterion(
-    path: PenaltyPath, n: int, n_loadings: int, penalty: Criterion | float
-) -> tuple[np.ndarray, Slope | None]:
-    """What the chosen penalty maximises, along the path, and what the slope heuristic found."""
+class PenaltyChoice(NamedTuple):
+    """How a penalty was chosen from a path."""
+
+    values: np.ndarray  # (m,) what the chosen penalty maximises
+    rule: Rule
+    slope: Slope | None = None
+
+
+def chosen_by(path: PenaltyPath, n: int, n_loadings: int, options: Options) -> PenaltyChoice:
+    """What the chosen penalty maximises along the path, and which rule says so.
+
+    The slope heuristic reads the price of a parameter off models that are larger than needed. A
+    table of few columns has too few models, and one in which every variable carries structure has
+    none that is too large: [BMM12] advise another criterion then. On a grid of our own that is
+    EBIC [CC08], which like the heuristic allows for the loadings having been picked by the data.
+    On a grid that the user gave, more penalties may help, and the heuristic says what it lacks.
+    """
+    penalty = options.penalty
+    likelihood, picked = path.log_likelihood, path.n_parameters - 1
     if penalty == "slope":
-        shape = choice_shape(path.n_parameters - 1, n_loadings)
-        slope = robust_slope(shape, path.log_likelihood)
-        return slope.criterion, slope
+        try:
+            slope = robust_slope(choice_shape(picked, n_loadings), likelihood)
+        except InputError:
+            if options.penalties is not None:
+                raise
+            penalty = "ebic"
+        else:
+            return PenaltyChoice(slope.criterion, "slope", slope)
     if penalty == "aic":
-        return aic(path.log_likelihood, path.n_parameters), None
+        return PenaltyChoice(aic(likelihood, path.n_parameters), "aic")
     if penalty == "bic":
-        return bic(path.log_likelihood, path.n_parameters, n), None
-    return -np.abs(path.penalties - penalty), None
+        return PenaltyChoice(bic(likelihood, path.n_parameters, n), "bic")
+    if penalty == "ebic":
+        return PenaltyChoice(ebic(likelihood, picked, n, n_loadings), "ebic")
+    return PenaltyChoice(-np.abs(path.penalties - float(penalty)), "given")
 
 
 def arranged(W: np.ndarray) -> np.ndarray:

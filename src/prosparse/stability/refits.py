@@ -1,0 +1,130 @@
+"""The same method on other rows: what is fitted again, and what it then chose."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from ..data import kind_of
+from ..data.arrays import host
+from ..data.row_groups import RowGroups, row_groups
+from ..errors import InputError
+from ..findings import refuse_unfitted
+from ..models._base import VariableSelector
+from ..registry import Method, method_of
+
+
+class Rows:
+    """The rows that a model was fitted to, to be fitted in part, or shuffled.
+
+    Parameters
+    ----------
+    model : fitted estimator
+    X : table, or list of tables with the same rows
+        What it was fitted to.
+    y : array (n_samples,) or None
+        Of a regression.
+    groups : array (n_samples,) or None
+        Labels of rows that belong together.
+    """
+
+    def __init__(
+        self, model: VariableSelector, X: Any, y: ArrayLike | None, groups: ArrayLike | None
+    ):
+        refuse_unfitted(model)
+        self.model, self.method = model, method_of(model)
+        # SCA takes its views as a list of tables; a list of rows is one table
+        several = isinstance(X, list) and all(hasattr(view, "shape") for view in X)
+        self.tables = X if several else [X if hasattr(X, "shape") else np.asarray(X)]
+        self.several = several
+        self.n = int(self.tables[0].shape[0])
+        width = sum(int(table.shape[1]) for table in self.tables)
+        if width != model.n_features_in_:
+            raise InputError(
+                f"X has {width} columns, and this {type(model).__name__} was fitted to "
+                f"{model.n_features_in_}: give the table that it was fitted to"
+            )
+        self.y = _response(self.method, y, self.n)
+        self.groups: RowGroups | None = row_groups(groups, self.n)
+
+    @property
+    def table(self) -> Any:
+        """What the model was fitted to."""
+        return self.tables if self.several else self.tables[0]
+
+    def fitted(self, tables: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
+        """The method fitted to some tables, without a word; None if it refuses them."""
+        again = clone(self.model).set_params(**parameters)
+        given = {} if groups is None or not self.method.takes_groups else {"groups": groups}
+        with warnings.catch_warnings():
+            # Warnings of the fit on all rows were given; a fit of many has none of its own.
+            warnings.simplefilter("ignore")
+            try:
+                return again.fit(tables if self.several else tables[0], y, **given)
+            except InputError:
+                return None
+
+    def part(self, rows: np.ndarray, parameters: dict[str, Any]) -> np.ndarray | None:
+        """What the method chooses in some of the rows, (p,) bool; None if it refuses them."""
+        tables = [kind_of(table).take_rows(table, rows) for table in self.tables]
+        labels = None if self.groups is None else self.groups.codes[rows]
+        again = self.fitted(tables, None if self.y is None else self.y[rows], labels, parameters)
+        return None if again is None else host(again.support_).astype(bool)
+
+    def shuffled(
+        self, rng: np.random.Generator, parameters: dict[str, Any]
+    ) -> tuple[Any, Any, np.ndarray | None]:
+        """The method fitted to rows that share nothing, the table and the response: a regression
+        to a response in random order, any other to columns each in an order of its own; None for
+        a method that refuses them."""
+        codes = None if self.groups is None else self.groups.codes
+        tables, y = self.tables, self.y
+        if y is not None:
+            y = y[_order(self.n, rng, codes)]
+        else:
+            tables = [kind_of(table).shuffled(table, rng, codes) for table in tables]
+        again = self.fitted(tables, y, codes, parameters)
+        return again, tables if self.several else tables[0], y
+
+
+def _response(method: Method, y: ArrayLike | None, n: int) -> np.ndarray | None:
+    if not method.predicts:
+        return None
+    if y is None:
+        raise InputError(f"{method.estimator.__name__} predicts a response: give it as `y`")
+    response = np.asarray(y, dtype=float)
+    if response.shape != (n,):
+        raise InputError(f"`y` must have one value for each of the {n} rows, got {response.shape}")
+    return response
+
+
+def _order(n: int, rng: np.random.Generator, codes: np.ndarray | None) -> np.ndarray:
+    """A random order of n rows, within groups where there are any."""
+    if codes is None:
+        return rng.permutation(n)
+    order = np.empty(n, dtype=int)
+    order[np.argsort(codes, kind="stable")] = np.lexsort((rng.random(n), codes))
+    return order
+
+
+def settled(model: VariableSelector, n_rows: int) -> dict[str, Any]:
+    """What a fit to other rows takes over from that to all: the number of components, where the
+    data decided it, and a looser end of the iterations where that changes next to nothing.
+
+    Neither looks at which variables were chosen, so that the choice is still one of these rows.
+    """
+    parameters, method = model.get_params(deep=False), method_of(model)
+    settled: dict[str, Any] = {
+        name: max(parameters[name], value) for name, value in method.quick.items()
+    }
+    counted = int(getattr(model, "n_components_", 0))
+    automatic = isinstance(parameters.get("n_components"), str)
+    if automatic and 0 < counted < n_rows - 2:
+        settled["n_components"] = counted
+    if "verbose" in parameters:
+        settled["verbose"] = 0
+    return settled

@@ -1,0 +1,431 @@
+"""The command, as a person with a spreadsheet meets it: what it notices, and in which words."""
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+pytest.importorskip("pyarrow")
+typer_testing = pytest.importorskip("typer.testing")
+
+from prosparse import FDRPCA, Panel, SpinyRegressor, __version__, load  # noqa: E402
+from prosparse.app import commands  # noqa: E402
+from prosparse.app.cli import COMMANDS, app, loaded  # noqa: E402
+from prosparse.app.gaps import complete_part  # noqa: E402
+from prosparse.app.places import OF_REGRESSIONS  # noqa: E402
+from prosparse.app.words import in_words_of_the_command  # noqa: E402
+from prosparse.datasets import make_globally_sparse  # noqa: E402
+from prosparse.registry import METHODS, offered  # noqa: E402
+
+pytestmark = pytest.mark.quick
+
+run = typer_testing.CliRunner().invoke
+DATA = make_globally_sparse(60, 8, n_components=1, n_informative=5, random_state=0)
+NAMES = [f"v{k}" for k in range(8)]
+
+
+@pytest.fixture(autouse=True)
+def inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def table(path, X=DATA.X, names=NAMES, **more):
+    """A table with further columns of whatever is given."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow([*names, *more])
+        for k, row in enumerate(X):
+            cells = ["" if np.isnan(v) else repr(float(v)) for v in row]
+            writer.writerow([*cells, *(column[k] for column in more.values())])
+    return str(path)
+
+
+def rows_of(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def answer(*words):
+    result = run(app, [*words, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def said(result):
+    return " ".join((result.stdout + result.stderr).split())
+
+
+# --- units
+
+
+@pytest.mark.parametrize(
+    "method",
+    [["gsppca", "--components", "1"], ["sca"], ["empca", "--variables", "2", "--components", "1"]],
+    ids=lambda words: words[0],
+)
+def test_a_column_of_another_scale(inside, method):
+    income = np.random.default_rng(0).normal(5e4, 1e4, 60).round()
+    path = table(inside / "t.csv", income=income)
+    words = ["select", path, "--method", *method]
+    noted = " ".join(answer(*words)["notes"])
+    assert "'income' has 100.0% of the variance of all columns" in noted
+    assert "say --scale" in noted
+    assert "--scale" not in " ".join(answer(*words, "--scale")["notes"])
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_methods_that_scale_have_nothing_to_say_about_units(inside):
+    path = table(inside / "t.csv", income=np.arange(60)[::-1] % 7 * 1e5 + 1)
+    for method in (["fdrpca"], ["panel", "--variables", "2"]):
+        assert answer("select", path, "--method", *method)["notes"] == []
+
+
+def test_columns_of_one_scale_have_nothing_to_say_about_units(inside):
+    path = table(inside / "t.csv", X=DATA.X * 1e4)
+    assert answer("select", path, "--method", "gsppca", "--components", "1")["notes"] == []
+
+
+# --- gaps
+
+
+def part(X, step=7):
+    blocks = [(k, X[k : k + step]) for k in range(0, len(X), step)]
+    return complete_part(lambda: iter(blocks), X.shape)
+
+
+@pytest.mark.parametrize("shape", [(40, 9), (9, 40), (25, 25), (200, 3)])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.2, 0.7])
+def test_what_is_left_has_no_gaps_and_is_no_less_than_rows_or_columns_alone(rng, shape, share):
+    gaps = rng.random(shape) < share
+    rows, columns = part(np.where(gaps, np.nan, 1.0))
+    assert not gaps[np.ix_(rows, columns)].any()
+    alone = max(
+        np.sum(~gaps.any(axis=1)) * shape[1],
+        np.sum(~gaps.any(axis=0)) * shape[0],
+    )
+    assert rows.size * columns.size >= alone
+    if not share:
+        assert (rows.size, columns.size) == shape
+
+
+def test_a_bad_column_and_a_bad_row_go_together():
+    X = np.ones((10, 6))
+    X[:7, 2] = np.nan
+    X[4, :4] = np.nan
+    rows, columns = part(X)
+    assert rows.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9]
+    assert columns.tolist() == [0, 1, 3, 4, 5]
+
+
+def test_few_gaps_in_a_wide_table_cost_columns_not_all_rows(inside, rng):
+    X = np.hstack([DATA.X[:20], rng.normal(size=(20, 292))])
+    X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # hardly a row without
+    path = table(inside / "t.csv", X=X, names=[f"v{k}" for k in range(300)])
+    found = answer("select", path, "--missing", "drop")
+    assert found["rows"] >= 18
+    assert found["variables"] > 230
+    assert "columns were left out ('v" in " ".join(found["notes"])
+
+
+# --- the command's own words
+
+
+# For every option of a method, a value that the method refuses.
+REFUSED = {
+    "fdr": "2",
+    "min-communality": "-1",
+    "variables": "999",
+    "penalty": "bik",
+    "recover": "7",
+    "components": "99",
+    "tol": "-1",
+}
+
+
+def cases():
+    for method in offered().values():
+        needed = {one.name: "2" for one in method.options or () if one.needed}
+        common = {"components": "n_components", "tol": "tol"}
+        options = {one.name: one.parameter for one in method.options or ()}
+        options |= {
+            name: parameter for name, parameter in common.items() if method.takes(parameter)
+        }
+        if method.name == "sca":  # it takes any number of components, and switches off the rest
+            options.pop("components")
+        for name, parameter in options.items():
+            yield pytest.param(method.name, needed, name, parameter, id=f"{method.name}-{name}")
+
+
+@pytest.mark.parametrize(("method", "needed", "name", "parameter"), list(cases()))
+def test_errors_name_options_not_parameters(inside, method, needed, name, parameter):
+    words = needed | {name: REFUSED[name]}
+    options = [word for one, value in words.items() for word in (f"--{one}", value)]
+    result = run(app, ["select", table(inside / "t.csv"), "--method", method, *options])
+    assert result.exit_code == 2, result.output
+    assert f"--{name}" in result.stderr
+    assert "`" not in result.stderr
+    if parameter != name:
+        assert parameter not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ('`n_components="auto"` finds more', "--components auto finds more"),
+        ("try `scale=True`, or", "try --scale, or"),
+        ("raise `max_iter`, or `tol`", "raise --max-iter, or --tol"),
+        ("`support_` is empty", "the choice is empty"),
+        ("with `n_features`, or with `recover`", "with --variables, or with --recover"),
+        ("`--missing` must be", "--missing must be"),
+        ("`something` else", "`something` else"),
+    ],
+)
+def test_messages_in_the_words_of_the_command(message, words):
+    assert in_words_of_the_command(message, METHODS["Panel"]) == words
+
+
+def test_warnings_and_notes_are_in_the_answer(inside):
+    noise = np.random.default_rng(1).normal(size=(60, 8))
+    found = answer("select", table(inside / "t.csv", X=noise, patient_id=range(100, 160)))
+    assert any("the choice is empty" in one for one in found["warnings"])
+    assert any("'patient_id' numbers the rows from 100 to 159" in one for one in found["notes"])
+
+
+def test_iterations_may_be_ended(inside):
+    path = table(inside / "t.csv")
+    words = ["select", path, "--method", "sca", "--max-iter", "1"]
+    assert any("raise --max-iter" in one for one in answer(*words)["warnings"])
+    refused = run(app, ["select", path, "--max-iter", "1"])
+    assert "--max-iter has no effect with --method fdrpca; use gsppca" in refused.stderr
+
+
+# --- one page again
+
+
+def test_the_page_of_a_folder_again(inside):
+    path = table(inside / "t.csv", kind=["a", "b"] * 30, name=[f"=s{k}" for k in range(60)])
+    words = ["select", path, "--label", "kind", "--id-column", "name", "--output", "found"]
+    assert run(app, words).exit_code == 0
+    page = inside / "found" / "report.html"
+    first = page.read_text("utf-8")
+    page.unlink()
+    assert run(app, ["report", "found"]).stdout.strip() == "wrote found/report.html"
+
+    def values(text):
+        return re.findall(r'"values":\[\[.*?\]\]', text), re.findall(r'"ids":\[.*?\]', text)
+
+    assert values(page.read_text("utf-8")) == values(first)
+    assert 'id="scores-chart"' in page.read_text("utf-8")
+    elsewhere = answer("report", "found", "--output", "page.html")
+    assert elsewhere["output"] == "page.html"
+    (inside / "empty").mkdir()
+    refused = run(app, ["report", "empty"])
+    assert refused.exit_code == 1
+    assert "holds no model.prosparse" in refused.stderr
+    (inside / "found" / "scores.csv").write_text("row,a,b,c,d\n1,2,3,4,5,6,7\n")
+    assert "do not have the" in run(app, ["report", "found"]).stderr
+
+
+def test_a_report_reads_other_files_as_it_is_told(inside):
+    path = table(inside / "t.csv")
+    assert run(app, ["fit", path, "-q"]).exit_code == 0
+    text = (inside / "t.csv").read_text().replace(",", "|").splitlines()
+    lines = [f"{line}|{word}" for line, word in zip(text, ["kind", *"ab" * 30], strict=False)]
+    (inside / "new.txt").write_text("\n".join(["Measured again", *lines]))
+    words = ["report", "t.prosparse", "--data", "new.txt", "--label", "kind"]
+    found = answer(*words, "--separator", "|", "--output", "new.html")
+    assert any("above the names of the columns" in note for note in found["notes"])
+    assert 'id="scores-chart"' in (inside / "new.html").read_text("utf-8")
+    refused = run(app, ["report", "t.prosparse", "--data", "new.txt", "--output", "new.html"])
+    assert "'kind'" in refused.stderr
+
+
+# --- regress and panel
+
+
+def test_regress(inside):
+    y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
+    path = table(inside / "t.csv", outcome=[repr(float(v)) for v in y])
+    found = answer("regress", path, "--response", "outcome")
+    model = SpinyRegressor().fit(DATA.X, y)
+    assert found["selected"] == [NAMES[k] for k in np.argsort(model.ranking_)][: model.n_selected_]
+    assert found["coefficients"]["v1"] == pytest.approx(model.coef_[1])
+    assert found["intercept"] == pytest.approx(model.intercept_)
+    assert found["r2"] == pytest.approx(model.score(DATA.X, y))
+    assert found["variables"] == 8
+    folder = inside / "t-prosparse"
+    assert sorted(one.name for one in folder.iterdir()) == sorted(OF_REGRESSIONS)
+    first, *rest = rows_of(folder / "coefficients.csv")
+    assert first["variable"] == "(intercept)"
+    assert {one["variable"] for one in rest} == set(found["selected"])
+    predicted = [float(one["predicted"]) for one in rows_of(folder / "predictions.csv")]
+    np.testing.assert_allclose(predicted, model.predict(DATA.X))
+    assert "What predicts outcome in t.csv" in (folder / "report.html").read_text("utf-8")
+    shown = run(app, ["regress", path, "--response", "outcome"])
+    assert "variance explained" in shown.stdout
+    assert run(app, ["report", "t-prosparse"]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("response", "message"),
+    [
+        ("outcom", "there is no column 'outcom'; did you mean 'outcome'"),
+        ("outcome", "row 3 of the data: it has no 'outcome', and 1 more have none"),
+        ("kind", "the response 'kind' is 'a', not a number"),
+    ],
+)
+def test_responses_that_cannot_be_used(inside, response, message):
+    outcome = [repr(float(v)) for v in DATA.X[:, 0]]
+    outcome[2] = outcome[50] = ""
+    path = table(inside / "t.csv", names=["a", *NAMES[1:]], outcome=outcome, kind=["a"] * 60)
+    words = ["regress", path, "--response", response, "--drop", "text"]
+    refused = run(app, words)
+    assert refused.exit_code == 1
+    assert message in said(refused)
+    if "no 'outcome'" in message:
+        found = answer(*words, "--missing", "drop")
+        assert found["rows"] == 58
+        assert any("2 rows without 'outcome' were left out" in note for note in found["notes"])
+
+
+def test_panel(inside):
+    path = table(inside / "t.csv")
+    lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
+    (inside / "prices.csv").write_text("\n".join(lines))
+    words = ["panel", path, "--variables", "3", "--keep", "v7", "--exclude", "v0"]
+    found = answer(*words, "--costs", "prices.csv")
+    model = Panel(3, keep=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
+    assert found["selected"] == [NAMES[k] for k in model.order_]
+    assert "v0" not in found["selected"]
+    assert found["selected"][0] == "v7"
+    assert load("t-prosparse/model.prosparse").n_selected_ == 3
+    assert (
+        answer("panel", path, "--variables", "3")["selected"]
+        == (answer("select", path, "--method", "panel", "--variables", "3")["selected"])
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--keep", "v77"], "there is no column 'v77'; did you mean 'v7'"),
+        (["--exclude", "v77"], "--exclude: there is no variable 'v77'; did you mean 'v7'"),
+        (["--keep", "v1", "--exclude", "v1"], "--keep and --exclude both name 'v1'"),
+        (["--costs", "few.csv"], "--costs: 7 of the 8 variables have no cost in the file"),
+        (["--costs", "text.csv"], "'dear', the cost of 'v0', is not a number"),
+        (["--variables", "9"], "--variables must be at most 8"),
+    ],
+)
+def test_panels_that_cannot_be(inside, words, message):
+    (inside / "few.csv").write_text("variable,price\nv0,1\n")
+    (inside / "text.csv").write_text("variable,price\nv0,dear\n")
+    refused = run(app, ["panel", table(inside / "t.csv"), *words])
+    assert refused.exit_code in (1, 2)
+    assert message in said(refused)
+
+
+# --- names that collide
+
+
+def test_a_label_that_is_called_like_a_result(inside):
+    path = table(inside / "t.csv", component_1=["u", "w"] * 30)
+    assert run(app, ["select", path, "--label", "component_1"]).exit_code == 0
+    scores = rows_of(inside / "t-prosparse" / "scores.csv")
+    assert list(scores[0])[:2] == ["row", "component_1"]
+    assert list(scores[0])[-1] == "component_1 (label)"
+    assert scores[0]["component_1 (label)"] == "u"
+    expected = FDRPCA().fit(DATA.X).transform(DATA.X)[0, 0]
+    assert float(scores[0]["component_1"]) == pytest.approx(expected)
+    assert run(app, ["report", "t-prosparse"]).exit_code == 0
+
+
+# --- the command itself
+
+
+def test_version():
+    assert run(app, ["--version"]).stdout.strip() == f"prosparse {__version__}"
+
+
+def test_a_file_in_place_of_a_command(inside):
+    table(inside / "t.csv")
+    result = run(app, ["t.csv"])
+    assert result.exit_code == 2
+    assert "is a file, not a command: prosparse select" in " ".join(result.stderr.split())
+
+
+def test_one_sentence_for_every_command():
+    """The list of commands says what their own help says."""
+    for name, known in COMMANDS.items():
+        command = loaded(known.module).get_command(None, name)
+        assert command.help.splitlines()[0] == known.help
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_flags_take_no_value(command):
+    result = run(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    assert result.exit_code == 0
+    assert "--help" in result.output
+    assert "<bool>" not in result.output
+    assert "BOOLEAN" not in result.output
+
+
+@pytest.mark.parametrize("command", ["select", "panel", "regress", "fit", "report"])
+def test_every_command_that_reads_a_table_reads_it_with_the_same_options(command):
+    result = run(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
+    for option in commands.Reading._fields:
+        assert f"--{option.replace('_', '-')}" in result.output
+    assert f"prosparse {command}" in result.output
+
+
+def python(program, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+def test_help_waits_for_no_library():
+    program = (
+        "import sys\nsys.argv = ['prosparse', '--help']\n"
+        "from prosparse.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'numpy', 'scipy', 'sklearn', 'pyarrow', 'matplotlib'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    ended = python(program)
+    assert "select" in ended.stdout, ended.stderr
+    assert ended.stdout.splitlines()[-1] == "[]"
+
+
+def test_all_names_are_there_when_they_are_asked_for():
+    program = (
+        "import sys, prosparse\nassert 'numpy' not in sys.modules\n"
+        "assert set(prosparse.__all__) <= set(dir(prosparse))\n"
+        "from prosparse import *\nprint(FDRPCA.__name__, plot.__name__)\n"
+        "print(hasattr(prosparse, 'nothing'), prosparse.persistence.__name__)\n"
+    )
+    ended = python(program)
+    assert ended.stdout.split("\n")[:2] == ["FDRPCA prosparse.plot", "False prosparse.persistence"]
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"), [("prosparse sel", "select"), ("prosparse select --min-c", "--min-com")]
+)
+def test_the_shell_completes_words(words, completed):
+    ended = python(
+        "from prosparse.__main__ import main; main()",
+        _PROSPARSE_COMPLETE="complete_bash",
+        COMP_WORDS=words,
+        COMP_CWORD=str(len(words.split()) - 1),
+        _TYPER_COMPLETE_ARGS=words,
+    )
+    assert completed in ended.stdout, ended.stderr

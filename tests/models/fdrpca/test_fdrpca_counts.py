@@ -1,0 +1,124 @@
+"""Counts of rows that differ in size: what they share beyond it."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import prosparse
+from prosparse import FDRPCA, NoStructureWarning
+from prosparse.errors import InputError, ParameterError
+
+
+def counts(seed=0, n=200, p=150, shared=15, mean=2.0, overdispersion=0.0):
+    """Counts of rows whose size differs twentyfold; some columns share two factors."""
+    rng = np.random.default_rng(seed)
+    size = np.exp(rng.uniform(0, np.log(20), n))
+    rate = np.tile(np.exp(rng.normal(np.log(mean), 1.0, p)), (n, 1))
+    rate[:, :shared] *= np.exp(0.7 * rng.standard_normal((n, 2)) @ rng.standard_normal((2, shared)))
+    if overdispersion:
+        rate *= rng.gamma(1 / overdispersion, overdispersion, (n, p))
+    X = rng.poisson((size / size.mean())[:, None] * rate).astype(float)
+    return X, np.arange(p) < shared
+
+
+def chosen(X, **parameters):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoStructureWarning)
+        return FDRPCA(**parameters).fit(X).support_
+
+
+@pytest.mark.parametrize("overdispersion", [0.0, 0.5])
+@pytest.mark.parametrize("mean", [0.3, 3.0])
+def test_size_alone_is_no_structure(mean, overdispersion):
+    for seed in range(2):
+        X, _ = counts(seed, shared=0, mean=mean, overdispersion=overdispersion)
+        assert chosen(X, counts=True).sum() == 0
+    # as logarithms of shares, which is how such tables are usually brought to one size
+    logs = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
+    assert chosen(logs).mean() > 0.2
+
+
+@pytest.mark.parametrize("mean", [2.0, 20.0])  # 20: shares of all others fall when these rise
+def test_what_is_shared_is_found_and_nothing_else(mean):
+    for seed in range(3):
+        X, truth = counts(seed, mean=mean)
+        found = chosen(X, counts=True)
+        assert np.sum(found & truth) >= 0.7 * truth.sum()
+        assert np.sum(found & ~truth) <= 2
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, _ = counts()
+    return X, FDRPCA(counts=True).fit(X)
+
+
+def test_sparse_is_the_same(fitted):
+    X, model = fitted
+    S = sparse.csr_array(X)
+    other = FDRPCA(counts=True).fit(S)
+    np.testing.assert_array_equal(model.support_, other.support_)
+    np.testing.assert_allclose(model.transform(X), other.transform(S), atol=1e-9)
+    np.testing.assert_allclose(model.score(X), other.score(S))
+
+
+def test_scores_of_new_rows(fitted):
+    X, model = fitted
+    scores = model.transform(X)
+    np.testing.assert_allclose(scores.var(axis=0, ddof=1), model.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose(scores.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(model.transform(X[3:9]), scores[3:9], atol=1e-9)
+    # twice as many counts of everything is a row of twice the size, the same beside that
+    assert np.max(np.abs(model.transform(2 * X[3:9]) - scores[3:9])) < 0.5 * np.abs(scores).max()
+
+
+def test_it_comes_back_from_a_file(fitted, tmp_path):
+    X, model = fitted
+    prosparse.save(model, tmp_path / "counts.prosparse")
+    again = prosparse.load(tmp_path / "counts.prosparse")
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
+
+
+def test_groups_are_looked_at_within():
+    X, truth = counts(n=240)
+    groups = np.arange(240) % 3
+    X[groups == 1, 100:] = np.random.default_rng(0).poisson(
+        3.0 * X[groups == 1, 100:].mean(), (80, 50)
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = FDRPCA(counts=True).fit(X, groups=groups).support_
+    assert np.sum(found & truth) >= 10
+
+
+def test_columns_that_never_occur_are_left_alone():
+    X, _ = counts()
+    X[:, 40] = 0.0
+    model = FDRPCA(counts=True).fit(X)
+    assert not model.varying_[40]
+    assert not model.support_[40]
+    assert np.all(np.isfinite(model.transform(X)))
+
+
+def test_what_cannot_be_counts_is_refused(fitted):
+    X, model = fitted
+    for wrong, word in ((X - 1.0, "negative"), (np.vstack([X, 0 * X[:1]]), "no counts at all")):
+        with pytest.raises(InputError, match=word):
+            FDRPCA(counts=True).fit(wrong)
+        with pytest.raises(InputError, match=word):
+            model.transform(wrong)
+    with pytest.raises(ParameterError, match="two ways to change the columns"):
+        FDRPCA(counts=True, transform="rank").fit(X)
+    with pytest.raises(ParameterError, match="counts"):
+        FDRPCA(counts="yes").fit(X)
+
+
+def test_on_a_cluster_of_blocks(fitted):
+    dask_array = pytest.importorskip("dask.array")
+    X, model = fitted
+    blocks = dask_array.from_array(X, chunks=(50, X.shape[1]))
+    other = FDRPCA(counts=True).fit(blocks)
+    np.testing.assert_array_equal(model.support_, np.asarray(other.support_))
+    np.testing.assert_allclose(np.asarray(other.transform(blocks)), model.transform(X), atol=1e-9)

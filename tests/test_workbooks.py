@@ -1,0 +1,260 @@
+"""Spreadsheets: the same table as in a CSV file, from any sheet, with the same care."""
+
+import sys
+import zipfile
+from xml.sax.saxutils import escape
+
+import numpy as np
+import pytest
+
+from prosparse import TableError
+from prosparse.tables import Ask, read_table
+
+pytestmark = pytest.mark.quick
+
+X = np.array([[1.5, -2.0, 3.0], [0.1, 1e-7, 4e5], [7.0, 8.0, np.nan]])
+ROWS = [
+    ["name", "a", "b", "c"],
+    *([f"r{k}", *(None if np.isnan(v) else float(v) for v in row)] for k, row in enumerate(X, 1)),
+]
+
+
+def letters(k):
+    return chr(65 + k)
+
+
+def xlsx(path, sheets, merged=(), extra=""):
+    """A workbook as small as it can be: texts inside the cells, style 1 for dates, 2 for per cent;
+    a date is a tuple (days,), and per cent a tuple (share, "%")."""
+
+    def cell(line, k, value):
+        place = f'r="{letters(k)}{line}"'
+        if value is None:
+            return ""
+        if isinstance(value, tuple):
+            return f'<c {place} s="{len(value)}"><v>{value[0]!r}</v></c>'
+        if isinstance(value, bool):
+            return f'<c {place} t="b"><v>{int(value)}</v></c>'
+        if isinstance(value, float | int):
+            return f"<c {place}><v>{value!r}</v></c>"
+        if value.startswith("#"):
+            return f'<c {place} t="e"><v>{value}</v></c>'
+        return f'<c {place} t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    package = "http://schemas.openxmlformats.org/package/2006"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(
+            "[Content_Types].xml",
+            f'<Types xmlns="{package}/content-types">'
+            '<Default Extension="rels" '
+            'ContentType="application/vnd.openxmlformats-package.relationships+xml"/>'
+            '<Default Extension="xml" ContentType="application/xml"/></Types>',
+        )
+        archive.writestr(
+            "_rels/.rels",
+            f'<Relationships xmlns="{package}/relationships"><Relationship Id="r1" '
+            f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        )
+        archive.writestr(
+            "xl/styles.xml",
+            f'<styleSheet xmlns="{main}"><cellXfs count="3"><xf numFmtId="0"/>'
+            '<xf numFmtId="14"/><xf numFmtId="9"/></cellXfs></styleSheet>',
+        )
+        names = "".join(
+            f'<sheet name="{name}" sheetId="{k}" r:id="r{k}"/>' for k, name in enumerate(sheets, 1)
+        )
+        archive.writestr(
+            "xl/workbook.xml",
+            f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{names}</sheets></workbook>',
+        )
+        relations = "".join(
+            f'<Relationship Id="r{k}" Type="{office}/worksheet" Target="worksheets/s{k}.xml"/>'
+            for k in range(1, len(sheets) + 1)
+        )
+        archive.writestr(
+            "xl/_rels/workbook.xml.rels",
+            f'<Relationships xmlns="{package}/relationships">{relations}<Relationship Id="s" '
+            f'Type="{office}/styles" Target="styles.xml"/></Relationships>',
+        )
+        for k, rows in enumerate(sheets.values(), 1):
+            cells = "".join(
+                f'<row r="{line}">{"".join(cell(line, j, v) for j, v in enumerate(row))}</row>'
+                for line, row in enumerate(rows, 1)
+            )
+            ranges = "".join(f'<mergeCell ref="{one}"/>' for one in merged)
+            ranges = f"<mergeCells>{ranges}</mergeCells>" if merged else ""
+            archive.writestr(
+                f"xl/worksheets/s{k}.xml",
+                f'<worksheet xmlns="{main}"><sheetData>{cells}{extra}</sheetData>{ranges}'
+                "</worksheet>",
+            )
+    return path
+
+
+def ods(path, rows):
+    """A spreadsheet of one sheet, as LibreOffice writes it."""
+
+    def cell(value):
+        if value is None:
+            return "<table:table-cell/>"
+        if isinstance(value, str):
+            kind = 'office:value-type="string"'
+        else:
+            kind = f'office:value-type="float" office:value="{value!r}"'
+        return f"<table:table-cell {kind}><text:p>{value}</text:p></table:table-cell>"
+
+    space = "urn:oasis:names:tc:opendocument:xmlns"
+    body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("mimetype", "application/vnd.oasis.opendocument.spreadsheet")
+        archive.writestr(
+            "content.xml",
+            f'<office:document-content xmlns:office="{space}:office:1.0" '
+            f'xmlns:table="{space}:table:1.0" xmlns:text="{space}:text:1.0"><office:body>'
+            f'<office:spreadsheet><table:table table:name="S">{body}</table:table>'
+            "</office:spreadsheet></office:body></office:document-content>",
+        )
+        archive.writestr(
+            "META-INF/manifest.xml",
+            f'<manifest:manifest xmlns:manifest="{space}:manifest:1.0"/>',
+        )
+    return path
+
+
+def said(table):
+    return " | ".join(table.notes)
+
+
+@pytest.fixture(autouse=True)
+def reader(request):
+    if "without" not in request.node.name:
+        pytest.importorskip("python_calamine", reason="python-calamine is not installed")
+
+
+@pytest.mark.parametrize("kind", ["xlsx", "ods"])
+def test_the_same_table(tmp_path, kind):
+    path = tmp_path / f"t.{kind}"
+    _ = xlsx(path, {"Data": ROWS}) if kind == "xlsx" else ods(path, ROWS)
+    table = read_table(path)
+    np.testing.assert_array_equal(table.X, X)
+    assert (table.names, table.ids) == (["a", "b", "c"], ["r1", "r2", "r3"])
+    assert "the first column, 'name', holds the names of the rows" in said(table)
+
+
+def test_titles_empty_rows_and_columns(tmp_path):
+    moved = [[None, *row] for row in ROWS]
+    rows = [[None, "Blood of 2024"], [], [None, None, "fasting"], *moved[:2], [], *moved[2:], []]
+    table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["B1:E1"]))
+    np.testing.assert_array_equal(table.X, X)
+    assert table.names == ["a", "b", "c"]
+    assert "2 line(s) above the names of the columns were skipped: 'Blood of 2024'" in said(table)
+
+
+def test_dates_percentages_truth_and_errors(tmp_path):
+    rows = [["day", "share", "yes", "level", "wrong"]]
+    rows += [[(45292 + k,), (0.12 * k, "%"), bool(k % 2), k / 3, "#DIV/0!"] for k in range(4)]
+    path = xlsx(tmp_path / "t.xlsx", {"Data": rows})
+    with pytest.raises(TableError, match=r"line 2, column 1 \('day'\): '2024-01-01' is not a"):
+        read_table(path, Ask(keep=("day",)))
+    table = read_table(path, Ask(drop=("text",), id_column="day"))
+    assert table.ids == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
+    np.testing.assert_array_equal(table.X[:, 0], [0.12 * k for k in range(4)])
+    np.testing.assert_array_equal(table.X[:, 1], [0, 1, 0, 1])
+    np.testing.assert_array_equal(table.X[:, 2], np.arange(4) / 3)
+    assert np.isnan(table.X[:, 3]).all()
+
+
+def test_which_sheet(tmp_path):
+    other = [["x", "y"], [1, 2], [3, 5]]
+    path = xlsx(tmp_path / "t.xlsx", {"Notes": [], "Data": ROWS, "More": other})
+    table = read_table(path)
+    assert table.names == ["a", "b", "c"]
+    assert "the sheet 'Data' was read; for another ('Notes', 'More'), say --sheet" in said(table)
+    assert read_table(path, Ask(sheet="More")).names == ["x", "y"]
+    assert read_table(path, Ask(sheet="3")).names == ["x", "y"]
+    with pytest.raises(TableError, match="no sheet 'Dat'; there are 'Notes', 'Data', 'More'"):
+        read_table(path, Ask(sheet="Dat"))
+    with pytest.raises(TableError, match="the sheet 'Notes' is empty"):
+        read_table(path, Ask(sheet="Notes"))
+    with pytest.raises(TableError, match="none of its sheets holds anything"):
+        read_table(xlsx(tmp_path / "e.xlsx", {"Notes": []}))
+
+
+def test_merged_cells_of_a_group(tmp_path):
+    rows = [["donor", "a", "b"], ["d1", 1, 2], [None, 3, 5], ["d2", 4, 4], [None, 0, 1]]
+    path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A2:A3", "A4:A5"])
+    table = read_table(path, Ask(groups="donor"))
+    assert table.groups == ["d1", "d1", "d2", "d2"]
+    assert "2 merged cell(s) hold the text of the first of them" in said(table)
+
+
+def test_text_and_labels(tmp_path):
+    rows = [[*row, word] for row, word in zip(ROWS, ["kind", "u", "v", "u"], strict=True)]
+    path = xlsx(tmp_path / "t.xlsx", {"Data": rows})
+    with pytest.raises(TableError, match=r"line 2, column 5 \('kind'\): 'u' is not a number"):
+        read_table(path)
+    assert read_table(path, Ask(label="kind")).label == ["u", "v", "u"]
+    rows = [["gene", "s1", "s2", "s3"], ["class", "u", "v", "u"], ["g1", 1, 2, 3], ["g2", 4, 5, 6]]
+    path = xlsx(tmp_path / "g.xlsx", {"Data": rows})
+    table = read_table(path, Ask(transpose=True, label="class"))
+    assert (table.names, table.label) == (["g1", "g2"], ["u", "v", "u"])
+    labels = xlsx(tmp_path / "l.xlsx", {"L": [["n", "k"], ["s2", "b"], ["s1", "a"], ["s3", "a"]]})
+    table = read_table(path, Ask(transpose=True, labels=str(labels), drop=("class",)))
+    assert table.label == ["a", "b", "a"]
+
+
+def test_numbers_stored_as_text_with_commas(tmp_path):
+    rows = [["a", "b"], ["1,5", 2], ["2,5", 3]]
+    with pytest.raises(TableError, match=r"'1,5' is not a number. It is stored as text"):
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}), Ask(keep=("a",)))
+
+
+def test_files_that_are_no_spreadsheets(tmp_path):
+    for ending in ("xlsx", "ods", "xls"):
+        path = tmp_path / f"t.{ending}"
+        path.write_text("no spreadsheet at all")
+        with pytest.raises(TableError, match=rf"t.{ending}: not a whole spreadsheet"):
+            read_table(path)
+
+
+def test_a_cell_far_away_is_refused(tmp_path):
+    far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
+    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS}, extra=far)
+    with pytest.raises(TableError, match="reaches to row 1,048,576 and column XFD, but only 16"):
+        read_table(path)
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import time; time.sleep(60)", "could not be read in 1 seconds.*save it as CSV"),
+        ("import os; os.abort()", "python-calamine crashed"),
+    ],
+)
+def test_files_on_which_the_library_hangs_or_crashes(tmp_path, monkeypatch, program, message):
+    (tmp_path / "probe.py").write_text(program)
+    monkeypatch.setattr("prosparse.tables.workbook._PROBE", tmp_path / "probe.py")
+    monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
+    with pytest.raises(TableError, match=message):
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
+
+
+def test_a_bomb_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.workbook.LARGEST_UNPACKED", 1000)
+    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("xl/media/big.bin", bytes(10**6 * 5))
+    with pytest.raises(TableError, match="unpacks to over 200 times its size"):
+        read_table(path)
+
+
+def test_without_the_reader(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS})
+    with pytest.raises(TableError, match=r"python_calamine.*pip install 'prosparse\[excel\]'"):
+        read_table(path)
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
+    with pytest.raises(TableError, match=r"pip install 'prosparse\[excel\]'"):
+        read_table(tmp_path / "t.csv", Ask(labels=str(path)))
