@@ -111,7 +111,7 @@ def main(options: argparse.Namespace) -> None:
         if options.only and name not in options.only:
             continue
         for K in options.cardinality or (5, 10, 20):
-            if K > C.shape[0]:
+            if C.shape[0] < K:
                 continue
             for solver, solve in SOLVERS.items():
                 begun = time.perf_counter()

@@ -93,7 +93,9 @@ class EMPCA(SparseProjection):
         From 0 to below 1: a proof may end when ``optimality_gap_`` is at most this.
     joint : bool, default=False
         Look for components of which the *sum* of variances is largest, with
-        ``orthogonality="disjoint"``, instead of one component after the other.
+        ``orthogonality="disjoint"``, instead of one component after the other. With
+        ``orthogonality="quasi", min_angle=90`` they are found one after the other, and the bound
+        is on their sum.
     random_state : int, RandomState or None, default=None
         Where the random starts come from; an integer makes results reproducible.
     verbose : int, default=0
@@ -404,7 +406,7 @@ class EMPCA(SparseProjection):
             raise ParameterError(
                 f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}"
             )
-        if self.joint and sum(Ks) > varying:
+        if self.joint and self.orthogonality == "disjoint" and sum(Ks) > varying:
             raise ParameterError(
                 f"with `joint=True` the components need {sum(Ks)} different columns, and "
                 f"{varying} vary: lower `n_nonzero` or `n_components`"
@@ -449,10 +451,14 @@ class EMPCA(SparseProjection):
                 "`certify=True` needs `renormalize=True`: the shrunken weights of the plain "
                 "algorithm are not the best on their variables, so that there is nothing to prove"
             )
-        if self.joint and (self.orthogonality != "disjoint" or self.nonnegative):
+        right_angles = self.orthogonality == "quasi" and self.min_angle == 90
+        possible = self.orthogonality == "disjoint" or right_angles
+        if self.joint and (self.nonnegative or not possible):
             raise ParameterError(
-                '`joint=True` needs `orthogonality="disjoint"` and `nonnegative=False`, got '
-                f"{self.orthogonality!r} and {self.nonnegative!r}"
+                '`joint=True` needs `orthogonality="disjoint"`, or "quasi" with `min_angle=90`, '
+                "and "
+                f"`nonnegative=False`, got {self.orthogonality!r}, {self.min_angle!r} and "
+                f"{self.nonnegative!r}"
             )
 
     # --- from the answer to attributes

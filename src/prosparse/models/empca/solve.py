@@ -27,12 +27,15 @@ from .certify.branching import Certificate
 from .certify.clock import Clock
 from .certify.component import prove_component
 from .certify.joint import MOST_JOINT, certify_sum, raised
+from .certify.orthogonal import orthogonal_bound
 from .search import Climb, Effort, find_at_angle, find_component
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
 # A component with less than this share of the table's variance is rounding.
 RANK_TOL = 1e-12
+# For the bound on the sum of orthogonal components, which is not searched.
+ORTHOGONAL_ITERATIONS = 400
 
 
 class Proving(NamedTuple):
@@ -211,7 +214,8 @@ def solve_joint(
     sum. Without a proof asked for, that bound is the one that costs next to nothing.
 
     Where there are too many columns for a bound of the sum as a whole, it is the sum of what each
-    component could have alone.
+    component could have alone. Orthogonal components that may share variables are those found one
+    after the other, with a bound on their sum.
     """
     single = options._replace(joint=False, proving=None)
     begun = solve_form(quadratic, single, warm)
@@ -239,7 +243,12 @@ def solve_joint(
         ceilings[K] = proof.upper_bound
     W, ceiling = begun.W, sum(ceilings[K] for K in sizes.tolist())
     value, n_nodes = begun.value, 0
-    if quadratic.width <= MOST_JOINT:
+    if quadratic.width <= MOST_JOINT and options.orthogonality == "quasi":
+        C = quadratic.block(np.arange(quadratic.width))
+        iterations = 0 if options.proving is None else ORTHOGONAL_ITERATIONS
+        bound = orthogonal_bound(C, sizes.tolist(), max_iter=iterations, clock=clock)
+        ceiling = max(value, min(ceiling, bound))
+    elif quadratic.width <= MOST_JOINT:
         C = quadratic.block(np.arange(quadratic.width))
         rng = check_random_state(options.random_state)
         W = raised(C, W, sizes, options.effort, rng)
