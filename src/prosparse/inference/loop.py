@@ -78,8 +78,8 @@ class StopReason(Enum):
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
     UNPROVED = (
-        "stopped by `time_limit` before the proof was complete: `optimality_gap_` says what is "
-        "proved. Raise `time_limit`, or `gap` for a proof that ends earlier"
+        "stopped by `time_limit`, or by Ctrl-C, before the proof was complete: `optimality_gap_` "
+        "says what is proved. Raise `time_limit`, or `gap` for a proof that ends earlier"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
     NOTHING_FOUND = "no set of variables is more probable than none"

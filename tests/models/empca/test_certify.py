@@ -206,6 +206,27 @@ def test_many_columns_are_proved_without_their_gram_matrix(monkeypatch):
     assert set(np.flatnonzero(model.support_)) == set(planted)
 
 
+@pytest.mark.parametrize("nonnegative", [False, True])
+def test_wide_matrices_are_proved_on_a_part_of_their_variables(monkeypatch, nonnegative):
+    """Multipliers for six variables at most, against exhaustive search."""
+    monkeypatch.setattr(branching, "WIDE", 6)
+    for seed in range(3):
+        C = np.corrcoef(np.random.default_rng(seed).standard_normal((12, 8)))
+        found = certify(C, first_guess(C), 4, nonnegative=nonnegative)
+        assert found.gap == 0.0
+        assert found.value == pytest.approx(best_value(C, 4, nonnegative), rel=1e-9)
+
+
+def test_sets_around_single_variables_are_tried_first():
+    """A first guess far from the best set, and no time to search."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, branching.WIDE + 20))
+    X[:, 30:36] = X[:, [30]] + 0.2 * rng.standard_normal((20, 6))
+    C = np.corrcoef(X.T)
+    found = certify(C, first_guess(C), 6, clock=Clock(0.0))
+    assert set(np.flatnonzero(found.w)) == set(range(30, 36))
+
+
 # --- the estimator
 
 
@@ -260,6 +281,21 @@ def test_the_time_limit_ends_a_proof_and_is_spoken_of(hard):
     assert model.stop_reason_ is StopReason.UNPROVED
     assert 0.0 < model.optimality_gap_[0] < 1.0
     assert not model.certified_[0]
+
+
+def test_ctrl_c_ends_a_fit_with_what_is_known(table, monkeypatch):
+    """At the first component, before any bound was computed: the second is found all the same."""
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("prosparse.models.empca.certify.component.survivors", interrupted)
+    with pytest.warns(ConvergenceWarning, match="Ctrl-C"):
+        model = EMPCA(2, n_nonzero=4, certify=True, random_state=0).fit(table)
+    assert model.n_components_ == 2
+    assert not model.certified_.any()
+    C = np.cov(table.T)
+    assert best_value(C, 4, False) <= model.upper_bound_[0] * (1 + 1e-12)
 
 
 def test_a_path_is_proved_too(table):

@@ -208,7 +208,7 @@ def certify(
     question = Question(C / scale, K, nonnegative, kinds, gap, clock or Clock())
     best = Best(question, w, 1.0)
     best.offer(np.flatnonzero(w))
-    if C.shape[0] > WIDE and K < C.shape[0]:
+    if C.shape[0] > max(WIDE, K):
         best.offer_neighbours()
     everything = np.arange(C.shape[0])
     nothing = np.zeros(everything.size, dtype=bool)

@@ -58,7 +58,11 @@ def prove_component(
     if int(c.allowed.sum()) <= c.K and not c.nonnegative:  # plain PCA
         return Certificate(w, value, value + blur, 0, resolution)
     target = value / (1.0 - max(gap, RESOLUTION))
-    left = survivors(quadratic, c.allowed, c.K, target, c.nonnegative, clock.expired)
+    try:
+        left = survivors(quadratic, c.allowed, c.K, target, c.nonnegative, clock.expired)
+    except KeyboardInterrupt:  # the trace of a block is all that is known by then
+        clock.interrupt()
+        return Certificate(w, value, max(value, float(largest.sum())) + blur, 0, resolution)
     if left.variables.size > MOST:
         return Certificate(w, value, max(value, left.bound) + blur, 0, resolution)
     chosen = np.union1d(left.variables, np.flatnonzero(w))
