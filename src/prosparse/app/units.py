@@ -6,6 +6,7 @@ import numpy as np
 
 from ..data import kind_of
 from ..findings import Findings
+from ..phrases import percent
 from ..tables import Table
 from ..tables.base import quietly
 
@@ -30,7 +31,8 @@ def tell_units(table: Table, found: Findings) -> list[str]:
     more = f" and {len(order) - 3} more" if len(order) > 3 else ""
     have = "has" if len(order) == 1 else "have"
     return [
-        f"{names}{more} {have} {share:.1%} of the variance of all columns (a standard deviation of "
+        f"{names}{more} {have} {percent(share)} of the variance of all columns (a standard "
+        "deviation of "
         f"{deviations[order[0]]:.3g}, where the median is {usual:.3g}) and so a component, by "
         f"{'its' if len(order) == 1 else 'their'} units alone; if units differ, say --scale"
     ]

@@ -49,8 +49,8 @@ _ORDER = 26
 _ENTRIES = 2**20
 
 
-# Fewer columns are not worth a thread.
-_FEWEST_EACH = 1024
+# Fewer of them are not worth a thread.
+_FEWEST = 2**17
 # Up to this many distances of roots and poles, all roots are found at once.
 _TOGETHER = 2**18
 
@@ -108,7 +108,9 @@ def left_out_shares(
         return _bracketed(poles, squares[some], count, ceiling)
 
     columns_each = -(-squares.size // usable_cores())
-    step = max(_FEWEST_EACH, min(columns_each, _ENTRIES // max(values.size, _ORDER)))
+    step = max(
+        _FEWEST // max(values.size, 1), min(columns_each, _ENTRIES // max(values.size, _ORDER))
+    )
     parts = in_parallel(shares, slices_of(z.shape[0], step))
     lower = np.concatenate([part.lower for part in parts])
     if ceiling is None:

@@ -33,7 +33,8 @@ _ENTRIES = 2**21  # of the largest temporary array
 _ROWS = 4096  # of p-values at a time
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
-_LAWS, _SIZES, _SELDOM = 8, 128, 1e-4
+_FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (4, 64), 8192
+_SELDOM = 1e-4
 _SPARSE = 16  # times fewer entries than rows are worth a sparse product
 _KEPT = 2**24  # entries of orders that are kept for the next column
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
@@ -129,31 +130,32 @@ def least_matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> n
     array (columns, D)
     """
     columns, D = R2.shape
-    if columns <= 2 * _LAWS * _SIZES:  # fewer than the grid has places
+    most_laws, n_sizes = _FINE_GRID if columns > _MANY_COLUMNS else _COARSE_GRID
+    if columns <= 2 * most_laws * n_sizes:  # fewer than the grid has places
         return matched_pvalues(R2, excess, freedom)
     # in order of the excess, columns between two of the grid
     by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
     order = np.argsort(by, kind="stable")
-    laws = _LAWS if by.any() else 0  # one law for all
+    laws = most_laws if by.any() else 0  # one law for all
     ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     a, b = _matched_law(excess[order[ends]], freedom)
     far = betainccinv(a, b, _SELDOM)
     far = np.maximum(far[:steps], far[-steps:]) * (1.0 + 1e-9)  # of both ends
-    sizes = far[:, :, None] * (np.arange(1, _SIZES + 1) / _SIZES)
+    sizes = far[:, :, None] * (np.arange(1, n_sizes + 1) / n_sizes)
     tails = [
         betainc(b[some][:, :, None], a[some][:, :, None], 1.0 - np.minimum(sizes, 1.0))
         for some in (slice(0, steps), slice(ends.size - steps, ends.size))
     ]
-    grid = np.zeros((steps, D, _SIZES + 1))  # zero beyond the last
-    grid[:, :, :_SIZES] = (1.0 - 1e-9) * np.minimum(*tails)
+    grid = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last
+    grid[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(*tails)
     law = np.empty(columns, dtype=np.intp)
     law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
     least = np.empty((columns, D))
 
     def fill(some: slice) -> None:
-        size = np.minimum(R2[some] * (_SIZES / far)[law[some]], _SIZES).astype(np.intp)
-        place = (law[some, None] * D + np.arange(D)) * (_SIZES + 1) + size
+        size = np.minimum(R2[some] * (n_sizes / far)[law[some]], n_sizes).astype(np.intp)
+        place = (law[some, None] * D + np.arange(D)) * (n_sizes + 1) + size
         least[some] = np.take(grid, place)
 
     in_parallel(fill, slices_of(columns, _ROWS))

@@ -498,11 +498,12 @@ def test_large_tables_by_their_leading_components(kind, monkeypatch):
     groups = np.arange(120) % 2
     exact = Panel(5).fit(X, groups=groups)
     monkeypatch.setattr(factors, "EXACT_SIDE", 10)
+    monkeypatch.setattr(factors, "_RESIDUAL", 1e-6)
     plain, found = (Panel(5).fit(table, groups=groups) for table in (X, KINDS[kind](X)))
     np.testing.assert_array_equal(host(found.order_), exact.order_)
     for name in ("communality_", "recovered_", "recovered_path_"):
         ours = host(getattr(found, name))
-        np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-7)
+        np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-4)
         np.testing.assert_allclose(ours, getattr(exact, name), atol=0.02)
 
 
