@@ -35,14 +35,14 @@ def first_sets(C, sizes):
     return joint.on_sets(C, labels, 2)
 
 
-@pytest.mark.parametrize("sizes", [(2, 2), (3, 2)])
+@pytest.mark.parametrize(("sizes", "gap"), [((2, 2), 0.0), ((3, 2), 0.01)])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_largest_sum_is_found_and_proved(sizes, seed):
+def test_the_largest_sum_is_found_and_proved(sizes, gap, seed):
     C = correlations(seed)
     best = max(all_sums(C, sizes).values())
-    found = joint.certify_sum(C, first_sets(C, sizes), np.array(sizes), clock=Clock(20.0))
-    assert found.value == pytest.approx(best, rel=1e-9)
-    assert best * (1 - 1e-12) <= found.upper_bound <= best * (1 + 2e-9)
+    found = joint.certify_sum(C, first_sets(C, sizes), np.array(sizes), gap=gap, clock=Clock(20.0))
+    assert best * (1 - gap - 1e-9) <= found.value <= best * (1 + 1e-9)
+    assert best * (1 - 1e-12) <= found.upper_bound <= found.value / (1 - gap) * (1 + 2e-9)
     assert np.count_nonzero(found.W, axis=1).tolist() == list(sizes)
     assert not np.any(np.all(found.W != 0, axis=0))
 
@@ -121,11 +121,11 @@ def test_the_estimator_finds_a_larger_sum_than_one_after_the_other(pitprops):
     X, _ = pitprops
     options = {"n_nonzero": [5, 4], "orthogonality": "disjoint", "random_state": 0}
     one_by_one = EMPCA(2, **options).fit(X)
-    together = EMPCA(2, joint=True, gap=0.005, certify=True, **options).fit(X)
+    together = EMPCA(2, joint=True, gap=0.01, certify=True, **options).fit(X)
     rough = EMPCA(2, joint=True, **options).fit(X)
-    assert together.explained_variance_.sum() > 1.01 * one_by_one.explained_variance_.sum()
+    assert together.explained_variance_.sum() > 1.005 * one_by_one.explained_variance_.sum()
     assert together.certified_.tolist() == [True, True]
-    assert np.all(together.optimality_gap_ <= 0.005)
+    assert np.all(together.optimality_gap_ <= 0.01)
     assert together.n_nonzero_.tolist() == [5, 4]
     assert not np.any(np.all(together.components_ != 0, axis=0))
     bound = together.upper_bound_.sum()
