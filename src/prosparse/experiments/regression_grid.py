@@ -462,7 +462,8 @@ def remarks_on(found: Found, missing: tuple[str, ...]) -> str:
     words = (
         "Relative test error is 1 for the truth and 1 + the ratio for a model without variables. "
         "All methods have the same draws, fit an intercept, and choose on them alone, the lassos "
-        "by ten folds; the published errors are of lassos that chose on n more samples. "
+        "by ten folds; the published errors are of lassos that chose on n more samples. In the "
+        "picture, lines of other methods leave the panels where their errors are larger. "
     )
     for kind in KINDS:
         places = [place for place in found.error if place[0] == kind]
