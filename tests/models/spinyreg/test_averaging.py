@@ -243,6 +243,21 @@ def test_the_average_of_noise_predicts_next_to_nothing():
     assert np.median([share for _, share in shares]) < 0.05
 
 
+def test_of_very_many_variables_the_promising_ones_are_visited():
+    X, y, coef = make_sparse_regression(60, 600, n_informative=3, random_state=0)
+    _, _, data, _ = problem(60, 600, q=3)
+    fit, prior = searched(data, 60, 600)
+    visited = av.promising(data, fit, prior.free)
+    assert av.MOST_VISITED / 2 <= visited.size <= av.MOST_VISITED + fit.v.size
+    assert set(np.flatnonzero(coef)) <= set(visited.tolist())
+    assert np.all(np.diff(np.abs(data.b[visited])) <= 0)
+    model = SpinyRegressor().fit(X, y)
+    assert model.inclusion_probability_[coef != 0].min() > 0.95
+    others = np.setdiff1d(np.arange(600), visited)
+    assert not model.inclusion_probability_[others].any()
+    assert np.all(np.diff(model.likely_) > 0)
+
+
 def test_what_is_not_allowed():
     X, y, _ = make_sparse_regression(20, 5, n_informative=2, random_state=0)
     with pytest.raises(ParameterError, match="`choose` must be one of 'map', 'median'"):

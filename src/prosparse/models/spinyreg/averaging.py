@@ -44,6 +44,7 @@ from .model import (
 )
 
 ALL_SETS = 10  # of so many variables, at most, are summed
+MOST_VISITED = 400  # variables
 MOST_STATES = 1000  # of the jump process
 FEWEST_STATES = 100
 STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
@@ -310,27 +311,50 @@ def gathered(
 
 
 def average_over_sets(
-    data: RegressionMoments, prior: SetPrior, v: np.ndarray, seed: int
+    data: RegressionMoments, prior: SetPrior, fit: RegressionFit, seed: int
 ) -> Average:
-    """The average over sets, from the set ``v`` on where they are too many to sum."""
+    """The average over sets, from that of ``fit`` on where they are too many to sum."""
     if data.b.size <= ALL_SETS:
         return sum_all(data, prior)
-    # The order of the columns must not matter to what is drawn: the most correlated come first.
-    order = np.argsort(-np.abs(data.b) / np.sqrt(data.d), kind="stable")
-    places = np.argsort(order)
+    order = promising(data, fit, prior.free)
+    places = np.full(data.b.size, -1)
+    places[order] = np.arange(order.size)
     found = sample(
         data._replace(G=data.gram(order), b=data.b[order], d=data.d[order]),
         prior,
-        places[v],
+        places[fit.v],
         np.random.default_rng(seed),
     )
+    inclusion, mean = np.zeros(data.b.size), np.zeros(data.b.size)
+    inclusion[order], mean[order] = found.inclusion, found.mean
     rising = np.argsort(order[found.likely])
     return found._replace(
-        inclusion=found.inclusion[places],
-        mean=found.mean[places],
+        inclusion=inclusion,
+        mean=mean,
         likely=order[found.likely][rising],
         covariance=found.covariance[rising][:, rising],
     )
+
+
+def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndarray:
+    """The variables that the run visits, the most correlated with y first, so that the order of
+    the columns does not matter to what is drawn.
+
+    Of very many: those of ``fit``, those most correlated with y, and those that would add most to
+    ``fit``. The others are hardly ever visited, but every state would pay for them.
+    """
+    correlation = np.abs(data.b) / np.sqrt(data.d)
+    order = np.argsort(-correlation, kind="stable")
+    if order.size <= MOST_VISITED:
+        return order
+    gain = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, free).gain
+    gain[fit.v] = np.inf
+    most = MOST_VISITED // 2
+    kept = np.zeros(order.size, dtype=bool)
+    kept[order[:most]] = True
+    kept[np.argsort(-gain, kind="stable")[: most + fit.v.size]] = True
+    visited: np.ndarray = order[kept[order]]
+    return visited
 
 
 def set_prior(

@@ -152,7 +152,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
-    states, among the (at most 1000) most promising variables, draws them.
+    states, among the (about 400) most promising variables, draws them.
 
     References
     ----------

@@ -86,7 +86,7 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     average = None
     if options.average or options.choose == "median":
         prior = set_prior(data, rules.log_prior, found, free)
-        average = average_over_sets(data, prior, found.v, options.seed)
+        average = average_over_sets(data, prior, found, options.seed)
         if options.choose == "median":
             found = median_model(data, average, found, rules.allowed)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
