@@ -3,6 +3,9 @@
 1. scikit-learn's ARDRegression at many shapes (best of several fits; F-scores beside).
 2. scikit-learn's LassoCV at 200 x 10,000.
 
+``--grid 2`` runs instead so many draws of every cell of the experiment E22 (`prosparse reproduce
+E22` has 20), ``--jobs`` processes at a time.
+
 ``--quick`` leaves out the shapes at which ARDRegression takes many seconds.
 """
 
@@ -15,11 +18,13 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from joblib import parallel_config
 from sklearn.linear_model import ARDRegression, LassoCV
 from threadpoolctl import threadpool_limits
 
 from prosparse import SpinyRegressor
 from prosparse.datasets import make_sparse_regression
+from prosparse.experiments import regression_grid
 from prosparse.metrics import support_f_score
 
 # samples, variables, true variables
@@ -91,12 +96,36 @@ def beside_the_lasso() -> None:
         print(f"  ours takes {ours / lasso:.2f} times as long", flush=True)
 
 
+def every_ratio(draws: int, jobs: int) -> None:
+    """Errors of every cell of E22, means of its settings, and what should hold."""
+    with parallel_config(n_jobs=jobs):
+        cells = regression_grid.grid(regression_grid.EVERYWHERE, draws)
+    found = regression_grid.found_in(cells)
+    names = tuple(cells[0].scores)
+    print(f"{'relative test error':48s}" + "".join(f"{name:>20s}" for name in names))
+    for (kind, setting, ratio), errors in found.error.items():
+        where = f"{kind}, {setting}, ratio {ratio:.2g}"
+        print(f"{where:48s}" + "".join(f"{errors[name]:20.3f}" for name in names))
+    print()
+    settings = regression_grid.rows_of_settings(cells)
+    for row in settings + regression_grid.rows_of_uncertainty(cells):
+        print(f"{row.quantity:72s}{row.ours:8.3f}  {row.note}")
+    print()
+    for claim in regression_grid.claims_of(found):
+        print(f"{'holds' if claim.holds else 'does not hold'}: {claim.text} ({claim.note})")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--grid", type=int, metavar="DRAWS", help="E22, so many draws a cell")
+    parser.add_argument("--jobs", type=int, default=1, help="processes, with --grid")
     options = parser.parse_args()
     warnings.simplefilter("ignore")  # of the lasso, and of pure noise
-    with threadpool_limits(1):
-        beside_ard(SHAPES if options.quick else SHAPES + SLOW, options.seeds)
-        beside_the_lasso()
+    if options.grid:
+        every_ratio(options.grid, options.jobs)
+    else:
+        with threadpool_limits(1):
+            beside_ard(SHAPES if options.quick else SHAPES + SLOW, options.seeds)
+            beside_the_lasso()

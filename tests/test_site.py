@@ -116,7 +116,16 @@ def test_pictures_have_words(pages):
 
 
 def test_every_public_name_has_a_place_in_the_reference(pages):
-    wanted = ("anndata", "baselines", "datasets", "metrics", "plot", "report", "tables")
+    wanted = (
+        "anndata",
+        "baselines",
+        "datasets",
+        "metrics",
+        "plot",
+        "report",
+        "stability",
+        "tables",
+    )
     modules = [name for name in wanted if find_spec(f"prosparse.{name}")]
     public = {f"prosparse.{name}" for name in prosparse.__all__ if name[0] != "_"}
     for module in modules:

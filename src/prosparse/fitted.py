@@ -64,6 +64,7 @@ FIELDS: dict[str, Field] = {
     "explained_variance_ratio_": numbers("d"),
     "latent_view_": counts("d", least=-1),
     "_optimality_gap": numbers("d"),
+    "certified_": Field("b", ("d",)),
     "coef_": numbers("p", finite=True),
     "coef_covariance_": numbers("s", "s", finite=True),
     "intercept_": numbers(finite=True),

@@ -69,7 +69,7 @@ class Option(NamedTuple):
     name: str  # as it is typed, without the dashes before it
     parameter: str
     help: str  # for this method
-    kind: type[int] | type[float] | type[str] = str  # what is typed
+    kind: type[int] | type[float] | type[str] | type[bool] = str  # what is typed; bool: a flag
     least: int | None = None
     read: Callable[[str], object] | None = None  # what is typed as a value of the parameter
     left_out: str = "decided by the data"  # what the report says then
@@ -281,6 +281,15 @@ _EVIDENCE = ChoicePath(
     evidence=True,
 )
 
+# For methods that know what rows of different size do to counts.
+COUNTS = Option(
+    "counts",
+    "counts",
+    "the table holds counts as they were measured, of rows that may differ in size",
+    kind=bool,
+    left_out="no",
+)
+
 METHODS: dict[str, Method] = {
     method.estimator.__name__: method
     for method in (
@@ -305,6 +314,7 @@ METHODS: dict[str, Method] = {
                     kind=float,
                     left_out="none",
                 ),
+                COUNTS,
             ),
             explanations=(by_test,),
             tests=True,
@@ -435,6 +445,7 @@ METHODS: dict[str, Method] = {
                     kind=float,
                     left_out="0.9",
                 ),
+                COUNTS,
             ),
             explanations=(asked_for("n_features", "variables"), by_recovery),
             number="n_features",

@@ -135,8 +135,10 @@ def test_few_gaps_in_a_wide_table_cost_columns_not_all_rows(inside, rng):
 # --- the command's own words
 
 
-# For every option of a method, a value that the method refuses.
+# For every option of a method, a value that the method refuses; a flag has none, and is refused by
+# the table, which has negative entries.
 REFUSED = {
+    "counts": None,
     "fdr": "2",
     "min-communality": "-1",
     "variables": "999",
@@ -164,9 +166,10 @@ def cases():
 @pytest.mark.parametrize(("method", "needed", "name", "parameter"), list(cases()))
 def test_errors_name_options_not_parameters(inside, method, needed, name, parameter):
     words = needed | {name: REFUSED[name]}
-    options = [word for one, value in words.items() for word in (f"--{one}", value)]
+    pairs = [(f"--{one}", value) for one, value in words.items()]
+    options = [word for pair in pairs for word in pair if word is not None]
     result = run(app, ["select", table(inside / "t.csv"), "--method", method, *options])
-    assert result.exit_code == 2, result.output
+    assert result.exit_code == (2 if REFUSED[name] else 1), result.output
     assert f"--{name}" in result.stderr
     assert "`" not in result.stderr
     if parameter != name:
@@ -178,6 +181,7 @@ def test_errors_name_options_not_parameters(inside, method, needed, name, parame
     [
         ('`n_components="auto"` finds more', "--components auto finds more"),
         ("try `scale=True`, or", "try --scale, or"),
+        ("or fit with `scale=False`", "or fit with no --scale"),
         ("raise `max_iter`, or `tol`", "raise --max-iter, or --tol"),
         ("`support_` is empty", "the choice is empty"),
         ("with `n_features`, or with `recover`", "with --variables, or with --recover"),
@@ -418,3 +422,15 @@ def test_the_shell_completes_words(words, completed):
         "COMP_CWORD": str(len(words.split()) - 1),
     }
     assert completed in run(app, [], prog_name="prosparse", env=environment).stdout
+
+
+def test_counts_are_taken_as_they_are(inside):
+    X = np.random.default_rng(0).poisson(3.0, (60, 8)).astype(float)
+    X *= np.arange(1, 61)[:, None]  # rows of different size
+    path = table(inside / "t.csv", X=X)
+    assert answer("select", path)["n_selected"] == 8  # all grow with the size of the row
+    found = answer("select", path, "--counts")
+    assert found["n_selected"] == 0
+    result = run(app, ["select", path, "--counts", "--log1p"])
+    assert result.exit_code == 2
+    assert "leave out --log1p, or --counts" in result.stderr

@@ -265,6 +265,10 @@ def estimator(wish: Wish, names: Sequence[str] = ()) -> VariableSelector:
                 f"--{name} has no effect with --method {wish.method}; "
                 f"use {' or '.join(_that_take(name))}"
             )
+    if wish.log1p and wish.options.get("counts"):
+        raise ParameterError(
+            "--counts looks at counts as they were measured: leave out --log1p, or --counts"
+        )
     for name, option in known.items():
         value = wish.options.get(name)
         if value is not None:
@@ -498,7 +502,8 @@ def _asked(wish: Wish) -> dict[str, str]:
     settings = {"variables": "decided by the data"}
     for option in method.options or ():
         value = wish.options.get(option.name)
-        settings[option.name] = option.left_out if value is None else str(value)
+        said = "yes" if value is True else str(value)
+        settings[option.name] = option.left_out if value is None else said
     for parameter, names in wish.variables.items():
         if names:
             settings[parameter] = ", ".join(names)

@@ -87,7 +87,7 @@ Examples:
   prosparse select genes.csv
   prosparse select genes.csv --min-communality 0.5 --label tumour
   prosparse select spectra.csv --fdr 0.01 --groups patient
-  prosparse select counts.h5ad --log1p --label cell_type --output cells
+  prosparse select counts.h5ad --counts --label cell_type --output cells
   prosparse select table.csv --method empca --variables 10 --components 2
   prosparse select survey.csv --missing impute --drop comment --json
 

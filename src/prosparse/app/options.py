@@ -137,9 +137,7 @@ class Preparing(NamedTuple):
 
     log1p: Annotated[
         bool,
-        typer.Option(
-            "--log1p", rich_help_panel=_TABLE, help="Take log(1 + x) first, as for counts."
-        ),
+        typer.Option("--log1p", rich_help_panel=_TABLE, help="Take log(1 + x) first."),
     ] = False
     missing: Annotated[
         str,
@@ -339,14 +337,17 @@ def method_options(methods: Iterable[Method]) -> list[inspect.Parameter]:
             f"For {method}: {one.help}." if several else f"{one.help[0].upper()}{one.help[1:]}."
             for method, one in by_method.items()
         )
+        # a flag has one name, as not to say it is to leave it out
+        names = (f"--{name}",) if kind is bool else ()
         parameters.append(
             inspect.Parameter(
                 variable(name),
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=typer.Option(
                     None,
+                    *names,
                     min=least,
-                    metavar={int: "N", float: "NUMBER"}.get(kind, "VALUE"),
+                    metavar={int: "N", float: "NUMBER", bool: None}.get(kind, "VALUE"),
                     rich_help_panel=LOOKED_FOR,
                     help=words,
                 ),

@@ -50,6 +50,8 @@ def in_words_of_the_command(message: str, method: Method) -> str:
             return found[0]
         plain = known[name]
         # `scale=True` is --scale, and `n_components="auto"` is --components auto
+        if value == "False":
+            return f"no {plain}"
         return plain if value in (None, "True") else f"{plain} {value.strip(chr(34))}"
 
     return _NAMED.sub(named, message)

@@ -66,6 +66,12 @@ def _mfeat() -> Arrays:
 
 
 SOURCES = {
+    "matrices": Source(
+        "sparse_pca_matrices_22.npz",
+        "covariance and correlation matrices on which sparse PCA was certified by Li & Xie (2022) "
+        "and Bertsimas, Cory-Wright & Pauphilet (2022)",
+        "one p x p matrix for each data set, 13 to 466 variables",
+    ),
     "golub": Source(
         "golub_leukemia_38x3051.npz",
         "leukemia of Golub et al. (1999), preprocessed as by Dudoit et al. (R package plsgenomics)",

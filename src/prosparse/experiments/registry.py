@@ -17,6 +17,8 @@ MODULES = (
     "spinyreg",  # E16
     "structure",  # E17 and E18
     "panels",  # E19 and E20
+    "certified",  # E21
+    "regression_grid",  # E22
 )
 
 

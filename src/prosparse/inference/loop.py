@@ -77,6 +77,10 @@ class StopReason(Enum):
     MAX_ITER = (
         "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
     )
+    UNPROVED = (
+        "stopped by `time_limit`, or by Ctrl-C, before the proof was complete: `optimality_gap_` "
+        "says what is proved. Raise `time_limit`, or `gap` for a proof that ends earlier"
+    )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
     NOTHING_FOUND = "no set of variables is more probable than none"
     EXHAUSTED = (
@@ -110,6 +114,7 @@ class StopReason(Enum):
 
 # In the order of how bad they are: of several runs, the worst is reported.
 _UNFINISHED = (
+    StopReason.UNPROVED,
     StopReason.MAX_ITER,
     StopReason.FELL,
     StopReason.DECOMPOSITION_FAILED,

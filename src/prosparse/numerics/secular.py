@@ -275,15 +275,21 @@ def _roots_together(poles: Poles, count: int) -> _Roots:
     gaps = places[:count] - np.append(places, 0.0)[1 : count + 1]
     drop, slope = np.zeros((columns, count)), np.full((columns, count), np.inf)
     row, root = np.nonzero(np.broadcast_to(gaps > 0.0, drop.shape))  # each an equation of its own
-    distances = places - places[:count, None]
+    distances = (places - places[:count, None])[root]
     is_above = np.arange(places.size) <= np.arange(count)[:, None]
+    # the weights of the poles above, and those of the poles below; zero for the others
+    above = np.where(is_above[root], weights[row], 0.0)
+    below = np.where(is_above[root], 0.0, weights[row])
 
     def sums(t: np.ndarray, some: np.ndarray) -> tuple[_Sum, _Sum]:
-        inverse = 1.0 / (distances[root[some]] + t[:, None])
-        values = weights[row[some]] * inverse
-        slopes, mine = values * inverse, is_above[root[some]]
-        up = _Sum(np.sum(values, axis=1, where=mine), np.sum(slopes, axis=1, where=mine))
-        down = _Sum(np.sum(values, axis=1, where=~mine), np.sum(slopes, axis=1, where=~mine))
+        whole = some.size == row.size
+        inverse = 1.0 / ((distances if whole else distances[some]) + t[:, None])
+        squared = inverse * inverse
+        sides = (side if whole else side[some] for side in (above, below))
+        up, down = (
+            _Sum(np.einsum("ij,ij->i", side, inverse), np.einsum("ij,ij->i", side, squared))
+            for side in sides
+        )
         return up, down
 
     most = np.minimum(gaps[root], weights.sum(axis=1)[row])

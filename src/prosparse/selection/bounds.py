@@ -7,6 +7,11 @@
 Every function returns a number that w'Cw cannot exceed for any unit w with at most K
 nonzeros; the smallest is the best. Signs and angles only make the feasible set smaller, so
 that the bounds hold with them too.
+
+They differ in what they need and what they cost. `trace_bound` needs the diagonal of C,
+`spectral_bound` some of its eigenvectors, `dual_bound` a factor; `gershgorin_bound` and
+`row_norm_bound` need C, and are good where K is small. `relaxed_bound` contains all but the dual
+one and is often exact, at the cost of some hundred eigenproblems; it alone has room for rounding.
 """
 
 from __future__ import annotations
@@ -20,10 +25,16 @@ from scipy.optimize import minimize_scalar
 
 from ..numerics.quadratic import Floats, Mask, Quadratic, largest_eigenvalue
 from ..numerics.thresholds import Constraint
+from .relaxation import Problem, from_leading_vector, from_row_norms, improve, prove
 
 GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
 FACTOR_ENTRIES = 20_000_000  # dense m x p factors up to here
 DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
+# `relaxed_bound`: iterations at a time, and their smoothing: a share of the bound, and how much
+# smaller it is each time.
+RELAXED_STEPS = 40
+RELAXED_SMOOTHING = 0.01
+RELAXED_SHRINKAGE = 0.4
 
 
 def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
@@ -187,6 +198,41 @@ def _dual_value(A: Floats, x: Floats, s: Floats, norms: Floats, rho: float) -> f
     total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
     # Columns along x can overflow: then there is no bound at this rho.
     return largest_eigenvalue(total) if np.isfinite(total).all() else math.inf
+
+
+def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 200) -> float:
+    """The convex bound of `prosparse.selection.relaxation`, with rounding on the safe side.
+
+    Parameters
+    ----------
+    C : array (p, p)
+        Symmetric, not zero.
+    K : int
+        The most nonzeros of w.
+    nonnegative : bool, default=False
+        Whether w >= 0.
+    max_iter : int, default=200
+        Iterations of L-BFGS, each an eigenproblem of side p; 0 gives the best of two bounds in
+        closed form.
+
+    Returns
+    -------
+    float
+    """
+    p = C.shape[0]
+    size = row_norm_bound(C, K, nonnegative)
+    if p <= K:
+        return largest_eigenvalue(C) + 16.0 * p * np.finfo(float).eps * float(np.linalg.norm(C))
+    problem = Problem(C / size, np.zeros(p, dtype=bool), K, nonnegative)
+    starts = [from_row_norms(problem), from_leading_vector(problem)]
+    bounds = [prove(problem, at).bound for at in starts]
+    at = starts[int(np.argmin(bounds))]
+    smoothing = RELAXED_SMOOTHING
+    for _ in range(max_iter // RELAXED_STEPS):
+        at = improve(problem, at, smoothing * min(bounds), RELAXED_STEPS)
+        bounds.append(prove(problem, at).bound)
+        smoothing *= RELAXED_SHRINKAGE
+    return size * min(bounds)
 
 
 def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, standardise
-from ...data.arrays import in_kind
+from ...data.arrays import host, in_kind
 from ...errors import (
     FewerComponentsWarning,
     InputError,
@@ -31,13 +31,16 @@ from ...inference.loop import StopReason
 from ...selection.bounds import gaps
 from ...selection.dimension import MOST_COUNTED
 from .._base import SparseProjection, few_columns
+from .covariance import covariance_of
 from .search import Effort
 from .solve import (
     EmpcaOptions,
     Orthogonality,
+    Proving,
     Solution,
     candidates,
     solve,
+    solve_form,
     solve_path,
     standing_out,
 )
@@ -79,6 +82,20 @@ class EMPCA(SparseProjection):
         The most iterations of each stage of the search for a component.
     tol : float, default=1e-6
         EM stops when an iteration raises the variance by a smaller share than this.
+    certify : bool, default=False
+        Prove that no other variables do better, or find those that do: a branch and bound search
+        that starts from the component found. Sets whose variances differ by less than 1e-9 of
+        them count as equal.
+    time_limit : float, default=60.0
+        Seconds for the proofs of all components. When they are over, or at Ctrl-C, the best
+        component known is returned, with what is proved of it.
+    gap : float, default=0.0
+        From 0 to below 1: a proof may end when ``optimality_gap_`` is at most this.
+    joint : bool, default=False
+        Look for components of which the *sum* of variances is largest, with
+        ``orthogonality="disjoint"``, instead of one component after the other. With
+        ``orthogonality="quasi", min_angle=90`` they are found one after the other, and the bound
+        is on their sum.
     random_state : int, RandomState or None, default=None
         Where the random starts come from; an integer makes results reproducible.
     verbose : int, default=0
@@ -102,7 +119,13 @@ class EMPCA(SparseProjection):
         The share of the total variance that each component adds to those before.
     optimality_gap_ : array (n_components_,)
         Between 0 and 1: no component under the same constraints, given those before, has more
-        than 1 / (1 - gap) times this one's variance. 0 proves the component optimal.
+        than 1 / (1 - gap) times this one's variance. 0 proves the component optimal. With
+        ``joint=True`` the gap of the sum, for every component.
+    upper_bound_ : array (n_components_,)
+        What no such component exceeds: the last of ``bounds_`` / (1 - ``optimality_gap_``).
+    certified_ : bool array (n_components_,)
+        Whether a proof is complete: asked for with ``certify=True``, with a gap of at most
+        ``gap``, and none that rounding could break.
     bounds_ : list of arrays, one per component
         The objective after every iteration of the start that won, as a variance; never falls.
     n_iter_ : int
@@ -139,6 +162,7 @@ class EMPCA(SparseProjection):
     _takes_any_table = True
 
     bounds_: list[Array]
+    certified_: Array
     n_iter_: int
     _gap_problem: Solution | None  # until the gap is computed
     _optimality_gap: np.ndarray
@@ -156,6 +180,10 @@ class EMPCA(SparseProjection):
         scale: bool = False,
         max_iter: int = 500,
         tol: float = 1e-6,
+        certify: bool = False,
+        time_limit: float = 60.0,
+        gap: float = 0.0,
+        joint: bool = False,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -169,6 +197,10 @@ class EMPCA(SparseProjection):
         self.scale = scale
         self.max_iter = max_iter
         self.tol = tol
+        self.certify = certify
+        self.time_limit = time_limit
+        self.gap = gap
+        self.joint = joint
         self.random_state = random_state
         self.verbose = verbose
 
@@ -201,6 +233,55 @@ class EMPCA(SparseProjection):
         self._fit_whole(answer)
         self._warn_of(*answers[0])
         return self
+
+    @classmethod
+    def from_covariance(
+        cls,
+        C: Any,
+        n_samples: int | None = None,
+        *,
+        mean: ArrayLike | None = None,
+        **parameters: Any,
+    ) -> Self:
+        """The components of a covariance or correlation matrix, where there is no table.
+
+        Parameters
+        ----------
+        C : array or DataFrame (n_features, n_features)
+            Symmetric, without negative eigenvalues but for rounding.
+        n_samples : int or None, default=None
+            How many observations it comes from; only ``n_components="auto"`` needs to know.
+        mean : array (n_features,) or None, default=None
+            Means of the columns, for ``transform`` and ``inverse_transform``. None: zero.
+        **parameters : dict
+            Parameters of the estimator.
+
+        Returns
+        -------
+        EMPCA
+            Fitted.
+        """
+        model = cls(**parameters)
+        answers: list[tuple[Solution, int]] = []
+
+        def answer() -> None:
+            given = covariance_of(model._validated(C, reset=True), n_samples, mean, model.scale)
+            if isinstance(model.n_components, str) and n_samples is None:
+                raise ParameterError(
+                    '`n_components="auto"` needs `n_samples`, the number of observations behind '
+                    "the covariance matrix: say it, or say how many components you want"
+                )
+            count = model._count(given.op, given.total)
+            solution = solve_form(given.quadratic, model._options(given.op, count))
+            model._describe(given.op, given.columns, given.total, solution)
+            # of the matrix itself: the operator's has its negative eigenvalues set to zero
+            variances = given.quadratic.form(solution.W) / (given.total - 1.0)
+            model.explained_variance_ = given.columns.variance(variances)
+            answers.append((solution, count))
+
+        model._fit_whole(answer)
+        model._warn_of(*answers[0])
+        return model
 
     def path(
         self, X: Any, cardinalities: Iterable[int], sample_weight: ArrayLike | None = None
@@ -248,6 +329,16 @@ class EMPCA(SparseProjection):
         self._solve_gap()
         return in_kind(self._optimality_gap, self.mean_)
 
+    @property
+    def upper_bound_(self) -> Array:
+        """What no component under the same constraints, given those before, exceeds: the last of
+        ``bounds_`` / (1 - ``optimality_gap_``). With ``joint=True``, what the sum over all
+        components does not exceed, in proportion to theirs."""
+        check_is_fitted(self)
+        self._solve_gap()
+        last = np.array([float(host(trace)[-1]) for trace in self.bounds_])
+        return in_kind(last / (1.0 - self._optimality_gap), self.mean_)
+
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
             self._optimality_gap = gaps(candidates(self._gap_problem))
@@ -294,6 +385,8 @@ class EMPCA(SparseProjection):
             cosine=math.cos(math.radians(90.0 if self.min_angle is None else self.min_angle)),
             effort=Effort(self.n_restarts, self.renormalize, self.max_iter, self.tol, self.verbose),
             random_state=self.random_state,
+            proving=Proving(self.gap, self.time_limit, op.epsilon) if self.certify else None,
+            joint=self.joint,
         )
 
     def _cardinalities(self, d: int, varying: int) -> list[int]:
@@ -312,6 +405,11 @@ class EMPCA(SparseProjection):
         if max(Ks) > width:
             raise ParameterError(
                 f"`n_nonzero` must be at most the number of columns, {width}, got {max(Ks)}"
+            )
+        if self.joint and self.orthogonality == "disjoint" and sum(Ks) > varying:
+            raise ParameterError(
+                f"with `joint=True` the components need {sum(Ks)} different columns, and "
+                f"{varying} vary: lower `n_nonzero` or `n_components`"
             )
         return [min(int(K), varying) for K in Ks]
 
@@ -339,6 +437,29 @@ class EMPCA(SparseProjection):
         check_integer("n_restarts", self.n_restarts, 0)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
+        self._check_proof()
+
+    def _check_proof(self) -> None:
+        check_bool("certify", self.certify)
+        check_bool("joint", self.joint)
+        check_non_negative("time_limit", self.time_limit, infinite=True)
+        check_non_negative("gap", self.gap)
+        if not self.gap < 1:
+            raise ParameterError(f"`gap` must be a number from 0 to below 1, got {self.gap!r}")
+        if self.certify and not self.renormalize:
+            raise ParameterError(
+                "`certify=True` needs `renormalize=True`: the shrunken weights of the plain "
+                "algorithm are not the best on their variables, so that there is nothing to prove"
+            )
+        right_angles = self.orthogonality == "quasi" and self.min_angle == 90
+        possible = self.orthogonality == "disjoint" or right_angles
+        if self.joint and (self.nonnegative or not possible):
+            raise ParameterError(
+                '`joint=True` needs `orthogonality="disjoint"`, or "quasi" with `min_angle=90`, '
+                "and "
+                f"`nonnegative=False`, got {self.orthogonality!r}, {self.min_angle!r} and "
+                f"{self.nonnegative!r}"
+            )
 
     # --- from the answer to attributes
 
@@ -349,8 +470,16 @@ class EMPCA(SparseProjection):
         self.bounds_ = [columns.values(columns.variance(trace)) for trace in traces]
         self.n_iter_ = sum(trace.size for trace in traces)
         self.stop_reason_ = solution.reason
-        self._gap_problem = solution
-        if op.shape[1] > LAZY_GAP:
+        proofs = solution.certificates
+        self.certified_ = columns.values(
+            np.array([proof.gap <= self.gap for proof in proofs], dtype=bool)
+            if self.certify
+            else np.zeros(len(traces), dtype=bool)
+        )
+        self._gap_problem = None if proofs else solution
+        if proofs:
+            self._optimality_gap = np.array([proof.gap for proof in proofs])
+        elif op.shape[1] > LAZY_GAP:
             self._solve_gap()
 
     def _warn_of(self, solution: Solution, count: int) -> None:

@@ -1,0 +1,136 @@
+"""Sparse PCA with a proof, one line for each matrix and K: python benchmarks/certified.py
+
+    python benchmarks/certified.py                         # matrices that everybody can make
+    python benchmarks/certified.py --folder DATA           # and the 22 of experiment E21
+    python benchmarks/certified.py --only wine --only lung --seconds 20
+
+Laid out as benchmarks of optimisers are: *data sets* (functions that return a covariance matrix),
+*solvers* (functions from a matrix, K and a time limit to a value and a bound), and one table of
+value, bound, gap and seconds. A solver of one's own is one function more in `SOLVERS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
+
+from prosparse import EMPCA
+from prosparse.selection.bounds import relaxed_bound
+
+FILE = "sparse_pca_matrices_22.npz"
+
+
+class Answer(NamedTuple):
+    value: float
+    bound: float
+
+
+# --- data sets
+
+
+def correlations(X: np.ndarray) -> np.ndarray:
+    return np.corrcoef(X[:, X.std(axis=0) > 0].T)
+
+
+def spiked(p: int, seed: int) -> np.ndarray:
+    """A sparse spike in noise, n = 2 p: as many papers simulate."""
+    rng = np.random.default_rng(seed)
+    w = np.zeros(p)
+    w[rng.choice(p, 10, replace=False)] = rng.choice([-1.0, 1.0], 10) / np.sqrt(10)
+    X = rng.standard_normal((2 * p, p)) + 2.0 * rng.standard_normal((2 * p, 1)) * w
+    return np.cov(X.T)
+
+
+def noise(p: int, seed: int) -> np.ndarray:
+    """Correlations of noise, where many sets are nearly as good as the best: the hardest."""
+    return np.corrcoef(np.random.default_rng(seed).standard_normal((p, p)))
+
+
+DATASETS: dict[str, Callable[[], np.ndarray]] = {
+    "wine": lambda: correlations(load_wine().data),
+    "breast cancer": lambda: correlations(load_breast_cancer().data),
+    "digits": lambda: correlations(load_digits().data),
+    "spiked, 100": lambda: spiked(100, 0),
+    "spiked, 400": lambda: spiked(400, 0),
+    "noise, 30": lambda: noise(30, 0),
+    "noise, 60": lambda: noise(60, 0),
+}
+
+
+def datasets(folder: Path | None) -> Iterator[tuple[str, np.ndarray]]:
+    for name, make in DATASETS.items():
+        yield name, make()
+    if folder is not None:
+        with np.load(folder / FILE) as matrices:
+            for name in matrices:
+                yield name, np.asarray(matrices[name], dtype=float)
+
+
+# --- solvers
+
+
+def proved(C: np.ndarray, K: int, seconds: float) -> Answer:
+    model = EMPCA.from_covariance(C, n_nonzero=K, certify=True, time_limit=seconds, random_state=0)
+    return Answer(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
+
+
+def unproved(C: np.ndarray, K: int, seconds: float) -> Answer:
+    model = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
+    return Answer(float(model.explained_variance_[0]), float(model.upper_bound_[0]))
+
+
+def one_bound(C: np.ndarray, K: int, seconds: float) -> Answer:
+    """The convex bound alone, without any search."""
+    found = EMPCA.from_covariance(C, n_nonzero=K, random_state=0)
+    return Answer(float(found.explained_variance_[0]), relaxed_bound(C, K))
+
+
+SOLVERS: dict[str, Callable[[np.ndarray, int, float], Answer]] = {
+    "certify=True": proved,
+    "certify=False": unproved,
+    "relaxed_bound": one_bound,
+}
+
+
+# --- the table
+
+
+def main(options: argparse.Namespace) -> None:
+    print(f"{'matrix':16} {'p':>4} {'K':>3} {'solver':14} {'value':>12} {'bound':>12}", end="")
+    print(f" {'gap':>8} {'seconds':>8}")
+    for name, C in datasets(options.folder):
+        if options.only and name not in options.only:
+            continue
+        for K in options.cardinality or (5, 10, 20):
+            if C.shape[0] < K:
+                continue
+            for solver, solve in SOLVERS.items():
+                begun = time.perf_counter()
+                answer = solve(C, K, options.seconds)
+                seconds = time.perf_counter() - begun
+                gap = max(0.0, 1.0 - answer.value / answer.bound)
+                print(
+                    f"{name:16} {C.shape[0]:4} {K:3} {solver:14} {answer.value:12.6g} "
+                    f"{answer.bound:12.6g} {gap:8.2%} {seconds:8.2f}",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, help=f"where {FILE} lies")
+    parser.add_argument("--only", action="append", help="a matrix; can be given again")
+    parser.add_argument("--cardinality", type=int, action="append", help="a K; can be given again")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for a proof")
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        main(parser.parse_args())

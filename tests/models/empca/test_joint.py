@@ -1,0 +1,216 @@
+"""The largest sum of several components, against exhaustive search."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from prosparse import EMPCA, ParameterError
+from prosparse.models.empca.certify import joint, orthogonal
+from prosparse.models.empca.certify.clock import Clock
+from prosparse.selection.relaxation import Multipliers
+
+
+def all_sums(C, sizes):
+    """Every choice of two disjoint sets, with the sum of their largest eigenvalues."""
+    p = C.shape[0]
+    largest = {}
+    for K in set(sizes):
+        for S in combinations(range(p), K):
+            largest[S] = np.linalg.eigvalsh(C[np.ix_(S, S)])[-1]
+    first, second = sizes
+    return {
+        (S, T): largest[S] + largest[T]
+        for S in combinations(range(p), first)
+        for T in combinations([j for j in range(p) if j not in S], second)
+    }
+
+
+def correlations(seed, p=6, n=10):
+    return np.corrcoef(np.random.default_rng(seed).standard_normal((p, n)))
+
+
+def first_sets(C, sizes):
+    labels = np.repeat([0, 1, joint.FREE], [*sizes, C.shape[0] - sum(sizes)])
+    return joint.on_sets(C, labels, 2)
+
+
+@pytest.mark.parametrize(("sizes", "gap"), [((2, 2), 0.0), ((3, 2), 0.01)])
+@pytest.mark.parametrize("seed", range(2))
+def test_the_largest_sum_is_found_and_proved(sizes, gap, seed):
+    C = correlations(seed)
+    best = max(all_sums(C, sizes).values())
+    found = joint.certify_sum(C, first_sets(C, sizes), np.array(sizes), gap=gap, clock=Clock(20.0))
+    assert best * (1 - gap - 1e-9) <= found.value <= best * (1 + 1e-9)
+    assert best * (1 - 1e-12) <= found.upper_bound <= found.value / (1 - gap) * (1 + 2e-9)
+    assert np.count_nonzero(found.W, axis=1).tolist() == list(sizes)
+    assert not np.any(np.all(found.W != 0, axis=0))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_multipliers_bound_the_sum(seed):
+    """With labels too: only choices that respect them count."""
+    rng = np.random.default_rng(seed)
+    C, sizes = correlations(seed, p=6), (2, 2)
+    labels = np.full(6, joint.FREE)
+    labels[: seed % 4] = [0, 1, 0][: seed % 4]
+    problem = joint.Sum(C, labels, np.array(sizes))
+    values = [
+        value
+        for (S, T), value in all_sums(C, sizes).items()
+        if set(np.flatnonzero(labels == 0)) <= set(S) and set(np.flatnonzero(labels == 1)) <= set(T)
+    ]
+    M, A = rng.standard_normal((2, 6, 6))
+    start = joint.from_row_norms(problem)
+    tried = [
+        start,
+        joint.improve_sum(problem, start, 0.01, Clock()),
+        Multipliers(M, rng.uniform(0.2, 2.0, 6), 0.1 * A),
+    ]
+    for at in tried:
+        proof = joint.prove_sum(problem, at)
+        assert proof.bound >= max(values)
+        free = np.flatnonzero(labels == joint.FREE)
+        for i, bound in zip(free, joint.bounds_inside(problem, proof, free)):
+            inside = [
+                value
+                for (S, T), value in all_sums(C, sizes).items()
+                if i in S + T
+                and set(np.flatnonzero(labels == 0)) <= set(S)
+                and set(np.flatnonzero(labels == 1)) <= set(T)
+            ]
+            assert bound >= max(inside)
+
+
+def test_derivatives_of_the_sum_are_those_of_differences():
+    rng = np.random.default_rng(1)
+    labels = np.array([0, 1, -1, -1, -1, -1, -1, -1])
+    problem = joint.Sum(correlations(1, p=8), labels, np.array([3, 2]))
+    at = Multipliers(rng.standard_normal((8, 8)), rng.uniform(0.5, 2, 8), rng.random((8, 8)))
+    along = Multipliers(rng.standard_normal((8, 8)), rng.standard_normal(8), rng.random((8, 8)))
+
+    def height(t):
+        moved = Multipliers(
+            at.M + t * along.M, at.alpha * np.exp(t * along.alpha), at.A + t * along.A
+        )
+        return joint.smoothed_sum(problem, moved, (0.1, 0.05, 0.02))
+
+    _, (dM, dalpha, dA) = height(0.0)
+    exact = np.sum(dM * along.M) + dalpha @ along.alpha + np.sum(dA * along.A)
+    assert exact == pytest.approx((height(1e-6)[0] - height(-1e-6)[0]) / 2e-6, rel=1e-5)
+
+
+def test_ctrl_c_and_time_leave_a_bound(monkeypatch):
+    C, sizes = correlations(5, p=9), np.array([3, 3])
+    W = first_sets(C, (3, 3))
+    best = max(all_sums(C, (3, 3)).values())
+    late = joint.certify_sum(C, W, sizes, clock=Clock(0.0))
+    assert late.n_nodes == 0
+    assert late.upper_bound >= best
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(joint._Search, "settled", interrupted)
+    clock = Clock()
+    assert joint.certify_sum(C, W, sizes, clock=clock).upper_bound >= best
+    assert clock.interrupted
+
+
+def test_the_estimator_finds_a_larger_sum_than_one_after_the_other(pitprops):
+    X, _ = pitprops
+    options = {"n_nonzero": [5, 4], "orthogonality": "disjoint", "random_state": 0}
+    one_by_one = EMPCA(2, **options).fit(X)
+    together = EMPCA(2, joint=True, gap=0.01, certify=True, **options).fit(X)
+    rough = EMPCA(2, joint=True, **options).fit(X)
+    assert together.explained_variance_.sum() > 1.005 * one_by_one.explained_variance_.sum()
+    assert together.certified_.tolist() == [True, True]
+    assert np.all(together.optimality_gap_ <= 0.01)
+    assert together.n_nonzero_.tolist() == [5, 4]
+    assert not np.any(np.all(together.components_ != 0, axis=0))
+    bound = together.upper_bound_.sum()
+    assert together.explained_variance_.sum() <= bound <= rough.upper_bound_.sum() * (1 + 1e-9)
+    assert not rough.certified_.any()
+    assert rough.optimality_gap_[0] < 1.0
+
+
+def test_a_joint_fit_needs_enough_columns(pitprops):
+    X, _ = pitprops
+    with pytest.raises(ParameterError, match="13 vary"):
+        EMPCA(3, n_nonzero=5, orthogonality="disjoint", joint=True).fit(X)
+
+
+def test_many_columns_have_the_bound_of_each_component(monkeypatch):
+    monkeypatch.setattr("prosparse.models.empca.solve.MOST_JOINT", 10)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 20))
+    model = EMPCA(2, n_nonzero=3, orthogonality="disjoint", joint=True, certify=True, gap=0.3)
+    model.fit(X)
+    alone = EMPCA(n_nonzero=3, certify=True).fit(X)
+    assert model.upper_bound_.sum() <= 2 * alone.explained_variance_[0] / (1 - 0.3)
+    assert model.optimality_gap_[0] == pytest.approx(model.optimality_gap_[1])
+    assert model.optimality_gap_[0] > 0
+
+
+# --- orthogonal components that may share variables
+
+
+def orthogonal_sums(C, sizes, seed):
+    """Sums of many pairs of orthonormal components, each the best given the first."""
+    rng = np.random.default_rng(seed)
+    p = C.shape[0]
+    sums = []
+    for _ in range(60):
+        S = rng.choice(p, sizes[0], replace=False)
+        w = np.zeros(p)
+        w[S] = np.linalg.eigh(C[np.ix_(S, S)])[1][:, -1]
+        T = rng.choice(p, sizes[1], replace=False)
+        # the leading eigenvector of the block of T on what is orthogonal to w there
+        basis = np.linalg.svd(w[T][None, :])[2][1:] if np.any(w[T]) else np.eye(T.size)
+        inner = basis @ C[np.ix_(T, T)] @ basis.T
+        values, vectors = np.linalg.eigh(inner)
+        v = np.zeros(p)
+        v[T] = basis.T @ vectors[:, -1]
+        assert abs(v @ w) < 1e-10
+        sums.append(w @ C @ w + values[-1])
+    return sums
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [2, 4]])
+def test_no_orthogonal_components_exceed_their_bound(sizes):
+    C = correlations(7, p=8, n=12)
+    best = max(orthogonal_sums(C, sizes, 0))
+    rough = orthogonal.orthogonal_bound(C, sizes, max_iter=0)
+    bound = orthogonal.orthogonal_bound(C, sizes, max_iter=120)
+    total = orthogonal.orthogonal_bound(C, sizes, total=sum(sizes), max_iter=120)
+    assert best <= bound < rough
+    assert bound <= total * (1 + 0.02)  # fixed numbers are one way to share the total
+    assert total <= np.linalg.eigvalsh(C)[-2:].sum() * (1 + 1e-9)
+
+
+def test_derivatives_of_the_orthogonal_bound_are_those_of_differences():
+    rng = np.random.default_rng(1)
+    C, groups = correlations(1, p=7), orthogonal.groups_of([3, 2, 3], None)
+    at = Multipliers(rng.standard_normal((7, 7)), rng.uniform(0.5, 2, 7), rng.random((7, 7)))
+    along = Multipliers(rng.standard_normal((7, 7)), rng.standard_normal(7), rng.random((7, 7)))
+
+    def height(t):
+        moved = Multipliers(
+            at.M + t * along.M, at.alpha * np.exp(t * along.alpha), at.A + t * along.A
+        )
+        return orthogonal.smoothed_orthogonal(C, moved, groups, 3, 0.1)
+
+    _, (dM, dalpha, dA) = height(0.0)
+    exact = np.sum(dM * along.M) + dalpha @ along.alpha + np.sum(dA * along.A)
+    assert exact == pytest.approx((height(1e-6)[0] - height(-1e-6)[0]) / 2e-6, rel=1e-5)
+
+
+def test_orthogonal_components_have_the_gap_of_their_sum(pitprops):
+    X, _ = pitprops
+    options = {"n_nonzero": 5, "orthogonality": "quasi", "min_angle": 90, "random_state": 0}
+    model = EMPCA(2, joint=True, certify=True, **options).fit(X)
+    one_by_one = EMPCA(2, certify=True, **options).fit(X)
+    assert abs(model.components_[0] @ model.components_[1]) < 1e-8
+    assert model.explained_variance_.sum() <= model.upper_bound_.sum()
+    assert model.upper_bound_.sum() < one_by_one.upper_bound_.sum()
+    assert 0.0 < model.optimality_gap_[0] < 0.2
