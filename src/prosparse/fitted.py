@@ -253,6 +253,34 @@ def _check_bounds(name: str, state: Mapping[str, Any]) -> None:
         _check_shape(name, trace, numbers("i"), {})
 
 
+def _check_averaged(name: str, state: Mapping[str, Any]) -> None:
+    """Predictions may be averages only where there is one."""
+    if not isinstance(state[name], bool):
+        raise ModelFileError(f"`{name}` must be True or False, got {_said(state[name])}")
+    if state[name] and "coef_mean_" not in state:
+        raise ModelFileError(f"`{name}` is True without `coef_mean_`")
+
+
+def _check_likely(name: str, state: Mapping[str, Any]) -> None:
+    _check_columns(name, state[name], state)
+
+
+def _check_credible(name: str, state: Mapping[str, Any]) -> None:
+    """One group of columns for each chosen variable."""
+    groups = state[name]
+    if not isinstance(groups, list) or len(groups) != state["n_selected_"]:
+        raise ModelFileError(f"`{name}` must be a list of one group for each chosen variable")
+    for group in groups:
+        _check_shape(name, group, counts("i"), {})
+        _check_columns(name, group, state)
+
+
+def _check_columns(name: str, places: np.ndarray, state: Mapping[str, Any]) -> None:
+    width = state["n_features_in_"]
+    if np.any((places < 0) | (places >= width)):
+        raise ModelFileError(f"`{name}` must hold columns from 0 to {width - 1}")
+
+
 def _check_slope(name: str, state: Mapping[str, Any]) -> None:
     slope = state[name]
     if slope is not None and not isinstance(slope, Slope):
@@ -300,6 +328,9 @@ def _check_criterion(name: str, state: Mapping[str, Any]) -> None:
 
 
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
+    "averaged_": _check_averaged,
+    "likely_": _check_likely,
+    "credible_sets_": _check_credible,
     "stop_reason_": _check_reason,
     "bounds_": _check_bounds,
     "slope_": _check_slope,

@@ -23,9 +23,10 @@ from ...errors import (
     checked_weights,
     warn,
 )
-from .._base import VariableSelector
+from .._base import VariableSelector, seed_of
+from .averaging import Average
 from .response import Response, checked_response, response_of
-from .solve import Options, Refit, Solution, solve
+from .solve import Choose, Options, Refit, Solution, solve
 
 WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 LARGEST_POWER = 305  # of ten that a variance may have
@@ -35,7 +36,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     """Linear regression that chooses its variables.
 
     Every set of variables is a Bayesian linear model whose evidence is known exactly. The most
-    probable set that a search finds is kept; all other coefficients are exactly zero.
+    probable set that a search finds is kept; all other coefficients are exactly zero. Predictions
+    are averages over many sets, each weighed by its probability, as others may be as probable.
 
     Parameters
     ----------
@@ -45,12 +47,19 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Divide every column by its standard deviation first, so that one prior fits all.
     refit : {"posterior", "ols"}, default="posterior"
         Coefficients of the chosen variables: posterior means, or least squares.
+    choose : {"map", "median"}, default="map"
+        The set to keep: the most probable one, or all variables that are more probably active than
+        not (the median probability model).
+    average : bool, default=True
+        Predict by the average over sets of variables. False: by the chosen set alone, as always
+        with ``refit="ols"``, and nothing is averaged unless ``choose="median"`` asks for it.
     max_iter : int, default=1000
         The most moves of a search, and the most sweeps of the relaxed model.
     tol : float, default=1e-7
         The rise of the objective per sample that ends them.
-    random_state : None
-        Not used: nothing here is random.
+    random_state : int, RandomState or None, default=0
+        Draws the sets of the average where there are more than ten variables; the chosen set of
+        ``choose="map"`` does not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -96,6 +105,31 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         The number of rows in ``fit``.
     intercept_variance_ : float
         Of the mean of y; 0 without an intercept.
+    averaged_ : bool
+        Whether predictions are averages over sets.
+    credible_sets_ : list of int arrays
+        For each chosen variable, in the order of the columns: the smallest group of variables
+        correlated with it (by at least 0.5) of which one is, with a probability of 0.95, the true
+        one; the most probable first. One alone: nothing else can stand for it.
+    inclusion_probability_ : array (n_features_in_,)
+        The probability that each variable is active, over all sets. Only with an average, like
+        all attributes up to ``n_sets_``.
+    coef_mean_ : array (n_features_in_,)
+        Means of the coefficients over all sets; a variable counts as zero where it is out.
+    intercept_mean_ : float
+        The average prediction where all columns are zero; 0 without ``fit_intercept``.
+    intercept_mean_variance_ : float
+        The variance of the mean of y, with the noise of the average; 0 without an intercept.
+    likely_ : int array
+        The variables (at most 300) of an inclusion probability of at least 0.01.
+    likely_covariance_ : array (len(likely_), len(likely_))
+        Of their coefficients, of columns divided by ``scale_``: within and between sets.
+    unlikely_variance_ : float
+        What all other variables together add to the variance of a prediction, on average.
+    noise_variance_mean_ : float
+        The mean of the noise variance over all sets.
+    n_sets_ : int
+        How many different sets the average is over.
     bounds_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_ : int
@@ -116,10 +150,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     probability, anything up to 1/2: under a flat prior on the sets of variables, pure noise
     would select a fifth of them. Constant columns are left out.
 
+    The average takes nothing at its maximum: noise and size of coefficients are integrated, and
+    every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
+    states, among the (about 400) most promising variables, draws them.
+
     References
     ----------
     Latouche, Mattei, Bouveyron & Chiquet (2016), JMVA 146; Scott & Berger (2010), Annals of
-    Statistics 38(5), for the prior.
+    Statistics 38(5), for the prior; Zanella & Roberts (2019), JRSS B 81(3), for the run through
+    sets; Barbieri & Berger (2004), Annals of Statistics 32(3), for the median probability model.
 
     Examples
     --------
@@ -138,14 +177,18 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         fit_intercept: bool = True,
         normalize: bool = True,
         refit: Refit = "posterior",
+        choose: Choose = "map",
+        average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
-        random_state: object = None,
+        random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ):
         self.fit_intercept = fit_intercept
         self.normalize = normalize
         self.refit = refit
+        self.choose = choose
+        self.average = average
         self.max_iter = max_iter
         self.tol = tol
         self.random_state = random_state
@@ -195,6 +238,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             max_iter=self.max_iter,
             tol=self.tol,
             verbose=self.verbose,
+            choose=self.choose,
+            average=self.average,
+            seed=seed_of(self.random_state),
         )
 
     def _describe(self, found: Solution, n: int, columns: Columns, response: Response) -> None:
@@ -228,6 +274,28 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.n_samples_ = n
         self.n_selected_ = found.best
         self.stop_reason_ = found.reason
+        self.averaged_ = self.average and self.refit == "posterior"
+        kept = np.flatnonzero(self.varying_)
+        self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+        if found.average is not None:
+            self._describe_average(found.average, kept[found.listed], ratio, column)
+
+    def _describe_average(
+        self, average: Average, places: np.ndarray, ratio: float, column: Columns
+    ) -> None:
+        """The average over sets of the variables at ``places`` of the table."""
+        p = self.support_.size
+        self.inclusion_probability_, self.coef_mean_ = np.zeros(p), np.zeros(p)
+        self.inclusion_probability_[places] = average.inclusion
+        self.coef_mean_[places] = average.mean / (ratio * self.scale_[places])
+        self.likely_ = places[average.likely]
+        self.likely_covariance_ = average.covariance / ratio**2
+        self.intercept_mean_ = float(column.mean[0]) - float(self.mean_ @ self.coef_mean_)
+        self.unlikely_variance_ = column.variance(average.rest)
+        self.noise_variance_mean_ = column.variance(average.sigma2)
+        intercept = self.noise_variance_mean_ / self.n_samples_
+        self.intercept_mean_variance_ = intercept if self.fit_intercept else 0.0
+        self.n_sets_ = average.n_sets
 
     @overload
     def predict(self, X: Table, return_std: Literal[False] = False) -> np.ndarray: ...
@@ -249,19 +317,38 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Returns
         -------
         array (n_samples,), or two of them
-            The deviation is that of a new observation: noise, coefficients and intercept.
+            The deviation is that of a new observation: noise, coefficients and intercept, and
+            with an average what the sets disagree about.
         """
         check_is_fitted(self)
-        columns = self._validated(X, reset=False)[:, np.flatnonzero(self.support_)]
-        prediction: np.ndarray = np.asarray(columns @ self.coef_[self.support_]) + self.intercept_
+        X = self._validated(X, reset=False)
+        averaged = self._averages()
+        if averaged:
+            coef, intercept = self.coef_mean_, self.intercept_mean_
+        else:
+            coef, intercept = self.coef_, self.intercept_
+        used = np.flatnonzero(coef)
+        prediction: np.ndarray = np.asarray(X[:, used] @ coef[used]) + intercept
         if not return_std:
             return prediction
-        C, mean = self.coef_covariance_, self.mean_[self.support_]
-        # x'Cx of centred rows, without centring a sparse X: (a - b)'C(a - b), b the mean
-        along = np.asarray(columns @ C) - mean @ C
-        spread = np.asarray((columns @ np.eye(mean.size) - mean) * along).sum(axis=1)
+        if averaged:
+            return prediction, np.sqrt(self._variance_of_average(X))
+        chosen, C = np.flatnonzero(self.support_), self.coef_covariance_
+        spread = _quadratic(X, chosen, C, self.mean_, np.ones(self.mean_.size))
         noise = self.noise_variance_ + self._variance_of_intercept()
-        return prediction, np.sqrt(noise + np.maximum(spread, 0.0))
+        return prediction, np.sqrt(noise + spread)
+
+    def _averages(self) -> bool:
+        """Whether predictions are averages over sets; files of earlier versions do not tell."""
+        return getattr(self, "averaged_", False)
+
+    def _variance_of_average(self, X: Table) -> np.ndarray:
+        """Of new observations: noise, coefficients within sets, and between sets."""
+        noise = self.noise_variance_mean_ + self.intercept_mean_variance_
+        used = self.likely_
+        spread = _quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
+        total: np.ndarray = noise + self.unlikely_variance_ + spread
+        return total
 
     def _variance_of_intercept(self) -> float:
         """Around the mean of the columns. Files of earlier versions do not tell."""
@@ -293,18 +380,30 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("normalize", self.normalize)
         check_choice("refit", self.refit, get_args(Refit))
+        check_choice("choose", self.choose, get_args(Choose))
+        check_bool("average", self.average)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
     def _warn(self) -> None:
         self._warn_unfinished()
         if self.n_selected_ == 0:
+            near = "near the mean" if self._averages() else "the mean"
             warn(
                 "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
-                "none. All coefficients are zero and predictions are the mean of y; `ranking_` "
+                f"none. All coefficients are zero and predictions are {near} of y; `ranking_` "
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
+
+
+def _quadratic(
+    X: Table, used: np.ndarray, C: np.ndarray, mean: np.ndarray, scale: np.ndarray
+) -> np.ndarray:
+    """z'Cz of the rows z of ``X``, centred and scaled, in the columns ``used``."""
+    Z = (np.asarray(X[:, used] @ np.eye(used.size)) - mean[used]) / scale[used]
+    spread: np.ndarray = np.maximum(np.einsum("ij,ij->i", Z @ C, Z), 0.0)
+    return spread
 
 
 def _refuse_spread(squares: np.ndarray) -> None:

@@ -16,12 +16,14 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import relaxed
-from .model import EXACT, RegressionFit, RegressionMoments, optimise
+from .averaging import Average, average_over_sets, credible_sets, set_prior
+from .model import EXACT, FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .response import Response
 from .shortlist import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
+Choose = Literal["map", "median"]
 
 RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
 BEYOND = 5  # the path goes so many variables beyond the best model
@@ -35,6 +37,9 @@ class Options(NamedTuple):
     max_iter: int
     tol: float
     verbose: int
+    choose: Choose = "map"
+    average: bool = True
+    seed: int = 0
 
 
 class Weights(NamedTuple):
@@ -59,6 +64,9 @@ class Solution(NamedTuple):
     best: int  # the place of the chosen model on the path, which is its number of variables
     bounds: np.ndarray  # (n_iter,) of the relaxed model
     reason: StopReason
+    listed: np.ndarray  # (k,) the variables that `average` is about
+    average: Average | None  # over sets of variables, if asked for
+    credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
@@ -74,11 +82,17 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         verbose=options.verbose,
     )
     shortlist, runs = search_all(among, rules)
-    data, found = shortlist.data, runs[-1].state.fit
+    data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
+    average = None
+    if options.average or options.choose == "median":
+        prior = set_prior(data, rules.log_prior, found, free)
+        average = average_over_sets(data, prior, found, options.seed)
+        if options.choose == "median":
+            found = median_model(data, average, found, rules.allowed)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
-    best = int(np.argmax(log_posterior))
+    best = found.v.size if options.choose == "median" else int(np.argmax(log_posterior))
     chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
     log_posterior[best] = rules.posterior(chosen)
     run = relax(data, path, chosen, options)
@@ -93,11 +107,23 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
         path=path,
         log_posterior=log_posterior,
-        n_free=n - rules.lost,
+        n_free=free,
         best=best,
         bounds=np.array(run.bounds),
         reason=reason,
+        listed=shortlist.listed,
+        average=average,
+        credible=[shortlist.listed[group] for group in credible_sets(data, chosen, free)],
     )
+
+
+def median_model(
+    data: RegressionMoments, average: Average, found: RegressionFit, allowed: int
+) -> RegressionFit:
+    """The variables more probably active than not (Barbieri & Berger 2004)."""
+    likely = np.argsort(-average.inclusion, kind="stable")[:allowed]
+    v = likely[average.inclusion[likely] > 0.5]
+    return optimise(data, evaluate(data, v, found.log_ratio), FINE)
 
 
 def relax(

@@ -1,0 +1,399 @@
+"""The average over sets of variables, each weighed by its probability.
+
+[SB10]  J. G. Scott, J. O. Berger. Bayes and empirical-Bayes multiplicity adjustment in the
+        variable-selection problem. Annals of Statistics 38(5), 2010.
+[ZR19]  G. Zanella, G. Roberts. Scalable importance tempering and Bayesian variable selection.
+        Journal of the Royal Statistical Society B 81(3), 2019.
+
+Nothing is maximised here. Given the set v and lambda, w ~ N(0, sigma2 I / lambda) and
+p(sigma2) ~ 1/sigma2 integrate out in closed form: with f degrees of freedom of y,
+
+    log p(y | v, lambda) = -f/2 log R - 1/2 log det(I + X_v'X_v / lambda) + constant ,
+
+    E[w] = m,    Cov[w] = sigma2 P,    sigma2 = E[noise variance] = R / (f - 2) ,
+
+with P, m and R as in `model`. The size of the weights, tau = weight of a column of unit variance
+over the deviation of the noise, has a half-Cauchy prior; a grid of doublings of tau, on which
+lambda = 1/tau^2, integrates it. The prior of the sets pays for how many there are of each size,
+[SB10].
+
+Up to ten variables have all their sets summed. More are sampled by a jump process on the pairs
+(v, lambda): every flip of one variable, and every change of lambda, has the rate
+pi(there) / (pi(here) + pi(there)), so that detailed balance holds, and the time that a state lasts
+is known, 1 / (sum of its rates). No proposal is ever refused, [ZR19]. All rates come from the
+rank-one formulas of `model`, and they are at the same time the probabilities of every variable
+given all others: averaging these (Rao & Blackwell) needs far fewer states than counting visits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dsyevd
+from scipy.special import expit, softmax
+
+from .model import (
+    FitSums,
+    RegressionFit,
+    RegressionMoments,
+    exchange_gains,
+    neighbours,
+    removal_gains,
+)
+
+ALL_SETS = 10  # of so many variables, at most, are summed
+MOST_VISITED = 400  # variables
+MOST_STATES = 1000  # of the jump process
+FEWEST_STATES = 100
+STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
+CREDIBLE = 0.95  # probability that a credible set holds
+CORRELATED = 0.5  # least correlation of the members of a credible set with the chosen variable
+DOUBLINGS = 4  # of tau, on either side of its best value
+LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
+LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
+MOST_LIKELY = 300  # variables whose covariances are kept, at most
+SAMPLES_EACH = 20  # for every variable expected to be active before y is seen
+
+
+class WeightSizes(NamedTuple):
+    """A grid of lambda, which stands for the size of weights, and its prior."""
+
+    log_ratio: np.ndarray  # (K,) log lambda
+    log_prior: np.ndarray  # (K,) log prior mass
+
+
+class SetPrior(NamedTuple):
+    """What is believed before y is seen."""
+
+    log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
+    sizes: WeightSizes
+    free: int  # degrees of freedom of y
+
+
+class Average(NamedTuple):
+    """Means over all sets, in the units of the moments."""
+
+    inclusion: np.ndarray  # (p,) probability that a variable is active
+    mean: np.ndarray  # (p,) of the weights, zero where a variable is out
+    likely: np.ndarray  # (k,) the variables that `covariance` is about, rising
+    covariance: np.ndarray  # (k, k) of their weights: within sets, and between them
+    rest: float  # variance of a prediction, on average, that is due to all others
+    sigma2: float  # noise variance
+    n_sets: int  # different sets that were seen
+
+
+def weight_sizes(data: RegressionMoments, best: float) -> WeightSizes:
+    """Doublings of tau around that of the log lambda ``best``, weighed by the half-Cauchy density
+    2 / (pi (1 + tau^2)).
+
+    The doublings lie on one lattice for all tables: a rounding of ``best`` changes nothing.
+    Weights far below 1/sqrt(n) cannot be seen, and the grid does not go there.
+    """
+    unit = math.log(float(data.d.mean()) / data.n)  # lambda of tau = 1
+    lowest = math.floor(-0.5 * math.log2(data.n)) - 1
+    middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
+    centre = round(min(max(middle, lowest + DOUBLINGS), LARGEST - DOUBLINGS))
+    log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
+    # density of log tau: tau times that of tau
+    log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
+    return WeightSizes(unit - 2.0 * log_tau, log_prior - np.logaddexp.reduce(log_prior))
+
+
+class Spectrum(NamedTuple):
+    """Sets of one size at every lambda, from eigenvalues of X_v'X_v."""
+
+    e: np.ndarray  # (..., q) eigenvalues
+    U: np.ndarray  # (..., q, q) eigenvectors
+    c: np.ndarray  # (..., q) U'X_v'y
+    R: np.ndarray  # (..., K)
+    log_density: np.ndarray  # (..., K) log p(y | v, lambda) + log p(lambda)
+
+
+def spectrum(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> Spectrum:
+    """Of the sets ``v``, (..., q)."""
+    e, U = np.linalg.eigh(data.G[v[..., :, None], v[..., None, :]])
+    e = np.maximum(e, 0.0)
+    c = np.einsum("...ij,...i->...j", U, data.b[v])
+    lam = np.exp(prior.sizes.log_ratio)
+    grown = e[..., None, :] + lam[:, None]  # (..., K, q)
+    left = data.yy - ((c * c)[..., None, :] / grown).sum(axis=-1)
+    R = np.maximum(left, prior.free * data.floor)
+    log_det = np.log(grown / lam[:, None]).sum(axis=-1)
+    return Spectrum(e, U, c, R, -0.5 * (prior.free * np.log(R) + log_det) + prior.sizes.log_prior)
+
+
+def noise_of(R: np.ndarray, free: int) -> np.ndarray:
+    """The mean of the noise variance, which few degrees of freedom do not have."""
+    return R / max(free - 2, 1)
+
+
+class Sums(NamedTuple):
+    """First and second moments of the weights, summed over sets."""
+
+    weight: np.ndarray  # (p,)
+    first: np.ndarray  # (p,)
+    second: np.ndarray  # (p, p)
+    sigma2: np.ndarray  # ()
+
+
+def no_sums(p: int) -> Sums:
+    """Where summing starts."""
+    return Sums(np.zeros(p), np.zeros(p), np.zeros((p, p)), np.zeros(()))
+
+
+def add_sets(sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, weights: np.ndarray) -> None:
+    """Add the sets ``v``, (S, q), of the weights (S, K) at each lambda to ``sums``."""
+    np.add(sums.sigma2, (weights * noise_of(of.R, prior.free)).sum(), out=sums.sigma2)
+    if v.shape[1] == 0:
+        return
+    grown = of.e[:, None, :] + np.exp(prior.sizes.log_ratio)[:, None]  # (S, K, q)
+    m = np.einsum("sij,skj->ski", of.U, of.c[:, None, :] / grown)
+    scale = np.einsum("sk,skj->sj", weights * noise_of(of.R, prior.free), 1.0 / grown)
+    second = np.einsum("sij,sj,slj->sil", of.U, scale, of.U)
+    second += np.einsum("sk,ski,skj->sij", weights, m, m)
+    np.add.at(sums.weight, v, weights.sum(axis=1)[:, None])
+    np.add.at(sums.first, v, np.einsum("sk,ski->si", weights, m))
+    np.add.at(sums.second, (v[:, :, None], v[:, None, :]), second)
+
+
+def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
+    """The exact average over all sets, where these are few."""
+    p = data.b.size
+    bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
+    sizes = bits.sum(axis=1)
+    groups, log_weights = [], []
+    for q in np.flatnonzero(np.isfinite(prior.log_prior)):
+        v = np.nonzero(bits[sizes == q])[1].reshape(np.count_nonzero(sizes == q), q)
+        of = spectrum(data, prior, v)
+        groups.append((v, of))
+        log_weights.append(of.log_density + prior.log_prior[q])
+    top = max(float(each.max()) for each in log_weights)
+    total = sum(float(np.exp(each - top).sum()) for each in log_weights)
+    sums = no_sums(p)
+    for (v, of), log_weight in zip(groups, log_weights, strict=True):
+        add_sets(sums, prior, v, of, np.exp(log_weight - top) / total)
+    n_sets = sum(len(v) for v, _ in groups)
+    return average_of(data, sums.weight, sums.first, np.arange(p), sums, n_sets)
+
+
+def average_of(
+    data: RegressionMoments,
+    inclusion: np.ndarray,
+    mean: np.ndarray,
+    seen: np.ndarray,
+    sums: Sums,
+    n_sets: int,
+) -> Average:
+    """The average whose second moments, of the variables ``seen``, are in ``sums``.
+
+    Where all sets are summed all covariances are kept; of many variables those of the likely ones,
+    and the others are taken to be as far from their means as they are on average.
+    """
+    covariance = sums.second - np.outer(sums.first, sums.first)
+    kept = np.arange(seen.size)
+    if mean.size > ALL_SETS:
+        first = np.argsort(-inclusion[seen], kind="stable")[:MOST_LIKELY]
+        kept = np.sort(first[inclusion[seen[first]] >= LIKELY])
+    others = np.delete(np.arange(seen.size), kept)
+    square = data.d[seen[others]] / data.n
+    return Average(
+        inclusion,
+        mean,
+        seen[kept],
+        covariance[kept][:, kept],
+        float(np.maximum(covariance.diagonal()[others], 0.0) @ square),
+        float(sums.sigma2),
+        n_sets,
+    )
+
+
+class Place(NamedTuple):
+    """A state of the jump process, and all that it tells."""
+
+    rates: np.ndarray  # (p + K,) to flip each variable, to change to each lambda
+    inclusion: np.ndarray  # (p,) of each variable given all others
+
+
+def place(data: RegressionMoments, prior: SetPrior, v: np.ndarray, k: int) -> Place:
+    """The set ``v`` at the lambda of number ``k``.
+
+    The run spends its time here: one eigendecomposition gives P at this lambda and the density
+    at all of them, as in `spectrum`, with fewer calls.
+    """
+    p, q, lam = data.b.size, v.size, np.exp(prior.sizes.log_ratio)
+    log_ratio, b = float(prior.sizes.log_ratio[k]), data.b.take(v)
+    if q:
+        e, U, _ = dsyevd(data.gram(v))
+        grown = np.maximum(e, 0.0)[:, None] + lam
+        c = b.dot(U)
+        R = np.maximum(data.yy - (c * c).dot(1.0 / grown), prior.free * data.floor)
+        log_det = np.log(grown / lam).sum(axis=0)
+        log_density = prior.sizes.log_prior - 0.5 * (prior.free * np.log(R) + log_det)
+        P = (U / grown[:, k]).dot(U.T)
+    else:
+        R, log_density, P = np.full(lam.size, data.yy), prior.sizes.log_prior, np.zeros((0, 0))
+    m = P.dot(b)
+    sums = FitSums(float(R[k]), 0.0, 0.0, 0.0, 0.0)  # of which R alone is asked for below
+    fit = RegressionFit(v, log_ratio, P, m, sums, 0.0, 0.0, 0.0, 0.0)
+    near = neighbours(fit, data.G.take(v, axis=1), data.d, data.b, prior.free)
+    more = prior.log_prior[q + 1] - prior.log_prior[q] if q < p else -math.inf
+    odds = near.gain + more  # of each variable, given all others
+    if q:
+        less = prior.log_prior[q - 1] - prior.log_prior[q]
+        odds[v] = -(removal_gains(fit, prior.free) + less)
+    inclusion = expit(odds)
+    rates = np.concatenate([inclusion, expit(log_density - log_density[k])])
+    rates[v] = expit(-odds[v])
+    rates[p + k] = 0.0
+    return Place(rates, inclusion)
+
+
+def sample(
+    data: RegressionMoments, prior: SetPrior, v: np.ndarray, rng: np.random.Generator
+) -> Average:
+    """The average over the states of a jump process that starts at the set ``v``."""
+    p = data.b.size
+    k = int(np.argmax(spectrum(data, prior, v).log_density))
+    seen: dict[tuple[int, ...], float] = {}  # time spent in each set
+    known: dict[tuple[int, ...], Place] = {}
+    inclusion, half, total, half_total = np.zeros(p), np.zeros(p), 0.0, 0.0
+    check = FEWEST_STATES
+    here = tuple(sorted(v.tolist()))
+    for t in range(1, MOST_STATES + 1):
+        at = known.get((*here, -1 - k))
+        if at is None:
+            at = known[*here, -1 - k] = place(data, prior, np.array(here, dtype=int), k)
+        steps = np.cumsum(at.rates)
+        time = 1.0 / float(steps[-1])
+        total += time
+        seen[here] = seen.get(here, 0.0) + time
+        inclusion += time * at.inclusion
+        if t == check:
+            if half_total:
+                late = (inclusion - half) / (total - half_total)
+                if float(np.abs(late - half / half_total).max()) < STEADY:
+                    break
+            half, half_total, check = inclusion.copy(), total, 2 * check
+        j = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
+        if j >= p:
+            k = min(j, steps.size - 1) - p
+        elif j in here:
+            here = tuple(i for i in here if i != j)
+        else:
+            here = tuple(sorted((*here, j)))
+    return gathered(data, prior, seen, inclusion / total)
+
+
+def gathered(
+    data: RegressionMoments,
+    prior: SetPrior,
+    seen: dict[tuple[int, ...], float],
+    inclusion: np.ndarray,
+) -> Average:
+    """Moments of the weights over the sets that were seen, each with its share of the time."""
+    visited = np.unique(np.concatenate([np.array(v, dtype=int) for v in seen]))
+    total = sum(seen.values())
+    sums = no_sums(visited.size)
+    by_size: dict[int, list[tuple[int, ...]]] = {}
+    for v in seen:
+        by_size.setdefault(len(v), []).append(v)
+    for q, sets in by_size.items():
+        places = np.array(sets, dtype=int).reshape(len(sets), q)
+        of = spectrum(data, prior, places)
+        share = np.exp(of.log_density - np.logaddexp.reduce(of.log_density, axis=1)[:, None])
+        time = np.array([seen[each] for each in sets]) / total
+        add_sets(sums, prior, np.searchsorted(visited, places), of, time[:, None] * share)
+    mean = np.zeros(inclusion.size)
+    mean[visited] = sums.first
+    return average_of(data, inclusion, mean, visited, sums, len(seen))
+
+
+def average_over_sets(
+    data: RegressionMoments, prior: SetPrior, fit: RegressionFit, seed: int
+) -> Average:
+    """The average over sets, from that of ``fit`` on where they are too many to sum."""
+    if data.b.size <= ALL_SETS:
+        return sum_all(data, prior)
+    order = promising(data, fit, prior.free)
+    places = np.full(data.b.size, -1)
+    places[order] = np.arange(order.size)
+    found = sample(
+        data._replace(G=data.gram(order), b=data.b[order], d=data.d[order]),
+        prior,
+        places[fit.v],
+        np.random.default_rng(seed),
+    )
+    inclusion, mean = np.zeros(data.b.size), np.zeros(data.b.size)
+    inclusion[order], mean[order] = found.inclusion, found.mean
+    rising = np.argsort(order[found.likely])
+    return found._replace(
+        inclusion=inclusion,
+        mean=mean,
+        likely=order[found.likely][rising],
+        covariance=found.covariance[rising][:, rising],
+    )
+
+
+def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndarray:
+    """The variables that the run visits, the most correlated with y first, so that the order of
+    the columns does not matter to what is drawn.
+
+    Of very many: those of ``fit``, those most correlated with y, and those that would add most to
+    ``fit``. The others are hardly ever visited, but every state would pay for them.
+    """
+    correlation = np.abs(data.b) / np.sqrt(data.d)
+    order = np.argsort(-correlation, kind="stable")
+    if order.size <= MOST_VISITED:
+        return order
+    gain = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, free).gain
+    gain[fit.v] = np.inf
+    most = MOST_VISITED // 2
+    kept = np.zeros(order.size, dtype=bool)
+    kept[order[:most]] = True
+    kept[np.argsort(-gain, kind="stable")[: most + fit.v.size]] = True
+    visited: np.ndarray = order[kept[order]]
+    return visited
+
+
+def set_prior(
+    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: int
+) -> SetPrior:
+    """The prior of the average: that of the search, ``log_prior``, times a geometric one.
+
+    Under that of the search alone all numbers of variables are alike before y is seen; where y
+    cannot tell, few samples are then averaged over sets nearly as large as they can bear. The
+    geometric prior of the number has the mean n / 20.
+    """
+    price = math.log1p(SAMPLES_EACH / data.n)
+    priced = log_prior - price * np.arange(log_prior.size)
+    unit = math.log(float(data.d.mean()) / data.n)
+    sizes = weight_sizes(data, best.log_ratio if best.v.size else unit)
+    return SetPrior(priced, sizes, free)
+
+
+def credible_sets(data: RegressionMoments, fit: RegressionFit, free: int) -> list[np.ndarray]:
+    """For each variable of ``fit``: itself and those that could stand for it, the most probable
+    first.
+
+    Given the other variables of the model, one of those correlated with it is the true one, each
+    with a probability in proportion to the evidence with it instead. The fewest that hold 95 %.
+    """
+    if fit.v.size == 0:
+        return []
+    cross = data.G.take(fit.v, axis=1)
+    gain = exchange_gains(fit, neighbours(fit, cross, data.d, data.b, free), free)
+    gain[fit.v] = -np.inf
+    gain[fit.v, np.arange(fit.v.size)] = 0.0
+    correlation = np.abs(cross) / np.sqrt(data.d[:, None] * data.d[fit.v])
+    groups = []
+    for i, j in enumerate(fit.v):
+        alike = correlation[:, i] >= CORRELATED
+        alike[j] = True
+        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
+        probability = softmax(gain[members, i])
+        falling = np.argsort(-probability, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
+        groups.append(members[falling[:enough]])
+    return groups
