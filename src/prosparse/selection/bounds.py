@@ -201,7 +201,7 @@ def _dual_value(A: Floats, x: Floats, s: Floats, norms: Floats, rho: float) -> f
 
 
 def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 200) -> float:
-    """The convex bound of `prosparse.selection.relaxation`, with rounding on the safe side.
+    """The convex bound of ``prosparse.selection.relaxation``, with rounding on the safe side.
 
     Parameters
     ----------

@@ -286,7 +286,7 @@ def improve(
     stop : callable or None
         Asked after every iteration whether to stop.
     aside : Aside or None
-        Of variables that are not among those of ``problem``; see `improve_some`.
+        Of variables that are not among those of ``problem``; see ``improve_some``.
 
     Returns
     -------
