@@ -105,7 +105,7 @@ def trace_bound(diagonal: Floats, K: int) -> float:
 
 
 def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
-    """The largest of C_ii + the K-1 largest |C_ij|; for w >= 0 negative C_ij cannot help.
+    """The largest of C_ii + the K-1 largest ``|C_ij|``; for w >= 0 negative C_ij cannot help.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ def dual_bound(A: Floats, x: Floats, K: int) -> float:
     A : array (m, p)
         With A'A = C.
     x : array (m,)
-        The unit vector A w / |A w| of a good component w.
+        The unit vector ``A w / |A w|`` of a good component w.
     K : int
         The most nonzeros of w.
 
