@@ -294,7 +294,6 @@ def improve(
         Not always better ones: `prove` says.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
-    unit = UNIT_OF_N / K
     # log-sum-exp of p eigenvalues is off by its scale times log p, sums of K by theirs times K
     scales = (
         smoothing / math.log(p + 1.0),
@@ -305,6 +304,47 @@ def improve(
     if aside is None:
         aside = Aside(np.empty((p, 0)), np.empty(0))
 
+    def at_point(point: Multipliers) -> Smoothed:
+        return smoothed(problem, point, mask, counts, scales, aside)
+
+    return lowered(at_point, at, K, max_iter, max_iter + max_iter // 2 + 5, stop)
+
+
+Smoothed = tuple[float, tuple[Floats, Floats, Floats]]
+"""A smoothed bound, and its gradient in M, in log alpha and in A."""
+
+
+def lowered(
+    bound: Callable[[Multipliers], Smoothed],
+    at: Multipliers,
+    K: int,
+    max_iter: int,
+    max_calls: int,
+    stop: Callable[[], bool] | None = None,
+) -> Multipliers:
+    """Multipliers of a smaller smoothed bound, by L-BFGS.
+
+    Parameters
+    ----------
+    bound : function of Multipliers
+        The smoothed bound and its gradient.
+    at : Multipliers
+        Where to start.
+    K : int
+        Variables of a set, which the unit of A depends on.
+    max_iter : int
+        The most iterations.
+    max_calls : int
+        The most evaluations of the bound.
+    stop : function or None
+        Asked after every iteration whether to stop.
+
+    Returns
+    -------
+    Multipliers
+    """
+    p, unit = at.alpha.size, UNIT_OF_N / K
+
     def unpacked(x: Floats) -> Multipliers:
         # alpha stays away from zero and from overflow
         alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
@@ -312,7 +352,7 @@ def improve(
         return Multipliers(UNIT_OF_M * M, alpha, unit * A)
 
     def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = smoothed(problem, unpacked(x), mask, counts, scales, aside)
+        height, (dM, dalpha, dA) = bound(unpacked(x))
         return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
 
     def after(intermediate_result: object) -> None:
@@ -320,10 +360,9 @@ def improve(
             raise StopIteration
 
     start = np.concatenate([at.M.ravel() / UNIT_OF_M, np.log(at.alpha), at.A.ravel() / unit])
-    options = {"maxiter": max_iter, "maxcor": MEMORY, "maxfun": max_iter + max_iter // 2 + 5}
+    options = {"maxiter": max_iter, "maxcor": MEMORY, "maxfun": max_calls}
     found = minimize(value, start, jac=True, method="L-BFGS-B", options=options, callback=after)
-    end = unpacked(found.x)
-    return end
+    return unpacked(found.x)
 
 
 def smoothed(

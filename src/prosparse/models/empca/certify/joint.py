@@ -21,7 +21,6 @@ from itertools import count
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ....inference.progress import Progress
 from ....numerics.quadratic import Floats, Gram, Indices, Mask
@@ -29,12 +28,11 @@ from ....numerics.thresholds import Constraint, spread_weights
 from ....selection.relaxation import (
     EPS,
     FAR_BELOW,
-    MEMORY,
     SMOOTH_SUMS,
-    UNIT_OF_M,
-    UNIT_OF_N,
     Multipliers,
+    Smoothed,
     largest_shares,
+    lowered,
     taken,
 )
 from ..search import Effort, find_component
@@ -204,27 +202,13 @@ def smoothed_sum(
 
 def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -> Multipliers:
     """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
-    p, K = problem.C.shape[0], int(problem.sizes.max())
-    unit = UNIT_OF_N / K
+    K = int(problem.sizes.max())
     scales = (smoothing, SMOOTH_SUMS * smoothing / K, SMOOTH_SUMS * smoothing / K**2)
 
-    def unpacked(x: Floats) -> Multipliers:
-        alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
-        M, A = x[: p * p].reshape(p, p), x[p * p + p :].reshape(p, p)
-        return Multipliers(UNIT_OF_M * M, alpha, unit * A)
+    def at_point(point: Multipliers) -> Smoothed:
+        return smoothed_sum(problem, point, scales)
 
-    def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = smoothed_sum(problem, unpacked(x), scales)
-        return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
-
-    def after(intermediate_result: object) -> None:
-        if clock.expired():
-            raise StopIteration
-
-    start = np.concatenate([at.M.ravel() / UNIT_OF_M, np.log(at.alpha), at.A.ravel() / unit])
-    options = {"maxiter": ITERATIONS, "maxcor": MEMORY, "maxfun": 2 * ITERATIONS}
-    found = minimize(value, start, jac=True, method="L-BFGS-B", options=options, callback=after)
-    return unpacked(found.x)
+    return lowered(at_point, at, K, ITERATIONS, 2 * ITERATIONS, clock.expired)
 
 
 # --- good components to start from

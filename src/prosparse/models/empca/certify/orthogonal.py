@@ -17,18 +17,16 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from ....numerics.quadratic import Floats
 from ....selection.relaxation import (
     EPS,
     FAR_BELOW,
-    MEMORY,
     SMOOTH_SUMS,
-    UNIT_OF_M,
-    UNIT_OF_N,
     Multipliers,
+    Smoothed,
     largest_shares,
+    lowered,
 )
 from .clock import Clock
 
@@ -172,23 +170,9 @@ def improved(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float, clock: Clock
 ) -> Multipliers:
     """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
-    p = C.shape[0]
-    unit = UNIT_OF_N / max(group.size for group in groups)
+    largest = max(group.size for group in groups)
 
-    def unpacked(x: Floats) -> Multipliers:
-        alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
-        M, A = x[: p * p].reshape(p, p), x[p * p + p :].reshape(p, p)
-        return Multipliers(UNIT_OF_M * M, alpha, unit * A)
+    def at_point(point: Multipliers) -> Smoothed:
+        return smoothed_orthogonal(C, point, groups, d, smoothing)
 
-    def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = smoothed_orthogonal(C, unpacked(x), groups, d, smoothing)
-        return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
-
-    def after(intermediate_result: object) -> None:
-        if clock.expired():
-            raise StopIteration
-
-    start = np.concatenate([at.M.ravel() / UNIT_OF_M, np.log(at.alpha), at.A.ravel() / unit])
-    options = {"maxiter": STEPS, "maxcor": MEMORY, "maxfun": 2 * STEPS}
-    found = minimize(value, start, jac=True, method="L-BFGS-B", options=options, callback=after)
-    return unpacked(found.x)
+    return lowered(at_point, at, largest, STEPS, 2 * STEPS, clock.expired)
