@@ -647,7 +647,7 @@ def _readable_view(number: int, table: TableLike) -> TableLike:
 def _large_blocks(X: Array) -> Iterator[Array]:
     """The rows of an array in memory, some at a time: looking at single entries makes temporary
     arrays, for which a GPU filled with the table has no room."""
-    return (X[rows, ...] for rows in row_slices(*X.shape, ENTRIES_ON_ACCELERATOR))
+    return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
 
 
 def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:

@@ -137,7 +137,7 @@ class DenseRows:
         for the whole table in double precision."""
         parts = (
             self.xp.sum(f(self.Z[rows, :]), axis=0, dtype=self.xp.float64)
-            for rows in row_slices(*self.Z.shape, ENTRIES_ON_ACCELERATOR)
+            for rows in row_slices(self.Z.shape[0], self.Z.shape[1], ENTRIES_ON_ACCELERATOR)
         )
         total = next(parts)
         for part in parts:
