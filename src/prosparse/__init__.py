@@ -60,8 +60,9 @@ __all__ = [
     "stability",
 ]
 
-# Where each public name is that is no module of its own. A name is imported when it is asked for, and
-# not before: `prosparse --help` need not wait for NumPy and scikit-learn, nor GSPPCA for the others.
+# Where each public name is that is no module of its own. A name is imported when it is asked for,
+# and not before: `prosparse --help` need not wait for NumPy and scikit-learn, nor GSPPCA for the
+# other methods.
 _MODULES = {
     **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
     "Checkpoint": "inference.checkpoint",
