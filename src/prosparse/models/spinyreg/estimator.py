@@ -27,8 +27,8 @@ from .._base import VariableSelector, seed_of
 from .averaging import Average
 from .response import Response, checked_response, response_of
 from .solve import Choose, Options, Refit, Solution, solve
+from .spread import quadratic, refuse_spread
 
-WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 LARGEST_POWER = 305  # of ten that a variance may have
 
 
@@ -228,7 +228,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 "to choose from. Check how the table was read."
             )
         if not self.normalize:
-            _refuse_spread(np.asarray(op.column_squares()))
+            refuse_spread(np.asarray(op.column_squares()))
         return op, columns, response_of(values, self.fit_intercept)
 
     def _options(self) -> Options:
@@ -334,7 +334,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if averaged:
             return prediction, np.sqrt(self._variance_of_average(X))
         chosen, C = np.flatnonzero(self.support_), self.coef_covariance_
-        spread = _quadratic(X, chosen, C, self.mean_, np.ones(self.mean_.size))
+        spread = quadratic(X, chosen, C, self.mean_, np.ones(self.mean_.size))
         noise = self.noise_variance_ + self._variance_of_intercept()
         return prediction, np.sqrt(noise + spread)
 
@@ -346,7 +346,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """Of new observations: noise, coefficients within sets, and between sets."""
         noise = self.noise_variance_mean_ + self.intercept_mean_variance_
         used = self.likely_
-        spread = _quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
+        spread = quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
         total: np.ndarray = noise + self.unlikely_variance_ + spread
         return total
 
@@ -395,24 +395,6 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
-
-
-def _quadratic(
-    X: Table, used: np.ndarray, C: np.ndarray, mean: np.ndarray, scale: np.ndarray
-) -> np.ndarray:
-    """z'Cz of the rows z of ``X``, centred and scaled, in the columns ``used``."""
-    Z = (np.asarray(X[:, used] @ np.eye(used.size)) - mean[used]) / scale[used]
-    spread: np.ndarray = np.maximum(np.einsum("ij,ij->i", Z @ C, Z), 0.0)
-    return spread
-
-
-def _refuse_spread(squares: np.ndarray) -> None:
-    spread = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
-    if spread > WIDEST_SPREAD:
-        raise InputError(
-            f"the largest column of X is {spread:.3g} times the smallest: without scaling, no "
-            "prior fits both. Set `normalize=True`, or bring the columns to similar units."
-        )
 
 
 def _refuse_units(found: Solution, columns: Columns, column: Columns, scale: np.ndarray) -> None:
