@@ -450,6 +450,18 @@ def test_every_command_that_reads_a_table_reads_it_with_the_same_options(command
     assert f"prosparse {command}" in result.output
 
 
+def test_an_estimator_is_imported_without_the_others():
+    program = (
+        "import sys, prosparse\nfrom prosparse import GSPPCA\n"
+        "parts = [name.split('.') for name in sys.modules if 'prosparse.models.' in name]\n"
+        "methods = {part[2] for part in parts} - {'_base'}\n"
+        "print(sorted(methods), 'prosparse.registry' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stdout.split("\n")[0] == "['gsppca'] False", ended.stderr
+
+
 def test_help_waits_for_no_library():
     program = (
         "import sys, prosparse\nsys.argv = ['prosparse', '--help']\n"
