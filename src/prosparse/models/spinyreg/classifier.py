@@ -167,6 +167,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     >>> model.n_selected_, bool((model.support_ == (coef != 0)).all())
     (3, True)
     >>> model.predict(X[:3])
+    array([False,  True,  True])
     """
 
     _fewest_features = 1

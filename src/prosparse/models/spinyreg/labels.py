@@ -54,7 +54,8 @@ def labels_of(values: np.ndarray, weights: np.ndarray | None) -> Labels:
     count = np.ones(values.size) if weights is None else weights[weights > 0]
     kept = values if weights is None else values[weights > 0]
     try:
-        check_classification_targets(values)
+        with np.errstate(invalid="ignore"):  # of numbers that are too large to be whole
+            check_classification_targets(values)
     except ValueError as error:
         raise InputError(
             f"{error}. y must hold the classes of the rows, of which there are two; for numbers "

@@ -2,8 +2,6 @@
 
 [TK86]  L. Tierney, J. B. Kadane. Accurate approximations for posterior moments and marginal
         densities. Journal of the American Statistical Association 81, 1986.
-[M92]   D. J. C. MacKay. The evidence framework applied to classification networks. Neural
-        Computation 4(5), 1992.
 
 The model v says that row i, which counts c_i times, belongs to the second class (t_i = 1) with
 probability s(h_i), h = b + X_v w, where s(h) = 1 / (1 + exp(-h)), w ~ N(0, tau^2 I), and b, the
@@ -12,7 +10,7 @@ intercept, is anything. With lambda = 1 / tau^2 the log posterior density of the
     l(theta) = sum_i c_i [t_i h_i - log(1 + exp(h_i))] - lambda/2 |w|^2 + q/2 log(lambda / 2 pi) ,
 
 concave, with the curvature A = Z'SZ + diag(0, lambda, ..., lambda), Z = [1 X_v], and
-S = diag(c_i s_i (1 - s_i)). Laplace's approximation at the mode, [TK86, M92], integrates theta:
+S = diag(c_i s_i (1 - s_i)). Laplace's approximation at the mode, [TK86], integrates theta:
 
     log p(t | v, tau) = l(mode) + (q + 1)/2 log(2 pi) - 1/2 log det A ,     theta ~ N(mode, A^-1) .
 

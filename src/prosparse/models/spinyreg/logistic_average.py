@@ -2,7 +2,6 @@
 
 [Z20]   G. Zanella. Informed proposals for local MCMC in discrete spaces. Journal of the American
         Statistical Association 115, 2020.
-[F06]   D. Frenkel. Waste-recycling Monte Carlo. Computer Simulations in Condensed Matter, 2006.
 
 Up to six variables have all their sets summed, at every tau of the grid. More are sampled by a
 Markov chain on the pairs (v, tau). A state proposes to flip one variable, to exchange one for
@@ -13,8 +12,8 @@ The proposal from v to v' is accepted with probability min(1, A),
     A = pi(v') g'_a' Z / (pi(v) g_a Z') ,    Z, Z' = the sums of the rates at v and v' ,
 
 where pi is the posterior of the fitted sets, so that the chain samples it, whatever the rates.
-Proposal and present state both count, by what the acceptance says, [F06]; a proposal that is
-refused tells something too.
+Proposal and present state both count, by what the acceptance says (Frenkel 2006): a proposal that
+is refused tells something too.
 """
 
 from __future__ import annotations

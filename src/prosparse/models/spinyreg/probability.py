@@ -1,7 +1,6 @@
 """Probabilities of two classes where the log odds are uncertain.
 
-[MS92]  J. F. Monahan, L. A. Stefanski. Normal scale mixture approximations to F*(z) and
-        computation of the logistic-normal integral. Handbook of the Logistic Distribution, 1992.
+After Monahan & Stefanski (1992), Handbook of the Logistic Distribution.
 
 The logistic distribution is a mixture of normal ones of deviation 2 psi, where psi has
 Kolmogorov's distribution: s(h) = E Phi(h / (2 psi)). If h is N(mu, v), then
