@@ -82,6 +82,13 @@ def settings_of_ours():
     }
 
 
+def fits_of_ours(k, tol=1e-6):
+    return {
+        label: (lambda train, options=options: ours(train, k, tol=tol, **options))
+        for label, options in settings_of_ours().items()
+    }
+
+
 def peers(k):
     return {
         "mofapy2": lambda train: mofa(train, k, True),
@@ -132,10 +139,7 @@ def tables(names, without):
         print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {splits} splits")
         print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
         parts = split(views, y, splits)
-        methods = {
-            label: (lambda train, options=options: ours(train, k, tol=1e-6, **options))
-            for label, options in settings_of_ours().items()
-        }
+        methods = fits_of_ours(k)
         methods |= {label: fit for label, fit in peers(k).items() if label not in without}
         found, seconds = {}, {}
         for label, fit in methods.items():
@@ -239,22 +243,19 @@ def simulated_views(n_train=300, n_test=500, k=8, seed=0):
 def simulated():
     k = 8
     train, test, weights = simulated_views(k=k)
-    methods = {
-        label: (lambda options=options: ours(train, k, **options))
-        for label, options in settings_of_ours().items()
-    }
+    methods = fits_of_ours(k, tol=1e-9)
     methods |= {
-        "mofapy2 spike and slab": lambda: mofa(train, k, True),
-        "mofapy2 ard": lambda: mofa(train, k, False),
-        "mofaflex": lambda: mofaflex(train, k),
-        "cca-zoo PMDCCA": lambda: cca_zoo(train, k, l1_bound=0.3),
+        "mofapy2 spike and slab": lambda train: mofa(train, k, True),
+        "mofapy2 ard": lambda train: mofa(train, k, False),
+        "mofaflex": lambda train: mofaflex(train, k),
+        "cca-zoo PMDCCA": lambda train: cca_zoo(train, k, l1_bound=0.3),
     }
     print(f"\nviews of {WIDTHS} columns, 300 samples, {k} latents; 500 samples held out")
     truth = np.mean(np.vstack(weights) == 0)
     print(f"true share of zero weights {truth:.2f}; noise of view 3 has variance 0.25")
     print(f"{'':36s}{'seconds':>9s}{'error of view 3':>17s}{'log-likelihood':>16s}{'zeros':>8s}")
     for name, fit in methods.items():
-        result = fit()
+        result = fit(train)
         if result is None:
             print(f"{name:36s}  not installed")
             continue
