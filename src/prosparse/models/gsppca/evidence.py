@@ -57,7 +57,7 @@ _TILE = 2**13
 # On a GPU half a gigabyte is little, and a pass over the table costs more.
 _KEPT_ON_ACCELERATOR = 2**26
 # Entries of a table up to which the evidence of every cardinality is computed.
-WHOLE_PATH = 1e8
+WHOLE_PATH = 2e7
 # Cardinalities of one round of the search from coarse to fine.
 GRID = 120
 
