@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Literal, Self, get_args, overload
+from typing import Literal, NamedTuple, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,7 +12,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Columns, Operator, standardise
+from ...data import Columns, Operator, kind_of, reweighted, standardise
 from ...data.kinds import Table
 from ...errors import (
     InputError,
@@ -26,13 +26,28 @@ from ...errors import (
     checked_weights,
     warn,
 )
+from ...inference.loop import Run
 from .._base import VariableSelector, seed_of
 from .averaging import Average, spread_interval
+from .model import LEAST_REGRESSION_NOISE
 from .response import Response, checked_response, response_of
 from .solve import Choose, Options, Refit, Solution, solve
 from .spread import quadratic, refuse_spread
+from .student import Effort, StudentState, Weighted, rounds
 
 LARGEST_POWER = 305  # of ten that a variance may have
+
+Noise = Literal["gaussian", "student"]
+
+
+class Given(NamedTuple):
+    """A table and a response, checked and ready for a model."""
+
+    X: Table
+    weights: np.ndarray | None  # of the rows
+    op: Operator
+    columns: Columns
+    response: Response
 
 
 class SpinyRegressor(RegressorMixin, VariableSelector):
@@ -48,6 +63,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Centre X and y. False: the model goes through the origin.
     normalize : bool, default=True
         Divide every column by its standard deviation first, so that one prior fits all.
+    noise : {"gaussian", "student"}, default="gaussian"
+        Distribution of the noise. "student": Student's, whose tails are heavy: rows that fit badly
+        count less, so that a few gross errors in y do no harm.
     refit : {"posterior", "ols"}, default="posterior"
         Coefficients of the chosen variables: posterior means, or least squares.
     choose : {"map", "median"}, default="map"
@@ -138,6 +156,16 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         The mean of the noise variance over all sets.
     n_sets_ : int
         How many different sets the average is over.
+    degrees_of_freedom_ : float
+        Of Student's noise, between 3 and 200 (next to Gaussian). Only with ``noise="student"``,
+        like all attributes up to ``row_bounds_``. Evidence, path and average are then those at
+        ``row_weight_``.
+    row_weight_ : array (n_samples,)
+        How much every row counts, near 1 (at most 4/3) where it fits, near 0 where it does not;
+        of the rows whose ``sample_weight`` is not zero.
+    row_bounds_ : array
+        Lower bound of the log evidence after every round of weighing rows and searching
+        variables; never falls.
     bounds_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_ : int
@@ -184,6 +212,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         *,
         fit_intercept: bool = True,
         normalize: bool = True,
+        noise: Noise = "gaussian",
         refit: Refit = "posterior",
         choose: Choose = "map",
         average: bool = True,
@@ -194,6 +223,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     ):
         self.fit_intercept = fit_intercept
         self.normalize = normalize
+        self.noise = noise
         self.refit = refit
         self.choose = choose
         self.average = average
@@ -220,14 +250,18 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """
 
         def fit() -> None:
-            op, columns, response = self._prepared(X, y, sample_weight)
+            given = self._prepared(X, y, sample_weight)
+            run = None
+            if self.noise == "student":
+                given, run = self._reweighed(given)
+            op, columns, response = given.op, given.columns, given.response
             self._describe(solve(op, response, self._options()), response.n, columns, response)
+            if run is not None:
+                self._describe_rows(run, response)
 
         return self._fit_whole(fit)
 
-    def _prepared(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Operator, Columns, Response]:
+    def _prepared(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> Given:
         """The table and the response as the model sees them."""
         if y is None:
             raise InputError(
@@ -247,7 +281,43 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         if not self.normalize:
             refuse_spread(np.asarray(op.column_squares()))
-        return op, columns, response_of(values, self.fit_intercept, weights)
+        response = response_of(values, self.fit_intercept, weights)
+        return Given(X, weights, op, columns, response)
+
+    def _reweighed(self, given: Given) -> tuple[Given, Run[StudentState]]:
+        """The table and the response with every row weighed by how well it fits, and the rounds
+        that led there."""
+        X, values, n = given.X, given.response.values, given.response.n
+        counts = np.ones(values.size)
+        if given.weights is not None:
+            X = kind_of(X).take_rows(X, np.flatnonzero(given.weights > 0))
+            counts = given.weights[given.weights > 0]
+
+        def reweigh(u: np.ndarray) -> Weighted:
+            op, columns = reweighted(X, given.columns, counts * u, centre=self.fit_intercept)
+            response = response_of(values, self.fit_intercept, counts * u)._replace(n=n)
+            return Weighted(op, columns, response)
+
+        floor = LEAST_REGRESSION_NOISE * given.response.yy / n
+        effort = Effort(int(self.fit_intercept), self.max_iter, self.tol, floor, self.verbose)
+        run = rounds(reweigh, counts, effort)
+        op, columns, response = reweigh(run.state.u)
+        return Given(X, counts * run.state.u, op, columns, response), run
+
+    def _describe_rows(self, run: Run[StudentState], response: Response) -> None:
+        """What noise of Student's distribution adds to a fit at the last weights of rows."""
+        self.degrees_of_freedom_ = run.state.nu
+        self.row_weight_ = run.state.u
+        self.row_bounds_ = response.column.log_density(np.array(run.bounds), response.n)
+        if run.reason.unfinished and not self.stop_reason_.unfinished:
+            self.stop_reason_ = run.reason
+        wider = run.state.nu / (run.state.nu - 2.0)  # the variance, of a scale of 1
+        per_row = response.n / float(np.sum(response.root**2)) if response.root is not None else 1.0
+        self.intercept_variance_ *= per_row
+        self.noise_variance_ *= wider
+        if hasattr(self, "noise_variance_mean_"):
+            self.intercept_mean_variance_ *= per_row
+            self.noise_variance_mean_ *= wider
 
     def _options(self) -> Options:
         return Options(
@@ -435,6 +505,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("normalize", self.normalize)
+        check_choice("noise", self.noise, get_args(Noise))
         check_choice("refit", self.refit, get_args(Refit))
         check_choice("choose", self.choose, get_args(Choose))
         check_bool("average", self.average)
