@@ -511,6 +511,14 @@ METHODS: dict[str, Method] = {
                     "n_samples_",
                 ),
                 {
+                    # of several responses, one for each
+                    "coef_": numbers("p", finite=True, stacked="m"),
+                    "intercept_": numbers(finite=True, stacked="m"),
+                    "coef_covariance_": numbers("s", "s", finite=True, stacked="m"),
+                    "noise_variance_": numbers(finite=True, least=0, stacked="m"),
+                    "intercept_variance_": numbers(finite=True, least=0, stacked="m"),
+                    "alpha_": numbers(stacked="m"),
+                    "gamma_": numbers(stacked="m"),
                     "coef_mean_": numbers("p", finite=True),
                     "coef_std_": numbers("p", finite=True, least=0),
                     "n_active_probability_": numbers("a", finite=True, least=0),
