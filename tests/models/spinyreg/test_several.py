@@ -193,6 +193,7 @@ def test_tables_of_other_kinds(model):
     frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(15)])
     named = SpinyRegressor().fit(frame, pd.DataFrame(Y))
     np.testing.assert_array_equal(named.coef_, model.coef_)
+    np.testing.assert_array_equal(SpinyRegressor().fit(X, Y.tolist()).coef_, model.coef_)
     other = SpinyRegressor().fit(sparse.csr_array(X), Y)
     np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-6)
 
@@ -234,6 +235,10 @@ def test_what_is_refused():
         SpinyRegressor().fit(X, np.where(Y > 5.0, np.nan, Y))
     with pytest.raises(InputError, match="inconsistent numbers of samples"):
         SpinyRegressor().fit(X, Y[:-1])
+    with pytest.raises(InputError, match="some values are masked"):
+        SpinyRegressor().fit(X, np.ma.masked_greater(Y, 5.0))
+    with pytest.raises(InputError, match="y must hold"):
+        SpinyRegressor().fit(X, [[1.0, 2.0], [3.0, 4.0, 5.0], *Y[2:, :2].tolist()])
 
 
 def test_a_column_is_a_vector():

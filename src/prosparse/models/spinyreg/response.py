@@ -109,11 +109,15 @@ def checked_response(y: ArrayLike, n: int) -> np.ndarray:
 
 def holds_several(y: ArrayLike) -> bool:
     """Whether y has more than one column."""
-    try:
-        shape = np.shape(y)
-    except ValueError:  # rows of different length, which are refused later
-        return False
-    return len(shape) == 2 and shape[1] > 1
+    shape = getattr(y, "shape", None)
+    if shape is not None:
+        return len(shape) == 2 and int(shape[1]) > 1
+    # rows of different length are refused later
+    return (
+        isinstance(y, list | tuple)
+        and len(y) > 0
+        and all(isinstance(row, list | tuple | np.ndarray) and len(row) > 1 for row in y)
+    )
 
 
 def checked_responses(y: ArrayLike, n: int) -> np.ndarray:
