@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from array_api_compat import device
+from array_api_compat import array_namespace, device
 
 from ...data import Array
-from ...data.arrays import Namespace, host, with_row
+from ...data.arrays import Namespace, host, in_kind, with_row
 
 _ENTRIES_AT_ONCE = 2**17  # of loadings, where many planes are looked at together
 
@@ -56,6 +56,12 @@ def lasso_rows(
 
 def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
     """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
+    if W.shape[0] * W.shape[1] <= _ENTRIES_AT_ONCE:  # many small steps: on the host
+        return in_kind(_turned_to_sparseness(host(W), array_namespace(host(W)), sweeps), W)
+    return _turned_to_sparseness(W, xp, sweeps)
+
+
+def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
     W = xp.asarray(W, copy=True)
     d, p = W.shape
     pairs = [(a, b) for a in range(d) for b in range(a + 1, d)]
