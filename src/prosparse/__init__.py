@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .models.gsppca import GSPPCA
     from .models.panel import Panel
     from .models.sca import SCA
-    from .models.spinyreg import SpinyRegressor
+    from .models.spinyreg import SpinyClassifier, SpinyRegressor
     from .models.sppca import SPPCA
     from .persistence import load, save
 
@@ -48,6 +48,7 @@ __all__ = [
     "ParameterError",
     "RowOrderWarning",
     "ShortPanelWarning",
+    "SpinyClassifier",
     "SpinyRegressor",
     "TableError",
     "__version__",
@@ -71,6 +72,7 @@ _MODULES = {
     "GSPPCA": "models.gsppca",
     "Panel": "models.panel",
     "SCA": "models.sca",
+    "SpinyClassifier": "models.spinyreg",
     "SpinyRegressor": "models.spinyreg",
     "SPPCA": "models.sppca",
     "load": "persistence",
