@@ -99,7 +99,7 @@ def beside_the_lasso() -> None:
 def every_ratio(draws: int, jobs: int) -> None:
     """Errors of every cell of E22, means of its settings, and what should hold."""
     with parallel_config(n_jobs=jobs):
-        cells = regression_grid.grid(regression_grid.EVERYWHERE, draws)
+        cells = regression_grid.grid(regression_grid.EVERYWHERE, draws, {})
     found = regression_grid.found_in(cells)
     names = tuple(cells[0].scores)
     print(f"{'relative test error':48s}" + "".join(f"{name:>20s}" for name in names))
@@ -108,7 +108,7 @@ def every_ratio(draws: int, jobs: int) -> None:
         print(f"{where:48s}" + "".join(f"{errors[name]:20.3f}" for name in names))
     print()
     settings = regression_grid.rows_of_settings(cells)
-    for row in settings + regression_grid.rows_of_uncertainty(cells):
+    for row in settings + regression_grid.rows_of_uncertainty(cells, found):
         print(f"{row.quantity:72s}{row.ours:8.3f}  {row.note}")
     print()
     for claim in regression_grid.claims_of(found):

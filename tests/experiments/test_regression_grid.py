@@ -19,26 +19,28 @@ from prosparse.experiments.regression_grid import (
     RELAXED,
     Found,
     RelaxedLassoCV,
+    Scored,
     calibrated,
-    cell,
     claims_of,
     coefficients,
+    coefficients_covered,
     draw,
+    fit_ours,
     found_in,
     grid,
     missing_peers,
     published,
+    read_peers,
     relative_error,
     remarks_on,
     rows_of_uncertainty,
+    write_peers,
 )
 
 
 @pytest.fixture
 def only_ours(monkeypatch):
-    monkeypatch.setattr(
-        regression_grid, "methods", lambda: {OURS: SpinyRegressor(), RELAXED: SpinyRegressor()}
-    )
+    monkeypatch.setattr(regression_grid, "peers", lambda: {RELAXED: SpinyRegressor()})
 
 
 def test_the_relative_error_is_that_of_many_new_rows(rng):
@@ -116,12 +118,22 @@ def test_the_relaxed_lasso_is_the_slow_one(seed):
     np.testing.assert_allclose(model.predict(X), X @ coef + intercept, atol=1e-6)
 
 
-def test_a_cell_can_be_sent_to_another_process(only_ours):
-    call, back = pickle.loads(pickle.dumps((cell, cell("100 x 10", RATIOS[9], RANDOM, 1))))
+def test_a_draw_can_be_sent_to_another_process():
+    call, back = pickle.loads(pickle.dumps((fit_ours, fit_ours("100 x 10", RATIOS[9], RANDOM, 1))))
     again = call("100 x 10", RATIOS[9], RANDOM, 1)
-    assert back.scores[OURS][:3] == again.scores[OURS][:3]
+    assert back.score[:3] == again.score[:3]
     assert 0.8 < back.covered <= 1.0
-    assert back.scores[OURS].F > 0.5
+    assert back.score.F > 0.5
+    assert back.intervals[2, 0] == 10
+
+
+def test_coefficients_are_counted_in_their_intervals():
+    given = SimpleNamespace(
+        support_=np.array([True, True, False, False]),
+        coef_interval=lambda level: np.array([[0.0, level], [1.0, 2.0], [0.0, 0.0], [0.0, 0.0]]),
+    )
+    found = coefficients_covered(given, np.array([0.95, 0.9, 1.0, 0.0]))
+    np.testing.assert_array_equal(found, [[2, 1], [3, 1], [4, 2]])
 
 
 def test_the_mean_over_models_predicts_where_there_is_one():
@@ -134,7 +146,7 @@ def test_the_mean_over_models_predicts_where_there_is_one():
 def test_scaled_columns_give_coefficients_of_the_table(rng):
     X = rng.standard_normal((60, 3)) * [1.0, 10.0, 0.1] + 5.0
     y = X @ [1.0, 0.2, 30.0] + 0.01 * rng.standard_normal(60)
-    for name, model in regression_grid.methods().items():
+    for name, model in {OURS: SpinyRegressor(), **regression_grid.peers()}.items():
         np.testing.assert_allclose(
             coefficients(model.fit(X, y)), [1.0, 0.2, 30.0], rtol=0.05, err_msg=name
         )
@@ -148,13 +160,35 @@ def test_bins_of_probabilities_count_what_is_true():
     assert table[:, 0].sum() == 5
 
 
-def test_rows_of_probabilities_only_where_the_model_has_them(only_ours):
-    cells = grid([(RANDOM, "100 x 10", RATIOS[9])], 1)
-    one = cells[0]._replace(calibration=None)
-    assert len(rows_of_uncertainty([one])) == 1
+def test_rows_of_uncertainty(only_ours):
+    cells = grid([(RANDOM, "100 x 10", RATIOS[9])], 1, {})
     table = calibrated(np.array([0.02, 0.98]), np.array([False, True]))
-    shares = [row.ours for row in rows_of_uncertainty([one._replace(calibration=table)])]
-    assert shares == [one.covered, 0.0, 1.0]
+    intervals = np.array([[2.0, 1.0], [0.0, 0.0], [4.0, 3.0]])
+    ours = cells[0].ours._replace(calibration=table, intervals=intervals)
+    cells = [cells[0]._replace(ours=ours)]
+    shares = [row.ours for row in rows_of_uncertainty(cells, found_in(cells))]
+    assert shares == [ours.covered, 0.5, 0.0, 0.75, 0.0, 1.0]
+
+
+def test_scores_of_peers_come_back_from_their_file(tmp_path, monkeypatch):
+    """And only draws that the file lacks are fitted."""
+    place, asked = (FIRST, "100 x 10", RATIOS[8]), []
+
+    def fit(*call):
+        asked.append(call)
+        return {RELAXED: Scored(1.0 + call[3] / 3.0, 4, 2 / 3, 0.5), "new": Scored(1.1, 1, 0.1, 0)}
+
+    monkeypatch.setattr(regression_grid, "fit_peers", fit)
+    at = tmp_path / "peers.json"
+    assert read_peers(at) == {}
+    write_peers(at, grid([place], 2, {}), {"abess": "1.2"})
+    assert len(asked) == 2
+    known = read_peers(at)
+    assert known["100 x 10", RATIOS[8], FIRST, 1][RELAXED] == Scored(1.333333, 4, 0.666667, 0.5)
+    del known["100 x 10", RATIOS[8], FIRST, 0]["new"]  # a package that another machine lacked
+    cells = grid([place], 3, known)
+    assert asked[2:] == [("100 x 10", RATIOS[8], FIRST, 2)]
+    assert [set(one.scores) for one in cells] == [{OURS, RELAXED}] * 3
 
 
 def invented(ours, covered=0.95, F=0.9):
@@ -164,31 +198,39 @@ def invented(ours, covered=0.95, F=0.9):
         {at: {OURS: error, RELAXED: 1.5} for at, error in zip(places, ours, strict=True)},
         {at: {OURS: F, RELAXED: 0.9} for at in places},
         dict.fromkeys(places, covered),
+        np.array([[100.0, 100.0 * covered], [5.0, 5.0], [900.0, 900.0]]),
+        np.column_stack([np.full(10, 50.0), 50 * np.arange(10) / 10, 50 * np.arange(10) / 10]),
     )
 
 
 def test_claims_follow_the_numbers():
     held = [claim.holds for claim in claims_of(invented((1.54, 1.34)))]
-    assert held == [True] * 5
+    assert held == [True] * 7
     held = [claim.holds for claim in claims_of(invented((1.6, 1.36), covered=0.91, F=0.87))]
-    assert held == [False, True, False, False, False]
+    assert held == [False, True, False, False, False, False, True]
     worst = claims_of(invented((1.7, 1.0)))[1]
     assert not worst.holds
     assert worst.note == "1 of 1 are; largest +13.3% at 100 x 10, ratio 0.71"
+    off = invented((1.54, 1.34))
+    off.calibration[7, 2] += 3.0
+    claim = claims_of(off)[-1]
+    assert not claim.holds
+    assert claim.note == "largest difference 0.060, from 0.7 on"
 
 
 def test_remarks_say_what_falls_short_and_what_was_left_out():
-    words = remarks_on(invented((1.7, 1.0)), ("abess", "skglm"))
+    words = remarks_on(invented((1.7, 1.0)), {"a": "1.2", "b": "3"}, ("abess", "skglm"))
     assert "a higher one than the relaxed lasso in 1, most of all at 100 x 10, ratio 0.71" in words
     assert "lowest error of all methods in 1 of 1 cells" in words
-    assert words.endswith("Left out, as not installed: abess and skglm.")
-    assert "Left out" not in remarks_on(invented((1.7, 1.0)), ())
+    assert words.endswith("Peers: a 1.2, b 3. Left out, as not installed: abess and skglm.")
+    assert "Left out" not in remarks_on(invented((1.7, 1.0)), {}, ())
 
 
 def test_peers_that_are_not_installed_are_left_out(monkeypatch):
     monkeypatch.setattr(regression_grid, "find_spec", lambda name: None)
     assert missing_peers() == ("abess", "skglm")
-    assert set(regression_grid.methods()) == {OURS, RELAXED, "lasso", "ARD"}
+    assert set(regression_grid.peers()) == {RELAXED, "lasso", "ARD"}
+    assert set(regression_grid.versions_of_peers()) == {"scikit-learn"}
 
 
 def test_published_figures_stand_beside_the_first_grid_alone():
@@ -199,7 +241,7 @@ def test_published_figures_stand_beside_the_first_grid_alone():
 
 def test_means_are_over_the_draws_of_a_place(only_ours):
     place = (FIRST, "100 x 10", RATIOS[8])
-    cells = grid([place], 2)
+    cells = grid([place], 2, {})
     found = found_in(cells)
     mean = (cells[0].scores[OURS].error + cells[1].scores[OURS].error) / 2
     assert found.error[place][OURS] == pytest.approx(mean)

@@ -5,16 +5,20 @@ coefficients are not zero. The ratio is b'Sigma b / sigma2. In the first grid th
 come first, so that true variables are neighbours that help each other: what the lasso likes. In the
 second, which is ours, places and signs are random.
 
-Every draw is one call of `cell`, which depends on its arguments alone. `run` hands the calls to
-joblib: one after the other, or in a pool of processes where the caller asks for one, with
-``joblib.parallel_config(n_jobs=8)`` around it.
+Every draw is one call of `fit_ours` and one of `fit_peers`, which depend on their arguments alone.
+`run` hands the calls to joblib: one after the other, or in a pool of processes where the caller
+asks for one, with ``joblib.parallel_config(n_jobs=8)`` around it. A full run leaves the scores of
+the peers in ``E22_peers.json`` beside its record; the next run in that folder reads them, and fits
+peers only to draws that the file lacks. Delete it to fit them all anew.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Iterable
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -30,6 +34,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from ..files import write_text
 from ..metrics import support_f_score
 from ..models.spinyreg import SpinyRegressor
 from .base import Claim, Experiment, Result, Row, figure_of, mean_row, saved, seeds_of
@@ -52,6 +57,7 @@ CORRELATION = 0.35  # of neighbours
 NEW_ROWS = 200  # on which intervals are counted, a draw
 NORMAL = 1.96  # deviations to each side of an interval of 95 %
 DRAWS = 20
+PEERS_FILE = "E22_peers.json"
 
 OURS, RELAXED, LASSO = "SpinyRegressor", "relaxed lasso", "lasso"
 
@@ -205,11 +211,9 @@ def missing_peers() -> tuple[str, ...]:
     return tuple(name for name in ("abess", "skglm") if find_spec(name) is None)
 
 
-def methods() -> dict[str, Any]:
-    """Estimators by name, those of packages that are installed. All but ours get scaled columns,
-    which ours scales itself."""
+def peers() -> dict[str, Any]:
+    """Estimators by name, those of packages that are installed. All get scaled columns."""
     found: dict[str, Any] = {
-        OURS: SpinyRegressor(),
         RELAXED: make_pipeline(StandardScaler(), RelaxedLassoCV()),
         LASSO: make_pipeline(StandardScaler(), LassoCV(cv=10, max_iter=5000)),
         "ARD": make_pipeline(StandardScaler(), ARDRegression()),
@@ -250,6 +254,15 @@ class Scored(NamedTuple):
     seconds: float  # of processor time
 
 
+class Ours(NamedTuple):
+    """SpinyRegressor on one draw."""
+
+    score: Scored
+    covered: float  # share of new responses in its intervals of 95 %
+    intervals: Array  # (3, 2) of coefficients, see `coefficients_covered`
+    calibration: Array  # (10, 3), see `calibrated`
+
+
 class Cell(NamedTuple):
     """All methods on one draw."""
 
@@ -257,34 +270,50 @@ class Cell(NamedTuple):
     ratio: float
     kind: str
     seed: int
-    scores: dict[str, Scored]
-    covered: float  # share of new responses in the intervals of 95 % of SpinyRegressor
-    calibration: Array | None  # (10, 3), see `calibrated`; None without inclusion probabilities
+    ours: Ours
+    peers: dict[str, Scored]
+
+    @property
+    def scores(self) -> dict[str, Scored]:
+        """Of every method, ours first."""
+        return {OURS: self.ours.score, **self.peers}
 
 
-def cell(setting: str, ratio: float, kind: str, seed: int) -> Cell:
-    """Draw a table and fit every method to it, on one thread."""
-    truth = draw(setting, ratio, kind, seed)
-    scores = {}
+def scored(model: Any, truth: Draw) -> Scored:
+    """Fit a method to a draw."""
+    start = time.process_time()
+    model.fit(truth.X, truth.y)
+    seconds = time.process_time() - start
+    support = chosen(model)
+    return Scored(
+        relative_error(coefficients(model), truth),
+        int(support.sum()),
+        support_f_score(truth.coef != 0.0, support),
+        seconds,
+    )
+
+
+def fit_ours(setting: str, ratio: float, kind: str, seed: int) -> Ours:
+    """Draw a table and fit SpinyRegressor to it, on one thread."""
+    truth, model = draw(setting, ratio, kind, seed), SpinyRegressor()
     with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")  # nothing found; paths that did not converge
-        for name, model in methods().items():
-            start = time.process_time()
-            model.fit(truth.X, truth.y)
-            seconds = time.process_time() - start
-            support = chosen(model)
-            scores[name] = Scored(
-                relative_error(coefficients(model), truth),
-                int(support.sum()),
-                support_f_score(truth.coef != 0.0, support),
-                seconds,
-            )
-            if name == OURS:
-                mean, deviation = model.predict(truth.new_X, return_std=True)
-                covered = float(np.mean(np.abs(truth.new_y - mean) <= NORMAL * deviation))
-                probability = getattr(model, "inclusion_probability_", None)
-    calibration = None if probability is None else calibrated(probability, truth.coef != 0.0)
-    return Cell(setting, ratio, kind, seed, scores, covered, calibration)
+        warnings.simplefilter("ignore")  # nothing found
+        score = scored(model, truth)
+    mean, deviation = model.predict(truth.new_X, return_std=True)
+    return Ours(
+        score,
+        float(np.mean(np.abs(truth.new_y - mean) <= NORMAL * deviation)),
+        coefficients_covered(model, truth.coef),
+        calibrated(model.inclusion_probability_, truth.coef != 0.0),
+    )
+
+
+def fit_peers(setting: str, ratio: float, kind: str, seed: int) -> dict[str, Scored]:
+    """Draw the same table and fit all others to it, on one thread."""
+    truth = draw(setting, ratio, kind, seed)
+    with warnings.catch_warnings(), threadpool_limits(1):
+        warnings.simplefilter("ignore")  # paths that did not converge
+        return {name: scored(model, truth) for name, model in peers().items()}
 
 
 def calibrated(probability: Array, true: Array) -> Array:
@@ -293,6 +322,15 @@ def calibrated(probability: Array, true: Array) -> Array:
     place = np.minimum((10.0 * np.asarray(probability)).astype(int), 9)
     counts = [np.bincount(place, weights, 10) for weights in (None, probability, true)]
     return np.column_stack(counts)
+
+
+def coefficients_covered(model: SpinyRegressor, coef: Array) -> Array:
+    """Of the chosen, the truly active and all variables: how many there are, and how many have
+    their true coefficient in the interval of 95 %."""
+    low, high = model.coef_interval(0.95).T
+    inside = (low <= coef) & (coef <= high)
+    groups = (model.support_, coef != 0.0, np.ones(coef.size, dtype=bool))
+    return np.array([(np.sum(group), np.sum(inside[group])) for group in groups], dtype=float)
 
 
 Place = tuple[str, str, float]  # kind, setting, ratio
@@ -304,11 +342,64 @@ FEW: tuple[Place, ...] = (  # in short
 )
 
 
-def grid(places: Iterable[Place], draws: int) -> list[Cell]:
-    """Every draw of every place; in a pool where ``joblib.parallel_config`` asks for one."""
+Call = tuple[str, float, str, int]  # setting, ratio, kind, seed
+
+
+def grid(places: Iterable[Place], draws: int, known: dict[Call, dict[str, Scored]]) -> list[Cell]:
+    """Every draw of every place; in a pool where ``joblib.parallel_config`` asks for one.
+
+    ``known`` are scores of peers from an earlier run, which are taken as they are.
+    """
     calls = [(setting, ratio, kind, s) for kind, setting, ratio in places for s in range(draws)]
-    found: list[Cell] = Parallel()(delayed(cell)(*call) for call in calls)
-    return found
+    missing = [call for call in calls if call not in known]
+    new: list[dict[str, Scored]] = Parallel()(delayed(fit_peers)(*call) for call in missing)
+    others = {**known, **dict(zip(missing, new, strict=True))}
+    # those that all draws have: another machine may have had other packages
+    names = [name for name in others[calls[0]] if all(name in others[call] for call in calls)]
+    ours: list[Ours] = Parallel()(delayed(fit_ours)(*call) for call in calls)
+    return [
+        Cell(*call, mine, {name: others[call][name] for name in names})
+        for call, mine in zip(calls, ours, strict=True)
+    ]
+
+
+def read_peers(path: Path) -> dict[Call, dict[str, Scored]]:
+    """The scores of peers that an earlier run left, none without a file."""
+    if not path.is_file():
+        return {}
+    return {
+        (setting, RATIOS[place], kind, seed): {
+            name: Scored(*score) for name, score in scores.items()
+        }
+        for setting, place, kind, seed, scores in json.loads(path.read_text())["draws"]
+    }
+
+
+def write_peers(path: Path, cells: list[Cell], with_versions: dict[str, str]) -> None:
+    """Leave the scores of peers for the next run, in digits that matter."""
+    draws = [
+        [
+            one.setting,
+            RATIOS.index(one.ratio),
+            one.kind,
+            one.seed,
+            {
+                name: [round(s.error, 6), s.size, round(s.F, 6), round(s.seconds, 3)]
+                for name, s in one.peers.items()
+            },
+        ]
+        for one in cells
+    ]
+    lines = ",\n".join(json.dumps(each) for each in draws)
+    head = json.dumps({"versions": with_versions})[:-1]
+    write_text(path, f'{head}, "draws": [\n{lines}\n]}}\n')
+
+
+def versions_of_peers() -> dict[str, str]:
+    """Of the packages that the peers come from."""
+    missing = missing_peers()
+    names = ("scikit-learn", "abess", "skglm")
+    return {name: version(name) for name in names if name not in missing}
 
 
 # --- what was found
@@ -320,6 +411,8 @@ class Found(NamedTuple):
     error: dict[Place, dict[str, float]]  # by method
     F: dict[Place, dict[str, float]]
     covered: dict[Place, float]
+    intervals: Array  # (3, 2) summed over all draws
+    calibration: Array  # (10, 3) summed over all draws
 
     def overall(self, values: dict[Place, dict[str, float]], method: str, kind: str = "") -> float:
         """The mean over the places of a kind, or of all."""
@@ -348,8 +441,9 @@ def found_in(cells: list[Cell]) -> Found:
     for place, some in by_place(cells).items():
         error[place] = {m: float(np.mean([c.scores[m].error for c in some])) for m in names}
         F[place] = {m: float(np.mean([c.scores[m].F for c in some])) for m in names}
-        covered[place] = float(np.mean([c.covered for c in some]))
-    return Found(error, F, covered)
+        covered[place] = float(np.mean([c.ours.covered for c in some]))
+    intervals = np.sum([c.ours.intervals for c in cells], axis=0)
+    return Found(error, F, covered, intervals, np.sum([c.ours.calibration for c in cells], axis=0))
 
 
 def rows_of_settings(cells: list[Cell]) -> list[Row]:
@@ -400,18 +494,26 @@ def rows_of_places(cells: list[Cell]) -> list[Row]:
     return rows
 
 
-def rows_of_uncertainty(cells: list[Cell]) -> list[Row]:
-    """Intervals, and probabilities of inclusion where the model has them."""
-    rows = [mean_row("share of new responses in intervals of 95 %", [c.covered for c in cells])]
-    tables = [c.calibration for c in cells if c.calibration is not None]
-    if not tables:
-        return rows
-    for k, (count, promised, true) in enumerate(np.sum(tables, axis=0)):
+def rows_of_uncertainty(cells: list[Cell], found: Found) -> list[Row]:
+    """Intervals of new responses and of coefficients, and probabilities of inclusion."""
+    covered = [c.ours.covered for c in cells]
+    rows = [mean_row("share of new responses in intervals of 95 %", covered)]
+    whose = ("chosen", "truly active", "all")
+    for of, (count, inside) in zip(whose, found.intervals, strict=True):
+        name = f"share of coefficients in intervals of 95 %, {of} variables"
+        rows.append(Row(name, float(inside / max(count, 1)), note=f"{count:.0f} variables"))
+    for k, (count, promised, true) in enumerate(found.calibration):
         if count:
             note = f"{count:.0f} variables; {promised / count:.3f} on average"
             name = f"inclusion probability {k / 10:.1f} to {(k + 1) / 10:.1f}: share that is true"
             rows.append(Row(name, float(true / count), note=note))
     return rows
+
+
+def away_from_calibrated(found: Found) -> Array:
+    """For each bin, how far the share that is true lies from the mean probability."""
+    count, promised, true = found.calibration.T
+    return np.where(count > 0, np.abs(true - promised) / np.maximum(count, 1), 0.0)
 
 
 def claims_of(found: Found) -> list[Claim]:
@@ -427,6 +529,9 @@ def claims_of(found: Found) -> list[Claim]:
     best = max((name for name in F if name != OURS), key=lambda name: F[name])
     covered = float(np.mean(list(found.covered.values())))
     least, most = min(found.covered.values()), max(found.covered.values())
+    count, inside = found.intervals[0]
+    held = float(inside / max(count, 1))
+    away = away_from_calibrated(found)
     return [
         Claim(
             f"{FIRST}: the mean relative test error is at most 3 % above the relaxed lasso's",
@@ -454,10 +559,20 @@ def claims_of(found: Found) -> list[Claim]:
             0.92 <= covered <= 0.97,
             f"{covered:.1%}; between {least:.1%} and {most:.1%} by cell",
         ),
+        Claim(
+            "intervals of 95 % hold 92 to 97 % of the coefficients of chosen variables",
+            0.92 <= held <= 0.97,
+            f"{held:.1%} of {count:.0f}",
+        ),
+        Claim(
+            "in ten bins of inclusion probability, the share of true variables is within .05",
+            bool(np.all(away <= 0.05)),
+            f"largest difference {away.max():.3f}, from {np.argmax(away) / 10:.1f} on",
+        ),
     ]
 
 
-def remarks_on(found: Found, missing: tuple[str, ...]) -> str:
+def remarks_on(found: Found, versions: dict[str, str], missing: tuple[str, ...]) -> str:
     """The outcome in plain words, with what falls short."""
     words = (
         "Relative test error is 1 for the truth and 1 + the ratio for a model without variables. "
@@ -486,6 +601,7 @@ def remarks_on(found: Found, missing: tuple[str, ...]) -> str:
         f"Its intervals hold the fewest new responses, {found.covered[least]:.1%}, at {least[1]}, "
         f"ratio {least[2]:.2g}, {least[0]}."
     )
+    words += f" Peers: {', '.join(f'{name} {number}' for name, number in versions.items())}."
     if missing:
         words += f" Left out, as not installed: {' and '.join(missing)}."
     return words
@@ -533,15 +649,44 @@ def panel(ax: Any, found: Found, places: list[Place]) -> None:
     ax.minorticks_off()
 
 
+def drawn_reliability(found: Found, output: Path) -> Path:
+    """The share of variables that are true against their inclusion probability."""
+    figure, axes = figure_of(1)
+    ax = axes[0][0]
+    count, promised, true = found.calibration[found.calibration[:, 0] > 0].T
+    at, share = promised / count, true / count
+    ax.plot([0.0, 1.0], [0.0, 1.0], color="gray", lw=1.0)
+    ax.fill_between([0.0, 1.0], [-0.05, 0.95], [0.05, 1.05], color="gray", alpha=0.15, lw=0)
+    ax.errorbar(at, share, NORMAL * np.sqrt(share * (1.0 - share) / count), fmt="o", color="black")
+    for x, y, number in zip(at, share, count, strict=True):
+        ax.annotate(f"{number:,.0f}", (x, y), (6, -11), textcoords="offset points", fontsize=8)
+    ax.set(
+        xlabel="inclusion probability",
+        ylabel="share that is truly active",
+        title="variables in ten bins of probability",
+        xlim=(-0.02, 1.08),
+        ylim=(-0.02, 1.05),
+    )
+    return saved(figure, output / "E22_reliability.png")
+
+
 def run(quick: bool, data: Data, output: Path) -> Result:
     """E22."""
     draws = 2 if quick else DRAWS
-    cells = grid(FEW if quick else EVERYWHERE, draws)
+    at = output / PEERS_FILE
+    known, versions, missing = read_peers(at), versions_of_peers(), missing_peers()
+    if known:
+        versions = json.loads(at.read_text())["versions"]
+        missing = tuple(name for name in missing if name not in versions)
+    cells = grid(FEW if quick else EVERYWHERE, draws, known)
+    if not quick:
+        write_peers(at, cells, versions)
     found = found_in(cells)
-    rows = rows_of_settings(cells) + rows_of_places(cells) + rows_of_uncertainty(cells)
+    rows = rows_of_settings(cells) + rows_of_places(cells) + rows_of_uncertainty(cells, found)
     claims = [] if quick else claims_of(found)  # two draws of three cells say nothing of them
-    remarks = remarks_on(found, missing_peers())
-    return Result(rows, claims, [drawn(found, output)], seeds_of(draws), remarks)
+    remarks = remarks_on(found, versions, missing)
+    figures = [drawn(found, output), drawn_reliability(found, output)]
+    return Result(rows, claims, figures, seeds_of(draws), remarks)
 
 
 EXPERIMENTS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
+from .filled_start import fit_of_filled
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
@@ -96,20 +98,28 @@ def solve(
     Solution
     """
     samples, start = _samples_and_start(op, seen, options)
-    shared = _shared(start, samples.n, options)
-    lay = view_layout(groups, shared, options.private, options.noise)
-    L, left = initial_weights(start, samples.n, groups, shared, options.private)
-    first = init(samples, lay, L, left, None)
+    shared, private = _shared(start, samples.n, options), options.private
+    begun = shared + sum(private)
+    lay = view_layout(groups, shared, private, options.noise)
+    first = init(samples, lay, *initial_weights(start, samples.n, groups, shared, private), None)
+    if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+        steps = _relevance_steps(lay)
+        first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
     if options.n_components == "auto":
         first, lay = _needed_latents(samples, lay, first, start.epsilon, options)
     prior = None
     if options.prior == "hyperbolic":
+        # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
+        # would be poorer ones from where relevance determination ends.
+        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        lay = view_layout(groups, shared, private, options.noise)
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
-        first = _as_points(first)
+        L, left = initial_weights(start, samples.n, groups, shared, private)
+        first = init(samples, lay, L, left, prior)
     run = _iterated(samples, lay, prior, first, start.epsilon, options, progress, checkpoint)
     # A log posterior is a density of the weights, too.
     densities = samples.observed if prior is None else samples.observed + lay.allowed.sum(axis=1)
-    return _solution(run, lay, L.shape[1], densities)
+    return _solution(run, lay, begun, densities)
 
 
 def _iterated(
@@ -123,14 +133,10 @@ def _iterated(
     checkpoint: Stage | None = None,
 ) -> Run[State]:
     """From a state to where the objective no longer rises."""
-    step = (
-        partial(relevance_step, samples, lay)
-        if prior is None
-        else partial(hyperbolic_step, samples, lay, prior)
-    )
+    step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
     total, entries = float(np.sum(samples.squares)), float(samples.observed.sum())
     return iterate(
-        step,
+        step_of(samples),
         first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
@@ -142,12 +148,6 @@ def _iterated(
         progress=progress,
         checkpoint=checkpoint,
     )
-
-
-def _as_points(state: State) -> State:
-    """The weights without what is known of their uncertainty."""
-    points = state.ahead._replace(C=None, t=None)
-    return State(points, points, -math.inf)
 
 
 def _needed_latents(
@@ -187,6 +187,16 @@ def _with_latents(state: State, lay: ViewLayout, keep: np.ndarray) -> tuple[Stat
     now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
     lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
     return State(now, now, -math.inf), lay
+
+
+def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
+    return lambda samples: partial(relevance_step, samples, lay)
+
+
+def _hyperbolic_steps(
+    lay: ViewLayout, prior: HyperbolicPrior
+) -> Callable[[Samples], Callable[[State], State]]:
+    return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
 def _samples_and_start(

@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dsyevd
-from scipy.special import expit, softmax
+from scipy.special import expit, ndtr, ndtri, softmax
 
 from .model import (
     FitSums,
@@ -69,14 +69,17 @@ class SetPrior(NamedTuple):
 
     log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
     sizes: WeightSizes
-    free: int  # degrees of freedom of y
+    free: float  # degrees of freedom of y
 
 
 class Average(NamedTuple):
     """Means over all sets, in the units of the moments."""
 
     inclusion: np.ndarray  # (p,) probability that a variable is active
+    by_number: np.ndarray  # (p, Q + 1) of that and, at the same time, of 0 .. Q active variables
+    number: np.ndarray  # (Q + 1,) probability that 0 .. Q variables are active
     mean: np.ndarray  # (p,) of the weights, zero where a variable is out
+    variance: np.ndarray  # (p,) of the weights
     likely: np.ndarray  # (k,) the variables that `covariance` is about, rising
     covariance: np.ndarray  # (k, k) of their weights: within sets, and between them
     rest: float  # variance of a prediction, on average, that is due to all others
@@ -124,7 +127,7 @@ def spectrum(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> Spectru
     return Spectrum(e, U, c, R, -0.5 * (prior.free * np.log(R) + log_det) + prior.sizes.log_prior)
 
 
-def noise_of(R: np.ndarray, free: int) -> np.ndarray:
+def noise_of(R: np.ndarray, free: float) -> np.ndarray:
     """The mean of the noise variance, which few degrees of freedom do not have."""
     return R / max(free - 2, 1)
 
@@ -158,13 +161,22 @@ def add_sets(sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, weights: 
     np.add.at(sums.second, (v[:, :, None], v[:, None, :]), second)
 
 
+class Inclusion(NamedTuple):
+    """How probable variables, and numbers of them, are: as in `Average`."""
+
+    probability: np.ndarray  # (p,)
+    by_number: np.ndarray  # (p, Q + 1)
+    number: np.ndarray  # (Q + 1,)
+
+
 def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
     """The exact average over all sets, where these are few."""
     p = data.b.size
     bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
     sizes = bits.sum(axis=1)
     groups, log_weights = [], []
-    for q in np.flatnonzero(np.isfinite(prior.log_prior)):
+    numbers = np.flatnonzero(np.isfinite(prior.log_prior))
+    for q in numbers:
         v = np.nonzero(bits[sizes == q])[1].reshape(np.count_nonzero(sizes == q), q)
         of = spectrum(data, prior, v)
         groups.append((v, of))
@@ -172,15 +184,20 @@ def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
     top = max(float(each.max()) for each in log_weights)
     total = sum(float(np.exp(each - top).sum()) for each in log_weights)
     sums = no_sums(p)
-    for (v, of), log_weight in zip(groups, log_weights, strict=True):
+    by_number = np.zeros((p, numbers[-1] + 1))
+    for q, (v, of), log_weight in zip(numbers, groups, log_weights, strict=True):
+        before = sums.weight.copy()
         add_sets(sums, prior, v, of, np.exp(log_weight - top) / total)
+        by_number[:, q] = sums.weight - before
+    number = np.array([float(np.exp(each - top).sum()) / total for each in log_weights])
     n_sets = sum(len(v) for v, _ in groups)
-    return average_of(data, sums.weight, sums.first, np.arange(p), sums, n_sets)
+    told = Inclusion(sums.weight, by_number, number)
+    return average_of(data, told, sums.first, np.arange(p), sums, n_sets)
 
 
 def average_of(
     data: RegressionMoments,
-    inclusion: np.ndarray,
+    told: Inclusion,
     mean: np.ndarray,
     seen: np.ndarray,
     sums: Sums,
@@ -191,19 +208,22 @@ def average_of(
     Where all sets are summed all covariances are kept; of many variables those of the likely ones,
     and the others are taken to be as far from their means as they are on average.
     """
-    covariance = sums.second - np.outer(sums.first, sums.first)
+    covariance, inclusion = sums.second - np.outer(sums.first, sums.first), told.probability
     kept = np.arange(seen.size)
     if mean.size > ALL_SETS:
         first = np.argsort(-inclusion[seen], kind="stable")[:MOST_LIKELY]
         kept = np.sort(first[inclusion[seen[first]] >= LIKELY])
     others = np.delete(np.arange(seen.size), kept)
     square = data.d[seen[others]] / data.n
+    variance = np.zeros(mean.size)
+    variance[seen] = np.maximum(covariance.diagonal(), 0.0)
     return Average(
-        inclusion,
+        *told,
         mean,
+        variance,
         seen[kept],
         covariance[kept][:, kept],
-        float(np.maximum(covariance.diagonal()[others], 0.0) @ square),
+        float(variance[seen[others]] @ square),
         float(sums.sigma2),
         n_sets,
     )
@@ -259,6 +279,7 @@ def sample(
     seen: dict[tuple[int, ...], float] = {}  # time spent in each set
     known: dict[tuple[int, ...], Place] = {}
     inclusion, half, total, half_total = np.zeros(p), np.zeros(p), 0.0, 0.0
+    by_number: dict[int, np.ndarray] = {}  # of `inclusion`, with so many active variables
     check = FEWEST_STATES
     here = tuple(sorted(v.tolist()))
     for t in range(1, MOST_STATES + 1):
@@ -270,6 +291,7 @@ def sample(
         total += time
         seen[here] = seen.get(here, 0.0) + time
         inclusion += time * at.inclusion
+        add_by_number(by_number, here, time * at.inclusion)
         if t == check:
             if half_total:
                 late = (inclusion - half) / (total - half_total)
@@ -283,14 +305,31 @@ def sample(
             here = tuple(i for i in here if i != j)
         else:
             here = tuple(sorted((*here, j)))
-    return gathered(data, prior, seen, inclusion / total)
+    sizes = [len(v) for v in seen]
+    number = np.bincount(sizes, list(seen.values()), max(by_number) + 1) / total
+    columns = [by_number.get(q, np.zeros(p)) / total for q in range(number.size)]
+    told = Inclusion(inclusion / total, np.column_stack(columns), number)
+    return gathered(data, prior, seen, told)
+
+
+def add_by_number(
+    by_number: dict[int, np.ndarray], here: tuple[int, ...], inclusion: np.ndarray
+) -> None:
+    """Add the inclusion of each variable, given all others of the set ``here``, to where it
+    belongs: with a variable of the set there are as many as it has, with another one more."""
+    q, inside = len(here), list(here)
+    for number in (q, q + 1):
+        by_number.setdefault(number, np.zeros(inclusion.size))
+    by_number[q][inside] += inclusion[inside]
+    by_number[q + 1] += inclusion
+    by_number[q + 1][inside] -= inclusion[inside]
 
 
 def gathered(
     data: RegressionMoments,
     prior: SetPrior,
     seen: dict[tuple[int, ...], float],
-    inclusion: np.ndarray,
+    told: Inclusion,
 ) -> Average:
     """Moments of the weights over the sets that were seen, each with its share of the time."""
     visited = np.unique(np.concatenate([np.array(v, dtype=int) for v in seen]))
@@ -305,9 +344,9 @@ def gathered(
         share = np.exp(of.log_density - np.logaddexp.reduce(of.log_density, axis=1)[:, None])
         time = np.array([seen[each] for each in sets]) / total
         add_sets(sums, prior, np.searchsorted(visited, places), of, time[:, None] * share)
-    mean = np.zeros(inclusion.size)
+    mean = np.zeros(data.b.size)
     mean[visited] = sums.first
-    return average_of(data, inclusion, mean, visited, sums, len(seen))
+    return average_of(data, told, mean, visited, sums, len(seen))
 
 
 def average_over_sets(
@@ -325,18 +364,23 @@ def average_over_sets(
         places[fit.v],
         np.random.default_rng(seed),
     )
-    inclusion, mean = np.zeros(data.b.size), np.zeros(data.b.size)
+    by_number = np.zeros((data.b.size, found.number.size))
+    by_number[order] = found.by_number
+    inclusion, mean, variance = (np.zeros(data.b.size) for _ in range(3))
     inclusion[order], mean[order] = found.inclusion, found.mean
+    variance[order] = found.variance
     rising = np.argsort(order[found.likely])
     return found._replace(
         inclusion=inclusion,
+        by_number=by_number,
         mean=mean,
+        variance=variance,
         likely=order[found.likely][rising],
         covariance=found.covariance[rising][:, rising],
     )
 
 
-def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndarray:
+def promising(data: RegressionMoments, fit: RegressionFit, free: float) -> np.ndarray:
     """The variables that the run visits, the most correlated with y first, so that the order of
     the columns does not matter to what is drawn.
 
@@ -358,7 +402,7 @@ def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndar
 
 
 def set_prior(
-    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: int
+    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: float
 ) -> SetPrior:
     """The prior of the average: that of the search, ``log_prior``, times a geometric one.
 
@@ -373,7 +417,47 @@ def set_prior(
     return SetPrior(priced, sizes, free)
 
 
-def credible_sets(data: RegressionMoments, fit: RegressionFit, free: int) -> list[np.ndarray]:
+def spread_interval(
+    inclusion: np.ndarray, mean: np.ndarray, deviation: np.ndarray, level: float
+) -> np.ndarray:
+    """(p, 2): the quantiles of weights that leave (1 - level)/2 on either side.
+
+    A weight is exactly zero with the probability 1 - ``inclusion``; else it is taken to be normal,
+    with the mean and the variance that give ``mean`` and ``deviation`` to the mixture. If zero
+    alone holds the quantile, it is the quantile.
+    """
+    a = np.maximum(inclusion, np.finfo(float).tiny)
+    centre = mean / a
+    spread = np.sqrt(np.maximum((deviation**2 + mean**2) / a - centre**2, 0.0))
+    negative = a * ndtr(np.divide(-centre, spread, out=np.sign(-centre) * np.inf, where=spread > 0))
+    ends = []
+    for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level):
+        share = np.where(tail < negative, tail, tail - (1.0 - a)) / a  # of the normal part, below
+        end = centre + spread * ndtri(np.clip(share, 0.0, 1.0))
+        ends.append(np.where((tail >= negative) & (tail <= negative + 1.0 - a), 0.0, end))
+    return np.column_stack(ends)
+
+
+def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> np.ndarray:
+    """The set of at most ``most`` variables whose expected F-score is largest, the most useful
+    variable first.
+
+    Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
+    sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
+    is known. Nothing is right if nothing is active, which has the probability ``nothing``.
+    """
+    most = min(most, by_number.shape[0])
+    q, k = np.arange(1, by_number.shape[1]), np.arange(1, most + 1)
+    score = by_number[:, 1:] @ (2.0 / (q[:, None] + k))  # (p, most)
+    order = np.argsort(-score, axis=0, kind="stable")[:most]
+    expected = np.cumsum(np.take_along_axis(score, order, axis=0), axis=0).diagonal()
+    if not expected.size or nothing >= expected.max():
+        return order[:0, 0] if expected.size else np.zeros(0, dtype=int)
+    best = int(np.argmax(expected))
+    return order[: best + 1, best]
+
+
+def credible_sets(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
     """For each variable of ``fit``: itself and those that could stand for it, the most probable
     first.
 
