@@ -71,7 +71,7 @@ FIELDS: dict[str, Field] = {
     "intercept_variance_": numbers(finite=True, least=0),
     "alpha_": numbers(),
     "gamma_": numbers(),
-    "n_samples_": counts(least=1),
+    "n_samples_": numbers(finite=True, least=0, positive=True),
     "cardinalities_": counts("k"),
     "log_evidence_path_": numbers("k"),
     "log_posterior_path_": numbers("k"),

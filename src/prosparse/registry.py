@@ -551,7 +551,6 @@ METHODS: dict[str, Method] = {
                     "coef_": numbers("one", "p", finite=True),
                     "intercept_": numbers("one", finite=True),
                     "coef_covariance_": numbers("s+1", "s+1", finite=True),
-                    "n_samples_": numbers(finite=True, least=0, positive=True),
                     "prior_std_": numbers(finite=True, least=0, positive=True),
                     "coef_mean_": numbers("p", finite=True),
                     "inclusion_probability_": numbers("p", finite=True, least=0),

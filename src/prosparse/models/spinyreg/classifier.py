@@ -22,6 +22,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    check_total,
     checked_weights,
     warn,
 )
@@ -228,6 +229,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         weights = None
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X.shape[0])
+            check_total(weights)
         labels = labels_of(checked_classes(y, X.shape[0]), weights)
         op, columns = standardise(X, self.normalize, weights, centre=self.fit_intercept)
         if op.shape[1] == 0:

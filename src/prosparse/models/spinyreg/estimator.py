@@ -22,6 +22,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    check_total,
     checked_weights,
     warn,
 )
@@ -103,8 +104,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Of the coefficients of the chosen variables.
     noise_variance_ : float
         Variance of y around its predictions.
-    n_samples_ : int
-        The number of rows in ``fit``.
+    n_samples_ : int or float
+        How many observations the rows of ``fit`` stood for: their number, or the sum of
+        ``sample_weight``.
     intercept_variance_ : float
         Of the mean of y; 0 without an intercept.
     averaged_ : bool
@@ -200,13 +202,17 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike) -> Self:
+    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the variables of ``X`` that predict ``y``, and their coefficients.
 
         Parameters
         ----------
         X : table (n_samples, n_features)
         y : array (n_samples,)
+        sample_weight : array (n_samples,), float or None, default=None
+            How many observations each row stands for: a row of weight 2 counts like two rows, in
+            means, scales, coefficients and the number of observations, and one of weight 0 not at
+            all. Where weights are inverse variances of the noise, divide them by their mean first.
 
         Returns
         -------
@@ -214,12 +220,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """
 
         def fit() -> None:
-            op, columns, response = self._prepared(X, y)
-            self._describe(solve(op, response, self._options()), op.shape[0], columns, response)
+            op, columns, response = self._prepared(X, y, sample_weight)
+            self._describe(solve(op, response, self._options()), response.n, columns, response)
 
         return self._fit_whole(fit)
 
-    def _prepared(self, X: Table, y: ArrayLike) -> tuple[Operator, Columns, Response]:
+    def _prepared(
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Operator, Columns, Response]:
         """The table and the response as the model sees them."""
         if y is None:
             raise InputError(
@@ -227,7 +235,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         X = self._validated(X, reset=True)
         values = checked_response(y, X.shape[0])
-        op, columns = standardise(X, self.normalize, centre=self.fit_intercept)
+        weights = None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X.shape[0])
+            check_total(weights)
+        op, columns = standardise(X, self.normalize, weights, centre=self.fit_intercept)
         if op.shape[1] == 0:
             raise InputError(
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
@@ -235,7 +247,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         if not self.normalize:
             refuse_spread(np.asarray(op.column_squares()))
-        return op, columns, response_of(values, self.fit_intercept)
+        return op, columns, response_of(values, self.fit_intercept, weights)
 
     def _options(self) -> Options:
         return Options(
@@ -249,8 +261,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             seed=seed_of(self.random_state),
         )
 
-    def _describe(self, found: Solution, n: int, columns: Columns, response: Response) -> None:
-        """The solution of ``n`` rows in the units of the table and the response."""
+    def _describe(self, found: Solution, n: float, columns: Columns, response: Response) -> None:
+        """The solution of ``n`` observations in the units of the table and the response."""
         places = self._set_selection(columns, found.order, found.chosen, found.relevance)
         column = response.column
         # weights of the table = weights of the operator / (ratio * scale)
