@@ -1,26 +1,233 @@
-"""SCA beside mofapy2 and cca-zoo on the same views, in one run.
+"""SCA beside mofapy2, mofaflex and cca-zoo on the same views, in one run.
 
-    python benchmarks/sca.py            # some minutes, most of them mofapy2's
+    python benchmarks/sca.py tables       # nutrimouse, TCGA, mfeat; most of the time is peers'
+    python benchmarks/sca.py simulated    # views whose weights are known
+    python benchmarks/sca.py gaps         # a tenth of the entries missing
+    python benchmarks/sca.py cells        # sparse genes and peaks; --cells says how many
 
-Three views of 300 training samples with eight shared sparse latents; what counts is the error of
-predicting the third view of 500 new samples from the first two, and their log-likelihood. Peers
-that are not installed are left out and named. Then the time of a large table of ours alone.
+``tables`` needs PROSPARSE_DATA, the folder of the three data sets. Every view is standardised by
+its training samples. On the samples held out of every split it shows
+
+    log-likelihood  per entry, of the models that have one
+    prediction      share of a view's variance told from the other views, mean over the views
+    correlation     of the views' own scores on the two latents that correlate most in training
+
+with the standard error over the splits; then, for each of them, the best of ours less the best
+peer, split by split; and the time that ours takes to each peer's final held-out log-likelihood.
+Times are processor seconds on one thread. Peers that are not installed are left out and named.
 """
 
 from __future__ import annotations
 
+import argparse
+import inspect
+import os
+import resource
 import time
 import warnings
+from itertools import combinations
+from pathlib import Path
 
 import numpy as np
+from scipy import sparse
+from sklearn.model_selection import StratifiedKFold
+from threadpoolctl import threadpool_limits
 
 from prosparse import SCA
-from prosparse.experiments.peers import cca_zoo, mofa, ours
+from prosparse.experiments.peers import cca_zoo, mofa, mofaflex, ours
+from prosparse.experiments.views import standardised
 
 WIDTHS = (400, 300, 200)
+PASSES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+MEASURES = ("log-likelihood", "prediction", "correlation")
 
 
-def simulated(n_train=300, n_test=500, k=8, seed=0):
+# --- real tables
+
+
+def real_tables(folder):
+    """Data set -> views, classes, latents open to all views, splits."""
+    mice = np.load(folder / "nutrimouse_40.npz", allow_pickle=False)
+    breast = np.load(folder / "tcga_breast_mixomics_150.npz", allow_pickle=False)
+    digits = np.load(folder / "mfeat_2000_6views.npz", allow_pickle=False)
+    return {
+        "nutrimouse": ([mice["gene"], mice["lipid"]], mice["y_genotype"], 4, 5),
+        "TCGA": (
+            [breast[f"{part}_train"] for part in ("mrna", "mirna", "protein")],
+            breast["y_train"],
+            11,
+            5,
+        ),
+        "mfeat": (
+            [digits[part] for part in ("fac", "fou", "kar", "mor", "pix", "zer")],
+            digits["y"],
+            22,
+            3,
+        ),
+    }
+
+
+def settings_of_ours():
+    """Name -> options, as far as this version has them."""
+    noises = [{}]
+    if "noise" in inspect.signature(SCA).parameters:
+        noises = [{"noise": "view"}, {"noise": "feature"}]
+    return {
+        ", ".join(["SCA", prior, *(f"noise per {value}" for value in noise.values())]): {
+            "prior": prior,
+            **noise,
+        }
+        for noise in noises
+        for prior in ("ard", "hyperbolic")
+    }
+
+
+def fits_of_ours(k, tol=1e-6):
+    return {
+        label: (lambda train, options=options: ours(train, k, tol=tol, **options))
+        for label, options in settings_of_ours().items()
+    }
+
+
+def peers(k):
+    return {
+        "mofapy2": lambda train: mofa(train, k, True),
+        "mofaflex": lambda train: mofaflex(train, k),
+        "cca-zoo PMDCCA": lambda train: cca_zoo(train, min(k, 5), l1_bound=0.5),
+    }
+
+
+def held_out(fit, train, test):
+    """The three measures on samples held out."""
+    entries = sum(x.shape[1] for x in test)
+    likelihood = fit.log_likelihood(test) / entries if fit.log_likelihood else np.nan
+    told = [
+        1.0 - np.mean((fit.predict(test, v) - x) ** 2) / np.mean((x - t.mean(axis=0)) ** 2)
+        for v, (x, t) in enumerate(zip(test, train, strict=True))
+    ]
+    known = correlations(fit.scores(train))
+    new = correlations(fit.scores(test))
+    return likelihood, float(np.mean(told)), float(np.mean(new[np.argsort(-known)[:2]]))
+
+
+def correlations(scores):
+    """Of every latent, the mean over pairs of views; 0 where a view has no weights."""
+    latents = min(s.shape[1] for s in scores)
+    found = np.zeros(latents)
+    pairs = list(combinations(scores, 2))
+    for j in range(latents):
+        for a, b in pairs:
+            u, v = a[:, j], b[:, j]
+            if u.std() > 0 and v.std() > 0:
+                found[j] += abs(np.corrcoef(u, v)[0, 1]) / len(pairs)
+    return found
+
+
+def split(views, y, splits):
+    folds = StratifiedKFold(splits, shuffle=True, random_state=0).split(views[0], y)
+    return [standardised([x[a] for x in views], [x[b] for x in views]) for a, b in folds]
+
+
+def tables(names, without):
+    folder = os.environ.get("PROSPARSE_DATA")
+    if not folder:
+        raise SystemExit("PROSPARSE_DATA must name the folder of the data sets")
+    for name, (views, y, k, splits) in real_tables(Path(folder)).items():
+        if names and name not in names:
+            continue
+        sizes = " + ".join(str(x.shape[1]) for x in views)
+        print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {splits} splits")
+        print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
+        parts = split(views, y, splits)
+        methods = fits_of_ours(k)
+        methods |= {label: fit for label, fit in peers(k).items() if label not in without}
+        found, seconds = {}, {}
+        for label, fit in methods.items():
+            rows = one_method(label, fit, parts)
+            if rows is not None:
+                found[label], seconds[label] = rows[:, 1:], rows[:, 0]
+        verdicts(found)
+        times(found, seconds, parts, k)
+
+
+def one_method(label, fit, parts):
+    """(splits, seconds and measures), printed."""
+    rows = []
+    for train, test in parts:
+        result = fit(train)
+        if result is None:
+            print(f"{label:36s}  not installed")
+            return None
+        rows.append((result.seconds, *held_out(result, train, test)))
+    rows = np.array(rows)
+    cells = [mean_and_error(column) for column in rows[:, 1:].T]
+    print(f"{label:36s}{rows[:, 0].mean():9.2f}" + "".join(f"{c:>22s}" for c in cells), flush=True)
+    return rows
+
+
+def mean_and_error(values):
+    if np.isnan(values).any():
+        return "none"
+    return f"{values.mean():.4f} +- {standard_error(values):.4f}"
+
+
+def standard_error(values):
+    return values.std(ddof=1) / np.sqrt(len(values))
+
+
+def verdicts(found):
+    """The best of ours less the best peer, measure by measure, with the error over splits."""
+    for column, measure in enumerate(MEASURES):
+        best = {}
+        for who in (True, False):
+            means = {
+                label: values[:, column].mean()
+                for label, values in found.items()
+                if label.startswith("SCA") == who and not np.isnan(values[:, column]).any()
+            }
+            if means:
+                best[who] = max(means, key=means.get)
+        if len(best) < 2:
+            continue
+        difference = found[best[True]][:, column] - found[best[False]][:, column]
+        error = standard_error(difference)
+        fine = "yes" if difference.mean() >= -error else "no"
+        print(
+            f"{measure}: {best[True]} less {best[False]} {difference.mean():+.4f} +- {error:.4f}; "
+            f"at least the peer's within one error: {fine}"
+        )
+
+
+def times(found, seconds, parts, k):
+    """Seconds to the peer's final held-out log-likelihood on the first split."""
+    train, test = parts[0]
+    entries = sum(x.shape[1] for x in test)
+    for label, values in found.items():
+        goal = values[0, 0]
+        if label.startswith("SCA") or np.isnan(goal):
+            continue
+        fastest = {}
+        for ours_label, options in settings_of_ours().items():
+            for passes in PASSES:
+                fit = ours(train, k, tol=1e-6, max_iter=passes, **options)
+                if fit.log_likelihood(test) / entries >= goal:
+                    fastest[ours_label] = fit.seconds
+                    break
+        if not fastest:
+            print(f"time to the log-likelihood of {label}: never reached")
+            continue
+        best = min(fastest, key=fastest.get)
+        peer = seconds[label][0]
+        print(
+            f"time to the log-likelihood of {label}: {peer:.2f} s for {label}, "
+            f"{fastest[best]:.3f} s for {best}: {peer / fastest[best]:.0f} times less"
+        )
+
+
+# --- simulated views
+
+
+def simulated_views(n_train=300, n_test=500, k=8, seed=0):
     """Views with 10 % nonzero weights and noise of different strength."""
     rng = np.random.default_rng(seed)
     n = n_train + n_test
@@ -33,79 +240,123 @@ def simulated(n_train=300, n_test=500, k=8, seed=0):
     return [x[:n_train] for x in views], [x[n_train:] for x in views], weights
 
 
-def beside_peers():
-    train, test, weights = simulated()
+def simulated():
     k = 8
-    methods = {
-        "SCA ard": lambda: ours(train, k),
-        "SCA hyperbolic": lambda: ours(train, k, prior="hyperbolic"),
-        "mofapy2 spike and slab": lambda: mofa(train, k, True),
-        "mofapy2 ard": lambda: mofa(train, k, False),
-        "cca-zoo PMDCCA": lambda: cca_zoo(train, k, l1_bound=0.3),
+    train, test, weights = simulated_views(k=k)
+    methods = fits_of_ours(k, tol=1e-9)
+    methods |= {
+        "mofapy2 spike and slab": lambda train: mofa(train, k, True),
+        "mofapy2 ard": lambda train: mofa(train, k, False),
+        "mofaflex": lambda train: mofaflex(train, k),
+        "cca-zoo PMDCCA": lambda train: cca_zoo(train, k, l1_bound=0.3),
     }
-    print(f"views of {WIDTHS} columns, 300 samples, {k} latents; 500 samples held out")
+    print(f"\nviews of {WIDTHS} columns, 300 samples, {k} latents; 500 samples held out")
     truth = np.mean(np.vstack(weights) == 0)
     print(f"true share of zero weights {truth:.2f}; noise of view 3 has variance 0.25")
-    print(f"{'':24s}{'seconds':>9s}{'error of view 3':>17s}{'log-likelihood':>16s}{'zeros':>8s}")
-    goals = []
+    print(f"{'':36s}{'seconds':>9s}{'error of view 3':>17s}{'log-likelihood':>16s}{'zeros':>8s}")
     for name, fit in methods.items():
-        result = fit()
+        result = fit(train)
         if result is None:
-            print(f"{name:24s}  not installed")
+            print(f"{name:36s}  not installed")
             continue
-        error, likelihood = held_out(result, test)
-        shown = "none" if likelihood is None else f"{likelihood:.2f}"
+        error = np.mean((result.predict(test, 2) - test[2]) ** 2)
+        shown = f"{result.log_likelihood(test):.2f}" if result.log_likelihood else "none"
         cells = f"{result.seconds:9.2f}{error:17.4f}{shown:>16s}{result.zeros:8.2f}"
-        print(f"{name:24s}{cells}")
-        if not name.startswith("SCA"):
-            goals.append((name, result.seconds, error, likelihood))
-    print("seconds of the shortest fit of ours that does as well on the held-out samples:")
-    print(f"{'':34s}{'error of view 3':>24s}{'log-likelihood':>24s}")
-    print(f"{'':24s}{'peer':>10s}" + 2 * f"{'ard':>12s}{'hyperbolic':>12s}")
-    for name, seconds, error, likelihood in goals:
-        times = [time_to(train, test, k, prior, error, None) for prior in PRIORS]
-        times += [time_to(train, test, k, prior, None, likelihood) for prior in PRIORS]
-        print(f"{name:24s}{seconds:10.2f}" + "".join(f"{t:>12s}" for t in times))
+        print(f"{name:36s}{cells}", flush=True)
 
 
-PRIORS = ("ard", "hyperbolic")
+# --- missing entries
 
 
-def held_out(result, test):
-    """Error of view 3 from the others; log-likelihood per sample where there is one."""
-    error = np.mean((result.predict(test, 2) - test[2]) ** 2)
-    return error, result.log_likelihood(test) if result.log_likelihood else None
+def gaps():
+    print("\na tenth of the entries missing at random, 10 latents")
+    for n, p in ((2000, 300), (20000, 1000)):
+        rng = np.random.default_rng(0)
+        k = 10
+        W = np.where(rng.random((p, k)) < 0.3, rng.standard_normal((p, k)), 0.0)
+        full = rng.standard_normal((n, k)) @ W.T + rng.standard_normal((n, p))
+        holes = rng.random((n, p)) < 0.1
+        X = np.where(holes, np.nan, full)
+        start = time.process_time()
+        model = SCA(k).fit(X)
+        seconds = time.process_time() - start
+        error = np.sqrt(np.mean((model.impute(X) - full)[holes] ** 2))
+        print(
+            f"{n} x {p}: {seconds:.1f} s, {model.n_iter_} passes, bound {model.bounds_[-1]:.2f}, "
+            f"error of what was missing {error:.5f} (the noise is 1), peak {peak():.1f} GB",
+            flush=True,
+        )
 
 
-def time_to(train, test, k, prior, error, likelihood):
-    """Seconds of the shortest fit that reaches the goal, among 2, 3, 4, 6, 8, 12, ... passes."""
-    if error is None and likelihood is None:
-        return "-"
-    for passes in (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256):
-        result = ours(train, k, prior=prior, max_iter=passes)
-        ours_error, ours_likelihood = held_out(result, test)
-        if (error is not None and ours_error <= error) or (
-            likelihood is not None and ours_likelihood >= likelihood
-        ):
-            return f"{result.seconds:.2f}"
-    return "never"
+def peak():
+    """The most memory of this process so far, in GB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
 
 
-def large():
+# --- many cells
+
+
+def sparse_view(scores, genes, density, rng):
+    """Counts that depend on the latents, about ``density`` of them not zero."""
+    n, k = scores.shape
+    W = np.where(rng.random((k, genes)) < 0.1, 0.7 * rng.standard_normal((k, genes)), 0.0)
+    base = np.log(density) + 0.5 * rng.standard_normal(genes)
+    blocks = []
+    for start in range(0, n, 2000):
+        rate = np.exp(scores[start : start + 2000].astype(np.float32) @ W.astype(np.float32) + base)
+        counts = rng.poisson(np.minimum(rate, 50.0))
+        blocks.append(sparse.csr_array(np.log1p(counts.astype(np.float32))))
+    return sparse.csr_array(sparse.vstack(blocks))
+
+
+def cells(n, genes, peaks, peer):
     rng = np.random.default_rng(0)
-    n, p, k = 200, 20000, 20
-    W = np.where(rng.random((p, k)) < 0.05, rng.standard_normal((p, k)), 0.0)
-    X = rng.standard_normal((n, k)) @ W.T + rng.standard_normal((n, p))
-    for prior in ("ard", "hyperbolic"):
-        start = time.perf_counter()
-        model = SCA(k, prior=prior).fit(X)
-        seconds = time.perf_counter() - start
-        zeros = np.mean(model.components_ == 0)
-        print(f"{n} x {p}, {k} latents, {prior}: {seconds:.1f} s,", end=" ")
-        print(f"{model.n_iter_} passes, {zeros:.2f} of the weights zero (true 0.95)")
+    scores = rng.standard_normal((n, 10))
+    views = [
+        sparse_view(scores, genes, 0.03, rng),
+        sparse_view(scores, peaks, 0.012, rng),
+    ]
+    stored = ", ".join(f"{v.shape[1]} columns {v.nnz / np.prod(v.shape):.1%} filled" for v in views)
+    print(f"\n{n} cells: {stored}; the tables take {peak():.2f} GB to make", flush=True)
+    if peer:
+        start = time.process_time()
+        fit = mofa([v.toarray().astype(float) for v in views], 10)
+        if fit is not None:
+            print(f"mofapy2: {fit.seconds:.0f} s, peak {peak():.2f} GB")
+        return
+    start, clock = time.process_time(), time.perf_counter()
+    model = SCA(10, tol=1e-6).fit(views)
+    Z = model.transform(views)
+    R = np.linalg.qr(np.column_stack([np.ones(n), Z]))[0]
+    told = 1.0 - np.sum((scores - R @ (R.T @ scores)) ** 2) / np.sum(scores**2)
+    print(
+        f"SCA: {time.process_time() - start:.0f} s of processor time, "
+        f"{time.perf_counter() - clock:.0f} s by the clock, {model.n_iter_} passes, "
+        f"peak {peak():.2f} GB; share of the true scores' variance told: {told:.3f}"
+    )
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=("tables", "simulated", "gaps", "cells"))
+    parser.add_argument("--only", nargs="*", default=[], help="some of the data sets")
+    parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--cells", type=int, default=20_000)
+    parser.add_argument("--genes", type=int, default=8_000)
+    parser.add_argument("--peaks", type=int, default=25_000)
+    parser.add_argument("--peer", action="store_true", help="mofapy2 on the cells instead of SCA")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        if options.part == "tables":
+            tables(options.only, options.without)
+        elif options.part == "simulated":
+            simulated()
+        elif options.part == "gaps":
+            gaps()
+        else:
+            cells(options.cells, options.genes, options.peaks, options.peer)
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    beside_peers()
-    large()
+    main()

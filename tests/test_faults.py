@@ -215,24 +215,32 @@ WAITING = """
 """
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+IN_THE_FIT = (["select", "table.csv", "--method", "gsppca"], "inference.loop", "_advance")
+MOST_WRITTEN = (["select", "table.csv"], "app.results", "render")
+FITTING = (
+    ["fit", "table.csv", "--method", "gsppca", "--output", "fitted"],
+    "inference.loop",
+    "_advance",
 )
+REPORTING = (["report", "table.prosparse"], "app.commands", "render")
+REPRODUCING = (
+    ["reproduce", "E1", "--quick", "--output", "papers"],
+    "inference.loop",
+    "_advance",
+)
+INTERRUPT, END, KILL = (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "module", "name"),
+    ("arguments", "module", "name", "number", "code"),
     [
-        (["select", "table.csv", "--method", "gsppca"], "inference.loop", "_advance"),  # in the fit
-        (["select", "table.csv"], "app.results", "render"),  # most of the results are written
-        (
-            ["fit", "table.csv", "--method", "gsppca", "--output", "fitted"],
-            "inference.loop",
-            "_advance",
-        ),
-        (["report", "table.prosparse"], "app.commands", "render"),
-        (["reproduce", "E1", "--quick", "--output", "papers"], "inference.loop", "_advance"),
+        *((*what, *how) for what in (IN_THE_FIT, MOST_WRITTEN) for how in (INTERRUPT, END, KILL)),
+        *((*what, *INTERRUPT) for what in (FITTING, REPORTING, REPRODUCING)),
+        (*FITTING, *KILL),
+        (*REPORTING, *END),
     ],
 )
-def test_signals_to_the_command(number, code, arguments, module, name, tmp_path):
+def test_signals_to_the_command(arguments, module, name, number, code, tmp_path):
     which = "report command" if arguments[0] == "report" else arguments[0]
     before = prepared_folder(tmp_path, which)
     program = Program(WAITING.format(module=module, name=name), tmp_path, *arguments)

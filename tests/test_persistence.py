@@ -22,6 +22,7 @@ from prosparse import (
     SPPCA,
     ModelFileError,
     Panel,
+    SpinyClassifier,
     SpinyRegressor,
     baselines,
     load,
@@ -30,13 +31,14 @@ from prosparse import (
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.persistence import load_with_about
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import ESTIMATORS, METHODS
 from prosparse.selection.slope import Slope
 
 pytestmark = pytest.mark.quick
 
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
 RESPONSE = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60)
+CLASSES = np.where(RESPONSE > 0, "höher", "lower")
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
 MODELS = {
     "FDRPCA": FDRPCA(),
@@ -62,6 +64,8 @@ MODELS = {
     ),
     "SpinyRegressor": SpinyRegressor(),
     "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
+    "SpinyClassifier": SpinyClassifier(),
+    "SpinyClassifier, alone": SpinyClassifier(average=False, fit_intercept=False),
     "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),
     "SPCA": baselines.SPCA(2, n_nonzero=4),
     "SSPCA": baselines.SSPCA(2, n_features_to_select=5),
@@ -93,13 +97,14 @@ def assert_same(a, b, where=""):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_the_same_after_a_round_trip(name, tmp_path):
-    model = clone(MODELS[name]).fit(FRAME, RESPONSE)
+    y = CLASSES if METHODS[type(MODELS[name]).__name__].classifies else RESPONSE
+    model = clone(MODELS[name]).fit(FRAME, y)
     again = load(save(model, tmp_path / "model.prosparse"))
     assert type(again) is type(model)
     assert_same(vars(model), vars(again), name)
     assert_same(model.get_params(), again.get_params(), name)
     pd.testing.assert_frame_equal(model.select(FRAME), again.select(FRAME))
-    for method in ("transform", "predict", "score_samples"):
+    for method in ("transform", "predict", "predict_proba", "score_samples"):
         if hasattr(model, method):
             np.testing.assert_array_equal(
                 getattr(model, method)(FRAME), getattr(again, method)(FRAME)
@@ -110,7 +115,7 @@ def test_the_same_after_a_round_trip(name, tmp_path):
             model.inverse_transform(scores), again.inverse_transform(scores)
         )
         assert list(model.get_feature_names_out()) == list(again.get_feature_names_out())
-    again.fit(FRAME, RESPONSE)  # and it can be fitted anew
+    again.fit(FRAME, y)  # and it can be fitted anew
 
 
 @pytest.mark.slow

@@ -107,7 +107,15 @@ def test_nothing_is_loaded_from_elsewhere(pages):
 
 
 def test_formulas_are_in_the_pages(pages):
-    for name in ("gsppca", "sca", "sppca", "empca", "spinyregressor", "baselines"):
+    for name in (
+        "gsppca",
+        "sca",
+        "sppca",
+        "empca",
+        "spinyregressor",
+        "spinyclassifier",
+        "baselines",
+    ):
         assert pages[f"methods/{name}.html"].formulas >= 1, name
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from .models.gsppca import GSPPCA
     from .models.panel import Panel
     from .models.sca import SCA
-    from .models.spinyreg import SpinyRegressor
+    from .models.spinyreg import SpinyClassifier, SpinyRegressor
     from .models.sppca import SPPCA
     from .persistence import load, save
 
@@ -48,6 +48,7 @@ __all__ = [
     "ParameterError",
     "RowOrderWarning",
     "ShortPanelWarning",
+    "SpinyClassifier",
     "SpinyRegressor",
     "TableError",
     "__version__",
@@ -60,36 +61,37 @@ __all__ = [
     "stability",
 ]
 
-# Where each name is. All are imported when the first of them is asked for, and not before, so that
-# `prosparse --help` need not wait for NumPy and scikit-learn.
+# Where each public name is that is no module of its own. A name is imported when it is asked for,
+# and not before: `prosparse --help` need not wait for NumPy and scikit-learn, nor GSPPCA for the
+# other methods.
 _MODULES = {
-    "errors": [name for name in __all__ if name.endswith(("Error", "Warning"))],
-    "inference.checkpoint": ["Checkpoint"],
-    "models.empca": ["EMPCA"],
-    "models.fdrpca": ["FDRPCA"],
-    "models.gsppca": ["GSPPCA"],
-    "models.panel": ["Panel"],
-    "models.sca": ["SCA"],
-    "models.spinyreg": ["SpinyRegressor"],
-    "models.sppca": ["SPPCA"],
-    "persistence": ["load", "save"],
-    "baselines": [],
-    "datasets": [],
-    "metrics": [],
-    "plot": [],
-    "stability": [],
+    **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
+    "Checkpoint": "inference.checkpoint",
+    "EMPCA": "models.empca",
+    "FDRPCA": "models.fdrpca",
+    "GSPPCA": "models.gsppca",
+    "Panel": "models.panel",
+    "SCA": "models.sca",
+    "SpinyClassifier": "models.spinyreg",
+    "SpinyRegressor": "models.spinyreg",
+    "SPPCA": "models.sppca",
+    "load": "persistence",
+    "save": "persistence",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("__"):  # asked by Python itself
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    for module, names in _MODULES.items():
-        found = _import_module(f".{module}", __name__)
-        globals().update((one, getattr(found, one)) for one in names)
-    if name not in globals():
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = globals()[name]
+    unknown = AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        value: object = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
+    elif name.startswith("_"):  # asked by Python itself, or by a notebook
+        raise unknown
+    else:
+        try:
+            value = _import_module(f".{name}", __name__)
+        except ModuleNotFoundError as error:
+            raise unknown from error
+    globals()[name] = value
     return value
 
 

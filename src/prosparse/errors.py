@@ -145,6 +145,17 @@ def checked_numbers(name: str, values: Any) -> np.ndarray:
     return numbers
 
 
+def check_total(weights: np.ndarray) -> float:
+    """The observations that weights stand for together, of which there must be more than one."""
+    total = float(weights.sum())
+    if not total > 1.0:
+        raise ParameterError(
+            f"`sample_weight` must add up to more than 1, got {total:g}: a weight says how many "
+            "observations a row stands for. If not all are zero, multiply them by a constant."
+        )
+    return total
+
+
 def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
     """One finite non-negative weight for each row; a single number counts for all rows."""
     if np.ma.is_masked(sample_weight):

@@ -6,8 +6,8 @@ columns, that a chosen variable exists. This is the one place that makes sure.
 
 `FIELDS` says what kind of value an attribute holds and which shape it has, in letters that stand
 for the same number throughout a model: p columns, d components, s variables chosen, k models on a
-path, v views. `Contents` says what a fitted estimator of one method always has, and what it has
-under the name of something else; every method of the registry brings its own.
+path, v views; s+1 is one more than s. `Contents` says what a fitted estimator of one method always
+has, and what it has under the name of something else; every method of the registry brings its own.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ FIELDS: dict[str, Field] = {
     "intercept_variance_": numbers(finite=True, least=0),
     "alpha_": numbers(),
     "gamma_": numbers(),
-    "n_samples_": counts(least=1),
+    "n_samples_": numbers(finite=True, least=0, positive=True),
     "cardinalities_": counts("k"),
     "log_evidence_path_": numbers("k"),
     "log_posterior_path_": numbers("k"),
@@ -151,7 +151,7 @@ def check_fitted(kind: str, contents: Contents, state: Mapping[str, Any]) -> Non
     lacking = [name for name in contents.required if name not in state]
     if lacking:
         raise ModelFileError(f"a fitted {kind} has `{lacking[0]}`, which is not there")
-    sizes = {"p": _whole("n_features_in_", state["n_features_in_"], 1)}
+    sizes = {"p": _whole("n_features_in_", state["n_features_in_"], 1), "one": 1}
     sizes["s"] = _whole("n_selected_", state["n_selected_"], 0)
     if "view_columns_" in state:
         _check_views(state, sizes)
@@ -220,6 +220,9 @@ def _check_shape(name: str, value: Any, field: Field, sizes: dict[str, int]) -> 
         raise ModelFileError(f"`{name}` must be an array of {what}, got {_said(value)}")
     if value.ndim == len(field.shape):
         for letter, size in zip(field.shape, value.shape, strict=True):
+            one_more = letter.removesuffix("+1")
+            if one_more != letter and one_more in sizes:
+                sizes[letter] = sizes[one_more] + 1
             sizes.setdefault(letter, size)
         if value.shape == tuple(sizes[letter] for letter in field.shape):
             return
@@ -259,6 +262,17 @@ def _check_averaged(name: str, state: Mapping[str, Any]) -> None:
         raise ModelFileError(f"`{name}` must be True or False, got {_said(state[name])}")
     if state[name] and "coef_mean_" not in state:
         raise ModelFileError(f"`{name}` is True without `coef_mean_`")
+
+
+def _check_classes(name: str, state: Mapping[str, Any]) -> None:
+    """Two different numbers or texts, the smaller one first."""
+    classes = state[name]
+    _check_shape(name, classes, Field("OUbfiu", ("c",)), {})
+    texts = classes.dtype.kind == "O"
+    if texts and not all(isinstance(each, str) for each in classes):
+        raise ModelFileError(f"`{name}` must hold numbers or texts")
+    if classes.size != 2 or not classes[0] < classes[1]:
+        raise ModelFileError(f"`{name}` must hold two different classes, the smaller one first")
 
 
 def _check_likely(name: str, state: Mapping[str, Any]) -> None:
@@ -329,6 +343,7 @@ def _check_criterion(name: str, state: Mapping[str, Any]) -> None:
 
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "averaged_": _check_averaged,
+    "classes_": _check_classes,
     "likely_": _check_likely,
     "credible_sets_": _check_credible,
     "stop_reason_": _check_reason,

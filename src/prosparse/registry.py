@@ -13,6 +13,7 @@ from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
 from .baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
@@ -25,7 +26,7 @@ from .models.fdrpca import FDRPCA
 from .models.gsppca import GSPPCA
 from .models.panel import Panel
 from .models.sca import SCA
-from .models.spinyreg import SpinyRegressor
+from .models.spinyreg import SpinyClassifier, SpinyRegressor
 from .models.sppca import SPPCA
 from .phrases import percent, times
 
@@ -120,7 +121,8 @@ class Method:
         Parameters and the least values of them with which many fits are quick and choose next to
         the same variables: for fits on parts of the rows, and on shuffled tables.
     predicts : bool
-        Whether it is a regression, with coefficients of variables instead of components.
+        Whether it is a regression, with coefficients of variables instead of components; one
+        whose response is classes is a classifier.
     saved : Contents
         What a saved model of it must hold.
     """
@@ -155,6 +157,11 @@ class Method:
     def projects(self) -> bool:
         """Whether it gives rows scores."""
         return issubclass(self.estimator, SparseProjection)
+
+    @property
+    def classifies(self) -> bool:
+        """Whether the response is classes."""
+        return bool(is_classifier(self.estimator()))
 
     @property
     def allows_gaps(self) -> bool:
@@ -529,6 +536,41 @@ METHODS: dict[str, Method] = {
                     "likely_covariance_": "unlikely_variance_",
                     "unlikely_variance_": "noise_variance_mean_",
                     "noise_variance_mean_": "n_sets_",
+                },
+            ),
+        ),
+        Method(
+            "spinyclass",
+            SpinyClassifier,
+            "logistic regression on few variables, chosen by evidence",
+            grid={"choose": ["map", "median"]},
+            explanations=(by_evidence,),
+            path=_EVIDENCE._replace(posterior="log_posterior_path_"),
+            predicts=True,
+            saved=Contents(
+                (*SELECTOR, "classes_", "coef_", "intercept_", "coef_covariance_", "averaged_"),
+                {
+                    "coef_": numbers("one", "p", finite=True),
+                    "intercept_": numbers("one", finite=True),
+                    "coef_covariance_": numbers("s+1", "s+1", finite=True),
+                    "prior_std_": numbers(finite=True, least=0, positive=True),
+                    "coef_mean_": numbers("p", finite=True),
+                    "inclusion_probability_": numbers("p", finite=True, least=0),
+                    "intercept_mean_": numbers(finite=True),
+                    "likely_": counts("l"),
+                    "likely_covariance_": numbers("l+1", "l+1", finite=True),
+                    "unlikely_variance_": numbers(finite=True, least=0),
+                    "n_sets_": counts(least=1),
+                },
+                loadings="coef_",
+                # an average is used as a whole
+                together={
+                    "coef_mean_": "inclusion_probability_",
+                    "inclusion_probability_": "intercept_mean_",
+                    "intercept_mean_": "likely_",
+                    "likely_": "likely_covariance_",
+                    "likely_covariance_": "unlikely_variance_",
+                    "unlikely_variance_": "n_sets_",
                 },
             ),
         ),

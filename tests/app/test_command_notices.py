@@ -12,13 +12,15 @@ import pytest
 pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
-from prosparse import FDRPCA, Panel, SpinyRegressor, __version__, load  # noqa: E402
+from prosparse import FDRPCA, Panel, SpinyClassifier, SpinyRegressor, __version__, load  # noqa: E402
 from prosparse.app import commands  # noqa: E402
+from prosparse.app.analysis import classes_of  # noqa: E402
 from prosparse.app.cli import COMMANDS, app, loaded  # noqa: E402
 from prosparse.app.gaps import complete_part  # noqa: E402
 from prosparse.app.places import OF_REGRESSIONS  # noqa: E402
 from prosparse.app.words import in_words_of_the_command  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
+from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.registry import METHODS, offered  # noqa: E402
 
 pytestmark = pytest.mark.quick
@@ -276,6 +278,68 @@ def test_regress(inside):
 
 
 @pytest.mark.parametrize(
+    ("cells", "classes"),
+    [
+        (["no", " yes", "", "no"], ["no", "yes", None, "no"]),
+        (["0", "1.0", "1", None], [0, 1, 1, None]),
+        ([0.5, 1.5, float("nan")], [0.5, 1.5, None]),
+        (["-1", "high", "NA"], ["-1", "high", None]),
+        (["0", "1", "2"], None),
+        (["a", "a", ""], None),
+    ],
+)
+def test_two_values_are_classes(cells, classes):
+    """Texts or numbers, however they are written."""
+    assert classes_of(cells) == classes
+
+
+def test_regress_on_classes(inside):
+    """Rows without one can be left out."""
+    y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
+    lower, higher, classes = "no", "yes", ["no", "yes"]
+    cells = [higher if one else lower for one in y]
+    cells[7] = ""
+    path = table(inside / "t.csv", outcome=cells)
+    words = ["regress", path, "--response", "outcome", "--missing", "drop"]
+    found = answer(*words)
+    kept = np.delete(np.arange(60), 7)
+    model = SpinyClassifier().fit(DATA.X[kept], np.array(classes)[y[kept].astype(int)])
+    assert found["selected"] == [NAMES[k] for k in np.argsort(model.ranking_)][: model.n_selected_]
+    assert found["coefficients"]["v1"] == pytest.approx(model.coef_[0, 1])
+    assert found["intercept"] == pytest.approx(model.intercept_[0])
+    assert found["accuracy"] == pytest.approx(
+        model.score(DATA.X[kept], np.array(classes)[y[kept].astype(int)])
+    )
+    assert found["classes"] == classes
+    assert "r2" not in found
+    assert any("has two values" in note for note in found["notes"])
+    folder = inside / "t-prosparse"
+    rows = rows_of(folder / "predictions.csv")
+    name = f"probability of {classes[1]}"
+    proba = [float(one[name]) for one in rows]
+    np.testing.assert_allclose(proba, model.predict_proba(DATA.X[kept])[:, 1], atol=1e-8)
+    assert [one["predicted"] for one in rows] == [str(one) for one in model.predict(DATA.X[kept])]
+    assert load(folder / "model.prosparse").classes_.tolist() == classes
+    assert "What predicts outcome in t.csv" in (folder / "report.html").read_text("utf-8")
+
+
+def test_classes_are_doubted_and_repeated_as_well(inside, capsys):
+    """Labels in random order, halves of the rows, and the Python of the report."""
+    y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
+    path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
+    words = ["regress", path, "--response", "outcome", "--stability", "2", "--shuffles", "2"]
+    shown = run(app, words)
+    assert shown.exit_code == 0, shown.stderr
+    assert "classes told" in shown.stdout
+    assert "tables with the response in random order" in " ".join(shown.stdout.split())
+    _, rest = load_with_about(inside / "t-prosparse" / "model.prosparse")
+    capsys.readouterr()
+    exec(rest["about"]["python"], {})
+    chosen = SpinyClassifier().fit(DATA.X, y).n_selected_
+    assert f"{chosen} of 8 variables chosen" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
     ("response", "message"),
     [
         ("outcom", "there is no column 'outcom'; did you mean 'outcome'"),
@@ -384,6 +448,18 @@ def test_every_command_that_reads_a_table_reads_it_with_the_same_options(command
     for option in commands.Reading._fields:
         assert f"--{option.replace('_', '-')}" in result.output
     assert f"prosparse {command}" in result.output
+
+
+def test_an_estimator_is_imported_without_the_others():
+    program = (
+        "import sys, prosparse\nfrom prosparse import GSPPCA\n"
+        "parts = [name.split('.') for name in sys.modules if 'prosparse.models.' in name]\n"
+        "methods = {part[2] for part in parts} - {'_base'}\n"
+        "print(sorted(methods), 'prosparse.registry' in sys.modules)\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.stdout.split("\n")[0] == "['gsppca'] False", ended.stderr
 
 
 def test_help_waits_for_no_library():

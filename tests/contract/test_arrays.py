@@ -17,6 +17,7 @@ from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
 from prosparse.data import arrays
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
+from prosparse.models.sppca import newton
 
 
 def _torch(where):
@@ -100,7 +101,7 @@ FITS = [
     for shape, dtype in pairs
 ]
 # JAX compiles every operation anew for every shape: some of the tests are enough for it.
-FOR_JAX = ("GSPPCA", "GSPPCA auto, scaled", "SCA", "EMPCA", "SPPCA, two passes")
+FOR_JAX = ("GSPPCA", "SCA", "EMPCA", "SPPCA, two passes")
 FITS += [("jax", "GSPPCA", "wide", "float64")]
 FITS += [("jax", name, "wide", "float32") for name in FOR_JAX]
 
@@ -150,10 +151,8 @@ SETTLED = {
 
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("name", SETTLED)
-@pytest.mark.parametrize("library", ["strict", "torch", "torch cuda", "cupy", "jax"])
+@pytest.mark.parametrize("library", ["strict", "torch", "torch cuda", "cupy"])
 def test_single_precision_does_not_look_like_a_falling_objective(library, name):
-    if library == "jax" and name != "GSPPCA":
-        pytest.skip("JAX would compile for longer than the test is worth")
     model = clone(SETTLED[name]).fit(LIBRARIES[library](of_shape("wide"), "float32"))
     assert model.stop_reason_ is StopReason.CONVERGED
     # rounding in the seventh digit, and no more
@@ -167,7 +166,9 @@ def array_attributes(model):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("library", "name", "shape", "dtype"), FITS)
-def test_fit_in_kind(library, name, shape, dtype):
+def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
+    if name == "SPPCA, two passes":  # of EM, as where there are many columns
+        monkeypatch.setattr(newton, "MOST_COLUMNS", 0)
     table = of_shape(shape)
     X = LIBRARIES[library](table, dtype)
     ours = clone(ESTIMATORS[name]).fit(X)

@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from sklearn.base import clone, is_regressor
+from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_selection import RFE, SelectFromModel
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -24,15 +24,22 @@ X = pd.DataFrame(TRUTH.X, columns=NAMES)
 Y = TRUTH.X[:, np.flatnonzero(TRUTH.support)[:2]] @ [2.0, -1.0]
 Y = Y + 0.1 * np.random.default_rng(0).standard_normal(60)
 
+CLASSES = np.where(Y > 0, "tumour", "normal")
+
 ALL = sorted(METHODS)
 # Variables are ranked by what each adds to those before, and not by what it is worth alone.
-ONE_AFTER_THE_OTHER = {"Panel", "SpinyRegressor"}
+ONE_AFTER_THE_OTHER = {"Panel", "SpinyClassifier", "SpinyRegressor"}
 TRANSFORMERS = [name for name in ALL if METHODS[name].projects]
 
 
 def made(name):
     """With parameters that are quick, and leave some variables out on this table."""
     return METHODS[name].estimator(**METHODS[name].example)
+
+
+def response(name):
+    """Numbers, or classes."""
+    return CLASSES if METHODS[name].classifies else Y
 
 
 def test_no_estimator_is_forgotten():
@@ -43,7 +50,7 @@ def test_no_estimator_is_forgotten():
 
 @pytest.mark.parametrize("name", ALL)
 def test_clone(name):
-    model = made(name).fit(X, Y)
+    model = made(name).fit(X, response(name))
     again = clone(model)
     assert again.get_params() == model.get_params()
     assert not [key for key in vars(again) if key.endswith("_")]
@@ -52,7 +59,7 @@ def test_clone(name):
 @pytest.mark.parametrize("name", ALL)
 def test_select_from_model_out_of_the_box(name):
     """Importances are zero for what was left out, so that any threshold leaves it out."""
-    selector = SelectFromModel(made(name)).set_output(transform="pandas").fit(X, Y)
+    selector = SelectFromModel(made(name)).set_output(transform="pandas").fit(X, response(name))
     model = selector.estimator_
     assert selector.get_support().any()
     assert set(selector.get_feature_names_out()) <= set(X.columns[model.support_])
@@ -62,7 +69,7 @@ def test_select_from_model_out_of_the_box(name):
 @pytest.mark.parametrize("name", ALL)
 def test_select_from_model_keeps_what_was_chosen(name):
     smallest = np.finfo(float).tiny
-    selector = SelectFromModel(made(name), threshold=smallest).fit(X, Y)
+    selector = SelectFromModel(made(name), threshold=smallest).fit(X, response(name))
     assert 0 < selector.get_support().sum() < 12
     np.testing.assert_array_equal(selector.get_support(), selector.estimator_.support_)
 
@@ -72,7 +79,7 @@ def test_select_from_model_by_relevance(name):
     """All variables compete by ``relevance_``, chosen or not."""
     selector = SelectFromModel(
         made(name), importance_getter="relevance_", threshold=-np.inf, max_features=3
-    ).fit(X, Y)
+    ).fit(X, response(name))
     best = np.argsort(-selector.estimator_.relevance_, kind="stable")[:3]
     assert set(selector.get_support(indices=True)) == set(best)
 
@@ -81,7 +88,7 @@ def test_select_from_model_by_relevance(name):
 def test_importances_only_after_fit(name):
     model = made(name)
     assert not hasattr(model, "feature_importances_")
-    model.fit(X, Y)
+    model.fit(X, response(name))
     importances = model.feature_importances_
     np.testing.assert_array_equal(importances > 0, model.support_)
     np.testing.assert_array_equal(importances[model.support_], model.relevance_[model.support_])
@@ -89,7 +96,7 @@ def test_importances_only_after_fit(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_ranking_and_relevance(name):
-    model = made(name).fit(X, Y)
+    model = made(name).fit(X, response(name))
     assert sorted(model.ranking_) == list(range(1, 13))
     assert model.relevance_.min() >= 0
     assert model.relevance_.max() == pytest.approx(1.0)
@@ -98,11 +105,11 @@ def test_ranking_and_relevance(name):
     assert np.all(np.diff(falling[chosen]) <= 1e-12) or name in ONE_AFTER_THE_OTHER
 
 
-@pytest.mark.parametrize("name", ["GSPPCA", "SpinyRegressor", "ThresholdedPCA"])
+@pytest.mark.parametrize("name", ["GSPPCA", "SpinyClassifier", "SpinyRegressor", "ThresholdedPCA"])
 def test_recursive_elimination(name):
     settings = {"ThresholdedPCA": {"n_components": 1}, "GSPPCA": {"n_components": 1}}
     model = METHODS[name].estimator(**settings.get(name, {}))
-    assert RFE(model, n_features_to_select=5, step=2).fit(X, Y).support_.sum() == 5
+    assert RFE(model, n_features_to_select=5, step=2).fit(X, response(name)).support_.sum() == 5
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -123,7 +130,7 @@ def test_pipeline_that_ends_in_the_regressor():
 @pytest.mark.parametrize("name", ALL)
 def test_pipeline_passes_the_names_of_the_columns(name):
     scaler = StandardScaler().set_output(transform="pandas")
-    pipe = make_pipeline(scaler, made(name)).fit(X, Y)
+    pipe = make_pipeline(scaler, made(name)).fit(X, response(name))
     assert list(pipe[-1].feature_names_in_) == NAMES
     assert list(pipe[-1].select(pipe[:-1].transform(X)).columns) == [
         one for one, chosen in zip(NAMES, pipe[-1].support_, strict=True) if chosen
@@ -133,7 +140,7 @@ def test_pipeline_passes_the_names_of_the_columns(name):
 @pytest.mark.parametrize("name", ALL)
 def test_grid_search(name):
     grid = METHODS[name].grid
-    search = GridSearchCV(made(name), grid, cv=3, error_score="raise").fit(X, Y)
+    search = GridSearchCV(made(name), grid, cv=3, error_score="raise").fit(X, response(name))
     ((parameter, values),) = grid.items()
     assert search.best_params_[parameter] in values
     assert np.all(np.isfinite(search.cv_results_["mean_test_score"]))
@@ -151,18 +158,21 @@ def test_grid_search_inside_a_pipeline(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score(name):
-    scores = cross_val_score(made(name), X, Y, cv=3, error_score="raise")
+    scores = cross_val_score(made(name), X, response(name), cv=3, error_score="raise")
     assert np.all(np.isfinite(scores))
     if not hasattr(made(name), "score_samples"):  # the share of the variance, or of that of y
         assert np.all(scores > 0)
-        assert np.all(scores < 1)
+        assert np.all(scores < 1) or is_classifier(made(name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 def test_cross_val_score_of_a_selection(name):
-    pipe = make_pipeline(SelectFromModel(made(name)), LinearRegression())
-    assert np.all(np.isfinite(cross_val_score(pipe, X, Y, cv=3, error_score="raise")))
+    classes = METHODS[name].classifies
+    last = LogisticRegression() if classes else LinearRegression()
+    pipe = make_pipeline(SelectFromModel(made(name)), last)
+    scores = cross_val_score(pipe, X, response(name), cv=3, error_score="raise")
+    assert np.all(np.isfinite(scores))
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -207,8 +217,8 @@ def test_set_output(name, container):
 
 @pytest.mark.parametrize("name", ALL)
 def test_names_of_another_table_are_refused(name):
-    model = made(name).fit(X, Y)
-    use = model.predict if is_regressor(model) else model.transform
+    model = made(name).fit(X, response(name))
+    use = model.predict if METHODS[name].predicts else model.transform
     with pytest.raises(ValueError, match="feature names should match"):
         use(X.rename(columns={"gene 0": "gene zero"}))
 

@@ -164,6 +164,7 @@ CONFIGURED = {
     "DSPCA": {"n_components": 1},
     "PathSPCA": {"n_components": 2},
     "NSPCA": {"n_components": 2, "random_state": 0},
+    "SpinyClassifier": {"average": False},
 }
 
 
@@ -175,12 +176,15 @@ def configured(name):
 def everything(model, X):
     """Fit, and call every method that takes a table or what comes out of one."""
     y = np.asarray(values())[:, 0] + 1.0
+    y = y > np.median(y) if hasattr(model, "predict_proba") else y
     model.fit(X, y) if hasattr(model, "predict") else model.fit(X)
     results = [host(model.support_).astype(float)]
     if hasattr(model, "transform"):
         scores = model.transform(X)
         results += [scores, model.inverse_transform(scores)]
-    if hasattr(model, "predict"):
+    if hasattr(model, "predict_proba"):
+        results += [model.predict(X), model.predict_proba(X)]
+    elif hasattr(model, "predict"):
         results += list(model.predict(X, return_std=True))
     for method in ("score_samples", "impute"):
         if hasattr(model, method):
@@ -303,6 +307,7 @@ def test_weights_and_responses():
         array.flags.writeable = False
     configured("EMPCA").fit(X, sample_weight=w)
     configured("SpinyRegressor").fit(X, y)
+    configured("SpinyClassifier").fit(X, y > np.median(y), sample_weight=w)
     assert checksum(X, "numpy") == before[0]
     np.testing.assert_array_equal(w, before[1])
     np.testing.assert_array_equal(y, before[2])

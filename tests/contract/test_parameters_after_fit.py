@@ -3,9 +3,19 @@
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, baselines
+from prosparse import (
+    EMPCA,
+    FDRPCA,
+    GSPPCA,
+    SCA,
+    SPPCA,
+    Panel,
+    SpinyClassifier,
+    SpinyRegressor,
+    baselines,
+)
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import ESTIMATORS
 
@@ -29,6 +39,8 @@ MODELS = [
     SpinyRegressor(),
     SpinyRegressor(fit_intercept=False),
     SpinyRegressor(refit="ols", normalize=False),
+    SpinyClassifier(),
+    SpinyClassifier(average=False, normalize=False),
     baselines.ThresholdedPCA(2, n_nonzero=4),
     baselines.SPCA(2, n_nonzero=4, scale=True),
     baselines.SSPCA(2, n_features_to_select=5),
@@ -38,15 +50,22 @@ MODELS = [
 ]
 
 
+def response(model):
+    """Numbers, or classes."""
+    return Y > 5.0 if is_classifier(model) else Y
+
+
 def said(model):
     """All that a fitted estimator says about a table."""
     answers = {
         "select": model.select(X),
         "support": model.get_support(indices=True),
         "importances": model.feature_importances_,
-        "score": model.score(X, Y),
+        "score": model.score(X, response(model)),
     }
-    if hasattr(model, "predict"):
+    if hasattr(model, "predict_proba"):
+        answers["predict"], answers["probability"] = model.predict(X), model.predict_proba(X)
+    elif hasattr(model, "predict"):
         answers["predict"], answers["deviation"] = model.predict(X, return_std=True)
     if hasattr(model, "transform"):
         answers["scores"] = model.transform(X)
@@ -81,9 +100,9 @@ def test_every_estimator_is_here():
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_parameters_set_after_fit_change_nothing(model):
-    expected = said(clone(model).fit(X, Y))
+    expected = said(clone(model).fit(X, response(model)))
     for name, value in model.get_params().items():
-        fitted = clone(model).fit(X, Y)
+        fitted = clone(model).fit(X, response(model))
         fitted.set_params(**{name: other(value)})
         for what, answer in said(fitted).items():
             np.testing.assert_array_equal(answer, expected[what], err_msg=f"{name}: {what}")

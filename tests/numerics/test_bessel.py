@@ -67,6 +67,26 @@ def test_half_integer_order_is_elementary():
     np.testing.assert_allclose(log_kv(0.5, x), 0.5 * np.log(np.pi / (2 * x)) - x, rtol=1e-13)
 
 
+@pytest.mark.parametrize("nu", [1e-3, 0.5, 1.0, 3.5, 10.0, 24.5])
+def test_quadrature_against_many_digits(nu):
+    x = np.array([[1e-8], [0.02], [0.5], [3.0], [0.662 * nu + 0.1], [24.0]])
+    exactly = np.array([exact(nu, value) for value in x[:, 0]])
+    log_k, ratio = special._near_or_far(np.array([nu]), x, np)
+    np.testing.assert_allclose(log_k[:, 0], exactly[:, 0], rtol=1e-13, atol=1e-13)
+    np.testing.assert_allclose(ratio[:, 0], exactly[:, 1], rtol=3e-13)
+
+
+def test_on_a_gpu_nothing_goes_through_the_host(rng, monkeypatch):
+    """Small orders stay where the array is; near and far arguments in one column."""
+    nu = np.array([0.5, 4.0, 13.5, 24.5, 30.0, 70.0])
+    x = np.exp(rng.uniform(np.log(1e-3), np.log(1e3), (200, nu.size)))
+    on_host = log_kv_and_ratio(nu, x)
+    monkeypatch.setattr(special, "on_accelerator", lambda array: True)
+    monkeypatch.setattr(special, "_on_host", None)
+    for there, here in zip(log_kv_and_ratio(nu, x), on_host, strict=True):
+        np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-13)
+
+
 def test_other_array_library():
     x = array_api_strict.asarray([[0.2, 3.0], [7.0, 100.0]])
     nu = np.array([1.5, 80.0])

@@ -117,6 +117,8 @@ def assert_valid(model: Any, X: Any) -> None:
     assert_rising(getattr(model, "bounds_", []))
     if hasattr(model, "components_"):
         assert_projection(model, X)
+    elif hasattr(model, "classes_"):
+        assert_classifier(model, X)
     else:
         assert_regression(model, X)
 
@@ -133,6 +135,17 @@ def assert_regression(model: Any, X: Any) -> None:
     assert prediction.shape == deviation.shape == (X.shape[0],)
     assert np.all(np.isfinite(prediction))
     assert np.all(np.isfinite(deviation))
+
+
+def assert_classifier(model: Any, X: Any) -> None:
+    np.testing.assert_array_equal(model.coef_[0] != 0, model.support_)
+    assert model.n_selected_ == model.support_.sum() == model.coef_covariance_.shape[0] - 1
+    both = model.predict_log_proba(X)
+    assert both.shape == (X.shape[0], 2)
+    assert np.all(np.isfinite(both))
+    np.testing.assert_allclose(np.exp(both).sum(axis=1), 1.0)
+    assert np.all(np.isfinite(model.decision_function(X)))
+    assert set(model.predict(X)) <= set(model.classes_)
 
 
 def assert_projection(model: Any, X: Any) -> None:

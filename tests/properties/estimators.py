@@ -75,6 +75,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "refit": one_of("posterior", "ols"),
         "max_iter": one_of(1, 5, 100),
     },
+    "SpinyClassifier": {
+        "fit_intercept": flags,
+        "normalize": flags,
+        "choose": one_of("map", "median"),
+        "average": flags,
+        "max_iter": one_of(1, 5, 100),
+    },
     "ThresholdedPCA": {
         "n_components": few,
         "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),

@@ -8,6 +8,8 @@ import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
 
+from prosparse.registry import METHODS
+
 DTYPES = ("float64", "float32", "int64", "uint8", "bool")
 LAYOUTS = ("C", "F", "strided", "reversed", "read-only")
 FORMATS = ("dense", "csr_array", "csc_array", "coo_array", "csr_matrix", "csc_matrix", "coo_matrix")
@@ -103,11 +105,14 @@ def build(spec: Spec) -> Any:
 
 
 def response(spec: Spec, exponent: int, estimator: str) -> np.ndarray | None:
-    """What the regressor is to predict: the first column and noise, times 10**exponent."""
-    if estimator != "SpinyRegressor":
+    """What is to be predicted: the first column and noise, times 10**exponent, or which half of
+    the rows has more of it."""
+    if not METHODS[estimator].predicts:
         return None
     rng = np.random.default_rng(spec.seed + 3)
     y = rows(spec)[:, 0] + rng.integers(0, 2) * rng.standard_normal(spec.n)
+    if METHODS[estimator].classifies:
+        return np.argsort(np.argsort(y)) >= spec.n // 2
     return 10.0**exponent * y
 
 

@@ -24,7 +24,7 @@ from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
 from prosparse.models.panel import Panel
 from prosparse.models.sca import SCA
-from prosparse.models.spinyreg import SpinyRegressor
+from prosparse.models.spinyreg import SpinyClassifier, SpinyRegressor
 from prosparse.models.sppca import SPPCA
 from prosparse.registry import ESTIMATORS
 
@@ -51,6 +51,7 @@ CLAIMS = {
     # which rows are held out together depends on their places
     "Panel": Claim(Panel(3), rows=None, dask=1e-6),
     "SpinyRegressor": Claim(SpinyRegressor()),
+    "SpinyClassifier": Claim(SpinyClassifier(average=False), 1e-5, 1e-5, 1e-5, 1e-5, 1e-5),
     "DSPCA": Claim(DSPCA(penalty=0.2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
     "NSPCA": Claim(NSPCA(1, random_state=0), columns=None, signs=None),
     "SPCA": Claim(SPCA(1, n_nonzero=3)),
@@ -75,12 +76,22 @@ def table(seed: int) -> np.ndarray:
     return X + rng.standard_normal(9)
 
 
+def predicts(model: Any) -> bool:
+    return isinstance(model, SpinyRegressor | SpinyClassifier)
+
+
+def response(model: Any, X: np.ndarray) -> np.ndarray:
+    y = X[:, 0]
+    return np.argsort(np.argsort(y)) >= y.size // 2 if isinstance(model, SpinyClassifier) else y
+
+
 def loadings(estimator: Any, X: Any) -> np.ndarray:
-    """Components, or coefficients of the first variable on the others."""
+    """Components, or coefficients of the first variable (or of which half of the rows has more of
+    it) on the others."""
     model = clone(estimator)
-    if isinstance(model, SpinyRegressor):
+    if predicts(model):
         dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
-        return model.fit(X[:, 1:], dense[:, 0]).coef_[None, :]
+        return np.atleast_2d(model.fit(X[:, 1:], response(model, dense)).coef_)
     W = np.asarray(model.fit(X).components_)
     return W
 
@@ -120,7 +131,7 @@ def test_variables_trade_places(name):
     @given(seeds)
     def check(seed):
         X, claim = table(seed), CLAIMS[name]
-        first = int(name == "SpinyRegressor")  # the response stays where it is
+        first = int(predicts(claim.estimator))  # the response stays where it is
         order = np.random.default_rng(seed).permutation(np.arange(first, X.shape[1]))
         moved = np.column_stack([X[:, :first], X[:, order]])
         theirs = loadings(claim.estimator, X)[:, order - first]
@@ -156,6 +167,8 @@ def test_other_units(name, factor):
         ours = loadings(estimator, factor * X)
         if name in ("SPPCA", "SCA"):  # loadings have units
             ours = ours / factor
+        if name == "SpinyClassifier":  # classes have no unit that coefficients would share
+            ours = ours * factor
         close(ours, loadings(claim.estimator, X), claim.units)
 
     check()
@@ -171,7 +184,7 @@ def test_sparse_tables(name):
         theirs = loadings(claim.estimator, X)
         for kind in (sparse.csr_array, sparse.csc_matrix, sparse.coo_matrix):
             S = kind(X)
-            S = S.tocsr() if name == "SpinyRegressor" else S  # the test takes columns of it
+            S = S.tocsr() if predicts(claim.estimator) else S  # the test takes columns of it
             close(loadings(claim.estimator, S), theirs, claim.sparse)
 
     check()
@@ -195,12 +208,12 @@ def test_single_precision_is_read_exactly(name):
 
 def fitted(estimator: Any, X: np.ndarray) -> Any:
     model = clone(estimator)
-    return model.fit(X[:, 1:], X[:, 0]) if isinstance(model, SpinyRegressor) else model.fit(X)
+    return model.fit(X[:, 1:], response(model, X)) if predicts(model) else model.fit(X)
 
 
 def result(estimator: Any, X: np.ndarray) -> np.ndarray:
     model = fitted(estimator, X)
-    return model.coef_ if isinstance(model, SpinyRegressor) else model.components_
+    return model.coef_ if predicts(model) else model.components_
 
 
 @pytest.mark.parametrize("name", CLAIMS)
@@ -212,8 +225,8 @@ def test_again_clones_and_pickles_are_the_same_to_the_last_bit(name):
     np.testing.assert_array_equal(once, result(clone(model), X))
     np.testing.assert_array_equal(once, result(model, X))
     again = pickle.loads(pickle.dumps(model))
-    use = "predict" if name == "SpinyRegressor" else "transform"
-    Z = X[:, 1:] if name == "SpinyRegressor" else X
+    use = "predict" if predicts(estimator) else "transform"
+    Z = X[:, 1:] if predicts(estimator) else X
     np.testing.assert_array_equal(getattr(again, use)(Z), getattr(model, use)(Z))
 
 

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import ESTIMATORS, METHODS
 
 from .checks import outcome
 from .tables import Spec, build
@@ -23,6 +23,7 @@ QUICK = {
     "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
     "SSPCA": {"n_penalties": 3, "cv": 2},
     "DSPCA": {"max_iter": 50},
+    "SpinyClassifier": {"average": False},
 }
 
 
@@ -89,7 +90,9 @@ TABLES = {
 def test_what_is_no_table(name, what):
     X = TABLES[what]
     rows = X.shape[0] if hasattr(X, "shape") and X.shape else 4
-    y = np.arange(float(rows)) if name == "SpinyRegressor" else None
+    y = None
+    if METHODS[name].predicts:
+        y = np.arange(rows) % 2 if METHODS[name].classifies else np.arange(float(rows))
     outcome(ESTIMATORS[name](**QUICK.get(name, {})), X, y)
 
 
@@ -112,8 +115,9 @@ RESPONSES = {
 
 
 @pytest.mark.parametrize("what", RESPONSES)
-def test_what_is_no_response(what):
-    outcome(ESTIMATORS["SpinyRegressor"](), GOOD, RESPONSES[what])
+@pytest.mark.parametrize("name", ["SpinyRegressor", "SpinyClassifier"])
+def test_what_is_no_response(name, what):
+    outcome(ESTIMATORS[name](), GOOD, RESPONSES[what])
 
 
 VALUES = [
@@ -158,5 +162,7 @@ def test_what_is_no_parameter(name, parameter, value):
     value = VALUES[value]
     if isinstance(value, int | float) and value in PATIENCE.get(parameter, []):
         pytest.skip("allowed, and takes for ever")
-    y = GOOD[:, 0] if name == "SpinyRegressor" else None
+    y = None
+    if METHODS[name].predicts:
+        y = GOOD[:, 0] > 0 if METHODS[name].classifies else GOOD[:, 0]
     outcome(ESTIMATORS[name](**{**QUICK.get(name, {}), parameter: value}), GOOD, y)

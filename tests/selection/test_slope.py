@@ -37,8 +37,8 @@ def test_gaussian_model_selection():
     chosen = []
     for seed in range(8):
         rng = np.random.default_rng(seed)
-        x = rng.standard_normal(300) + np.r_[np.full(15, 4.0), np.zeros(285)]
-        D = np.arange(1, 301)
+        x = rng.standard_normal(150) + np.r_[np.full(15, 4.0), np.zeros(135)]
+        D = np.arange(1, 151)
         L = 0.5 * np.cumsum(x**2)
         found = robust_slope(D, L)
         assert found.slope == pytest.approx(0.5, abs=0.15)
@@ -119,8 +119,8 @@ def test_chosen_parameters_need_the_shape_of_a_choice(slope):
         rng = np.random.default_rng(seed)
         x = rng.standard_normal(300)
         x[:15] += 6.0
-        L = slope * 0.5 * np.cumsum(np.sort(x**2)[::-1])
-        D = np.arange(1, 301)
+        D = np.arange(1, 301, 2)
+        L = slope * 0.5 * np.cumsum(np.sort(x**2)[::-1])[D - 1]
         with pytest.raises(InputError, match="no linear part"):
             robust_slope(D, L)
         choice = robust_slope(choice_shape(D, 300), L)

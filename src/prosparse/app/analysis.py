@@ -37,6 +37,8 @@ _LEADING = 50  # first
 _ROWS = 2**22  # entries looked at together, so that no second table is made
 DEFAULT = next(iter(offered()))  # the method, where none is named
 MISSING = ("error", "drop", "impute")  # what can be done about missing values
+# the method for a response of two classes
+CLASSES = next(one.name for one in METHODS.values() if one.classifies)
 
 
 class Wish(NamedTuple):
@@ -324,8 +326,8 @@ def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.
     """The rows for which the response is known, and the response as a fit takes it."""
     if table.response is None:
         return table, {}
-    y = np.array(table.response, dtype=float)
-    unknown = np.flatnonzero(np.isnan(y))
+    missing = np.array([_is_missing(one) for one in table.response])
+    unknown = np.flatnonzero(missing)
     if unknown.size and wish.missing == "error":
         raise TableError(
             f"{table.path}, {_row_called(table, int(unknown[0]))}: it has no {ask.response!r}, and "
@@ -334,21 +336,72 @@ def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.
         )
     if unknown.size:
         note = f"{unknown.size:,} rows without {ask.response!r} were left out"
-        kept = np.flatnonzero(~np.isnan(y))
+        kept = np.flatnonzero(~missing)
         table = _rows_of(table, kept)._replace(notes=[*table.notes, note])
-    return table, {"y": y[~np.isnan(y)]}
+    return table, {"y": np.array(table.response)}
 
 
-def _with_numbers(table: Table, ask: Ask) -> Table:
-    """The table with a response of numbers, NaN where there is none."""
+def _with_response(table: Table, ask: Ask, wish: Wish) -> tuple[Table, Wish]:
+    """The table with a response of numbers, or of two classes, NaN or None where there is none;
+    and the method for it: two different values are classes, whatever they are."""
     if table.response is None:
-        return table
-    numbers = [_number(table, row, ask, one) for row, one in enumerate(table.response)]
-    return table._replace(response=numbers)
+        return table, wish
+    classes = classes_of(table.response)
+    if classes is None:
+        numbers = [_number(table, row, ask, one) for row, one in enumerate(table.response)]
+        return table._replace(response=numbers), wish
+    first, second = sorted({one for one in classes if one is not None})
+    note = f"{ask.response!r} has two values, {first!r} and {second!r}, which are taken for classes"
+    table = table._replace(response=classes, notes=[*table.notes, note])
+    return table, wish._replace(method=CLASSES)
+
+
+def classes_of(response: Sequence[Any]) -> list[Any] | None:
+    """The cells of a column of two different values as classes, None where one is empty.
+
+    Parameters
+    ----------
+    response : sequence
+        Cells as they were read: texts, numbers, or None.
+
+    Returns
+    -------
+    list of int, float, str or None, or None
+        None where the values are not two. Values that are numbers, however they are written, are
+        numbers; else both are texts.
+    """
+    values = [_plain(one) for one in response]
+    numbers = [one for one in values if isinstance(one, float)]
+    if len({one for one in values if one is not None}) != 2:
+        return None
+    if len(numbers) != sum(one is not None for one in values):
+        return [
+            None if one is None else str(said).strip()
+            for one, said in zip(values, response, strict=True)
+        ]
+    if all(one.is_integer() for one in numbers):
+        return [int(one) if isinstance(one, float) else None for one in values]
+    return values
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, str):
+        return value.strip() in MISSING_CELLS
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _plain(value: Any) -> float | str | None:
+    """A cell as a number where it is one, else as a text; None where it is empty."""
+    if _is_missing(value):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return str(value).strip()
 
 
 def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
-    if value is None or (isinstance(value, str) and value.strip() in MISSING_CELLS):
+    if _is_missing(value):
         return math.nan
     try:
         number = float(value)
@@ -357,7 +410,8 @@ def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
     if math.isinf(number):
         raise TableError(
             f"{table.path}, {_row_called(table, row)}: the response {ask.response!r} is "
-            f"{str(value)[:40]!r}, not a number: --response names a column of numbers"
+            f"{str(value)[:40]!r}, not a number: --response names a column of numbers, or of two "
+            "classes"
         )
     return number
 
@@ -400,7 +454,8 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
     estimator(wish._replace(variables={}, costs={}))  # refused before the work, if it must be
     _refuse_groups(ask, wish)
     read = table.X.shape
-    table = prepared(_with_numbers(table, ask), wish)
+    table, wish = _with_response(table, ask, wish)
+    table = prepared(table, wish)
     table, response = _responses(table, ask, wish)
     model = estimator(wish, table.names)
     scales = scales_for(table, wish)
@@ -453,8 +508,9 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
         "seconds": round(time.perf_counter() - started, 2),
     }
     if response:
+        measure = "accuracy" if method_of(model).classifies else "r2"
         with without_names():
-            about["r2"] = float(model.score(table.X, response["y"]))
+            about[measure] = float(model.score(table.X, response["y"]))
     return Result(table, model, about, found)
 
 

@@ -68,7 +68,7 @@ from .places import (
     page_of,
     stem_of,
 )
-from .results import scores_in, whole_folder, write_results
+from .results import intercept_of, scores_in, whole_folder, write_results
 from .terminal import as_typed, harmless, shows_everything
 from .words import in_words_of_the_command
 
@@ -106,6 +106,7 @@ Examples:
 
 \b
   prosparse regress patients.csv --response survival
+  prosparse regress patients.csv --response diagnosis
   prosparse regress genes.csv --transpose --labels samples.csv --response age
 """
 _FIT_EXAMPLES = """
@@ -203,7 +204,8 @@ def regress(
     answering: Answering,
     output: Folder = None,
 ) -> None:
-    """The few variables that predict a column, and their coefficients."""
+    """The few variables that predict a column, of numbers or of two classes, and their
+    coefficients."""
     with told("spinyreg"):
         wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
         written = _to_folder(
@@ -517,9 +519,16 @@ def _strength(result: Result) -> dict[str, Any]:
     return {
         "response": result.about["data"]["response"],
         "coefficients": {found.names[k]: float(found.loadings[0, k]) for k in found.chosen},
-        "intercept": float(result.model.intercept_),
-        "r2": result.about["r2"],
+        "intercept": intercept_of(result.model),
+        **{name: result.about[name] for name in ("r2", "accuracy") if name in result.about},
+        **_classes(result),
     }
+
+
+def _classes(result: Result) -> dict[str, Any]:
+    """The two classes of a classifier, the one that coefficients speak for last."""
+    classes = getattr(result.model, "classes_", None)
+    return {} if classes is None else {"classes": classes.tolist()}
 
 
 def show(result: Result, output: Path, replaced: str | None = None) -> None:
@@ -569,6 +578,8 @@ def _method_words(result: Result) -> str:
 
 
 def _strength_words(result: Result) -> tuple[str, str]:
+    if "accuracy" in result.about:
+        return "classes told", f"of {percent(result.about['accuracy'])} of these rows"
     if result.found.regression:
         return "variance explained", f"{percent(result.about['r2'])} of the response, in these rows"
     return "variance retained", percent(result.found.retained)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ..models._base import VariableSelector
+from ..registry import method_of
 from ..tables import Ask
 
 
@@ -64,8 +65,14 @@ def as_python(
     if ask.response is not None:
         imports.insert(0, "import numpy as np")
         # rows without a response were left out, if there were any
-        steps.append("y = np.array(table.response, dtype=float)")
-        steps.append("table, y = table._replace(X=table.X[~np.isnan(y)]), y[~np.isnan(y)]")
+        if method_of(model).classifies:
+            imports.append("from prosparse.app.analysis import classes_of")
+            steps.append("y = np.array(classes_of(table.response), dtype=object)")
+            steps.append("known = np.array([one is not None for one in y])")
+            steps.append("table, y = table._replace(X=table.X[known]), y[known]")
+        else:
+            steps.append("y = np.array(table.response, dtype=float)")
+            steps.append("table, y = table._replace(X=table.X[~np.isnan(y)]), y[~np.isnan(y)]")
         given = ", y"
     chosen = "int(model.support_.sum())" if ask.response is not None else "model.n_selected_"
     return "\n".join(

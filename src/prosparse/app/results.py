@@ -16,7 +16,9 @@ import numpy as np
 from ..errors import ModelFileError
 from ..files import PARTIAL, flush, umask, write_text
 from ..findings import Findings
+from ..models._base import VariableSelector
 from ..persistence import save
+from ..registry import method_of
 from ..report import render
 from ..tables.formulas import escaped, unescaped
 from .analysis import Result, scores_of_table, without_names
@@ -117,15 +119,26 @@ def _write_selected(found: Findings, path: Path) -> None:
     _write(path, ["variable", *measured, "rank", "chosen"], variables)
 
 
+def intercept_of(model: VariableSelector) -> float:
+    """Of a regression, or of a classifier, which has an array of one."""
+    return float(np.ravel(model.intercept_)[0])
+
+
 def _write_regression(result: Result, ids: Sequence[object], folder: Path) -> None:
     table, model, _, found = result
     chosen = [[found.names[k], _digits(found.loadings[0, k])] for k in found.chosen]
-    intercept = ["(intercept)", _digits(float(model.intercept_))]
+    intercept = ["(intercept)", _digits(intercept_of(model))]
     _write(folder / "coefficients.csv", ["variable", "coefficient"], [intercept, *chosen])
+    header = ["row", "response", "predicted"]
+    columns: list[Iterable[object]] = [ids, table.response or ()]
     with without_names():
-        predicted = map(_digits, np.asarray(model.predict(table.X)).tolist())
-    rows = zip(ids, table.response or (), predicted, strict=True)
-    _write(folder / "predictions.csv", ["row", "response", "predicted"], map(list, rows))
+        predicted = np.asarray(model.predict(table.X)).tolist()
+        if method_of(model).classifies:
+            header.append(f"probability of {model.classes_[1]}")
+            columns += [predicted, map(_digits, model.predict_proba(table.X)[:, 1].tolist())]
+        else:
+            columns.append(map(_digits, predicted))
+    _write(folder / "predictions.csv", header, map(list, zip(*columns, strict=True)))
 
 
 def scores_in(

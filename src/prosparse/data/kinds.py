@@ -49,7 +49,7 @@ from .counts import (
 from .identity import digest
 from .operators import blocks, dask, dense, mapped
 from .operators import sparse as sparse_rows
-from .operators.base import Operator, row_slices
+from .operators.base import ENTRIES_ON_ACCELERATOR, Operator, row_slices
 from .operators.weighted import CountedRows
 from .ranks import normal_scores, sparse_normal_scores
 from .shuffle import shuffled_dense, shuffled_sparse
@@ -134,7 +134,7 @@ class Kind:
     def has_gaps(self, X: Table) -> bool:
         """Whether an entry is missing (NaN)."""
         xp = array_namespace(X)
-        return bool(xp.any(xp.isnan(X)))
+        return any(bool(xp.any(xp.isnan(some))) for some in _large_blocks(X))
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
         """Some columns of a table or a container, in kind."""
@@ -644,11 +644,21 @@ def _readable_view(number: int, table: TableLike) -> TableLike:
 # --- shared by several kinds
 
 
+def _large_blocks(X: Array) -> Iterator[Array]:
+    """The rows of an array in memory, some at a time: looking at single entries makes temporary
+    arrays, for which a GPU filled with the table has no room."""
+    return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
+
+
 def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     xp = array_namespace(X)
-    finite = ~xp.isinf(X) if allow_nan else xp.isfinite(X)
-    if bool(xp.all(finite)):
+
+    def finite_entries(X: Array) -> Array:
+        return ~xp.isinf(X) if allow_nan else xp.isfinite(X)
+
+    if all(bool(xp.all(finite_entries(some))) for some in _large_blocks(X)):
         return None
+    finite = finite_entries(X)
     rows, columns = (host(axis) for axis in xp.nonzero(~finite))
     return _where_not_finite(rows, columns, host(X[~finite]))
 

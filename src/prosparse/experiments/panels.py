@@ -334,11 +334,13 @@ class Cells(NamedTuple):
     neighbours: Array  # (cells, 50) by the first components of all genes
 
 
-def sorted_cells(data: Data) -> Cells:
-    """Cells sorted by FACS."""
+def sorted_cells(data: Data, least: float = 0.0) -> Cells:
+    """Cells sorted by FACS, with the genes that at least a share ``least`` of them expresses."""
     arrays = data("facs")
     parts = (arrays["data"].astype(float), arrays["indices"], arrays["indptr"])
     counts = sparse.csr_array(parts, shape=tuple(arrays["shape"]))
+    expressed = np.bincount(counts.indices, minlength=counts.shape[1]) >= least * counts.shape[0]
+    counts = counts[:, np.flatnonzero(expressed)]
     totals = np.asarray(counts.sum(axis=1)).ravel()
     logs = sparse.csr_array(sparse.diags_array(1e4 / totals) @ counts)
     logs.data = np.log1p(logs.data)
@@ -426,7 +428,7 @@ def scanpy_flavour(cells: Cells, flavour: str) -> Array | None:
 
 def gene_panels(quick: bool, data: Data, output: Path) -> Result:
     """E20."""
-    cells = sorted_cells(data)
+    cells = sorted_cells(data, least=0.2 if quick else 0.0)
     sizes = (20,) if quick else GENES
     start = time.perf_counter()
     model = Panel(max(sizes), counts=True).fit(cells.counts)

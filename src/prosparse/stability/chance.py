@@ -23,6 +23,7 @@ from ..errors import check_integer
 from ..findings import Findings, findings_of
 from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..phrases import number, percent
+from ..registry import method_of
 from .refits import Rows, settled
 
 
@@ -46,7 +47,7 @@ class Chance:
         A size that the method is after, of the table itself; see ``what``.
     chance_held : array (n_shuffles,)
         The same of each shuffled table; NaN where there is none.
-    what : {"variance", "attainable", "response"}
+    what : {"variance", "attainable", "response", "classes"}
         What ``held`` is: the share of the variance of all variables that the components hold, the
         share of a variable that all others tell in rows that were held out, or the share of the
         response's variance that the chosen variables explain.
@@ -111,7 +112,7 @@ class Chance:
         tables = "a table" if self.n_shuffles == 1 else f"{self.n_shuffles} tables"
         shuffled = (
             "with the response in random order"
-            if self.what == "response"
+            if self.what in ("response", "classes")
             else "with every column shuffled on its own"
         )
         said = []
@@ -212,6 +213,10 @@ _HELD_WORDS = {
         "The chosen variables explain {given} of the variance of the response, in these rows; by "
         "chance they would explain {by_chance}."
     ),
+    "classes": (
+        "The chosen variables tell the class of {given} of these rows; by chance they would tell "
+        "that of {by_chance}."
+    ),
 }
 
 
@@ -294,7 +299,8 @@ def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[st
     if found.told is not None:
         return "attainable", found.told.attainable
     if found.regression:
-        return "response", None if y is None else _scored(model.score, X, y)
+        what = "classes" if method_of(model).classifies else "response"
+        return what, None if y is None else _scored(model.score, X, y)
     if found.retained is not None or found.n_selected == 0:
         return "variance", found.retained
     # components that are correlated have no shares of their own: that of the plane they span

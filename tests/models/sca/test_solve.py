@@ -1,11 +1,19 @@
 """The fit as a pure function: no estimator, the operator's units."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from prosparse import SCA
-from prosparse.data import standardise
+from prosparse.data import DenseOperator, standardise
+from prosparse.inference.loop import iterate
+from prosparse.models.sca.filled_start import fit_of_filled
+from prosparse.models.sca.model import State, init, relevance_step, view_layout
+from prosparse.models.sca.samples import CompleteSamples
+from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
 from prosparse.models.sca.solve import SCAOptions, solve
+from prosparse.models.sca.start import initial_weights
 from prosparse.models.sca.table_with_gaps import standardise_observed
 
 pytestmark = pytest.mark.quick
@@ -57,3 +65,40 @@ def test_latents_are_ordered_and_the_dead_are_gone(table):
         assert np.all(np.diff(strength[solution.latent_view == block]) <= 0)
     largest = np.argmax(np.abs(solution.L), axis=0)
     assert np.all(solution.L[largest, np.arange(strength.size)] > 0)
+
+
+def test_a_filled_in_table_leads_to_the_same_fit_in_fewer_passes(rng, monkeypatch):
+    X = rng.standard_normal((200, 4)) @ np.where(
+        rng.random((4, 30)) < 0.4, rng.standard_normal((4, 30)), 0.0
+    ) + 0.7 * rng.standard_normal((200, 30))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    op, _, seen = standardise_observed(X)
+    options = SCAOptions(4, [0], "ard", 0.0, 0.0, 30, 1000, 1e-9)
+    warm = solve(op, seen, [np.arange(30)], options)
+    monkeypatch.setattr(
+        "prosparse.models.sca.solve.fit_of_filled",
+        lambda filled, lay, first, step_of, max_iter, tol: first,
+    )
+    cold = solve(op, seen, [np.arange(30)], options)
+    assert warm.bounds[-1] == pytest.approx(cold.bounds[-1], rel=1e-6)
+    assert warm.bounds.size < 0.7 * cold.bounds.size
+
+
+def test_latents_that_a_filled_in_table_loses_are_tried_again(table, rng):
+    """Whether the observed entries need a latent is for these to say."""
+    gaps = np.where(rng.random(table.shape) < 0.1, np.nan, table)
+    op, _, seen = standardise_observed(gaps)
+    samples, start = SamplesWithGaps(op.whole, seen), DenseOperator(op.whole)
+    lay = view_layout([np.arange(9)], 6, [0])
+    first = init(*initial_weights(start, 50, [np.arange(9)], 6, [0]), None)
+    steps = partial(partial, relevance_step)
+    found = fit_of_filled(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
+    alone = CompleteSamples(start, 50)
+    end = iterate(steps(alone, lay), first, max_iter=200, tol=1e-7).state.fitted
+    gone = ~np.any(end.L, axis=0)
+    assert gone.any()
+    assert not gone.all()
+    np.testing.assert_array_equal(found.L[:, gone], first.fitted.L[:, gone])
+    np.testing.assert_array_equal(found.t[:, gone], first.fitted.t[:, gone])
+    assert np.any(found.L == 0)
+    assert np.isfinite(relevance_step(samples, lay, State(found, found, -np.inf)).bound)

@@ -635,3 +635,71 @@ def test_the_deviation_of_models_in_files_of_earlier_versions():
         model = SpinyRegressor(fit_intercept=intercept).fit(X, y)
         del model.intercept_variance_, model.averaged_
         np.testing.assert_allclose(model.predict(X, return_std=True)[1], expected)
+
+
+# --- weights of rows
+
+
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
+@pytest.mark.parametrize("p", [8, 60])
+def test_weights_count_rows(options, p):
+    """A row of weight 3 is three rows, one of weight 0 is none: in everything that is said."""
+    X, y, _ = make_sparse_regression(100, p, n_informative=3, random_state=1)
+    X, y = X + 1.0, y + 5.0
+    weights = np.random.default_rng(0).integers(0, 4, 100)
+    repeated = np.repeat(np.arange(100), weights)
+    ours = SpinyRegressor(**options).fit(X, y, sample_weight=weights)
+    theirs = SpinyRegressor(**options).fit(X[repeated], y[repeated])
+    assert ours.n_samples_ == theirs.n_samples_ == weights.sum()
+    np.testing.assert_array_equal(ours.support_, theirs.support_)
+    for name in ("coef_", "coef_covariance_", "noise_variance_", "intercept_variance_", "mean_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-6)
+    for name in ("log_evidence_path_", "intercept_", "scale_", "relevance_"):
+        np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=1e-6)
+    for one, other in zip(
+        ours.predict(X, return_std=True), theirs.predict(X, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    sparse_one = SpinyRegressor(**options).fit(sparse.csr_array(X), y, sample_weight=weights)
+    np.testing.assert_allclose(sparse_one.coef_, ours.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+def test_weights_and_copies_do_not_make_rows(kind):
+    """Twenty rows that count three times each are fitted exactly by twenty variables."""
+    X, y, coef = make_sparse_regression(20, 40, n_informative=2, random_state=0)
+    copies = SpinyRegressor().fit(kind(np.tile(X, (3, 1))), np.tile(y, 3))
+    for model in (SpinyRegressor().fit(kind(X), y, sample_weight=3.0), copies):
+        assert model.n_samples_ == 60
+        assert model.cardinalities_.max() <= 20 // 3
+        assert model.support_[coef != 0].all()
+    np.testing.assert_allclose(model.coef_, copies.coef_)
+
+
+def test_weights_are_inverse_variances():
+    """Weighted least squares of the chosen variables, whatever the mean of the weights."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 6))
+    weights = rng.uniform(0.1, 4.0, 100)
+    y = X[:, 0] - X[:, 3] + rng.standard_normal(100) / np.sqrt(weights)
+    model = SpinyRegressor(refit="ols").fit(X, y, sample_weight=weights)
+    assert list(np.flatnonzero(model.support_)) == [0, 3]
+    Z, root = np.column_stack([np.ones(100), X[:, [0, 3]]]), np.sqrt(weights)
+    expected = np.linalg.lstsq(root[:, None] * Z, root * y, rcond=None)[0]
+    np.testing.assert_allclose([model.intercept_, *model.coef_[[0, 3]]], expected, rtol=1e-6)
+    assert model.n_samples_ == pytest.approx(weights.sum())
+    assert model.score(X, y, sample_weight=weights) > 0.5
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.zeros(50), "must add up to more than 1, got 0"),
+        (-np.ones(50), "finite and non-negative"),
+        (np.ones(3), "one number for each of the 50 rows"),
+    ],
+)
+def test_what_is_no_weight(weights, message):
+    X, y, _ = make_sparse_regression(50, 8, n_informative=3, random_state=1)
+    with pytest.raises(ParameterError, match=message):
+        SpinyRegressor().fit(X, y, sample_weight=weights)

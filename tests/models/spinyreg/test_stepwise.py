@@ -226,7 +226,7 @@ def test_all_in_is_ridge_regression(n, p):
     X, y, data, _ = problem(n, p)
     ridge = 0.01 * np.trace(X.T @ X) / min(n, p)
     slow = np.linalg.solve(X.T @ X + ridge * np.eye(p), X.T @ y)
-    among = shortlist.candidates(DenseOperator(X), y, data.yy)
+    among = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
     np.testing.assert_allclose(among.G, data.G, atol=1e-9)
     np.testing.assert_allclose(shortlist.all_in(among), slow, atol=1e-9)
 
@@ -234,9 +234,9 @@ def test_all_in_is_ridge_regression(n, p):
 def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     X, y, data, coef = problem(80, 120, q=6, correlation=0.5)
     rules = stepwise.rules_for(80, 120, True, max_iter=500, tol=1e-9)
-    everyone = shortlist.candidates(DenseOperator(X), y, data.yy)
+    everyone = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
     monkeypatch.setattr(shortlist, "SHORTLIST", 12)
-    some = shortlist.candidates(DenseOperator(X), y, data.yy)
+    some = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
     assert shortlist.first_shortlist(some, shortlist.all_in(some)).listed.size <= 12
     found, gains = [], []
     for among in (everyone, some):
@@ -256,11 +256,11 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     X[:, 31] -= X[:, 31] @ y / (y @ y) * y
     X[:, 7] = z + X[:, 31]
     rules = stepwise.rules_for(200, 60, False, max_iter=500, tol=1e-9)
-    everyone = shortlist.candidates(DenseOperator(X), y, float(y @ y))
+    everyone = shortlist.candidates(DenseOperator(X), y, float(y @ y), y.size)
     best = shortlist.search_all(everyone, rules).runs[-1].state.fit
     assert set(best.v) == {7, 31}
     monkeypatch.setattr(shortlist, "SHORTLIST", 6)
-    some = shortlist.candidates(DenseOperator(X), y, float(y @ y))
+    some = shortlist.candidates(DenseOperator(X), y, float(y @ y), y.size)
     first = shortlist.first_shortlist(some, shortlist.all_in(some))
     assert 7 in first.listed
     assert 31 not in first.listed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
@@ -119,16 +119,30 @@ class DenseRows:
     def _sums(self) -> np.ndarray:
         if self.weights is not None:
             return self.weights @ self.Z
-        return host(self.xp.sum(self.Z, axis=0, dtype=self.xp.float64))
+        if is_numpy_array(self.Z):
+            return self.Z.sum(axis=0)
+        return self._added_up(lambda rows: rows)
 
     def _squares(self) -> np.ndarray:
         """Squared norm of every column, in double precision."""
-        Z, xp = self.Z, self.xp
+        Z = self.Z
         if self.weights is not None:
             return np.einsum("i,ij,ij->j", self.weights, Z, Z)
         if is_numpy_array(Z):  # without a temporary table, whose fresh pages cost more
             return np.einsum("ij,ij->j", Z, Z)
-        return host(xp.sum(Z * Z, axis=0, dtype=xp.float64))
+        return self._added_up(lambda rows: rows * rows)
+
+    def _added_up(self, f: Callable[[Array], Array]) -> np.ndarray:
+        """Sums over the rows of ``f``, in double precision, a block at a time: a GPU has no room
+        for the whole table in double precision."""
+        parts = (
+            self.xp.sum(f(self.Z[rows, :]), axis=0, dtype=self.xp.float64)
+            for rows in row_slices(self.Z.shape[0], self.Z.shape[1], ENTRIES_ON_ACCELERATOR)
+        )
+        total = next(parts)
+        for part in parts:
+            total = total + part
+        return host(total)
 
 
 def _fresh_copy(X: Array) -> Array:

@@ -23,6 +23,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    check_total,
     check_verbose,
     checked_weights,
     warn,
@@ -357,13 +358,7 @@ class EMPCA(SparseProjection):
         weights, total = None, float(table.shape[0])
         if sample_weight is not None:
             weights = checked_weights(sample_weight, table.shape[0])
-            total = float(weights.sum())
-            if not total > 1.0:
-                raise ParameterError(
-                    f"`sample_weight` must add up to more than 1, got {total:g}: a weight says "
-                    "how many observations a row stands for. If not all are zero, multiply them "
-                    "by a constant."
-                )
+            total = check_total(weights)
         op, columns = standardise(table, self.scale, weights)
         if op.shape[1] < 2:
             raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))

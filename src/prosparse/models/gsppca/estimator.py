@@ -70,7 +70,7 @@ class GSPPCA(HasDensity, SparseProjection):
         1 for the most relevant variable; see the notes for tables with more variables than
         samples.
     cardinalities_ : int array
-        The numbers of variables tried: all of them, or, of tables with more than 1e8 entries,
+        The numbers of variables tried: all of them, or, of tables with more than 2e7 entries,
         some hundred and all around the best.
     log_evidence_path_ : array
         The log evidence (with the model prior's share, if any) of each of ``cardinalities_``.

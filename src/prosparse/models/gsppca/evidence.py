@@ -54,8 +54,10 @@ _SAMPLE = 4096
 # they do, which costs six times the arithmetic).
 _KEPT = 2**23
 _TILE = 2**13
+# On a GPU half a gigabyte is little, and a pass over the table costs more.
+_KEPT_ON_ACCELERATOR = 2**26
 # Entries of a table up to which the evidence of every cardinality is computed.
-WHOLE_PATH = 1e8
+WHOLE_PATH = 2e7
 # Cardinalities of one round of the search from coarse to fine.
 GRID = 120
 
@@ -143,6 +145,7 @@ class NestedModels:
         self.told = told
         self.op, self.order, self.d, self.noise, self.kind = op, order, d, noise, kind
         self.columns = op.column_squares()
+        self.room = _KEPT_ON_ACCELERATOR if on_accelerator(self.columns) else _KEPT
         squares = host(self.columns)[order]
         self.inside = np.cumsum(squares)  # sum_i r_i^2
         # Sums from the far end: a difference of totals would drown small inactive columns.
@@ -180,9 +183,9 @@ class NestedModels:
         """Find log b for some cardinalities, or from some rows, where all would take long."""
         n, p = self.op.shape
         guides = q if q.size <= 2 * _GUIDES else q[_spaced(0, q.size - 1, _GUIDES)]
-        count = min(_SAMPLE, max(_KEPT // p, 1))
+        count = min(_SAMPLE, max(self.room // p, 1))
         models = self
-        if n >= 4 * count and n * guides.size > _KEPT:
+        if n >= 4 * count and n * guides.size > self.room:
             some = self.op.sample_rows(count)
             models = NestedModels(some, self.order, self.d, self.noise, self.kind)
         if guides.size < q.size or models is not self:
@@ -205,7 +208,7 @@ class NestedModels:
         """r^2 of all rows under a few models, if they are small beside the table and in memory:
         several passes over these then cost one over the table."""
         n, p = self.op.shape
-        if 8 * q.size > p or n * q.size > _KEPT:
+        if 8 * q.size > p or n * q.size > self.room:
             return None
         order, last = self._places(q)
         f = partial(_radii, order=order, last=last, xp=self.op.xp)

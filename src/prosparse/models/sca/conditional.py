@@ -47,7 +47,7 @@ def posterior_means(X: Table, model: Factors) -> Array:
         return _complete_posterior(X, model)[0]
     Z = np.empty((X.shape[0], model.L.shape[1]))
     samples = _samples_with_gaps(X, model.mean)
-    for q in samples.posteriors(model.L, None, model.tau, samples.X):
+    for q in samples.posteriors(model.L, None, model.tau, np.zeros(samples.p)):
         Z[q.rows] = q.Z
     return Z
 
@@ -67,12 +67,12 @@ def row_log_densities(X: Table, model: Factors) -> Array:
     tau = model.tau
     if has_gaps(X):
         samples = _samples_with_gaps(X, model.mean)
-        Z = np.empty((samples.n, model.L.shape[1]))
+        Z, no_offsets = np.empty((samples.n, model.L.shape[1])), np.zeros(samples.p)
         rows = samples.seen @ np.log(tau / (2.0 * np.pi))
-        for q in samples.posteriors(model.L, None, tau, samples.X):
+        for q in samples.posteriors(model.L, None, tau, no_offsets):
             Z[q.rows] = q.Z
             rows[q.rows] += np.repeat(q.log_det, samples.in_pattern[q.patterns])
-        return 0.5 * (rows - samples.misfits(model.L, tau, samples.X, Z))
+        return 0.5 * (rows - samples.misfits(model.L, tau, no_offsets, Z))
     Z, S = _complete_posterior(X, model)
     inverse, log_det = np.linalg.inv(S), float(np.linalg.slogdet(S)[1])
     explained = array_namespace(Z).sum((Z @ as_like(inverse, Z, Z.dtype)) * Z, axis=1)
@@ -120,7 +120,7 @@ def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array
         return array_namespace(spread).broadcast_to(spread, (Z.shape[0], noise.size))
     variance = np.empty((X.shape[0], noise.size))
     samples = _samples_with_gaps(X, model.mean)
-    for q in samples.posteriors(model.L, None, model.tau, samples.X):
+    for q in samples.posteriors(model.L, None, model.tau, np.zeros(samples.p)):
         of_pattern = np.sum((L @ q.S) * L, axis=2) + noise
         variance[q.rows] = np.repeat(of_pattern, samples.in_pattern[q.patterns], axis=0)
     return variance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
+from .filled_start import fit_of_filled
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
@@ -94,15 +96,16 @@ def solve(
     prior = None
     if options.prior == "hyperbolic":
         prior = HyperbolicPrior(options.a / (options.width * L.shape[1]), options.b)
-    step = (
-        partial(relevance_step, samples, lay)
-        if prior is None
-        else partial(hyperbolic_step, samples, lay, prior)
-    )
+    first = init(L, noise, prior)
+    step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
+    # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
+    # would be poorer ones from there.
+    if seen is not None and prior is None:
+        first = fit_of_filled(start, lay, first, step_of, options.max_iter, options.tol)
     total, entries = float(np.sum(samples.squares)), float(samples.observed.sum())
     run = iterate(
-        step,
-        init(L, noise, prior),
+        step_of(samples),
+        first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
         accelerator=accelerator(largest_precisions(samples, lay)),
@@ -116,6 +119,16 @@ def solve(
     # A log posterior is a density of the weights, too.
     densities = entries if prior is None else entries + float(lay.allowed.sum())
     return _solution(run, lay, densities)
+
+
+def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
+    return lambda samples: partial(relevance_step, samples, lay)
+
+
+def _hyperbolic_steps(
+    lay: ViewLayout, prior: HyperbolicPrior
+) -> Callable[[Samples], Callable[[State], State]]:
+    return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
 def _samples_and_start(

@@ -1,5 +1,7 @@
-"""Regression that chooses its variables: `model`, `solve`, and the `estimator`."""
+"""Regression and classification that choose their variables: `model` and `logistic` have the
+mathematics, `solve` and `logistic_solve` the way from a table to a choice."""
 
+from .classifier import SpinyClassifier
 from .estimator import SpinyRegressor
 
-__all__ = ["SpinyRegressor"]
+__all__ = ["SpinyClassifier", "SpinyRegressor"]

@@ -68,7 +68,7 @@ class SetPrior(NamedTuple):
 
     log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
     sizes: WeightSizes
-    free: int  # degrees of freedom of y
+    free: float  # degrees of freedom of y
 
 
 class Average(NamedTuple):
@@ -129,7 +129,7 @@ def spectrum(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> Spectru
     return Spectrum(e, U, c, R, -0.5 * (prior.free * np.log(R) + log_det) + prior.sizes.log_prior)
 
 
-def noise_of(R: np.ndarray, free: int) -> np.ndarray:
+def noise_of(R: np.ndarray, free: float) -> np.ndarray:
     """The mean of the noise variance, which few degrees of freedom do not have."""
     return R / max(free - 2, 1)
 
@@ -397,7 +397,7 @@ def average_over_sets(
     )
 
 
-def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndarray:
+def promising(data: RegressionMoments, fit: RegressionFit, free: float) -> np.ndarray:
     """The variables that the run visits, the most correlated with y first, so that the order of
     the columns does not matter to what is drawn.
 
@@ -419,7 +419,7 @@ def promising(data: RegressionMoments, fit: RegressionFit, free: int) -> np.ndar
 
 
 def set_prior(
-    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: int
+    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: float
 ) -> SetPrior:
     """The prior of the average: of the sets that of the search, ``log_prior``; of the weights a
     grid of sizes around that of ``best``."""
@@ -447,7 +447,7 @@ def mixture_interval(
     return np.column_stack(ends)
 
 
-def credible_sets(data: RegressionMoments, fit: RegressionFit, free: int) -> list[np.ndarray]:
+def credible_sets(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
     """For each variable of ``fit``: itself and those that could stand for it, the most probable
     first.
 

@@ -37,7 +37,7 @@ class Choice(NamedTuple):
     expected: float  # F-score; variables that stand for each other count as one
 
 
-def by_chance(among: Candidates, free: int) -> float:
+def by_chance(among: Candidates, free: float) -> float:
     """The probability that a response of noise has a correlation with some column as large as y.
 
     The squared correlation of one column with noise of f degrees of freedom is of the law

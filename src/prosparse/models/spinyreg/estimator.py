@@ -22,6 +22,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
+    check_total,
     checked_weights,
     warn,
 )
@@ -29,8 +30,8 @@ from .._base import VariableSelector, seed_of
 from .averaging import Average, mixture_interval
 from .response import Response, checked_response, response_of
 from .solve import Choose, Options, Refit, Solution, solve
+from .spread import quadratic, refuse_spread
 
-WIDEST_SPREAD = 1e6  # of the deviations of the columns, when they are not scaled
 LARGEST_POWER = 305  # of ten that a variance may have
 
 
@@ -106,8 +107,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Of the coefficients of the chosen variables.
     noise_variance_ : float
         Variance of y around its predictions.
-    n_samples_ : int
-        The number of rows in ``fit``.
+    n_samples_ : int or float
+        How many observations the rows of ``fit`` stood for: their number, or the sum of
+        ``sample_weight``.
     intercept_variance_ : float
         Of the mean of y; 0 without an intercept.
     averaged_ : bool
@@ -207,13 +209,17 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Table, y: ArrayLike) -> Self:
+    def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Choose the variables of ``X`` that predict ``y``, and their coefficients.
 
         Parameters
         ----------
         X : table (n_samples, n_features)
         y : array (n_samples,)
+        sample_weight : array (n_samples,), float or None, default=None
+            How many observations each row stands for: a row of weight 2 counts like two rows, in
+            means, scales, coefficients and the number of observations, and one of weight 0 not at
+            all. Where weights are inverse variances of the noise, divide them by their mean first.
 
         Returns
         -------
@@ -221,12 +227,14 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """
 
         def fit() -> None:
-            op, columns, response = self._prepared(X, y)
-            self._describe(solve(op, response, self._options()), op.shape[0], columns, response)
+            op, columns, response = self._prepared(X, y, sample_weight)
+            self._describe(solve(op, response, self._options()), response.n, columns, response)
 
         return self._fit_whole(fit)
 
-    def _prepared(self, X: Table, y: ArrayLike) -> tuple[Operator, Columns, Response]:
+    def _prepared(
+        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
+    ) -> tuple[Operator, Columns, Response]:
         """The table and the response as the model sees them."""
         if y is None:
             raise InputError(
@@ -234,15 +242,19 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         X = self._validated(X, reset=True)
         values = checked_response(y, X.shape[0])
-        op, columns = standardise(X, self.normalize, centre=self.fit_intercept)
+        weights = None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, X.shape[0])
+            check_total(weights)
+        op, columns = standardise(X, self.normalize, weights, centre=self.fit_intercept)
         if op.shape[1] == 0:
             raise InputError(
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
                 "to choose from. Check how the table was read."
             )
         if not self.normalize:
-            _refuse_spread(np.asarray(op.column_squares()))
-        return op, columns, response_of(values, self.fit_intercept)
+            refuse_spread(np.asarray(op.column_squares()))
+        return op, columns, response_of(values, self.fit_intercept, weights)
 
     def _options(self) -> Options:
         return Options(
@@ -256,8 +268,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             seed=seed_of(self.random_state),
         )
 
-    def _describe(self, found: Solution, n: int, columns: Columns, response: Response) -> None:
-        """The solution of ``n`` rows in the units of the table and the response."""
+    def _describe(self, found: Solution, n: float, columns: Columns, response: Response) -> None:
+        """The solution of ``n`` observations in the units of the table and the response."""
         places = self._set_selection(columns, found.order, found.chosen, found.relevance)
         column = response.column
         # weights of the table = weights of the operator / (ratio * scale)
@@ -353,7 +365,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if averaged:
             return prediction, np.sqrt(self._variance_of_average(X))
         chosen, C = np.flatnonzero(self.support_), self.coef_covariance_
-        spread = _quadratic(X, chosen, C, self.mean_, np.ones(self.mean_.size))
+        spread = quadratic(X, chosen, C, self.mean_, np.ones(self.mean_.size))
         noise = self.noise_variance_ + self._variance_of_intercept()
         return prediction, np.sqrt(noise + spread)
 
@@ -399,7 +411,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """Of new observations: noise, coefficients within sets, and between sets."""
         noise = self.noise_variance_mean_ + self.intercept_mean_variance_
         used = self.likely_
-        spread = _quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
+        spread = quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
         total: np.ndarray = noise + self.unlikely_variance_ + spread
         return total
 
@@ -448,24 +460,6 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
-
-
-def _quadratic(
-    X: Table, used: np.ndarray, C: np.ndarray, mean: np.ndarray, scale: np.ndarray
-) -> np.ndarray:
-    """z'Cz of the rows z of ``X``, centred and scaled, in the columns ``used``."""
-    Z = (np.asarray(X[:, used] @ np.eye(used.size)) - mean[used]) / scale[used]
-    spread: np.ndarray = np.maximum(np.einsum("ij,ij->i", Z @ C, Z), 0.0)
-    return spread
-
-
-def _refuse_spread(squares: np.ndarray) -> None:
-    spread = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
-    if spread > WIDEST_SPREAD:
-        raise InputError(
-            f"the largest column of X is {spread:.3g} times the smallest: without scaling, no "
-            "prior fits both. Set `normalize=True`, or bring the columns to similar units."
-        )
 
 
 def _refuse_units(found: Solution, columns: Columns, column: Columns, scale: np.ndarray) -> None:

@@ -47,7 +47,7 @@ class RegressionMoments(NamedTuple):
     G: np.ndarray  # (p, p) X'X
     b: np.ndarray  # (p,) X'y
     yy: float  # y'y, not zero
-    n: int
+    n: float  # observations: rows, or the sum of their weights
     d: np.ndarray  # (p,) diagonal of X'X
     low: float  # log lambda is between these
     high: float
@@ -58,7 +58,7 @@ class RegressionMoments(NamedTuple):
         return self.G.take(v, axis=0).take(v, axis=1)
 
 
-def moments(G: np.ndarray, b: np.ndarray, yy: float, n: int) -> RegressionMoments:
+def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMoments:
     """From X'X, X'y, y'y and the number of rows."""
     d = np.diagonal(G)
     low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
@@ -202,7 +202,7 @@ class Neighbours(NamedTuple):
 
 
 def neighbours(
-    fit: RegressionFit, cross: np.ndarray, d: np.ndarray, b: np.ndarray, n: int
+    fit: RegressionFit, cross: np.ndarray, d: np.ndarray, b: np.ndarray, n: float
 ) -> Neighbours:
     """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
     lam = math.exp(fit.log_ratio)
@@ -214,7 +214,7 @@ def neighbours(
     return Neighbours(H, s, e, -0.5 * (n * np.log(left) + np.log(s / lam)))
 
 
-def outside(data: RegressionMoments, fit: RegressionFit, n: int) -> Neighbours:
+def outside(data: RegressionMoments, fit: RegressionFit, n: float) -> Neighbours:
     """The neighbours of a model, which itself can gain nothing."""
     near = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
     near.gain[fit.v] = -np.inf
@@ -260,7 +260,7 @@ def joined(
     return moved(data, fit, np.append(fit.v, j), sums, tol)
 
 
-def removal_gains(fit: RegressionFit, n: int) -> np.ndarray:
+def removal_gains(fit: RegressionFit, n: float) -> np.ndarray:
     """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
     kept = fit.P.diagonal()
     more = fit.m * fit.m / (kept * fit.R)
@@ -268,7 +268,7 @@ def removal_gains(fit: RegressionFit, n: int) -> np.ndarray:
     return gains
 
 
-def least_missed(fit: RegressionFit, n: int) -> int:
+def least_missed(fit: RegressionFit, n: float) -> int:
     """The place in v of the variable without which the model is best."""
     return int(removal_gains(fit, n).argmax())
 
@@ -296,7 +296,7 @@ def left_by(data: RegressionMoments, fit: RegressionFit, i: int, tol: float) -> 
     return moved(data, fit, v, sums, tol)
 
 
-def exchange_gains(fit: RegressionFit, near: Neighbours, n: int) -> np.ndarray:
+def exchange_gains(fit: RegressionFit, near: Neighbours, n: float) -> np.ndarray:
     """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
     kept = fit.P.diagonal()
     H, R = near.H, fit.R + fit.m**2 / kept

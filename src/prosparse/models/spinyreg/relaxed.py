@@ -30,7 +30,7 @@ class State(NamedTuple):
 
 
 def log_likelihood(
-    G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float, t: np.ndarray
+    G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float, t: np.ndarray
 ) -> float:
     """log N(y; 0, sigma2 I + X diag(t) X') from G = X'X, b = X'y and yy = y'y."""
     root = np.sqrt(t)
@@ -41,13 +41,13 @@ def log_likelihood(
     return -0.5 * (log_det + (yy - float(explained)) / sigma2)
 
 
-def init(G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float, t: np.ndarray) -> State:
+def init(G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float, t: np.ndarray) -> State:
     """Start from the variances ``t``."""
     return State(t, log_likelihood(G, b, yy, n, sigma2, t))
 
 
 def make_step(
-    G: np.ndarray, b: np.ndarray, yy: float, n: int, sigma2: float
+    G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float
 ) -> Callable[[State], State]:
     """One visit to every variable, O(p^2) each."""
     p = b.size

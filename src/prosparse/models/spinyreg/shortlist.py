@@ -24,8 +24,9 @@ INSTALMENTS = 10  # lists, at most
 class Candidates(NamedTuple):
     """A response and all variables that may predict it."""
 
-    op: Operator  # (n, p) X
-    y: np.ndarray  # (n,)
+    op: Operator  # X, whose rows are multiplied by the roots of their weights
+    y: np.ndarray  # one number a row, multiplied likewise
+    n: float  # observations: the sum of the weights
     yy: float  # y'y, not zero
     b: np.ndarray  # (p,) X'y
     d: np.ndarray  # (p,) diagonal of X'X
@@ -46,13 +47,13 @@ class Searched(NamedTuple):
     runs: list[Run[SearchState]]  # the best one last
 
 
-def candidates(op: Operator, y: np.ndarray, yy: float) -> Candidates:
-    """The columns of ``op`` as predictors of ``y``."""
+def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
+    """The columns of ``op`` as predictors of ``y``, of ``n`` observations."""
     b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
     if op.shape[1] > SHORTLIST:
-        return Candidates(op, y, yy, b, np.asarray(op.column_squares()), None)
+        return Candidates(op, y, n, yy, b, np.asarray(op.column_squares()), None)
     G = np.asarray(op.gram())
-    return Candidates(op, y, yy, b, np.diagonal(G), G)
+    return Candidates(op, y, n, yy, b, np.diagonal(G), G)
 
 
 def all_in(among: Candidates) -> np.ndarray:
@@ -61,10 +62,10 @@ def all_in(among: Candidates) -> np.ndarray:
     Regression on all variables, unlike correlation with y, sees through their correlations,
     [WL16].
     """
-    op, (n, p) = among.op, among.op.shape
+    op, n, (rows, p) = among.op, among.n, among.op.shape
     if n <= p:
         K = np.asarray(op.outer())
-        K.flat[:: n + 1] += 0.01 * float(K.trace()) / n
+        K.flat[:: rows + 1] += 0.01 * float(K.trace()) / n
         return np.asarray(op.rmatmul(np.linalg.solve(K, among.y)[:, None]))[:, 0]
     if among.G is None:  # correlation with y must do
         return among.b
@@ -79,7 +80,7 @@ def at_the_top(among: Candidates, *scores: np.ndarray) -> Shortlist:
     tops = [np.argpartition(-score, each)[:each] for score in scores]
     listed = np.unique(np.concatenate(tops))
     G = np.asarray(among.op.take_columns(listed).gram())
-    return Shortlist(listed, moments(G, among.b[listed], among.yy, among.op.shape[0]))
+    return Shortlist(listed, moments(G, among.b[listed], among.yy, among.n))
 
 
 def first_shortlist(among: Candidates, weights: np.ndarray) -> Shortlist:
@@ -99,13 +100,13 @@ def gains(among: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.nda
         chosen = among.op.take_columns(shortlist.listed[fit.v])
         columns = np.asarray(chosen.matmul(np.eye(fit.v.size)))
         cross = np.asarray(among.op.rmatmul(columns))
-    return neighbours(fit, cross, among.d, among.b, among.op.shape[0]).gain
+    return neighbours(fit, cross, among.d, among.b, among.n).gain
 
 
 def search_all(among: Candidates, rules: SearchRules) -> Searched:
     """Search a shortlist, look whether others would help, bring them in, go on."""
     if among.G is not None:
-        data = moments(among.G, among.b, among.yy, among.op.shape[0])
+        data = moments(among.G, among.b, among.yy, among.n)
         everything = Shortlist(np.arange(among.b.size), data)
         return Searched(everything, search(data, lambda: all_in(among), rules))
     weights = all_in(among)

@@ -20,7 +20,7 @@ from . import relaxed
 from .averaging import Average, average_over_sets, credible_sets, set_prior
 from .choice import BY_CHANCE, by_chance, f_score_choice, median_choice, model_of
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
-from .response import Response
+from .response import Response, telling_rows
 from .shortlist import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
 
@@ -62,7 +62,7 @@ class Solution(NamedTuple):
     posterior_variances: np.ndarray  # (q,) of the weights, whatever `weights` are
     path: RegressionPath
     log_posterior: np.ndarray  # (K + 1,) along the path
-    n_free: int  # degrees of freedom that the posterior is about: those of y less the intercept
+    n_free: float  # degrees of freedom that the posterior is about: those of y less the intercept
     best: int  # the place of the chosen model on the path, which is its number of variables
     bounds: np.ndarray  # (n_iter,) of the relaxed model
     reason: StopReason
@@ -73,10 +73,10 @@ class Solution(NamedTuple):
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
     """Choose the variables of a standardised table that predict the response."""
-    n, p = op.shape
-    among = candidates(op, response.y, response.yy)
+    n, p = response.n, op.shape[1]
+    among = candidates(op, response.y, response.yy, n)
     rules = rules_for(
-        n,
+        telling_rows(op, response),
         p,
         options.fit_intercept,
         max_iter=options.max_iter,

@@ -102,13 +102,14 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
     return step
 
 
-def largest_models(n: int, p: int, fit_intercept: bool) -> tuple[int, int]:
+def largest_models(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
     """The most variables that a model may have, and that it may have on the way there.
 
     As many variables as there are degrees of freedom fit y exactly, and the evidence has no
     maximum in gamma. Where there are many to choose from, far fewer come near that: more than
     n/3 of them cannot be told from chance.
     """
+    n = math.floor(n)
     most = max(n - 2 if fit_intercept else n - 1, 0)
     if p < n:
         return min(p, most), min(p, most)
@@ -116,7 +117,7 @@ def largest_models(n: int, p: int, fit_intercept: bool) -> tuple[int, int]:
 
 
 def rules_for(
-    n: int, p: int, fit_intercept: bool, *, max_iter: int, tol: float, verbose: int = 0
+    n: float, p: int, fit_intercept: bool, *, max_iter: int, tol: float, verbose: int = 0
 ) -> SearchRules:
     """The usual rules for n samples of p variables."""
     allowed, passed = largest_models(n, p, fit_intercept)

@@ -1,0 +1,277 @@
+"""From a table and two classes to chosen variables and their weights.
+
+Of very many variables a shortlist is searched; those beyond it are asked again whether they would
+help what was found. A path of sets around the best one says how many variables to keep.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+from scipy.special import softmax
+
+from ...data import Operator
+from ...inference.loop import Run, StopReason, worst
+from .labels import Labels
+from .logistic import (
+    Labelled,
+    LogisticFit,
+    design,
+    exchange_gains,
+    labelled,
+    log_lambda,
+    neighbours,
+    outside,
+)
+from .logistic_average import LogisticAverage, average_over_sets
+from .logistic_search import (
+    LogisticPath,
+    LogisticRules,
+    LogisticState,
+    best_size,
+    climb,
+    logistic_path,
+    rules_for,
+    search,
+    state_of,
+)
+
+Choose = Literal["map", "median"]
+
+SHORTLIST = 1000  # variables, at most, that are searched at once
+FEWEST_LISTED = 50
+MOST_ENTRIES = 50_000_000  # of the table of a shortlist
+INSTALMENTS = 5  # times that others may join the shortlist
+BEYOND = 5  # the path goes so many variables beyond the best set
+CREDIBLE = 0.95  # probability that a credible set holds
+CORRELATED = 0.5  # least correlation of the members of a credible set with the chosen variable
+
+
+class LogisticOptions(NamedTuple):
+    """What the user decides; see `SpinyClassifier`."""
+
+    fit_intercept: bool
+    choose: Choose
+    average: bool
+    max_iter: int
+    tol: float
+    verbose: int
+    seed: int
+
+
+class LogisticSolution(NamedTuple):
+    """All that a fit finds, in the operator's columns and units."""
+
+    order: np.ndarray  # (p,) variables, the most useful first
+    relevance: np.ndarray  # (p,) between 0 and 1
+    chosen: np.ndarray  # (q,) variables kept, in the order of `fit`
+    fit: LogisticFit
+    prior_std: float  # of the weights of the chosen set
+    path: LogisticPath
+    log_posterior: np.ndarray  # (K + 1,) along the path
+    best: int  # the place of the chosen set on the path, which is its number of variables
+    bounds: np.ndarray  # (n_iter,) of the climb that found it
+    reason: StopReason
+    listed: np.ndarray  # (k,) the variables that `average` is about
+    average: LogisticAverage | None
+    credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
+
+
+class Listed(NamedTuple):
+    """Some of the columns of a table."""
+
+    places: np.ndarray  # (k,) among all, rising
+    data: Labelled
+
+
+def listed_columns(op: Operator, labels: Labels, places: np.ndarray, intercept: bool) -> Listed:
+    """The columns at ``places``; rows of ``op`` are multiplied by the roots of their counts."""
+    some = op if places.size == op.shape[1] else op.take_columns(places)
+    rows = np.asarray(some.gather_rows(_itself, entrywise=True), dtype=float)
+    return Listed(places, labelled(rows / labels.root[:, None], labels.t, labels.counts, intercept))
+
+
+def _itself(block: np.ndarray) -> np.ndarray:
+    return block
+
+
+def marginal_scores(op: Operator, labels: Labels) -> np.ndarray:
+    """How well each variable tells the classes apart by itself: its score statistic."""
+    y = labels.root * (labels.t - labels.share)
+    products = np.asarray(op.rmatmul(y[:, None]), dtype=float)[:, 0]
+    scores: np.ndarray = np.abs(products) / np.sqrt(np.asarray(op.column_squares(), dtype=float))
+    return scores
+
+
+def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarray:
+    """Sizes of the weights of a ridge regression on all variables, which, unlike the marginal
+    scores, see through their correlations; with more rows than variables these must do."""
+    n, p = op.shape
+    if n > p:
+        return marginal
+    K = np.asarray(op.outer(), dtype=float)
+    K.flat[:: n + 1] += 0.01 * float(K.trace()) / n
+    y = labels.root * (labels.t - labels.share)
+    weights = np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]), dtype=float)[:, 0]
+    return np.abs(weights)
+
+
+def gains_of_all(op: Operator, labels: Labels, data: Labelled, fit: LogisticFit) -> np.ndarray:
+    """Rise of the log evidence if each of all variables joined ``fit``, to second order."""
+    S = fit.S / labels.root
+    cross = np.asarray(op.rmatmul(S[:, None] * design(data, fit.v)), dtype=float)
+    e = np.asarray(op.rmatmul((fit.residual / labels.root)[:, None]), dtype=float)[:, 0]
+    (squares,) = op.sum_rows(
+        lambda block, weights: ((block * block).T @ weights,),
+        (fit.S / labels.counts)[:, None],
+        entrywise=True,
+    )
+    squares = np.asarray(squares, dtype=float)[:, 0]
+    return neighbours(fit, cross, squares, e, log_lambda(data, fit.log_tau)).gain
+
+
+def at_the_top(size: int, *scores: np.ndarray) -> np.ndarray:
+    """The variables at the top of each of the scores, rising."""
+    each = size // len(scores)
+    return np.unique(np.concatenate([np.argsort(-s, kind="stable")[:each] for s in scores]))
+
+
+class Searched(NamedTuple):
+    """What a search among all columns has led to."""
+
+    listed: Listed  # the last shortlist; the variables of `runs` are places in it
+    rules: LogisticRules
+    runs: list[Run[LogisticState]]  # the best one last
+
+
+def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Searched:
+    """Search a shortlist, look whether others would help, bring them in, go on."""
+    n, p = op.shape
+    intercept = options.fit_intercept
+    size = int(min(max(MOST_ENTRIES // n, FEWEST_LISTED), SHORTLIST))
+
+    def rules_of(listed: Listed) -> LogisticRules:
+        tol = options.tol * labels.n
+        rules = rules_for(
+            listed.data, p, max_iter=options.max_iter, tol=tol, verbose=options.verbose
+        )
+        return rules._replace(limit=min(rules.limit, listed.places.size))
+
+    if p <= size:
+        listed = listed_columns(op, labels, np.arange(p), intercept)
+        rules = rules_of(listed)
+        return Searched(listed, rules, search(listed.data, rules))
+    marginal = marginal_scores(op, labels)
+    joint = joint_scores(op, labels, marginal)
+    listed = listed_columns(op, labels, at_the_top(size, marginal, joint), intercept)
+    rules = rules_of(listed)
+    runs = search(listed.data, rules)
+    for _ in range(INSTALMENTS):
+        state = runs[-1].state
+        q, chosen = state.fit.v.size, listed.places[state.fit.v]
+        if q == rules.limit:
+            break
+        gain = gains_of_all(op, labels, listed.data, state.fit)
+        gain[chosen] = np.inf
+        better = gain > rules.log_prior[q] - rules.log_prior[q + 1]
+        if not np.any(np.delete(better, listed.places)):
+            break
+        scores = (gain, np.where(gain == np.inf, np.inf, joint))
+        listed = listed_columns(op, labels, at_the_top(size, *scores), intercept)
+        rules = rules_of(listed)
+        v = np.searchsorted(listed.places, chosen)
+        again = state_of(listed.data, rules, v, state.k, state.fit.mode)
+        runs.append(climb(listed.data, best_size(listed.data, rules, again), rules))
+    return Searched(listed, rules, runs)
+
+
+def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> LogisticSolution:
+    """Choose the variables of a standardised table that tell the classes apart."""
+    p = op.shape[1]
+    listed, rules, runs = search_all(op, labels, options)
+    data, found = listed.data, runs[-1].state
+    average = None
+    if options.average or options.choose == "median":
+        average = average_over_sets(data, rules, found, options.seed)
+        if options.choose == "median":
+            found = median_state(data, rules, average, found)
+    longest = min(rules.limit, found.fit.v.size + BEYOND)
+    path = logistic_path(data, rules, found, longest)
+    log_posterior = path.log_evidence + rules.log_prior[: path.log_evidence.size]
+    best = found.fit.v.size if options.choose == "median" else int(np.argmax(log_posterior))
+    fit = path.states[best].fit
+    reason = worst([each.reason for each in runs])
+    if best == 0 and not reason.unfinished:
+        reason = StopReason.NOTHING_FOUND
+    relevance = np.zeros(p)
+    if best:
+        size = np.abs(fit.m) * np.sqrt(data.counts @ data.squares[:, fit.v])
+        relevance[listed.places[fit.v]] = size / max(float(size.max()), np.finfo(float).tiny)
+    return LogisticSolution(
+        order=ranking(op, labels, listed, path, fit),
+        relevance=relevance,
+        chosen=listed.places[fit.v],
+        fit=fit,
+        prior_std=float(np.exp(-0.5 * log_lambda(data, fit.log_tau))),
+        path=path,
+        log_posterior=log_posterior,
+        best=best,
+        bounds=np.array(runs[-1].bounds),
+        reason=reason,
+        listed=listed.places,
+        average=average,
+        credible=[listed.places[group] for group in credible_sets(data, fit)],
+    )
+
+
+def median_state(
+    data: Labelled, rules: LogisticRules, average: LogisticAverage, found: LogisticState
+) -> LogisticState:
+    """The variables more probably active than not (Barbieri & Berger 2004)."""
+    likely = np.argsort(-average.inclusion, kind="stable")[: rules.limit]
+    v = likely[average.inclusion[likely] > 0.5]
+    return best_size(data, rules, state_of(data, rules, v, found.k))
+
+
+def ranking(
+    op: Operator, labels: Labels, listed: Listed, path: LogisticPath, fit: LogisticFit
+) -> np.ndarray:
+    """All variables: those on the path in its order, the others by what each would add."""
+    ranked: np.ndarray = listed.places[path.order]
+    p = op.shape[1]
+    if ranked.size == p:
+        return ranked
+    if listed.places.size == p:
+        gain = outside(listed.data, fit).gain
+    else:
+        gain = gains_of_all(op, labels, listed.data, fit)
+    gain[ranked] = np.inf
+    return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
+
+
+def credible_sets(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
+    """For each variable of ``fit``: itself and those that could stand for it, the most probable
+    first.
+
+    Given the other variables of the set, one of those correlated with it is the true one, each
+    with a probability in proportion to the evidence with it instead, to second order. The fewest
+    that hold 95 %.
+    """
+    if fit.v.size == 0:
+        return []
+    gain = exchange_gains(data, fit, outside(data, fit))
+    gain[fit.v, np.arange(fit.v.size)] = 0.0
+    d = data.counts @ data.squares
+    cross = data.X.T @ (data.counts[:, None] * data.X[:, fit.v])
+    correlation = np.abs(cross) / np.sqrt(d[:, None] * d[fit.v])
+    groups = []
+    for i, j in enumerate(fit.v):
+        alike = correlation[:, i] >= CORRELATED
+        alike[j] = True
+        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
+        probability = softmax(gain[members, i])
+        falling = np.argsort(-probability, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
+        groups.append(members[falling[:enough]])
+    return groups

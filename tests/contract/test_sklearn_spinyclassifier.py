@@ -1,0 +1,19 @@
+"""SpinyClassifier passes scikit-learn's own checks, with no expected failures."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from prosparse import SpinyClassifier
+
+
+# The checks fit pure noise, of which it rightly says that nothing is there.
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@parametrize_with_checks(
+    [
+        SpinyClassifier(),
+        SpinyClassifier(choose="median", fit_intercept=False),
+        SpinyClassifier(average=False, normalize=False),
+    ]
+)
+def test_sklearn_checks(estimator, check):
+    check(estimator)

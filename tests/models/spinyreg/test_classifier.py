@@ -1,0 +1,260 @@
+"""SpinyClassifier: what it chooses, what it predicts, and what it refuses."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import sparse
+from scipy.special import expit
+from sklearn.multiclass import OneVsRestClassifier
+
+from prosparse import InputError, NoStructureWarning, ParameterError, SpinyClassifier
+from prosparse.findings import findings_of
+from prosparse.models.spinyreg import logistic_solve
+
+
+def drawn(n=200, p=12, seed=0, size=1.5, true=3):
+    """Columns of different units, of which the first few tell the classes apart."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, p))
+    classes = rng.random(n) < expit(size * Z[:, :true] @ (-1.0) ** np.arange(true) - 0.5)
+    return Z * np.geomspace(0.01, 100.0, p) + 3.0, classes
+
+
+X, Y = drawn()
+NAMES = np.where(Y, "ill", "healthy")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SpinyClassifier().fit(X, NAMES)
+
+
+@pytest.fixture(scope="module")
+def alone():
+    return SpinyClassifier(average=False).fit(X, NAMES)
+
+
+def test_it_finds_the_variables(model):
+    assert list(np.flatnonzero(model.support_)) == [0, 1, 2]
+    assert list(model.classes_) == ["healthy", "ill"]
+    assert model.coef_.shape == (1, 12)
+    assert model.intercept_.shape == (1,)
+    assert np.array_equal(model.coef_[0] != 0, model.support_)
+    standard = model.coef_[0] * X.std(axis=0)
+    assert np.all(np.abs(standard[:3] - [1.5, -1.5, 1.5]) < 0.6)
+    assert set(np.argsort(model.ranking_)[:3]) == {0, 1, 2}
+    assert np.all(model.inclusion_probability_[:3] > 0.9)
+    assert np.all(np.diff(model.bounds_) >= 0.0)
+    assert model.n_selected_ == model.cardinalities_[model.log_posterior_path_.argmax()] == 3
+
+
+def test_predictions_belong_together(model):
+    proba, odds = model.predict_proba(X), model.decision_function(X)
+    assert proba.shape == (200, 2)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), proba)
+    np.testing.assert_allclose(odds, np.log(proba[:, 1] / proba[:, 0]))
+    assert np.array_equal(model.predict(X) == "ill", odds > 0)
+    assert model.score(X, NAMES) == np.mean(model.predict(X) == NAMES) > 0.75
+
+
+def test_probabilities_of_the_chosen_set_alone(alone):
+    """Averages over draws from the posterior of intercept and coefficients."""
+    rng = np.random.default_rng(0)
+    chosen = np.flatnonzero(alone.support_)
+    Z = (X[:5, chosen] - alone.mean_[chosen]) / alone.scale_[chosen]
+    centre = float(alone.intercept_[0] + alone.mean_ @ alone.coef_[0])
+    mean = [centre, *(alone.coef_[0] * alone.scale_)[chosen]]
+    draws = rng.multivariate_normal(mean, alone.coef_covariance_, 20_000)
+    expected = expit(draws[:, :1] + draws[:, 1:] @ Z.T).mean(axis=0)
+    np.testing.assert_allclose(alone.predict_proba(X[:5])[:, 1], expected, atol=0.01)
+
+
+def test_the_average_is_less_sure_than_the_chosen_set():
+    """Of weak signals: the sets disagree."""
+    weak, classes = drawn(80, 10, size=0.5)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoStructureWarning)
+        one = SpinyClassifier(average=False, choose="median").fit(weak, classes)
+        many = SpinyClassifier(choose="median").fit(weak, classes)
+    assert np.array_equal(one.coef_, many.coef_)
+    assert many.n_sets_ > 10
+    assert 0.0 < many.inclusion_probability_[3:].max() < 1.0
+    assert not np.allclose(one.predict_proba(weak), many.predict_proba(weak))
+
+
+def test_classes_trade_places(alone):
+    other = SpinyClassifier(average=False).fit(X, ~Y)
+    np.testing.assert_allclose(other.coef_, -alone.coef_, rtol=1e-6)
+    np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], alone.predict_proba(X), atol=1e-7)
+
+
+def test_units_and_names_do_not_matter(alone):
+    frame = pd.DataFrame(1000.0 * X - 7.0, columns=[f"gene {k}" for k in range(12)])
+    other = SpinyClassifier(average=False).fit(frame, NAMES)
+    assert np.array_equal(other.support_, alone.support_)
+    np.testing.assert_allclose(other.predict_proba(frame), alone.predict_proba(X), atol=1e-6)
+    assert list(other.select(frame).columns) == ["gene 0", "gene 1", "gene 2"]
+
+
+def test_sparse_tables(alone):
+    table = np.where(np.abs(X - 3.0) < 0.5 * X.std(axis=0), 0.0, X - 3.0)
+    dense = SpinyClassifier(average=False).fit(table, Y)
+    for kind in (sparse.csr_array, sparse.csc_matrix):
+        other = SpinyClassifier(average=False).fit(kind(table), Y)
+        np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-6)
+        np.testing.assert_allclose(
+            other.predict_proba(kind(table)), dense.predict_proba(table), atol=1e-8
+        )
+
+
+def test_weights_count_rows():
+    rng = np.random.default_rng(3)
+    weights = rng.integers(0, 4, 120)
+    repeated = np.repeat(np.arange(120), weights)
+    ours = SpinyClassifier().fit(X[:120, :8], Y[:120], sample_weight=weights)
+    theirs = SpinyClassifier().fit(X[repeated, :8], Y[repeated])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-7)
+    np.testing.assert_allclose(ours.predict_proba(X[:, :8]), theirs.predict_proba(X[:, :8]))
+    assert ours.n_samples_ == theirs.n_samples_ == weights.sum()
+    assert ours.log_evidence_ == pytest.approx(theirs.log_evidence_)
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_separated_classes(average):
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((60, 12))
+    found = SpinyClassifier(average=average).fit(table, table[:, 4] > 0)
+    assert list(np.flatnonzero(found.support_)) == [4]
+    assert 1.0 < found.coef_[0, 4] < 100.0
+    assert np.all(np.isfinite(found.predict_log_proba(1e3 * table)))
+    assert found.score(table, table[:, 4] > 0) > 0.95
+
+
+def test_noise_selects_nothing():
+    """In 20 draws, at most a few times; each is warned of."""
+    chosen = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found = SpinyClassifier(average=False).fit(
+                rng.standard_normal((100, 50)), rng.integers(0, 2, 100)
+            )
+        chosen += found.n_selected_ > 0
+        assert (found.n_selected_ == 0) == any(w.category is NoStructureWarning for w in caught)
+    assert chosen <= 3
+
+
+def test_many_variables_go_through_a_shortlist(monkeypatch):
+    """The same as all of them at once."""
+    table, classes = drawn(150, 120, seed=5)
+    whole = SpinyClassifier(average=False).fit(table, classes)
+    monkeypatch.setattr(logistic_solve, "SHORTLIST", 40)
+    for kind in (np.asarray, sparse.csr_array):
+        listed = SpinyClassifier(average=False).fit(kind(table), classes)
+        assert np.array_equal(listed.support_, whole.support_)
+        np.testing.assert_allclose(listed.coef_, whole.coef_, rtol=1e-5)
+        assert sorted(listed.ranking_) == list(range(1, 121))
+
+
+def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
+    """One that is of use only beside another is not at the top before."""
+    rng = np.random.default_rng(1)
+    table = rng.standard_normal((400, 60))
+    classes = rng.random(400) < expit(4.0 * table[:, 0] + 0.8 * table[:, 1] - 0.8 * table[:, 2])
+    monkeypatch.setattr(logistic_solve, "SHORTLIST", 8)
+    found = SpinyClassifier(average=False).fit(table, classes)
+    assert {0, 1, 2} <= set(np.flatnonzero(found.support_))
+
+
+def test_gains_of_all_columns(monkeypatch):
+    """Through the operator they are those of the columns in memory."""
+    table, classes = drawn(60, 12, seed=2)
+    weights = np.random.default_rng(0).integers(1, 4, 60).astype(float)
+    model = SpinyClassifier()
+    for kind in (np.asarray, sparse.csr_array):
+        op, _, labels = model._prepared(kind(table), classes, weights)
+        listed = logistic_solve.listed_columns(op, labels, np.arange(12), True)
+        fit = logistic_solve.state_of(
+            listed.data,
+            logistic_solve.rules_for(listed.data, 12, max_iter=10, tol=1e-7),
+            np.array([0, 3]),
+            2,
+        ).fit
+        found = logistic_solve.gains_of_all(op, labels, listed.data, fit)
+        expected = logistic_solve.outside(listed.data, fit).gain
+        others = np.isfinite(expected)
+        np.testing.assert_allclose(found[others], expected[others], rtol=1e-9)
+
+
+def test_credible_sets():
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((200, 12))
+    table[:, 7] = table[:, 2] + 0.1 * rng.standard_normal(200)
+    classes = rng.random(200) < expit(2.0 * table[:, 2] - 2.0 * table[:, 5])
+    found = SpinyClassifier(average=False).fit(table, classes)
+    groups = dict(zip(np.flatnonzero(found.support_), found.credible_sets_, strict=True))
+    assert list(groups[5]) == [5]
+    (twin,) = set(groups) - {5}
+    assert set(groups[twin]) == {2, 7}
+
+
+def test_the_same_seed_gives_the_same_average():
+    model, again = (SpinyClassifier(random_state=0).fit(X[:, :8], NAMES) for _ in range(2))
+    assert np.array_equal(again.inclusion_probability_, model.inclusion_probability_)
+    other = SpinyClassifier(random_state=1).fit(X[:, :8], NAMES)
+    assert np.array_equal(other.coef_, model.coef_)
+    assert not np.array_equal(other.inclusion_probability_, model.inclusion_probability_)
+
+
+def test_findings(model):
+    found = findings_of(model)
+    assert found.regression
+    assert found.n_selected == 3
+    assert found.loadings.shape == (1, 12)
+    assert "the evidence is highest there" in found.why
+
+
+def test_more_classes_one_against_the_others():
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((150, 5))
+    classes = np.array(list("abc"))[np.argmax(table[:, :3], axis=1)]
+    with pytest.raises(InputError, match=r"y has 3 classes. Fit one class against the others"):
+        SpinyClassifier().fit(table, classes)
+    found = OneVsRestClassifier(SpinyClassifier()).fit(table, classes)
+    assert found.score(table, classes) > 0.9
+    assert found.predict_proba(table).shape == (150, 3)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (None, "requires y to be passed"),
+        (np.ones(200), "one class only"),
+        (np.arange(200) / 3.0, "use SpinyRegressor"),
+        (np.where(np.arange(200) == 3, np.nan, Y), "Input y contains NaN: 1 value"),
+        (np.where(np.arange(200) == 3, None, NAMES), "Input y contains NaN: 1 value"),
+        (Y[:-1], "inconsistent numbers of samples"),
+        (np.ma.masked_array(Y, Y), "masked"),
+        (np.ones((200, 2)), "one class for each row"),
+    ],
+)
+def test_what_is_no_class(y, message):
+    with pytest.raises(InputError, match=message):
+        SpinyClassifier().fit(X, y)
+
+
+def test_what_else_is_refused():
+    with pytest.raises(InputError, match="one class only, 'True' among the rows whose weight"):
+        SpinyClassifier().fit(X, Y, sample_weight=Y.astype(float))
+    with pytest.raises(InputError, match="all 12 columns of X are constant"):
+        SpinyClassifier().fit(np.ones_like(X), Y)
+    with pytest.raises(InputError, match="the largest column of X is"):
+        SpinyClassifier(normalize=False).fit(X * np.geomspace(1.0, 1e9, 12), Y)
+    with pytest.raises(ParameterError, match="`choose` must be one of 'map', 'median'"):
+        SpinyClassifier(choose="best").fit(X, Y)
+    with pytest.raises(ParameterError, match="`sample_weight` must hold one number"):
+        SpinyClassifier().fit(X, Y, sample_weight=[1.0])
