@@ -517,6 +517,8 @@ METHODS: dict[str, Method] = {
                 {
                     "coef_mean_": numbers("p", finite=True),
                     "coef_std_": numbers("p", finite=True, least=0),
+                    "active_mean_": numbers("p", finite=True),
+                    "active_std_": numbers("p", finite=True, least=0),
                     "n_active_probability_": numbers("a", finite=True, least=0),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),
