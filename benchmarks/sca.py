@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
@@ -297,15 +298,22 @@ def peak():
 
 
 def sparse_view(scores, genes, density, rng):
-    """Counts that depend on the latents, about ``density`` of them not zero."""
+    """Log counts whose places depend on the latents, about ``density`` of them not zero."""
     n, k = scores.shape
-    W = np.where(rng.random((k, genes)) < 0.1, 0.7 * rng.standard_normal((k, genes)), 0.0)
-    base = np.log(density) + 0.5 * rng.standard_normal(genes)
+    W = np.where(rng.random((k, genes)) < 0.1, rng.standard_normal((k, genes)), 0.0)
+    scores, W = scores.astype(np.float32), W.T.astype(np.float32)
     blocks = []
-    for start in range(0, n, 2000):
-        rate = np.exp(scores[start : start + 2000].astype(np.float32) @ W.astype(np.float32) + base)
-        counts = rng.poisson(np.minimum(rate, 50.0))
-        blocks.append(sparse.csr_array(np.log1p(counts.astype(np.float32))))
+    for start in range(0, n, 5000):
+        rows = min(5000, n - start)
+        tried = rng.poisson(2.5 * density * rows * genes)
+        i, j = rng.integers(0, rows, tried), rng.integers(0, genes, tried)
+        rate = np.einsum("ij,ij->i", scores[start + i], W[j])
+        kept = rng.random(tried, dtype=np.float32) < expit(rate - 0.5)
+        counts = sparse.coo_array(
+            (np.ones(kept.sum(), dtype=np.float32), (i[kept], j[kept])), shape=(rows, genes)
+        ).tocsr()
+        counts.data = np.log1p(counts.data)
+        blocks.append(counts)
     return sparse.csr_array(sparse.vstack(blocks))
 
 
@@ -313,13 +321,12 @@ def cells(n, genes, peaks, peer):
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((n, 10))
     views = [
-        sparse_view(scores, genes, 0.03, rng),
-        sparse_view(scores, peaks, 0.012, rng),
+        sparse_view(scores, genes, 0.05, rng),
+        sparse_view(scores, peaks, 0.02, rng),
     ]
     stored = ", ".join(f"{v.shape[1]} columns {v.nnz / np.prod(v.shape):.1%} filled" for v in views)
     print(f"\n{n} cells: {stored}; the tables take {peak():.2f} GB to make", flush=True)
     if peer:
-        start = time.process_time()
         fit = mofa([v.toarray().astype(float) for v in views], 10)
         if fit is not None:
             print(f"mofapy2: {fit.seconds:.0f} s, peak {peak():.2f} GB")

@@ -376,7 +376,11 @@ METHODS: dict[str, Method] = {
             explanations=(by_prior,),
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "view_columns_"),
-                {"noise_variance_": numbers("v", finite=True, least=0, positive=True)},
+                {
+                    "noise_variance_": numbers("v", finite=True, least=0, positive=True),
+                    "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
+                    "explained_variance_per_view_": numbers("v", "d"),
+                },
             ),
         ),
         Method(
@@ -521,6 +525,8 @@ METHODS: dict[str, Method] = {
                     "gamma_": numbers(stacked="m"),
                     "coef_mean_": numbers("p", finite=True),
                     "coef_std_": numbers("p", finite=True, least=0),
+                    "active_mean_": numbers("p", finite=True),
+                    "active_std_": numbers("p", finite=True, least=0),
                     "n_active_probability_": numbers("a", finite=True, least=0),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),

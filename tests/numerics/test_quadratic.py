@@ -97,3 +97,26 @@ def test_many_equal_eigenvalues():
     value, vector = leading_pair(C)
     assert value == pytest.approx(1.0)
     np.testing.assert_allclose(C @ vector, vector, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [120, 300])
+def test_a_vector_nearby_is_only_a_start(k, rng):
+    """Also one that is orthogonal to what is looked for, or nothing at all."""
+    A = rng.standard_normal((2 * k, k))
+    C = A.T @ A
+    values, vectors = np.linalg.eigh(C)
+    for near in (vectors[:, -1] + 0.1 * vectors[:, -2], vectors[:, -2], np.zeros(k)):
+        value, v = leading_pair(C, near)
+        assert value == pytest.approx(values[-1], rel=1e-13)
+        assert abs(v @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-10)
+
+
+def test_a_vector_nearby_in_a_table_of_few_rows(rng):
+    X = rng.standard_normal((150, 700))
+    form = TableForm(DenseOperator(X)).deflated(rng.standard_normal(700))
+    S = np.arange(300)
+    value, v = form.leading(S)
+    for near in (v + 0.05 * rng.standard_normal(300), rng.standard_normal(300)):
+        again, u = form.leading(S, near)
+        assert again == pytest.approx(value, rel=1e-12)
+        assert abs(u @ v) == pytest.approx(1.0, abs=1e-10)

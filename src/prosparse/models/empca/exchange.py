@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import lapack
 
 from ...numerics.quadratic import Floats, Indices, Quadratic
 from ...numerics.thresholds import Constraint, spread_weights, strength, threshold
@@ -162,9 +162,11 @@ def inverse_gains(
     not alone.
     """
     shifted = largest * (np.eye(u.size) + np.outer(u, u)) - block
-    factor = cho_factor(shifted, overwrite_a=True, check_finite=False)
-    inverse = cho_solve(factor, np.eye(u.size), overwrite_b=True, check_finite=False)
-    R = inverse - np.outer(u, u) / largest
+    factor, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1)
+    if failed:
+        raise np.linalg.LinAlgError
+    lower, _ = lapack.dpotri(factor, lower=1, overwrite_c=1)
+    R = np.tril(lower) + np.tril(lower, -1).T - np.outer(u, u) / largest
     return _gains(columns, diagonal, u, largest, columns @ R, np.diagonal(R))
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from ...inference.loop import StopReason, iterate, worst
 from ...inference.progress import Progress
 from ...numerics.quadratic import Floats, Quadratic
-from ...numerics.thresholds import Constraint, spread_weights, threshold
+from ...numerics.thresholds import Constraint, renormalised, spread_weights, threshold
 from .angle import feasible, make_angle_step
 from .exchange import Exchange, best_swap, exact_swaps, make_polish_step, rough_swaps
 from .model import State, Support, init, make_step
@@ -159,7 +159,12 @@ def polished(quadratic: Quadratic, c: Constraint, effort: Effort, climbs: list[C
         tol = effort.tol if exchange is None else 0.0
         step = make_polish_step(quadratic, c, exchange)
         pursued = _ranked([_climbed(step, climb, effort, tol) for climb in pursued[:count]])
-    return pursued[0]
+    found = pursued[0]
+    if c.nonnegative:
+        return found
+    value, w = renormalised(quadratic, found.w)  # to the last digit
+    exactly = no_worse(Support(w, value), Support(found.w, found.value))
+    return found._replace(w=exactly.w, value=exactly.bound)
 
 
 def _climbed(step: Callable[[Support], Support], climb: Climb, effort: Effort, tol: float) -> Climb:

@@ -29,7 +29,7 @@ from ...errors import (
 )
 from ...inference.loop import Run
 from .._base import VariableSelector, seed_of
-from .averaging import Average, spread_interval
+from .averaging import Average, mixture_interval
 from .model import LEAST_REGRESSION_NOISE
 from .response import (
     Response,
@@ -68,9 +68,10 @@ class Given(NamedTuple):
 class SpinyRegressor(RegressorMixin, VariableSelector):
     """Linear regression that chooses its variables.
 
-    Every set of variables is a Bayesian linear model whose evidence is known exactly. The most
-    probable set that a search finds is kept; all other coefficients are exactly zero. Predictions
-    are averages over many sets, each weighed by its probability, as others may be as probable.
+    Every set of variables is a Bayesian linear model whose evidence is known exactly. From the
+    probabilities of many sets follow those of the variables, and a set to keep; all other
+    coefficients are exactly zero. Predictions are averages over the sets, each weighed by its
+    probability.
 
     Parameters
     ----------
@@ -83,19 +84,21 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         count less, so that a few gross errors in y do no harm.
     refit : {"posterior", "ols"}, default="posterior"
         Coefficients of the chosen variables: posterior means, or least squares.
-    choose : {"map", "median"}, default="map"
-        The set to keep: the most probable one, or all variables that are more probably active than
-        not (the median probability model).
+    choose : {"f-score", "map", "median"}, default="f-score"
+        The set to keep. "f-score": that of the largest expected F-score, which weighs what would
+        be missed against what would be wrong; of variables that stand for each other, one.
+        "map": the most probable set, which is smaller where the data say little. "median": all
+        variables that are more probably active than not.
     average : bool, default=True
         Predict by the average over sets of variables. False: by the chosen set alone, as always
-        with ``refit="ols"``, and nothing is averaged unless ``choose="median"`` asks for it.
+        with ``refit="ols"``; with ``choose="map"`` nothing is averaged then, which saves time.
     max_iter : int, default=1000
         The most moves of a search, and the most sweeps of the relaxed model.
     tol : float, default=1e-7
         The rise of the objective per sample that ends them.
     random_state : int, RandomState or None, default=0
-        Draws the sets of the average where there are more than ten variables; the chosen set of
-        ``choose="map"`` does not depend on it.
+        Draws the sets of the average where there are more than ten variables; with
+        ``choose="map"`` the chosen set does not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -122,8 +125,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     log_evidence_path_ : array
         The log evidence of each of them.
     log_posterior_path_ : array
-        Log evidence plus log prior (less the share of the mean of y), whose maximum is the
-        choice.
+        Log evidence plus log prior (less the share of the mean of y); ``choose="map"`` is its
+        maximum.
     alpha_path_ : array
         The precision of the weights that maximises the evidence of each, to 1e-4, that of the
         chosen model to 1e-9 (without any variable alpha means nothing).
@@ -156,7 +159,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     coef_mean_ : array (n_features_in_,)
         Means of the coefficients over all sets; a variable counts as zero where it is out.
     coef_std_ : array (n_features_in_,)
-        Their standard deviations: within sets, and between them; see `coef_interval`.
+        Their standard deviations: within sets, and between them.
+    active_mean_ : array (n_features_in_,)
+        The mean of each coefficient over the sets that have its variable.
+    active_std_ : array (n_features_in_,)
+        Its standard deviation over these; see `coef_interval`.
     n_active_probability_ : array
         The probability that 0, 1, 2, ... variables are active, over all sets.
     intercept_mean_ : float
@@ -204,8 +211,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     would select a fifth of them. Constant columns are left out.
 
     Several responses share the set of variables: their log evidences add up, each with noise of its
-    own and alpha / gamma in common. Nothing is averaged over sets then, ``bounds_`` are those of
-    the search, and ``relevance_`` is the size of the coefficients over the noise, of all responses.
+    own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets
+    then, ``bounds_`` are those of the search, and ``relevance_`` is the size of the coefficients
+    over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
@@ -240,7 +248,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         normalize: bool = True,
         noise: Noise = "gaussian",
         refit: Refit = "posterior",
-        choose: Choose = "map",
+        choose: Choose = "f-score",
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -325,10 +333,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
                 "columns of y: fit them one by one"
             )
-        if self.choose != "map":
+        if self.choose == "median":
             raise ParameterError(
-                f"`choose` must be 'map' for several responses, got {self.choose!r} and {m} "
-                "columns of y: nothing is averaged over sets there"
+                f"`choose` must not be 'median' for several responses, got {m} columns of y: "
+                "the most probable set is kept, as nothing is averaged over sets"
             )
 
     def _fit_several(self, given: Given) -> None:
@@ -475,8 +483,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.inclusion_probability_[places] = average.inclusion
         factor = 1.0 / (ratio * self.scale_[places])
         self.coef_mean_[places] = average.mean * factor
-        self.coef_std_ = np.zeros(p)
+        self.coef_std_, self.active_mean_, self.active_std_ = (np.zeros(p) for _ in range(3))
         self.coef_std_[places] = np.sqrt(average.variance) * factor
+        self.active_mean_[places] = average.active_mean * factor
+        self.active_std_[places] = np.sqrt(average.active_variance) * factor
         self.n_active_probability_ = average.number
         self.likely_ = places[average.likely]
         self.likely_covariance_ = average.covariance / ratio**2
@@ -551,17 +561,17 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
             raise ParameterError(f"`level` must be a number between 0 and 1, got {level!r}")
         if self._averages():
-            if not hasattr(self, "coef_std_"):
+            if not hasattr(self, "active_mean_"):
                 raise InputError(
                     "this model was saved by an earlier version, which kept no deviations of the "
                     "coefficients. Fit it again."
                 )
-            inclusion, mean, std = self.inclusion_probability_, self.coef_mean_, self.coef_std_
+            inclusion, mean, std = self.inclusion_probability_, self.active_mean_, self.active_std_
         else:
             inclusion, mean = self.support_.astype(float), self.coef_
             std = np.zeros(mean.size)
             std[self.support_] = np.sqrt(np.diagonal(self.coef_covariance_))
-        return spread_interval(inclusion, mean, std, level)
+        return mixture_interval(inclusion, mean, std, level)
 
     def _predict_several(
         self, X: Table, return_std: bool
@@ -617,7 +627,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose == "map"
+        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose != "median"
         return tags
 
     def _check_parameters(self) -> None:

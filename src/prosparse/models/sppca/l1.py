@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
-from array_api_compat import device
+from array_api_compat import array_namespace, device
 
 from ...data import Array
-from ...data.arrays import Namespace, with_row
+from ...data.arrays import Namespace, host, in_kind, with_row
+
+_ENTRIES_AT_ONCE = 2**17  # of loadings, where many planes are looked at together
 
 
 def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
@@ -54,42 +56,68 @@ def lasso_rows(
 
 def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
     """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
+    if W.shape[0] * W.shape[1] <= _ENTRIES_AT_ONCE:  # many small steps: on the host
+        return in_kind(_turned_to_sparseness(host(W), array_namespace(host(W)), sweeps), W)
+    return _turned_to_sparseness(W, xp, sweeps)
+
+
+def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
     W = xp.asarray(W, copy=True)
+    d, p = W.shape
+    pairs = [(a, b) for a in range(d) for b in range(a + 1, d)]
+    together = max(1, _ENTRIES_AT_ONCE // p)
     for _ in range(sweeps):
         turned = False
-        for a in range(W.shape[0]):
-            for b in range(a + 1, W.shape[0]):
-                angle = _best_angle(W[a, :], W[b, :], xp)
+        for start in range(0, len(pairs), together):
+            # along a path few planes need a turn: many are asked at once
+            some = pairs[start : start + together]
+            first, second = (_rows(W, [pair[k] for pair in some], xp) for k in range(2))
+            turned_since: set[int] = set()
+            for (a, b), asked in zip(some, _best_angles(first, second, xp), strict=True):
+                angle = asked
+                if not turned_since.isdisjoint((a, b)):
+                    angle = _best_angles(W[a : a + 1, :], W[b : b + 1, :], xp)[0]
                 if angle:
                     c, s = math.cos(angle), math.sin(angle)
                     row_a = c * W[a, :] + s * W[b, :]
                     W = with_row(W, b, c * W[b, :] - s * W[a, :])
                     W = with_row(W, a, row_a)
+                    turned_since |= {a, b}
                     turned = True
         if not turned:
             break
     return W
 
 
-def _best_angle(x: Array, y: Array, xp: Namespace) -> float:
-    """The rotation of the plane that makes sum_i |x_i| + |y_i| smallest, in O(p log p).
+def _rows(W: Array, places: list[int], xp: Namespace) -> Array:
+    return xp.take(W, xp.asarray(places, device=device(W)), axis=0)
+
+
+def _best_angles(x: Array, y: Array, xp: Namespace) -> list[float]:
+    """For each row, the rotation of the plane that makes sum_i |x_i| + |y_i| smallest, in
+    O(p log p).
 
     With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a turn by t is
     sum_i r_i (cos u_i + sin u_i), u_i = (t - f_i) mod pi/2. Between the angles f_i mod pi/2 it is
     concave, so its minimum is at one of them, where some entry becomes zero; sorted, all the
-    sums are two running totals. Returns 0 unless the sum falls.
+    sums are two running totals. 0 unless the sum falls.
     """
-    r = xp.sqrt(x * x + y * y)
+    m, p = x.shape
     f = xp.atan2(y, x) % (0.5 * math.pi)
-    order = xp.argsort(f)
-    r, f = xp.take(r, order), xp.take(f, order)
-    with_cos, with_sin = r * xp.cos(f), r * xp.sin(f)
+    offsets = p * xp.arange(m, device=device(x))[:, None]
+    order = xp.reshape(xp.argsort(f, axis=1) + offsets, (-1,))
+    r = xp.sqrt(x * x + y * y)
+    r, f = (xp.reshape(xp.take(xp.reshape(some, (-1,)), order), (m, p)) for some in (r, f))
+    cos, sin = xp.cos(f), xp.sin(f)
     # cos u + sin u = cos t (cos f - sin f) + sin t (cos f + sin f) for f <= t, and
     # cos t (cos f + sin f) + sin t (sin f - cos f) for f > t.
-    low, high = with_cos - with_sin, with_cos + with_sin
-    P = xp.cumulative_sum(low) + xp.sum(high) - xp.cumulative_sum(high)
-    Q = xp.cumulative_sum(high) - xp.sum(low) + xp.cumulative_sum(low)
-    sums = P * xp.cos(f) + Q * xp.sin(f)
-    best = int(xp.argmin(sums))
-    now = float(xp.sum(xp.abs(x)) + xp.sum(xp.abs(y)))
-    return float(f[best]) if float(sums[best]) < now * (1.0 - 1e-12) else 0.0
+    low, high = r * (cos - sin), r * (cos + sin)
+    lows, highs = xp.cumulative_sum(low, axis=1), xp.cumulative_sum(high, axis=1)
+    P = lows + highs[:, -1:] - highs
+    Q = highs - lows[:, -1:] + lows
+    sums = P * cos + Q * sin
+    best = xp.argmin(sums, axis=1) + offsets[:, 0]
+    now = host(xp.sum(xp.abs(x) + xp.abs(y), axis=1))
+    least, angles = (host(xp.take(xp.reshape(some, (-1,)), best)) for some in (sums, f))
+    falls = least < now * (1.0 - 1e-12)
+    return [float(angle) if fall else 0.0 for angle, fall in zip(angles, falls, strict=True)]

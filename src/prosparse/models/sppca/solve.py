@@ -20,12 +20,12 @@ from ...data import Columns, Operator
 from ...data.arrays import host
 from ...errors import InputError
 from ...inference.loop import StopReason, worst
-from ...numerics.spectrum import Spectrum, added_squares, spectrum
+from ...numerics.spectrum import added_squares, spectrum
 from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, choice_shape, robust_slope
 from .model import init
-from .path import best_likelihoods, fit_path, vanishing_penalty
+from .path import Problem, best_likelihoods, fit_path, problem_of, vanishing_penalty
 
 Criterion = Literal["slope", "aic", "bic", "ebic"]
 Rule = Literal["slope", "aic", "bic", "ebic", "given"]
@@ -76,10 +76,10 @@ def solve(op: Operator, options: Options) -> Solution:
     """Fit the path of a centred table and keep the fit that the criterion prefers."""
     parts = spectrum(op)
     d = resolve_dimension(options.n_components, parts)
-    penalties = grid(parts, d, options)
-    max_iter, tol = options.max_iter, options.tol
-    fits = fit_path(parts, d, penalties, max_iter, tol, options.verbose)
-    likelihoods = best_likelihoods(parts, fits, max_iter, tol)
+    problem = problem_of(parts, options.max_iter, options.tol)
+    penalties = grid(problem, d, options)
+    fits = fit_path(problem, d, penalties, options.verbose)
+    likelihoods = best_likelihoods(problem, fits)
     nonzeros = [int(op.xp.sum(op.xp.astype(fit.state.W != 0, op.xp.int64))) for fit in fits]
     n, p = op.shape
     path = PenaltyPath(
@@ -112,7 +112,7 @@ def solve(op: Operator, options: Options) -> Solution:
     )
 
 
-def grid(parts: Spectrum, d: int, options: Options) -> np.ndarray:
+def grid(problem: Problem, d: int, options: Options) -> np.ndarray:
     """The penalties to fit, rising, in the operator's units."""
     penalty, per_length = options.penalty, options.columns.per_length
     if options.penalties is not None:
@@ -120,7 +120,7 @@ def grid(parts: Spectrum, d: int, options: Options) -> np.ndarray:
         return np.asarray(per_length(np.union1d(options.penalties, asked)))
     if not isinstance(penalty, str):  # up to the one asked for, in a few strides
         return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
-    largest = vanishing_penalty(parts, init(parts, d), options.max_iter, options.tol)
+    largest = vanishing_penalty(problem, init(problem.parts, d))
     # dense where the models are large
     return largest * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
 
