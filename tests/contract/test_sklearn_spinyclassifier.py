@@ -12,7 +12,7 @@ from prosparse import SpinyClassifier
     [
         SpinyClassifier(),
         SpinyClassifier(choose="median", fit_intercept=False),
-        SpinyClassifier(average=False, normalize=False),
+        SpinyClassifier(choose="map", average=False, normalize=False),
     ]
 )
 def test_sklearn_checks(estimator, check):
