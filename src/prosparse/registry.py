@@ -376,7 +376,11 @@ METHODS: dict[str, Method] = {
             explanations=(by_prior,),
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "view_columns_"),
-                {"noise_variance_": numbers("v", finite=True, least=0, positive=True)},
+                {
+                    "noise_variance_": numbers("v", finite=True, least=0, positive=True),
+                    "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
+                    "explained_variance_per_view_": numbers("v", "d"),
+                },
             ),
         ),
         Method(

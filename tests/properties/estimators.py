@@ -40,6 +40,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "a": one_of(0.0, 0.0, 1.0, 30.0),
         "b": one_of(0.0, 0.0, 1.0, 1e3),
         "n_private": one_of(0, 0, 1),
+        "noise": one_of("feature", "view"),
         "max_iter": one_of(1, 5, 100),
     },
     "SPPCA": {

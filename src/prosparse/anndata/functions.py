@@ -525,6 +525,7 @@ def sca(
     a: float = 0.0,
     b: float = 0.0,
     n_private: int | Sequence[int] = 0,
+    noise: Literal["view", "feature"] = "feature",
     max_iter: int = 1000,
     tol: float = 1e-9,
     random_state: None = None,
@@ -556,6 +557,8 @@ def sca(
         Scale of the hyperbolic prior; see `SCA`.
     n_private : int or list of int
         Latents of each view's own; one number for all views, or one per view.
+    noise : {"view", "feature"}
+        One noise variance for each view, or for each variable; see `SCA`.
     max_iter : int
         The most passes over the data.
     tol : float
@@ -635,6 +638,7 @@ def sca(
         a=a,
         b=b,
         n_private=n_private,
+        noise=noise,
         views=groups,
         max_iter=max_iter,
         tol=tol,
@@ -655,7 +659,7 @@ def sca(
             ["shared" if v < 0 else names[v] for v in host(model.latent_view_)], dtype=object
         ),
         "variance": host(model.explained_variance_),
-        "view_variance": np.stack([np.sum(host(L) ** 2, axis=1) for L in model.view_components_]),
+        "view_variance": host(model.explained_variance_per_view_),
         "variance_explained": _percent_of_views(model, names),
         "noise_variance": host(model.noise_variance_),
         **_course(model),

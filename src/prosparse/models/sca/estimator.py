@@ -42,6 +42,7 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
+from .model import Noise
 from .solve import Prior, SCAOptions, Solution, solve
 from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
@@ -84,8 +85,9 @@ class SCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" counts the eigenvalues of the table that stand out
-        from white noise. Latents that no variable needs are removed.
+        Latents shared by all views. "auto" begins with as many as there are eigenvalues of the
+        table that stand out from white noise, and takes the weakest out as long as the lower
+        bound of the evidence rises. Latents that no variable needs are removed in any case.
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
@@ -96,9 +98,13 @@ class SCA(HasDensity, SparseProjection):
         Ignored under "ard".
     b : float, default=0.0
         The hyperbolic prior's scale, in units of one over a variance of the table. A larger
-        ``b`` gives more zeros. Ignored under "ard".
+        ``b`` gives more zeros. With ``noise="feature"``: of the columns divided by their standard
+        deviations. Ignored under "ard".
     n_private : int or list of int, default=0
         Latents of each view's own; one number for all views, or one per view.
+    noise : {"view", "feature"}, default="feature"
+        "feature": every column has a noise variance of its own (factor analysis), with a weak
+        prior that keeps it from vanishing. "view": all columns of a view have the same.
     views : list or None, default=None
         Column groups: names, slices or positions, one group per view. None: one view, or, if
         ``fit`` is given a list of tables, one view per table.
@@ -133,9 +139,13 @@ class SCA(HasDensity, SparseProjection):
     n_removed_ : int
         Latents that were removed, as no variable needed them.
     noise_variance_ : array (views,)
-        The variance of the noise in every view.
+        The variance of the noise in every view, the mean over its columns.
+    feature_noise_variance_ : array (n_features_in_,)
+        The variance of the noise in every column.
     explained_variance_ : array (latents,)
         The variance that each latent explains, in all columns together.
+    explained_variance_per_view_ : array (views, latents)
+        The variance that each latent explains in the columns of each view.
     support_ : bool array (n_features_in_,)
         Variables with any loading.
     n_selected_ : int
@@ -195,6 +205,8 @@ class SCA(HasDensity, SparseProjection):
     n_private_: list[int]
     n_removed_: int
     noise_variance_: Array
+    feature_noise_variance_: Array
+    explained_variance_per_view_: Array
     bounds_: Array
     n_iter_: int
     stop_reason_: StopReason
@@ -209,6 +221,7 @@ class SCA(HasDensity, SparseProjection):
         a: float = 0.0,
         b: float = 0.0,
         n_private: int | Sequence[int] = 0,
+        noise: Noise = "feature",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-9,
@@ -220,6 +233,7 @@ class SCA(HasDensity, SparseProjection):
         self.a = a
         self.b = b
         self.n_private = n_private
+        self.noise = noise
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
@@ -257,7 +271,9 @@ class SCA(HasDensity, SparseProjection):
         X = self._validated(X, reset=True)
         self.view_columns_ = column_groups(views, X.shape[1], self._names())
         self._name_views(tables)
-        op, columns, seen = _standardised(X)
+        # Where columns have noise of their own the model does not depend on their units, and
+        # neither should where it starts.
+        op, columns, seen = _standardised(X, scale=self.noise == "feature")
         groups = varying_groups(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
         # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
@@ -305,23 +321,27 @@ class SCA(HasDensity, SparseProjection):
             width=self.n_features_in_,
             max_iter=self.max_iter,
             tol=self.tol,
+            noise=self.noise,
         )
 
     def _describe(self, solution: Solution, columns: Columns) -> None:
         """Set what users see: all columns of the table, in its units and kind."""
         kept, width = columns.kept, self.n_features_in_
-        components = spread(columns.length(solution.L.T), kept, width)
+        size = columns.length(host(columns.scale).astype(float)[kept])  # of one, in the table
+        components = spread(solution.L.T * size, kept, width)
         self.components_ = columns.numbers(components)
         if solution.deviations is not None:
-            deviations = spread(columns.length(solution.deviations.T), kept, width)
+            deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
-        offsets = spread(columns.length(solution.mu), kept, width)
+        offsets = spread(solution.mu * size, kept, width)
         self.mean_ = columns.mean + columns.numbers(offsets)
-        self.scale_ = columns.scale
+        self.scale_ = array_namespace(columns.scale).ones_like(columns.scale)
         self.varying_ = columns.varying
-        self.noise_variance_ = columns.numbers(columns.variance(solution.noise))
+        self._describe_noise(solution.noise * size**2, columns)
         self.explained_variance_ = columns.numbers(np.sum(components**2, axis=1))
+        per_view = [np.sum(components[:, c] ** 2, axis=1) for c in self.view_columns_]
+        self.explained_variance_per_view_ = columns.numbers(np.stack(per_view))
 
         latent_view = solution.latent_view
         self.latent_view_ = columns.values(latent_view)
@@ -333,18 +353,31 @@ class SCA(HasDensity, SparseProjection):
         support = np.any(components != 0, axis=0)
         self.support_ = columns.values(support)
         self.n_selected_ = int(np.count_nonzero(support))
-        norms = spread(np.linalg.norm(solution.L, axis=1)[None, :], kept, width)[0]
+        norms = np.linalg.norm(components, axis=0)
         self.relevance_ = columns.numbers(norms / max(float(norms.max()), np.finfo(float).tiny))
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
-        self.bounds_ = columns.values(columns.log_density(solution.bounds, solution.densities))
+        bounds = solution.bounds - float(solution.densities @ np.log(size))
+        self.bounds_ = columns.values(bounds)
         self.n_iter_ = solution.bounds.size
         self.stop_reason_ = solution.reason
+
+    def _describe_noise(self, noise: np.ndarray, columns: Columns) -> None:
+        """The noise of every view, and of every column; constant columns, whose noise is never
+        used, are given that of their view."""
+        every = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
+        varying = host(columns.varying)
+        levels = np.array([every[view[varying[view]]].mean() for view in self.view_columns_])
+        for view, level in zip(self.view_columns_, levels, strict=True):
+            every[view[~varying[view]]] = level
+        self.noise_variance_ = columns.numbers(levels)
+        self.feature_noise_variance_ = columns.numbers(every)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         check_choice("prior", self.prior, get_args(Prior))
+        check_choice("noise", self.noise, get_args(Noise))
         check_non_negative("a", self.a)
         check_non_negative("b", self.b)
         check_non_negative("tol", self.tol)
@@ -484,14 +517,23 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
-        precision = np.empty(self.n_features_in_)
-        noise = host(self.noise_variance_).astype(float)
-        for view, variance in zip(self.view_columns_, noise, strict=True):
-            precision[view] = 1.0 / variance
+        precision = 1.0 / self._noise_of_columns()
         L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
+
+    def _noise_of_columns(self) -> np.ndarray:
+        """The noise variance of every column."""
+        known = getattr(self, "feature_noise_variance_", None)
+        if known is not None:
+            return host(known).astype(float)
+        # a model from a file of an earlier version
+        every = np.empty(self.n_features_in_)
+        noise = host(self.noise_variance_).astype(float)
+        for view, variance in zip(self.view_columns_, noise, strict=True):
+            every[view] = variance
+        return every
 
     def _rows(self, X: Table) -> Table:
         """New rows, from a table or from one table per view (None: that view is missing)."""
@@ -520,13 +562,13 @@ class SCA(HasDensity, SparseProjection):
         return tags
 
 
-def _standardised(X: Table) -> tuple[Operator, Columns, np.ndarray | None]:
+def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
     """The centred table without constant columns, the way back, and what of it was observed."""
     seen = None
     if has_gaps(X):
-        op, columns, seen = standardise_observed(X)
+        op, columns, seen = standardise_observed(X, scale)
     else:
-        op, columns = standardise(X)
+        op, columns = standardise(X, scale)
     if op.shape[1] < 2:
         raise InputError(few_columns(op.shape[1], X.shape[1]))
     return op, columns, seen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Literal, NamedTuple
@@ -19,6 +20,7 @@ from .filled_start import fit_of_filled
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
+    Noise,
     State,
     ViewLayout,
     accelerator,
@@ -34,6 +36,11 @@ from .start import initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
+# How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
+# per entry that ends them.
+PASSES_PER_COUNT = 30
+ROUGH = 1e-6
+
 
 class SCAOptions(NamedTuple):
     """What the user decides, in the operator's units."""
@@ -46,6 +53,7 @@ class SCAOptions(NamedTuple):
     width: int  # columns of the table, constant ones included
     max_iter: int
     tol: float  # per observed entry
+    noise: Noise  # one variance for every view, or for every column
 
 
 class Solution(NamedTuple):
@@ -54,11 +62,11 @@ class Solution(NamedTuple):
     L: np.ndarray  # (p, latents) weights
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
     mu: np.ndarray  # (p,) offsets from the observed means
-    noise: np.ndarray  # (V,) noise variances
+    noise: np.ndarray  # (p,) noise variances
     latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
     n_removed: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
-    densities: float  # of how many numbers the objective is a log density
+    densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
     reason: StopReason
 
 
@@ -90,20 +98,44 @@ def solve(
     Solution
     """
     samples, start = _samples_and_start(op, seen, options)
-    shared = _shared(start, samples.n, options)
-    lay = view_layout(groups, shared, options.private)
-    L, noise = initial_weights(start, samples.n, groups, shared, options.private)
+    shared, private = _shared(start, samples.n, options), options.private
+    begun = shared + sum(private)
+    lay = view_layout(groups, shared, private, options.noise)
+    first = init(samples, lay, *initial_weights(start, samples.n, groups, shared, private), None)
+    if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+        steps = _relevance_steps(lay)
+        first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
+    if options.n_components == "auto":
+        first, lay = _needed_latents(samples, lay, first, start.epsilon, options)
     prior = None
     if options.prior == "hyperbolic":
-        prior = HyperbolicPrior(options.a / (options.width * L.shape[1]), options.b)
-    first = init(L, noise, prior)
+        # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
+        # would be poorer ones from where relevance determination ends.
+        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        lay = view_layout(groups, shared, private, options.noise)
+        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        L, left = initial_weights(start, samples.n, groups, shared, private)
+        first = init(samples, lay, L, left, prior)
+    run = _iterated(samples, lay, prior, first, start.epsilon, options, progress, checkpoint)
+    # A log posterior is a density of the weights, too.
+    densities = samples.observed if prior is None else samples.observed + lay.allowed.sum(axis=1)
+    return _solution(run, lay, begun, densities)
+
+
+def _iterated(
+    samples: Samples,
+    lay: ViewLayout,
+    prior: HyperbolicPrior | None,
+    first: State,
+    epsilon: float,
+    options: SCAOptions,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Run[State]:
+    """From a state to where the objective no longer rises."""
     step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
-    # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
-    # would be poorer ones from there.
-    if seen is not None and prior is None:
-        first = fit_of_filled(start, lay, first, step_of, options.max_iter, options.tol)
     total, entries = float(np.sum(samples.squares)), float(samples.observed.sum())
-    run = iterate(
+    return iterate(
         step_of(samples),
         first,
         max_iter=options.max_iter,
@@ -111,14 +143,50 @@ def solve(
         accelerator=accelerator(largest_precisions(samples, lay)),
         exhausted=lambda state: not np.any(state.fitted.L),
         rounding=lambda state: residual_rounding(
-            state, total, 1.0 / state.ahead.tau.max(), start.epsilon
+            state, total, 1.0 / state.ahead.tau.max(), epsilon
         ),
         progress=progress,
         checkpoint=checkpoint,
     )
-    # A log posterior is a density of the weights, too.
-    densities = entries if prior is None else entries + float(lay.allowed.sum())
-    return _solution(run, lay, densities)
+
+
+def _needed_latents(
+    samples: Samples, lay: ViewLayout, first: State, epsilon: float, options: SCAOptions
+) -> tuple[State, ViewLayout]:
+    """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
+    as many at a time while the bound rises, one at a time where it does not.
+
+    A latent that fits noise costs more, in the divergence of its weights and its scores, than it
+    adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
+    time.
+    """
+    rough = options._replace(
+        max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
+    )
+    best = _iterated(samples, lay, None, first, epsilon, rough).state
+    fewer = 1
+    while lay.block.size > 1:
+        strength = np.sum(best.fitted.L**2, axis=0)
+        keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
+        there = _with_latents(best, lay, keep)
+        trial = _iterated(samples, there[1], None, there[0], epsilon, rough).state
+        if trial.bound > best.bound:
+            best, lay, fewer = trial, there[1], 2 * fewer
+        elif fewer > 1:
+            fewer = 1
+        else:
+            break
+    return State(best.ahead, best.ahead, -math.inf), lay
+
+
+def _with_latents(state: State, lay: ViewLayout, keep: np.ndarray) -> tuple[State, ViewLayout]:
+    """Some latents of a state under relevance determination."""
+    now = state.ahead
+    assert now.C is not None
+    assert now.t is not None
+    now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
+    lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
+    return State(now, now, -math.inf), lay
 
 
 def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
@@ -146,22 +214,28 @@ def _samples_and_start(
 
 
 def _shared(op: Operator, n: int, options: SCAOptions) -> int:
-    """The number of latents that all views share."""
+    """The number of latents that all views share, or with "auto" at most so many."""
     if options.n_components != "auto":
         return int(options.n_components)
     found = counted(host(spectrum(op).eigenvalues), n, op.shape[1])
     return max(1, found - sum(options.private))
 
 
-def _solution(run: Run[State], lay: ViewLayout, densities: float) -> Solution:
-    """Without dead latents, the strongest of each kind first, their largest weight positive."""
+def _solution(run: Run[State], lay: ViewLayout, begun: int, densities: np.ndarray) -> Solution:
+    """Without dead latents, the strongest of each kind first, their largest weight positive.
+
+    ``begun`` is how many there were at first.
+    """
     fitted: FactorParameters = run.state.fitted
-    strength = np.sum(fitted.L**2, axis=0)
+    weights, noise = fitted.L, 1.0 / fitted.tau[lay.noise]
+    if lay.noise_has_prior:
+        weights, noise = _lonely_as_noise(weights, noise)
+    strength = np.sum(weights**2, axis=0)
     order = np.lexsort((-strength, lay.block))
     alive = order[strength[order] > 0]
     # Without any structure one latent without loadings stays, so that scores have a column.
     alive = alive if alive.size else order[:1]
-    L = fitted.L[:, alive]
+    L = weights[:, alive]
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     deviations = None
     if fitted.C is not None:
@@ -171,10 +245,16 @@ def _solution(run: Run[State], lay: ViewLayout, densities: float) -> Solution:
         L=L * np.where(strongest < 0, -1.0, 1.0),
         deviations=deviations,
         mu=fitted.mu,
-        noise=1.0 / fitted.tau,
+        noise=noise,
         latent_view=lay.block[alive] - 1,
-        n_removed=int(lay.block.size - np.sum(strength > 0)),
+        n_removed=int(begun - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,
     )
+
+
+def _lonely_as_noise(L: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A latent that a single column has is noise of that column: the same law of the table."""
+    lonely = np.count_nonzero(L, axis=0) == 1
+    return np.where(lonely, 0.0, L), noise + np.sum(L[:, lonely] ** 2, axis=1)
