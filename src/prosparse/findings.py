@@ -345,12 +345,13 @@ def _views(fitted: Mapping[str, Any]) -> Views:
     """Shares of the variance that the model gives to every view: loadings and noise together."""
     columns = [np.asarray(positions) for positions in fitted[VIEWS]]
     squares = np.atleast_2d(host(fitted["components_"])).astype(float) ** 2
-    noise = host(fitted["noise_variance_"]).astype(float)
     width = squares.shape[1]
-    of_column = np.empty(width)
-    for number, positions in enumerate(columns):
-        # one variance for all columns of a view, or one for each column of the table
-        of_column[positions] = noise[number] if noise.size == len(columns) else noise[positions]
+    if "feature_noise_variance_" in fitted:
+        of_column = host(fitted["feature_noise_variance_"]).astype(float)
+    else:  # a model in a file of an earlier version: one variance for all columns of a view
+        of_column = np.empty(width)
+        for positions, level in zip(columns, host(fitted["noise_variance_"]), strict=True):
+            of_column[positions] = level
     varying = (
         host(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
     )
