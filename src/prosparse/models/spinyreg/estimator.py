@@ -211,8 +211,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     would select a fifth of them. Constant columns are left out.
 
     Several responses share the set of variables: their log evidences add up, each with noise of its
-    own and alpha / gamma in common. Nothing is averaged over sets then, ``bounds_`` are those of
-    the search, and ``relevance_`` is the size of the coefficients over the noise, of all responses.
+    own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets
+    then, ``bounds_`` are those of the search, and ``relevance_`` is the size of the coefficients
+    over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
@@ -332,10 +333,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
                 "columns of y: fit them one by one"
             )
-        if self.choose != "map":
+        if self.choose == "median":
             raise ParameterError(
-                f"`choose` must be 'map' for several responses, got {self.choose!r} and {m} "
-                "columns of y: nothing is averaged over sets there"
+                f"`choose` must not be 'median' for several responses, got {m} columns of y: "
+                "the most probable set is kept, as nothing is averaged over sets"
             )
 
     def _fit_several(self, given: Given) -> None:
@@ -626,7 +627,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose == "map"
+        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose != "median"
         return tags
 
     def _check_parameters(self) -> None:
