@@ -94,7 +94,8 @@ def test_latents_that_a_filled_in_table_loses_are_tried_again(table, rng):
     op, _, seen = standardise_observed(gaps)
     samples, start = SamplesWithGaps(op.whole, seen), DenseOperator(op.whole)
     lay = view_layout([np.arange(9)], 6, [0])
-    first = init(samples, lay, *initial_weights(start, 50, [np.arange(9)], 6, [0]), None)
+    weights = initial_weights(start, 50, [np.arange(9)], 6, [0])
+    first = init(samples, lay, *weights, None)
     steps = partial(partial, relevance_step)
     found = fit_of_filled(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)
