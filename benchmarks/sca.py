@@ -40,6 +40,7 @@ from prosparse.experiments.views import standardised
 
 WIDTHS = (400, 300, 200)
 PASSES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+MANY_SAMPLES = 1000  # with so many, as many latents as "auto" finds take long
 MEASURES = ("log-likelihood", "prediction", "correlation")
 
 
@@ -90,6 +91,15 @@ def fits_of_ours(k, tol=1e-6):
     }
 
 
+def fits_of_their_own_number():
+    """What every method does with its own number of latents."""
+    return {
+        "SCA, ard, auto": lambda train: ours(train, "auto", tol=1e-6),
+        "SCA, hyperbolic, auto": lambda train: ours(train, "auto", prior="hyperbolic", tol=1e-6),
+        "mofapy2, 10 factors": lambda train: mofa(train, 10, True),
+    }
+
+
 def peers(k):
     return {
         "mofapy2": lambda train: mofa(train, k, True),
@@ -129,19 +139,22 @@ def split(views, y, splits):
     return [standardised([x[a] for x in views], [x[b] for x in views]) for a, b in folds]
 
 
-def tables(names, without):
+def tables(names, without, fewer):
     folder = os.environ.get("PROSPARSE_DATA")
     if not folder:
         raise SystemExit("PROSPARSE_DATA must name the folder of the data sets")
     for name, (views, y, k, splits) in real_tables(Path(folder)).items():
         if names and name not in names:
             continue
+        splits = fewer or splits
         sizes = " + ".join(str(x.shape[1]) for x in views)
         print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {splits} splits")
         print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
         parts = split(views, y, splits)
         methods = fits_of_ours(k)
         methods |= {label: fit for label, fit in peers(k).items() if label not in without}
+        if len(y) < MANY_SAMPLES:
+            methods |= fits_of_their_own_number()
         found, seconds = {}, {}
         for label, fit in methods.items():
             rows = one_method(label, fit, parts)
@@ -348,6 +361,7 @@ def main():
     parser.add_argument("part", choices=("tables", "simulated", "gaps", "cells"))
     parser.add_argument("--only", nargs="*", default=[], help="some of the data sets")
     parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--splits", type=int, help="another number of splits")
     parser.add_argument("--cells", type=int, default=20_000)
     parser.add_argument("--genes", type=int, default=8_000)
     parser.add_argument("--peaks", type=int, default=25_000)
@@ -356,7 +370,7 @@ def main():
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         if options.part == "tables":
-            tables(options.only, options.without)
+            tables(options.only, options.without, options.splits)
         elif options.part == "simulated":
             simulated()
         elif options.part == "gaps":

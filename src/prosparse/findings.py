@@ -61,6 +61,14 @@ class Shared(NamedTuple):
     qvalues: np.ndarray  # (n_features,)
 
 
+class Probable(NamedTuple):
+    """How probable it is that variables are active, where the method averages over sets."""
+
+    inclusion: np.ndarray  # (n_features,)
+    groups: list[np.ndarray]  # for each chosen variable those that could stand for it
+    number: np.ndarray | None  # (Q + 1,) probability that 0 .. Q are active, if it is known
+
+
 class Told(NamedTuple):
     """What few variables tell of all, where the method chooses them for that."""
 
@@ -135,6 +143,8 @@ class Findings(NamedTuple):
         Whether the user gave the number of variables, or of loadings.
     views : Views or None
         What the latents explain of every view, where the method fits views.
+    probable : Probable or None
+        How probable each variable is, where the method averages over sets of them.
     """
 
     method: str
@@ -156,6 +166,7 @@ class Findings(NamedTuple):
     told: Told | None
     asked: bool
     views: Views | None = None
+    probable: Probable | None = None
 
     @property
     def choice(self) -> Choice | None:
@@ -243,6 +254,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         told=_told(model) if TELLS in method.saved.required else None,
         asked=method.number is not None and parameters[method.number] is not None,
         views=_views(fitted) if VIEWS in method.saved.required else None,
+        probable=_probable(fitted),
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
@@ -324,6 +336,17 @@ def _shared(fitted: Mapping[str, Any]) -> Shared:
     return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
 
 
+def _probable(fitted: Mapping[str, Any]) -> Probable | None:
+    if "inclusion_probability_" not in fitted:
+        return None
+    number = fitted.get("n_active_probability_")
+    return Probable(
+        inclusion=host(fitted["inclusion_probability_"]),
+        groups=[host(group).astype(int) for group in fitted.get("credible_sets_", [])],
+        number=None if number is None else host(number),
+    )
+
+
 def _told(model: VariableSelector) -> Told:
     fitted, parameters = vars(model), model.get_params(deep=False)
     return Told(
@@ -345,12 +368,13 @@ def _views(fitted: Mapping[str, Any]) -> Views:
     """Shares of the variance that the model gives to every view: loadings and noise together."""
     columns = [np.asarray(positions) for positions in fitted[VIEWS]]
     squares = np.atleast_2d(host(fitted["components_"])).astype(float) ** 2
-    noise = host(fitted["noise_variance_"]).astype(float)
     width = squares.shape[1]
-    of_column = np.empty(width)
-    for number, positions in enumerate(columns):
-        # one variance for all columns of a view, or one for each column of the table
-        of_column[positions] = noise[number] if noise.size == len(columns) else noise[positions]
+    if "feature_noise_variance_" in fitted:
+        of_column = host(fitted["feature_noise_variance_"]).astype(float)
+    else:  # a model in a file of an earlier version: one variance for all columns of a view
+        of_column = np.empty(width)
+        for positions, level in zip(columns, host(fitted["noise_variance_"]), strict=True):
+            of_column[positions] = level
     varying = (
         host(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
     )

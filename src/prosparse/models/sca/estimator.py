@@ -42,8 +42,10 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
+from .likelihood import Likelihood
+from .mixed import MixedModel, fitting_rows, likelihoods, of_columns
 from .model import Noise
-from .solve import Prior, SCAOptions, Solution, solve
+from .solve import Prior, SCAOptions, Solution, solve, solve_bounded
 from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
@@ -105,6 +107,11 @@ class SCA(HasDensity, SparseProjection):
     noise : {"view", "feature"}, default="feature"
         "feature": every column has a noise variance of its own (factor analysis), with a weak
         prior that keeps it from vanishing. "view": all columns of a view have the same.
+    likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
+        What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
+        views, or one per view. Loadings and means of views that are not Gaussian are those of
+        the linear predictor: the log odds, or the logarithm of the expected count (which goes
+        over into a straight line where counts are far above the mean of their column).
     views : list or None, default=None
         Column groups: names, slices or positions, one group per view. None: one view, or, if
         ``fit`` is given a list of tables, one view per table.
@@ -130,6 +137,11 @@ class SCA(HasDensity, SparseProjection):
         The positions of the columns of every view.
     view_names_ : list of arrays (columns of the view,), or None for views without column names
         The names of the columns of every view.
+    likelihood_ : list of str
+        The likelihood of every view.
+    knee_ : array (n_features_in_,)
+        From which count on the expected count of a Poisson column rises in a straight line; one
+        in other columns. Only where a view is not Gaussian.
     latent_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
     n_components_ : int
@@ -139,7 +151,8 @@ class SCA(HasDensity, SparseProjection):
     n_removed_ : int
         Latents that were removed, as no variable needed them.
     noise_variance_ : array (views,)
-        The variance of the noise in every view, the mean over its columns.
+        The variance of the noise in every view, the mean over its columns; 1 in views that are
+        not Gaussian, whose noise is that of their likelihood.
     feature_noise_variance_ : array (n_features_in_,)
         The variance of the noise in every column.
     explained_variance_ : array (latents,)
@@ -155,7 +168,8 @@ class SCA(HasDensity, SparseProjection):
     ranking_ : int array (n_features_in_,)
         1 for the variable of the largest relevance, and so on.
     mean_ : array (n_features_in_,)
-        The means of the columns; where entries are missing, those that the model expects.
+        The means of the columns; where entries are missing, those that the model expects; of
+        views that are not Gaussian, the linear predictor where all latents are zero.
     scale_ : array (n_features_in_,)
         Ones: the columns are not scaled.
     varying_ : bool array (n_features_in_,)
@@ -163,7 +177,7 @@ class SCA(HasDensity, SparseProjection):
     bounds_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
-        scale). Never falls.
+        scale). Where a view is not Gaussian, lower bounds of these. Never falls.
     n_iter_ : int
         Passes over the data.
     stop_reason_ : StopReason
@@ -201,6 +215,8 @@ class SCA(HasDensity, SparseProjection):
     view_components_: list[Array]
     view_columns_: list[np.ndarray]
     view_names_: list[np.ndarray | None]
+    likelihood_: list[Likelihood]
+    knee_: Array
     latent_view_: Array
     n_private_: list[int]
     n_removed_: int
@@ -222,6 +238,7 @@ class SCA(HasDensity, SparseProjection):
         b: float = 0.0,
         n_private: int | Sequence[int] = 0,
         noise: Noise = "feature",
+        likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-9,
@@ -234,6 +251,7 @@ class SCA(HasDensity, SparseProjection):
         self.b = b
         self.n_private = n_private
         self.noise = noise
+        self.likelihood = likelihood
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
@@ -271,6 +289,11 @@ class SCA(HasDensity, SparseProjection):
         X = self._validated(X, reset=True)
         self.view_columns_ = column_groups(views, X.shape[1], self._names())
         self._name_views(tables)
+        names = likelihoods(self.likelihood, len(self.view_columns_))
+        if any(name != "gaussian" for name in names):
+            self._fit_mixed(X, names, checkpoint, views is not None)
+            return
+        self.likelihood_ = list(names)
         # Where columns have noise of their own the model does not depend on their units, and
         # neither should where it starts.
         op, columns, seen = _standardised(X, scale=self.noise == "feature")
@@ -286,7 +309,48 @@ class SCA(HasDensity, SparseProjection):
             progress=Progress(self.max_iter, "SCA", self.verbose),
             checkpoint=file.stage("weights") if file else None,
         )
-        self._describe(solution, columns)
+        kept = columns.kept
+        mean, scale = (host(part).astype(float)[kept] for part in (columns.mean, columns.scale))
+        self._describe(solution, columns, mean, columns.length(scale))
+
+    def _fit_mixed(
+        self,
+        X: Table,
+        names: list[Likelihood],
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        views_given: bool,
+    ) -> None:
+        """Fit views of which some are not Gaussian."""
+        op, columns, _ = _standardised(X, scale=True)
+        kept = columns.kept
+        groups = varying_groups(self.view_columns_, kept, X.shape[1])
+        of_kept = of_columns(names, self.view_columns_, X.shape[1])[kept]
+        gaussian = of_kept == "gaussian"
+        deviation = host(columns.scale).astype(float)[kept]
+        size = np.where(gaussian, deviation, 1.0)
+        if self.noise == "view":  # the same for all columns of a view
+            for group in groups:
+                size[group] = np.sqrt(np.mean(size[group] ** 2))
+        mean = np.where(gaussian, host(columns.mean).astype(float)[kept], 0.0)
+        rows, inside = fitting_rows(X, kept, of_kept, mean, size)
+        # a standard deviation on the scale of the linear predictor, by the slope of the mean
+        slope = np.where(of_kept == "bernoulli", inside * (1.0 - inside), inside)
+        per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
+        file = self._opened(checkpoint, X, views=self.view_columns_ if views_given else None)
+        solution = solve_bounded(
+            rows,
+            op,
+            per_unit,
+            inside,
+            groups,
+            self._options(len(groups), columns),
+            progress=Progress(self.max_iter, "SCA", self.verbose),
+            checkpoint=file.stage("weights") if file else None,
+        )
+        self.likelihood_ = list(names)
+        every = spread(rows.knee[None, :], kept, self.n_features_in_)[0]
+        self.knee_ = columns.numbers(np.where(every > 0, every, 1.0))
+        self._describe(solution, columns, mean, size)
 
     def _names(self) -> np.ndarray | None:
         """The names of the columns, where they are known."""
@@ -324,18 +388,24 @@ class SCA(HasDensity, SparseProjection):
             noise=self.noise,
         )
 
-    def _describe(self, solution: Solution, columns: Columns) -> None:
-        """Set what users see: all columns of the table, in its units and kind."""
+    def _describe(
+        self, solution: Solution, columns: Columns, mean: np.ndarray, size: np.ndarray
+    ) -> None:
+        """Set what users see: all columns of the table, in its units and kind.
+
+        ``mean`` and ``size`` (columns that vary,) are what nothing and one of the solution are in
+        the table.
+        """
         kept, width = columns.kept, self.n_features_in_
-        size = columns.length(host(columns.scale).astype(float)[kept])  # of one, in the table
         components = spread(solution.L.T * size, kept, width)
         self.components_ = columns.numbers(components)
         if solution.deviations is not None:
             deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
-        offsets = spread(solution.mu * size, kept, width)
-        self.mean_ = columns.mean + columns.numbers(offsets)
+        means = host(columns.mean).astype(float)
+        means[kept] = mean + solution.mu * size
+        self.mean_ = columns.numbers(means)
         self.scale_ = array_namespace(columns.scale).ones_like(columns.scale)
         self.varying_ = columns.varying
         self._describe_noise(solution.noise * size**2, columns)
@@ -407,11 +477,13 @@ class SCA(HasDensity, SparseProjection):
         array (n_samples, latents)
         """
         X = self._rows(X)
-        Z = posterior_means(X, self._factors())
+        mixed = self._mixed()
+        Z = mixed.posteriors(X)[0] if mixed else posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def score_samples(self, X: Table) -> Array:
-        """Exact log density of the observed entries of every row.
+        """Exact log density of the observed entries of every row; where a view is not Gaussian,
+        a lower bound of it.
 
         Parameters
         ----------
@@ -424,6 +496,9 @@ class SCA(HasDensity, SparseProjection):
         """
         X = self._rows(X)
         kept = np.flatnonzero(host(self.varying_))
+        mixed = self._mixed()
+        if mixed:
+            return mixed.take(kept).posteriors(take_columns(X, kept))[2]
         return row_log_densities(take_columns(X, kept), self._factors(kept))
 
     def predict_view(
@@ -458,6 +533,9 @@ class SCA(HasDensity, SparseProjection):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = kind.dense(X)
         X[:, columns] = np.nan
+        mixed = self._mixed()
+        if mixed:
+            return Prediction(*mixed.means(X, columns))
         model = self._factors()
         variance = conditional_variance(X, model, columns)
         return Prediction(
@@ -487,7 +565,11 @@ class SCA(HasDensity, SparseProjection):
             if kind.stays:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
-        mean = conditional_mean(rows, self._factors(), np.arange(self.n_features_in_))
+        everything, mixed = np.arange(self.n_features_in_), self._mixed()
+        if mixed:
+            mean = mixed.means(rows, everything)[0]
+        else:
+            mean = conditional_mean(rows, self._factors(), everything)
         full = dense_with_gaps(rows)
         missing = np.isnan(full)
         full[missing] = mean[missing]
@@ -522,6 +604,19 @@ class SCA(HasDensity, SparseProjection):
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
+
+    def _mixed(self) -> MixedModel | None:
+        """The fitted model where a view is not Gaussian."""
+        names = getattr(self, "likelihood_", ["gaussian"])  # models of files of earlier versions
+        if all(name == "gaussian" for name in names):
+            return None
+        return MixedModel(
+            host(self.components_).T.astype(float),
+            1.0 / self._noise_of_columns(),
+            host(self.mean_).astype(float),
+            of_columns(names, self.view_columns_, self.n_features_in_),
+            host(self.knee_).astype(float),
+        )
 
     def _noise_of_columns(self) -> np.ndarray:
         """The noise variance of every column."""

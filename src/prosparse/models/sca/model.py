@@ -25,7 +25,7 @@ offsets from the observed column means (zero when nothing is missing).
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -315,13 +315,24 @@ def _offsets_and_noise(
     return mu, (count + more) / np.maximum(residual + square_more, floor), residual
 
 
+class Measured(Protocol):
+    """What the prior of the noise asks of a table."""
+
+    @property
+    def observed(self) -> np.ndarray: ...
+
+    @property
+    def squares(self) -> np.ndarray: ...
+
+
 def prior_of_noise(
-    samples: Samples, lay: ViewLayout, tau: np.ndarray
+    samples: Measured, lay: ViewLayout, tau: np.ndarray, among: np.ndarray | None = None
 ) -> tuple[float, np.ndarray, float]:
     """(samples, (K,) sums of their squared residuals) that the prior of the noise is worth, and
     its logarithm up to a constant, of log tau, so that it does not depend on units.
 
-    The level of noise in a view is at its best, the harmonic mean of the noise variances.
+    ``among`` (p,) says which columns have noise; None: all of them. The level of noise in a
+    view is at its best, the harmonic mean of the noise variances.
     """
     if not lay.noise_has_prior:
         return 0.0, np.zeros(tau.size), 0.0
@@ -329,7 +340,8 @@ def prior_of_noise(
     variance = samples.squares / samples.observed
     squares = SAMPLES_OF_LEVEL * level + SAMPLES_OF_VARIANCE * variance
     logs = SAMPLES_OF_LEVEL * np.log(tau * level) + SAMPLES_OF_VARIANCE * np.log(tau * variance)
-    log_prior = 0.5 * float(np.sum(logs - tau * squares))
+    parts = logs - tau * squares
+    log_prior = 0.5 * float(np.sum(parts if among is None else parts[among]))
     return SAMPLES_OF_LEVEL + SAMPLES_OF_VARIANCE, squares, log_prior
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,14 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
+from .bounded import (
+    BoundedState,
+    Rows,
+    bounded_accelerator,
+    bounded_init,
+    bounded_step,
+    starting_offsets,
+)
 from .filled_start import fit_of_filled
 from .hyperbolic import HyperbolicPrior
 from .model import (
@@ -106,7 +114,10 @@ def solve(
         steps = _relevance_steps(lay)
         first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
     if options.n_components == "auto":
-        first, lay = _needed_latents(samples, lay, first, start.epsilon, options)
+        rough = _rough(options)
+        first, lay = _needed_latents(
+            first, lay, lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough)
+        )
     prior = None
     if options.prior == "hyperbolic":
         # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
@@ -150,43 +161,131 @@ def _iterated(
     )
 
 
+StateOf = TypeVar("StateOf", State, BoundedState)
+
+
 def _needed_latents(
-    samples: Samples, lay: ViewLayout, first: State, epsilon: float, options: SCAOptions
-) -> tuple[State, ViewLayout]:
+    first: StateOf,
+    lay: ViewLayout,
+    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+) -> tuple[StateOf, ViewLayout]:
     """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
     as many at a time while the bound rises, one at a time where it does not.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time.
+    time. ``run_from`` makes a rough fit.
     """
-    rough = options._replace(
-        max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
-    )
-    best = _iterated(samples, lay, None, first, epsilon, rough).state
+    best = run_from(first, lay).state
     fewer = 1
     while lay.block.size > 1:
         strength = np.sum(best.fitted.L**2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
-        there = _with_latents(best, lay, keep)
-        trial = _iterated(samples, there[1], None, there[0], epsilon, rough).state
+        start, other = _with_latents(best, lay, keep)
+        trial = run_from(start, other).state
         if trial.bound > best.bound:
-            best, lay, fewer = trial, there[1], 2 * fewer
+            best, lay, fewer = trial, other, 2 * fewer
         elif fewer > 1:
             fewer = 1
         else:
             break
-    return State(best.ahead, best.ahead, -math.inf), lay
+    return _with_latents(best, lay, np.arange(lay.block.size))
 
 
-def _with_latents(state: State, lay: ViewLayout, keep: np.ndarray) -> tuple[State, ViewLayout]:
-    """Some latents of a state under relevance determination."""
+def _rough(options: SCAOptions) -> SCAOptions:
+    return options._replace(
+        max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
+    )
+
+
+def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
+    """Some latents of a state under relevance determination, as a start."""
     now = state.ahead
     assert now.C is not None
     assert now.t is not None
     now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
     lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
-    return State(now, now, -math.inf), lay
+    start = state._replace(fitted=now, ahead=now, bound=-math.inf)
+    if isinstance(start, BoundedState):
+        start = start._replace(Z=start.Z[:, keep], S=start.S[:, keep][:, :, keep])
+    return start, lay
+
+
+def solve_bounded(
+    rows: Rows,
+    op: Operator,
+    per_unit: np.ndarray,
+    means: np.ndarray,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Solution:
+    """Fit views of which some are not Gaussian.
+
+    Parameters
+    ----------
+    rows : Rows
+    op : Operator
+        The columns centred and divided by their standard deviations, zero where an entry is
+        missing, to start from.
+    per_unit : array (p,)
+        What a standard deviation is in units of the linear predictor.
+    means : array (p,)
+        The means of the columns, strictly inside their range.
+    groups : list of int arrays
+        The columns of every view.
+    options : SCAOptions
+    progress : Progress or None, default=None
+    checkpoint : Stage or None, default=None
+
+    Returns
+    -------
+    Solution
+    """
+    start = spectrum(op).table if op.shape[0] > op.shape[1] else op
+    mu = starting_offsets(rows, means)
+
+    def begin(
+        shared: int, private: list[int], prior: HyperbolicPrior | None
+    ) -> tuple[BoundedState, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        L = initial_weights(start, rows.n, groups, shared, private)[0] * per_unit[:, None]
+        return bounded_init(rows, lay, L, mu, prior), lay
+
+    def run_from(
+        first: BoundedState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
+    ) -> Run[BoundedState]:
+        last = how is options
+        return iterate(
+            partial(bounded_step, rows, lay, prior),
+            first,
+            max_iter=how.max_iter,
+            tol=how.tol * float(rows.observed.sum()),
+            accelerator=bounded_accelerator(rows, lay),
+            exhausted=lambda state: not np.any(state.fitted.L),
+            progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
+        )
+
+    shared = _shared(start, rows.n, options)
+    begun = shared + sum(options.private)
+    first, lay = begin(shared, options.private, None)
+    if options.n_components == "auto":
+        rough = _rough(options)
+        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, None, rough))
+    prior = None
+    if options.prior == "hyperbolic":
+        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        first, lay = begin(shared, private, prior)
+    run = run_from(first, lay, prior, options)
+    # Counts have no density that would depend on units; weights are of the linear predictor.
+    densities = np.where(rows.gaussian, rows.observed, 0.0)
+    if prior is not None:
+        densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
+    return _solution(run, lay, begun, densities, rows.gaussian)
 
 
 def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
@@ -221,15 +320,22 @@ def _shared(op: Operator, n: int, options: SCAOptions) -> int:
     return max(1, found - sum(options.private))
 
 
-def _solution(run: Run[State], lay: ViewLayout, begun: int, densities: np.ndarray) -> Solution:
+def _solution(
+    run: Run[State] | Run[BoundedState],
+    lay: ViewLayout,
+    begun: int,
+    densities: np.ndarray,
+    noisy: np.ndarray | None = None,
+) -> Solution:
     """Without dead latents, the strongest of each kind first, their largest weight positive.
 
-    ``begun`` is how many there were at first.
+    ``begun`` is how many there were at first, ``noisy`` (p,) says which columns have noise that
+    could be a latent of a single column; None: all of them.
     """
     fitted: FactorParameters = run.state.fitted
     weights, noise = fitted.L, 1.0 / fitted.tau[lay.noise]
     if lay.noise_has_prior:
-        weights, noise = _lonely_as_noise(weights, noise)
+        weights, noise = _lonely_as_noise(weights, noise, noisy)
     strength = np.sum(weights**2, axis=0)
     order = np.lexsort((-strength, lay.block))
     alive = order[strength[order] > 0]
@@ -254,7 +360,11 @@ def _solution(run: Run[State], lay: ViewLayout, begun: int, densities: np.ndarra
     )
 
 
-def _lonely_as_noise(L: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _lonely_as_noise(
+    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """A latent that a single column has is noise of that column: the same law of the table."""
     lonely = np.count_nonzero(L, axis=0) == 1
+    if noisy is not None:
+        lonely &= ~np.any(L[~noisy], axis=0)
     return np.where(lonely, 0.0, L), noise + np.sum(L[:, lonely] ** 2, axis=1)

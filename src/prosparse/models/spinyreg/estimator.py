@@ -111,7 +111,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     intercept_ : float
         The prediction where all columns are zero; 0 without ``fit_intercept``.
     support_ : bool array (n_features_in_,)
-        The chosen variables; none where no set is more probable than none.
+        The chosen variables; none where no set is shown to be better than none.
     n_selected_ : int
         How many variables were chosen.
     relevance_ : array (n_features_in_,)
@@ -166,6 +166,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Its standard deviation over these; see `coef_interval`.
     n_active_probability_ : array
         The probability that 0, 1, 2, ... variables are active, over all sets.
+    expected_f_score_ : float
+        Of the chosen set, over all sets; only with ``choose="f-score"``, unless nothing was found
+        that chance would not find.
     intercept_mean_ : float
         The average prediction where all columns are zero; 0 without ``fit_intercept``.
     intercept_mean_variance_ : float
@@ -471,6 +474,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.averaged_ = self.average and self.refit == "posterior"
         kept = np.flatnonzero(self.varying_)
         self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+        if found.expected_f is not None:
+            self.expected_f_score_ = found.expected_f
         if found.average is not None:
             self._describe_average(found.average, kept[found.listed], ratio, column)
 
@@ -645,8 +650,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if self.n_selected_ == 0:
             near = "near the mean" if self._averages() else "the mean"
             warn(
-                "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
-                f"none. All coefficients are zero and predictions are {near} of y; `ranking_` "
+                "SpinyRegressor: no variable predicts y: no set of variables is shown to be better "
+                f"than none. All coefficients are zero and predictions are {near} of y; `ranking_` "
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
