@@ -529,7 +529,7 @@ METHODS: dict[str, Method] = {
                     "coef_std_": numbers("p", finite=True, least=0),
                     "active_mean_": numbers("p", finite=True),
                     "active_std_": numbers("p", finite=True, least=0),
-                    "n_active_probability_": numbers("a", finite=True, least=0),
+                    "n_active_probability_": numbers("p+1", finite=True, least=0),
                     "expected_f_score_": numbers(finite=True, least=0),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),
