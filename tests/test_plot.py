@@ -1,3 +1,4 @@
+import copy
 import re
 import sys
 
@@ -19,6 +20,7 @@ from prosparse import (
     SPPCA,
     InputError,
     Panel,
+    ParameterError,
     SpinyRegressor,
     baselines,
     plot,
@@ -35,6 +37,7 @@ from prosparse.plot import (
     RelevanceDisplay,
     ScoresDisplay,
     SlopeDisplay,
+    ViewsDisplay,
     displays_of,
 )
 from prosparse.selection.slope import choice_shape
@@ -337,6 +340,46 @@ def test_panel_that_the_data_decide_on():
         PanelDisplay.from_estimator(GSPPCA(2).fit(X))
     assert PanelDisplay in displays_of(Panel)
     assert PanelDisplay not in displays_of(FDRPCA)
+
+
+@pytest.fixture(scope="module")
+def two_views():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(80, 2))
+    genes = Z @ [[2, 2, 1, 0], [0, 0, 2, 2]] + 0.5 * rng.normal(size=(80, 4))
+    lipids = Z[:, :1] * [1, 1, 0] + 0.5 * rng.normal(size=(80, 3))
+    return SCA(1, n_private=[1, 0]).fit([genes, lipids])
+
+
+def test_what_latents_explain_of_views(two_views):
+    display = ViewsDisplay.from_estimator(two_views, view_names=["genes", "lipids"])
+    display.figure_.canvas.draw()
+    squares = [np.sum(L**2, axis=1) for L in two_views.view_components_]
+    for v, (width, of_latents) in enumerate(zip((4, 3), squares, strict=True)):
+        total = of_latents.sum() + width * two_views.noise_variance_[v]
+        np.testing.assert_allclose(display.shares[v], of_latents / total)
+    np.testing.assert_array_equal(display.image_.get_array(), display.shares)
+    assert display.shares[1, 1] == 0  # the latent of the genes alone
+    assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["1", "2*"]
+    assert display.ax_.get_yticklabels()[0].get_text().startswith("genes (")
+    assert len(display.ax_.texts) == 3
+    many = ViewsDisplay(np.full((2, 60), 0.01), np.full(60, -1)).plot()
+    assert many.ax_.get_xlabel() == "60 latents"
+    assert not many.ax_.texts
+    with pytest.raises(ParameterError, match="one name for each of the 2 views"):
+        ViewsDisplay.from_estimator(two_views, view_names=["genes"])
+    assert ViewsDisplay in displays_of(SCA)
+    assert ViewsDisplay not in displays_of(FDRPCA)
+    plt.close("all")
+
+
+def test_shares_of_views_of_an_earlier_file(two_views):
+    """It has one noise variance per view, and none per column."""
+    earlier = copy.copy(two_views)
+    del earlier.feature_noise_variance_
+    shares = [ViewsDisplay.from_estimator(model).shares for model in (two_views, earlier)]
+    np.testing.assert_allclose(shares[0], shares[1])
+    plt.close("all")
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")

@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .data import Array
 from .data.arrays import fetched, host
-from .errors import InputError
-from .findings import TELLS, Findings, findings_of, scores_of, variance_shares
+from .errors import InputError, ParameterError
+from .findings import TELLS, VIEWS, Findings, findings_of, scores_of, variance_shares
 from .models._base import VariableSelector
 from .registry import method_of
 from .selection.slope import Slope
@@ -1088,6 +1088,137 @@ class LoadingsDisplay:
         return self
 
 
+class ViewsDisplay:
+    """Heat map of what every latent explains of every view.
+
+    Parameters
+    ----------
+    shares : array (views, latents)
+        Of the variance of each view.
+    latent_view : int array (latents,)
+        -1 for latents that all views share, else the view of each.
+    view_names : sequence of str or None, default=None
+        None: view 1, view 2, ...
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    image_ : matplotlib AxesImage
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    image_: AxesImage
+
+    def __init__(
+        self,
+        shares: Array,
+        latent_view: Array,
+        view_names: Sequence[str] | None = None,
+    ) -> None:
+        self.shares = np.atleast_2d(host(shares))
+        self.latent_view = host(latent_view)
+        views = self.shares.shape[0]
+        if view_names is None:
+            view_names = [f"view {number + 1}" for number in range(views)]
+        if isinstance(view_names, str) or len(view_names) != views:
+            raise ParameterError(
+                f"`view_names` must be one name for each of the {views} views, got {view_names!r}"
+            )
+        self.view_names = np.asarray(view_names, dtype=object)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: VariableSelector,
+        *,
+        view_names: Sequence[str] | None = None,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """Draw what the latents of a fitted estimator of several views explain.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        view_names : sequence of str or None
+            None: view 1, view 2, ...
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **image
+            For matplotlib's ``imshow``.
+
+        Returns
+        -------
+        ViewsDisplay
+        """
+        return cls.from_findings(_found(estimator), view_names=view_names, ax=ax, **image)
+
+    @classmethod
+    def from_findings(
+        cls,
+        found: Findings,
+        *,
+        view_names: Sequence[str] | None = None,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.views is None:
+            raise _lacks(cls, found, VIEWS)
+        views = found.views
+        return cls(views.shares, views.latent_view, view_names).plot(ax, **image)
+
+    def plot(self, ax: Axes | None = None, **image: Any) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        views, latents = self.shares.shape
+        height = 1.6 + 0.42 * max(2, min(views, 12))
+        self.ax_ = (
+            _new_axes(height=height, more_width=0.25 * max(0, latents - 16)) if ax is None else ax
+        )
+        self.figure_ = self.ax_.figure
+        largest = float(np.max(self.shares, initial=0.0)) or 1.0
+        style: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": largest, "aspect": "auto"}
+        self.image_ = self.ax_.imshow(self.shares, **(style | image))
+        totals = [
+            f"{name} ({total:.0%})"
+            for name, total in zip(
+                _short_names(self.view_names, 22), self.shares.sum(axis=1), strict=True
+            )
+        ]
+        self.ax_.set_yticks(np.arange(views), totals)
+        self._write_latents()
+        self._write_shares(largest)
+        bar = self.figure_.colorbar(self.image_, ax=self.ax_, label="share of the view's variance")
+        bar.ax.yaxis.set_major_formatter("{x:.0%}")
+        _keep_room(self.ax_)
+        return self
+
+    def _write_latents(self) -> None:
+        """Numbers from 1 below the columns, starred where a latent is one view's own."""
+        latents = self.latent_view.size
+        if latents > _MOST_NAMES:
+            self.ax_.set_xticks([])
+            self.ax_.set_xlabel(f"{latents:,} latents")
+            return
+        own = self.latent_view >= 0
+        marks = [f"{k + 1}{'*' if alone else ''}" for k, alone in enumerate(own)]
+        self.ax_.set_xticks(np.arange(latents), marks, fontsize=8)
+        self.ax_.set_xlabel("latent (*: of one view alone)" if own.any() else "latent")
+
+    def _write_shares(self, largest: float) -> None:
+        """Shares in the cells, where there is room: a share under half a percent is left out."""
+        views, latents = self.shares.shape
+        width, height = _inches(self.ax_)
+        if width < 0.42 * latents or height < 1.3 * _LINE * views:
+            return
+        for v, k in zip(*np.nonzero(self.shares >= 0.005), strict=True):
+            share = float(self.shares[v, k])
+            colour = "white" if share > 0.55 * largest else "0.15"
+            self.ax_.text(k, v, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
+
+
 class ScoresDisplay:
     """Scores of the rows on two components, with the variables as arrows if asked for.
 
@@ -1387,6 +1518,7 @@ Display = type[
     | NumberDisplay
     | CommunalityDisplay
     | PanelDisplay
+    | ViewsDisplay
     | SlopeDisplay
     | LoadingsDisplay
     | ScoresDisplay
@@ -1418,6 +1550,8 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
         displays.append(CommunalityDisplay)
     if TELLS in method.saved.required:
         displays.append(PanelDisplay)
+    if VIEWS in method.saved.required:
+        displays.append(ViewsDisplay)
     if method.slope:
         displays.append(SlopeDisplay)
     if method.projects:
@@ -1435,6 +1569,7 @@ def _drawable(found: Findings) -> list[Display]:
         (NumberDisplay, found.probable is not None and found.probable.number is not None),
         (CommunalityDisplay, found.shared is not None),
         (PanelDisplay, found.told is not None),
+        (ViewsDisplay, found.views is not None),
         (SlopeDisplay, found.penalties is not None),
         (RelevanceDisplay, True),
         (LoadingsDisplay, True),

@@ -390,7 +390,11 @@ METHODS: dict[str, Method] = {
             explanations=(by_prior,),
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "view_columns_"),
-                {"noise_variance_": numbers("v", finite=True, least=0, positive=True)},
+                {
+                    "noise_variance_": numbers("v", finite=True, least=0, positive=True),
+                    "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
+                    "explained_variance_per_view_": numbers("v", "d"),
+                },
             ),
         ),
         Method(
@@ -525,6 +529,14 @@ METHODS: dict[str, Method] = {
                     "n_samples_",
                 ),
                 {
+                    # of several responses, one for each
+                    "coef_": numbers("p", finite=True, stacked="m"),
+                    "intercept_": numbers(finite=True, stacked="m"),
+                    "coef_covariance_": numbers("s", "s", finite=True, stacked="m"),
+                    "noise_variance_": numbers(finite=True, least=0, stacked="m"),
+                    "intercept_variance_": numbers(finite=True, least=0, stacked="m"),
+                    "alpha_": numbers(stacked="m"),
+                    "gamma_": numbers(stacked="m"),
                     "coef_mean_": numbers("p", finite=True),
                     "coef_std_": numbers("p", finite=True, least=0),
                     "active_mean_": numbers("p", finite=True),
@@ -538,6 +550,9 @@ METHODS: dict[str, Method] = {
                     "likely_covariance_": numbers("l", "l", finite=True),
                     "unlikely_variance_": numbers(finite=True, least=0),
                     "noise_variance_mean_": numbers(finite=True, least=0),
+                    "degrees_of_freedom_": numbers(finite=True, least=2, positive=True),
+                    "row_weight_": numbers("rows", finite=True, least=0),
+                    "row_bounds_": numbers("rounds", finite=True),
                     "n_sets_": counts(least=1),
                 },
                 loadings="coef_",

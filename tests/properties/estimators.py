@@ -40,6 +40,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "a": one_of(0.0, 0.0, 1.0, 30.0),
         "b": one_of(0.0, 0.0, 1.0, 1e3),
         "n_private": one_of(0, 0, 1),
+        "noise": one_of("feature", "view"),
         "max_iter": one_of(1, 5, 100),
     },
     "SPPCA": {
@@ -72,6 +73,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "SpinyRegressor": {
         "fit_intercept": flags,
         "normalize": flags,
+        "noise": one_of("gaussian", "gaussian", "student"),
         "refit": one_of("posterior", "ols"),
         "max_iter": one_of(1, 5, 100),
     },

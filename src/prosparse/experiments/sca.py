@@ -74,7 +74,8 @@ def denoise(data: SparseProjectionData, method: str) -> np.ndarray:
         V = np.linalg.svd(X - mean, full_matrices=False)[2][: W.shape[1]]
         return mean + (X - mean) @ V.T @ V
     # Vague priors: relevance determination, and the hyperbolic prior's Normal-Jeffreys limit.
-    model = SCA(n_components=6, prior="ard" if method == "SCA-1" else "hyperbolic")
+    # The noise is the paper's.
+    model = SCA(n_components=6, prior="ard" if method == "SCA-1" else "hyperbolic", noise="view")
     return model.inverse_transform(model.fit(X).transform(X))
 
 

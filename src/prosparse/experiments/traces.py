@@ -68,7 +68,10 @@ def laplace(X: Array, strictness: float) -> SCA:
     values = np.linalg.svd(X - X.mean(axis=0), compute_uv=False) ** 2
     noise = values[N_DIRECTIONS:].sum() / (n * p)
     a, rate = float(p * N_DIRECTIONS), strictness * np.sqrt(n / noise)
-    return SCA(N_DIRECTIONS, prior="hyperbolic", a=a, b=0.5 * rate**2, tol=1e-8).fit(X)
+    model = SCA(
+        N_DIRECTIONS, prior="hyperbolic", a=a, b=0.5 * rate**2, noise="view", tol=1e-8
+    )  # the noise of the paper
+    return model.fit(X)
 
 
 def run_traces(quick: bool, data: Data, output: Path) -> Result:

@@ -66,7 +66,7 @@ def test_denoising(law, method):
 @pytest.mark.parametrize("prior", [{"prior": "ard"}, {"prior": "hyperbolic", "a": 36.0, "b": 0.0}])
 def test_dense_data_and_a_vague_prior_give_the_ppca_subspace(prior, rng):
     X = rng.standard_normal((400, 3)) @ rng.normal(2, 1, (3, 12)) + rng.standard_normal((400, 12))
-    model = SCA(3, tol=1e-12, max_iter=5000, **prior).fit(X)
+    model = SCA(3, noise="view", tol=1e-12, max_iter=5000, **prior).fit(X)
     angles = subspace_angles(model.components_.T, PCA(3).fit(X).components_.T)
     # least squares exactly, relevance determination up to its slight shrinkage
     assert angles.max() < (0.03 if prior["prior"] == "ard" else 1e-3)
@@ -190,10 +190,7 @@ def test_attributes(fitted):
 
 
 def covariance(model):
-    noise = np.empty(model.n_features_in_)
-    for columns, variance in zip(model.view_columns_, model.noise_variance_, strict=True):
-        noise[columns] = variance
-    return model.components_.T @ model.components_ + np.diag(noise)
+    return model.components_.T @ model.components_ + np.diag(model.feature_noise_variance_)
 
 
 def test_score_is_the_dense_density(fitted):
@@ -455,10 +452,48 @@ def test_awkward_tables_give_numbers(spoil, prior, rng):
 
 
 def test_more_components_than_rank(rng):
-    X = rng.standard_normal((8, 5))
+    X = 5.0 * rng.standard_normal((8, 2)) @ rng.standard_normal((2, 5))
+    X += 0.1 * rng.standard_normal((8, 5))
     model = SCA(12, max_iter=3000, tol=1e-5).fit(X)
     assert model.n_components_ <= 5
     assert np.all(np.isfinite(model.transform(X)))
+
+
+@pytest.mark.parametrize("noise", ["feature", "view"])
+def test_weights_that_noise_lets_in_are_few(noise, rng):
+    """Without a prior of the zeros, relevance determination keeps a third of the others."""
+    W = np.where(rng.random((60, 3)) < 0.15, rng.choice([-1.0, 1.0], (60, 3)), 0.0)
+    X = rng.standard_normal((150, 3)) @ W.T + 0.7 * rng.standard_normal((150, 60))
+    model = SCA(3, noise=noise).fit(X)
+    match = np.argmax(np.abs(model.components_ @ W), axis=1)
+    assert sorted(match) == [0, 1, 2]
+    found, there = model.components_.T != 0, W[:, match] != 0
+    assert found[there].mean() > 0.95
+    assert found[~there].mean() < 0.15
+
+
+def test_noise_of_its_own_tells_a_loud_column_from_one_that_matters(rng):
+    """Two columns carry a latent, one is loud by itself: with one noise variance for all, the loud
+    one is a latent."""
+    X = rng.standard_normal((200, 1)) * np.r_[1.0, 1.0, np.zeros(6)]
+    X += rng.standard_normal((200, 8)) * np.r_[np.full(7, 0.5), 6.0]
+    own, same = (SCA(1, noise=noise).fit(X) for noise in ("feature", "view"))
+    assert sorted(np.argsort(own.relevance_)[-2:]) == [0, 1]
+    assert not own.support_[7]
+    assert same.ranking_[7] == 1
+    np.testing.assert_allclose(
+        own.feature_noise_variance_, np.r_[np.full(7, 0.25), 36.0], rtol=0.35
+    )
+    assert own.score(X) > same.score(X) + 1.0
+
+
+def test_a_column_that_a_latent_fits_exactly_keeps_noise(rng):
+    """A Heywood case: without its prior the noise of such a column goes to nothing."""
+    X = rng.standard_normal((60, 6))
+    X[:, 1] = X[:, 0]
+    for prior in BOTH:
+        model = SCA(2, prior=prior, max_iter=3000, tol=1e-6).fit(X)
+        assert model.feature_noise_variance_.min() > 1e-3 * model.feature_noise_variance_.max()
 
 
 def test_nothing_there_is_said(rng):

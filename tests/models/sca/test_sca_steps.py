@@ -5,7 +5,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from scipy.stats import multivariate_normal
+from scipy.optimize import minimize_scalar
+from scipy.special import gammaln
+from scipy.stats import gamma, multivariate_normal
 
 from prosparse.data import DenseOperator
 from prosparse.inference.loop import iterate
@@ -72,7 +74,7 @@ def step_of(samples, lay, prior):
     return partial(hyperbolic_step, samples, lay, prior)
 
 
-def problem(case, prior, seed=0):
+def problem(case, prior, seed=0, noise="view"):
     n, widths, k, private, gaps = CASES[case]
     X, seen, groups = table(n, widths, k, private, gaps, seed)
     if gaps:
@@ -83,22 +85,60 @@ def problem(case, prior, seed=0):
         Z = X - X.mean(axis=0)
         op = DenseOperator(Z)
         data = CompleteSamples(op, n)
-    lay = view_layout(groups, k, private)
+    lay = view_layout(groups, k, private, noise)
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
-    start = init(*initial_weights(op, n, groups, k, private), prior)
+    start = init(data, lay, *initial_weights(op, n, groups, k, private), prior)
     return Z, seen, lay, data, prior, start, step_of(data, lay, prior)
 
 
+def slow_prior_of_noise(X, seen, lay, tau):
+    """Gamma densities of log tau: of one sample of the column's variance, and of ten of the level
+    of its view, which is at its best (by search); without their constants."""
+    if tau.size == lay.view.max() + 1:  # one for each view
+        return 0.0
+    variance = np.array([np.mean(x[s] ** 2) for x, s in zip(X.T, seen.T)])
+    total = np.sum(gamma.logpdf(tau * variance, 0.5, scale=2.0) + np.log(tau * variance))
+    total += tau.size * (gammaln(0.5) + 0.5 * np.log(2.0))
+    for v in range(lay.view.max() + 1):
+        mine = tau[lay.view == v]
+
+        def lacking(log_level, mine=mine):
+            units = mine * np.exp(log_level)
+            return -np.sum(gamma.logpdf(units, 5.0, scale=0.2) + np.log(units))
+
+        found = minimize_scalar(lacking, bounds=(-30, 30), method="bounded").x
+        found = minimize_scalar(lacking, bracket=(found - 0.1, found + 0.1)).x
+        total += -lacking(found) + mine.size * (gammaln(5.0) - 5.0 * np.log(5.0))
+    return total
+
+
+def slow_prior_of_zeros(lay, t):
+    """log pi of the weights that are not zero, log (1 - pi) of the others, half a weight more of
+    each, block by block, with the best pi that is not above one half."""
+    total = 0.0
+    grid = np.linspace(1e-4, 0.5, 40_000)
+    for v in range(lay.view.max() + 1):
+        for j in range(t.shape[1]):
+            open_rows = lay.allowed[lay.view == v, j]
+            if open_rows.any():
+                inside = np.sum(t[lay.view == v, j] > 0)
+                outside = open_rows.size - inside
+                values = (inside + 0.5) * np.log(grid) + (outside + 0.5) * np.log(1 - grid)
+                total += values.max()
+    return total
+
+
 def slow_bound(X, seen, lay, before, after):
-    """E log p(X | z, L) - KL(z) - KL(L), sample by sample and variable by variable.
+    """E log p(X | z, L) - KL(z) - KL(L) + log p(tau) + log p(zeros), sample by sample and variable
+    by variable.
 
     q(z) is the best for the parameters ``before`` the step, (25); the weights, noise and
     offsets are those ``after`` it.
     """
     n, p = X.shape
     Q = before.L.shape[1]
-    tau_before, tau = before.tau[lay.view], after.tau[lay.view]
-    total = 0.0
+    tau_before, tau = before.tau[lay.noise], after.tau[lay.noise]
+    total = slow_prior_of_noise(X, seen, lay, after.tau) + slow_prior_of_zeros(lay, after.t)
     moments = []
     for row in range(n):
         precision, y = np.eye(Q), np.zeros(Q)
@@ -130,8 +170,8 @@ def slow_bound(X, seen, lay, before, after):
 
 def slow_posterior(X, seen, lay, now, prior):
     """sum_n log N(x_n; mu, L L' + Psi^-1) + sum_ij log p(l_ij) with dense covariances."""
-    covariance = now.L @ now.L.T + np.diag(1 / now.tau[lay.view])
-    total = 0.0
+    covariance = now.L @ now.L.T + np.diag(1 / now.tau[lay.noise])
+    total = slow_prior_of_noise(X, seen, lay, now.tau)
     for row in range(X.shape[0]):
         a = np.flatnonzero(seen[row])
         if a.size:
@@ -139,21 +179,29 @@ def slow_posterior(X, seen, lay, now, prior):
     return total + sum(float(prior.log_density(w)) for w in now.L[lay.allowed])
 
 
+NOISES = ["view", "feature"]
+
+
+@pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("case", CASES)
-def test_relevance_bound_is_the_dense_one(case):
-    X, seen, lay, _, _, state, step = problem(case, "ard")
+def test_relevance_bound_is_the_dense_one(case, noise):
+    X, seen, lay, _, _, state, step = problem(case, "ard", noise=noise)
     seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
-    for _ in range(4):
+    for _ in range(3):
         result = step(state)
         expected = slow_bound(X, seen, lay, state.ahead, result.fitted)
-        assert result.bound == pytest.approx(expected, rel=1e-9)
+        # the slow search for the best share of zeros has as many digits
+        assert result.bound == pytest.approx(expected, rel=1e-9, abs=1e-5)
         state = result
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
-def test_log_posterior_is_the_dense_one(case, prior):
-    X, seen, lay, _, prior, state, step = problem(case, prior)
+@pytest.mark.parametrize(
+    ("prior", "noise"),
+    [*((name, "view") for name in PRIORS if name != "ard"), ("jeffreys", "feature")],
+)
+def test_log_posterior_is_the_dense_one(case, prior, noise):
+    X, seen, lay, _, prior, state, step = problem(case, prior, noise=noise)
     seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
     for _ in range(3):
         state = step(state)
@@ -163,9 +211,10 @@ def test_log_posterior_is_the_dense_one(case, prior):
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("prior", PRIORS)
-def test_the_objective_never_falls(case, prior):
-    for seed in range(2):
-        *_, state, step = problem(case, prior, seed)
+@pytest.mark.parametrize("noise", NOISES)
+def test_the_objective_never_falls(case, prior, noise):
+    for seed in range(1 if noise == "feature" else 2):
+        *_, state, step = problem(case, prior, seed, noise)
         for _ in range(60):
             result = step(state)
             assert result.bound >= state.bound - 1e-9 * abs(result.bound)
@@ -213,10 +262,10 @@ def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
 
     def objective(L):
         trial = now._replace(L=L)
-        m = data.moments(L, None, now.tau[lay.view], now.mu)
+        m = data.moments(L, None, now.tau[lay.noise], now.mu)
         return rows_log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
 
-    stiffness = data.n * now.tau[lay.view]
+    stiffness = data.n * now.tau[lay.noise]
     for i, j in zip(*np.nonzero(now.L)):
         h = 1e-5 * max(abs(now.L[i, j]), 0.01)
         up, down = now.L.copy(), now.L.copy()
@@ -227,9 +276,9 @@ def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
         assert abs(gradient) < 1e-4 * stiffness[i] * np.abs(now.L).max()
     # no push over the edge of the Laplace prior where a weight is zero
     if prior.shape == 1.0:
-        m = data.moments(now.L, None, now.tau[lay.view], now.mu)
+        m = data.moments(now.L, None, now.tau[lay.noise], now.mu)
         AL = np.einsum("ijk,ik->ij", np.broadcast_to(m.A, (len(now.L), *m.A.shape[1:])), now.L)
-        push = now.tau[lay.view][:, None] * (m.G - AL)
+        push = now.tau[lay.noise][:, None] * (m.G - AL)
         zero = (now.L == 0) & lay.allowed
         assert np.all(np.abs(push[zero]) <= prior.rate * (1 + 1e-6))
 
@@ -256,7 +305,7 @@ def test_a_visit_is_the_best_of_every_weight(shared, rng):
     allowed = rng.random((12, 4)) < 0.8
     t = np.where(allowed, 1.0, 0.0)
     for _ in range(300):
-        rows = relevance_rows(t, tau, A, G, allowed)
+        rows = relevance_rows(t, tau, A, G, allowed, np.zeros((12, 4)))
         t = rows.t
     assert np.any(t[allowed] == 0)
     assert np.any(t > 0)
@@ -274,11 +323,12 @@ def test_a_visit_is_the_best_of_every_weight(shared, rng):
 def test_rows_after_a_visit_are_the_posterior(shared, rng):
     """Rank one changes and fresh factorisations agree, (26)."""
     A, G, tau = random_rows(rng, shared=shared)
-    rows = relevance_rows(np.ones((12, 4)), tau, A, G, np.ones((12, 4), bool))
+    everywhere = np.ones((12, 4))
+    rows = relevance_rows(everywhere, tau, A, G, everywhere > 0, 0.5 * everywhere)
     C, log_det = row_covariances(rows.t, tau, A)
     np.testing.assert_allclose(rows.C, C, atol=1e-12)
     np.testing.assert_allclose(rows.L, tau[:, None] * np.einsum("ijk,ik->ij", C, G), atol=1e-10)
-    np.testing.assert_allclose(rows.log_det, log_det, rtol=1e-10)
+    np.testing.assert_allclose(rows.log_det, log_det, rtol=1e-10, atol=1e-12)
     for i in range(12):
         a = np.flatnonzero(rows.t[i] > 0)
         A_i = (A[0] if shared else A[i])[np.ix_(a, a)]

@@ -27,27 +27,31 @@ def table(rng):
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
-def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, gaps, table, rng):
+@pytest.mark.parametrize(("prior", "noise"), [("ard", "feature"), ("hyperbolic", "view")])
+def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, noise, gaps, table, rng):
     if gaps:
         table = np.where(rng.random(table.shape) < 0.1, np.nan, table)
-        op, columns, seen = standardise_observed(table)
+        op, columns, seen = standardise_observed(table, noise == "feature")
     else:
-        (op, columns), seen = standardise(table), None
+        (op, columns), seen = standardise(table, noise == "feature"), None
+    size = columns.unit * columns.scale
     groups = [np.arange(4), np.arange(4, 9)]
-    options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9)
+    options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9, noise)
     solution = solve(op, seen, groups, options)
     views = [slice(0, 4), slice(4, 9)]
-    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], views=views).fit(table)
-    np.testing.assert_array_equal(model.components_, columns.unit * solution.L.T)
-    np.testing.assert_array_equal(model.noise_variance_, columns.unit**2 * solution.noise)
+    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], noise=noise, views=views).fit(table)
+    np.testing.assert_array_equal(model.components_, size * solution.L.T)
+    np.testing.assert_array_equal(model.feature_noise_variance_, size**2 * solution.noise)
+    means = [model.feature_noise_variance_[view].mean() for view in views]
+    np.testing.assert_allclose(model.noise_variance_, means, rtol=1e-14)
+    assert np.unique(solution.noise).size == (2 if noise == "view" else 9)
     np.testing.assert_array_equal(model.latent_view_, solution.latent_view)
     # what a density of so many numbers changes by in other units
-    numbers = np.isfinite(table).sum() + (prior == "hyperbolic") * (9 + 4)
-    assert solution.densities == numbers
-    np.testing.assert_allclose(
-        model.bounds_, solution.bounds - numbers * np.log(columns.unit), rtol=1e-12
-    )
+    numbers = np.isfinite(table).sum(axis=0)
+    if prior == "hyperbolic":
+        numbers += np.r_[np.full(4, 2), np.ones(5, int)]
+    np.testing.assert_array_equal(solution.densities, numbers)
+    np.testing.assert_allclose(model.bounds_, solution.bounds - numbers @ np.log(size), rtol=1e-12)
     again = solve(op, seen, groups, options)
     for one, other in zip(solution, again, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -55,7 +59,7 @@ def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, gaps, ta
 
 def test_latents_are_ordered_and_the_dead_are_gone(table):
     op, _ = standardise(table)
-    options = SCAOptions(6, [2, 2], "ard", 0.0, 0.0, 9, 1000, 1e-9)
+    options = SCAOptions(6, [2, 2], "ard", 0.0, 0.0, 9, 1000, 1e-9, "feature")
     solution = solve(op, None, [np.arange(4), np.arange(4, 9)], options)
     strength = np.sum(solution.L**2, axis=0)
     assert np.all(strength > 0)
@@ -73,7 +77,7 @@ def test_a_filled_in_table_leads_to_the_same_fit_in_fewer_passes(rng, monkeypatc
     ) + 0.7 * rng.standard_normal((200, 30))
     X[rng.random(X.shape) < 0.1] = np.nan
     op, _, seen = standardise_observed(X)
-    options = SCAOptions(4, [0], "ard", 0.0, 0.0, 30, 1000, 1e-9)
+    options = SCAOptions(4, [0], "ard", 0.0, 0.0, 30, 1000, 1e-9, "view")
     warm = solve(op, seen, [np.arange(30)], options)
     monkeypatch.setattr(
         "prosparse.models.sca.solve.fit_of_filled",
@@ -90,7 +94,8 @@ def test_latents_that_a_filled_in_table_loses_are_tried_again(table, rng):
     op, _, seen = standardise_observed(gaps)
     samples, start = SamplesWithGaps(op.whole, seen), DenseOperator(op.whole)
     lay = view_layout([np.arange(9)], 6, [0])
-    first = init(*initial_weights(start, 50, [np.arange(9)], 6, [0]), None)
+    weights = initial_weights(start, 50, [np.arange(9)], 6, [0])
+    first = init(samples, lay, *weights, None)
     steps = partial(partial, relevance_step)
     found = fit_of_filled(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)

@@ -84,13 +84,13 @@ def test_initial_weights_are_regressions_and_what_is_left_is_noise(n, sizes, pri
     tables, k = views(n, sizes), 2
     X = np.hstack(tables)
     groups = np.split(np.arange(sum(sizes)), [sizes[0]])
-    L, noise = initial_weights(DenseOperator(X), n, groups, k, private)
+    L, left = initial_weights(DenseOperator(X), n, groups, k, private)
     assert L.shape == (sum(sizes), k + sum(private))
     scores = shared_scores([DenseOperator(table) for table in tables], k, private)
     fitted = scores @ scores.T @ X
     np.testing.assert_allclose(L[:, :k] @ L[:, :k].T, fitted.T @ fitted / n, atol=1e-8)
     first = k
-    for own, columns, variance in zip(private, groups, noise, strict=True):
+    for own, columns in zip(private, groups, strict=True):
         rest = X[:, columns] - fitted[:, columns]
         mine = L[columns, first : first + own]
         _, s, Vt = np.linalg.svd(rest, full_matrices=False)
@@ -99,18 +99,18 @@ def test_initial_weights_are_regressions_and_what_is_left_is_noise(n, sizes, pri
         )
         others = np.delete(L[:, first : first + own], columns, axis=0)
         np.testing.assert_array_equal(others, 0.0)
-        assert variance == pytest.approx(np.sum(s[own:] ** 2) / (n * columns.size))
+        after = (rest - (rest @ Vt[:own].T) @ Vt[:own]) ** 2
+        np.testing.assert_allclose(left[columns], after.sum(axis=0) / n, atol=1e-8)
         first += own
 
 
 def test_latents_that_are_not_there_start_at_zero():
-    """More latents than the tables have directions; the noise is then a small share."""
+    """More latents than the tables have directions; nothing is then left."""
     rng = np.random.default_rng(0)
     tables = [rng.standard_normal((9, 1)) @ rng.standard_normal((1, p)) for p in (4, 20)]
     groups = [np.arange(4), np.arange(4, 24)]
     X = np.hstack(tables)
-    L, noise = initial_weights(DenseOperator(X), 9, groups, 2, (2, 2))
+    L, left = initial_weights(DenseOperator(X), 9, groups, 2, (2, 2))
     np.testing.assert_allclose(L @ L.T, X.T @ X / 9, atol=1e-8)
     assert np.all(np.abs(L[:, 2:]) < 1e-6)
-    mean_squares = [np.sum(table**2) / table.size for table in tables]
-    np.testing.assert_allclose(noise, 1e-3 * np.array(mean_squares))
+    np.testing.assert_allclose(left, 0.0, atol=1e-10)

@@ -22,10 +22,11 @@ def test_blocks_change_nothing(shared, monkeypatch, rng):
     A = Z.transpose(0, 2, 1) @ Z
     G = 10.0 * rng.standard_normal((p, Q)) * (rng.random((p, Q)) < 0.5)
     t = rng.gamma(1.0, 1.0, (p, Q)) * (rng.random((p, Q)) < 0.5)
-    given = t, rng.gamma(2.0, 1.0, p), A, G, rng.random((p, Q)) < 0.8
+    allowed = rng.random((p, Q)) < 0.8
+    given = t, rng.gamma(2.0, 1.0, p), A, G, allowed, rng.gamma(1.0, 1.0, (p, Q))
     whole = weights.relevance_rows(*given)
     monkeypatch.setattr(weights, "WEIGHT_ENTRIES_PER_BLOCK", 4 * Q * Q)
     for one, other in zip(whole, weights.relevance_rows(*given), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert 0 < np.count_nonzero(whole.t) < whole.t.size
-    assert np.all(whole.t[~given[-1]] == 0)
+    assert np.all(whole.t[~allowed] == 0)

@@ -42,7 +42,10 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
-from .solve import Prior, SCAOptions, Solution, solve
+from .likelihood import Likelihood
+from .mixed import MixedModel, fitting_rows, likelihoods, of_columns
+from .model import Noise
+from .solve import Prior, SCAOptions, Solution, solve, solve_bounded
 from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
@@ -84,8 +87,9 @@ class SCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" counts the eigenvalues of the table that stand out
-        from white noise. Latents that no variable needs are removed.
+        Latents shared by all views. "auto" begins with as many as there are eigenvalues of the
+        table that stand out from white noise, and takes the weakest out as long as the lower
+        bound of the evidence rises. Latents that no variable needs are removed in any case.
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
@@ -96,9 +100,18 @@ class SCA(HasDensity, SparseProjection):
         Ignored under "ard".
     b : float, default=0.0
         The hyperbolic prior's scale, in units of one over a variance of the table. A larger
-        ``b`` gives more zeros. Ignored under "ard".
+        ``b`` gives more zeros. With ``noise="feature"``: of the columns divided by their standard
+        deviations. Ignored under "ard".
     n_private : int or list of int, default=0
         Latents of each view's own; one number for all views, or one per view.
+    noise : {"view", "feature"}, default="feature"
+        "feature": every column has a noise variance of its own (factor analysis), with a weak
+        prior that keeps it from vanishing. "view": all columns of a view have the same.
+    likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
+        What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
+        views, or one per view. Loadings and means of views that are not Gaussian are those of
+        the linear predictor: the log odds, or the logarithm of the expected count (which goes
+        over into a straight line where counts are far above the mean of their column).
     views : list or None, default=None
         Column groups: names, slices or positions, one group per view. None: one view, or, if
         ``fit`` is given a list of tables, one view per table.
@@ -124,6 +137,11 @@ class SCA(HasDensity, SparseProjection):
         The positions of the columns of every view.
     view_names_ : list of arrays (columns of the view,), or None for views without column names
         The names of the columns of every view.
+    likelihood_ : list of str
+        The likelihood of every view.
+    knee_ : array (n_features_in_,)
+        From which count on the expected count of a Poisson column rises in a straight line; one
+        in other columns. Only where a view is not Gaussian.
     latent_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
     n_components_ : int
@@ -133,9 +151,14 @@ class SCA(HasDensity, SparseProjection):
     n_removed_ : int
         Latents that were removed, as no variable needed them.
     noise_variance_ : array (views,)
-        The variance of the noise in every view.
+        The variance of the noise in every view, the mean over its columns; 1 in views that are
+        not Gaussian, whose noise is that of their likelihood.
+    feature_noise_variance_ : array (n_features_in_,)
+        The variance of the noise in every column.
     explained_variance_ : array (latents,)
         The variance that each latent explains, in all columns together.
+    explained_variance_per_view_ : array (views, latents)
+        The variance that each latent explains in the columns of each view.
     support_ : bool array (n_features_in_,)
         Variables with any loading.
     n_selected_ : int
@@ -145,7 +168,8 @@ class SCA(HasDensity, SparseProjection):
     ranking_ : int array (n_features_in_,)
         1 for the variable of the largest relevance, and so on.
     mean_ : array (n_features_in_,)
-        The means of the columns; where entries are missing, those that the model expects.
+        The means of the columns; where entries are missing, those that the model expects; of
+        views that are not Gaussian, the linear predictor where all latents are zero.
     scale_ : array (n_features_in_,)
         Ones: the columns are not scaled.
     varying_ : bool array (n_features_in_,)
@@ -153,7 +177,7 @@ class SCA(HasDensity, SparseProjection):
     bounds_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
-        scale). Never falls.
+        scale). Where a view is not Gaussian, lower bounds of these. Never falls.
     n_iter_ : int
         Passes over the data.
     stop_reason_ : StopReason
@@ -191,10 +215,14 @@ class SCA(HasDensity, SparseProjection):
     view_components_: list[Array]
     view_columns_: list[np.ndarray]
     view_names_: list[np.ndarray | None]
+    likelihood_: list[Likelihood]
+    knee_: Array
     latent_view_: Array
     n_private_: list[int]
     n_removed_: int
     noise_variance_: Array
+    feature_noise_variance_: Array
+    explained_variance_per_view_: Array
     bounds_: Array
     n_iter_: int
     stop_reason_: StopReason
@@ -209,6 +237,8 @@ class SCA(HasDensity, SparseProjection):
         a: float = 0.0,
         b: float = 0.0,
         n_private: int | Sequence[int] = 0,
+        noise: Noise = "feature",
+        likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-9,
@@ -220,6 +250,8 @@ class SCA(HasDensity, SparseProjection):
         self.a = a
         self.b = b
         self.n_private = n_private
+        self.noise = noise
+        self.likelihood = likelihood
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
@@ -257,7 +289,14 @@ class SCA(HasDensity, SparseProjection):
         X = self._validated(X, reset=True)
         self.view_columns_ = column_groups(views, X.shape[1], self._names())
         self._name_views(tables)
-        op, columns, seen = _standardised(X)
+        names = likelihoods(self.likelihood, len(self.view_columns_))
+        if any(name != "gaussian" for name in names):
+            self._fit_mixed(X, names, checkpoint, views is not None)
+            return
+        self.likelihood_ = list(names)
+        # Where columns have noise of their own the model does not depend on their units, and
+        # neither should where it starts.
+        op, columns, seen = _standardised(X, scale=self.noise == "feature")
         groups = varying_groups(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
         # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
@@ -270,7 +309,48 @@ class SCA(HasDensity, SparseProjection):
             progress=Progress(self.max_iter, "SCA", self.verbose),
             checkpoint=file.stage("weights") if file else None,
         )
-        self._describe(solution, columns)
+        kept = columns.kept
+        mean, scale = (host(part).astype(float)[kept] for part in (columns.mean, columns.scale))
+        self._describe(solution, columns, mean, columns.length(scale))
+
+    def _fit_mixed(
+        self,
+        X: Table,
+        names: list[Likelihood],
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        views_given: bool,
+    ) -> None:
+        """Fit views of which some are not Gaussian."""
+        op, columns, _ = _standardised(X, scale=True)
+        kept = columns.kept
+        groups = varying_groups(self.view_columns_, kept, X.shape[1])
+        of_kept = of_columns(names, self.view_columns_, X.shape[1])[kept]
+        gaussian = of_kept == "gaussian"
+        deviation = host(columns.scale).astype(float)[kept]
+        size = np.where(gaussian, deviation, 1.0)
+        if self.noise == "view":  # the same for all columns of a view
+            for group in groups:
+                size[group] = np.sqrt(np.mean(size[group] ** 2))
+        mean = np.where(gaussian, host(columns.mean).astype(float)[kept], 0.0)
+        rows, inside = fitting_rows(X, kept, of_kept, mean, size)
+        # a standard deviation on the scale of the linear predictor, by the slope of the mean
+        slope = np.where(of_kept == "bernoulli", inside * (1.0 - inside), inside)
+        per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
+        file = self._opened(checkpoint, X, views=self.view_columns_ if views_given else None)
+        solution = solve_bounded(
+            rows,
+            op,
+            per_unit,
+            inside,
+            groups,
+            self._options(len(groups), columns),
+            progress=Progress(self.max_iter, "SCA", self.verbose),
+            checkpoint=file.stage("weights") if file else None,
+        )
+        self.likelihood_ = list(names)
+        every = spread(rows.knee[None, :], kept, self.n_features_in_)[0]
+        self.knee_ = columns.numbers(np.where(every > 0, every, 1.0))
+        self._describe(solution, columns, mean, size)
 
     def _names(self) -> np.ndarray | None:
         """The names of the columns, where they are known."""
@@ -305,23 +385,33 @@ class SCA(HasDensity, SparseProjection):
             width=self.n_features_in_,
             max_iter=self.max_iter,
             tol=self.tol,
+            noise=self.noise,
         )
 
-    def _describe(self, solution: Solution, columns: Columns) -> None:
-        """Set what users see: all columns of the table, in its units and kind."""
+    def _describe(
+        self, solution: Solution, columns: Columns, mean: np.ndarray, size: np.ndarray
+    ) -> None:
+        """Set what users see: all columns of the table, in its units and kind.
+
+        ``mean`` and ``size`` (columns that vary,) are what nothing and one of the solution are in
+        the table.
+        """
         kept, width = columns.kept, self.n_features_in_
-        components = spread(columns.length(solution.L.T), kept, width)
+        components = spread(solution.L.T * size, kept, width)
         self.components_ = columns.numbers(components)
         if solution.deviations is not None:
-            deviations = spread(columns.length(solution.deviations.T), kept, width)
+            deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
-        offsets = spread(columns.length(solution.mu), kept, width)
-        self.mean_ = columns.mean + columns.numbers(offsets)
-        self.scale_ = columns.scale
+        means = host(columns.mean).astype(float)
+        means[kept] = mean + solution.mu * size
+        self.mean_ = columns.numbers(means)
+        self.scale_ = array_namespace(columns.scale).ones_like(columns.scale)
         self.varying_ = columns.varying
-        self.noise_variance_ = columns.numbers(columns.variance(solution.noise))
+        self._describe_noise(solution.noise * size**2, columns)
         self.explained_variance_ = columns.numbers(np.sum(components**2, axis=1))
+        per_view = [np.sum(components[:, c] ** 2, axis=1) for c in self.view_columns_]
+        self.explained_variance_per_view_ = columns.numbers(np.stack(per_view))
 
         latent_view = solution.latent_view
         self.latent_view_ = columns.values(latent_view)
@@ -333,18 +423,31 @@ class SCA(HasDensity, SparseProjection):
         support = np.any(components != 0, axis=0)
         self.support_ = columns.values(support)
         self.n_selected_ = int(np.count_nonzero(support))
-        norms = spread(np.linalg.norm(solution.L, axis=1)[None, :], kept, width)[0]
+        norms = np.linalg.norm(components, axis=0)
         self.relevance_ = columns.numbers(norms / max(float(norms.max()), np.finfo(float).tiny))
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
-        self.bounds_ = columns.values(columns.log_density(solution.bounds, solution.densities))
+        bounds = solution.bounds - float(solution.densities @ np.log(size))
+        self.bounds_ = columns.values(bounds)
         self.n_iter_ = solution.bounds.size
         self.stop_reason_ = solution.reason
+
+    def _describe_noise(self, noise: np.ndarray, columns: Columns) -> None:
+        """The noise of every view, and of every column; constant columns, whose noise is never
+        used, are given that of their view."""
+        every = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
+        varying = host(columns.varying)
+        levels = np.array([every[view[varying[view]]].mean() for view in self.view_columns_])
+        for view, level in zip(self.view_columns_, levels, strict=True):
+            every[view[~varying[view]]] = level
+        self.noise_variance_ = columns.numbers(levels)
+        self.feature_noise_variance_ = columns.numbers(every)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         check_choice("prior", self.prior, get_args(Prior))
+        check_choice("noise", self.noise, get_args(Noise))
         check_non_negative("a", self.a)
         check_non_negative("b", self.b)
         check_non_negative("tol", self.tol)
@@ -374,11 +477,13 @@ class SCA(HasDensity, SparseProjection):
         array (n_samples, latents)
         """
         X = self._rows(X)
-        Z = posterior_means(X, self._factors())
+        mixed = self._mixed()
+        Z = mixed.posteriors(X)[0] if mixed else posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def score_samples(self, X: Table) -> Array:
-        """Exact log density of the observed entries of every row.
+        """Exact log density of the observed entries of every row; where a view is not Gaussian,
+        a lower bound of it.
 
         Parameters
         ----------
@@ -391,6 +496,9 @@ class SCA(HasDensity, SparseProjection):
         """
         X = self._rows(X)
         kept = np.flatnonzero(host(self.varying_))
+        mixed = self._mixed()
+        if mixed:
+            return mixed.take(kept).posteriors(take_columns(X, kept))[2]
         return row_log_densities(take_columns(X, kept), self._factors(kept))
 
     def predict_view(
@@ -425,6 +533,9 @@ class SCA(HasDensity, SparseProjection):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = kind.dense(X)
         X[:, columns] = np.nan
+        mixed = self._mixed()
+        if mixed:
+            return Prediction(*mixed.means(X, columns))
         model = self._factors()
         variance = conditional_variance(X, model, columns)
         return Prediction(
@@ -454,7 +565,11 @@ class SCA(HasDensity, SparseProjection):
             if kind.stays:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
-        mean = conditional_mean(rows, self._factors(), np.arange(self.n_features_in_))
+        everything, mixed = np.arange(self.n_features_in_), self._mixed()
+        if mixed:
+            mean = mixed.means(rows, everything)[0]
+        else:
+            mean = conditional_mean(rows, self._factors(), everything)
         full = dense_with_gaps(rows)
         missing = np.isnan(full)
         full[missing] = mean[missing]
@@ -484,14 +599,36 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
-        precision = np.empty(self.n_features_in_)
-        noise = host(self.noise_variance_).astype(float)
-        for view, variance in zip(self.view_columns_, noise, strict=True):
-            precision[view] = 1.0 / variance
+        precision = 1.0 / self._noise_of_columns()
         L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
+
+    def _mixed(self) -> MixedModel | None:
+        """The fitted model where a view is not Gaussian."""
+        names = getattr(self, "likelihood_", ["gaussian"])  # models of files of earlier versions
+        if all(name == "gaussian" for name in names):
+            return None
+        return MixedModel(
+            host(self.components_).T.astype(float),
+            1.0 / self._noise_of_columns(),
+            host(self.mean_).astype(float),
+            of_columns(names, self.view_columns_, self.n_features_in_),
+            host(self.knee_).astype(float),
+        )
+
+    def _noise_of_columns(self) -> np.ndarray:
+        """The noise variance of every column."""
+        known = getattr(self, "feature_noise_variance_", None)
+        if known is not None:
+            return host(known).astype(float)
+        # a model from a file of an earlier version
+        every = np.empty(self.n_features_in_)
+        noise = host(self.noise_variance_).astype(float)
+        for view, variance in zip(self.view_columns_, noise, strict=True):
+            every[view] = variance
+        return every
 
     def _rows(self, X: Table) -> Table:
         """New rows, from a table or from one table per view (None: that view is missing)."""
@@ -520,13 +657,13 @@ class SCA(HasDensity, SparseProjection):
         return tags
 
 
-def _standardised(X: Table) -> tuple[Operator, Columns, np.ndarray | None]:
+def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
     """The centred table without constant columns, the way back, and what of it was observed."""
     seen = None
     if has_gaps(X):
-        op, columns, seen = standardise_observed(X)
+        op, columns, seen = standardise_observed(X, scale)
     else:
-        op, columns = standardise(X)
+        op, columns = standardise(X, scale)
     if op.shape[1] < 2:
         raise InputError(few_columns(op.shape[1], X.shape[1]))
     return op, columns, seen

@@ -4,9 +4,11 @@
 
 Model: x = Lambda z + mu + noise. The columns of the table form views; z holds latents shared by
 all views and latents private to one, so Lambda has fixed zeros where a view does not see
-another view's own latents. z ~ N(0, I), noise of variance 1/tau in each view.
+another view's own latents. z ~ N(0, I). Noise of variance 1/tau: one tau for all columns of a view
+(the paper's), or one for every column (factor analysis). Columns with the same tau form a class.
 
-"ard" (SCA-1): l_ij ~ N(0, t_ij), variational posterior of the weights, t learned. Only the
+"ard" (SCA-1): l_ij ~ N(0, t_ij), variational posterior of the weights, t learned; which of them
+are zero has a prior that the weights of a view and a latent share (`inclusion`). Only the
 product of a column of Lambda and its latent matters: the precisions Phi of the latents are
 learned, (27), and at once folded into Lambda and t, so that latents have unit variance.
 "hyperbolic" (SCA-2): generalised hyperbolic prior on l_ij, weights at the maximum of the exact
@@ -15,15 +17,15 @@ weights could shrink to nothing, the latents grow to match, and the posterior ri
 Correlated latents (Phi with full blocks) buy nothing: no lower error in the denoising experiment
 of the paper, and fifteen times the passes.
 
-Symbols: n samples, p variables, V views, Q latents; L (p, Q) weights, C (p, Q, Q) their
-covariances, t (p, Q) their prior variances, tau (V,) precisions, mu (p,) offsets from the
-observed column means (zero when nothing is missing).
+Symbols: n samples, p variables, Q latents; L (p, Q) weights, C (p, Q, Q) their
+covariances, t (p, Q) their prior variances, tau (K,) precisions of the K classes of noise, mu (p,)
+offsets from the observed column means (zero when nothing is missing).
 """
 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -35,25 +37,50 @@ from .weights import WeightPosteriors, hyperbolic_rows, relevance_rows, weights_
 
 MOST_LATENTS = 10_000
 
-# The noise variance may not fall below this share of a view's mean square: where the weights fit
+# The noise variance may not fall below this share of a class's mean square: where the weights fit
 # a view exactly, the likelihood would rise without end.
 SMALLEST_NOISE_SHARE = 1e-10
+
+# A single column is fitted exactly by a latent of its own (a Heywood case), and the likelihood of
+# its noise alone then rises without end. So the noise of a column has a prior, worth as much as one
+# sample in which all of the column's variance is noise, and ten samples with the level of noise of
+# its view: enough for ten columns of equal noise to be denoised as well as by one noise variance,
+# too little to be seen where noise differs.
+SAMPLES_OF_VARIANCE = 1.0
+SAMPLES_OF_LEVEL = 10.0
+
+# A weight of a view and a latent is zero or not with a probability that these weights share, as
+# if so many more of them had been zero, and so many not.
+PRIOR_WEIGHTS = 0.5
+
+# The first noise variance is at least this share of a class's mean square: from less, latents move
+# by little at a time.
+SMALLEST_START = 1e-3
 
 # Visits to every weight in one step under the hyperbolic prior: the moments of the latents, which
 # cost a pass over the table, serve for more than one.
 VISITS = 2
 
 
+Noise = Literal["view", "feature"]
+
+
 class ViewLayout(NamedTuple):
-    """What belongs to what: columns to views, latents to views."""
+    """What belongs to what: columns to views, latents to views, columns to classes of noise."""
 
     view: np.ndarray  # (p,) the view of every column
     allowed: np.ndarray  # (p, Q) False at the fixed zeros of Lambda
     block: np.ndarray  # (Q,) 0 for shared latents, v + 1 for those of view v
+    noise: np.ndarray  # (p,) the class of noise of every column
+
+    @property
+    def noise_has_prior(self) -> bool:
+        """Whether every column has noise of its own."""
+        return self.noise is not self.view
 
     def total(self, values: np.ndarray) -> np.ndarray:
-        """Sums of a number per column over the columns of every view."""
-        return np.bincount(self.view, weights=values)
+        """Sums of a number per column over the columns of every class of noise."""
+        return np.bincount(self.noise, weights=values)
 
 
 class FactorParameters(NamedTuple):
@@ -62,7 +89,7 @@ class FactorParameters(NamedTuple):
     L: np.ndarray  # (p, Q) weights: posterior means (ard) or maximum a posteriori (hyperbolic)
     C: np.ndarray | None  # (p, Q, Q) posterior covariances (ard)
     t: np.ndarray | None  # (p, Q) prior variances 1/gamma (ard), exactly 0 out of the model
-    tau: np.ndarray  # (V,) noise precisions
+    tau: np.ndarray  # (K,) noise precisions
     mu: np.ndarray  # (p,)
 
 
@@ -74,7 +101,9 @@ class State(NamedTuple):
     bound: float  # ard: lower bound of the log evidence; hyperbolic: the exact log posterior
 
 
-def view_layout(groups: list[np.ndarray], n_shared: int, private: list[int]) -> ViewLayout:
+def view_layout(
+    groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
+) -> ViewLayout:
     """Shared latents first, then those of each view's own.
 
     Parameters
@@ -85,6 +114,8 @@ def view_layout(groups: list[np.ndarray], n_shared: int, private: list[int]) -> 
         Latents that all views share.
     private : list of int
         Latents of every view's own.
+    noise : {"view", "feature"}, default="view"
+        One noise variance for every view, or one for every column.
 
     Returns
     -------
@@ -101,18 +132,29 @@ def view_layout(groups: list[np.ndarray], n_shared: int, private: list[int]) -> 
     block = np.concatenate(
         [np.zeros(n_shared, int), np.repeat(np.arange(len(private)) + 1, private)]
     )
-    return ViewLayout(view, (block == 0) | (block == view[:, None] + 1), block)
+    allowed = (block == 0) | (block == view[:, None] + 1)
+    if noise == "view":
+        return ViewLayout(view, allowed, block, view)
+    return ViewLayout(view, allowed, block, np.arange(view.size))
 
 
-def init(L: np.ndarray, noise: np.ndarray, prior: HyperbolicPrior | None) -> State:
+def init(
+    samples: Samples,
+    lay: ViewLayout,
+    L: np.ndarray,
+    left: np.ndarray,
+    prior: HyperbolicPrior | None,
+) -> State:
     """The state before the first step.
 
     Parameters
     ----------
+    samples : Samples
+    lay : ViewLayout
     L : array (p, Q)
         Weights.
-    noise : array (V,)
-        The noise variance of every view.
+    left : array (p,)
+        The variance that they leave in every column.
     prior : HyperbolicPrior or None
         None stands for relevance determination.
 
@@ -125,7 +167,10 @@ def init(L: np.ndarray, noise: np.ndarray, prior: HyperbolicPrior | None) -> Sta
     if prior is None:
         t = L**2 + np.mean(L**2)
         C = np.zeros((p, Q, Q))
-    first = FactorParameters(L, C, t, 1.0 / np.asarray(noise), np.zeros(p))
+    count = lay.total(samples.observed)
+    rough = SMALLEST_START * lay.total(samples.squares) / count
+    noise = np.maximum(lay.total(samples.observed * left) / count, rough)
+    first = FactorParameters(L, C, t, 1.0 / noise, np.zeros(p))
     return State(first, first, -math.inf)
 
 
@@ -136,9 +181,10 @@ def relevance_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     """SCA-1: q(z), then q(Lambda) with its relevances, then mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
-    tau = now.tau[lay.view]
+    tau = now.tau[lay.noise]
     m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
-    rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed)  # (26) and gamma of (27)
+    cost = inclusion(lay, now.t).cost[lay.view]
+    rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
     mu, new_tau, residual = _offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
     variance = np.diagonal(m.zz) / samples.n  # 1/Phi, (27)
     bound = relevance_bound(samples, lay, m, rows, new_tau, residual, variance)
@@ -155,15 +201,41 @@ def relevance_bound(
     residual: np.ndarray,
     variance: np.ndarray,
 ) -> float:
-    """The lower bound of the log evidence: E log p(X | z, Lambda) - KL(z) - KL(Lambda).
+    """The lower bound of the log evidence: E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau)
+    + log p(which weights are zero).
 
-    ``residual`` (V,) holds the expected squared residuals of the views, ``variance`` (Q,) the
-    prior variances 1/Phi of the latents, at their best.
+    ``residual`` (K,) holds the expected squared residuals of the classes of noise, ``variance``
+    (Q,) the prior variances 1/Phi of the latents, at their best.
     """
     count = lay.total(samples.observed)
     fit = 0.5 * float(np.sum(count * np.log(tau / (2.0 * np.pi)) - tau * residual))
+    fit += prior_of_noise(samples, lay, tau)[2]
     divergence_z = 0.5 * (samples.n * float(np.sum(np.log(variance))) - m.log_det)
-    return fit - divergence_z - weights_divergence(rows)
+    return fit - divergence_z - weights_divergence(rows) + inclusion(lay, rows.t).log_prior
+
+
+class Inclusion(NamedTuple):
+    """How many weights of every view and latent are not zero, and what follows for the next."""
+
+    cost: np.ndarray  # (V, Q) what a weight must add to the evidence to be let in
+    log_prior: float  # of which weights are zero, with the shares at their best
+
+
+def inclusion(lay: ViewLayout, t: np.ndarray) -> Inclusion:
+    """The prior of which weights are zero.
+
+    By itself, relevance determination keeps a weight wherever q^2 > s, which noise alone exceeds
+    once in three times. So a weight is not zero with probability pi, which all weights of a view
+    and a latent share, and which is at its best given how many are not. Where a view has nothing
+    of a latent, pi falls from pass to pass and takes the weights that noise let in with it. Above
+    one half it does not rise: a weight should pay for itself.
+    """
+    member = (lay.view == np.arange(lay.view.max() + 1)[:, None]).astype(float)
+    inside, possible = member @ (t > 0), member @ lay.allowed
+    inside, outside = inside + PRIOR_WEIGHTS, possible - inside + PRIOR_WEIGHTS
+    share = np.minimum(inside / (inside + outside), 0.5)
+    log_prior = inside * np.log(share) + outside * np.log1p(-share)
+    return Inclusion(np.log1p(-share) - np.log(share), float(np.sum(log_prior[possible > 0])))
 
 
 def _unit_latents(
@@ -181,7 +253,7 @@ def hyperbolic_step(
 ) -> State:
     """SCA-2: the exact log posterior where the step starts, and EM's next parameters."""
     now = state.ahead
-    tau = now.tau[lay.view]
+    tau = now.tau[lay.noise]
     m = samples.moments(now.L, None, tau, now.mu)  # (17)
     bound = log_posterior(samples, lay, prior, now, m)
     L = now.L
@@ -198,8 +270,10 @@ def log_posterior(
     now: FactorParameters,
     m: LatentMoments,
 ) -> float:
-    """log p(X | Lambda, mu, tau) + log p(Lambda), with the moments ``m`` at these parameters."""
+    """log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau), with the moments ``m`` at these
+    parameters."""
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
+    log_prior += prior_of_noise(samples, lay, now.tau)[2]
     return rows_log_likelihood(samples, lay, now, m) + log_prior
 
 
@@ -224,7 +298,7 @@ def _offsets_and_noise(
     L: np.ndarray,
     C: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(mu, tau, expected squared residuals per view), [AB08] (19), (21) or (27), (28)."""
+    """(mu, tau, expected squared residuals per class), [AB08] (19), (21) or (27), (28)."""
     mu = -np.sum(L * m.z_sum, axis=1) / samples.observed
     cross = np.sum(L * m.G, axis=1) - (mu - now.mu) * np.sum(L * m.z_sum, axis=1)
     if m.A.shape[0] == 1:
@@ -237,11 +311,42 @@ def _offsets_and_noise(
     residual = lay.total(spread - 2.0 * cross + square)
     count = lay.total(samples.observed)
     floor = SMALLEST_NOISE_SHARE * lay.total(samples.squares)
-    return mu, count / np.maximum(residual, floor), residual
+    more, square_more, _ = prior_of_noise(samples, lay, now.tau)
+    return mu, (count + more) / np.maximum(residual + square_more, floor), residual
+
+
+class Measured(Protocol):
+    """What the prior of the noise asks of a table."""
+
+    @property
+    def observed(self) -> np.ndarray: ...
+
+    @property
+    def squares(self) -> np.ndarray: ...
+
+
+def prior_of_noise(
+    samples: Measured, lay: ViewLayout, tau: np.ndarray, among: np.ndarray | None = None
+) -> tuple[float, np.ndarray, float]:
+    """(samples, (K,) sums of their squared residuals) that the prior of the noise is worth, and
+    its logarithm up to a constant, of log tau, so that it does not depend on units.
+
+    ``among`` (p,) says which columns have noise; None: all of them. The level of noise in a
+    view is at its best, the harmonic mean of the noise variances.
+    """
+    if not lay.noise_has_prior:
+        return 0.0, np.zeros(tau.size), 0.0
+    level = (np.bincount(lay.view) / np.bincount(lay.view, weights=tau))[lay.view]
+    variance = samples.squares / samples.observed
+    squares = SAMPLES_OF_LEVEL * level + SAMPLES_OF_VARIANCE * variance
+    logs = SAMPLES_OF_LEVEL * np.log(tau * level) + SAMPLES_OF_VARIANCE * np.log(tau * variance)
+    parts = logs - tau * squares
+    log_prior = 0.5 * float(np.sum(parts if among is None else parts[among]))
+    return SAMPLES_OF_LEVEL + SAMPLES_OF_VARIANCE, squares, log_prior
 
 
 def largest_precisions(samples: Samples, lay: ViewLayout) -> np.ndarray:
-    """(V,) the noise precisions at `SMALLEST_NOISE_SHARE`."""
+    """(K,) the noise precisions at `SMALLEST_NOISE_SHARE`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
     largest: np.ndarray = 1.0 / (SMALLEST_NOISE_SHARE * mean_squares)
     return largest
@@ -250,7 +355,7 @@ def largest_precisions(samples: Samples, lay: ViewLayout) -> np.ndarray:
 def accelerator(largest: np.ndarray) -> Anderson:
     """Anderson acceleration over the weights, offsets and log precisions.
 
-    Precisions stay below ``largest`` (V,): from a start beyond, where no step ends, the next
+    Precisions stay below ``largest`` (K,): from a start beyond, where no step ends, the next
     step could only fall.
     """
 
@@ -260,11 +365,11 @@ def accelerator(largest: np.ndarray) -> Anderson:
 
     def unpack(vector: np.ndarray, state: State) -> State:
         now = state.ahead
-        size, V = now.L.size, now.tau.size
+        size, K = now.L.size, now.tau.size
         L = np.where(now.L == 0, 0.0, vector[:size].reshape(now.L.shape))
-        change = np.clip(vector[-V:] - np.log(now.tau), -2.0, 2.0)
+        change = np.clip(vector[-K:] - np.log(now.tau), -2.0, 2.0)
         tau = np.minimum(now.tau * np.exp(change), largest)
-        ahead = now._replace(L=L, mu=vector[size:-V], tau=tau)
+        ahead = now._replace(L=L, mu=vector[size:-K], tau=tau)
         return state._replace(ahead=ahead)
 
     return Anderson(pack, unpack, np)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -15,10 +16,19 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted
+from .bounded import (
+    BoundedState,
+    Rows,
+    bounded_accelerator,
+    bounded_init,
+    bounded_step,
+    starting_offsets,
+)
 from .filled_start import fit_of_filled
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
+    Noise,
     State,
     ViewLayout,
     accelerator,
@@ -34,6 +44,11 @@ from .start import initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
+# How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
+# per entry that ends them.
+PASSES_PER_COUNT = 30
+ROUGH = 1e-6
+
 
 class SCAOptions(NamedTuple):
     """What the user decides, in the operator's units."""
@@ -46,6 +61,7 @@ class SCAOptions(NamedTuple):
     width: int  # columns of the table, constant ones included
     max_iter: int
     tol: float  # per observed entry
+    noise: Noise  # one variance for every view, or for every column
 
 
 class Solution(NamedTuple):
@@ -54,11 +70,11 @@ class Solution(NamedTuple):
     L: np.ndarray  # (p, latents) weights
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
     mu: np.ndarray  # (p,) offsets from the observed means
-    noise: np.ndarray  # (V,) noise variances
+    noise: np.ndarray  # (p,) noise variances
     latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
     n_removed: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
-    densities: float  # of how many numbers the objective is a log density
+    densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
     reason: StopReason
 
 
@@ -90,20 +106,47 @@ def solve(
     Solution
     """
     samples, start = _samples_and_start(op, seen, options)
-    shared = _shared(start, samples.n, options)
-    lay = view_layout(groups, shared, options.private)
-    L, noise = initial_weights(start, samples.n, groups, shared, options.private)
+    shared, private = _shared(start, samples.n, options), options.private
+    begun = shared + sum(private)
+    lay = view_layout(groups, shared, private, options.noise)
+    first = init(samples, lay, *initial_weights(start, samples.n, groups, shared, private), None)
+    if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+        steps = _relevance_steps(lay)
+        first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
+    if options.n_components == "auto":
+        rough = _rough(options)
+        first, lay = _needed_latents(
+            first, lay, lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough)
+        )
     prior = None
     if options.prior == "hyperbolic":
-        prior = HyperbolicPrior(options.a / (options.width * L.shape[1]), options.b)
-    first = init(L, noise, prior)
+        # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
+        # would be poorer ones from where relevance determination ends.
+        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        lay = view_layout(groups, shared, private, options.noise)
+        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        L, left = initial_weights(start, samples.n, groups, shared, private)
+        first = init(samples, lay, L, left, prior)
+    run = _iterated(samples, lay, prior, first, start.epsilon, options, progress, checkpoint)
+    # A log posterior is a density of the weights, too.
+    densities = samples.observed if prior is None else samples.observed + lay.allowed.sum(axis=1)
+    return _solution(run, lay, begun, densities)
+
+
+def _iterated(
+    samples: Samples,
+    lay: ViewLayout,
+    prior: HyperbolicPrior | None,
+    first: State,
+    epsilon: float,
+    options: SCAOptions,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Run[State]:
+    """From a state to where the objective no longer rises."""
     step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
-    # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
-    # would be poorer ones from there.
-    if seen is not None and prior is None:
-        first = fit_of_filled(start, lay, first, step_of, options.max_iter, options.tol)
     total, entries = float(np.sum(samples.squares)), float(samples.observed.sum())
-    run = iterate(
+    return iterate(
         step_of(samples),
         first,
         max_iter=options.max_iter,
@@ -111,14 +154,138 @@ def solve(
         accelerator=accelerator(largest_precisions(samples, lay)),
         exhausted=lambda state: not np.any(state.fitted.L),
         rounding=lambda state: residual_rounding(
-            state, total, 1.0 / state.ahead.tau.max(), start.epsilon
+            state, total, 1.0 / state.ahead.tau.max(), epsilon
         ),
         progress=progress,
         checkpoint=checkpoint,
     )
-    # A log posterior is a density of the weights, too.
-    densities = entries if prior is None else entries + float(lay.allowed.sum())
-    return _solution(run, lay, densities)
+
+
+StateOf = TypeVar("StateOf", State, BoundedState)
+
+
+def _needed_latents(
+    first: StateOf,
+    lay: ViewLayout,
+    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+) -> tuple[StateOf, ViewLayout]:
+    """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
+    as many at a time while the bound rises, one at a time where it does not.
+
+    A latent that fits noise costs more, in the divergence of its weights and its scores, than it
+    adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
+    time. ``run_from`` makes a rough fit.
+    """
+    best = run_from(first, lay).state
+    fewer = 1
+    while lay.block.size > 1:
+        strength = np.sum(best.fitted.L**2, axis=0)
+        keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
+        start, other = _with_latents(best, lay, keep)
+        trial = run_from(start, other).state
+        if trial.bound > best.bound:
+            best, lay, fewer = trial, other, 2 * fewer
+        elif fewer > 1:
+            fewer = 1
+        else:
+            break
+    return _with_latents(best, lay, np.arange(lay.block.size))
+
+
+def _rough(options: SCAOptions) -> SCAOptions:
+    return options._replace(
+        max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
+    )
+
+
+def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
+    """Some latents of a state under relevance determination, as a start."""
+    now = state.ahead
+    assert now.C is not None
+    assert now.t is not None
+    now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
+    lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
+    start = state._replace(fitted=now, ahead=now, bound=-math.inf)
+    if isinstance(start, BoundedState):
+        start = start._replace(Z=start.Z[:, keep], S=start.S[:, keep][:, :, keep])
+    return start, lay
+
+
+def solve_bounded(
+    rows: Rows,
+    op: Operator,
+    per_unit: np.ndarray,
+    means: np.ndarray,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Solution:
+    """Fit views of which some are not Gaussian.
+
+    Parameters
+    ----------
+    rows : Rows
+    op : Operator
+        The columns centred and divided by their standard deviations, zero where an entry is
+        missing, to start from.
+    per_unit : array (p,)
+        What a standard deviation is in units of the linear predictor.
+    means : array (p,)
+        The means of the columns, strictly inside their range.
+    groups : list of int arrays
+        The columns of every view.
+    options : SCAOptions
+    progress : Progress or None, default=None
+    checkpoint : Stage or None, default=None
+
+    Returns
+    -------
+    Solution
+    """
+    start = spectrum(op).table if op.shape[0] > op.shape[1] else op
+    mu = starting_offsets(rows, means)
+
+    def begin(
+        shared: int, private: list[int], prior: HyperbolicPrior | None
+    ) -> tuple[BoundedState, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        L = initial_weights(start, rows.n, groups, shared, private)[0] * per_unit[:, None]
+        return bounded_init(rows, lay, L, mu, prior), lay
+
+    def run_from(
+        first: BoundedState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
+    ) -> Run[BoundedState]:
+        last = how is options
+        return iterate(
+            partial(bounded_step, rows, lay, prior),
+            first,
+            max_iter=how.max_iter,
+            tol=how.tol * float(rows.observed.sum()),
+            accelerator=bounded_accelerator(rows, lay),
+            exhausted=lambda state: not np.any(state.fitted.L),
+            progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
+        )
+
+    shared = _shared(start, rows.n, options)
+    begun = shared + sum(options.private)
+    first, lay = begin(shared, options.private, None)
+    if options.n_components == "auto":
+        rough = _rough(options)
+        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, None, rough))
+    prior = None
+    if options.prior == "hyperbolic":
+        shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        first, lay = begin(shared, private, prior)
+    run = run_from(first, lay, prior, options)
+    # Counts have no density that would depend on units; weights are of the linear predictor.
+    densities = np.where(rows.gaussian, rows.observed, 0.0)
+    if prior is not None:
+        densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
+    return _solution(run, lay, begun, densities, rows.gaussian)
 
 
 def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
@@ -146,22 +313,35 @@ def _samples_and_start(
 
 
 def _shared(op: Operator, n: int, options: SCAOptions) -> int:
-    """The number of latents that all views share."""
+    """The number of latents that all views share, or with "auto" at most so many."""
     if options.n_components != "auto":
         return int(options.n_components)
     found = counted(host(spectrum(op).eigenvalues), n, op.shape[1])
     return max(1, found - sum(options.private))
 
 
-def _solution(run: Run[State], lay: ViewLayout, densities: float) -> Solution:
-    """Without dead latents, the strongest of each kind first, their largest weight positive."""
+def _solution(
+    run: Run[State] | Run[BoundedState],
+    lay: ViewLayout,
+    begun: int,
+    densities: np.ndarray,
+    noisy: np.ndarray | None = None,
+) -> Solution:
+    """Without dead latents, the strongest of each kind first, their largest weight positive.
+
+    ``begun`` is how many there were at first, ``noisy`` (p,) says which columns have noise that
+    could be a latent of a single column; None: all of them.
+    """
     fitted: FactorParameters = run.state.fitted
-    strength = np.sum(fitted.L**2, axis=0)
+    weights, noise = fitted.L, 1.0 / fitted.tau[lay.noise]
+    if lay.noise_has_prior:
+        weights, noise = _lonely_as_noise(weights, noise, noisy)
+    strength = np.sum(weights**2, axis=0)
     order = np.lexsort((-strength, lay.block))
     alive = order[strength[order] > 0]
     # Without any structure one latent without loadings stays, so that scores have a column.
     alive = alive if alive.size else order[:1]
-    L = fitted.L[:, alive]
+    L = weights[:, alive]
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     deviations = None
     if fitted.C is not None:
@@ -171,10 +351,20 @@ def _solution(run: Run[State], lay: ViewLayout, densities: float) -> Solution:
         L=L * np.where(strongest < 0, -1.0, 1.0),
         deviations=deviations,
         mu=fitted.mu,
-        noise=1.0 / fitted.tau,
+        noise=noise,
         latent_view=lay.block[alive] - 1,
-        n_removed=int(lay.block.size - np.sum(strength > 0)),
+        n_removed=int(begun - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,
     )
+
+
+def _lonely_as_noise(
+    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """A latent that a single column has is noise of that column: the same law of the table."""
+    lonely = np.count_nonzero(L, axis=0) == 1
+    if noisy is not None:
+        lonely &= ~np.any(L[~noisy], axis=0)
+    return np.where(lonely, 0.0, L), noise + np.sum(L[:, lonely] ** 2, axis=1)

@@ -89,7 +89,7 @@ def _weighted_scores(op: Operator, k: int) -> Array:
 def initial_weights(
     op: Operator, n: int, groups: Sequence[np.ndarray], k: int, private: Sequence[int]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (p, Q), shared columns first, and the noise variance of every view.
+    """Weights (p, Q), shared columns first, and the variance that they leave in every column.
 
     Regression of the table on the shared scores; then, view by view, the principal components
     of what is left, for the private latents.
@@ -109,9 +109,7 @@ def initial_weights(
             L[columns, first : first + own] = (loadings @ varimax(loadings)) / np.sqrt(n)
             left[columns] -= np.sum(loadings**2, axis=1)
         first += own
-    noise = [float(np.clip(left[c], 0, None).sum()) / (n * c.size) for c in groups]
-    rough = [1e-3 * float(squares[c].sum()) / (n * c.size) for c in groups]
-    return L, np.maximum(noise, rough)
+    return L, np.clip(left, 0.0, None) / n
 
 
 def _regressed(op: Operator, scores: Array) -> np.ndarray:

@@ -65,13 +65,15 @@ class RowsWithGaps:
         return DenseOperator(np.where(self.seen[:, kept], Z, 0.0))
 
 
-def standardise_observed(X: Table) -> tuple[Operator, Columns, np.ndarray]:
+def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
     """A table with gaps, centred by the observed means and zero where an entry is missing.
 
     Parameters
     ----------
     X : table (n, p)
         With NaN where an entry is missing.
+    scale : bool, default=False
+        Divide every column by its standard deviation.
 
     Returns
     -------
@@ -83,5 +85,5 @@ def standardise_observed(X: Table) -> tuple[Operator, Columns, np.ndarray]:
         What was observed.
     """
     rows = RowsWithGaps(X)
-    op, columns = standardise_rows(rows)
+    op, columns = standardise_rows(rows, scale)
     return op, columns, rows.seen[:, columns.kept]

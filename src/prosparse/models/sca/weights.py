@@ -29,13 +29,20 @@ class WeightPosteriors(NamedTuple):
 
 
 def relevance_rows(
-    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
+    t: np.ndarray,
+    tau: np.ndarray,
+    A: np.ndarray,
+    G: np.ndarray,
+    allowed: np.ndarray,
+    cost: np.ndarray,
 ) -> WeightPosteriors:
     """q(Lambda) and its prior variances: one factorisation per row, one visit per weight.
 
     With the row integrated out, the marginal likelihood as a function of one t_ij alone is
     -1/2 log(1 + t s) + 1/2 q^2 t / (1 + t s), whose maximum is (q^2 - s) / s^2, or exactly
-    zero where q^2 <= s (Faul & Tipping 2002, the rule behind gamma = 1/<l^2> in (27)).
+    zero where q^2 <= s (Faul & Tipping 2002, the rule behind gamma = 1/<l^2> in (27)). There the
+    weight adds (r - 1 - log r) / 2 with r = q^2 / s, and comes in where that exceeds ``cost``
+    (p, Q).
     """
     p, Q = t.shape
     rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
@@ -45,7 +52,7 @@ def relevance_rows(
     busy = np.flatnonzero(np.any((t > 0) | wakes, axis=1))
     for block in _blocks(busy, max(1, WEIGHT_ENTRIES_PER_BLOCK // (Q * Q))):
         A_block = A if A.shape[0] == 1 else A[block]
-        part = _visit(t[block], tau[block], A_block, G[block], allowed[block])
+        part = _visit(t[block], tau[block], A_block, G[block], allowed[block], cost[block])
         for whole, piece in zip(rows, part, strict=True):
             whole[block] = piece
     return rows
@@ -66,7 +73,12 @@ def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.n
 
 
 def _visit(
-    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
+    t: np.ndarray,
+    tau: np.ndarray,
+    A: np.ndarray,
+    G: np.ndarray,
+    allowed: np.ndarray,
+    cost: np.ndarray,
 ) -> WeightPosteriors:
     t = t.copy()
     C, log_det = row_covariances(t, tau, A)
@@ -82,7 +94,9 @@ def _visit(
         s = tau * np.sum(A_j * u, axis=1)
         rest = L - u * L[:, j : j + 1]  # the mean without weight j
         q = tau * (G[:, j] - np.sum(A_j * rest, axis=1))
-        best = np.where(allowed[:, j] & (q * q > s), (q * q - s) / (s * s), 0.0)
+        ratio = np.where(allowed[:, j] & (q * q > s), q * q / s, 1.0)
+        enters = 0.5 * (ratio - 1.0 - np.log(ratio)) > cost[:, j]
+        best = np.where(enters, (q * q - s) / (s * s), 0.0)
         sigma_new = best / (1.0 + best * s)
         log_det += np.log1p(best * s) - np.log1p(t[:, j] * s)
         L = rest + (sigma_new * q)[:, None] * u
