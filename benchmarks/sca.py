@@ -146,11 +146,11 @@ def tables(names, without, fewer):
     for name, (views, y, k, splits) in real_tables(Path(folder)).items():
         if names and name not in names:
             continue
-        splits = fewer or splits
+        number = fewer or splits
         sizes = " + ".join(str(x.shape[1]) for x in views)
-        print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {splits} splits")
+        print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {number} splits")
         print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
-        parts = split(views, y, splits)
+        parts = split(views, y, number)
         methods = fits_of_ours(k)
         methods |= {label: fit for label, fit in peers(k).items() if label not in without}
         if len(y) < MANY_SAMPLES:
