@@ -81,7 +81,7 @@ def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
 
     Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
     sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
-    is known, [DWCH11]. Nothing is right if nothing is active, with the probability ``nothing``.
+    is known, [DWCH11]. Nothing is right if nothing is active, which has probability ``nothing``.
     """
     most = min(most, by_number.shape[0])
     none = Choice(np.zeros(0, dtype=int), nothing)
