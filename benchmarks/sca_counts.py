@@ -4,9 +4,10 @@
 
 Two views of 300 samples share four sparse latents; the second view of 300 more samples is missing.
 What counts is the largest angle between the true and the found latents of all samples, in
-degrees, and the deviance of the missing entries per entry. mofapy2 has no means of its own for entries that are missing, so
-its latents are regressed on, column by column, with the right likelihood; so are those of the
-Gaussian fit, where that is better than its own prediction from the logarithms of the counts.
+degrees, and the deviance of the missing entries per entry. mofapy2 has no means of its own for
+entries that are missing, so its latents are regressed on, column by column, with the right
+likelihood; so are those of the Gaussian fit, where that is better than its own prediction from the
+logarithms of the counts.
 """
 
 from __future__ import annotations
