@@ -30,6 +30,7 @@ from pathlib import Path
 
 import numpy as np
 from scipy import sparse
+from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
@@ -39,6 +40,7 @@ from prosparse.experiments.views import standardised
 
 WIDTHS = (400, 300, 200)
 PASSES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+MANY_SAMPLES = 1000  # with so many, as many latents as "auto" finds take long
 MEASURES = ("log-likelihood", "prediction", "correlation")
 
 
@@ -89,6 +91,15 @@ def fits_of_ours(k, tol=1e-6):
     }
 
 
+def fits_of_their_own_number():
+    """What every method does with its own number of latents."""
+    return {
+        "SCA, ard, auto": lambda train: ours(train, "auto", tol=1e-6),
+        "SCA, hyperbolic, auto": lambda train: ours(train, "auto", prior="hyperbolic", tol=1e-6),
+        "mofapy2, 10 factors": lambda train: mofa(train, 10, True),
+    }
+
+
 def peers(k):
     return {
         "mofapy2": lambda train: mofa(train, k, True),
@@ -128,19 +139,22 @@ def split(views, y, splits):
     return [standardised([x[a] for x in views], [x[b] for x in views]) for a, b in folds]
 
 
-def tables(names, without):
+def tables(names, without, fewer):
     folder = os.environ.get("PROSPARSE_DATA")
     if not folder:
         raise SystemExit("PROSPARSE_DATA must name the folder of the data sets")
     for name, (views, y, k, splits) in real_tables(Path(folder)).items():
         if names and name not in names:
             continue
+        number = fewer or splits
         sizes = " + ".join(str(x.shape[1]) for x in views)
-        print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {splits} splits")
+        print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {number} splits")
         print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
-        parts = split(views, y, splits)
+        parts = split(views, y, number)
         methods = fits_of_ours(k)
         methods |= {label: fit for label, fit in peers(k).items() if label not in without}
+        if len(y) < MANY_SAMPLES:
+            methods |= fits_of_their_own_number()
         found, seconds = {}, {}
         for label, fit in methods.items():
             rows = one_method(label, fit, parts)
@@ -297,15 +311,22 @@ def peak():
 
 
 def sparse_view(scores, genes, density, rng):
-    """Counts that depend on the latents, about ``density`` of them not zero."""
+    """Log counts whose places depend on the latents, about ``density`` of them not zero."""
     n, k = scores.shape
-    W = np.where(rng.random((k, genes)) < 0.1, 0.7 * rng.standard_normal((k, genes)), 0.0)
-    base = np.log(density) + 0.5 * rng.standard_normal(genes)
+    W = np.where(rng.random((k, genes)) < 0.1, rng.standard_normal((k, genes)), 0.0)
+    scores, W = scores.astype(np.float32), W.T.astype(np.float32)
     blocks = []
-    for start in range(0, n, 2000):
-        rate = np.exp(scores[start : start + 2000].astype(np.float32) @ W.astype(np.float32) + base)
-        counts = rng.poisson(np.minimum(rate, 50.0))
-        blocks.append(sparse.csr_array(np.log1p(counts.astype(np.float32))))
+    for start in range(0, n, 5000):
+        rows = min(5000, n - start)
+        tried = rng.poisson(2.5 * density * rows * genes)
+        i, j = rng.integers(0, rows, tried), rng.integers(0, genes, tried)
+        rate = np.einsum("ij,ij->i", scores[start + i], W[j])
+        kept = rng.random(tried, dtype=np.float32) < expit(rate - 0.5)
+        counts = sparse.coo_array(
+            (np.ones(kept.sum(), dtype=np.float32), (i[kept], j[kept])), shape=(rows, genes)
+        ).tocsr()
+        counts.data = np.log1p(counts.data)
+        blocks.append(counts)
     return sparse.csr_array(sparse.vstack(blocks))
 
 
@@ -313,13 +334,12 @@ def cells(n, genes, peaks, peer):
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((n, 10))
     views = [
-        sparse_view(scores, genes, 0.03, rng),
-        sparse_view(scores, peaks, 0.012, rng),
+        sparse_view(scores, genes, 0.05, rng),
+        sparse_view(scores, peaks, 0.02, rng),
     ]
     stored = ", ".join(f"{v.shape[1]} columns {v.nnz / np.prod(v.shape):.1%} filled" for v in views)
     print(f"\n{n} cells: {stored}; the tables take {peak():.2f} GB to make", flush=True)
     if peer:
-        start = time.process_time()
         fit = mofa([v.toarray().astype(float) for v in views], 10)
         if fit is not None:
             print(f"mofapy2: {fit.seconds:.0f} s, peak {peak():.2f} GB")
@@ -341,6 +361,7 @@ def main():
     parser.add_argument("part", choices=("tables", "simulated", "gaps", "cells"))
     parser.add_argument("--only", nargs="*", default=[], help="some of the data sets")
     parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
+    parser.add_argument("--splits", type=int, help="another number of splits")
     parser.add_argument("--cells", type=int, default=20_000)
     parser.add_argument("--genes", type=int, default=8_000)
     parser.add_argument("--peaks", type=int, default=25_000)
@@ -349,7 +370,7 @@ def main():
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         if options.part == "tables":
-            tables(options.only, options.without)
+            tables(options.only, options.without, options.splits)
         elif options.part == "simulated":
             simulated()
         elif options.part == "gaps":

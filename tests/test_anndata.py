@@ -535,6 +535,32 @@ def test_sca_has_one_view_per_modality(mdata):
     np.testing.assert_allclose(np.abs(mdata.varm["sca"]), np.abs(dense.components_.T), atol=1e-6)
 
 
+def test_sca_where_muon_looks_for_factors(tmp_path, mdata, mudata):
+    """muon.tl.mofa: .obsm["X_mofa"], .varm["LFs"], .uns["mofa"]["variance"][view] in percent."""
+    psa.tl.sca(mdata, 2, n_private=[1, 0], mofa_names=True)
+    np.testing.assert_array_equal(mdata.obsm["X_mofa"], mdata.obsm["X_sca"])
+    np.testing.assert_array_equal(mdata.varm["LFs"], mdata.varm["sca"])
+    kept, explained = mdata.uns["sca"], mdata.uns["mofa"]["variance"]
+    assert list(explained) == ["rna", "prot"]
+    for v, name in enumerate(("rna", "prot")):
+        noise = kept["noise_variance"]
+        columns = slice(0, P) if v == 0 else slice(P, None)
+        X = np.asarray(mdata.mod[name].X.todense() if v == 0 else mdata.mod[name].X)
+        varying = np.sum(np.ptp(X, axis=0) > 0)
+        of_columns = noise[v] * varying if noise.size == 2 else noise[columns].sum()
+        total = kept["view_variance"][v].sum() + of_columns
+        np.testing.assert_allclose(explained[name], 100 * kept["view_variance"][v] / total)
+        np.testing.assert_array_equal(explained[name], kept["variance_explained"][name])
+    mdata.write(tmp_path / "cells.h5mu")
+    back = mudata.read(tmp_path / "cells.h5mu")
+    np.testing.assert_array_equal(back.uns["mofa"]["variance"]["prot"], explained["prot"])
+    assert back.uns["sca"]["variance_explained"].shape == (back.obsm["X_mofa"].shape[1], 2)
+    plain = psa.tl.sca(mdata, 2, key_added="plain", copy=True)
+    assert "X_plain" in plain.obsm
+    with pytest.raises(ParameterError, match="another name"):
+        psa.tl.sca(mdata, 2, key_added="mofa", mofa_names=True)
+
+
 def test_sca_on_some_modalities(mdata):
     mask = np.arange(P) % 2 == 0
     psa.tl.sca(mdata, 2, modality=["prot", "rna"], mask_var={"rna": mask})

@@ -64,6 +64,7 @@ MODELS = {
     ),
     "SpinyRegressor": SpinyRegressor(),
     "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
+    "SpinyRegressor, student": SpinyRegressor(noise="student"),
     "SpinyClassifier": SpinyClassifier(),
     "SpinyClassifier, alone": SpinyClassifier(average=False, fit_intercept=False),
     "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),

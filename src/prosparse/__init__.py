@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, metrics, plot, stability
+    from . import baselines, datasets, interpretation, metrics, plot, stability
     from .errors import (
         CheckpointError,
         FewerComponentsWarning,
@@ -54,6 +54,7 @@ __all__ = [
     "__version__",
     "baselines",
     "datasets",
+    "interpretation",
     "load",
     "metrics",
     "plot",

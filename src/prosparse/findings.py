@@ -27,6 +27,7 @@ __all__ = [
     "Penalties",
     "Shared",
     "Told",
+    "Views",
     "findings_of",
     "refuse_unfitted",
     "scores_of",
@@ -36,6 +37,8 @@ __all__ = [
 
 # A method that always has this attribute chooses variables for what they tell of all others.
 TELLS = "recovered_path_"
+# A method that always has this attribute fits several views of the same rows jointly.
+VIEWS = "view_columns_"
 
 
 class Penalties(NamedTuple):
@@ -56,6 +59,14 @@ class Shared(NamedTuple):
     chance: float  # what chance alone gives on average
     pvalues: np.ndarray  # (n_features,)
     qvalues: np.ndarray  # (n_features,)
+
+
+class Probable(NamedTuple):
+    """How probable it is that variables are active, where the method averages over sets."""
+
+    inclusion: np.ndarray  # (n_features,)
+    groups: list[np.ndarray]  # for each chosen variable those that could stand for it
+    number: np.ndarray | None  # (Q + 1,) probability that 0 .. Q are active, if it is known
 
 
 class Told(NamedTuple):
@@ -79,6 +90,14 @@ class Told(NamedTuple):
         return added_shares(
             self.order, self.loadings, self.variances, self.communality, self.recovered, shown
         )
+
+
+class Views(NamedTuple):
+    """What the latents explain of every view, where a method fits several views jointly."""
+
+    columns: list[np.ndarray]  # (columns of the view,) positions, one array per view
+    latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
+    shares: np.ndarray  # (views, latents) of the variance of a view that each latent explains
 
 
 class Findings(NamedTuple):
@@ -122,6 +141,10 @@ class Findings(NamedTuple):
         What the chosen variables tell of all, where the method chooses them for that.
     asked : bool
         Whether the user gave the number of variables, or of loadings.
+    views : Views or None
+        What the latents explain of every view, where the method fits views.
+    probable : Probable or None
+        How probable each variable is, where the method averages over sets of them.
     """
 
     method: str
@@ -142,6 +165,8 @@ class Findings(NamedTuple):
     parameters: dict[str, Any]
     told: Told | None
     asked: bool
+    views: Views | None = None
+    probable: Probable | None = None
 
     @property
     def choice(self) -> Choice | None:
@@ -228,6 +253,8 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         parameters=parameters,
         told=_told(model) if TELLS in method.saved.required else None,
         asked=method.number is not None and parameters[method.number] is not None,
+        views=_views(fitted) if VIEWS in method.saved.required else None,
+        probable=_probable(fitted),
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
@@ -309,6 +336,17 @@ def _shared(fitted: Mapping[str, Any]) -> Shared:
     return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
 
 
+def _probable(fitted: Mapping[str, Any]) -> Probable | None:
+    if "inclusion_probability_" not in fitted:
+        return None
+    number = fitted.get("n_active_probability_")
+    return Probable(
+        inclusion=host(fitted["inclusion_probability_"]),
+        groups=[host(group).astype(int) for group in fitted.get("credible_sets_", [])],
+        number=None if number is None else host(number),
+    )
+
+
 def _told(model: VariableSelector) -> Told:
     fitted, parameters = vars(model), model.get_params(deep=False)
     return Told(
@@ -324,6 +362,30 @@ def _told(model: VariableSelector) -> Told:
         loadings=host(fitted["loadings_"]).astype(float),
         variances=host(fitted["explained_variance_"]).astype(float),
     )
+
+
+def _views(fitted: Mapping[str, Any]) -> Views:
+    """Shares of the variance that the model gives to every view: loadings and noise together."""
+    columns = [np.asarray(positions) for positions in fitted[VIEWS]]
+    squares = np.atleast_2d(host(fitted["components_"])).astype(float) ** 2
+    width = squares.shape[1]
+    if "feature_noise_variance_" in fitted:
+        of_column = host(fitted["feature_noise_variance_"]).astype(float)
+    else:  # a model in a file of an earlier version: one variance for all columns of a view
+        of_column = np.empty(width)
+        for positions, level in zip(columns, host(fitted["noise_variance_"]), strict=True):
+            of_column[positions] = level
+    varying = (
+        host(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
+    )
+    of_column = np.where(varying, of_column, 0.0)
+    explained = np.stack([squares[:, positions].sum(axis=1) for positions in columns])
+    left = np.array([of_column[positions].sum() for positions in columns])
+    total = explained.sum(axis=1) + left
+    shares = explained / np.where(total > 0, total, 1.0)[:, None]
+    latents = fitted.get("latent_view_")
+    latent_view = np.full(len(squares), -1) if latents is None else host(latents).astype(int)
+    return Views(columns, latent_view, shares)
 
 
 def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:

@@ -31,13 +31,18 @@ class Field(NamedTuple):
     finite: bool = False
     least: float = -np.inf  # must not be below, or, of `positive` numbers, not at this
     positive: bool = False
+    stacked: str = ""  # the letter of an axis that may come before the others
 
 
 def numbers(
-    *shape: str, finite: bool = False, least: float = -np.inf, positive: bool = False
+    *shape: str,
+    finite: bool = False,
+    least: float = -np.inf,
+    positive: bool = False,
+    stacked: str = "",
 ) -> Field:
     """A field of numbers, whole or not."""
-    return Field("fiu", shape, finite, least, positive)
+    return Field("fiu", shape, finite, least, positive, stacked)
 
 
 def counts(*shape: str, least: float = 0) -> Field:
@@ -196,6 +201,8 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 
 def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
+    if field.stacked and np.ndim(value) == len(field.shape) + 1:
+        field = field._replace(shape=(field.stacked, *field.shape))
     if not field.shape:
         integer = field.kinds == "iu"
         if not isinstance(value, Integral if integer else Real) or isinstance(value, bool):

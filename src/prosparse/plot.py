@@ -18,8 +18,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from .data import Array
 from .data.arrays import fetched, host
-from .errors import InputError
-from .findings import TELLS, Findings, findings_of, scores_of, variance_shares
+from .errors import InputError, ParameterError
+from .findings import TELLS, VIEWS, Findings, findings_of, scores_of, variance_shares
 from .models._base import VariableSelector
 from .registry import method_of
 from .selection.slope import Slope
@@ -344,6 +344,197 @@ class RelevanceDisplay:
         ]
         self.ax_.legend(handles=handles, frameon=False)
         self.ax_.set(ylabel="relevance", ylim=(0, 1.02), xlim=(-0.8, relevance.size - 0.2))
+        _finish(self.ax_)
+        return self
+
+
+class InclusionDisplay:
+    """The probability that each variable is active, and which could stand for which.
+
+    The chosen variables are in colour. Variables with the same letter are a credible set: one of
+    them is active, but the data hardly tell which.
+
+    Parameters
+    ----------
+    probability : array (n_features,)
+        Between 0 and 1.
+    support : bool array (n_features,)
+        Which variables were chosen.
+    names : array (n_features,)
+        Names of the variables.
+    credible_sets : list of int arrays
+        For each chosen variable, those that could stand for it and itself.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    letters_ : dict of str to int arrays
+        The credible sets of more than one variable, by their letters.
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    bars_: BarContainer
+
+    def __init__(
+        self,
+        probability: Array,
+        support: Array,
+        names: Sequence[str] | np.ndarray,
+        credible_sets: Sequence[np.ndarray] = (),
+    ) -> None:
+        self.probability = host(probability)
+        self.support = host(support).astype(bool)
+        self.names = np.asarray(names, dtype=object)
+        several = [host(group).astype(int) for group in credible_sets if len(group) > 1]
+        self.letters_ = {_letter(k): group for k, group in enumerate(several)}
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: VariableSelector, *, max_features: int | None = 30, ax: Axes | None = None
+    ) -> Self:
+        """Draw ``inclusion_probability_`` and ``credible_sets_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        max_features : int or None
+            How many variables, from the most probable on; None: all.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        InclusionDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax)
+
+    @classmethod
+    def from_findings(
+        cls, found: Findings, *, max_features: int | None = 30, ax: Axes | None = None
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.probable is None:
+            raise _lacks(cls, found, "inclusion_probability_")
+        probable = found.probable
+        display = cls(probable.inclusion, found.support, found.names, probable.groups)
+        return display.plot(ax, max_features=max_features)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        order = np.argsort(-self.probability, kind="stable")[:max_features]
+        names = self.names[order]
+        self.ax_ = _new_axes(height=3.8 + _room_below(names)) if ax is None else ax
+        self.figure_ = self.ax_.figure
+        probability, support = self.probability[order], self.support[order]
+        colours = np.where(support, _CHOSEN, _REST)
+        self.bars_ = self.ax_.bar(np.arange(order.size), probability, width=0.85, color=colours)
+        for k, j in enumerate(order):
+            own = [letter for letter, group in self.letters_.items() if j in group]
+            self.ax_.annotate(
+                "".join(own),
+                (k, probability[k]),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        _write_names(self.ax_, names, otherwise="variables, most probable first")
+        handles = [
+            self.ax_.bar([0], [0], color=_CHOSEN, label=f"chosen ({int(self.support.sum())})"),
+            self.ax_.bar([0], [0], color=_REST, label=f"not chosen ({int((~self.support).sum())})"),
+        ]
+        title = "same letter: one of them" if self.letters_ else None
+        self.ax_.legend(handles=handles, frameon=False, title=title, title_fontsize="small")
+        self.ax_.set(
+            ylabel="probability of being active", ylim=(0, 1.1), xlim=(-0.8, order.size - 0.2)
+        )
+        _finish(self.ax_)
+        return self
+
+
+def _letter(k: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    return (_letter(k // 26 - 1) if k >= 26 else "") + chr(ord("a") + k % 26)
+
+
+class NumberDisplay:
+    """The probability of every number of active variables, the chosen number marked.
+
+    Parameters
+    ----------
+    probability : array (Q + 1,)
+        Of 0, 1, ... Q active variables.
+    n_selected : int
+        The number chosen.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    bars_: BarContainer
+
+    def __init__(self, probability: Array, n_selected: int) -> None:
+        self.probability = host(probability)
+        self.n_selected = n_selected
+
+    @classmethod
+    def from_estimator(cls, estimator: VariableSelector, *, ax: Axes | None = None) -> Self:
+        """Draw ``n_active_probability_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        NumberDisplay
+        """
+        return cls.from_findings(_found(estimator), ax=ax)
+
+    @classmethod
+    def from_findings(cls, found: Findings, *, ax: Axes | None = None) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.probable is None or found.probable.number is None:
+            raise _lacks(cls, found, "n_active_probability_")
+        return cls(found.probable.number, found.n_selected).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        self.ax_ = _new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        from matplotlib.ticker import MaxNLocator  # `_new_axes` says what to install
+
+        number = np.arange(self.probability.size)
+        colours = np.where(number == self.n_selected, _CHOSEN, _REST)
+        self.bars_ = self.ax_.bar(number, self.probability, width=0.85, color=colours)
+        likely = np.flatnonzero(self.probability >= 0.001)
+        first, last = (int(likely[0]), int(likely[-1])) if likely.size else (0, number.size - 1)
+        top = float(self.probability[min(self.n_selected, number.size - 1)])
+        self.ax_.annotate(
+            f"{self.n_selected} chosen",
+            (self.n_selected, top),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            color=_CHOSEN,
+        )
+        self.ax_.margins(y=0.14)
+        self.ax_.set(
+            xlabel="number of active variables",
+            ylabel="probability",
+            xlim=(min(first, self.n_selected) - 1.2, max(last, self.n_selected) + 1.2),
+        )
+        self.ax_.xaxis.set_major_locator(MaxNLocator(integer=True))
         _finish(self.ax_)
         return self
 
@@ -897,6 +1088,137 @@ class LoadingsDisplay:
         return self
 
 
+class ViewsDisplay:
+    """Heat map of what every latent explains of every view.
+
+    Parameters
+    ----------
+    shares : array (views, latents)
+        Of the variance of each view.
+    latent_view : int array (latents,)
+        -1 for latents that all views share, else the view of each.
+    view_names : sequence of str or None, default=None
+        None: view 1, view 2, ...
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    image_ : matplotlib AxesImage
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    image_: AxesImage
+
+    def __init__(
+        self,
+        shares: Array,
+        latent_view: Array,
+        view_names: Sequence[str] | None = None,
+    ) -> None:
+        self.shares = np.atleast_2d(host(shares))
+        self.latent_view = host(latent_view)
+        views = self.shares.shape[0]
+        if view_names is None:
+            view_names = [f"view {number + 1}" for number in range(views)]
+        if isinstance(view_names, str) or len(view_names) != views:
+            raise ParameterError(
+                f"`view_names` must be one name for each of the {views} views, got {view_names!r}"
+            )
+        self.view_names = np.asarray(view_names, dtype=object)
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: VariableSelector,
+        *,
+        view_names: Sequence[str] | None = None,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """Draw what the latents of a fitted estimator of several views explain.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        view_names : sequence of str or None
+            None: view 1, view 2, ...
+        ax : matplotlib Axes or None
+            None: in a new figure.
+        **image
+            For matplotlib's ``imshow``.
+
+        Returns
+        -------
+        ViewsDisplay
+        """
+        return cls.from_findings(_found(estimator), view_names=view_names, ax=ax, **image)
+
+    @classmethod
+    def from_findings(
+        cls,
+        found: Findings,
+        *,
+        view_names: Sequence[str] | None = None,
+        ax: Axes | None = None,
+        **image: Any,
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.views is None:
+            raise _lacks(cls, found, VIEWS)
+        views = found.views
+        return cls(views.shares, views.latent_view, view_names).plot(ax, **image)
+
+    def plot(self, ax: Axes | None = None, **image: Any) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        views, latents = self.shares.shape
+        height = 1.6 + 0.42 * max(2, min(views, 12))
+        self.ax_ = (
+            _new_axes(height=height, more_width=0.25 * max(0, latents - 16)) if ax is None else ax
+        )
+        self.figure_ = self.ax_.figure
+        largest = float(np.max(self.shares, initial=0.0)) or 1.0
+        style: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": largest, "aspect": "auto"}
+        self.image_ = self.ax_.imshow(self.shares, **(style | image))
+        totals = [
+            f"{name} ({total:.0%})"
+            for name, total in zip(
+                _short_names(self.view_names, 22), self.shares.sum(axis=1), strict=True
+            )
+        ]
+        self.ax_.set_yticks(np.arange(views), totals)
+        self._write_latents()
+        self._write_shares(largest)
+        bar = self.figure_.colorbar(self.image_, ax=self.ax_, label="share of the view's variance")
+        bar.ax.yaxis.set_major_formatter("{x:.0%}")
+        _keep_room(self.ax_)
+        return self
+
+    def _write_latents(self) -> None:
+        """Numbers from 1 below the columns, starred where a latent is one view's own."""
+        latents = self.latent_view.size
+        if latents > _MOST_NAMES:
+            self.ax_.set_xticks([])
+            self.ax_.set_xlabel(f"{latents:,} latents")
+            return
+        own = self.latent_view >= 0
+        marks = [f"{k + 1}{'*' if alone else ''}" for k, alone in enumerate(own)]
+        self.ax_.set_xticks(np.arange(latents), marks, fontsize=8)
+        self.ax_.set_xlabel("latent (*: of one view alone)" if own.any() else "latent")
+
+    def _write_shares(self, largest: float) -> None:
+        """Shares in the cells, where there is room: a share under half a percent is left out."""
+        views, latents = self.shares.shape
+        width, height = _inches(self.ax_)
+        if width < 0.42 * latents or height < 1.3 * _LINE * views:
+            return
+        for v, k in zip(*np.nonzero(self.shares >= 0.005), strict=True):
+            share = float(self.shares[v, k])
+            colour = "white" if share > 0.55 * largest else "0.15"
+            self.ax_.text(k, v, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
+
+
 class ScoresDisplay:
     """Scores of the rows on two components, with the variables as arrows if asked for.
 
@@ -1192,8 +1514,11 @@ class ConvergenceDisplay:
 Display = type[
     EvidenceDisplay
     | RelevanceDisplay
+    | InclusionDisplay
+    | NumberDisplay
     | CommunalityDisplay
     | PanelDisplay
+    | ViewsDisplay
     | SlopeDisplay
     | LoadingsDisplay
     | ScoresDisplay
@@ -1217,10 +1542,16 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
     displays: list[Display] = [RelevanceDisplay, LoadingsDisplay]
     if method.path is not None and method.path.evidence:
         displays.append(EvidenceDisplay)
+    if "inclusion_probability_" in method.saved.fields:
+        displays.append(InclusionDisplay)
+    if "n_active_probability_" in method.saved.fields:
+        displays.append(NumberDisplay)
     if method.tests:
         displays.append(CommunalityDisplay)
     if TELLS in method.saved.required:
         displays.append(PanelDisplay)
+    if VIEWS in method.saved.required:
+        displays.append(ViewsDisplay)
     if method.slope:
         displays.append(SlopeDisplay)
     if method.projects:
@@ -1234,8 +1565,11 @@ def _drawable(found: Findings) -> list[Display]:
     """The Display classes that there are for what a model found, how it chose first."""
     there: list[tuple[Display, bool]] = [
         (EvidenceDisplay, found.path is not None and found.path.evidence),
+        (InclusionDisplay, found.probable is not None),
+        (NumberDisplay, found.probable is not None and found.probable.number is not None),
         (CommunalityDisplay, found.shared is not None),
         (PanelDisplay, found.told is not None),
+        (ViewsDisplay, found.views is not None),
         (SlopeDisplay, found.penalties is not None),
         (RelevanceDisplay, True),
         (LoadingsDisplay, True),

@@ -14,6 +14,7 @@ from prosparse import SpinyRegressor
         SpinyRegressor(refit="ols"),
         SpinyRegressor(fit_intercept=False),
         SpinyRegressor(normalize=False),
+        SpinyRegressor(noise="student", average=False),
     ]
 )
 def test_sklearn_checks(estimator, check):

@@ -129,10 +129,11 @@ def assert_rising(bounds: Any) -> None:
 
 
 def assert_regression(model: Any, X: Any) -> None:
-    np.testing.assert_array_equal(model.coef_ != 0, model.support_)
-    assert model.n_selected_ == model.support_.sum() == model.coef_covariance_.shape[0]
+    several = model.coef_.shape[:-1]  # responses, if there is more than one
+    np.testing.assert_array_equal(np.any(np.atleast_2d(model.coef_) != 0, axis=0), model.support_)
+    assert model.n_selected_ == model.support_.sum() == model.coef_covariance_.shape[-1]
     prediction, deviation = model.predict(X, return_std=True)
-    assert prediction.shape == deviation.shape == (X.shape[0],)
+    assert prediction.shape == deviation.shape == (X.shape[0], *several)
     assert np.all(np.isfinite(prediction))
     assert np.all(np.isfinite(deviation))
 

@@ -74,6 +74,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "SpinyRegressor": {
         "fit_intercept": flags,
         "normalize": flags,
+        "noise": one_of("gaussian", "gaussian", "student"),
         "refit": one_of("posterior", "ols"),
         "max_iter": one_of(1, 5, 100),
     },

@@ -211,7 +211,8 @@ def test_regression(tmp_path):
     assert f"{q} of 20 variables predict the response" in page
     assert "Coefficients of the chosen variables" in page
     assert 'id="scores-chart"' not in page
-    assert f"{q}: the evidence is highest there" in page
+    score = f"{model.expected_f_score_:.2f}"
+    assert f"{q}: of all sets, this one has the largest expected F-score, {score}" in page
 
 
 def test_what_is_shared_is_shown_as_it_is():
@@ -242,6 +243,21 @@ def test_components_that_are_shown_are_said():
     page = render(model)
     assert "Components 1 to 12 of 14" in page
     assert "These are the first 3 of 14 components." in page
+
+
+def test_what_components_explain_of_views():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(80, 1))
+    views = [Z * [1, 1, 0] + rng.normal(size=(80, 3)), 2 * Z + rng.normal(size=(80, 2))]
+    model = SCA(1).fit(views)
+    page = render(model)
+    assert 'href="#views"' in page
+    squares = [float(np.sum(np.square(L))) for L in model.view_components_]
+    for v, width in enumerate((3, 2)):
+        share = squares[v] / (squares[v] + width * model.noise_variance_[v])
+        row = rf"view {v + 1}, {width} variables</th><td>[\d.]+%</td><td[^>]*>{share:.1%}</td>"
+        assert re.search(row, page), row
+    assert 'id="views"' not in render(SCA(1).fit(np.hstack(views)))
 
 
 def test_names_are_looked_up_only_if_all_are_of_a_kind():

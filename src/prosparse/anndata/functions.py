@@ -13,6 +13,7 @@ from ..data import kind_of
 from ..data.arrays import host, spread
 from ..data.groups import column_groups
 from ..errors import InputError, ParameterError, check_bool, check_integer
+from ..findings import findings_of
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
 from ..models.gsppca.evidence import EvidenceKind
@@ -534,6 +535,7 @@ def sca(
     mask_var: Any = None,
     modality: Any = None,
     views: Any = None,
+    mofa_names: bool = False,
     key_added: str = "sca",
     copy: bool = False,
 ) -> Any:
@@ -577,6 +579,9 @@ def sca(
     views : str, list or None
         Of an AnnData: a column of ``adata.var`` that says to which view a variable belongs
         (``"feature_types"`` of a 10x file), or column groups as `SCA` takes them; None: one view.
+    mofa_names : bool
+        Write scores, loadings and explained variance also where ``muon.tl.mofa`` does, for
+        functions that look for them there.
     key_added : str
         Under which name the results are kept.
     copy : bool
@@ -590,7 +595,15 @@ def sca(
     ``.varm[key_added]`` : loadings with exact zeros, n_vars x latents
     ``.var[key_added]`` : bool, whether a variable has any loading
     ``.uns[key_added]`` : parameters, ``views``, the view of each latent (or "shared"), variance of
-        the latents as a whole and in each view, noise variance of each view, stop reason
+        the latents as a whole and in each view, ``variance_explained`` (a data frame, percent of
+        the variance of each view, one row per latent), noise variance of each view, stop reason
+
+    and with ``mofa_names``
+
+    ``.obsm["X_mofa"]`` : the scores again
+    ``.varm["LFs"]`` : the loadings again
+    ``.uns["mofa"]`` : parameters, and ``variance``, a dictionary from view to what each latent
+        explains of its variance, in percent
 
     Examples
     --------
@@ -604,6 +617,11 @@ def sca(
     """
     report = Report("sca")
     target = _writable(adata, key_added, copy)
+    check_bool("mofa_names", mofa_names)
+    if mofa_names and key_added == "mofa":
+        raise ParameterError(
+            '`key_added` must be another name than "mofa", where `mofa_names` writes, too'
+        )
     tables = tables_of(target, layer, mask_var, modality)
     if is_mudata(target):
         if views is not None:
@@ -646,23 +664,45 @@ def sca(
         ),
         "variance": host(model.explained_variance_),
         "view_variance": host(model.explained_variance_per_view_),
+        "variance_explained": _percent_of_views(model, names),
         "noise_variance": host(model.noise_variance_),
         **_course(model),
     }
+    written = [
+        f"'X_{key_added}' (.obsm)",
+        f"'{key_added}' (.varm)",
+        f"'{key_added}' (.var)",
+        f"'{key_added}' (.uns)",
+    ]
+    if mofa_names:
+        kept = target.uns[key_added]
+        target.obsm["X_mofa"] = scores
+        target.varm["LFs"] = target.varm[key_added]
+        explained = kept["variance_explained"]
+        target.uns["mofa"] = {
+            "params": {"model": {"n_factors": scores.shape[1]}, "prosparse": kept["params"]},
+            "variance": {str(name): explained[str(name)].to_numpy() for name in names},
+        }
+        written += ["'X_mofa' (.obsm)", "'LFs' (.varm)", "'mofa' (.uns)"]
     report.finish(
         f"{scores.shape[1]} latents reach {model.n_selected_:,} of {places.size:,} variables",
-        [
-            f"'X_{key_added}' (.obsm)",
-            f"'{key_added}' (.varm)",
-            f"'{key_added}' (.var)",
-            f"'{key_added}' (.uns)",
-        ],
+        written,
     )
     return target if copy else None
 
 
 pp = SimpleNamespace(select_variables=select_variables, select_panel=select_panel)
 tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
+
+
+def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
+    """What every latent explains of every view: a data frame, one row per latent."""
+    from pandas import DataFrame  # which anndata needs, too
+
+    found = findings_of(model).views
+    assert found is not None
+    latents = [str(k + 1) for k in range(found.shares.shape[1])]
+    return DataFrame(100.0 * found.shares.T, index=latents, columns=[str(name) for name in names])
 
 
 def _how_many(table: Annotated, model: FDRPCA | GSPPCA) -> str:

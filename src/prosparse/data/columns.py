@@ -201,6 +201,35 @@ def standardise_rows(
     )
 
 
+def reweighted_rows(
+    rows: RawRows, columns: Columns, *, centre: bool = True
+) -> tuple[Operator, Columns]:
+    """The operator of a table that was standardised before, in the same scales, now that its rows
+    have other weights: they are centred by these.
+
+    Parameters
+    ----------
+    rows : RawRows
+        With the new weights.
+    columns : Columns
+        What they were standardised to.
+    centre : bool, default=True
+        False: deviations are from zero.
+    """
+    kept = columns.kept
+    mean, scale = host(columns.mean).astype(float), host(columns.scale).astype(float)
+    low, high, total, count = rows.extent()
+    if centre:
+        mean = np.where(host(columns.varying), np.clip(_mean(total, count), low, high), mean)
+    size = np.ldexp(1.0, np.frexp(scale * columns.unit)[1])
+    rest, _ = rows.deviations(mean, size)
+    if centre:  # the first mean carries rounding
+        mean = np.where(host(columns.varying), mean + size * rest / count, mean)
+    op = rows.operator(kept, mean[kept], 1.0 / (scale[kept] * columns.unit))
+    like = rows.like
+    return op, columns._replace(mean=in_kind(mean, like, like.dtype))
+
+
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:
     """Sums of numbers near the largest double can cancel to anything; such columns are refused
     for their size, for which any number between their extremes will do."""

@@ -588,6 +588,16 @@ def standardise(
     return _columns.standardise_rows(kind_of(X).rows(X, weights), scale, centre=centre)
 
 
+def reweighted(
+    X: Table, columns: Columns, weights: np.ndarray, *, centre: bool = True
+) -> tuple[Operator, Columns]:
+    """The operator of a validated table in the scales of ``columns``, its rows weighed anew.
+
+    See `columns.reweighted_rows`.
+    """
+    return _columns.reweighted_rows(kind_of(X).rows(X, weights), columns, centre=centre)
+
+
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
     """The operator of new rows of a table whose means and scales are known."""
     return kind_of(X).new_rows(X, mean, scale)

@@ -28,6 +28,7 @@ from ..data.arrays import Array, TableLike, as_like, host, in_kind, is_floating,
 from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
+from ..numerics.parallel import blas_threads, suit_blas_threads
 from ..numerics.spectrum import added_squares, sums_of_squares
 
 _LEAVE_OUT = "leave these rows or columns out"
@@ -65,7 +66,8 @@ class VariableSelector(BaseEstimator):
     _fewest_features = 2
 
     def _fit_whole(self, fit: Callable[[], None]) -> Self:
-        """Check the parameters, run ``fit``, and say what the user should know.
+        """Check the parameters, run ``fit`` on as many threads as suit its table, and say what the
+        user should know.
 
         A fit that fails leaves the estimator as it was; one that does not leaves nothing of
         an earlier one.
@@ -75,7 +77,7 @@ class VariableSelector(BaseEstimator):
         with self._all_or_nothing():
             for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
                 delattr(self, name)
-            with held_warnings() as held:
+            with held_warnings() as held, blas_threads():
                 fit()
         for message, category in held:
             warn(message, category)
@@ -113,6 +115,8 @@ class VariableSelector(BaseEstimator):
             checked = kind.checked(X, 2 if reset else 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
             self._refuse_missing(checked)
+            if reset:
+                suit_blas_threads(checked.shape[0] * checked.shape[1])
             return checked
         checked = validate_data(
             self,
@@ -125,6 +129,8 @@ class VariableSelector(BaseEstimator):
             ensure_min_features=self._fewest_features if reset else 1,
         )
         self._refuse_missing(checked)
+        if reset:
+            suit_blas_threads(checked.shape[0] * checked.shape[1])
         return checked
 
     def _refuse_missing(self, X: TableLike) -> None:

@@ -164,6 +164,7 @@ def render(
         "place": place,
         "retained": percent(found.retained),
         "heat": heat,
+        "views": _views(found),
         "converges": bool(found.stop or found.traces),
         "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
@@ -354,6 +355,23 @@ def _printed(heat: dict[str, Any]) -> str:
         if count > most
     ]
     return f"On paper are {listed(parts)} of these." if parts else ""
+
+
+def _views(found: Findings) -> dict[str, Any] | None:
+    """Shares of every view's variance, where there are several views."""
+    if found.views is None or len(found.views.columns) < 2:
+        return None
+    shares = found.views.shares[:, :MOST_COMPONENTS]
+    largest = float(np.max(shares, initial=0.0)) or 1.0
+    rows = [
+        (
+            f"view {number + 1}, {columns.size:,} variables",
+            percent(float(found.views.shares[number].sum())),
+            [(f"{share:.1%}" if share else "0", share / largest) for share in row.tolist()],
+        )
+        for number, (columns, row) in enumerate(zip(found.views.columns, shares, strict=True))
+    ]
+    return {"rows": rows, "n_components": shares.shape[1]}
 
 
 def _heat(found: Findings) -> dict[str, Any]:

@@ -97,7 +97,7 @@ def _response(method: Method, y: ArrayLike | None, n: int) -> np.ndarray | None:
     if y is None:
         raise InputError(f"{method.estimator.__name__} predicts a response: give it as `y`")
     response = np.asarray(y) if method.classifies else np.asarray(y, dtype=float)
-    if response.shape != (n,):
+    if response.ndim not in (1, 2) or response.shape[0] != n:
         raise InputError(f"`y` must have one value for each of the {n} rows, got {response.shape}")
     return response
 

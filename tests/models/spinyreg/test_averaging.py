@@ -28,7 +28,7 @@ def slow_average(X, y, prior):
     and noise. X and y are centred, so that y has n - 1 degrees of freedom."""
     n, p = X.shape
     free, lams = n - 1, np.exp(prior.sizes.log_ratio)
-    log_prior = log_multiplicity(p) + np.arange(p + 1) * np.log(n / (n + 20))
+    log_prior = log_multiplicity(p)
     terms = []
     for q in range(p + 1):
         for v in itertools.combinations(range(p), q):
@@ -171,8 +171,8 @@ def test_saved_and_pickled_averages_are_the_same(open_question, tmp_path):
 
 def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
     X, y, _, model = open_question
-    alone = SpinyRegressor(average=False).fit(X, y)
-    np.testing.assert_array_equal(alone.coef_, model.coef_)
+    alone = SpinyRegressor(choose="map", average=False).fit(X, y)
+    np.testing.assert_array_equal(alone.coef_, SpinyRegressor(choose="map").fit(X, y).coef_)
     np.testing.assert_allclose(alone.predict(X), X @ alone.coef_ + alone.intercept_)
     assert not hasattr(alone, "coef_mean_")
     ols = SpinyRegressor(refit="ols").fit(X, y)
@@ -215,7 +215,7 @@ def test_copies_stand_for_each_other():
     groups = {frozenset(group.tolist()) for group in model.credible_sets_}
     assert groups == {frozenset({true[0], 20}), frozenset({true[1]}), frozenset({true[2]})}
     halves = model.inclusion_probability_[[true[0], 20]]
-    assert halves.sum() == pytest.approx(1.0, abs=0.1)
+    assert halves.sum() == pytest.approx(1.0, abs=0.2)
     assert model.inclusion_probability_[true[1:]].min() > 0.95
 
 
@@ -260,7 +260,7 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
 
 def test_what_is_not_allowed():
     X, y, _ = make_sparse_regression(20, 5, n_informative=2, random_state=0)
-    with pytest.raises(ParameterError, match="`choose` must be one of 'map', 'median'"):
+    with pytest.raises(ParameterError, match="`choose` must be one of 'f-score', 'map', 'median'"):
         SpinyRegressor(choose="best").fit(X, y)
     with pytest.raises(ParameterError, match="`average` must be True or False, got 1"):
         SpinyRegressor(average=1).fit(X, y)

@@ -54,7 +54,6 @@ DOUBLINGS = 4  # of tau, on either side of its best value
 LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
 LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
 MOST_LIKELY = 300  # variables whose covariances are kept, at most
-SAMPLES_EACH = 20  # for every variable expected to be active before y is seen
 
 
 class WeightSizes(NamedTuple):
@@ -80,8 +79,11 @@ class Average(NamedTuple):
     number: np.ndarray  # (Q + 1,) probability that 0 .. Q variables are active
     mean: np.ndarray  # (p,) of the weights, zero where a variable is out
     variance: np.ndarray  # (p,) of the weights
+    active_mean: np.ndarray  # (p,) of each weight where its variable is active
+    active_variance: np.ndarray  # (p,)
     likely: np.ndarray  # (k,) the variables that `covariance` is about, rising
     covariance: np.ndarray  # (k, k) of their weights: within sets, and between them
+    together: np.ndarray  # (k, k) probability that both are active, by the sets that were seen
     rest: float  # variance of a prediction, on average, that is due to all others
     sigma2: float  # noise variance
     n_sets: int  # different sets that were seen
@@ -136,6 +138,7 @@ class Sums(NamedTuple):
     """First and second moments of the weights, summed over sets."""
 
     weight: np.ndarray  # (p,)
+    together: np.ndarray  # (p, p) of two variables
     first: np.ndarray  # (p,)
     second: np.ndarray  # (p, p)
     sigma2: np.ndarray  # ()
@@ -143,7 +146,7 @@ class Sums(NamedTuple):
 
 def no_sums(p: int) -> Sums:
     """Where summing starts."""
-    return Sums(np.zeros(p), np.zeros(p), np.zeros((p, p)), np.zeros(()))
+    return Sums(np.zeros(p), np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), np.zeros(()))
 
 
 def add_sets(sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, weights: np.ndarray) -> None:
@@ -156,7 +159,9 @@ def add_sets(sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, weights: 
     scale = np.einsum("sk,skj->sj", weights * noise_of(of.R, prior.free), 1.0 / grown)
     second = np.einsum("sij,sj,slj->sil", of.U, scale, of.U)
     second += np.einsum("sk,ski,skj->sij", weights, m, m)
-    np.add.at(sums.weight, v, weights.sum(axis=1)[:, None])
+    weight = weights.sum(axis=1)
+    np.add.at(sums.weight, v, weight[:, None])
+    np.add.at(sums.together, (v[:, :, None], v[:, None, :]), weight[:, None, None])
     np.add.at(sums.first, v, np.einsum("sk,ski->si", weights, m))
     np.add.at(sums.second, (v[:, :, None], v[:, None, :]), second)
 
@@ -215,14 +220,21 @@ def average_of(
         kept = np.sort(first[inclusion[seen[first]] >= LIKELY])
     others = np.delete(np.arange(seen.size), kept)
     square = data.d[seen[others]] / data.n
-    variance = np.zeros(mean.size)
+    variance, active_mean, active_variance = (np.zeros(mean.size) for _ in range(3))
     variance[seen] = np.maximum(covariance.diagonal(), 0.0)
+    weight = np.maximum(sums.weight, np.finfo(float).tiny)
+    active_mean[seen] = sums.first / weight
+    spread = sums.second.diagonal() / weight - active_mean[seen] ** 2
+    active_variance[seen] = np.maximum(spread, 0.0)
     return Average(
         *told,
         mean,
         variance,
+        active_mean,
+        active_variance,
         seen[kept],
         covariance[kept][:, kept],
+        sums.together[kept][:, kept],
         float(variance[seen[others]] @ square),
         float(sums.sigma2),
         n_sets,
@@ -364,19 +376,24 @@ def average_over_sets(
         places[fit.v],
         np.random.default_rng(seed),
     )
-    by_number = np.zeros((data.b.size, found.number.size))
-    by_number[order] = found.by_number
-    inclusion, mean, variance = (np.zeros(data.b.size) for _ in range(3))
-    inclusion[order], mean[order] = found.inclusion, found.mean
-    variance[order] = found.variance
     rising = np.argsort(order[found.likely])
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        """Zero for the variables that were not visited."""
+        everywhere = np.zeros((data.b.size, *values.shape[1:]))
+        everywhere[order] = values
+        return everywhere
+
     return found._replace(
-        inclusion=inclusion,
-        by_number=by_number,
-        mean=mean,
-        variance=variance,
+        inclusion=spread(found.inclusion),
+        by_number=spread(found.by_number),
+        mean=spread(found.mean),
+        variance=spread(found.variance),
+        active_mean=spread(found.active_mean),
+        active_variance=spread(found.active_variance),
         likely=order[found.likely][rising],
         covariance=found.covariance[rising][:, rising],
+        together=found.together[rising][:, rising],
     )
 
 
@@ -404,57 +421,30 @@ def promising(data: RegressionMoments, fit: RegressionFit, free: float) -> np.nd
 def set_prior(
     data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: float
 ) -> SetPrior:
-    """The prior of the average: that of the search, ``log_prior``, times a geometric one.
-
-    Under that of the search alone all numbers of variables are alike before y is seen; where y
-    cannot tell, few samples are then averaged over sets nearly as large as they can bear. The
-    geometric prior of the number has the mean n / 20.
-    """
-    price = math.log1p(SAMPLES_EACH / data.n)
-    priced = log_prior - price * np.arange(log_prior.size)
+    """The prior of the average: of the sets that of the search, ``log_prior``; of the weights a
+    grid of sizes around that of ``best``."""
     unit = math.log(float(data.d.mean()) / data.n)
     sizes = weight_sizes(data, best.log_ratio if best.v.size else unit)
-    return SetPrior(priced, sizes, free)
+    return SetPrior(log_prior, sizes, free)
 
 
-def spread_interval(
+def mixture_interval(
     inclusion: np.ndarray, mean: np.ndarray, deviation: np.ndarray, level: float
 ) -> np.ndarray:
     """(p, 2): the quantiles of weights that leave (1 - level)/2 on either side.
 
-    A weight is exactly zero with the probability 1 - ``inclusion``; else it is taken to be normal,
-    with the mean and the variance that give ``mean`` and ``deviation`` to the mixture. If zero
+    A weight is exactly zero with the probability 1 - ``inclusion``, else it is normal. If zero
     alone holds the quantile, it is the quantile.
     """
-    a = np.maximum(inclusion, np.finfo(float).tiny)
-    centre = mean / a
-    spread = np.sqrt(np.maximum((deviation**2 + mean**2) / a - centre**2, 0.0))
-    negative = a * ndtr(np.divide(-centre, spread, out=np.sign(-centre) * np.inf, where=spread > 0))
+    least = np.finfo(float).tiny
+    a, spread = np.maximum(inclusion, least), np.maximum(deviation, least)
+    negative = a * ndtr(-mean / spread)
     ends = []
     for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level):
         share = np.where(tail < negative, tail, tail - (1.0 - a)) / a  # of the normal part, below
-        end = centre + spread * ndtri(np.clip(share, 0.0, 1.0))
+        end = mean + spread * ndtri(np.clip(share, least, 1.0 - 1e-16))
         ends.append(np.where((tail >= negative) & (tail <= negative + 1.0 - a), 0.0, end))
     return np.column_stack(ends)
-
-
-def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> np.ndarray:
-    """The set of at most ``most`` variables whose expected F-score is largest, the most useful
-    variable first.
-
-    Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
-    sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
-    is known. Nothing is right if nothing is active, which has the probability ``nothing``.
-    """
-    most = min(most, by_number.shape[0])
-    q, k = np.arange(1, by_number.shape[1]), np.arange(1, most + 1)
-    score = by_number[:, 1:] @ (2.0 / (q[:, None] + k))  # (p, most)
-    order = np.argsort(-score, axis=0, kind="stable")[:most]
-    expected = np.cumsum(np.take_along_axis(score, order, axis=0), axis=0).diagonal()
-    if not expected.size or nothing >= expected.max():
-        return order[:0, 0] if expected.size else np.zeros(0, dtype=int)
-    best = int(np.argmax(expected))
-    return order[: best + 1, best]
 
 
 def credible_sets(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:

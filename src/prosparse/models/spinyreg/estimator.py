@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from numbers import Real
-from typing import Literal, Self, get_args, overload
+from typing import Literal, NamedTuple, Self, get_args, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Columns, Operator, standardise
+from ...data import Columns, Operator, kind_of, reweighted, standardise
 from ...data.kinds import Table
 from ...errors import (
     InputError,
@@ -26,21 +27,51 @@ from ...errors import (
     checked_weights,
     warn,
 )
+from ...inference.loop import Run
 from .._base import VariableSelector, seed_of
-from .averaging import Average, spread_interval
-from .response import Response, checked_response, response_of
+from .averaging import Average, mixture_interval
+from .model import LEAST_REGRESSION_NOISE
+from .response import (
+    Response,
+    checked_response,
+    checked_responses,
+    holds_several,
+    response_of,
+    telling_rows,
+)
+from .several import SeveralResponses, SeveralSolution, solve_several
 from .solve import Choose, Options, Refit, Solution, solve
 from .spread import quadratic, refuse_spread
+from .stepwise import rules_for
+from .student import Effort, StudentState, Weighted, rounds
 
 LARGEST_POWER = 305  # of ten that a variance may have
+
+Noise = Literal["gaussian", "student"]
+
+
+class Given(NamedTuple):
+    """A table and a response, checked and ready for a model."""
+
+    X: Table
+    weights: np.ndarray | None  # of the rows
+    op: Operator
+    columns: Columns
+    responses: list[Response]
+
+    @property
+    def response(self) -> Response:
+        """The first, or only one."""
+        return self.responses[0]
 
 
 class SpinyRegressor(RegressorMixin, VariableSelector):
     """Linear regression that chooses its variables.
 
-    Every set of variables is a Bayesian linear model whose evidence is known exactly. The most
-    probable set that a search finds is kept; all other coefficients are exactly zero. Predictions
-    are averages over many sets, each weighed by its probability, as others may be as probable.
+    Every set of variables is a Bayesian linear model whose evidence is known exactly. From the
+    probabilities of many sets follow those of the variables, and a set to keep; all other
+    coefficients are exactly zero. Predictions are averages over the sets, each weighed by its
+    probability.
 
     Parameters
     ----------
@@ -48,32 +79,39 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Centre X and y. False: the model goes through the origin.
     normalize : bool, default=True
         Divide every column by its standard deviation first, so that one prior fits all.
+    noise : {"gaussian", "student"}, default="gaussian"
+        Distribution of the noise. "student": Student's, whose tails are heavy: rows that fit badly
+        count less, so that a few gross errors in y do no harm.
     refit : {"posterior", "ols"}, default="posterior"
         Coefficients of the chosen variables: posterior means, or least squares.
-    choose : {"map", "median"}, default="map"
-        The set to keep: the most probable one, or all variables that are more probably active than
-        not (the median probability model).
+    choose : {"f-score", "map", "median"}, default="f-score"
+        The set to keep. "f-score": that of the largest expected F-score, which weighs what would
+        be missed against what would be wrong; of variables that stand for each other, one.
+        "map": the most probable set, which is smaller where the data say little. "median": all
+        variables that are more probably active than not.
     average : bool, default=True
         Predict by the average over sets of variables. False: by the chosen set alone, as always
-        with ``refit="ols"``, and nothing is averaged unless ``choose="median"`` asks for it.
+        with ``refit="ols"``; with ``choose="map"`` nothing is averaged then, which saves time.
     max_iter : int, default=1000
         The most moves of a search, and the most sweeps of the relaxed model.
     tol : float, default=1e-7
         The rise of the objective per sample that ends them.
     random_state : int, RandomState or None, default=0
-        Draws the sets of the average where there are more than ten variables; the chosen set of
-        ``choose="map"`` does not depend on it.
+        Draws the sets of the average where there are more than ten variables; with
+        ``choose="map"`` the chosen set does not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
     Attributes
     ----------
     coef_ : array (n_features_in_,)
-        Coefficients, exactly zero outside ``support_``.
+        Coefficients, exactly zero outside ``support_``. Of m responses (m, n_features_in_), and so
+        ``intercept_``, ``alpha_``, ``gamma_``, ``noise_variance_`` and ``intercept_variance_`` are
+        arrays of m, and ``coef_covariance_`` is (m, n_selected_, n_selected_).
     intercept_ : float
         The prediction where all columns are zero; 0 without ``fit_intercept``.
     support_ : bool array (n_features_in_,)
-        The chosen variables; none where no set is more probable than none.
+        The chosen variables; none where no set is shown to be better than none.
     n_selected_ : int
         How many variables were chosen.
     relevance_ : array (n_features_in_,)
@@ -87,8 +125,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     log_evidence_path_ : array
         The log evidence of each of them.
     log_posterior_path_ : array
-        Log evidence plus log prior (less the share of the mean of y), whose maximum is the
-        choice.
+        Log evidence plus log prior (less the share of the mean of y); ``choose="map"`` is its
+        maximum.
     alpha_path_ : array
         The precision of the weights that maximises the evidence of each, to 1e-4, that of the
         chosen model to 1e-9 (without any variable alpha means nothing).
@@ -121,9 +159,16 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     coef_mean_ : array (n_features_in_,)
         Means of the coefficients over all sets; a variable counts as zero where it is out.
     coef_std_ : array (n_features_in_,)
-        Their standard deviations: within sets, and between them; see `coef_interval`.
-    n_active_probability_ : array
+        Their standard deviations: within sets, and between them.
+    active_mean_ : array (n_features_in_,)
+        The mean of each coefficient over the sets that have its variable.
+    active_std_ : array (n_features_in_,)
+        Its standard deviation over these; see `coef_interval`.
+    n_active_probability_ : array (n_features_in_ + 1,)
         The probability that 0, 1, 2, ... variables are active, over all sets.
+    expected_f_score_ : float
+        Of the chosen set, over all sets; only with ``choose="f-score"``, unless nothing was found
+        that chance would not find.
     intercept_mean_ : float
         The average prediction where all columns are zero; 0 without ``fit_intercept``.
     intercept_mean_variance_ : float
@@ -138,6 +183,16 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         The mean of the noise variance over all sets.
     n_sets_ : int
         How many different sets the average is over.
+    degrees_of_freedom_ : float
+        Of Student's noise, between 3 and 200 (next to Gaussian). Only with ``noise="student"``,
+        like all attributes up to ``row_bounds_``. Evidence, path and average are then those at
+        ``row_weight_``.
+    row_weight_ : array (n_samples,)
+        How much every row counts, near 1 (at most 4/3) where it fits, near 0 where it does not;
+        of the rows whose ``sample_weight`` is not zero.
+    row_bounds_ : array
+        Lower bound of the log evidence after every round of weighing rows and searching
+        variables; never falls.
     bounds_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_ : int
@@ -157,6 +212,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     log N(y; 0, I/gamma + Z_v Z_v'/alpha). The prior takes each variable to be active with one
     probability, anything up to 1/2: under a flat prior on the sets of variables, pure noise
     would select a fifth of them. Constant columns are left out.
+
+    Several responses share the set of variables: their log evidences add up, each with noise of its
+    own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets
+    then, ``bounds_`` are those of the search, and ``relevance_`` is the size of the coefficients
+    over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
@@ -178,14 +238,20 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     """
 
     _fewest_features = 1
+    coef_: np.ndarray
+    intercept_: float | np.ndarray
+    coef_covariance_: np.ndarray
+    noise_variance_: float | np.ndarray
+    intercept_variance_: float | np.ndarray
 
     def __init__(
         self,
         *,
         fit_intercept: bool = True,
         normalize: bool = True,
+        noise: Noise = "gaussian",
         refit: Refit = "posterior",
-        choose: Choose = "map",
+        choose: Choose = "f-score",
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -194,6 +260,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     ):
         self.fit_intercept = fit_intercept
         self.normalize = normalize
+        self.noise = noise
         self.refit = refit
         self.choose = choose
         self.average = average
@@ -208,7 +275,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Parameters
         ----------
         X : table (n_samples, n_features)
-        y : array (n_samples,)
+        y : array (n_samples,), or (n_samples, n_responses)
+            Of several responses, one set of variables is chosen that predicts them together.
         sample_weight : array (n_samples,), float or None, default=None
             How many observations each row stands for: a row of weight 2 counts like two rows, in
             means, scales, coefficients and the number of observations, and one of weight 0 not at
@@ -220,21 +288,32 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         """
 
         def fit() -> None:
-            op, columns, response = self._prepared(X, y, sample_weight)
+            given = self._prepared(X, y, sample_weight)
+            if len(given.responses) > 1:
+                self._fit_several(given)
+                return
+            run = None
+            if self.noise == "student":
+                given, run = self._reweighed(given)
+            op, columns, response = given.op, given.columns, given.response
             self._describe(solve(op, response, self._options()), response.n, columns, response)
+            if run is not None:
+                self._describe_rows(run, response)
 
         return self._fit_whole(fit)
 
-    def _prepared(
-        self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[Operator, Columns, Response]:
+    def _prepared(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> Given:
         """The table and the response as the model sees them."""
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
         X = self._validated(X, reset=True)
-        values = checked_response(y, X.shape[0])
+        if holds_several(y):
+            values = checked_responses(y, X.shape[0])
+            self._refuse_for_several(values.shape[1])
+        else:
+            values = checked_response(y, X.shape[0])[:, None]
         weights = None
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X.shape[0])
@@ -247,7 +326,107 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             )
         if not self.normalize:
             refuse_spread(np.asarray(op.column_squares()))
-        return op, columns, response_of(values, self.fit_intercept, weights)
+        responses = [response_of(column, self.fit_intercept, weights) for column in values.T]
+        return Given(X, weights, op, columns, responses)
+
+    def _refuse_for_several(self, m: int) -> None:
+        """What is not there for several responses."""
+        if self.noise != "gaussian":
+            raise ParameterError(
+                f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
+                "columns of y: fit them one by one"
+            )
+        if self.choose == "median":
+            raise ParameterError(
+                f"`choose` must not be 'median' for several responses, got {m} columns of y: "
+                "the most probable set is kept, as nothing is averaged over sets"
+            )
+
+    def _fit_several(self, given: Given) -> None:
+        """One set of variables for all responses."""
+        op, columns, responses, n = given.op, given.columns, given.responses, given.response.n
+        rules = rules_for(
+            max(telling_rows(op, response) for response in responses),
+            op.shape[1],
+            self.fit_intercept,
+            max_iter=self.max_iter,
+            tol=self.tol * n,
+            verbose=self.verbose,
+        )
+        Y = np.column_stack([response.y for response in responses])
+        yy = np.array([response.yy for response in responses])
+        found = solve_several(op, SeveralResponses(Y, yy, n), rules, self.refit == "ols")
+        self._describe_several(found, columns, responses)
+
+    def _describe_several(
+        self, found: SeveralSolution, columns: Columns, responses: list[Response]
+    ) -> None:
+        """The solution in the units of the table and of every response."""
+        places = self._set_selection(columns, found.order, found.chosen, found.relevance)
+        n = responses[0].n
+        units = np.array([response.column.length(1.0) for response in responses])
+        means = np.array([float(response.column.mean[0]) for response in responses])
+        length, scale = columns.length(1.0), self.scale_[places]
+        _refuse_units_of_several(found, length, units, scale)
+        factor = units[:, None] / (length * scale)  # (m, q)
+        self.coef_ = np.zeros((units.size, self.support_.size))
+        self.coef_[:, places] = found.fit.M.T * factor
+        self.intercept_ = means - self.coef_ @ self.mean_
+        rising = np.argsort(places)
+        within = found.fit.sigma2[:, None, None] * found.covariance[rising][:, rising]
+        self.coef_covariance_ = within * factor[:, rising, None] * factor[:, None, rising]
+        self.noise_variance_ = units**2 * found.fit.sigma2
+        self.intercept_variance_ = self.noise_variance_ / n * float(self.fit_intercept)
+        self.gamma_ = 1.0 / self.noise_variance_
+        self.alpha_ = self.gamma_ * math.exp(found.fit.log_ratio) * length**2
+        self.cardinalities_ = np.arange(found.log_evidence.size)
+        shift = float(np.log(units).sum())
+        self.log_evidence_path_ = found.log_evidence - n * shift
+        self.log_posterior_path_ = found.log_posterior - found.n_free * shift
+        self.log_evidence_ = float(self.log_evidence_path_[found.fit.v.size])
+        self.bounds_ = found.bounds - found.n_free * shift
+        self.n_iter_ = int(found.bounds.size)
+        self.n_samples_ = n
+        self.n_selected_ = int(places.size)
+        self.stop_reason_ = found.reason
+        self.averaged_ = False
+        kept = np.flatnonzero(self.varying_)
+        self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+
+    def _reweighed(self, given: Given) -> tuple[Given, Run[StudentState]]:
+        """The table and the response with every row weighed by how well it fits, and the rounds
+        that led there."""
+        X, values, n = given.X, given.response.values, given.response.n
+        counts = np.ones(values.size)
+        if given.weights is not None:
+            X = kind_of(X).take_rows(X, np.flatnonzero(given.weights > 0))
+            counts = given.weights[given.weights > 0]
+
+        def reweigh(u: np.ndarray) -> Weighted:
+            op, columns = reweighted(X, given.columns, counts * u, centre=self.fit_intercept)
+            response = response_of(values, self.fit_intercept, counts * u)._replace(n=n)
+            return Weighted(op, columns, response)
+
+        floor = LEAST_REGRESSION_NOISE * given.response.yy / n
+        effort = Effort(int(self.fit_intercept), self.max_iter, self.tol, floor, self.verbose)
+        run = rounds(reweigh, counts, effort)
+        op, columns, response = reweigh(run.state.u)
+        return Given(X, counts * run.state.u, op, columns, [response]), run
+
+    def _describe_rows(self, run: Run[StudentState], response: Response) -> None:
+        """What noise of Student's distribution adds to a fit at the last weights of rows."""
+        self.degrees_of_freedom_ = run.state.nu
+        self.row_weight_ = run.state.u
+        self.row_bounds_ = response.column.log_density(np.array(run.bounds), response.n)
+        if run.reason.unfinished and not self.stop_reason_.unfinished:
+            self.stop_reason_ = run.reason
+        wider = run.state.nu / (run.state.nu - 2.0)  # the variance, of a scale of 1
+        per_row = response.n / float(np.sum(response.root**2)) if response.root is not None else 1.0
+        self.intercept_variance_ *= per_row
+        self.noise_variance_ *= wider
+        if hasattr(self, "noise_variance_mean_"):
+            self.intercept_mean_variance_ *= per_row
+            self.noise_variance_mean_ *= wider
 
     def _options(self) -> Options:
         return Options(
@@ -295,6 +474,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.averaged_ = self.average and self.refit == "posterior"
         kept = np.flatnonzero(self.varying_)
         self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+        if found.expected_f is not None:
+            self.expected_f_score_ = found.expected_f
         if found.average is not None:
             self._describe_average(found.average, kept[found.listed], ratio, column)
 
@@ -307,9 +488,12 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.inclusion_probability_[places] = average.inclusion
         factor = 1.0 / (ratio * self.scale_[places])
         self.coef_mean_[places] = average.mean * factor
-        self.coef_std_ = np.zeros(p)
+        self.coef_std_, self.active_mean_, self.active_std_ = (np.zeros(p) for _ in range(3))
         self.coef_std_[places] = np.sqrt(average.variance) * factor
-        self.n_active_probability_ = average.number
+        self.active_mean_[places] = average.active_mean * factor
+        self.active_std_[places] = np.sqrt(average.active_variance) * factor
+        self.n_active_probability_ = np.zeros(p + 1)
+        self.n_active_probability_[: average.number.size] = average.number[: p + 1]
         self.likely_ = places[average.likely]
         self.likely_covariance_ = average.covariance / ratio**2
         self.intercept_mean_ = float(column.mean[0]) - float(self.mean_ @ self.coef_mean_)
@@ -345,10 +529,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         averaged = self._averages()
+        if self.coef_.ndim == 2:
+            return self._predict_several(X, return_std)
+        coef, intercept = self.coef_, self.intercept_
         if averaged:
             coef, intercept = self.coef_mean_, self.intercept_mean_
-        else:
-            coef, intercept = self.coef_, self.intercept_
         used = np.flatnonzero(coef)
         prediction: np.ndarray = np.asarray(X[:, used] @ coef[used]) + intercept
         if not return_std:
@@ -382,17 +567,30 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
             raise ParameterError(f"`level` must be a number between 0 and 1, got {level!r}")
         if self._averages():
-            if not hasattr(self, "coef_std_"):
+            if not hasattr(self, "active_mean_"):
                 raise InputError(
                     "this model was saved by an earlier version, which kept no deviations of the "
                     "coefficients. Fit it again."
                 )
-            inclusion, mean, std = self.inclusion_probability_, self.coef_mean_, self.coef_std_
+            inclusion, mean, std = self.inclusion_probability_, self.active_mean_, self.active_std_
         else:
             inclusion, mean = self.support_.astype(float), self.coef_
             std = np.zeros(mean.size)
             std[self.support_] = np.sqrt(np.diagonal(self.coef_covariance_))
-        return spread_interval(inclusion, mean, std, level)
+        return mixture_interval(inclusion, mean, std, level)
+
+    def _predict_several(
+        self, X: Table, return_std: bool
+    ) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Predictions of every response, (n_samples, m), and their deviations if asked for."""
+        used = np.flatnonzero(self.support_)
+        prediction: np.ndarray = np.asarray(X[:, used] @ self.coef_[:, used].T) + self.intercept_
+        if not return_std:
+            return prediction
+        ones = np.ones(self.mean_.size)
+        spread = [quadratic(X, used, C, self.mean_, ones) for C in self.coef_covariance_]
+        noise = self.noise_variance_ + self.intercept_variance_
+        return prediction, np.sqrt(noise + np.column_stack(spread))
 
     def _averages(self) -> bool:
         """Whether predictions are averages over sets; files of earlier versions do not tell."""
@@ -406,9 +604,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         total: np.ndarray = noise + self.unlikely_variance_ + spread
         return total
 
-    def _variance_of_intercept(self) -> float:
+    def _variance_of_intercept(self) -> float | np.ndarray:
         """Around the mean of the columns. Files of earlier versions do not tell."""
-        known: float | None = getattr(self, "intercept_variance_", None)
+        known: float | np.ndarray | None = getattr(self, "intercept_variance_", None)
         if known is not None:
             return known
         return self.noise_variance_ / self.n_samples_ if self.fit_intercept else 0.0
@@ -427,14 +625,21 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         float
         """
         prediction = self.predict(X)
-        weights = None if sample_weight is None else checked_weights(sample_weight, prediction.size)
-        return float(
-            r2_score(checked_response(y, prediction.size), prediction, sample_weight=weights)
-        )
+        weights = None
+        if sample_weight is not None:
+            weights = checked_weights(sample_weight, prediction.shape[0])
+        check = checked_responses if holds_several(y) else checked_response
+        return float(r2_score(check(y, prediction.shape[0]), prediction, sample_weight=weights))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose != "median"
+        return tags
 
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("normalize", self.normalize)
+        check_choice("noise", self.noise, get_args(Noise))
         check_choice("refit", self.refit, get_args(Refit))
         check_choice("choose", self.choose, get_args(Choose))
         check_bool("average", self.average)
@@ -446,11 +651,23 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if self.n_selected_ == 0:
             near = "near the mean" if self._averages() else "the mean"
             warn(
-                "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
-                f"none. All coefficients are zero and predictions are {near} of y; `ranking_` "
+                "SpinyRegressor: no variable predicts y: no set of variables is shown to be better "
+                f"than none. All coefficients are zero and predictions are {near} of y; `ranking_` "
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )
+
+
+def _refuse_units_of_several(
+    found: SeveralSolution, length: float, units: np.ndarray, scale: np.ndarray
+) -> None:
+    """As `_refuse_units`."""
+    log_units, log_length = np.log(units), math.log(length)
+    gamma = -np.log(np.maximum(found.fit.sigma2, 1e-300)) - 2.0 * log_units
+    alpha = 2.0 * log_length + found.fit.log_ratio + gamma
+    size = (log_units[:, None] - log_length - np.log(scale)).ravel()
+    powers = np.concatenate([gamma, alpha, 2.0 * size]) / math.log(10.0)
+    _refuse_powers(powers)
 
 
 def _refuse_units(found: Solution, columns: Columns, column: Columns, scale: np.ndarray) -> None:
@@ -464,6 +681,11 @@ def _refuse_units(found: Solution, columns: Columns, column: Columns, scale: np.
     size = log_response - log_length - np.log(scale)  # of coefficients
     spread = np.log(found.posterior_variances) + 2.0 * size
     powers = np.concatenate([gamma, alpha, size, spread]) / math.log(10.0)
+    _refuse_powers(powers)
+
+
+def _refuse_powers(powers: np.ndarray) -> None:
+    """Refuse powers of ten that double precision cannot hold."""
     worst = float(powers[np.argmax(np.abs(powers))])
     if abs(worst) > LARGEST_POWER:
         raise InputError(

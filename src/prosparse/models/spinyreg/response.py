@@ -107,6 +107,34 @@ def checked_response(y: ArrayLike, n: int) -> np.ndarray:
     return values
 
 
+def holds_several(y: ArrayLike) -> bool:
+    """Whether y has more than one column."""
+    shape = getattr(y, "shape", None)
+    if shape is not None:
+        return len(shape) == 2 and int(shape[1]) > 1
+    # rows of different length are refused later
+    return isinstance(y, list | tuple) and len(y) > 0 and all(_is_long(row) for row in y)
+
+
+def _is_long(row: object) -> bool:
+    if isinstance(row, np.ndarray):
+        return row.ndim == 1 and row.size > 1
+    return isinstance(row, list | tuple) and len(row) > 1
+
+
+def checked_responses(y: ArrayLike, n: int) -> np.ndarray:
+    """(n, m) finite numbers, m of them for each of the n rows."""
+    try:
+        table = np.asarray(y, dtype=float) if not np.ma.is_masked(y) else None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"y must hold numbers for each row of X: {error}") from error
+    if table is None:
+        raise InputError("y must hold numbers for each row of X: some values are masked")
+    if np.iscomplexobj(y):
+        raise InputError("y must hold numbers for each row of X, not complex ones")
+    return np.column_stack([checked_response(column, n) for column in table.T])
+
+
 def _numbers(y: ArrayLike) -> np.ndarray:
     """One number per sample, from whatever holds them."""
     if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "fiu":

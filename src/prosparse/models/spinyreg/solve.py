@@ -1,8 +1,9 @@
 """From a table and a response to chosen variables and their weights.
 
-A search finds the most probable model (`shortlist`, `stepwise`), a path of models around it says
-how many of its variables to keep, and the relaxed model of the variables on the path weighs them
-at the noise of the best one (`relaxed`).
+A search finds the most probable model (`shortlist`, `stepwise`), an average over others says how
+probable every variable is (`averaging`), and with that which of them to keep (`choice`). The
+relaxed model of the variables on a path around the chosen model weighs them at its noise
+(`relaxed`).
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import relaxed
 from .averaging import Average, average_over_sets, credible_sets, set_prior
-from .model import EXACT, FINE, RegressionFit, RegressionMoments, evaluate, optimise
+from .choice import BY_CHANCE, by_chance, f_score_choice, median_choice, model_of
+from .model import EXACT, RegressionFit, RegressionMoments, optimise
 from .response import Response, telling_rows
 from .shortlist import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
-Choose = Literal["map", "median"]
+Choose = Literal["f-score", "map", "median"]
 
 RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
 BEYOND = 5  # the path goes so many variables beyond the best model
@@ -37,7 +39,7 @@ class Options(NamedTuple):
     max_iter: int
     tol: float
     verbose: int
-    choose: Choose = "map"
+    choose: Choose = "f-score"
     average: bool = True
     seed: int = 0
 
@@ -67,6 +69,7 @@ class Solution(NamedTuple):
     listed: np.ndarray  # (k,) the variables that `average` is about
     average: Average | None  # over sets of variables, if asked for
     credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
+    expected_f: float | None  # F-score of `chosen`, if it was chosen for that
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
@@ -83,16 +86,19 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     )
     shortlist, runs = search_all(among, rules)
     data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
-    average = None
-    if options.average or options.choose == "median":
+    average, expected_f = None, None
+    if options.average or options.choose != "map":
         prior = set_prior(data, rules.log_prior, found, free)
         average = average_over_sets(data, prior, found, options.seed)
         if options.choose == "median":
-            found = median_model(data, average, found, rules.allowed)
+            found = model_of(data, median_choice(average, rules.allowed), found)
+        elif options.choose == "f-score" and (found.v.size or by_chance(among, free) <= BY_CHANCE):
+            v, expected_f = f_score_choice(data, average, rules.allowed)
+            found = model_of(data, v, found)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
-    best = found.v.size if options.choose == "median" else int(np.argmax(log_posterior))
+    best = int(np.argmax(log_posterior)) if options.choose == "map" else found.v.size
     chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
     log_posterior[best] = rules.posterior(chosen)
     run = relax(data, path, chosen, options)
@@ -114,16 +120,8 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         listed=shortlist.listed,
         average=average,
         credible=[shortlist.listed[group] for group in credible_sets(data, chosen, free)],
+        expected_f=expected_f,
     )
-
-
-def median_model(
-    data: RegressionMoments, average: Average, found: RegressionFit, allowed: int
-) -> RegressionFit:
-    """The variables more probably active than not (Barbieri & Berger 2004)."""
-    likely = np.argsort(-average.inclusion, kind="stable")[:allowed]
-    v = likely[average.inclusion[likely] > 0.5]
-    return optimise(data, evaluate(data, v, found.log_ratio), FINE)
 
 
 def relax(

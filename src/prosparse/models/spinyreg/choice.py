@@ -1,0 +1,117 @@
+"""Which set of variables to keep, once the probabilities of all of them are known.
+
+[BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
+          32(3), 2004.
+[DWCH11]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
+          maximization. Advances in Neural Information Processing Systems 24, 2011.
+
+The most probable set is what the search finds. Where many sets are alike it is one of many, and
+the smallest of them more often than not: what it lacks is nearly as probable as what it has. The
+set of the largest expected F-score weighs what would be missed against what would be wrong.
+
+Probabilities cannot promise that a response of noise selects nothing: that depends on the prior.
+So nothing is kept unless the search finds a set more probable than none, or the largest
+correlation with y is beyond what noise would have.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import betaincc
+
+from .averaging import CORRELATED, LIKELY, Average
+from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
+from .shortlist import Candidates
+
+BY_CHANCE = 0.1  # probability that noise has a correlation as large, at most, for more to be asked
+LESS_OFTEN = 0.5  # a variable stands in for another if, with that one active, it is so much less
+# often active than without
+
+
+class Choice(NamedTuple):
+    """A set of variables and how good it should be."""
+
+    v: np.ndarray  # (q,) variables, the most useful first
+    expected: float  # F-score; variables that stand for each other count as one
+
+
+def by_chance(among: Candidates, free: float) -> float:
+    """The probability that a response of noise has a correlation with some column as large as y.
+
+    The squared correlation of one column with noise of f degrees of freedom is of the law
+    Beta(1/2, (f - 1)/2); p columns are taken to be independent, which makes the probability too
+    large if anything.
+    """
+    if free < 2:
+        return 1.0
+    largest = min(float(np.max(among.b**2 / (among.d * among.yy))), 1.0)
+    one = float(betaincc(0.5, 0.5 * (free - 1), largest))
+    return float(-np.expm1(among.b.size * np.log1p(-min(one, 1.0 - 1e-16))))
+
+
+def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
+    """(p,): for each variable the one that stands for it, mostly itself.
+
+    Variable j stands in for a correlated and more probable i if it is active where i is not,
+    P(j | i) < 1/2 P(j | not i). Each has but a part of their common probability, and of both only
+    the more probable one is worth keeping.
+    """
+    stands = np.arange(average.inclusion.size)
+    likely, together = average.likely, average.together
+    size = np.sqrt(data.d[likely])
+    correlated = np.abs(data.gram(likely)) >= CORRELATED * np.outer(size, size)
+    share = together.diagonal()[:, None]
+    without = share.T - together  # P(j, not i)
+    less = together * (1.0 - share) < LESS_OFTEN * without * share  # both times P(i) P(not i)
+    instead = correlated & less & (without >= LIKELY)
+    first: list[int] = []
+    for j in np.argsort(-average.inclusion[likely], kind="stable"):
+        others = [i for i in first if instead[i, j]]
+        if others:
+            stands[likely[j]] = likely[others[0]]
+        else:
+            first.append(int(j))
+    return stands
+
+
+def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
+    """The set of at most ``most`` variables of the largest expected F-score.
+
+    Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
+    sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
+    is known, [DWCH11]. Nothing is right if nothing is active, which has the probability ``nothing``.
+    """
+    most = min(most, by_number.shape[0])
+    none = Choice(np.zeros(0, dtype=int), nothing)
+    if most == 0:
+        return none
+    q, k = np.arange(1, by_number.shape[1]), np.arange(1, most + 1)
+    score = by_number[:, 1:] @ (2.0 / (q[:, None] + k))  # (p, most)
+    order = np.argsort(-score, axis=0, kind="stable")[:most]
+    expected = np.cumsum(np.take_along_axis(score, order, axis=0), axis=0).diagonal()
+    best = int(np.argmax(expected))
+    if nothing >= expected[best]:
+        return none
+    return Choice(order[: best + 1, best], float(expected[best]))
+
+
+def f_score_choice(data: RegressionMoments, average: Average, allowed: int) -> Choice:
+    """The set of the largest expected F-score, with one of those that stand for each other."""
+    stands = stand_ins(data, average)
+    by_number = np.zeros_like(average.by_number)
+    np.add.at(by_number, stands, average.by_number)
+    return best_expected_f(by_number, float(average.number[0]), allowed)
+
+
+def median_choice(average: Average, allowed: int) -> np.ndarray:
+    """The variables more probably active than not, [BB04]."""
+    likely = np.argsort(-average.inclusion, kind="stable")[:allowed]
+    v: np.ndarray = likely[average.inclusion[likely] > 0.5]
+    return v
+
+
+def model_of(data: RegressionMoments, v: np.ndarray, start: RegressionFit) -> RegressionFit:
+    """The model of the variables ``v``, from the lambda of ``start``."""
+    return optimise(data, evaluate(data, v, start.log_ratio), FINE)

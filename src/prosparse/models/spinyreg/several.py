@@ -1,0 +1,436 @@
+"""Several responses that share one set of variables: the exact evidence of every set.
+
+Response k has weights w_k ~ N(0, sigma2_k I / lambda) and noise of variance sigma2_k of its own;
+the variables v and lambda are common. Given these the responses are independent, and their log
+evidences add up:
+
+    log p(Y | v, lambda) = sum_k [-n/2 log(2 pi sigma2_k) - R_k / (2 sigma2_k)]
+                           - m/2 log det(I + X_v'X_v / lambda) ,
+
+with P, m_k and R_k as in `model`, and the best sigma2_k = R_k / n. One eigendecomposition of
+X_v'X_v gives the evidence at every lambda. At a given lambda the evidence of all neighbours of v
+follows from P, m_k and R_k by the rank-one formulas of `model`, summed over responses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import softmax
+
+from ...data import Operator
+from ...inference.loop import Run, StopReason, iterate, worst
+from ...inference.progress import Progress
+from .averaging import CORRELATED, CREDIBLE
+from .model import LEAST_REGRESSION_NOISE, REACH
+from .stepwise import SearchRules
+
+SHORTLIST = 1000  # variables, at most, that are searched at once
+INSTALMENTS = 5  # times that others may join the shortlist
+BEYOND = 5  # the path goes so many variables beyond the best set
+GRID = 25  # values of lambda among which the best one is looked for
+LENIENT = 0.5  # share of the log prior that a climb pays to see farther
+ALL_AT_ONCE = 200  # variables, at most, that a search starts with
+
+
+class SeveralMoments(NamedTuple):
+    """All that the evidence needs of the data."""
+
+    G: np.ndarray  # (p, p) X'X
+    B: np.ndarray  # (p, m) X'Y
+    yy: np.ndarray  # (m,) squared norms of the responses
+    n: float
+    d: np.ndarray  # (p,) diagonal of X'X
+    low: float  # log lambda is between these
+    high: float
+
+    @property
+    def floor(self) -> np.ndarray:
+        """(m,) least noise variances."""
+        return LEAST_REGRESSION_NOISE * self.yy / self.n
+
+
+def several_moments(G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float) -> SeveralMoments:
+    """From X'X, X'Y, the squared norms of the responses and the number of observations."""
+    d = np.diagonal(G)
+    low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
+    return SeveralMoments(G, B, yy, n, d, low, high)
+
+
+class SeveralFit(NamedTuple):
+    """A set v at some lambda, with the best noise variances for it."""
+
+    v: np.ndarray  # (q,) variables, in the order in which they came
+    log_ratio: float  # log lambda
+    P: np.ndarray  # (q, q)
+    M: np.ndarray  # (q, m) posterior means of the weights
+    R: np.ndarray  # (m,)
+    sigma2: np.ndarray  # (m,)
+    log_evidence: float
+
+
+class Spectrum(NamedTuple):
+    """A set at every lambda."""
+
+    e: np.ndarray  # (q,) eigenvalues of X_v'X_v
+    U: np.ndarray  # (q, q) eigenvectors
+    C: np.ndarray  # (q, m) U'X_v'Y
+
+
+def spectrum_of(data: SeveralMoments, v: np.ndarray) -> Spectrum:
+    """Of the set v."""
+    e, U = np.linalg.eigh(data.G[np.ix_(v, v)])
+    return Spectrum(np.maximum(e, 0.0), U, U.T @ data.B[v])
+
+
+def residuals_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> np.ndarray:
+    """(m,) R_k."""
+    explained = (of.C**2 / (of.e + math.exp(log_ratio))[:, None]).sum(axis=0)
+    R: np.ndarray = np.maximum(data.yy - explained, 1e-4 * LEAST_REGRESSION_NOISE * data.yy)
+    return R
+
+
+def evidence_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> float:
+    """log p(Y | v, lambda) at the best noise variances."""
+    R = residuals_at(data, of, log_ratio)
+    sigma2 = np.maximum(R / data.n, data.floor)
+    log_det = float(np.log1p(of.e / math.exp(log_ratio)).sum())
+    fits = float((data.n * np.log(2.0 * math.pi * sigma2) + R / sigma2).sum())
+    return -0.5 * (fits + data.yy.size * log_det)
+
+
+def fit_at(data: SeveralMoments, v: np.ndarray, of: Spectrum, log_ratio: float) -> SeveralFit:
+    """The set v at one lambda."""
+    shrunk = of.U / (of.e + math.exp(log_ratio))
+    R = residuals_at(data, of, log_ratio)
+    sigma2 = np.maximum(R / data.n, data.floor)
+    value = evidence_at(data, of, log_ratio)
+    return SeveralFit(v, log_ratio, shrunk @ of.U.T, shrunk @ of.C, R, sigma2, value)
+
+
+def best_fit(data: SeveralMoments, v: np.ndarray, near: float | None = None) -> SeveralFit:
+    """The set v at its best lambda, which is near ``near`` if that is known."""
+    of = spectrum_of(data, v)
+    if not v.size:
+        return fit_at(data, v, of, 0.0 if near is None else near)
+    grid = np.linspace(data.low, data.high, GRID)
+    if near is not None:
+        grid = np.append(grid, near)
+    grid.sort()
+    heights = [evidence_at(data, of, float(at)) for at in grid]
+    best = int(np.argmax(heights))
+    limits = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, grid.size - 1)]))
+    found = minimize_scalar(
+        lambda at: -evidence_at(data, of, float(at)),
+        bounds=limits,
+        method="bounded",
+        options={"xatol": 1e-6},
+    )
+    at = float(found.x) if -found.fun > heights[best] else float(grid[best])
+    return fit_at(data, v, of, at)
+
+
+# --- neighbours, at the same lambda
+
+
+class SeveralNeighbours(NamedTuple):
+    """What joining the set would change for each variable."""
+
+    H: np.ndarray  # (p, q) X'X_v P
+    s: np.ndarray  # (p,) lambda + |x_j|^2 after regression on the set
+    E: np.ndarray  # (p, m) x_j'(y_k - X_v m_k)
+    gain: np.ndarray  # (p,) rise of the log evidence
+
+
+def joining(
+    fit: SeveralFit, cross: np.ndarray, d: np.ndarray, B: np.ndarray, n: float
+) -> SeveralNeighbours:
+    """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``B`` = X'Y of any variables."""
+    lam = math.exp(fit.log_ratio)
+    H = cross @ fit.P
+    s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
+    E = B - cross @ fit.M
+    left = np.maximum(1.0 - E * E / (s[:, None] * fit.R), LEAST_REGRESSION_NOISE)
+    gain = -0.5 * (n * np.log(left).sum(axis=1) + fit.R.size * np.log(s / lam))
+    return SeveralNeighbours(H, s, E, gain)
+
+
+def outside(data: SeveralMoments, fit: SeveralFit, n: float) -> SeveralNeighbours:
+    """The neighbours of a set, which itself can gain nothing."""
+    near = joining(fit, data.G[:, fit.v], data.d, data.B, n)
+    near.gain[fit.v] = -np.inf
+    return near
+
+
+def removal_gains(fit: SeveralFit, n: float) -> np.ndarray:
+    """Rise (mostly a fall) of the log evidence when each variable leaves."""
+    kept = fit.P.diagonal()
+    more = np.log1p(fit.M**2 / (kept[:, None] * fit.R)).sum(axis=1)
+    gains: np.ndarray = -0.5 * (n * more + fit.R.size * (np.log(kept) + fit.log_ratio))
+    return gains
+
+
+def exchange_gains(fit: SeveralFit, near: SeveralNeighbours, n: float) -> np.ndarray:
+    """Rise of the log evidence when i leaves and j comes, for all (j, i)."""
+    kept = fit.P.diagonal()
+    s = near.s[:, None] + near.H**2 / kept
+    gains: np.ndarray = -0.5 * fit.R.size * np.log(s * kept)
+    for k, R in enumerate(fit.R):
+        e = near.E[:, [k]] + near.H * (fit.M[:, k] / kept)
+        left = np.maximum(R + fit.M[:, k] ** 2 / kept - e * e / s, LEAST_REGRESSION_NOISE * R)
+        gains -= 0.5 * n * np.log(left / R)
+    gains[fit.v] = -np.inf
+    return gains
+
+
+# --- the search
+
+
+class SeveralState(NamedTuple):
+    """The set that a search has come to."""
+
+    fit: SeveralFit
+    bound: float  # log posterior, which may never fall
+
+
+def posterior(rules: SearchRules, fit: SeveralFit) -> float:
+    """Log posterior of the set, up to a constant, without what the means of the responses add to
+    the evidence; see `SearchRules.weight`."""
+    means = 0.5 * rules.lost * float(np.log(2.0 * math.pi * fit.sigma2).sum())
+    return fit.log_evidence + means + float(rules.log_prior[fit.v.size])
+
+
+def make_step(data: SeveralMoments, rules: SearchRules) -> Callable[[SeveralState], SeveralState]:
+    """One move to the best neighbour with a variable more or less, or else to one with another."""
+    log_prior, n = rules.log_prior, data.n - rules.lost
+
+    def better(state: SeveralState, v: np.ndarray) -> SeveralState:
+        fit = best_fit(data, v, state.fit.log_ratio if state.fit.v.size else None)
+        bound = posterior(rules, fit)
+        return SeveralState(fit, bound) if bound > state.bound else state
+
+    def step(state: SeveralState) -> SeveralState:
+        fit, q = state.fit, state.fit.v.size
+        if q == 0:
+            if not rules.limit:
+                return state
+            explained = (data.B**2 / (data.d[:, None] * data.yy)).clip(0.0, 1.0 - 1e-15)
+            return better(state, np.array([int(np.argmin(np.log1p(-explained).sum(axis=1)))]))
+        out = removal_gains(fit, n) + (log_prior[q - 1] - log_prior[q])
+        i = int(out.argmax())
+        near = outside(data, fit, n)
+        more = -math.inf
+        j = int(near.gain.argmax())
+        if q < rules.limit:
+            more = float(near.gain[j]) + float(log_prior[q + 1] - log_prior[q])
+        if more > max(float(out[i]), 0.0):
+            return better(state, np.append(fit.v, j))
+        if out[i] > 0.0:
+            return better(state, np.delete(fit.v, i))
+        if q == data.d.size:
+            return state
+        swap = exchange_gains(fit, near, n)
+        j, i = divmod(int(swap.argmax()), q)
+        return better(state, np.append(np.delete(fit.v, i), j)) if swap[j, i] > 0.0 else state
+
+    return step
+
+
+def climb(data: SeveralMoments, fit: SeveralFit, rules: SearchRules) -> Run[SeveralState]:
+    """Move to better neighbours until there is none."""
+    return iterate(
+        make_step(data, rules),
+        SeveralState(fit, posterior(rules, fit)),
+        max_iter=rules.max_iter,
+        tol=rules.tol,
+        progress=Progress(rules.max_iter, "search", rules.verbose),
+    )
+
+
+def search(data: SeveralMoments, rules: SearchRules) -> list[Run[SeveralState]]:
+    """The climbs that led to the most probable set that could be found, the best one last: from
+    no variable, from what a climb finds that pays half as much for variables, and, where they are
+    few, from all of them."""
+    lenient = rules._replace(log_prior=LENIENT * rules.log_prior)
+    nothing = best_fit(data, np.array([], dtype=int))
+    runs = [climb(data, nothing, rules)]
+    far = climb(data, runs[0].state.fit, lenient).state.fit
+    runs.append(climb(data, far, rules))
+    if data.d.size <= min(rules.limit, ALL_AT_ONCE):
+        runs.append(climb(data, best_fit(data, np.arange(data.d.size)), rules))
+    return sorted(runs, key=lambda run: run.state.bound)
+
+
+# --- from a table to a choice
+
+
+class SeveralResponses(NamedTuple):
+    """Responses as the model sees them, each in a unit of its own."""
+
+    Y: np.ndarray  # (n, m) centred if asked, times the roots of the weights
+    yy: np.ndarray  # (m,)
+    n: float  # observations
+
+
+class SeveralSolution(NamedTuple):
+    """All that a fit finds, in the operator's columns and units, and those of the responses."""
+
+    order: np.ndarray  # (p,) variables, the most useful first
+    chosen: np.ndarray  # (q,) variables kept, in the order of `fit`
+    relevance: np.ndarray  # (p,) between 0 and 1
+    fit: SeveralFit
+    covariance: np.ndarray  # (q, q) of the weights, of noise of unit variance
+    log_evidence: np.ndarray  # (K + 1,) along the path
+    log_posterior: np.ndarray  # (K + 1,)
+    n_free: float
+    bounds: np.ndarray  # (n_iter,) of the climb that found the set
+    reason: StopReason
+    credible: list[np.ndarray]
+
+
+class Listed(NamedTuple):
+    """Some of the columns, and all that the evidence needs of them."""
+
+    places: np.ndarray  # (k,) among all, rising
+    data: SeveralMoments
+
+
+def listed(op: Operator, of: SeveralResponses, B: np.ndarray, places: np.ndarray) -> Listed:
+    """The columns at ``places``."""
+    some = op if places.size == op.shape[1] else op.take_columns(places)
+    G = np.asarray(some.gram(), dtype=float)
+    return Listed(places, several_moments(G, B[places], of.yy, of.n))
+
+
+def gains_of_all(op: Operator, at: Listed, fit: SeveralFit, B: np.ndarray, n: float) -> np.ndarray:
+    """Rise of the log evidence if each of all variables joined ``fit``."""
+    d = np.asarray(op.column_squares(), dtype=float)
+    if not fit.v.size:
+        explained: np.ndarray = (B**2 / (d[:, None] * at.data.yy)).sum(axis=1)
+        return explained
+    if at.places.size == op.shape[1]:
+        return joining(fit, at.data.G[:, fit.v], d, B, n).gain
+    columns = np.asarray(op.take_columns(at.places[fit.v]).matmul(np.eye(fit.v.size)))
+    cross = np.asarray(op.rmatmul(columns), dtype=float)
+    return joining(fit, cross, d, B, n).gain
+
+
+def solve_several(
+    op: Operator, of: SeveralResponses, rules: SearchRules, refit_ols: bool
+) -> SeveralSolution:
+    """Choose the variables of a standardised table that predict the responses together."""
+    p, n = op.shape[1], of.n - rules.lost
+    B = np.asarray(op.rmatmul(of.Y), dtype=float)
+    d = np.asarray(op.column_squares(), dtype=float)
+    marginal = (B**2 / (d[:, None] * of.yy)).sum(axis=1)
+    first = np.sort(np.argsort(-marginal, kind="stable")[:SHORTLIST])
+    at = listed(op, of, B, first)
+    rules = rules._replace(limit=min(rules.limit, at.places.size))
+    runs = search(at.data, rules)
+    for _ in range(INSTALMENTS if p > SHORTLIST else 0):
+        fit = runs[-1].state.fit
+        chosen = at.places[fit.v]
+        gain = gains_of_all(op, at, fit, B, n)
+        gain[chosen] = np.inf
+        q = fit.v.size
+        if q in (0, rules.limit):
+            break
+        price = float(rules.log_prior[q] - rules.log_prior[q + 1])
+        if not np.any(np.delete(gain, at.places) > price):
+            break
+        at = listed(op, of, B, np.sort(np.argsort(-gain, kind="stable")[:SHORTLIST]))
+        again = best_fit(at.data, np.searchsorted(at.places, chosen), fit.log_ratio)
+        runs.append(climb(at.data, again, rules))
+    return described(op, of, B, at, runs, rules, refit_ols)
+
+
+def described(
+    op: Operator,
+    of: SeveralResponses,
+    B: np.ndarray,
+    at: Listed,
+    runs: list[Run[SeveralState]],
+    rules: SearchRules,
+    refit_ols: bool,
+) -> SeveralSolution:
+    """The path around the best set, and what is to be said of it."""
+    data, p, n = at.data, op.shape[1], of.n - rules.lost
+    found = runs[-1].state.fit
+    fits, order = path_of(data, found, min(rules.allowed, rules.limit, found.v.size + BEYOND), n)
+    log_posterior = np.array([posterior(rules, fit) for fit in fits])
+    best = fits[int(np.argmax(log_posterior))]
+    gain = gains_of_all(op, at, best, B, n)
+    ranked = at.places[order]
+    gain[ranked] = np.inf
+    size = np.sqrt((best.M**2 / best.sigma2).sum(axis=1) * data.d[best.v])
+    relevance = np.zeros(p)
+    relevance[at.places[best.v]] = size / size.max() if size.size else size
+    reason = worst([run.reason for run in runs])
+    if not best.v.size and not reason.unfinished:
+        reason = StopReason.NOTHING_FOUND
+    covariance = best.P
+    if refit_ols and best.v.size:
+        covariance = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
+        M = covariance @ data.B[best.v]
+        left = np.maximum(data.yy - (data.B[best.v] * M).sum(axis=0), 0.0)
+        best = best._replace(M=M, sigma2=left / max(n - best.v.size, 1.0))
+    return SeveralSolution(
+        order=np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :]),
+        chosen=at.places[best.v],
+        relevance=relevance,
+        fit=best,
+        covariance=covariance,
+        log_evidence=np.array([fit.log_evidence for fit in fits]),
+        log_posterior=log_posterior,
+        n_free=n,
+        bounds=np.array(runs[-1].bounds),
+        reason=reason,
+        credible=[at.places[group] for group in credible_sets(data, best, n)],
+    )
+
+
+def path_of(
+    data: SeveralMoments, fit: SeveralFit, longest: int, n: float
+) -> tuple[list[SeveralFit], np.ndarray]:
+    """Sets of 0, 1, 2, ... variables around ``fit``, and these, the most useful first."""
+    fits, order = [fit], []
+    while fit.v.size:  # who leaves last is the most useful
+        i = int(removal_gains(fit, n).argmax())
+        order.append(int(fit.v[i]))
+        fit = best_fit(data, np.delete(fit.v, i), fit.log_ratio)
+        fits.append(fit)
+    fits.reverse()
+    order.reverse()
+    while fits[-1].v.size < longest:
+        last = fits[-1]
+        if last.v.size:
+            j = int(outside(data, last, n).gain.argmax())
+        else:
+            j = int(np.argmax((data.B**2 / (data.d[:, None] * data.yy)).sum(axis=1)))
+        fits.append(best_fit(data, np.append(last.v, j), last.log_ratio if last.v.size else None))
+        order.append(j)
+    return fits, np.array(order, dtype=int)
+
+
+def credible_sets(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
+    """As `averaging.credible_sets`."""
+    if fit.v.size == 0:
+        return []
+    cross = data.G[:, fit.v]
+    gain = exchange_gains(fit, outside(data, fit, n), n)
+    gain[fit.v, np.arange(fit.v.size)] = 0.0
+    correlation = np.abs(cross) / np.sqrt(data.d[:, None] * data.d[fit.v])
+    groups = []
+    for i, j in enumerate(fit.v):
+        alike = correlation[:, i] >= CORRELATED
+        alike[j] = True
+        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
+        probability = softmax(gain[members, i])
+        falling = np.argsort(-probability, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
+        groups.append(members[falling[:enough]])
+    return groups

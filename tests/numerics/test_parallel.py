@@ -1,0 +1,143 @@
+"""How many threads products take."""
+
+import threading
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from prosparse import GSPPCA
+from prosparse.models._base import VariableSelector
+from prosparse.numerics import parallel
+from prosparse.numerics.parallel import blas_threads, free_cores, in_parallel, suit_blas_threads
+
+pytestmark = pytest.mark.quick
+
+
+class Library:
+    def __init__(self, threads):
+        self.num_threads = threads
+
+    def set_num_threads(self, threads):
+        self.num_threads = threads
+
+
+@pytest.fixture
+def blas(monkeypatch):
+    """Two libraries of four threads and three, on four cores."""
+    libraries = [Library(4), Library(3)]
+    monkeypatch.setattr(parallel, "_libraries", lambda: libraries)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
+    monkeypatch.setattr(parallel, "free_cores", lambda: 2)
+    return SimpleNamespace(threads=lambda: [library.num_threads for library in libraries])
+
+
+def test_one_thread_and_then_those_of_before(blas):
+    with blas_threads():
+        assert blas.threads() == [1, 1]
+    assert blas.threads() == [4, 3]
+    with pytest.raises(ZeroDivisionError), blas_threads():
+        _ = 1 / 0
+    assert blas.threads() == [4, 3]
+
+
+def test_never_more_than_there_were(blas):
+    with blas_threads(100):
+        assert blas.threads() == [4, 3]
+
+
+def test_large_tables_take_the_free_cores(blas):
+    suit_blas_threads(10**9)  # no fit under way: nothing happens
+    assert blas.threads() == [4, 3]
+    with blas_threads():
+        suit_blas_threads(1000)
+        assert blas.threads() == [1, 1]
+        suit_blas_threads(10**9)
+        assert blas.threads() == [2, 2]
+        with blas_threads():  # a fit within a fit
+            assert blas.threads() == [1, 1]
+        assert blas.threads() == [2, 2]
+    assert blas.threads() == [4, 3]
+
+
+def test_fits_that_overlap_leave_what_was_there(blas):
+    """The first to begin ends first: what it found must not be put back over the other, and what
+    the other found must not be put back at all."""
+    begun, go_on = threading.Event(), threading.Event()
+
+    def other():
+        with blas_threads():
+            begun.set()
+            go_on.wait(10)
+
+    thread = threading.Thread(target=other)
+    with blas_threads():
+        thread.start()
+        assert begun.wait(10)
+    assert blas.threads() == [1, 1]
+    go_on.set()
+    thread.join()
+    assert blas.threads() == [4, 3]
+
+
+def test_pieces_in_parallel_have_one_thread_each(blas):
+    seen = in_parallel(lambda piece: (piece, blas.threads()), list(range(5)))
+    assert seen == [(piece, [1, 1]) for piece in range(5)]
+    assert blas.threads() == [4, 3]
+
+
+@pytest.mark.parametrize(("shape", "threads"), [((20, 30), [1, 1]), ((1100, 1000), [2, 2])])
+def test_every_fit_asks_for_what_suits_its_table(blas, shape, threads):
+    class Watched(VariableSelector):
+        def fit(self, X):
+            def fit():
+                self._validated(X, reset=True)
+                self.seen_ = blas.threads()
+
+            return self._fit_whole(fit)
+
+    assert Watched().fit(np.ones(shape)).seen_ == threads
+    assert blas.threads() == [4, 3]
+
+
+def test_the_libraries_are_real(rng, monkeypatch):
+    """BLAS itself is told, and the user's limit is kept afterwards."""
+    seen, validated = [], GSPPCA._validated
+
+    def watched(self, X, *, reset):
+        seen.append([library.num_threads for library in parallel._libraries()])
+        return validated(self, X, reset=reset)
+
+    monkeypatch.setattr(GSPPCA, "_validated", watched)
+    assert parallel._libraries()
+    with threadpool_limits(2, user_api="blas"):
+        GSPPCA(1).fit(rng.standard_normal((20, 6)) + rng.standard_normal((20, 1)))
+        after = [library.num_threads for library in parallel._libraries()]
+    assert set(seen[0]) == {1}
+    assert set(after) == {2}
+
+
+@pytest.mark.parametrize(("running", "free"), [(1, 4), (2, 3), (4, 1), (9, 1)])
+def test_cores_on_which_others_compute_are_not_free(running, free, monkeypatch):
+    """One of those that run is ourselves."""
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(parallel, "_others_computing", lambda: running - 1)
+    assert free_cores() == free
+
+
+def test_a_process_that_wakes_up_now_and_then_does_not_count(monkeypatch):
+    counts = iter([0, 3, 0, 0, 1])
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
+    monkeypatch.setattr(parallel.os, "cpu_count", lambda: 4)
+    monkeypatch.setattr(parallel, "_others_computing", lambda: next(counts))
+    assert free_cores() == 4
+
+
+def test_where_the_system_does_not_say_all_cores_are_free(monkeypatch):
+    def missing(path):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(parallel.Path, "read_text", missing)
+    assert parallel._others_computing() == 0
