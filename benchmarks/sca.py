@@ -322,7 +322,8 @@ def sparse_view(scores, genes, density, rng):
     for start in range(0, n, 5000):
         rows = min(5000, n - start)
         tried = rng.poisson(2.5 * density * rows * genes)
-        i, j = rng.integers(0, rows, tried), rng.integers(0, genes, tried)
+        i = rng.integers(0, rows, tried, dtype=np.int32)
+        j = rng.integers(0, genes, tried, dtype=np.int32)
         rate = np.einsum("ij,ij->i", scores[start + i], W[j])
         kept = rng.random(tried, dtype=np.float32) < expit(rate - 0.5)
         counts = sparse.coo_array(
