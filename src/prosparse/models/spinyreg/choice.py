@@ -1,9 +1,9 @@
 """Which set of variables to keep, once the probabilities of all of them are known.
 
-[BB04]  M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
-        32(3), 2004.
-[DWCH]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
-        maximization. Advances in Neural Information Processing Systems 24, 2011.
+[BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
+          32(3), 2004.
+[DWCH11]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
+          maximization. Advances in Neural Information Processing Systems 24, 2011.
 
 The most probable set is what the search finds. Where many sets are alike it is one of many, and
 the smallest of them more often than not: what it lacks is nearly as probable as what it has. The
@@ -89,7 +89,7 @@ def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
 
     Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
     sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
-    is known, [DWCH]. Nothing is right if nothing is active, which has the probability ``nothing``.
+    is known, [DWCH11]. Nothing is right if nothing is active, which has probability ``nothing``.
     """
     most = min(most, by_number.shape[0])
     none = Choice(np.zeros(0, dtype=int), nothing)

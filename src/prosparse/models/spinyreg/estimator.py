@@ -164,7 +164,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         The mean of each coefficient over the sets that have its variable.
     active_std_ : array (n_features_in_,)
         Its standard deviation over these; see `coef_interval`.
-    n_active_probability_ : array
+    n_active_probability_ : array (n_features_in_ + 1,)
         The probability that 0, 1, 2, ... variables are active, over all sets.
     expected_f_score_ : float
         Of the chosen set, over all sets; only with ``choose="f-score"``, unless nothing was found
@@ -492,7 +492,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.coef_std_[places] = np.sqrt(average.variance) * factor
         self.active_mean_[places] = average.active_mean * factor
         self.active_std_[places] = np.sqrt(average.active_variance) * factor
-        self.n_active_probability_ = average.number
+        self.n_active_probability_ = np.zeros(p + 1)
+        self.n_active_probability_[: average.number.size] = average.number[: p + 1]
         self.likely_ = places[average.likely]
         self.likely_covariance_ = average.covariance / ratio**2
         self.intercept_mean_ = float(column.mean[0]) - float(self.mean_ @ self.coef_mean_)
