@@ -394,6 +394,7 @@ METHODS: dict[str, Method] = {
                     "noise_variance_": numbers("v", finite=True, least=0, positive=True),
                     "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
                     "explained_variance_per_view_": numbers("v", "d"),
+                    "knee_": numbers("p", finite=True, least=0, positive=True),
                 },
             ),
         ),

@@ -58,16 +58,24 @@ def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
     P(j | i) < 1/2 P(j | not i). Each has but a part of their common probability, and of both only
     the more probable one is worth keeping.
     """
-    stands = np.arange(average.inclusion.size)
-    likely, together = average.likely, average.together
+    likely = average.likely
     size = np.sqrt(data.d[likely])
     correlated = np.abs(data.gram(likely)) >= CORRELATED * np.outer(size, size)
+    return stand_ins_among(average.inclusion, likely, average.together, correlated)
+
+
+def stand_ins_among(
+    inclusion: np.ndarray, likely: np.ndarray, together: np.ndarray, correlated: np.ndarray
+) -> np.ndarray:
+    """The same, from the probabilities (l, l) that each two of the variables ``likely`` are both
+    active, and which of them are correlated."""
+    stands = np.arange(inclusion.size)
     share = together.diagonal()[:, None]
     without = share.T - together  # P(j, not i)
     less = together * (1.0 - share) < LESS_OFTEN * without * share  # both times P(i) P(not i)
     instead = correlated & less & (without >= LIKELY)
     first: list[int] = []
-    for j in np.argsort(-average.inclusion[likely], kind="stable"):
+    for j in np.argsort(-inclusion[likely], kind="stable"):
         others = [i for i in first if instead[i, j]]
         if others:
             stands[likely[j]] = likely[others[0]]
