@@ -81,7 +81,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "SpinyClassifier": {
         "fit_intercept": flags,
         "normalize": flags,
-        "choose": one_of("map", "median"),
+        "choose": one_of("f-score", "map", "median"),
         "average": flags,
         "max_iter": one_of(1, 5, 100),
     },
