@@ -2,6 +2,7 @@
 # make quick: lint, types, the fast tests and the tests of what you changed; under a minute
 # make test: lint, types, the site, all tests
 # make docs: the site, in build/docs/index.html; a warning is an error
+# make bench: how long fits take, beside the least time that this machine could take
 # make release: the files of a release, built and tried, in dist/; nothing is uploaded
 # Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
 PYTHON ?= python3
@@ -53,7 +54,8 @@ test: lint docs
 release:
 	PYTHON=$(PYTHON) .ci/release
 
-bench: $(VENV)/installed
+bench: $(VENV)/installed # twelve figures beside what the machine needs at least, then the details
+	$(BIN)/python benchmarks/track.py
 	$(BIN)/python benchmarks/gsppca.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/peers.py

@@ -112,7 +112,7 @@ def subset(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
 
 
 def methods() -> dict[str, Method]:
-    found = {"ours": ours("map"), "ours, median": ours("median"), "l1, CV": lasso}
+    found = {"ours": ours("f-score"), "ours, map": ours("map"), "l1, CV": lasso}
     try:
         import abess  # noqa: F401
     except ImportError:
@@ -175,7 +175,7 @@ def breast_cancer(repeats: int) -> None:
 def of_noise(first: int, draws: int) -> None:
     print("\nclasses that have nothing to do with the table: draws in which anything is chosen")
     for n, p in ((100, 20), (200, 200), (200, 1000)):
-        counts: dict[str, Any] = dict.fromkeys(("map", "median"), 0)
+        counts: dict[str, Any] = dict.fromkeys(("f-score", "map"), 0)
         for draw in range(draws):
             rng = np.random.default_rng(first + draw)
             X, y = rng.standard_normal((n, p)), rng.integers(0, 2, n)

@@ -66,7 +66,7 @@ MODELS = {
     "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
     "SpinyRegressor, student": SpinyRegressor(noise="student"),
     "SpinyClassifier": SpinyClassifier(),
-    "SpinyClassifier, alone": SpinyClassifier(average=False, fit_intercept=False),
+    "SpinyClassifier, alone": SpinyClassifier(choose="map", average=False, fit_intercept=False),
     "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),
     "SPCA": baselines.SPCA(2, n_nonzero=4),
     "SSPCA": baselines.SSPCA(2, n_features_to_select=5),

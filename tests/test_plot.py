@@ -30,7 +30,9 @@ from prosparse.plot import (
     CommunalityDisplay,
     ConvergenceDisplay,
     EvidenceDisplay,
+    InclusionDisplay,
     LoadingsDisplay,
+    NumberDisplay,
     PanelDisplay,
     RelevanceDisplay,
     ScoresDisplay,
@@ -81,6 +83,8 @@ def test_regression():
     posterior = display.posterior_line_.get_ydata()
     assert display.posterior_line_.get_xdata()[np.argmax(posterior)] == model.n_selected_ == 4
     assert any("4 variables" in text.get_text() for text in display.ax_.texts)
+    with pytest.raises(InputError, match="has no `n_active_probability_`, which NumberDisplay"):
+        NumberDisplay.from_estimator(SpinyRegressor(choose="map", average=False).fit(X, y))
     bars = RelevanceDisplay.from_estimator(model)
     assert [bar.get_height() for bar in bars.bars_][:20] == list(
         model.relevance_[np.argsort(model.ranking_)]
@@ -185,21 +189,53 @@ def test_long_names_lose_their_middle(names, shown):
 
 @pytest.fixture(scope="module")
 def long_names():
-    """A table of 38 variables whose names are longer than a page is wide, and two models of it."""
+    """A table of 38 variables whose names are longer than a page is wide; three models of it."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 38)) + 0.5 * rng.normal(size=(80, 38))
     X = pd.DataFrame(X, columns=[f"g{k}" + "abcdefghij" * 15 for k in range(38)])
-    return X, FDRPCA(2).fit(X), Panel(4).fit(X)
+    y = X.iloc[:, 0] + rng.normal(size=80)
+    return X, FDRPCA(2).fit(X), Panel(4).fit(X), SpinyRegressor().fit(X, y)
+
+
+def test_probabilities_with_credible_sets():
+    """Variables that could stand for each other have the same letter."""
+    X, y, coef = make_sparse_regression(60, 20, n_informative=4, random_state=0)
+    true = np.flatnonzero(coef)[0]
+    model = SpinyRegressor().fit(np.column_stack([X, X[:, true]]), y)
+    display = InclusionDisplay.from_estimator(model, max_features=8)
+    order = np.argsort(-model.inclusion_probability_, kind="stable")[:8]
+    assert [bar.get_height() for bar in display.bars_] == list(model.inclusion_probability_[order])
+    assert {letter: set(group.tolist()) for letter, group in display.letters_.items()} == {
+        "a": {true, 20}
+    }
+    letters = [text.get_text() for text in display.ax_.texts]
+    assert [order[k] for k, letter in enumerate(letters) if letter] == [
+        j for j in order if j in (true, 20)
+    ]
+    assert legend_of(display) == ["chosen (4)", "not chosen (17)"]
+    number = NumberDisplay.from_estimator(model)
+    assert [bar.get_height() for bar in number.bars_] == list(model.n_active_probability_)
+    assert number.ax_.texts[0].get_text() == "4 chosen"
+    with pytest.raises(InputError, match="has no `inclusion_probability_`, which InclusionDisplay"):
+        InclusionDisplay.from_estimator(EMPCA(1, n_nonzero=2).fit(X))
+
+
+def test_letters_go_on_after_z():
+    groups = [np.array([0, 1])] * 28
+    letters = list(InclusionDisplay(np.ones(2), np.ones(2), ["x", "y"], groups).letters_)
+    assert letters[24:] == ["y", "z", "aa", "ab"]
 
 
 @pytest.mark.parametrize("size", [None, (3.0, 2.0), (0.9, 0.9)])
 def test_the_layout_never_collapses(long_names, size):
     """Whatever the figure and the names, there is a picture left: a warning would be an error."""
-    X, model, panel = long_names
+    X, model, panel, regression = long_names
     label = X.columns.to_numpy()[np.arange(80) % 38]
     for display, fitted, needs in (
         (CommunalityDisplay, model, {}),
         (LoadingsDisplay, model, {}),
+        (InclusionDisplay, regression, {}),
+        (NumberDisplay, regression, {}),
         (ScoresDisplay, model, {"X": X, "biplot": True, "label": label}),
         (PanelDisplay, panel, {}),
     ):

@@ -61,6 +61,14 @@ class Shared(NamedTuple):
     qvalues: np.ndarray  # (n_features,)
 
 
+class Probable(NamedTuple):
+    """How probable it is that variables are active, where the method averages over sets."""
+
+    inclusion: np.ndarray  # (n_features,)
+    groups: list[np.ndarray]  # for each chosen variable those that could stand for it
+    number: np.ndarray | None  # (Q + 1,) probability that 0 .. Q are active, if it is known
+
+
 class Told(NamedTuple):
     """What few variables tell of all, where the method chooses them for that."""
 
@@ -135,6 +143,8 @@ class Findings(NamedTuple):
         Whether the user gave the number of variables, or of loadings.
     views : Views or None
         What the latents explain of every view, where the method fits views.
+    probable : Probable or None
+        How probable each variable is, where the method averages over sets of them.
     """
 
     method: str
@@ -156,6 +166,7 @@ class Findings(NamedTuple):
     told: Told | None
     asked: bool
     views: Views | None = None
+    probable: Probable | None = None
 
     @property
     def choice(self) -> Choice | None:
@@ -243,6 +254,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         told=_told(model) if TELLS in method.saved.required else None,
         asked=method.number is not None and parameters[method.number] is not None,
         views=_views(fitted) if VIEWS in method.saved.required else None,
+        probable=_probable(fitted),
     )
     return found._replace(why=method.why(model, found.choice, found.n_selected))
 
@@ -322,6 +334,17 @@ def _shared(fitted: Mapping[str, Any]) -> Shared:
     arrays = (host(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
     communality, pvalues, qvalues = arrays
     return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
+
+
+def _probable(fitted: Mapping[str, Any]) -> Probable | None:
+    if "inclusion_probability_" not in fitted:
+        return None
+    number = fitted.get("n_active_probability_")
+    return Probable(
+        inclusion=host(fitted["inclusion_probability_"]),
+        groups=[host(group).astype(int) for group in fitted.get("credible_sets_", [])],
+        number=None if number is None else host(number),
+    )
 
 
 def _told(model: VariableSelector) -> Told:

@@ -127,6 +127,7 @@ class Contents(NamedTuple):
 TOGETHER = {
     "log_evidence_path_": "cardinalities_",
     "n_private_": "view_columns_",
+    "likelihood_": "view_columns_",
     "latent_view_": "view_columns_",
 }
 
@@ -330,6 +331,19 @@ def _check_private(name: str, state: Mapping[str, Any]) -> None:
         _whole(name, count, 0)
 
 
+def _check_likelihood(name: str, state: Mapping[str, Any]) -> None:
+    known = ("gaussian", "bernoulli", "poisson")
+    names = state[name]
+    if (
+        not isinstance(names, list)
+        or len(names) != len(state["view_columns_"])
+        or any(not isinstance(one, str) or one not in known for one in names)
+    ):
+        raise ModelFileError(f"`{name}` must hold one of {known} for each view")
+    if any(one != "gaussian" for one in names) and "knee_" not in state:
+        raise ModelFileError(f"`{name}` has a view that is not Gaussian, but there is no `knee_`")
+
+
 def _check_shares(name: str, state: Mapping[str, Any]) -> None:
     """A share for every group of rows, by its label."""
     shares = state[name]
@@ -359,6 +373,7 @@ _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "criterion_": _check_criterion,
     "_gap_problem": _check_gap,
     "n_private_": _check_private,
+    "likelihood_": _check_likelihood,
     "recovered_by_group_": _check_shares,
 }
 

@@ -348,6 +348,197 @@ class RelevanceDisplay:
         return self
 
 
+class InclusionDisplay:
+    """The probability that each variable is active, and which could stand for which.
+
+    The chosen variables are in colour. Variables with the same letter are a credible set: one of
+    them is active, but the data hardly tell which.
+
+    Parameters
+    ----------
+    probability : array (n_features,)
+        Between 0 and 1.
+    support : bool array (n_features,)
+        Which variables were chosen.
+    names : array (n_features,)
+        Names of the variables.
+    credible_sets : list of int arrays
+        For each chosen variable, those that could stand for it and itself.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    letters_ : dict of str to int arrays
+        The credible sets of more than one variable, by their letters.
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    bars_: BarContainer
+
+    def __init__(
+        self,
+        probability: Array,
+        support: Array,
+        names: Sequence[str] | np.ndarray,
+        credible_sets: Sequence[np.ndarray] = (),
+    ) -> None:
+        self.probability = host(probability)
+        self.support = host(support).astype(bool)
+        self.names = np.asarray(names, dtype=object)
+        several = [host(group).astype(int) for group in credible_sets if len(group) > 1]
+        self.letters_ = {_letter(k): group for k, group in enumerate(several)}
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: VariableSelector, *, max_features: int | None = 30, ax: Axes | None = None
+    ) -> Self:
+        """Draw ``inclusion_probability_`` and ``credible_sets_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        max_features : int or None
+            How many variables, from the most probable on; None: all.
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        InclusionDisplay
+        """
+        return cls.from_findings(_found(estimator), max_features=max_features, ax=ax)
+
+    @classmethod
+    def from_findings(
+        cls, found: Findings, *, max_features: int | None = 30, ax: Axes | None = None
+    ) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.probable is None:
+            raise _lacks(cls, found, "inclusion_probability_")
+        probable = found.probable
+        display = cls(probable.inclusion, found.support, found.names, probable.groups)
+        return display.plot(ax, max_features=max_features)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        order = np.argsort(-self.probability, kind="stable")[:max_features]
+        names = self.names[order]
+        self.ax_ = _new_axes(height=3.8 + _room_below(names)) if ax is None else ax
+        self.figure_ = self.ax_.figure
+        probability, support = self.probability[order], self.support[order]
+        colours = np.where(support, _CHOSEN, _REST)
+        self.bars_ = self.ax_.bar(np.arange(order.size), probability, width=0.85, color=colours)
+        for k, j in enumerate(order):
+            own = [letter for letter, group in self.letters_.items() if j in group]
+            self.ax_.annotate(
+                "".join(own),
+                (k, probability[k]),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=8,
+            )
+        _write_names(self.ax_, names, otherwise="variables, most probable first")
+        handles = [
+            self.ax_.bar([0], [0], color=_CHOSEN, label=f"chosen ({int(self.support.sum())})"),
+            self.ax_.bar([0], [0], color=_REST, label=f"not chosen ({int((~self.support).sum())})"),
+        ]
+        title = "same letter: one of them" if self.letters_ else None
+        self.ax_.legend(handles=handles, frameon=False, title=title, title_fontsize="small")
+        self.ax_.set(
+            ylabel="probability of being active", ylim=(0, 1.1), xlim=(-0.8, order.size - 0.2)
+        )
+        _finish(self.ax_)
+        return self
+
+
+def _letter(k: int) -> str:
+    """a, b, ... z, aa, ab, ..."""
+    return (_letter(k // 26 - 1) if k >= 26 else "") + chr(ord("a") + k % 26)
+
+
+class NumberDisplay:
+    """The probability of every number of active variables, the chosen number marked.
+
+    Parameters
+    ----------
+    probability : array (Q + 1,)
+        Of 0, 1, ... Q active variables.
+    n_selected : int
+        The number chosen.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    """
+
+    ax_: Axes
+    figure_: Figure | SubFigure
+    bars_: BarContainer
+
+    def __init__(self, probability: Array, n_selected: int) -> None:
+        self.probability = host(probability)
+        self.n_selected = n_selected
+
+    @classmethod
+    def from_estimator(cls, estimator: VariableSelector, *, ax: Axes | None = None) -> Self:
+        """Draw ``n_active_probability_`` of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : fitted estimator
+        ax : matplotlib Axes or None
+            None: in a new figure.
+
+        Returns
+        -------
+        NumberDisplay
+        """
+        return cls.from_findings(_found(estimator), ax=ax)
+
+    @classmethod
+    def from_findings(cls, found: Findings, *, ax: Axes | None = None) -> Self:
+        """As `from_estimator`, of what was read already."""
+        if found.probable is None or found.probable.number is None:
+            raise _lacks(cls, found, "n_active_probability_")
+        return cls(found.probable.number, found.n_selected).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure."""
+        self.ax_ = _new_axes() if ax is None else ax
+        self.figure_ = self.ax_.figure
+        from matplotlib.ticker import MaxNLocator  # `_new_axes` says what to install
+
+        number = np.arange(self.probability.size)
+        colours = np.where(number == self.n_selected, _CHOSEN, _REST)
+        self.bars_ = self.ax_.bar(number, self.probability, width=0.85, color=colours)
+        likely = np.flatnonzero(self.probability >= 0.001)
+        first, last = (int(likely[0]), int(likely[-1])) if likely.size else (0, number.size - 1)
+        top = float(self.probability[min(self.n_selected, number.size - 1)])
+        self.ax_.annotate(
+            f"{self.n_selected} chosen",
+            (self.n_selected, top),
+            xytext=(0, 4),
+            textcoords="offset points",
+            ha="center",
+            color=_CHOSEN,
+        )
+        self.ax_.margins(y=0.14)
+        self.ax_.set(
+            xlabel="number of active variables",
+            ylabel="probability",
+            xlim=(min(first, self.n_selected) - 1.2, max(last, self.n_selected) + 1.2),
+        )
+        self.ax_.xaxis.set_major_locator(MaxNLocator(integer=True))
+        _finish(self.ax_)
+        return self
+
+
 class CommunalityDisplay:
     """What each variable shares with the others, in falling order: the chosen ones in colour, and
     a line for what chance alone would give.
@@ -1323,6 +1514,8 @@ class ConvergenceDisplay:
 Display = type[
     EvidenceDisplay
     | RelevanceDisplay
+    | InclusionDisplay
+    | NumberDisplay
     | CommunalityDisplay
     | PanelDisplay
     | ViewsDisplay
@@ -1349,6 +1542,10 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
     displays: list[Display] = [RelevanceDisplay, LoadingsDisplay]
     if method.path is not None and method.path.evidence:
         displays.append(EvidenceDisplay)
+    if "inclusion_probability_" in method.saved.fields:
+        displays.append(InclusionDisplay)
+    if "n_active_probability_" in method.saved.fields:
+        displays.append(NumberDisplay)
     if method.tests:
         displays.append(CommunalityDisplay)
     if TELLS in method.saved.required:
@@ -1368,6 +1565,8 @@ def _drawable(found: Findings) -> list[Display]:
     """The Display classes that there are for what a model found, how it chose first."""
     there: list[tuple[Display, bool]] = [
         (EvidenceDisplay, found.path is not None and found.path.evidence),
+        (InclusionDisplay, found.probable is not None),
+        (NumberDisplay, found.probable is not None and found.probable.number is not None),
         (CommunalityDisplay, found.shared is not None),
         (PanelDisplay, found.told is not None),
         (ViewsDisplay, found.views is not None),

@@ -209,6 +209,20 @@ def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int)
     return f"the evidence is highest there{beside}"
 
 
+def by_probability(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
+    """What is expected of the chosen set, where it was chosen by the average over sets."""
+    choose, expected = model.get_params(deep=False)["choose"], vars(model).get("expected_f_score_")
+    if choose == "map":
+        return None
+    if n_selected == 0:
+        return "no set of variables is shown to be better than none"
+    if choose == "median":
+        return "each of them is more probably active than not"
+    if expected is None:  # a file of an earlier version
+        return None
+    return f"of all sets, this one has the largest expected F-score, {float(expected):.2f}"
+
+
 def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """They vary with others beyond chance; how many share half of their variance."""
     parameters = model.get_params(deep=False)
@@ -380,6 +394,7 @@ METHODS: dict[str, Method] = {
                     "noise_variance_": numbers("v", finite=True, least=0, positive=True),
                     "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
                     "explained_variance_per_view_": numbers("v", "d"),
+                    "knee_": numbers("p", finite=True, least=0, positive=True),
                 },
             ),
         ),
@@ -502,7 +517,7 @@ METHODS: dict[str, Method] = {
             SpinyRegressor,
             "regression on few variables, chosen by evidence",
             grid={"refit": ["posterior", "ols"]},
-            explanations=(by_evidence,),
+            explanations=(by_probability, by_evidence),
             path=_EVIDENCE._replace(posterior="log_posterior_path_"),
             predicts=True,
             saved=Contents(
@@ -527,7 +542,8 @@ METHODS: dict[str, Method] = {
                     "coef_std_": numbers("p", finite=True, least=0),
                     "active_mean_": numbers("p", finite=True),
                     "active_std_": numbers("p", finite=True, least=0),
-                    "n_active_probability_": numbers("a", finite=True, least=0),
+                    "n_active_probability_": numbers("p+1", finite=True, least=0),
+                    "expected_f_score_": numbers(finite=True, least=0),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),
                     "intercept_mean_variance_": numbers(finite=True, least=0),

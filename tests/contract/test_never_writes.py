@@ -164,7 +164,7 @@ CONFIGURED = {
     "DSPCA": {"n_components": 1},
     "PathSPCA": {"n_components": 2},
     "NSPCA": {"n_components": 2, "random_state": 0},
-    "SpinyClassifier": {"average": False},
+    "SpinyClassifier": {"choose": "map", "average": False},
 }
 
 

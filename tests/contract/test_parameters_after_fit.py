@@ -40,7 +40,7 @@ MODELS = [
     SpinyRegressor(fit_intercept=False),
     SpinyRegressor(refit="ols", normalize=False),
     SpinyClassifier(),
-    SpinyClassifier(average=False, normalize=False),
+    SpinyClassifier(choose="map", average=False, normalize=False),
     baselines.ThresholdedPCA(2, n_nonzero=4),
     baselines.SPCA(2, n_nonzero=4, scale=True),
     baselines.SSPCA(2, n_features_to_select=5),

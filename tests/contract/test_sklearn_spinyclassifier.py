@@ -11,8 +11,7 @@ from prosparse import SpinyClassifier
 @parametrize_with_checks(
     [
         SpinyClassifier(),
-        SpinyClassifier(choose="median", fit_intercept=False),
-        SpinyClassifier(average=False, normalize=False),
+        SpinyClassifier(choose="map", average=False, normalize=False, fit_intercept=False),
     ]
 )
 def test_sklearn_checks(estimator, check):

@@ -3,9 +3,11 @@
 import array_api_strict
 import numpy as np
 import pytest
+from scipy import sparse
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
+from prosparse.data.operators.sparse import SparseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
 from prosparse.numerics.spectrum import (
@@ -13,6 +15,7 @@ from prosparse.numerics.spectrum import (
     leading_eigenvectors,
     principal_components,
     spectrum,
+    squared_product,
 )
 
 pytestmark = pytest.mark.quick
@@ -136,3 +139,22 @@ def test_added_squares_are_those_of_growing_spans(rng):
     ours = linalg.added_squares(DenseOperator(X), W)
     np.testing.assert_allclose(ours, expected, atol=1e-9)
     assert ours[2] == ours[3] == 0.0
+
+
+def test_sparse_products_are_shared_out_among_cores(rng, monkeypatch):
+    """Columns go to cores; the sum of the parts is the product."""
+    X = sparse.random_array((60, 40), density=0.2, rng=rng, format="csr")
+    op = SparseOperator(X, X.mean(axis=0), np.ones(40))
+    F = rng.standard_normal((40, 7))
+    alone = squared_product(op, F)
+    shared = []
+    real = linalg.in_parallel
+    monkeypatch.setattr(
+        linalg, "in_parallel", lambda f, pieces: shared.append(pieces) or real(f, pieces)
+    )
+    monkeypatch.setattr(linalg, "LARGE_TABLE", 1)
+    monkeypatch.setattr(linalg, "usable_cores", lambda: 3)
+    np.testing.assert_allclose(squared_product(op, F), alone, atol=1e-12)
+    assert [len(pieces) for pieces in shared] == [3]
+    centred = X.toarray() - X.toarray().mean(axis=0)
+    np.testing.assert_allclose(alone, centred.T @ (centred @ F), atol=1e-10)

@@ -23,7 +23,7 @@ QUICK = {
     "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
     "SSPCA": {"n_penalties": 3, "cv": 2},
     "DSPCA": {"max_iter": 50},
-    "SpinyClassifier": {"average": False},
+    "SpinyClassifier": {"choose": "map", "average": False},
 }
 
 

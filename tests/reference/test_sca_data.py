@@ -35,9 +35,10 @@ def test_nutrimouse(data_folder, prior):
     held_out = np.arange(40) % 4 == 0
     train, test = standardised([x[~held_out] for x in views], [x[held_out] for x in views])
     fit = ours(train, 2, n_private=1, prior=prior, tol=1e-6)
-    correlation, explained, accuracy, zeros, _ = measures(
-        fit, train, test, y[~held_out], y[held_out]
-    )
+    values = measures(fit, train, test, y[~held_out], y[held_out])
+    correlation, canonical, explained, accuracy, zeros, _, likelihood = values
+    assert canonical > 0.5
+    assert likelihood == fit.log_likelihood(test)
     assert correlation > 0.6
     assert explained > 0.05
     assert accuracy > 0.85

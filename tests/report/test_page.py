@@ -211,7 +211,8 @@ def test_regression(tmp_path):
     assert f"{q} of 20 variables predict the response" in page
     assert "Coefficients of the chosen variables" in page
     assert 'id="scores-chart"' not in page
-    assert f"{q}: the evidence is highest there" in page
+    score = f"{model.expected_f_score_:.2f}"
+    assert f"{q}: of all sets, this one has the largest expected F-score, {score}" in page
 
 
 def test_what_is_shared_is_shown_as_it_is():

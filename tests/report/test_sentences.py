@@ -145,6 +145,10 @@ def asked(c, chosen, what):
     assert value(what.split()[0]) == (wanted or c.m.get_params().get("n_nonzero"))
 
 
+def asserted(holds):
+    assert holds
+
+
 def by_evidence(c, chosen, fewer, more):
     assert value(chosen) == c.q
     path = findings_of(c.m).choice.compared
@@ -365,6 +369,9 @@ PATTERNS = [
     (rf"Why {N}: you asked for (.+)\.", asked),
     (rf"Why {N}: the evidence is highest there(?: \((?:1 fewer would be ([^)]*? times) less "
      r"probable)?(?:, )?(?:1 more would be ([^)]*? times) less probable)?\))?\.", by_evidence),
+    (rf"Why {N}: of all sets, this one has the largest expected F-score, ([\d.]+)\.",
+     lambda c, chosen, score: (asserted(value(chosen) == c.q),
+                               asserted(score == f"{c.m.expected_f_score_:.2f}"))),
     (rf"Any number of variables from {N} to {N} has evidence within a factor of {N} of the best\.",
      lambda c, low, high, f: equally(c, None, low, high, f)),
     (rf"{N} of the numbers of variables from {N} to {N} have evidence within a factor of {N} of "

@@ -526,6 +526,7 @@ def sca(
     b: float = 0.0,
     n_private: int | Sequence[int] = 0,
     noise: Literal["view", "feature"] = "feature",
+    likelihood: Any = "gaussian",
     max_iter: int = 1000,
     tol: float = 1e-9,
     random_state: None = None,
@@ -559,6 +560,8 @@ def sca(
         Latents of each view's own; one number for all views, or one per view.
     noise : {"view", "feature"}
         One noise variance for each view, or for each variable; see `SCA`.
+    likelihood : {"gaussian", "bernoulli", "poisson"} or list of these
+        What the entries of each view are: measurements, 0 and 1, or counts; see `SCA`.
     max_iter : int
         The most passes over the data.
     tol : float
@@ -639,6 +642,7 @@ def sca(
         b=b,
         n_private=n_private,
         noise=noise,
+        likelihood=likelihood,
         views=groups,
         max_iter=max_iter,
         tol=tol,

@@ -82,7 +82,7 @@ class StopReason(Enum):
         "says what is proved. Raise `time_limit`, or `gap` for a proof that ends earlier"
     )
     NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
-    NOTHING_FOUND = "no set of variables is more probable than none"
+    NOTHING_FOUND = "no set of variables is shown to be better than none"
     EXHAUSTED = (
         "under these constraints nothing is left to explain: ask for fewer components, or let "
         "them share variables"

@@ -11,7 +11,7 @@ from array_api_compat import array_namespace, device
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
-from .parallel import in_parallel, slices_of, usable_cores
+from .parallel import LARGE_TABLE, in_parallel, slices_of, usable_cores
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
@@ -32,11 +32,21 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
     Products are in the table's precision, results in that of F; Y'Y is F'(X'Y), as the filters
     are short and Y is long.
     """
-    xp, narrow = op.xp, op.xp.astype(filters, op.dtype)
-    (XY,) = op.sum_rows(lambda block: (block.T @ (block @ narrow),))
-    XY = xp.astype(XY, filters.dtype)
+    xp = op.xp
+    XY = xp.astype(squared_product(op, xp.astype(filters, op.dtype)), filters.dtype)
     YY = filters.T @ XY
     return XY, 0.5 * (YY + YY.T)
+
+
+def squared_product(op: Operator, F: Array) -> Array:
+    """X'X F, one pass."""
+
+    def product(some: Array) -> Array:
+        return op.sum_rows(lambda block: (block.T @ (block @ some),))[0]
+
+    if op.shape[0] * op.shape[1] < LARGE_TABLE or F.shape[1] < 2 * usable_cores():
+        return product(F)
+    return on_all_cores(op, product, F)
 
 
 class Latents(NamedTuple):
@@ -155,8 +165,7 @@ def leading_directions(
     tol = max(tol, 30.0 * float(xp.finfo(op.dtype).eps))
 
     def squared(V: Array) -> Array:  # X'X V, one pass
-        narrow = xp.astype(V, op.dtype)
-        return xp.astype(op.sum_rows(lambda block: (block.T @ (block @ narrow),))[0], V.dtype)
+        return xp.astype(squared_product(op, xp.astype(V, op.dtype)), V.dtype)
 
     return leading_eigenvectors(squared, op.column_squares(), count, tol, max_passes)
 

@@ -101,7 +101,7 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
             "path of evidence to compare numbers on"
         )
     evidence = choice.compared
-    near = np.sort(choice.x[evidence >= evidence[choice.best] - within].astype(int))
+    near = np.sort(choice.x[evidence >= np.max(evidence) - within].astype(int))
     between = (choice.x >= near[0]) & (choice.x <= near[-1])
     return EquallyGood(
         best=int(choice.x[choice.best]),

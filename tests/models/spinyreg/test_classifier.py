@@ -1,5 +1,6 @@
 """SpinyClassifier: what it chooses, what it predicts, and what it refuses."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.multiclass import OneVsRestClassifier
 
 from prosparse import InputError, NoStructureWarning, ParameterError, SpinyClassifier
 from prosparse.findings import findings_of
-from prosparse.models.spinyreg import logistic_solve
+from prosparse.models.spinyreg import logistic_average, logistic_solve
 
 
 def drawn(n=200, p=12, seed=0, size=1.5, true=3):
@@ -33,7 +34,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def alone():
-    return SpinyClassifier(average=False).fit(X, NAMES)
+    return SpinyClassifier(choose="map", average=False).fit(X, NAMES)
 
 
 def test_it_finds_the_variables(model):
@@ -77,7 +78,7 @@ def test_the_average_is_less_sure_than_the_chosen_set():
     weak, classes = drawn(80, 10, size=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
-        one = SpinyClassifier(average=False, choose="median").fit(weak, classes)
+        one = SpinyClassifier(choose="median", average=False).fit(weak, classes)
         many = SpinyClassifier(choose="median").fit(weak, classes)
     assert np.array_equal(one.coef_, many.coef_)
     assert many.n_sets_ > 10
@@ -85,15 +86,51 @@ def test_the_average_is_less_sure_than_the_chosen_set():
     assert not np.allclose(one.predict_proba(weak), many.predict_proba(weak))
 
 
+def test_the_set_of_the_largest_expected_f_score():
+    """Of a few variables: every set tried, every set weighed by its probability."""
+    table, classes = drawn(70, 5, seed=3, size=0.7)
+    op, _, labels = SpinyClassifier()._prepared(table, classes, None)
+    data = logistic_solve.listed_columns(op, labels, np.arange(5), True).data
+    rules = logistic_solve.rules_for(data, 5, max_iter=10, tol=1e-7)
+    sets = logistic_average.sum_all(data, logistic_average.rules_of_average(data, rules), 2)
+    average = logistic_average.average_of(data, sets)
+    found = logistic_solve.f_score_set(data, average, 5)
+
+    def expected(v):
+        score = 0.0
+        for fit, share in sets:
+            both = len(set(v) & set(fit.v.tolist()))
+            score += share * (2.0 * both / (len(v) + fit.v.size) if len(v) + fit.v.size else 1.0)
+        return score
+
+    tried = [v for q in range(6) for v in itertools.combinations(range(5), q)]
+    assert expected(found.tolist()) == pytest.approx(max(map(expected, tried)))
+    assert average.nothing + average.by_number.sum() >= 1.0
+    chosen = SpinyClassifier().fit(table, classes)
+    assert set(np.flatnonzero(chosen.support_)) == set(found.tolist())
+
+
+def test_the_score_of_noise():
+    """The largest score of twenty columns is as large as it is in noise, by and large."""
+    chances = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        table, classes = rng.standard_normal((100, 20)), rng.integers(0, 2, 100)
+        op, _, labels = SpinyClassifier()._prepared(table, classes, None)
+        chances.append(logistic_solve.by_chance(op, labels))
+    assert 0.02 < np.mean(np.array(chances) < 0.1) < 0.18
+    assert 0.4 < np.mean(chances) < 0.6
+
+
 def test_classes_trade_places(alone):
-    other = SpinyClassifier(average=False).fit(X, ~Y)
+    other = SpinyClassifier(choose="map", average=False).fit(X, ~Y)
     np.testing.assert_allclose(other.coef_, -alone.coef_, rtol=1e-6)
     np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], alone.predict_proba(X), atol=1e-7)
 
 
 def test_units_and_names_do_not_matter(alone):
     frame = pd.DataFrame(1000.0 * X - 7.0, columns=[f"gene {k}" for k in range(12)])
-    other = SpinyClassifier(average=False).fit(frame, NAMES)
+    other = SpinyClassifier(choose="map", average=False).fit(frame, NAMES)
     assert np.array_equal(other.support_, alone.support_)
     np.testing.assert_allclose(other.predict_proba(frame), alone.predict_proba(X), atol=1e-6)
     assert list(other.select(frame).columns) == ["gene 0", "gene 1", "gene 2"]
@@ -101,9 +138,9 @@ def test_units_and_names_do_not_matter(alone):
 
 def test_sparse_tables(alone):
     table = np.where(np.abs(X - 3.0) < 0.5 * X.std(axis=0), 0.0, X - 3.0)
-    dense = SpinyClassifier(average=False).fit(table, Y)
+    dense = SpinyClassifier(choose="map", average=False).fit(table, Y)
     for kind in (sparse.csr_array, sparse.csc_matrix):
-        other = SpinyClassifier(average=False).fit(kind(table), Y)
+        other = SpinyClassifier(choose="map", average=False).fit(kind(table), Y)
         np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-6)
         np.testing.assert_allclose(
             other.predict_proba(kind(table)), dense.predict_proba(table), atol=1e-8
@@ -126,7 +163,7 @@ def test_weights_count_rows():
 def test_separated_classes(average):
     rng = np.random.default_rng(0)
     table = rng.standard_normal((60, 12))
-    found = SpinyClassifier(average=average).fit(table, table[:, 4] > 0)
+    found = SpinyClassifier(choose="map", average=average).fit(table, table[:, 4] > 0)
     assert list(np.flatnonzero(found.support_)) == [4]
     assert 1.0 < found.coef_[0, 4] < 100.0
     assert np.all(np.isfinite(found.predict_log_proba(1e3 * table)))
@@ -140,7 +177,7 @@ def test_noise_selects_nothing():
         rng = np.random.default_rng(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = SpinyClassifier(average=False).fit(
+            found = SpinyClassifier(choose="map", average=False).fit(
                 rng.standard_normal((100, 50)), rng.integers(0, 2, 100)
             )
         chosen += found.n_selected_ > 0
@@ -151,10 +188,10 @@ def test_noise_selects_nothing():
 def test_many_variables_go_through_a_shortlist(monkeypatch):
     """The same as all of them at once."""
     table, classes = drawn(150, 120, seed=5)
-    whole = SpinyClassifier(average=False).fit(table, classes)
+    whole = SpinyClassifier(choose="map", average=False).fit(table, classes)
     monkeypatch.setattr(logistic_solve, "SHORTLIST", 40)
     for kind in (np.asarray, sparse.csr_array):
-        listed = SpinyClassifier(average=False).fit(kind(table), classes)
+        listed = SpinyClassifier(choose="map", average=False).fit(kind(table), classes)
         assert np.array_equal(listed.support_, whole.support_)
         np.testing.assert_allclose(listed.coef_, whole.coef_, rtol=1e-5)
         assert sorted(listed.ranking_) == list(range(1, 121))
@@ -166,7 +203,7 @@ def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
     table = rng.standard_normal((400, 60))
     classes = rng.random(400) < expit(4.0 * table[:, 0] + 0.8 * table[:, 1] - 0.8 * table[:, 2])
     monkeypatch.setattr(logistic_solve, "SHORTLIST", 8)
-    found = SpinyClassifier(average=False).fit(table, classes)
+    found = SpinyClassifier(choose="map", average=False).fit(table, classes)
     assert {0, 1, 2} <= set(np.flatnonzero(found.support_))
 
 
@@ -195,7 +232,7 @@ def test_credible_sets():
     table = rng.standard_normal((200, 12))
     table[:, 7] = table[:, 2] + 0.1 * rng.standard_normal(200)
     classes = rng.random(200) < expit(2.0 * table[:, 2] - 2.0 * table[:, 5])
-    found = SpinyClassifier(average=False).fit(table, classes)
+    found = SpinyClassifier(choose="map", average=False).fit(table, classes)
     groups = dict(zip(np.flatnonzero(found.support_), found.credible_sets_, strict=True))
     assert list(groups[5]) == [5]
     (twin,) = set(groups) - {5}
@@ -254,7 +291,7 @@ def test_what_else_is_refused():
         SpinyClassifier().fit(np.ones_like(X), Y)
     with pytest.raises(InputError, match="the largest column of X is"):
         SpinyClassifier(normalize=False).fit(X * np.geomspace(1.0, 1e9, 12), Y)
-    with pytest.raises(ParameterError, match="`choose` must be one of 'map', 'median'"):
+    with pytest.raises(ParameterError, match="`choose` must be one of 'f-score', 'map', 'median'"):
         SpinyClassifier(choose="best").fit(X, Y)
     with pytest.raises(ParameterError, match="`sample_weight` must hold one number"):
         SpinyClassifier().fit(X, Y, sample_weight=[1.0])

@@ -111,14 +111,15 @@ class SCA(HasDensity, SparseProjection):
         What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
         views, or one per view. Loadings and means of views that are not Gaussian are those of
         the linear predictor: the log odds, or the logarithm of the expected count (which goes
-        over into a straight line where counts are far above the mean of their column).
+        over into a straight line far above the largest count of a column).
     views : list or None, default=None
         Column groups: names, slices or positions, one group per view. None: one view, or, if
         ``fit`` is given a list of tables, one view per table.
     max_iter : int, default=1000
         The most passes over the data.
     tol : float, default=1e-9
-        The rise of the objective per observed entry that ends the passes.
+        The rise of the objective per observed entry that ends the passes; where a view is not
+        Gaussian, at least 1e-6.
     random_state : None
         Nothing here is random; the parameter is there for tools that set it.
     verbose : int, default=0

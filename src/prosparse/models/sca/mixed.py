@@ -12,7 +12,7 @@ from ...data import kind_of, take_columns
 from ...data.kinds import Table
 from ...errors import InputError, ParameterError
 from .bounded import Rows, settled_rows
-from .likelihood import Likelihood, mean_and_variance
+from .likelihood import KNEE, Likelihood, mean_and_variance
 
 
 def likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
@@ -157,7 +157,7 @@ def fitting_rows(
         return (host_rows(X, rows) - centre) / divisor
 
     n, p = X.shape
-    observed, squares, sums = np.zeros(p), np.zeros(p), np.zeros(p)
+    observed, squares, sums, largest = (np.zeros(p) for _ in range(4))
     unknown = Rows(n, p, read, likelihood, np.ones(p), observed, squares)
     for at, block in unknown.blocks(1):
         check_entries(block, likelihood, at.start)
@@ -166,7 +166,8 @@ def fitting_rows(
         observed += seen.sum(axis=0)
         sums += values.sum(axis=0)
         squares += np.einsum("ij,ij->j", values, values)
+        largest = np.maximum(largest, values.max(axis=0))
     more = np.where(likelihood == "bernoulli", 1.0, 0.0)
     inside = (sums + 0.5) / (observed + more)
-    knee = np.where(likelihood == "poisson", 1.0 + sums / observed, 1.0)
+    knee = np.where(likelihood == "poisson", KNEE * (1.0 + largest), 1.0)
     return unknown._replace(knee=knee, observed=observed, squares=squares), inside

@@ -44,6 +44,9 @@ from .start import initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
+# Where entries have bounds, rises per entry below this are small beside the bounds' own gaps.
+BOUNDED_TOLERANCE = 1e-6
+
 # How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
 # per entry that ends them.
 PASSES_PER_COUNT = 30
@@ -262,7 +265,7 @@ def solve_bounded(
             partial(bounded_step, rows, lay, prior),
             first,
             max_iter=how.max_iter,
-            tol=how.tol * float(rows.observed.sum()),
+            tol=max(how.tol, BOUNDED_TOLERANCE) * float(rows.observed.sum()),
             accelerator=bounded_accelerator(rows, lay),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=progress if last else None,

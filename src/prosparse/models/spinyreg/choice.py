@@ -1,9 +1,9 @@
 """Which set of variables to keep, once the probabilities of all of them are known.
 
-[BB04]  M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
-        32(3), 2004.
-[DWCH]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
-        maximization. Advances in Neural Information Processing Systems 24, 2011.
+[BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
+          32(3), 2004.
+[DWCH11]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
+          maximization. Advances in Neural Information Processing Systems 24, 2011.
 
 The most probable set is what the search finds. Where many sets are alike it is one of many, and
 the smallest of them more often than not: what it lacks is nearly as probable as what it has. The
@@ -58,16 +58,24 @@ def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
     P(j | i) < 1/2 P(j | not i). Each has but a part of their common probability, and of both only
     the more probable one is worth keeping.
     """
-    stands = np.arange(average.inclusion.size)
-    likely, together = average.likely, average.together
+    likely = average.likely
     size = np.sqrt(data.d[likely])
     correlated = np.abs(data.gram(likely)) >= CORRELATED * np.outer(size, size)
+    return stand_ins_among(average.inclusion, likely, average.together, correlated)
+
+
+def stand_ins_among(
+    inclusion: np.ndarray, likely: np.ndarray, together: np.ndarray, correlated: np.ndarray
+) -> np.ndarray:
+    """The same, from the probabilities (l, l) that each two of the variables ``likely`` are both
+    active, and which of them are correlated."""
+    stands = np.arange(inclusion.size)
     share = together.diagonal()[:, None]
     without = share.T - together  # P(j, not i)
     less = together * (1.0 - share) < LESS_OFTEN * without * share  # both times P(i) P(not i)
     instead = correlated & less & (without >= LIKELY)
     first: list[int] = []
-    for j in np.argsort(-average.inclusion[likely], kind="stable"):
+    for j in np.argsort(-inclusion[likely], kind="stable"):
         others = [i for i in first if instead[i, j]]
         if others:
             stands[likely[j]] = likely[others[0]]
@@ -81,7 +89,7 @@ def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
 
     Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
     sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
-    is known, [DWCH]. Nothing is right if nothing is active, which has the probability ``nothing``.
+    is known, [DWCH11]. Nothing is right if nothing is active, which has probability ``nothing``.
     """
     most = min(most, by_number.shape[0])
     none = Choice(np.zeros(0, dtype=int), nothing)

@@ -111,7 +111,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     intercept_ : float
         The prediction where all columns are zero; 0 without ``fit_intercept``.
     support_ : bool array (n_features_in_,)
-        The chosen variables; none where no set is more probable than none.
+        The chosen variables; none where no set is shown to be better than none.
     n_selected_ : int
         How many variables were chosen.
     relevance_ : array (n_features_in_,)
@@ -164,8 +164,11 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         The mean of each coefficient over the sets that have its variable.
     active_std_ : array (n_features_in_,)
         Its standard deviation over these; see `coef_interval`.
-    n_active_probability_ : array
+    n_active_probability_ : array (n_features_in_ + 1,)
         The probability that 0, 1, 2, ... variables are active, over all sets.
+    expected_f_score_ : float
+        Of the chosen set, over all sets; only with ``choose="f-score"``, unless nothing was found
+        that chance would not find.
     intercept_mean_ : float
         The average prediction where all columns are zero; 0 without ``fit_intercept``.
     intercept_mean_variance_ : float
@@ -211,8 +214,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     would select a fifth of them. Constant columns are left out.
 
     Several responses share the set of variables: their log evidences add up, each with noise of its
-    own and alpha / gamma in common. Nothing is averaged over sets then, ``bounds_`` are those of
-    the search, and ``relevance_`` is the size of the coefficients over the noise, of all responses.
+    own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets
+    then, ``bounds_`` are those of the search, and ``relevance_`` is the size of the coefficients
+    over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
@@ -332,10 +336,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
                 "columns of y: fit them one by one"
             )
-        if self.choose != "map":
+        if self.choose == "median":
             raise ParameterError(
-                f"`choose` must be 'map' for several responses, got {self.choose!r} and {m} "
-                "columns of y: nothing is averaged over sets there"
+                f"`choose` must not be 'median' for several responses, got {m} columns of y: "
+                "the most probable set is kept, as nothing is averaged over sets"
             )
 
     def _fit_several(self, given: Given) -> None:
@@ -470,6 +474,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.averaged_ = self.average and self.refit == "posterior"
         kept = np.flatnonzero(self.varying_)
         self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+        if found.expected_f is not None:
+            self.expected_f_score_ = found.expected_f
         if found.average is not None:
             self._describe_average(found.average, kept[found.listed], ratio, column)
 
@@ -486,7 +492,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.coef_std_[places] = np.sqrt(average.variance) * factor
         self.active_mean_[places] = average.active_mean * factor
         self.active_std_[places] = np.sqrt(average.active_variance) * factor
-        self.n_active_probability_ = average.number
+        self.n_active_probability_ = np.zeros(p + 1)
+        self.n_active_probability_[: average.number.size] = average.number[: p + 1]
         self.likely_ = places[average.likely]
         self.likely_covariance_ = average.covariance / ratio**2
         self.intercept_mean_ = float(column.mean[0]) - float(self.mean_ @ self.coef_mean_)
@@ -626,7 +633,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose == "map"
+        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose != "median"
         return tags
 
     def _check_parameters(self) -> None:
@@ -644,8 +651,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if self.n_selected_ == 0:
             near = "near the mean" if self._averages() else "the mean"
             warn(
-                "SpinyRegressor: no variable predicts y: no set of variables is more probable than "
-                f"none. All coefficients are zero and predictions are {near} of y; `ranking_` "
+                "SpinyRegressor: no variable predicts y: no set of variables is shown to be better "
+                f"than none. All coefficients are zero and predictions are {near} of y; `ranking_` "
                 "orders the variables by how much each would help, but none of them is shown to.",
                 NoStructureWarning,
             )

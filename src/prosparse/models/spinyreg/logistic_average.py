@@ -63,6 +63,9 @@ class LogisticAverage(NamedTuple):
     covariance: np.ndarray  # (1 + k, 1 + k) of the intercept and their weights
     rest: float  # variance of h, on average, that is due to all other variables
     n_sets: int  # different sets that were seen
+    by_number: np.ndarray  # (p, Q + 1) probability that a variable and q in all are active
+    nothing: float  # probability that none is
+    together: np.ndarray  # (k, k) probabilities that two of the likely variables are both active
 
 
 def rules_of_average(data: Labelled, rules: LogisticRules) -> LogisticRules:
@@ -213,18 +216,21 @@ def average_of(data: Labelled, sets: list[Weighed]) -> LogisticAverage:
     means as they are on average.
     """
     p, c = data.X.shape[1], data.intercept
-    inclusion = np.zeros(p)
+    by_number = np.zeros((p, 1 + max(each.fit.v.size for each in sets)))
     visited = np.unique(np.concatenate([each.fit.v for each in sets]))
     first, second = np.zeros(1 + visited.size), np.zeros((1 + visited.size, 1 + visited.size))
+    both = np.zeros((visited.size, visited.size))
     for fit, share in sets:
-        inclusion[fit.v] += share
-        at = np.searchsorted(visited, fit.v) + 1
+        by_number[fit.v, fit.v.size] += share
+        at = np.searchsorted(visited, fit.v)
+        both[np.ix_(at, at)] += share
+        at = at + 1
         if c:
             at = np.concatenate([[0], at])
         first[at] += share * fit.mode
         second[np.ix_(at, at)] += share * (fit.C + np.outer(fit.mode, fit.mode))
     covariance = second - np.outer(first, first)
-    mean = np.zeros(p)
+    mean, inclusion = np.zeros(p), by_number.sum(axis=1)
     mean[visited] = first[1:]
     likely = np.argsort(-inclusion[visited], kind="stable")[:MOST_LIKELY]
     kept = np.sort(likely[inclusion[visited[likely]] >= LIKELY])
@@ -241,6 +247,9 @@ def average_of(data: Labelled, sets: list[Weighed]) -> LogisticAverage:
         covariance[np.ix_(places, places)],
         float(rest),
         n_sets,
+        by_number,
+        sum(each.share for each in sets if not each.fit.v.size),
+        both[np.ix_(kept, kept)],
     )
 
 
@@ -259,6 +268,8 @@ def average_over_sets(
     found = average_of(some, sample(some, rules, start, np.random.default_rng(seed)))
     inclusion, mean = np.zeros(data.X.shape[1]), np.zeros(data.X.shape[1])
     inclusion[order], mean[order] = found.inclusion, found.mean
+    by_number = np.zeros((data.X.shape[1], found.by_number.shape[1]))
+    by_number[order] = found.by_number
     rising = np.argsort(order[found.likely])
     at = np.concatenate([[0], 1 + rising])
     return found._replace(
@@ -266,6 +277,8 @@ def average_over_sets(
         mean=mean,
         likely=order[found.likely][rising],
         covariance=found.covariance[np.ix_(at, at)],
+        by_number=by_number,
+        together=found.together[np.ix_(rising, rising)],
     )
 
 

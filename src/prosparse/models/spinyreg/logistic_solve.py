@@ -6,13 +6,14 @@ help what was found. A path of sets around the best one says how many variables 
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import chdtrc, softmax
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
+from .choice import best_expected_f, stand_ins_among
 from .labels import Labels
 from .logistic import (
     Labelled,
@@ -36,8 +37,9 @@ from .logistic_search import (
     search,
     state_of,
 )
+from .solve import Choose
 
-Choose = Literal["map", "median"]
+BY_CHANCE = 0.05  # probability that noise tells the classes apart as well, at most
 
 SHORTLIST = 1000  # variables, at most, that are searched at once
 FEWEST_LISTED = 50
@@ -191,15 +193,19 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     p = op.shape[1]
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
-    average = None
-    if options.average or options.choose == "median":
+    average, wanted = None, options.choose
+    if not found.fit.v.size and wanted == "f-score" and by_chance(op, labels) > BY_CHANCE:
+        wanted = "map"  # noise might give as much
+    if options.average or options.choose != "map":
         average = average_over_sets(data, rules, found, options.seed)
         if options.choose == "median":
-            found = median_state(data, rules, average, found)
+            found = state_with(data, rules, median_set(average, rules.limit), found)
+        elif wanted == "f-score":
+            found = state_with(data, rules, f_score_set(data, average, rules.limit), found)
     longest = min(rules.limit, found.fit.v.size + BEYOND)
     path = logistic_path(data, rules, found, longest)
     log_posterior = path.log_evidence + rules.log_prior[: path.log_evidence.size]
-    best = found.fit.v.size if options.choose == "median" else int(np.argmax(log_posterior))
+    best = int(np.argmax(log_posterior)) if options.choose == "map" else found.fit.v.size
     fit = path.states[best].fit
     reason = worst([each.reason for each in runs])
     if best == 0 and not reason.unfinished:
@@ -225,13 +231,41 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     )
 
 
-def median_state(
-    data: Labelled, rules: LogisticRules, average: LogisticAverage, found: LogisticState
-) -> LogisticState:
+def median_set(average: LogisticAverage, limit: int) -> np.ndarray:
     """The variables more probably active than not (Barbieri & Berger 2004)."""
-    likely = np.argsort(-average.inclusion, kind="stable")[: rules.limit]
-    v = likely[average.inclusion[likely] > 0.5]
-    return best_size(data, rules, state_of(data, rules, v, found.k))
+    likely = np.argsort(-average.inclusion, kind="stable")[:limit]
+    v: np.ndarray = likely[average.inclusion[likely] > 0.5]
+    return v
+
+
+def f_score_set(data: Labelled, average: LogisticAverage, limit: int) -> np.ndarray:
+    """The set of the largest expected F-score, with one of those that stand for each other; see
+    `choice`."""
+    X = data.X[:, average.likely]
+    G = X.T @ (data.counts[:, None] * X)
+    size = np.sqrt(G.diagonal())
+    correlated = np.abs(G) >= CORRELATED * np.outer(size, size)
+    stands = stand_ins_among(average.inclusion, average.likely, average.together, correlated)
+    by_number = np.zeros_like(average.by_number)
+    np.add.at(by_number, stands, average.by_number)
+    return best_expected_f(by_number, average.nothing, limit).v
+
+
+def by_chance(op: Operator, labels: Labels) -> float:
+    """The probability that classes which have nothing to do with the table give some column as
+    large a score as it has: squares of scores are about chi2 of one degree of freedom, and columns
+    are taken to be independent, which makes the probability too large if anything."""
+    share = labels.share
+    largest = float(marginal_scores(op, labels).max()) ** 2 / (share * (1.0 - share))
+    one = float(chdtrc(1.0, largest))
+    return float(-np.expm1(op.shape[1] * np.log1p(-min(one, 1.0 - 1e-16))))
+
+
+def state_with(
+    data: Labelled, rules: LogisticRules, v: np.ndarray, near: LogisticState
+) -> LogisticState:
+    """The set v at its best tau, from that of ``near`` on."""
+    return best_size(data, rules, state_of(data, rules, v, near.k))
 
 
 def ranking(

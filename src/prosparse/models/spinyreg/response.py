@@ -113,11 +113,13 @@ def holds_several(y: ArrayLike) -> bool:
     if shape is not None:
         return len(shape) == 2 and int(shape[1]) > 1
     # rows of different length are refused later
-    return (
-        isinstance(y, list | tuple)
-        and len(y) > 0
-        and all(isinstance(row, list | tuple | np.ndarray) and len(row) > 1 for row in y)
-    )
+    return isinstance(y, list | tuple) and len(y) > 0 and all(_is_long(row) for row in y)
+
+
+def _is_long(row: object) -> bool:
+    if isinstance(row, np.ndarray):
+        return row.ndim == 1 and row.size > 1
+    return isinstance(row, list | tuple) and len(row) > 1
 
 
 def checked_responses(y: ArrayLike, n: int) -> np.ndarray:

@@ -69,6 +69,7 @@ class Solution(NamedTuple):
     listed: np.ndarray  # (k,) the variables that `average` is about
     average: Average | None  # over sets of variables, if asked for
     credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
+    expected_f: float | None  # F-score of `chosen`, if it was chosen for that
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
@@ -85,14 +86,15 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     )
     shortlist, runs = search_all(among, rules)
     data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
-    average = None
+    average, expected_f = None, None
     if options.average or options.choose != "map":
         prior = set_prior(data, rules.log_prior, found, free)
         average = average_over_sets(data, prior, found, options.seed)
         if options.choose == "median":
             found = model_of(data, median_choice(average, rules.allowed), found)
         elif options.choose == "f-score" and (found.v.size or by_chance(among, free) <= BY_CHANCE):
-            found = model_of(data, f_score_choice(data, average, rules.allowed).v, found)
+            v, expected_f = f_score_choice(data, average, rules.allowed)
+            found = model_of(data, v, found)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
@@ -118,6 +120,7 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         listed=shortlist.listed,
         average=average,
         credible=[shortlist.listed[group] for group in credible_sets(data, chosen, free)],
+        expected_f=expected_f,
     )
 
 
