@@ -38,7 +38,7 @@ from .model import (
     relevance_step,
     view_layout,
 )
-from .samples import CompleteSamples, Samples
+from .samples import CompleteSamples, Samples, fewest_rows
 from .samples_with_gaps import SamplesWithGaps
 from .start import initial_weights
 
@@ -303,14 +303,14 @@ def _hyperbolic_steps(
 def _samples_and_start(
     op: Operator, seen: np.ndarray | None, options: SCAOptions
 ) -> tuple[Samples, Operator]:
-    """The samples to iterate on and the operator to start from; n > p is reduced to p rows."""
-    n, p = op.shape
+    """The samples to iterate on and the operator to start from, with as few rows as can be."""
+    n = op.shape[0]
     if seen is not None:
         X = host(op.whole)
         count = options.n_components
         full = completed(X, seen, None if count == "auto" else count + sum(options.private))
         return SamplesWithGaps(X, seen), DenseOperator(full - full.mean(axis=0))
-    reduced = spectrum(op).table if n > p else op
+    reduced = fewest_rows(op)
     return CompleteSamples(reduced, n), reduced
 
 
