@@ -14,9 +14,8 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from ...numerics.spectrum import spectrum
 from .model import State, ViewLayout, accelerator, largest_precisions
-from .samples import CompleteSamples, Samples
+from .samples import CompleteSamples, Samples, fewest_rows
 
 # The fit of the filled-in table is not what is looked for: it need not be finer than this, per
 # entry.
@@ -54,7 +53,7 @@ def fit_of_filled(
         them is for these to say.
     """
     n, p = filled.shape
-    samples = CompleteSamples(spectrum(filled).table if n > p else filled, n)
+    samples = CompleteSamples(fewest_rows(filled), n)
     run = iterate(
         step_of(samples),
         first,

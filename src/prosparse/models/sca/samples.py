@@ -12,6 +12,7 @@ import numpy as np
 
 from ...data import Array, Operator
 from ...data.arrays import host, in_kind
+from ...numerics.spectrum import EXACT_SIDE, spectrum
 
 
 class LatentMoments(NamedTuple):
@@ -65,6 +66,26 @@ class Samples(Protocol):
         -------
         LatentMoments
         """
+
+
+def fewest_rows(op: Operator) -> Operator:
+    """A table of at most as many rows as columns with the same X'X, where that is worth its cost.
+
+    A pass over the factor of X'X does not depend on the number of rows. To find the factor takes
+    the square of the columns in memory and their cube in time: of many columns, not.
+
+    Parameters
+    ----------
+    op : Operator
+        The centred table (n, p).
+
+    Returns
+    -------
+    Operator
+        (min(n, p), p), or ``op`` itself.
+    """
+    n, p = op.shape
+    return spectrum(op).table if n > p and p <= EXACT_SIDE else op
 
 
 class CompleteSamples:
