@@ -159,7 +159,7 @@ def draw(times: dict[tuple[str, tuple[int, int], str], float], path: Path) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="estimators whose names contain this")
+    parser.add_argument("--only", nargs="+", default=[""], help="names, or parts, of estimators")
     parser.add_argument("--limit", type=float, default=20.0, help="seconds for one fit")
     parser.add_argument("--output", type=Path, help="where the picture goes")
     options = parser.parse_args()
@@ -168,7 +168,7 @@ def main() -> None:
     times = {}
     with threadpool_limits(1):
         for name, fit in ESTIMATORS.items():
-            if options.only not in name:
+            if not any(part in name for part in options.only):
                 continue
             for shape in SHAPES:
                 row = []
