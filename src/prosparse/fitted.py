@@ -201,8 +201,9 @@ def _whole(name: str, value: Any, least: int) -> int:
 
 
 def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
-    if field.stacked and np.ndim(value) == len(field.shape) + 1:
-        field = field._replace(shape=(field.stacked, *field.shape))
+    if field.stacked:  # all of a model, or none: the first of them says which
+        stacked = sizes.setdefault(f"{field.stacked} is there", np.ndim(value) > len(field.shape))
+        field = field._replace(shape=(field.stacked, *field.shape) if stacked else field.shape)
     if not field.shape:
         integer = field.kinds == "iu"
         if not isinstance(value, Integral if integer else Real) or isinstance(value, bool):

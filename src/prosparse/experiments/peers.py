@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -106,7 +107,12 @@ def mofaflex(train: Views, k: int) -> Fit | None:
         for name, x, m, s in zip(names, train, mean, size, strict=True)
     }
     start = time.process_time()
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),  # where it leaves a file of every fit
+        contextlib.redirect_stdout(io.StringIO()),
+        contextlib.redirect_stderr(io.StringIO()),
+    ):
         model = package.MOFAFLEX(
             {"all": tables},
             package.DataOptions(plot_data_overview=False, subset_var=None),
