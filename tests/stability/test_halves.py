@@ -1,5 +1,7 @@
 """How often variables are chosen on half of the rows, for every method."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,7 @@ from prosparse import (
 )
 from prosparse.data.row_groups import row_groups
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
-from prosparse.stability import Stability, assess
+from prosparse.stability import Stability, assess, halves
 from prosparse.stability.halves import pair_of_halves
 
 pytestmark = pytest.mark.quick
@@ -178,3 +180,20 @@ def test_the_bound_holds():
         real.append(seen.frequency[truth].mean())
     assert np.mean(real) > 0.8
     assert 0 < np.mean(false) < np.mean(bounds)
+
+
+def test_halves_are_fitted_as_many_at_a_time_as_asked(found, monkeypatch):
+    """Whoever does them, and in whatever order they end: the splits are drawn before."""
+    asked = []
+
+    def backwards(n_jobs):
+        asked.append(n_jobs)
+        return lambda calls: [call() for call in reversed([*calls])][::-1]
+
+    monkeypatch.setattr(halves, "Parallel", backwards)
+    monkeypatch.setattr(halves, "delayed", lambda f: lambda *args: partial(f, *args))
+    frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(24)])
+    again = assess(FDRPCA().fit(frame), frame, 12, random_state=0, n_jobs=3)
+    assert asked == [3]
+    np.testing.assert_array_equal(again.times, found.times)
+    np.testing.assert_array_equal(again.counts, found.counts)

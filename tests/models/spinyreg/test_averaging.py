@@ -192,12 +192,13 @@ def test_the_median_model_holds_what_is_more_probable_than_not(open_question):
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize(
-    ("options", "least", "most"), [({}, 0.92, 0.97), ({"average": False}, 0.0, 0.92)]
+    ("options", "least", "most"),
+    [({}, 0.92, 0.97), ({"choose": "map", "average": False}, 0.0, 0.92)],
 )
 def test_intervals_cover(options, least, most):
     """Those of the chosen set alone are too short: they know of no other set."""
     covered = []
-    for seed in range(8):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         X = rng.standard_normal((560, 60))
         y = X[:, :5].sum(axis=1) + 1.6 * rng.standard_normal(560)
@@ -236,10 +237,10 @@ def test_the_average_of_noise_predicts_next_to_nothing():
     shares = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        X, y = rng.standard_normal((50, 12)), rng.standard_normal(50)
+        X, y = rng.standard_normal((50, 10)), rng.standard_normal(50)
         model = SpinyRegressor(choose="median").fit(X, y)
         shares.append((model.n_selected_, np.var(model.predict(X)) / np.var(y)))
-    assert np.mean([n == 0 for n, _ in shares]) >= 0.9
+    assert np.mean([n == 0 for n, _ in shares]) >= 0.85
     assert np.median([share for _, share in shares]) < 0.05
 
 

@@ -141,6 +141,21 @@ def test_the_search_never_falls_and_finds_the_best_set():
         assert runs[-1].state.bound == pytest.approx(max(every), abs=1e-5)
 
 
+def test_two_variables_that_tell_nothing_one_by_one():
+    """Their difference tells the classes apart, their sum, which is much larger, hides it."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((80, 12))
+    hidden = 0.3 * rng.standard_normal(80)
+    X[:, 4] = X[:, 2] + hidden
+    t = (hidden > 0).astype(float)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    data = lg.labelled(X, t, np.ones(80), True)
+    given = rules(data)
+    alone = ls.climb(data, ls.empty(data, given), given).state
+    assert alone.fit.v.size == 0
+    assert set(ls.search(data, given)[-1].state.fit.v) == {2, 4}
+
+
 def test_the_sum_over_sizes():
     data = problem()
     given, v = rules(data), np.array([0, 1])

@@ -56,7 +56,7 @@ def test_the_usual_choice_finds_them_too():
     ("n", "p", "runs", "options"),
     [
         (50, 10, 20, {}),
-        (50, 100, 6, {}),
+        (40, 30, 6, {}),
         (50, 100, 20, {"choose": "map", "average": False}),
         (100, 200, 20, {"choose": "map", "average": False}),
     ],

@@ -173,25 +173,24 @@ def _needed_latents(
     run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
 ) -> tuple[StateOf, ViewLayout]:
     """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
-    as many at a time while the bound rises, one at a time where it does not.
+    as many at a time until the bound falls, then half as many at a time.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
     time. ``run_from`` makes a rough fit.
     """
     best = run_from(first, lay).state
-    fewer = 1
-    while lay.block.size > 1:
+    fewer, factor = 1, 2.0
+    while lay.block.size > 1 and fewer >= 1:
         strength = np.sum(best.fitted.L**2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
         start, other = _with_latents(best, lay, keep)
         trial = run_from(start, other).state
         if trial.bound > best.bound:
-            best, lay, fewer = trial, other, 2 * fewer
-        elif fewer > 1:
-            fewer = 1
+            best, lay = trial, other
         else:
-            break
+            factor = 0.5
+        fewer = int(factor * fewer)
     return _with_latents(best, lay, np.arange(lay.block.size))
 
 

@@ -25,7 +25,7 @@ from .averaging import CORRELATED, LIKELY, Average
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .shortlist import Candidates
 
-BY_CHANCE = 0.1  # probability that noise has a correlation as large, at most, for more to be asked
+BY_CHANCE = 0.05  # probability that noise has a correlation as large, at most, for more to be asked
 LESS_OFTEN = 0.5  # a variable stands in for another if, with that one active, it is so much less
 # often active than without
 

@@ -37,6 +37,8 @@ WORTH_TRYING = -2.0  # least score; of second order, it can be too low
 NEGLIGIBLE = 10.0  # log evidence below the largest, at which the sum over tau ends
 FEW = 30  # variables, at most, with which together a search also starts
 ROWS_EACH = 10  # of the rarer class, for each of these
+AHEAD = 5  # variables that a search looks beyond where it has come to
+MOST_LOOKS = 5  # such looks
 
 
 class LogisticRules(NamedTuple):
@@ -187,8 +189,8 @@ def search(data: Labelled, rules: LogisticRules) -> list[Run[LogisticState]]:
     """The climbs that led to the most probable set that could be found, the best one last.
 
     One starts without any variable. Variables that are useful together can each look useless
-    alone: another starts from what a climb finds that hardly pays for variables, and where these
-    are few beside the rows, one more from all of them.
+    alone: another starts from what a climb finds that hardly pays for variables, where these are
+    few beside the rows, one more from all of them, and the best looks a few variables ahead.
     """
     p = data.X.shape[1]
     runs = [climb(data, empty(data, rules), rules)]
@@ -202,7 +204,25 @@ def search(data: Labelled, rules: LogisticRules) -> list[Run[LogisticState]]:
     if p <= min(FEW, rules.limit, min(second, data.n - second) / ROWS_EACH):
         whole = best_size(data, rules, state_of(data, rules, np.arange(p), found.k))
         runs.append(climb(data, whole, rules))
-    return sorted(runs, key=lambda run: run.state.bound)
+    runs.sort(key=lambda run: run.state.bound)
+    for _ in range(MOST_LOOKS):
+        farther = look_ahead(data, rules, runs[-1].state)
+        if not farther.bound > runs[-1].state.bound + rules.tol:
+            break
+        runs.append(climb(data, farther, rules))
+    return runs
+
+
+def look_ahead(data: Labelled, rules: LogisticRules, state: LogisticState) -> LogisticState:
+    """The most probable of ``state`` and what a few variables more make of it, each of them the one
+    that helps most, or harms least: two can be useless one by one and tell everything together."""
+    best = state
+    for _ in range(min(AHEAD, rules.limit - state.fit.v.size, data.X.shape[1] - state.fit.v.size)):
+        j = int(outside(data, state.fit).gain.argmax())
+        v, start = with_variable(data, state.fit, j)
+        state = best_size(data, rules, state_of(data, rules, v, state.k, start))
+        best = state if state.bound > best.bound else best
+    return best
 
 
 def beyond(state: LogisticState, rules: LogisticRules) -> int:

@@ -201,11 +201,13 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
         if options.choose == "median":
             found = state_with(data, rules, median_set(average, rules.limit), found)
         elif wanted == "f-score":
-            found = state_with(data, rules, f_score_set(data, average, rules.limit), found)
+            v = f_score_set(data, average, rules.limit)
+            if v.size:  # else what the search found, which is more probable than nothing
+                found = state_with(data, rules, v, found)
     longest = min(rules.limit, found.fit.v.size + BEYOND)
     path = logistic_path(data, rules, found, longest)
     log_posterior = path.log_evidence + rules.log_prior[: path.log_evidence.size]
-    best = int(np.argmax(log_posterior)) if options.choose == "map" else found.fit.v.size
+    best = int(np.argmax(log_posterior)) if wanted == "map" else found.fit.v.size
     fit = path.states[best].fit
     reason = worst([each.reason for each in runs])
     if best == 0 and not reason.unfinished:
