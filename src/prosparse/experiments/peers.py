@@ -119,7 +119,8 @@ def mofaflex(train: Views, k: int) -> Fit | None:
             package.ModelOptions(
                 n_factors=k, weight_prior="Horseshoe", factor_prior="Normal", likelihoods="Normal"
             ),
-            package.TrainingOptions(device="cpu", lr=0.05, seed=1),
+            # without a file of the model, which it would leave in the working directory
+            package.TrainingOptions(device="cpu", lr=0.05, seed=1, save_path=False),
         )
     seconds = time.process_time() - start
     logging.disable(logging.NOTSET)
