@@ -11,9 +11,10 @@ all updates stay those of Gaussian views, and one objective never falls.
     with which effects add from counts of one on. Here the knee of a column is three times its
     largest count, so that effects multiply: with latents that act on the logarithms of counts
     around one, the deviance of missing entries is 1.182 with the knee at the mean, 1.150 at the
-    largest count and 1.145 at three times that; around seven, 1.374, 1.179 and 1.134. A higher
-    knee gains little, and its looser bound takes more passes. The rate is bounded as above, x times
-    the logarithm of it by its largest curvature, [SB12], tight where eta has its mean.
+    largest count and 1.145 at three times that; around seven, 1.374, 1.179 and 1.134 (one draw of
+    benchmarks/sca_counts.py each, on which the factor was chosen). A higher knee gains little, and
+    its looser bound takes more passes. The rate is bounded as above, x times the logarithm of it by
+    its largest curvature, [SB12], tight where eta has its mean.
 
 [JJ00]  T. Jaakkola, M. Jordan. Bayesian parameter estimation via variational methods. Statistics
         and Computing 10, 2000.
