@@ -272,7 +272,7 @@ def assess(
         Of the splits.
     n_jobs : int or None, default=None
         Halves that are fitted at a time, in processes of their own, as in scikit-learn: None is
-        one, unless `joblib.parallel_config` says otherwise, and -1 as many as there are cores.
+        one, unless ``joblib.parallel_config`` says otherwise, and -1 as many as there are cores.
         The result is the same.
 
     Returns
