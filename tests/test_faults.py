@@ -18,7 +18,8 @@ from programs import Program
 from prosparse import GSPPCA, load, save
 from prosparse.app.results import RESULTS
 from prosparse.datasets import make_globally_sparse
-from test_persistence import MODELS, RESPONSE, assert_same
+from prosparse.registry import method_of
+from test_persistence import CLASSES, MODELS, RESPONSE, assert_same
 from test_persistence import X as SMALL
 
 pytest.importorskip("pyarrow")
@@ -173,7 +174,8 @@ class Interrupt:
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_an_interrupted_refit_leaves_the_earlier_fit(name):
-    table, other, y = SMALL, 1.5 * SMALL[::-1], RESPONSE
+    y = CLASSES if method_of(MODELS[name]).classifies else RESPONSE
+    table, other = SMALL, 1.5 * SMALL[::-1]
     model = clone(MODELS[name]).fit(table, y)
     before = dict(vars(model))
     for _ in range(2):  # the first fit of this table also fills caches

@@ -67,7 +67,7 @@ def said(result):
 
 @pytest.mark.parametrize(
     "method",
-    [["gsppca", "--components", "1"], ["sca"], ["empca", "--variables", "2", "--components", "1"]],
+    [["gsppca", "--components", "1"], ["empca", "--variables", "2", "--components", "1"]],
     ids=lambda words: words[0],
 )
 def test_a_column_of_another_scale(inside, method):

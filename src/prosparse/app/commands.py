@@ -204,8 +204,10 @@ def regress(
     answering: Answering,
     output: Folder = None,
 ) -> None:
-    """The few variables that predict a column, of numbers or of two classes, and their
-    coefficients."""
+    """The few variables that predict a column, and their coefficients.
+
+    The column holds numbers, or two classes.
+    """
     with told("spinyreg"):
         wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
         written = _to_folder(

@@ -18,7 +18,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, kind_of, standardise, take_columns
-from ...data.arrays import host, is_floating, spread
+from ...data.arrays import host, is_floating, precision_of, spread
+from ...data.columns import UNITS, check_range
 from ...data.groups import ColumnGroup, column_groups
 from ...data.kinds import Table
 from ...errors import (
@@ -667,6 +668,11 @@ def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray 
         op, columns = standardise(X, scale)
     if op.shape[1] < 2:
         raise InputError(few_columns(op.shape[1], X.shape[1]))
+    if scale:  # variances are given back in the units of the table
+        deviations, precision = host(columns.scale).astype(float), precision_of(op)
+        varying = np.zeros(deviations.size, dtype=bool)
+        varying[columns.kept] = True
+        check_range(deviations, UNITS[precision], precision, varying)
     return op, columns, seen
 
 

@@ -17,10 +17,11 @@ from .likelihood import KNEE, Likelihood, mean_and_variance
 
 def likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
     """The likelihood of every view, from one for all or one per view."""
-    names = [given] * n_views if isinstance(given, str) else list(given)
+    several = isinstance(given, list | tuple)
+    names = list(given) if several else [given] * n_views
     allowed = get_args(Likelihood)
     for name in names:
-        if name not in allowed:
+        if not isinstance(name, str) or name not in allowed:
             raise ParameterError(
                 f"`likelihood` must be one of {', '.join(map(repr, allowed))}, or a list of one of "
                 f"these for each view, got {given!r}"
