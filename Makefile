@@ -49,7 +49,7 @@ docs: $(VENV)/installed
 	  --nitpicky --quiet --doctree-dir build/doctrees docs build/docs
 
 test: lint docs
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 release:
 	PYTHON=$(PYTHON) .ci/release

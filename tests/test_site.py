@@ -128,6 +128,7 @@ def test_every_public_name_has_a_place_in_the_reference(pages):
         "anndata",
         "baselines",
         "datasets",
+        "interpretation",
         "metrics",
         "plot",
         "report",

@@ -101,7 +101,7 @@ FITS = [
     for shape, dtype in pairs
 ]
 # JAX compiles every operation anew for every shape: some of the tests are enough for it.
-FOR_JAX = ("GSPPCA", "SCA", "EMPCA", "SPPCA, two passes")
+FOR_JAX = ("GSPPCA", "SCA", "EMPCA")
 FITS += [("jax", "GSPPCA", "wide", "float64")]
 FITS += [("jax", name, "wide", "float32") for name in FOR_JAX]
 
