@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
 from prosparse import GSPPCA
@@ -87,8 +88,18 @@ def test_pieces_in_parallel_have_one_thread_each(blas):
     assert blas.threads() == [4, 3]
 
 
-@pytest.mark.parametrize(("shape", "threads"), [((20, 30), [1, 1]), ((1100, 1000), [2, 2])])
-def test_every_fit_asks_for_what_suits_its_table(blas, shape, threads):
+@pytest.mark.parametrize(
+    ("table", "threads"),
+    [
+        (np.ones((20, 30)), [1, 1]),
+        (np.ones((1100, 1000)), [2, 2]),
+        # of sparse tables BLAS only sees the Gram matrix, which large ones have none of
+        (csr_array((3000, 4000)), [1, 1]),
+        (csr_array((1100, 4000)), [2, 2]),
+    ],
+    ids=["small", "large", "large and sparse", "with a large Gram matrix"],
+)
+def test_every_fit_asks_for_what_suits_its_table(blas, table, threads):
     class Watched(VariableSelector):
         def fit(self, X):
             def fit():
@@ -97,7 +108,7 @@ def test_every_fit_asks_for_what_suits_its_table(blas, shape, threads):
 
             return self._fit_whole(fit)
 
-    assert Watched().fit(np.ones(shape)).seen_ == threads
+    assert Watched().fit(table).seen_ == threads
     assert blas.threads() == [4, 3]
 
 

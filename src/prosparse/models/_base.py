@@ -29,7 +29,7 @@ from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.parallel import blas_threads, suit_blas_threads
-from ..numerics.spectrum import added_squares, sums_of_squares
+from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
 
 _LEAVE_OUT = "leave these rows or columns out"
 _FILL_IN = (
@@ -44,6 +44,16 @@ _ADVICE = {
 }
 
 CheckpointLike = str | os.PathLike[str] | Checkpoint | None
+
+
+def _dense_entries(X: TableLike) -> int:
+    """The entries of the largest dense matrix that BLAS sees of a table: itself or, if it is
+    sparse, the Gram matrix of its smaller side, where that is formed."""
+    n, p = X.shape
+    if not kind_of(X).is_sparse:
+        return int(n * p)
+    side = int(min(n, p))
+    return side * side if side <= EXACT_SIDE else 0
 
 
 class VariableSelector(BaseEstimator):
@@ -116,7 +126,7 @@ class VariableSelector(BaseEstimator):
             validate_data(self, X, reset=reset, skip_check_array=True)
             self._refuse_missing(checked)
             if reset:
-                suit_blas_threads(checked.shape[0] * checked.shape[1])
+                suit_blas_threads(_dense_entries(checked))
             return checked
         checked = validate_data(
             self,
@@ -130,7 +140,7 @@ class VariableSelector(BaseEstimator):
         )
         self._refuse_missing(checked)
         if reset:
-            suit_blas_threads(checked.shape[0] * checked.shape[1])
+            suit_blas_threads(_dense_entries(checked))
         return checked
 
     def _refuse_missing(self, X: TableLike) -> None:
