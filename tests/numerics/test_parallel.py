@@ -29,6 +29,9 @@ def blas(monkeypatch):
     """Two libraries of four threads and three, on four cores."""
     libraries = [Library(4), Library(3)]
     monkeypatch.setattr(parallel, "_libraries", lambda: libraries)
+    # nothing of fits that other tests interrupted in the middle of these lines
+    monkeypatch.setattr(parallel, "_requests", parallel._Requests())
+    monkeypatch.setattr(parallel, "_here", threading.local())
     monkeypatch.setattr(parallel, "usable_cores", lambda: 4)
     monkeypatch.setattr(parallel, "free_cores", lambda: 2)
     return SimpleNamespace(threads=lambda: [library.num_threads for library in libraries])

@@ -121,12 +121,13 @@ def blas_threads(threads: int = 1) -> Iterator[None]:
     """So many threads for the products within, or fewer."""
     who = object()
     fits = _here.__dict__.setdefault("fits", [])
-    fits.append(who)
-    _requests.set(who, threads)
-    try:
+    try:  # from here on, so that an interrupt leaves nothing behind
+        fits.append(who)
+        _requests.set(who, threads)
         yield
     finally:
-        fits.remove(who)
+        if who in fits:
+            fits.remove(who)
         _requests.set(who, None)
 
 
