@@ -32,8 +32,9 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dsyevd
-from scipy.special import expit, ndtr, ndtri, softmax
+from scipy.special import expit, ndtr, ndtri
 
+from .credible import credible_sets
 from .model import (
     FitSums,
     RegressionFit,
@@ -48,8 +49,6 @@ MOST_VISITED = 400  # variables
 MOST_STATES = 1000  # of the jump process
 FEWEST_STATES = 100
 STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
-CREDIBLE = 0.95  # probability that a credible set holds
-CORRELATED = 0.5  # least correlation of the members of a credible set with the chosen variable
 DOUBLINGS = 4  # of tau, on either side of its best value
 LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
 LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
@@ -447,27 +446,11 @@ def mixture_interval(
     return np.column_stack(ends)
 
 
-def credible_sets(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
-    """For each variable of ``fit``: itself and those that could stand for it, the most probable
-    first.
-
-    Given the other variables of the model, one of those correlated with it is the true one, each
-    with a probability in proportion to the evidence with it instead. The fewest that hold 95 %.
-    """
+def stand_ins_of(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
+    """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []
     cross = data.G.take(fit.v, axis=1)
     gain = exchange_gains(fit, neighbours(fit, cross, data.d, data.b, free), free)
-    gain[fit.v] = -np.inf
-    gain[fit.v, np.arange(fit.v.size)] = 0.0
     correlation = np.abs(cross) / np.sqrt(data.d[:, None] * data.d[fit.v])
-    groups = []
-    for i, j in enumerate(fit.v):
-        alike = correlation[:, i] >= CORRELATED
-        alike[j] = True
-        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
-        probability = softmax(gain[members, i])
-        falling = np.argsort(-probability, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
-        groups.append(members[falling[:enough]])
-    return groups
+    return credible_sets(fit.v, gain, correlation)

@@ -21,11 +21,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincc
 
-from .averaging import CORRELATED, LIKELY, Average
+from .averaging import LIKELY, Average
+from .credible import CORRELATED
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .shortlist import Candidates
 
-BY_CHANCE = 0.05  # probability that noise has a correlation as large, at most, for more to be asked
+# Probability that noise predicts as well, at most, for anything to be kept that the search does not
+# find more probable than nothing.
+BY_CHANCE = 0.05
 LESS_OFTEN = 0.5  # a variable stands in for another if, with that one active, it is so much less
 # often active than without
 

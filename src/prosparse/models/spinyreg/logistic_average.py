@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from .averaging import LIKELY, MOST_LIKELY
 from .logistic import (
     Labelled,
     LogisticFit,
@@ -48,8 +49,6 @@ MOST_STEPS = 1600  # of the chain
 FEWEST_STEPS = 100
 STEADY = 0.02  # the halves of the run may differ by this much in a probability of inclusion
 SIZE_RATE = 0.25  # of doubling, and of halving, tau
-LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
-MOST_LIKELY = 300  # variables whose covariances are kept, at most
 SAMPLES_EACH = 20  # for every variable expected to be active before the classes are seen
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import chdtrc, softmax
+from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
-from .choice import best_expected_f, stand_ins_among
+from .choice import BY_CHANCE, best_expected_f, stand_ins_among
+from .credible import CORRELATED, credible_sets
 from .labels import Labels
 from .logistic import (
     Labelled,
@@ -39,15 +40,11 @@ from .logistic_search import (
 )
 from .solve import Choose
 
-BY_CHANCE = 0.05  # probability that noise tells the classes apart as well, at most
-
 SHORTLIST = 1000  # variables, at most, that are searched at once
 FEWEST_LISTED = 50
 MOST_ENTRIES = 50_000_000  # of the table of a shortlist
 INSTALMENTS = 5  # times that others may join the shortlist
 BEYOND = 5  # the path goes so many variables beyond the best set
-CREDIBLE = 0.95  # probability that a credible set holds
-CORRELATED = 0.5  # least correlation of the members of a credible set with the chosen variable
 
 
 class LogisticOptions(NamedTuple):
@@ -229,7 +226,7 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
         reason=reason,
         listed=listed.places,
         average=average,
-        credible=[listed.places[group] for group in credible_sets(data, fit)],
+        credible=[listed.places[group] for group in stand_ins_of(data, fit)],
     )
 
 
@@ -286,28 +283,12 @@ def ranking(
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
 
-def credible_sets(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
-    """For each variable of ``fit``: itself and those that could stand for it, the most probable
-    first.
-
-    Given the other variables of the set, one of those correlated with it is the true one, each
-    with a probability in proportion to the evidence with it instead, to second order. The fewest
-    that hold 95 %.
-    """
+def stand_ins_of(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
+    """The credible set of each variable of ``fit``, see `credible`; evidences of exchanges are
+    known to second order."""
     if fit.v.size == 0:
         return []
-    gain = exchange_gains(data, fit, outside(data, fit))
-    gain[fit.v, np.arange(fit.v.size)] = 0.0
     d = data.counts @ data.squares
     cross = data.X.T @ (data.counts[:, None] * data.X[:, fit.v])
     correlation = np.abs(cross) / np.sqrt(d[:, None] * d[fit.v])
-    groups = []
-    for i, j in enumerate(fit.v):
-        alike = correlation[:, i] >= CORRELATED
-        alike[j] = True
-        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
-        probability = softmax(gain[members, i])
-        falling = np.argsort(-probability, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
-        groups.append(members[falling[:enough]])
-    return groups
+    return credible_sets(fit.v, exchange_gains(data, fit, outside(data, fit)), correlation)

@@ -20,12 +20,11 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import softmax
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
-from .averaging import CORRELATED, CREDIBLE
+from .credible import credible_sets
 from .model import LEAST_REGRESSION_NOISE, REACH
 from .stepwise import SearchRules
 
@@ -389,7 +388,7 @@ def described(
         n_free=n,
         bounds=np.array(runs[-1].bounds),
         reason=reason,
-        credible=[at.places[group] for group in credible_sets(data, best, n)],
+        credible=[at.places[group] for group in stand_ins_of(data, best, n)],
     )
 
 
@@ -416,21 +415,10 @@ def path_of(
     return fits, np.array(order, dtype=int)
 
 
-def credible_sets(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
-    """As `averaging.credible_sets`."""
+def stand_ins_of(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
+    """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []
-    cross = data.G[:, fit.v]
     gain = exchange_gains(fit, outside(data, fit, n), n)
-    gain[fit.v, np.arange(fit.v.size)] = 0.0
-    correlation = np.abs(cross) / np.sqrt(data.d[:, None] * data.d[fit.v])
-    groups = []
-    for i, j in enumerate(fit.v):
-        alike = correlation[:, i] >= CORRELATED
-        alike[j] = True
-        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
-        probability = softmax(gain[members, i])
-        falling = np.argsort(-probability, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
-        groups.append(members[falling[:enough]])
-    return groups
+    correlation = np.abs(data.G[:, fit.v]) / np.sqrt(data.d[:, None] * data.d[fit.v])
+    return credible_sets(fit.v, gain, correlation)

@@ -17,7 +17,7 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import relaxed
-from .averaging import Average, average_over_sets, credible_sets, set_prior
+from .averaging import Average, average_over_sets, set_prior, stand_ins_of
 from .choice import BY_CHANCE, by_chance, f_score_choice, median_choice, model_of
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
 from .response import Response, telling_rows
@@ -119,7 +119,7 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         reason=reason,
         listed=shortlist.listed,
         average=average,
-        credible=[shortlist.listed[group] for group in credible_sets(data, chosen, free)],
+        credible=[shortlist.listed[group] for group in stand_ins_of(data, chosen, free)],
         expected_f=expected_f,
     )
 
