@@ -24,7 +24,7 @@ Three laws, from smooth to rough:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import betainc, betainccinv
@@ -292,60 +292,71 @@ def sampled_pvalues(
         At least 1 / (1 + the number of orders tried): p-values that hold as they are.
     """
     pvalues = np.empty(Y.shape[1])
-    chunks = max(1, round(most / orders.size))
     # a value that nearly all rows have is the median; centred scores do not see a constant
     middle = np.sort(Y, axis=0)[Y.shape[0] // 2]
-    few = _SPARSE * np.count_nonzero(Y - middle, axis=0) <= Y.shape[0]
-    for j in np.flatnonzero(few):
-        pvalues[j] = _of_few_entries(Y[:, j], middle[j], scores, j, orders, chunks, enough)
-    step = max(1, _ENTRIES // (orders.size * Y.shape[0]))
-    rest = np.flatnonzero(~few)
-    for some in (rest[part] for part in slices_of(rest.size, step)):
-        U = scores.U @ scores.turns[some] + Y[:, some].T[:, :, None] * scores.own[some, None, :]
-        pvalues[some] = _of_many_entries(Y[:, some].T, U, orders, chunks, enough)
+    Z = (Y - middle) / np.std(Y, axis=0, ddof=1)  # with unit variance (u_i'y)^2 is 1 on average
+    few = _SPARSE * np.count_nonzero(Z, axis=0) <= Y.shape[0]
+    chunks = max(1, round(most / orders.size))
+    for which, Projected, width in (
+        (np.flatnonzero(few), _FewEntries, scores.U.shape[1]),
+        (np.flatnonzero(~few), _ManyEntries, Y.shape[0]),
+    ):
+        step = max(1, _ENTRIES // (orders.size * width))
+        for some in (which[part] for part in slices_of(which.size, step)):
+            mine = OwnScores(scores.U, scores.turns[some], scores.own[some])
+            projected = Projected(Z[:, some], Y[:, some], mine)
+            pvalues[some] = _counted(projected, some.size, orders, chunks, enough)
     return pvalues
 
 
-def _of_few_entries(
-    y: np.ndarray,
-    middle: float,
-    scores: OwnScores,
-    j: int,
-    orders: Orders,
-    chunks: int,
-    enough: int,
-) -> float:
-    """The p-value of the column at place j, which has few entries other than ``middle``."""
-    turn, own = scores.turns[j], scores.own[j]
-    off = np.flatnonzero(y - middle)
-    # with unit variance (u_i'y)^2 is 1 on average
-    entries = (y[off] - middle) / np.std(y, ddof=1)
+class _Projected(Protocol):
+    """u_i'y of some columns y in some orders of their rows."""
 
-    def projected(places: np.ndarray) -> np.ndarray:  # with the entries there, (orders, D)
-        return placed_sums(entries, places, scores.U) @ turn + (y[places] @ entries)[:, None] * own
-
-    limits = _limits(projected(off[None, :])[0])
-    tried = reached = 0
-    for number in range(chunks):
-        sizes = np.cumsum(projected(np.take(orders.chunk(number), off, axis=1)) ** 2, axis=1)
-        reached += int(np.sum(np.any(sizes >= limits, axis=1)))
-        tried += orders.size
-        if reached >= enough:
-            break
-    return (1.0 + reached) / (1.0 + tried)
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """Of the columns at ``some`` places, with their rows in every one of the ``orders``,
+        (columns, orders, D)."""
 
 
-def _of_many_entries(
-    y: np.ndarray, scores: np.ndarray, orders: Orders, chunks: int, enough: int
+class _ManyEntries:
+    """Of any columns, by dense products."""
+
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
+        self.Z = np.ascontiguousarray(Z.T)
+        self.U = scores.U @ scores.turns + Y.T[:, :, None] * scores.own[:, None, :]
+
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        return np.asarray(np.take(self.Z[some], orders, axis=1) @ self.U[some])
+
+
+class _FewEntries:
+    """Of columns with few entries that are not zero: only these are moved."""
+
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
+        self.places = [np.flatnonzero(z) for z in Z.T]
+        self.entries = [z[places] for z, places in zip(Z.T, self.places, strict=True)]
+        self.Y, self.scores = np.ascontiguousarray(Y.T), scores
+
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        places = [np.take(orders, self.places[j], axis=1) for j in some]
+        entries = [self.entries[j] for j in some]
+        sums = placed_sums(entries, places, self.scores.U)  # (columns, orders, m)
+        own = [self.Y[j][at] @ y for j, at, y in zip(some, places, entries, strict=True)]
+        return np.asarray(
+            sums @ self.scores.turns[some]
+            + np.array(own)[:, :, None] * self.scores.own[some, None, :]
+        )
+
+
+def _counted(
+    projected: _Projected, columns: int, orders: Orders, chunks: int, enough: int
 ) -> np.ndarray:
-    """P-values of columns, the rows of y (columns, n), with scores (columns, n, D), all in the same
-    orders."""
-    y = y / np.std(y, axis=1, ddof=1, keepdims=True)
-    limits = _limits((y[:, None, :] @ scores)[:, 0, :])
-    reached, tried = np.zeros(y.shape[0], dtype=int), np.zeros(y.shape[0], dtype=int)
-    open_ones = np.arange(y.shape[0])
+    """P-values of some columns, all in the same orders."""
+    as_they_are = np.arange(orders.n)[None, :]
+    limits = _limits(projected(np.arange(columns), as_they_are)[:, 0, :])
+    reached, tried = np.zeros(columns, dtype=int), np.zeros(columns, dtype=int)
+    open_ones = np.arange(columns)
     for number in range(chunks):
-        sums = np.take(y[open_ones], orders.chunk(number), axis=1) @ scores[open_ones]
+        sums = projected(open_ones, orders.chunk(number))
         sums *= sums
         size = np.zeros(sums.shape[:2])
         beyond = np.zeros(size.shape, dtype=bool)

@@ -74,8 +74,8 @@ _CONFIRMED = 100
 _SMOOTH = 1000.0
 # A law whose variance exceeds the Gaussian one by more than this share has a tail of its own ...
 _ROUGH = 0.03
-# ... and so has that of a column which is carried by fewer entries than this, and by fewer than
-# half as many as a Gaussian column of so many rows, whose sum of fourth powers is about 3 / n.
+# ... and so has that of a column which is carried by fewer entries than this, and by fewer than a
+# Gaussian column of so many rows, whose sum of fourth powers is about 3 / n.
 _FEW_ENTRIES = 10.0
 _MORE_ORDERS = 4.0  # random orders for each that a p-value at the limit would need
 _MOST_ORDERS = 2_000_000
@@ -243,7 +243,7 @@ class ColumnTests:
         self.orders = Orders(sample.n, None if sample.groups is None else sample.groups.codes, seed)
         self.most = components_tested(sample.freedom)
         self.alive = sample.squares > 1e-9 * float(np.max(sample.squares))
-        self.few_entries = 1.0 / self.fourth < min(_FEW_ENTRIES, sample.n / 6.0)  # (p,)
+        self.few_entries = 1.0 / self.fourth < min(_FEW_ENTRIES, sample.n / 4.0)  # (p,)
 
     @cached_property
     def against_all(self) -> Tested:
