@@ -223,6 +223,17 @@ def test_count_with_many_rows():
     assert count_components(sample_of(X), np.ones(40, dtype=bool)) == 3
 
 
+def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypatch):
+    """What is not known of a column is noise, and not missing."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 300))
+    X[:, :150] += 0.8 * rng.standard_normal((150, 5)) @ rng.standard_normal((5, 150))
+    sample, shared = sample_of(X), np.arange(300) < 150
+    assert sample.components(shared, 5).ceiling is not None
+    assert count_components(sample, shared) == 5
+
+
 def test_count_of_little():
     sample = sample_of(np.random.default_rng(0).standard_normal((20, 6)))
     assert count_components(sample, np.zeros(6, dtype=bool)) == 0

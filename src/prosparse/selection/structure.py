@@ -491,7 +491,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     count = limit
     for _ in range(_ROUNDS):
         values, V = _own_noise(columns, noise)
-        left = np.sum(columns**2, axis=1) / noise - V[:, :count] ** 2 @ values[:count]
+        # of a sum of squares m, whether or not all components of a column are known
+        left = m / noise - V[:, :count] ** 2 @ values[:count]
         # d components of noise take d of its m dimensions, and of each column its share of them
         free = (m - count) * np.maximum(1.0 - np.sum(V[:, :count] ** 2, axis=1), _LEAST_FREE)
         noise = np.maximum(noise * np.maximum(left, 0.0) / free, _LEAST_UNIQUE)
