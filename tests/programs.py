@@ -12,8 +12,22 @@ import textwrap
 from typing import NamedTuple
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-# Not the command: were it broken, every program should say so, and not the one it is forked from.
-_CONTEXT.set_forkserver_preload(["prosparse", "pandas", "pyarrow", "typer", "rich", "jinja2"])
+# Not the command, nor the estimators, which prosparse imports when they are asked for: were they
+# broken, every program should say so, and not the one it is forked from.
+_CONTEXT.set_forkserver_preload(
+    [
+        "prosparse",
+        "array_api_compat.numpy",
+        "scipy.cluster.hierarchy",
+        "scipy.stats",
+        "sklearn.linear_model",
+        "pandas",
+        "pyarrow",
+        "typer",
+        "rich",
+        "jinja2",
+    ]
+)
 
 
 class Ended(NamedTuple):
