@@ -25,6 +25,14 @@ from .bounded import (
     starting_offsets,
 )
 from .filled_start import fit_of_filled
+from .group_tables import GroupedTable
+from .grouped import (
+    GroupedParameters,
+    GroupedState,
+    grouped_accelerator,
+    grouped_init,
+    grouped_step,
+)
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
@@ -72,13 +80,14 @@ class Solution(NamedTuple):
 
     L: np.ndarray  # (p, latents) weights
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
-    mu: np.ndarray  # (p,) offsets from the observed means
-    noise: np.ndarray  # (p,) noise variances
+    mu: np.ndarray  # (p,), or (groups, p), offsets from the observed means
+    noise: np.ndarray  # (p,), or (groups, p), noise variances
     latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
     n_removed: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
     densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
     reason: StopReason
+    activity: np.ndarray | None = None  # (groups, latents) variances of the latents
 
 
 def solve(
@@ -164,7 +173,7 @@ def _iterated(
     )
 
 
-StateOf = TypeVar("StateOf", State, BoundedState)
+StateOf = TypeVar("StateOf", State, BoundedState, GroupedState)
 
 
 def _needed_latents(
@@ -206,6 +215,8 @@ def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[St
     assert now.C is not None
     assert now.t is not None
     now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
+    if isinstance(now, GroupedParameters):
+        now = now._replace(v=now.v[:, keep])
     lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
     start = state._replace(fitted=now, ahead=now, bound=-math.inf)
     if isinstance(start, BoundedState):
@@ -290,6 +301,73 @@ def solve_bounded(
     return _solution(run, lay, begun, densities, rows.gaussian)
 
 
+def solve_groups(
+    table: GroupedTable,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Solution:
+    """Fit samples of several groups, under relevance determination.
+
+    Parameters
+    ----------
+    table : GroupedTable
+    groups : list of int arrays
+        The columns of every view.
+    options : SCAOptions
+    progress : Progress or None, default=None
+    checkpoint : Stage or None, default=None
+
+    Returns
+    -------
+    Solution
+        ``mu`` and ``noise`` have a row for every group; where a column does not vary within one,
+        the noise there is NaN.
+    """
+    members, n = table.members, table.start.shape[0]
+    start = fewest_rows(table.start)
+    shared = _shared(start, n - len(members), options)
+    begun = shared + sum(options.private)
+    lay = view_layout(groups, shared, options.private, options.noise)
+    pooled = CompleteSamples(start, n)
+    weights, left = initial_weights(start, n, groups, shared, options.private)
+    alike = init(pooled, lay, weights, left, None)
+    if table.has_gaps:
+        steps = _relevance_steps(lay)
+        alike = fit_of_filled(start, lay, alike, steps, options.max_iter, options.tol)
+    first = grouped_init(members, lay, alike)
+    total = float(sum(np.sum(member.samples.squares) for member in members))
+    entries = float(sum(np.sum(member.samples.observed) for member in members))
+
+    def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
+        last = how is options
+        return iterate(
+            grouped_step(members, lay),
+            state,
+            max_iter=how.max_iter,
+            tol=how.tol * entries,
+            accelerator=grouped_accelerator(members, lay),
+            exhausted=lambda state: not np.any(state.fitted.L),
+            rounding=lambda state: residual_rounding(
+                state, total, 1.0 / state.ahead.tau.max(), start.epsilon
+            ),
+            progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
+        )
+
+    if options.n_components == "auto":
+        rough = _rough(options)
+        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, rough))
+    run = run_from(first, lay, options)
+    densities = np.zeros(lay.view.size)
+    for member in members:
+        densities[member.columns] += member.samples.observed
+    solution = _solution(run, lay, begun, densities)
+    return solution._replace(noise=np.where(table.counted, solution.noise, np.nan))
+
+
 def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
     return lambda samples: partial(relevance_step, samples, lay)
 
@@ -323,7 +401,7 @@ def _shared(op: Operator, n: int, options: SCAOptions) -> int:
 
 
 def _solution(
-    run: Run[State] | Run[BoundedState],
+    run: Run[State] | Run[BoundedState] | Run[GroupedState],
     lay: ViewLayout,
     begun: int,
     densities: np.ndarray,
@@ -334,10 +412,13 @@ def _solution(
     ``begun`` is how many there were at first, ``noisy`` (p,) says which columns have noise that
     could be a latent of a single column; None: all of them.
     """
-    fitted: FactorParameters = run.state.fitted
-    weights, noise = fitted.L, 1.0 / fitted.tau[lay.noise]
+    fitted: FactorParameters | GroupedParameters = run.state.fitted
+    if isinstance(fitted, GroupedParameters):
+        weights, noise, activity = fitted.L, 1.0 / fitted.tau, fitted.v
+    else:
+        weights, noise, activity = fitted.L, 1.0 / fitted.tau[lay.noise], None
     if lay.noise_has_prior:
-        weights, noise = _lonely_as_noise(weights, noise, noisy)
+        weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
     strength = np.sum(weights**2, axis=0)
     order = np.lexsort((-strength, lay.block))
     alive = order[strength[order] > 0]
@@ -359,14 +440,19 @@ def _solution(
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,
+        activity=None if activity is None else activity[:, alive],
     )
 
 
 def _lonely_as_noise(
-    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None
+    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, activity: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A latent that a single column has is noise of that column: the same law of the table."""
+    """A latent that a single column has is noise of that column: the same law of the table.
+    ``activity`` (groups, latents) are its variances, where there are groups."""
     lonely = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:
         lonely &= ~np.any(L[~noisy], axis=0)
-    return np.where(lonely, 0.0, L), noise + np.sum(L[:, lonely] ** 2, axis=1)
+    of_lonely = L[:, lonely] ** 2
+    if activity is None:
+        return np.where(lonely, 0.0, L), noise + np.sum(of_lonely, axis=1)
+    return np.where(lonely, 0.0, L), noise + activity[:, lonely] @ of_lonely.T

@@ -94,9 +94,12 @@ def _visit(
         s = tau * np.sum(A_j * u, axis=1)
         rest = L - u * L[:, j : j + 1]  # the mean without weight j
         q = tau * (G[:, j] - np.sum(A_j * rest, axis=1))
-        ratio = np.where(allowed[:, j] & (q * q > s), q * q / s, 1.0)
+        known = np.where(
+            s > 0, s, 1.0
+        )  # a latent that is zero in all samples of a row says nothing
+        ratio = np.where(allowed[:, j] & (q * q > s), q * q / known, 1.0)
         enters = 0.5 * (ratio - 1.0 - np.log(ratio)) > cost[:, j]
-        best = np.where(enters, (q * q - s) / (s * s), 0.0)
+        best = np.where(enters, (q * q - s) / (known * known), 0.0)
         sigma_new = best / (1.0 + best * s)
         log_det += np.log1p(best * s) - np.log1p(t[:, j] * s)
         L = rest + (sigma_new * q)[:, None] * u
