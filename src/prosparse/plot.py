@@ -1231,7 +1231,7 @@ def _shares_in_group(
     estimator: VariableSelector, group: object, columns: Sequence[np.ndarray]
 ) -> np.ndarray:
     """Shares (views, latents) of the variance of every view in one group of the samples."""
-    labels: list[object] = getattr(estimator, "groups_", np.zeros(0)).tolist()
+    labels: list[object] = list(np.asarray(getattr(estimator, "groups_", ())).tolist())
     if group not in labels:
         there = f"the groups are {labels}" if labels else "the model was fitted without groups"
         raise ParameterError(f"`group` must be one of the groups, got {group!r}; {there}")
