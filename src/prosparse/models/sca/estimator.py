@@ -92,9 +92,10 @@ class SCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" begins with as many as there are eigenvalues of the
-        table that stand out from white noise, and takes the weakest out as long as the lower
-        bound of the evidence rises. Latents that no variable needs are removed in any case.
+        Latents shared by all views. "auto" begins with few, takes twice as many as long as the
+        lower bound of the evidence rises, and then takes the weakest out as long as it rises; at
+        most as many as there are eigenvalues of the table that stand out from white noise.
+        Latents that no variable needs are removed in any case.
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
@@ -155,7 +156,8 @@ class SCA(HasDensity, SparseProjection):
     n_private_ : list of int
         Latents of each view's own that are left.
     n_removed_ : int
-        Latents that were removed, as no variable needed them.
+        Latents that were removed, as no variable needed them; with "auto", how many fewer there
+        are than could have been.
     noise_variance_ : array (views,)
         The variance of the noise in every view, the mean over its columns; 1 in views that are
         not Gaussian, whose noise is that of their likelihood.

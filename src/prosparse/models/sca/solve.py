@@ -15,7 +15,7 @@ from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
-from ...selection.dimension import completed, counted
+from ...selection.dimension import completed, counted, variational_count
 from .bounded import (
     BoundedState,
     Rows,
@@ -118,18 +118,26 @@ def solve(
     Solution
     """
     samples, start = _samples_and_start(op, seen, options)
-    shared, private = _shared(start, samples.n, options), options.private
-    begun = shared + sum(private)
-    lay = view_layout(groups, shared, private, options.noise)
-    first = init(samples, lay, *initial_weights(start, samples.n, groups, shared, private), None)
-    if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
-        steps = _relevance_steps(lay)
-        first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
+    counts, private = _counts(start, samples.n, options), options.private
+    begun = counts.most + sum(private)
+
+    def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        weights = initial_weights(start, samples.n, groups, shared, private)
+        first = init(samples, lay, *weights, None)
+        if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+            first = fit_of_filled(start, lay, first, _relevance_steps(lay), how.max_iter, how.tol)
+        return first, lay
+
     if options.n_components == "auto":
         rough = _rough(options)
         first, lay = _needed_latents(
-            first, lay, lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough)
+            counts,
+            lambda shared: begin(shared, rough),
+            lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough),
         )
+    else:
+        first, lay = begin(counts.most, options)
     prior = None
     if options.prior == "hyperbolic":
         # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
@@ -176,30 +184,52 @@ def _iterated(
 StateOf = TypeVar("StateOf", State, BoundedState, GroupedState)
 
 
+class Counts(NamedTuple):
+    """Numbers of latents that all views share."""
+
+    few: int  # to begin with
+    most: int
+
+
 def _needed_latents(
-    first: StateOf,
-    lay: ViewLayout,
+    counts: Counts,
+    begin: Callable[[int], tuple[StateOf, ViewLayout]],
     run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
 ) -> tuple[StateOf, ViewLayout]:
-    """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
-    as many at a time until the bound falls, then half as many at a time.
+    """As many latents as the evidence asks for: from few, twice as many until the bound falls; from
+    there, where there are too many, the weakest are taken out, twice as many at a time until the
+    bound falls, then half as many at a time.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time. ``run_from`` makes a rough fit.
+    time. ``begin`` makes a start with so many latents, ``run_from`` a rough fit.
     """
-    best = run_from(first, lay).state
-    fewer, factor = 1, 2.0
-    while lay.block.size > 1 and fewer >= 1:
-        strength = np.sum(best.fitted.L**2, axis=0)
+    count = counts.few
+    start, lay = begin(count)
+    best = run_from(start, lay).state
+    most = best, lay
+    while count < counts.most:
+        count = min(2 * count, counts.most)
+        start, other = begin(count)
+        most = run_from(start, other).state, other
+        if most[0].bound <= best.bound:
+            break
+        best, lay = most
+    fewest_removed, factor = 1, 2.0
+    top, around = most
+    fewer = fewest_removed
+    while around.block.size > 1 and fewer >= 1:
+        strength = np.sum(top.fitted.L**2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
-        start, other = _with_latents(best, lay, keep)
+        start, other = _with_latents(top, around, keep)
         trial = run_from(start, other).state
-        if trial.bound > best.bound:
-            best, lay = trial, other
+        if trial.bound > top.bound:
+            top, around = trial, other
         else:
             factor = 0.5
         fewer = int(factor * fewer)
+    if top.bound > best.bound:
+        best, lay = top, around
     return _with_latents(best, lay, np.arange(lay.block.size))
 
 
@@ -282,12 +312,17 @@ def solve_bounded(
             checkpoint=checkpoint if last else None,
         )
 
-    shared = _shared(start, rows.n, options)
-    begun = shared + sum(options.private)
-    first, lay = begin(shared, options.private, None)
+    counts = _counts(start, rows.n, options)
+    begun = counts.most + sum(options.private)
     if options.n_components == "auto":
         rough = _rough(options)
-        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, None, rough))
+        first, lay = _needed_latents(
+            counts,
+            lambda shared: begin(shared, options.private, None),
+            lambda s, at: run_from(s, at, None, rough),
+        )
+    else:
+        first, lay = begin(counts.most, options.private, None)
     prior = None
     if options.prior == "hyperbolic":
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
@@ -328,18 +363,18 @@ def solve_groups(
     """
     members, n = table.members, table.start.shape[0]
     start = fewest_rows(table.start)
-    shared = _shared(start, n - len(members), options)
-    begun = shared + sum(options.private)
-    lay = view_layout(groups, shared, options.private, options.noise)
+    counts, private = _counts(start, n - len(members), options), options.private
+    begun = counts.most + sum(private)
     pooled = CompleteSamples(start, n)
-    weights, left = initial_weights(start, n, groups, shared, options.private)
-    alike = init(pooled, lay, weights, left, None)
-    if table.has_gaps:
-        steps = _relevance_steps(lay)
-        alike = fit_of_filled(start, lay, alike, steps, options.max_iter, options.tol)
-    first = grouped_init(members, lay, alike)
     total = float(sum(np.sum(member.samples.squares) for member in members))
     entries = float(sum(np.sum(member.samples.observed) for member in members))
+
+    def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        alike = init(pooled, lay, *initial_weights(start, n, groups, shared, private), None)
+        if table.has_gaps:
+            alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
+        return grouped_init(members, lay, alike), lay
 
     def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
         last = how is options
@@ -359,7 +394,11 @@ def solve_groups(
 
     if options.n_components == "auto":
         rough = _rough(options)
-        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, rough))
+        first, lay = _needed_latents(
+            counts, lambda shared: begin(shared, rough), lambda s, at: run_from(s, at, rough)
+        )
+    else:
+        first, lay = begin(counts.most, options)
     run = run_from(first, lay, options)
     densities = np.zeros(lay.view.size)
     for member in members:
@@ -392,12 +431,19 @@ def _samples_and_start(
     return CompleteSamples(reduced, n), reduced
 
 
-def _shared(op: Operator, n: int, options: SCAOptions) -> int:
-    """The number of latents that all views share, or with "auto" at most so many."""
+def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
+    """The number of latents that all views share; with "auto", between which numbers it is.
+
+    At most as many as eigenvalues stand out from white noise. Where noise differs between columns,
+    these are far too many; a quarter of those that variational PCA keeps is a number to begin
+    with.
+    """
     if options.n_components != "auto":
-        return int(options.n_components)
-    found = counted(host(spectrum(op).eigenvalues), n, op.shape[1])
-    return max(1, found - sum(options.private))
+        return Counts(int(options.n_components), int(options.n_components))
+    values, p = host(spectrum(op).eigenvalues), op.shape[1]
+    most = max(1, counted(values, n, p) - sum(options.private))
+    few = min(variational_count(values, n, p) - sum(options.private), most) // 4
+    return Counts(max(1, few), most)
 
 
 def _solution(
