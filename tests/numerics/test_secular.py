@@ -5,9 +5,9 @@ import pytest
 
 from prosparse.numerics import secular
 from prosparse.numerics.secular import (
+    bounds_of_left_out_shares,
     left_out_coordinates,
     left_out_shares,
-    most_left_out_shares,
 )
 
 # rows, columns; many and few of both, and rank from either side
@@ -56,33 +56,36 @@ def count_for(n, p):
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 def test_bounds_without_a_root(n, p):
-    """Never below the shares themselves, of the whole spectrum or of its leading part."""
+    """The shares themselves lie between, of the whole spectrum or of its leading part."""
     X = table(n, p)
     count, squares = count_for(n, p), np.sum(X * X, axis=0)
     _, values, z = decomposed(X)
     for m in range(count, values.size + 1):
         ceiling = float(values[m]) if m < values.size else None
         given = values[:m], z[:, :m], squares, count, ceiling
-        most, lower = most_left_out_shares(*given), left_out_shares(*given).lower
-        assert np.all(lower <= most * (1 + 1e-9))
-        assert np.all(most <= 1.0)
+        bounds, shares = bounds_of_left_out_shares(*given), left_out_shares(*given).lower
+        assert np.all(shares <= bounds.upper * (1 + 1e-9))
+        assert np.all(shares >= bounds.lower * (1 - 1e-9))
+        assert np.all((bounds.lower >= 0.0) & (bounds.upper <= 1.0))
 
 
 def test_bounds_are_close_where_a_column_is_a_small_part():
     X = np.random.default_rng(0).standard_normal((100, 300))
     _, values, z = decomposed(X)
     given = values, z, np.sum(X * X, axis=0), 8
-    most, lower = most_left_out_shares(*given), left_out_shares(*given).lower
-    assert np.median(most / lower) < 1.1
+    bounds, shares = bounds_of_left_out_shares(*given), left_out_shares(*given).lower
+    assert np.median(bounds.upper / shares) < 1.1
+    assert np.median(bounds.lower / shares) > 0.75
     # without leaving the column out, shares look more than twice as large
-    assert np.median(z[:, :8] ** 2 / given[2][:, None] / lower) > 2
+    assert np.median(z[:, :8] ** 2 / given[2][:, None] / shares) > 2
 
 
 def test_bounds_of_equal_eigenvalues():
     z, squares = np.full((3, 4), 0.1), np.ones(3)
     for values in (np.array([4.0, 4.0, 2.0, 1.0]), np.array([4.0, 2.0, 2.0, 2.0])):
         given = values, z, squares, 3
-        assert np.all(left_out_shares(*given).lower <= most_left_out_shares(*given))
+        bounds, shares = bounds_of_left_out_shares(*given), left_out_shares(*given).lower
+        assert np.all((bounds.lower <= shares) & (shares <= bounds.upper))
 
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)

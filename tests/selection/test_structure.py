@@ -93,7 +93,7 @@ def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
 @pytest.mark.parametrize("p", [150, 3000])  # 3000: bounds from a grid of tails
 @pytest.mark.parametrize("heavy", [False, True])
 def test_few_pvalues_tell_the_discoveries(p, heavy):
-    """The lower bounds of p-values leave out only what is no discovery anyway."""
+    """Bounds of p-values decide only what the p-values would decide alike."""
     for seed in range(4):
         X = shared(40, p, seed).X
         tests = ColumnTests(sample_of(X**3 if heavy else X), 0)
@@ -102,7 +102,8 @@ def test_few_pvalues_tell_the_discoveries(p, heavy):
             for rate in (0.5, 0.2, 0.05):
                 tested = tests.against(members)
                 np.testing.assert_array_equal(tested.discoveries(rate), discoveries(exact, rate))
-                assert np.all(tested._least_pvalues <= exact)
+                least, most = tested._bounds
+                assert np.all((least <= exact) & (exact <= most))
                 np.testing.assert_allclose(tested.pvalues, exact, rtol=1e-9)
 
 
@@ -220,6 +221,17 @@ def test_count_with_many_rows():
     X = rng.standard_normal((100_000, 40))
     X += 0.2 * rng.standard_normal((100_000, 3)) @ rng.standard_normal((3, 40))
     assert count_components(sample_of(X), np.ones(40, dtype=bool)) == 3
+
+
+def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypatch):
+    """What is not known of a column is noise, and not missing."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 300))
+    X[:, :150] += 0.8 * rng.standard_normal((150, 5)) @ rng.standard_normal((5, 150))
+    sample, shared = sample_of(X), np.arange(300) < 150
+    assert sample.components(shared, 5).ceiling is not None
+    assert count_components(sample, shared) == 5
 
 
 def test_count_of_little():

@@ -118,23 +118,28 @@ def left_out_shares(
     return Shares(lower, np.concatenate([part.upper for part in parts]))
 
 
-def most_left_out_shares(
+def bounds_of_left_out_shares(
     values: np.ndarray,
     z: np.ndarray,
     squares: np.ndarray,
     count: int,
     ceiling: float | None = None,
-) -> np.ndarray:
-    """Upper bounds of ``left_out_shares(...).lower``, by matrix products and no root.
+) -> Shares:
+    """Bounds of ``left_out_shares(...).lower``, by matrix products and no root.
 
-    A pole above L_i is farther from the root l_i than from L_i, one below is nearer. So the
-    equation itself bounds the drop of an eigenvalue,
+    The equation itself says how far an eigenvalue falls: t = L_i - l_i is z_i^2 / D(t), with
 
-        L_i - l_i <= z_i^2 / D_i,  D_i = 1 - sum_{k < i} z_k^2 / (L_k - L_i)
-                                           + sum_{k > i} z_k^2 / (L_i - L_k),
+        D(t) = 1 - sum_{k < i} z_k^2 / (L_k - L_i + t) + sum_{k > i} z_k^2 / (L_i - L_k - t).
 
-    where D_i is positive, and then c_i <= 1 / (|x|^2 (D_i^2 / z_i^2 + sum_{k > i} z_k^2 /
-    (L_i - L_k)^2)). The bound is close where a column is a small part of the table.
+    A pole above L_i is farther from the root than from L_i, one below is nearer: D(t) >= D(0), so
+    that t <= z_i^2 / D(0) where D(0) is positive, and
+
+        c_i <= 1 / (|x|^2 (D(0)^2 / z_i^2 + sum_{k > i} z_k^2 / (L_i - L_k)^2)).
+
+    With t known to be at most the share a of the distance to the pole above and the share b of
+    that to the pole below, no distance is more than 1 + a times, or less than 1 - b times, as long
+    as from L_i. This bounds D(t) and all sums from the other side. Both bounds are close where a
+    column is a small part of the table.
 
     Parameters
     ----------
@@ -151,23 +156,40 @@ def most_left_out_shares(
 
     Returns
     -------
-    array (columns, count)
-        1 where nothing is known.
+    Shares
+        0 and 1 where nothing is known.
     """
     weights = np.maximum(z * z, _NOTHING * squares[:, None])
-    places = values
-    if ceiling is not None:  # the rest where it lifts the lower bound of a share most
+    own, places = weights[:, :count], values
+    if ceiling is not None:  # the rest where it lifts the lower bound of a share most, or lowers it
         rest = np.maximum(squares - weights.sum(axis=1), _NOTHING * squares)
         weights = np.column_stack([weights, rest])
         places = np.append(values, min(ceiling, float(values[-1])))
-    above = np.arange(places.size)[:, None] < np.arange(count)
-    below = np.arange(places.size)[:, None] > np.arange(count)
+    roots = np.arange(count)
+    is_above = np.arange(places.size)[:, None] < roots
+    is_below = np.arange(places.size)[:, None] > roots
+    padded = np.concatenate([[np.inf], places, [0.0]])
+    to_above, to_below = padded[:count] - values[:count], values[:count] - padded[2 : count + 2]
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         inverse = np.abs(1.0 / (values[:count] - places[:, None]))  # of L_i - L_k, (m, count)
-        D = 1.0 - weights @ np.where(above, inverse, 0.0) + weights @ np.where(below, inverse, 0.0)
-        slope = D * D / weights[:, :count] + weights @ np.where(below, inverse, 0.0) ** 2
-        most = 1.0 / (squares[:, None] * slope)
-    return np.where(D > 0.0, np.minimum(most, 1.0), 1.0)
+        from_above = np.where(is_above, inverse, 0.0)
+        from_below = np.where(is_below, inverse, 0.0)
+        above, below = weights @ from_above, weights @ from_below
+        below_squared = weights @ from_below**2
+        D = 1.0 - above + below
+        upper = 1.0 / (squares[:, None] * (D * D / own + below_squared))
+        # where the rest lies is not known: at zero the eigenvalue falls most
+        least_D = D if ceiling is None else D - rest[:, None] * from_below[-1]
+        drop = own / least_D
+        nearer = 1.0 - drop / to_below
+        most_D = 1.0 - above / (1.0 + drop / to_above) + below / nearer
+        slope = most_D**2 / own + weights @ from_above**2 + below_squared / nearer**2
+        lower = 1.0 / (squares[:, None] * slope)
+    known = (least_D > 0.0) & (nearer > 0.0) & (drop < (1.0 - _ZERO) * values[:count])
+    return Shares(
+        np.where(known & np.isfinite(lower), lower, 0.0),
+        np.where(D > 0.0, np.minimum(upper, 1.0), 1.0),
+    )
 
 
 def left_out_coordinates(values: np.ndarray, z: np.ndarray, count: int) -> np.ndarray:

@@ -30,10 +30,19 @@ def combined(pvalues: np.ndarray) -> np.ndarray:
     -------
     array (tests,)
     """
+    return from_cauchy_terms(cauchy_terms(pvalues))
+
+
+def cauchy_terms(pvalues: np.ndarray) -> np.ndarray:
+    """tan(pi (1/2 - p)): standard Cauchy variables where p-values are uniform."""
     p = np.clip(pvalues, np.finfo(float).tiny, _LARGEST)
     inverse = 1.0 / (np.pi * p)
-    terms = np.where(p < _SMALL, inverse, np.tan(np.pi * (0.5 - np.maximum(p, _SMALL))))
-    mean = np.mean(np.minimum(terms, np.finfo(float).max / p.shape[1]), axis=1)
+    return np.where(p < _SMALL, inverse, np.tan(np.pi * (0.5 - np.maximum(p, _SMALL))))
+
+
+def from_cauchy_terms(terms: np.ndarray) -> np.ndarray:
+    """The p-value of the mean of the terms of each row, which is a Cauchy variable again."""
+    mean = np.mean(np.minimum(terms, np.finfo(float).max / terms.shape[1]), axis=1)
     far = 1.0 / (np.pi * np.maximum(mean, 1.0))
     small = np.where(mean > 1.0 / _SMALL, far, 0.5 - np.arctan(mean) / np.pi)
     return np.minimum(NESTED * small, 1.0)
@@ -66,4 +75,9 @@ def discoveries(pvalues: np.ndarray, rate: float) -> np.ndarray:
     -------
     bool array (tests,)
     """
-    return qvalues(pvalues) <= rate
+    tests = pvalues.size
+    small = np.sort(pvalues[pvalues <= rate])  # the others are none
+    passed = np.flatnonzero(small <= rate * np.arange(1, small.size + 1) / tests)
+    if passed.size == 0:
+        return np.zeros(tests, dtype=bool)
+    return np.asarray(pvalues <= small[passed[-1]])

@@ -23,6 +23,9 @@ Three laws, from smooth to rough:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
 import numpy as np
 from scipy.special import betainc, betainccinv
 
@@ -33,10 +36,11 @@ _ENTRIES = 2**21  # of the largest temporary array
 _ROWS = 4096  # of p-values at a time
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
-_FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (4, 64), 8192
+_FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192
 _SELDOM = 1e-4
+_A_LITTLE = 0.01  # more variance, to see whether a tail rises with it
 _SPARSE = 16  # times fewer entries than rows are worth a sparse product
-_KEPT = 2**24  # entries of orders that are kept for the next column
+_KEPT = 2**23  # entries of orders that are kept for the next column
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
 
@@ -108,58 +112,97 @@ def _matched_law(excess: np.ndarray, freedom: int) -> tuple[np.ndarray, np.ndarr
     return mean * concentration, (1.0 - mean) * concentration
 
 
-def least_matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> np.ndarray:
-    """Lower bounds of `matched_pvalues`, many times as fast where there are many columns: close
-    where they are above 0.0001, and zero below.
+class PValueBounds(NamedTuple):
+    """P-values that are not known exactly, or what is made of them."""
+
+    least: np.ndarray  # (columns, D)
+    most: np.ndarray  # (columns, D)
+
+
+def bounds_of_matched_pvalues(
+    least_R2: np.ndarray,
+    most_R2: np.ndarray,
+    excess: np.ndarray,
+    freedom: int,
+    of: Callable[[np.ndarray], np.ndarray] = np.asarray,
+) -> PValueBounds:
+    """Bounds of `matched_pvalues`, many times as fast where there are many columns: close where
+    p-values are above 0.0001, and the least is zero below.
 
     The tail is calculated on a grid: for some columns of every excess, and at some sizes. It falls
-    with R2, so that its value at the next size of the grid is a lower bound; with the excess it
-    rises, or falls, or rises and then falls, so that it is nowhere below the smaller of its values
-    for the next column with a smaller and with a larger excess.
+    with R2, so that its values at the sizes before and after are bounds. With the variance it
+    rises, or falls, or rises and then falls: between two columns of the grid it is nowhere below
+    the smaller of the values at these, nor above the larger, if it is still rising at the one
+    with more variance. Of sizes below the mean it falls from 1. Otherwise it is at most a half:
+    the mean of these laws is less than a half, and their median is less than the mean.
 
     Parameters
     ----------
-    R2 : array (columns, D)
+    least_R2 : array (columns, D)
+    most_R2 : array (columns, D)
+        What R2 lies between.
     excess : array (columns, D)
         See `excess_variance`: rows are multiples of each other.
     freedom : int
         Dimension of the space that the columns live in.
+    of : function of arrays
+        What is made of each p-value; of those on the grid it costs next to nothing.
 
     Returns
     -------
-    array (columns, D)
+    PValueBounds
+        At most 1 where nothing is known.
     """
-    columns, D = R2.shape
+    columns, D = most_R2.shape
     most_laws, n_sizes = _FINE_GRID if columns > _MANY_COLUMNS else _COARSE_GRID
     if columns <= 2 * most_laws * n_sizes:  # fewer than the grid has places
-        return matched_pvalues(R2, excess, freedom)
+        return PValueBounds(
+            of(matched_pvalues(most_R2, excess, freedom)),
+            of(matched_pvalues(least_R2, excess, freedom)),
+        )
     # in order of the excess, columns between two of the grid
     by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
     order = np.argsort(by, kind="stable")
     laws = most_laws if by.any() else 0  # one law for all
     ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
-    a, b = _matched_law(excess[order[ends]], freedom)
-    far = betainccinv(a, b, _SELDOM)
-    far = np.maximum(far[:steps], far[-steps:]) * (1.0 + 1e-9)  # of both ends
+    first, last = excess[order[ends[:steps]]], excess[order[ends[-steps:]]]
+    lower, upper = np.minimum(first, last), np.maximum(first, last)  # (steps, D)
+    far = np.maximum(*(betainccinv(*_matched_law(end, freedom), _SELDOM) for end in (lower, upper)))
+    far *= 1.0 + 1e-9
     sizes = far[:, :, None] * (np.arange(1, n_sizes + 1) / n_sizes)
-    tails = [
-        betainc(b[some][:, :, None], a[some][:, :, None], 1.0 - np.minimum(sizes, 1.0))
-        for some in (slice(0, steps), slice(ends.size - steps, ends.size))
-    ]
-    grid = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last
-    grid[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(*tails)
+
+    def tail(end: np.ndarray) -> np.ndarray:
+        a, b = _matched_law(end, freedom)
+        return np.asarray(betainc(b[:, :, None], a[:, :, None], 1.0 - np.minimum(sizes, 1.0)))
+
+    at_lower, at_upper = tail(lower), tail(upper)
+    least_tail = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last size
+    least_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_lower, at_upper)
+    mean = (np.arange(1, D + 1) / freedom)[:, None]
+    rising = tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
+    plain = (laws == 0) | rising | (sizes <= mean)
+    most_tail = np.ones((steps, D, n_sizes + 1))  # one before the first size
+    most_tail[:, :, 1:] = np.where(
+        plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
+    )
     law = np.empty(columns, dtype=np.intp)
     law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
-    least = np.empty((columns, D))
+    of_least, of_most = of(least_tail), of(most_tail)
+    bounds = PValueBounds(np.empty((columns, D)), np.empty((columns, D)))
 
     def fill(some: slice) -> None:
-        size = np.minimum(R2[some] * (n_sizes / far)[law[some]], n_sizes).astype(np.intp)
-        place = (law[some, None] * D + np.arange(D)) * (n_sizes + 1) + size
-        least[some] = np.take(grid, place)
+        first = (law[some, None] * D + np.arange(D)) * (n_sizes + 1)
+        per_size = (n_sizes / far)[law[some]]
+        for R2, tail, bound, step in (
+            (most_R2, of_least, bounds.least, 1.0 + 1e-9),
+            (least_R2, of_most, bounds.most, 1.0 - 1e-9),
+        ):
+            size = np.minimum(R2[some] * (step * per_size), n_sizes).astype(np.intp)
+            bound[some] = np.take(tail, first + size)
 
     in_parallel(fill, slices_of(columns, _ROWS))
-    return least
+    return bounds
 
 
 def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -204,7 +247,7 @@ class Orders:
     def _made(self, number: int) -> np.ndarray:
         rng = np.random.default_rng([self.seed, number])
         if self.groups is None:
-            rows = np.arange(self.n, dtype=np.int32)
+            rows = np.arange(self.n)  # of the integers that NumPy takes places by, without a copy
             return rng.permuted(np.tile(rows, (self.size, 1)), axis=1)
         # sorted by group and at random within it, the rows of a group fill the places of that group
         shuffled = np.argsort(self.groups + rng.random((self.size, self.n)), axis=1)
@@ -213,10 +256,18 @@ class Orders:
         return made
 
 
-def sampled_pvalue(
-    y: np.ndarray, scores: np.ndarray, orders: Orders, most: int, enough: int = 10
-) -> float:
-    """P(R2 at least this large) with the rows of the column in random order.
+class OwnScores(NamedTuple):
+    """Scores of the rows for each of some columns: U T_j + y_j o_j', orthonormal and centred."""
+
+    U: np.ndarray  # (n, m) for all columns
+    turns: np.ndarray  # (columns, m, D) T
+    own: np.ndarray  # (columns, D) o
+
+
+def sampled_pvalues(
+    Y: np.ndarray, scores: OwnScores, orders: Orders, most: int, enough: int = 10
+) -> np.ndarray:
+    """P(R2 at least this large) of some columns, with their rows in random order.
 
     The sizes R2(1), R2(2), ... are put on one scale by Wilson and Hilferty's cube root [WH31],
     and the largest counts. Orders are tried until ``enough`` of them explain as much of the
@@ -224,12 +275,12 @@ def sampled_pvalue(
 
     Parameters
     ----------
-    y : array (n,)
-        The column; its mean does not matter.
-    scores : array (n, D)
-        Orthonormal and centred (in each group).
+    Y : array (n, columns)
+        None of them constant; centred (in each group) where the scores have a part of their own.
+    scores : OwnScores
+        Of these columns.
     orders : Orders
-        Of the n rows.
+        Of the n rows, the same for all columns.
     most : int
         About how many orders to try at most.
     enough : int
@@ -237,88 +288,87 @@ def sampled_pvalue(
 
     Returns
     -------
-    float
-        At least 1 / (1 + the number of orders tried): a p-value that holds as it is.
-    """
-    values, counts = np.unique(y, return_counts=True)
-    # centred scores do not see a constant; with unit variance (u_i'y)^2 is 1 on average
-    y = (y - values[np.argmax(counts)]) / np.std(y, ddof=1)
-    off = np.flatnonzero(y)
-    limits = _limits(y @ scores)
-    tried = reached = 0
-    for number in range(max(1, round(most / orders.size))):
-        sums = _projected(y, off, scores, orders.chunk(number))
-        sizes = np.cumsum(sums * sums, axis=1)
-        reached += int(np.sum(np.any(sizes >= limits, axis=1)))
-        tried += orders.size
-        if reached >= enough:
-            break
-    return (1.0 + reached) / (1.0 + tried)
-
-
-def sampled_together(
-    Y: np.ndarray, scores: np.ndarray, orders: Orders, most: int, enough: int = 10
-) -> np.ndarray:
-    """`sampled_pvalue` of many columns, each with scores of its own, at once.
-
-    Parameters
-    ----------
-    Y : array (n, columns)
-        None of them constant.
-    scores : array (columns, n, D)
-        As in `sampled_pvalue`, for every column.
-    orders : Orders
-        The same for all columns.
-    most : int
-        As in `sampled_pvalue`.
-    enough : int
-        As in `sampled_pvalue`.
-
-    Returns
-    -------
     array (columns,)
+        At least 1 / (1 + the number of orders tried): p-values that hold as they are.
     """
     pvalues = np.empty(Y.shape[1])
-    # a value that nearly all rows have is the median
+    # a value that nearly all rows have is the median; centred scores do not see a constant
     middle = np.sort(Y, axis=0)[Y.shape[0] // 2]
-    few = _SPARSE * np.count_nonzero(Y - middle, axis=0) <= Y.shape[0]
-    for j in np.flatnonzero(few):
-        pvalues[j] = sampled_pvalue(Y[:, j], scores[j], orders, most, enough)
-    step = max(1, _ENTRIES // (orders.size * Y.shape[0]))
-    rest = np.flatnonzero(~few)
-    for some in (rest[part] for part in slices_of(rest.size, step)):
-        y = ((Y[:, some] - middle[some]) / np.std(Y[:, some], axis=0, ddof=1)).T
-        pvalues[some] = _in_orders(y, scores[some], orders, most, enough)
+    Z = (Y - middle) / np.std(Y, axis=0, ddof=1)  # with unit variance (u_i'y)^2 is 1 on average
+    few = _SPARSE * np.count_nonzero(Z, axis=0) <= Y.shape[0]
+    chunks = max(1, round(most / orders.size))
+    for which, Projected, width in (
+        (np.flatnonzero(few), _FewEntries, scores.U.shape[1]),
+        (np.flatnonzero(~few), _ManyEntries, Y.shape[0]),
+    ):
+        step = max(1, _ENTRIES // (orders.size * width))
+        for some in (which[part] for part in slices_of(which.size, step)):
+            mine = OwnScores(scores.U, scores.turns[some], scores.own[some])
+            projected = Projected(Z[:, some], Y[:, some], mine)
+            pvalues[some] = _counted(projected, some.size, orders, chunks, enough)
     return pvalues
 
 
-def _in_orders(
-    y: np.ndarray, scores: np.ndarray, orders: Orders, most: int, enough: int
+class _Projected(Protocol):
+    """u_i'y of some columns y in some orders of their rows."""
+
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        """Of the columns at ``some`` places, with their rows in every one of the ``orders``,
+        (columns, orders, D)."""
+
+
+class _ManyEntries:
+    """Of any columns, by dense products."""
+
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
+        self.Z = np.ascontiguousarray(Z.T)
+        self.U = scores.U @ scores.turns + Y.T[:, :, None] * scores.own[:, None, :]
+
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        return np.asarray(np.take(self.Z[some], orders, axis=1) @ self.U[some])
+
+
+class _FewEntries:
+    """Of columns with few entries that are not zero: only these are moved."""
+
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
+        self.places = [np.flatnonzero(z) for z in Z.T]
+        self.entries = [z[places] for z, places in zip(Z.T, self.places, strict=True)]
+        self.Y, self.scores = np.ascontiguousarray(Y.T), scores
+
+    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
+        places = [np.take(orders, self.places[j], axis=1) for j in some]
+        entries = [self.entries[j] for j in some]
+        sums = placed_sums(entries, places, self.scores.U)  # (columns, orders, m)
+        own = [self.Y[j][at] @ y for j, at, y in zip(some, places, entries, strict=True)]
+        return np.asarray(
+            sums @ self.scores.turns[some]
+            + np.array(own)[:, :, None] * self.scores.own[some, None, :]
+        )
+
+
+def _counted(
+    projected: _Projected, columns: int, orders: Orders, chunks: int, enough: int
 ) -> np.ndarray:
-    """P-values of standardised columns, the rows of y (columns, n), all in the same orders."""
-    limits = _limits((y[:, None, :] @ scores)[:, 0, :])
-    reached, tried = np.zeros(y.shape[0], dtype=int), np.zeros(y.shape[0], dtype=int)
-    open_ones = np.arange(y.shape[0])
-    for number in range(max(1, -(-most // orders.size))):
-        sums = np.take(y[open_ones], orders.chunk(number), axis=1) @ scores[open_ones]
-        sizes = np.cumsum(sums * sums, axis=2)
-        beyond = np.any(sizes >= limits[open_ones, None, :], axis=2)
-        reached[open_ones] += np.sum(beyond, axis=1)
+    """P-values of some columns, all in the same orders."""
+    as_they_are = np.arange(orders.n)[None, :]
+    limits = _limits(projected(np.arange(columns), as_they_are)[:, 0, :])
+    reached, tried = np.zeros(columns, dtype=int), np.zeros(columns, dtype=int)
+    open_ones = np.arange(columns)
+    for number in range(chunks):
+        sums = projected(open_ones, orders.chunk(number))
+        sums *= sums
+        size = np.zeros(sums.shape[:2])
+        beyond = np.zeros(size.shape, dtype=bool)
+        for d in range(sums.shape[2]):  # running sums, without an array of them
+            size += sums[:, :, d]
+            beyond |= size >= limits[open_ones, d, None]
+        reached[open_ones] += np.count_nonzero(beyond, axis=1)
         tried[open_ones] += orders.size
         open_ones = open_ones[reached[open_ones] < enough]
         if open_ones.size == 0:
             break
     return (1.0 + reached) / (1.0 + tried)
-
-
-def _projected(
-    y: np.ndarray, off: np.ndarray, scores: np.ndarray, orders: np.ndarray
-) -> np.ndarray:
-    """u_i'y for the column in every one of the orders, (orders, D); ``off`` are the places where
-    it is not zero."""
-    if _SPARSE * off.size > y.size:
-        return np.take(y, orders) @ scores
-    return placed_sums(y[off], np.take(orders, off, axis=1), scores)
 
 
 def _limits(projections: np.ndarray) -> np.ndarray:

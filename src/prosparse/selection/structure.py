@@ -30,7 +30,6 @@ not by proof: p-values of different columns depend on each other.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,16 +39,21 @@ from array_api_compat import array_namespace
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
 from ..numerics.parallel import in_parallel, slices_of, usable_cores
-from ..numerics.secular import left_out_coordinates, left_out_shares, most_left_out_shares
+from ..numerics.secular import (
+    bounds_of_left_out_shares,
+    left_out_coordinates,
+    left_out_shares,
+)
 from .dimension import MOST_COUNTED, count_signals
-from .false_discoveries import combined, discoveries
+from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
 from .leading import Components, Sample
 from .permutation import (
     Orders,
+    OwnScores,
+    bounds_of_matched_pvalues,
     excess_variance,
-    least_matched_pvalues,
     matched_pvalues,
-    sampled_together,
+    sampled_pvalues,
 )
 
 # Degrees of freedom that the test needs: one less than rows, or rows less groups.
@@ -70,7 +74,8 @@ _CONFIRMED = 100
 _SMOOTH = 1000.0
 # A law whose variance exceeds the Gaussian one by more than this share has a tail of its own ...
 _ROUGH = 0.03
-# ... and so has that of a column which is carried by fewer entries than this.
+# ... and so has that of a column which is carried by fewer entries than this, and by fewer than a
+# Gaussian column of so many rows, whose sum of fourth powers is about 3 / n.
 _FEW_ENTRIES = 10.0
 _MORE_ORDERS = 4.0  # random orders for each that a p-value at the limit would need
 _MOST_ORDERS = 2_000_000
@@ -143,7 +148,7 @@ class Tested:
     """Every column against the components of some, each left out of its own.
 
     A p-value is calculated when it is asked for. Which columns are discoveries is known from a few
-    of them, as lower bounds of all p-values cost little: see `_least_pvalues`.
+    of them, as bounds of all p-values cost little: see `_bounds`.
     """
 
     def __init__(self, tests: ColumnTests, members: np.ndarray):
@@ -186,37 +191,47 @@ class Tested:
     def discoveries(self, rate: float) -> np.ndarray:
         """`false_discoveries.discoveries` of all p-values, (p,).
 
-        Lower p-values make more discoveries, never others; and how far the p-values of columns
-        that are none lie above the limit makes no difference.
+        Lower p-values make more discoveries, never others. So what is a discovery by upper bounds
+        is one, whatever its p-value, and what is none by lower bounds is none: only the p-values
+        of columns between are calculated.
         """
-        candidates = np.flatnonzero(discoveries(self._least_pvalues, rate))
-        pvalues = np.ones(self._pvalues.size)
-        pvalues[candidates] = self.pvalues_of(candidates)
+        least, most = self._bounds
+        certain = discoveries(most, rate)
+        between = np.flatnonzero(discoveries(least, rate) & ~certain)
+        pvalues = np.where(certain, 0.0, 1.0)
+        pvalues[between] = self.pvalues_of(between)
         return discoveries(pvalues, rate)
 
     @cached_property
-    def _least_pvalues(self) -> np.ndarray:
-        """Lower bounds, (p,), from upper bounds of what the components explain.
+    def _bounds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper bounds of the p-values, (p,), from bounds of what components explain.
 
         The components of the members explain at least as much of a member as those of the other
-        members do, for any number of them (Ky Fan's theorem, [F49]); and each of the latter
-        explains no more than `most_left_out_shares`.
+        members do, for any number of them (Ky Fan's theorem, [F49]); and what each of the latter
+        explains is bounded by `bounds_of_left_out_shares`.
         """
-        R2 = np.cumsum(self.found.seen[:, : self.tried] ** 2, axis=1) / self._squares[:, None]
-        shares = most_left_out_shares(
+        most_R2 = np.cumsum(self.found.seen[:, : self.tried] ** 2, axis=1) / self._squares[:, None]
+        least_R2 = most_R2.copy()
+        shares = bounds_of_left_out_shares(
             self.found.values,
             self.found.z,
             self._squares[self.members],
             self.tried,
             self.found.ceiling,
         )
-        of_members = R2[self.members]
+        least_R2[self.members] = np.cumsum(shares.lower, axis=1)
+        of_members = most_R2[self.members]
         for d in range(self.tried):
             so_far = of_members[:, d - 1] if d else 0.0
-            of_members[:, d] = np.minimum(of_members[:, d], so_far + shares[:, d])
-        R2[self.members] = of_members
-        least = combined(least_matched_pvalues(R2, self.excess, self.tests.sample.freedom))
-        return np.where(self.tests.alive, (1.0 - _ROUNDING) * least, 1.0)
+            of_members[:, d] = np.minimum(of_members[:, d], so_far + shares.upper[:, d])
+        most_R2[self.members] = of_members
+        terms = bounds_of_matched_pvalues(
+            least_R2, most_R2, self.excess, self.tests.sample.freedom, cauchy_terms
+        )
+        least = (1.0 - _ROUNDING) * from_cauchy_terms(terms.least)
+        most = np.minimum((1.0 + _ROUNDING) * from_cauchy_terms(terms.most), 1.0)
+        alive = self.tests.alive
+        return np.where(alive, least, 1.0), np.where(alive, most, 1.0)
 
 
 class ColumnTests:
@@ -228,6 +243,7 @@ class ColumnTests:
         self.orders = Orders(sample.n, None if sample.groups is None else sample.groups.codes, seed)
         self.most = components_tested(sample.freedom)
         self.alive = sample.squares > 1e-9 * float(np.max(sample.squares))
+        self.few_entries = 1.0 / self.fourth < min(_FEW_ENTRIES, sample.n / 4.0)  # (p,)
 
     @cached_property
     def against_all(self) -> Tested:
@@ -255,7 +271,7 @@ class ColumnTests:
         if self.sample.n > _MOST_ROWS:
             return np.zeros(self.sample.p, dtype=bool)
         entries = 1.0 / self.fourth
-        rough = (np.max(np.abs(excess), axis=1) > _ROUGH) | (entries < _FEW_ENTRIES)
+        rough = (np.max(np.abs(excess), axis=1) > _ROUGH) | self.few_entries
         return np.asarray(rough & (entries < _SMOOTH) & self.alive)
 
 
@@ -345,13 +361,12 @@ def decided(tested: Tested, which: np.ndarray, limit: float) -> tuple[np.ndarray
     """P-values of some columns, by random orders where these may decide, and where that was."""
     pvalues, tests = tested.pvalues_of(which), tested.tests
     doubtful = (pvalues > _overwhelming(limit)) & (pvalues <= 2.0 * limit)
-    few = 1.0 / tests.fourth[which] < _FEW_ENTRIES
-    sampled = tests.rough(tested.excess)[which] & (doubtful | few)
-    pvalues[sampled] = sampled_pvalues(tested, which[sampled], limit)
+    sampled = tests.rough(tested.excess)[which] & (doubtful | tests.few_entries[which])
+    pvalues[sampled] = by_random_orders(tested, which[sampled], limit)
     return pvalues, sampled
 
 
-def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarray:
+def by_random_orders(tested: Tested, which: np.ndarray, limit: float) -> np.ndarray:
     """P-values of some columns by random orders of their rows, enough of them for the limit."""
     most = min(_MOST_ORDERS, math.ceil(_MORE_ORDERS / limit))
     if which.size == 0:
@@ -360,8 +375,7 @@ def sampled_pvalues(tested: Tested, which: np.ndarray, limit: float) -> np.ndarr
     scores = Scores(sample, tested)
 
     def pvalues(some: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        without = np.stack(list(scores.without(some, columns)))
-        return sampled_together(columns, without, orders, most)
+        return sampled_pvalues(columns, scores.without(some, columns), orders, most)
 
     def on_all_cores(some: np.ndarray) -> np.ndarray:
         columns = sample.columns(some)
@@ -405,32 +419,31 @@ class Scores:
         self.place = np.cumsum(self.found.members) - 1  # of a member among the members
         self.U = sample.scores(self.found, self.found.values.size)
 
-    def without(self, which: np.ndarray, columns: np.ndarray) -> Iterator[np.ndarray]:
-        """Scores (n, count) on the components of the members, column after column left out.
+    def without(self, which: np.ndarray, columns: np.ndarray) -> OwnScores:
+        """Scores on the components of the members, each column left out of its own.
 
         ``columns`` (n, k) are those at ``which``; one that is no member is in no component.
         """
-        members = self.found.members[which]
-        inside = np.flatnonzero(members)
-        values, z = self.found.values, self.found.z[self.place[which[inside]]]
-        rests = np.zeros((self.U.shape[0], 0))
-        if self.found.ceiling is not None:
-            # what the known components leave of a column, at the height where it does most harm
-            rests = columns[:, inside] - self.U @ z.T
-            values = np.append(values, self.found.ceiling)
-            z = np.column_stack([z, np.linalg.norm(rests, axis=0)])
-        coordinates = left_out_coordinates(values, z, self.count)
-        numbers = iter(range(inside.size))
-        for member in members:
-            if not member:
-                yield self.U[:, : self.count]
-                continue
-            k = next(numbers)
-            scores = self.U @ coordinates[k, : self.U.shape[1]]
-            if rests.shape[1]:
-                unit = rests[:, k] / max(float(z[k, -1]), np.finfo(float).tiny)
-                scores += unit[:, None] * coordinates[k, -1]
-            yield scores
+        known = self.found.values.size
+        turns = np.zeros((which.size, known, self.count))
+        turns[:] = np.eye(known, self.count)
+        own = np.zeros((which.size, self.count))
+        inside = np.flatnonzero(self.found.members[which])
+        z = self.found.z[self.place[which[inside]]]
+        if self.found.ceiling is None:
+            turns[inside] = left_out_coordinates(self.found.values, z, self.count)
+            return OwnScores(self.U, turns, own)
+        # what the known components leave of a column, y - U z, where it does most harm
+        rest = np.sum(columns[:, inside] ** 2, axis=0) - np.sum(z**2, axis=1)
+        lengths = np.sqrt(np.maximum(rest, np.finfo(float).tiny))
+        coordinates = left_out_coordinates(
+            np.append(self.found.values, self.found.ceiling),
+            np.column_stack([z, lengths]),
+            self.count,
+        )
+        own[inside] = coordinates[:, known] / lengths[:, None]
+        turns[inside] = coordinates[:, :known] - z[:, :, None] * own[inside, None, :]
+        return OwnScores(self.U, turns, own)
 
 
 # --- how many components
@@ -478,7 +491,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     count = limit
     for _ in range(_ROUNDS):
         values, V = _own_noise(columns, noise)
-        left = np.sum(columns**2, axis=1) / noise - V[:, :count] ** 2 @ values[:count]
+        # of a sum of squares m, whether or not all components of a column are known
+        left = m / noise - V[:, :count] ** 2 @ values[:count]
         # d components of noise take d of its m dimensions, and of each column its share of them
         free = (m - count) * np.maximum(1.0 - np.sum(V[:, :count] ** 2, axis=1), _LEAST_FREE)
         noise = np.maximum(noise * np.maximum(left, 0.0) / free, _LEAST_UNIQUE)

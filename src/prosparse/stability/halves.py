@@ -307,7 +307,7 @@ def assess(
     threshold = checked_threshold(threshold)
     rows = Rows(model, X, y, groups)
     rng = np.random.default_rng(seed_of(random_state))
-    parameters = settled(model, rows.n // 2)
+    parameters = settled(model, rows.n // 2, choice_alone=True)
     times = np.zeros(int(model.n_features_in_), dtype=int)
     counts, refused = [], 0
     halves = [

@@ -111,11 +111,13 @@ def _order(n: int, rng: np.random.Generator, codes: np.ndarray | None) -> np.nda
     return order
 
 
-def settled(model: VariableSelector, n_rows: int) -> dict[str, Any]:
+def settled(model: VariableSelector, n_rows: int, *, choice_alone: bool = False) -> dict[str, Any]:
     """What a fit to other rows takes over from that to all: the number of components, where the
     data decided it, and a looser end of the iterations where that changes next to nothing.
 
     Neither looks at which variables were chosen, so that the choice is still one of these rows.
+    Where the ``choice_alone`` is looked at, tests that decide before components are counted take
+    one.
     """
     parameters, method = model.get_params(deep=False), method_of(model)
     settled: dict[str, Any] = {
@@ -123,7 +125,9 @@ def settled(model: VariableSelector, n_rows: int) -> dict[str, Any]:
     }
     counted = int(getattr(model, "n_components_", 0))
     automatic = isinstance(parameters.get("n_components"), str)
-    if automatic and 0 < counted < n_rows - 2:
+    if choice_alone and method.tests and not parameters["min_communality"]:
+        settled["n_components"] = 1
+    elif automatic and 0 < counted < n_rows - 2:
         settled["n_components"] = counted
     if "verbose" in parameters:
         settled["verbose"] = 0

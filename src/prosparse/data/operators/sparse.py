@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import array_api_compat.numpy as xp
@@ -30,26 +30,34 @@ def canonical(X: Any) -> sparse.csr_array:
     return S
 
 
-def placed_sums(values: np.ndarray, places: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """sum_k values[k] rows[places[i, k]] for every i: the same few entries at many places.
+def placed_sums(
+    values: Sequence[np.ndarray], places: Sequence[np.ndarray], rows: np.ndarray
+) -> np.ndarray:
+    """sum_k values[j][k] rows[places[j][i, k]] for every j and i: the few entries of some columns,
+    each at many places.
 
     Parameters
     ----------
-    values : array (k,)
-    places : int array (m, k)
+    values : sequence of arrays (k,)
+    places : sequence of int arrays (m, k)
         Rows of ``rows``.
     rows : array (n, d)
 
     Returns
     -------
-    array (m, d)
+    array (columns, m, d)
     """
-    count, width = places.shape
-    starts = width * np.arange(count + 1)
-    shape = (count, rows.shape[0])
-    return np.asarray(
-        sparse.csr_array((np.tile(values, count), places.ravel(), starts), shape) @ rows
+    columns, count = len(places), places[0].shape[0]
+    widths = np.repeat([one.shape[1] for one in places], count)
+    table = sparse.csr_array(
+        (
+            np.concatenate([np.tile(entries, count) for entries in values]),
+            np.concatenate([one.ravel() for one in places]),
+            np.concatenate([[0], np.cumsum(widths)]),
+        ),
+        (columns * count, rows.shape[0]),
     )
+    return np.asarray(table @ rows).reshape(columns, count, rows.shape[1])
 
 
 class CentredRows:
