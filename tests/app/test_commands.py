@@ -429,7 +429,9 @@ def test_rows_that_belong_together(inside):
     assert run(app, again).exit_code == 0
     refused = run(app, ["select", "cells.csv", "--groups", "donor", "--method", "gsppca"])
     assert refused.exit_code == 2
-    assert "--groups has no effect with --method gsppca; use fdrpca or panel" in refused.stderr
+    assert (
+        "--groups has no effect with --method gsppca; use fdrpca or sca or panel" in refused.stderr
+    )
     lines[3] = lines[3].rsplit(",", 1)[0] + ","
     (inside / "gap.csv").write_text("\n".join(lines))
     refused = run(app, ["select", "gap.csv", "--groups", "donor"])

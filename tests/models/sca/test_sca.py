@@ -15,6 +15,7 @@ from prosparse import SCA, InputError, NoStructureWarning, ParameterError
 from prosparse.datasets import make_sparse_projection
 from prosparse.experiments.sca import PUBLISHED, denoise, denoising_error
 from prosparse.metrics import support_f_score
+from prosparse.models.sca import solve
 
 BOTH = ["ard", "hyperbolic"]
 
@@ -160,6 +161,25 @@ def test_dead_components_are_removed():
 def test_components_are_counted():
     X = make_sparse_projection(500, n_features=30, n_nonzero=12, random_state=0).X
     assert SCA().fit(X).n_components_ == 4
+
+
+def test_counting_does_not_begin_with_all_that_stands_out_from_white_noise(monkeypatch, rng):
+    """Where noise differs between columns, dozens do."""
+    W = np.where(rng.random((3, 60)) < 0.4, rng.standard_normal((3, 60)), 0.0)
+    loud = np.exp(rng.normal(0, 1.2, 60))
+    X = (rng.standard_normal((80, 3)) @ W + rng.standard_normal((80, 60))) * loud
+    X[:, 40:] += 2 * loud[40:] * rng.standard_t(2, (80, 20))  # heavy tails stand out, too
+    tried, iterated = [], solve._iterated
+
+    def counting(samples, lay, *others):
+        tried.append(lay.block.size)
+        return iterated(samples, lay, *others)
+
+    monkeypatch.setattr(solve, "_iterated", counting)
+    monkeypatch.setattr(solve, "counted", lambda *given: 40)
+    found = SCA().fit(X)
+    assert found.n_components_ <= 4
+    assert max(tried) <= 12
 
 
 # --- what is returned
