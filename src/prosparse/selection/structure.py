@@ -38,12 +38,12 @@ from array_api_compat import array_namespace
 
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
-from ..numerics.parallel import in_parallel, slices_of, usable_cores
 from ..numerics.secular import (
     bounds_of_left_out_shares,
     left_out_coordinates,
     left_out_shares,
 )
+from ..parallel import in_parallel, slices_of, usable_cores
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
 from .leading import FINE, ROUGH, Components, Sample

@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -205,14 +205,14 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         mean = onto_columns(op, training[:, None] / rows)[:, 0]
         there = in_kind(mean, like)
 
-        def squared_some(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
+        def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
             narrow = xp.astype(V, rough.dtype)
             (product,) = some.sum_rows(lambda block: (block.T @ (block @ narrow),))
             return xp.astype(product, V.dtype) - rows * there[:, None] * (there @ V)
 
         count = min(LEADING, min(op.shape) // 4)
         _, V = leading_eigenvectors(
-            partial(on_all_cores, rough, squared_some),
+            squared,
             like,
             count,
             tol,
