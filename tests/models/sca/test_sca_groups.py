@@ -284,7 +284,10 @@ def dense_laws(model):
         (
             model.group_means_[g],
             (model.components_.T * model.latent_variance_per_group_[g]) @ model.components_
-            + np.diag(model.group_noise_variance_[g]),
+            + np.diag(
+                model.group_noise_variance_[g]
+                + model.latent_variance_per_group_[g] @ model.components_std_**2
+            ),
         )
         for g in range(len(model.groups_))
     ]
