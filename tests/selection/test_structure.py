@@ -234,6 +234,17 @@ def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypat
     assert count_components(sample, shared) == 5
 
 
+def test_components_are_counted_until_one_does_not_stand_out(monkeypatch):
+    """More of them than the leading ones that a large table is asked for at first."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 300))
+    X += rng.standard_normal((400, 40)) @ rng.standard_normal((40, 300))
+    sample, every = sample_of(X), np.ones(300, dtype=bool)
+    assert sample.components(every, 16).values.size < 40
+    assert count_components(sample, every) == 40
+
+
 def test_count_of_little():
     sample = sample_of(np.random.default_rng(0).standard_normal((20, 6)))
     assert count_components(sample, np.zeros(6, dtype=bool)) == 0

@@ -110,7 +110,8 @@ class Sample:
         if (
             last is not None
             and np.array_equal(last.members, members)
-            and min(count, last.values.size) <= last.seen.shape[1]
+            and (count if last.ceiling is not None else min(count, last.values.size))
+            <= last.seen.shape[1]
             and (last.ceiling is None or self._residual <= residual)
         ):
             return last

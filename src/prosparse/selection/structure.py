@@ -46,7 +46,7 @@ from ..numerics.secular import (
 )
 from .dimension import MOST_COUNTED, count_signals
 from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
-from .leading import Components, Sample
+from .leading import FINE, ROUGH, Components, Sample
 from .permutation import (
     Orders,
     OwnScores,
@@ -479,13 +479,21 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     if width < 2:
         return 0
     limit = max(1, min(components_tested(m), ledermann(width)))
-    found = sample.components(members, limit)
-    limit = min(limit, found.values.size)
     squares = sample.squares[members]
-    shares = left_out_shares(found.values, found.z, squares, limit, found.ceiling).lower
-    columns = found.z / np.sqrt(squares / m)[:, None]  # of unit variance, in the basis U
-    noise = np.maximum((1.0 - np.sum(shares, axis=1)) * m / (m - limit), _LEAST_UNIQUE)
-    cautious = count_signals(_own_noise(columns, noise).values, m + 1, width, 1.0)
+    asked, residual = limit, ROUGH
+    while True:
+        found = sample.components(members, asked, residual)
+        known = found.values.size
+        limit = min(limit, known)
+        shares = left_out_shares(found.values, found.z, squares, limit, found.ceiling).lower
+        columns = found.z / np.sqrt(squares / m)[:, None]  # of unit variance, in the basis U
+        noise = np.maximum((1.0 - np.sum(shares, axis=1)) * m / (m - limit), _LEAST_UNIQUE)
+        cautious = count_signals(_own_noise(columns, noise).values, m + 1, width, 1.0)
+        all_known = found.ceiling is None or known < asked
+        if all_known or cautious < known or known >= most:
+            break
+        # all that are known stand out: there may be more, and these will be shown
+        asked, residual = min(2 * known, most), FINE
     if m >= _MANY_ROWS * width:  # enough to know the noise by the other columns
         return min(cautious, most)
     count = limit

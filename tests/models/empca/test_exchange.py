@@ -9,6 +9,7 @@ from prosparse.models.empca.exchange import (
     best_swap,
     exact_gains,
     exact_swaps,
+    exchanged_values,
     inverse_gains,
     make_polish_step,
     plane_gains,
@@ -249,18 +250,53 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     C = A.T @ A
     S, enter = np.arange(K), np.arange(K, p)
     largest = np.linalg.eigvalsh(C[:K, :K])[-1]
-    gains = exact_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:])
+    pairs = np.linalg.eigh(C[:K, :K])
+    gains = exact_gains(*pairs, C[K:, :K], np.diagonal(C)[K:])
     pair = leading_pair(C[:K, :K])
     again = inverse_gains(C[:K, :K], C[K:, :K], np.diagonal(C)[K:], pair[1], pair[0])
     np.testing.assert_allclose(again, gains, rtol=1e-9, atol=1e-12 * np.abs(gains).max())
-    pays = np.zeros_like(gains, dtype=bool)
+    reached = np.zeros_like(gains)
     for i in S:
         for j in enter:
             T = [k for k in S if k != i] + [j]
-            pays[i, j - K] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1] > largest
+            reached[i, j - K] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1]
+    pays = reached > largest
     assert pays.any()
     assert not pays.all()
     np.testing.assert_array_equal(gains > 0, pays)
+    i, j = np.nonzero(pays)
+    values = exchanged_values(*pairs, i, C[K:, :K][j], np.diagonal(C)[K:][j])
+    np.testing.assert_allclose(values - largest, (reached - largest)[pays], rtol=1e-6)
+
+
+def test_what_a_variable_without_weight_makes_room_for():
+    """Its entry of the eigenvector is exactly zero."""
+    C = np.diag([2.0, 2.0, 1.0, 1.0, 3.0])
+    C[0, 1] = C[1, 0] = 1.0
+    C[4, :2] = C[:2, 4] = 0.5
+    T = np.array([0, 1, 2, 4])
+    values = exchanged_values(*np.linalg.eigh(C[:4, :4]), np.array([3]), C[4:, :4], C[4, 4:])
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(C[np.ix_(T, T)])[-1:], rtol=1e-9)
+
+
+def test_the_best_of_the_exchanges_is_made():
+    """Not the one with the largest gain, which only says that it pays."""
+    disagreed = 0
+    for seed in range(40):
+        C, state = problem(p=12, K=4, seed=seed)
+        S, enter = np.arange(4), np.arange(4, 12)
+        reached = np.zeros((4, 8))
+        for i in S:
+            for j in enter:
+                T = [k for k in S if k != i] + [j]
+                reached[i, j - 4] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1]
+        gains = exact_gains(*np.linalg.eigh(C[:4, :4]), C[4:, :4], np.diagonal(C)[4:])
+        looked_at = np.argsort(-gains.ravel())[: exchange.SWAPS_TRIED]
+        best = max(float(reached.ravel()[looked_at].max()), state.bound)
+        new = best_swap(Gram(C), np.diag(C), state, C @ state.w, anything(12, 4))
+        assert new.bound == pytest.approx(best, rel=1e-10)
+        disagreed += reached.ravel()[looked_at[0]] < best * (1 - 1e-6)
+    assert disagreed > 3
 
 
 def test_a_largest_eigenvalue_that_is_not_alone_has_no_inverse():

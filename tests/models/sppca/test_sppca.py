@@ -103,7 +103,7 @@ def test_optimality_along_a_path(n, p, d):
     X = table(n, p, d)
     parts = spectrum(DenseOperator(X))
     penalties = np.array([0.3, 1.0, 3.0, 10.0, 30.0])
-    fits = fit_path(problem_of(parts, 5000, 1e-10), d, penalties)
+    fits = fit_path(problem_of(parts, 5000, 1e-10), sppca.init(parts, d), penalties)
     zeros = [np.sum(np.asarray(fit.state.W) == 0) for fit in fits]
     assert zeros[-1] > 0
     for penalty, fit in zip(penalties, fits, strict=True):
@@ -129,7 +129,7 @@ def test_optimality_along_a_path(n, p, d):
 def test_without_penalty_it_is_probabilistic_pca(n, p, d):
     X = table(n, p, d)
     problem = problem_of(spectrum(DenseOperator(X)), 2000, 1e-12)
-    fit = fit_path(problem, d, np.array([0.0]))[0]
+    fit = fit_path(problem, sppca.init(problem.parts, d), np.array([0.0]))[0]
     values = np.sort(np.linalg.eigvalsh(X.T @ X / n))[::-1]
     sigma2 = values[d:].mean()
     closed = (
@@ -151,7 +151,7 @@ def test_zero_is_stationary_so_paths_go_up():
     start = sppca.init(parts, 2)
     problem = problem_of(parts, 2000, 1e-10)
     largest = vanishing_penalty(problem, start)
-    below, above = fit_path(problem, 2, largest * np.array([0.5, 1.0]))
+    below, above = fit_path(problem, sppca.init(problem.parts, 2), largest * np.array([0.5, 1.0]))
     assert np.any(below.state.W)
     assert not np.any(above.state.W)
 
@@ -162,7 +162,7 @@ def test_no_step_assumes_numpy():
     for make in (np.asarray, array_api_strict.asarray):
         parts = spectrum(DenseOperator(make(X)))
         problem = problem_of(parts, 100, 1e-9)
-        fit = fit_path(problem, 2, np.array([2.0]))[0]
+        fit = fit_path(problem, sppca.init(problem.parts, 2), np.array([2.0]))[0]
         assert isinstance(fit.state.W, type(parts.table.X))
         best = refitted(problem, fit.state)
         values.append([sppca.log_likelihood(parts.table, 20, state) for state in (fit.state, best)])
@@ -174,7 +174,9 @@ def test_the_refit_is_the_best_with_these_nonzeros(n, p, d):
     """No gradient is left on the nonzeros, by differences of the dense likelihood."""
     X = table(n, p, d)
     parts = spectrum(DenseOperator(X))
-    fit = fit_path(problem_of(parts, 2000, 1e-12), d, np.array([0.0, 0.3, 1.0]) * n / 4)[-1]
+    fit = fit_path(
+        problem_of(parts, 2000, 1e-12), sppca.init(parts, d), np.array([0.0, 0.3, 1.0]) * n / 4
+    )[-1]
     best = refitted(problem_of(parts, 5000, 1e-14), fit.state)
     mask = fit.state.W != 0
     assert 0 < mask.sum() < mask.size
@@ -187,6 +189,24 @@ def test_the_refit_is_the_best_with_these_nonzeros(n, p, d):
         up, down = (objective(X, best.W + s * step, best.sigma2, 0.0) for s in (1, -1))
         here = objective(X, best.W, best.sigma2, 0.0)
         assert abs(up - down) <= 0.1 * (2 * here - up - down) + 1e-6  # within 5 % of a step
+
+
+def test_a_refit_that_begins_at_the_one_before_ends_at_the_same_place():
+    """Also where the one before lacks loadings, and where it is of no use."""
+    X = table(60, 8, 2)
+    parts = spectrum(DenseOperator(X))
+    problem = problem_of(parts, 5000, 1e-14)
+    many, few = fit_path(problem, sppca.init(parts, 2), np.array([1.0, 15.0]))
+    assert np.count_nonzero(few.state.W) < np.count_nonzero(many.state.W)
+    alone = [refitted(problem, fit.state) for fit in (many, few)]
+    shrunken = many.state._replace(W=0.1 * many.state.W)
+    nothing = many.state._replace(W=np.zeros_like(many.state.W))
+    cases = [(few.state, *alone), (shrunken, *alone[::-1]), (many.state, nothing, alone[0])]
+    for fitted, near, best in cases:
+        state = refitted(problem, fitted, near)
+        assert np.array_equal(state.W != 0, fitted.W != 0)
+        np.testing.assert_allclose(state.W, best.W, atol=1e-6 * np.abs(best.W).max())
+        assert state.bound == pytest.approx(best.bound, rel=1e-11)
 
 
 # --- the estimator

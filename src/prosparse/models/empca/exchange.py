@@ -16,6 +16,7 @@ leaves, should be exchanged for variable j, which enters.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -33,8 +34,11 @@ RELATIVE_RISE = 1e-12
 EXACT_SIDE = 600
 # Swap matrices larger than this are only searched among the most promising variables.
 SWAP_ENTRIES = 400_000
-# So many of the exchanges that pay are computed in full, and the best of them is made.
+# Of so many of the exchanges that pay the new value is computed, and the best of them is made.
 SWAPS_TRIED = 8
+# Newton steps for these values, of which a few are the rule.
+NEWTON_STEPS = 60
+NEWTON_TOLERANCE = 1e-4  # of the rise: a step this small leaves an error of its square
 # Non-negative weights have no exact rule: so many exchanges are computed in full.
 NONNEGATIVE_SWAPS_TRIED = 24
 
@@ -77,13 +81,21 @@ def best_swap(
     S = np.flatnonzero(w)
     if c.nonnegative or S.size > EXACT_SIDE:
         gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
-        tried = NONNEGATIVE_SWAPS_TRIED if c.nonnegative else 1
+        if c.nonnegative:  # the gains say little: many are tried, and the first that pays is made
+            top = _most_promising(gain, NONNEGATIVE_SWAPS_TRIED)
+        else:
+            top = _most_promising(gain, 1, RELATIVE_RISE * state.bound)
     else:
         columns = quadratic.columns(S)
-        gain = exact_gains(columns[S], columns[enter], diagonal[enter])
-        gain = gain[np.searchsorted(S, leave)]
-        tried = SWAPS_TRIED
-    return _first_or_best(quadratic, state, leave, enter, gain, tried, c)
+        pairs = np.linalg.eigh(columns[S])
+        places = np.searchsorted(S, leave)
+        gain = exact_gains(*pairs, columns[enter], diagonal[enter])[places]
+        top = _most_promising(gain, SWAPS_TRIED, RELATIVE_RISE * state.bound)
+        i, j = np.divmod(top, enter.size)
+        reached = exchanged_values(*pairs, places[i], columns[enter[j]], diagonal[enter[j]])
+        top = top[np.argsort(-reached, kind="stable")]
+    i, j = np.divmod(top, enter.size)
+    return _first_that_pays(quadratic, state, leave[i], enter[j], c)
 
 
 def rough_swaps(
@@ -112,11 +124,11 @@ def exact_swaps(
     if enter.size == 0:
         return state
     columns = quadratic.columns(S)
-    parts = (columns[S], columns[enter], diagonal[enter])
+    parts = (columns[enter], diagonal[enter])
     try:
-        gain = inverse_gains(*parts, state.w[S], state.bound)
+        gain = inverse_gains(columns[S], *parts, state.w[S], state.bound)
     except np.linalg.LinAlgError:  # where the largest eigenvalue is not alone
-        gain = exact_gains(*parts)
+        gain = exact_gains(*np.linalg.eigh(columns[S]), *parts)
     return _together(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
 
 
@@ -170,23 +182,53 @@ def inverse_gains(
     return _gains(columns, diagonal, u, largest, columns @ R, np.diagonal(R))
 
 
-def exact_gains(block: Floats, columns: Floats, diagonal: Floats) -> Floats:
+def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floats) -> Floats:
     """Positive where leaving out variable i for variable j raises the largest eigenvalue.
 
-    ``block`` = C[S, S] (K, K) with largest eigenvalue l and its vector u, ``columns`` =
-    C[enter, S], ``diagonal`` = C_jj of those that enter; the result is (K, |enter|). With B the
-    block without i, the bordered block [B c_j; c_j' C_jj] has an eigenvalue above l if and only
-    if C_jj - l + c_j' (l - B)^-1 c_j > 0 (the secular equation, l being above B's own). The
-    inverse for every i follows from that of the whole block, N(m) = (m - C[S, S])^-1, as
-    N - N e_i e_i' N / N_ii; for m -> l, where N = uu' / (m - l) + R, it tends to
-    R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One eigenproblem serves all K |enter|
-    exchanges.
+    ``values`` and ``vectors`` are the eigenpairs, in rising order, of C[S, S] (K, K), with largest
+    eigenvalue l and its vector u, ``columns`` = C[enter, S], ``diagonal`` = C_jj of those that
+    enter; the result is (K, |enter|). With B the block without i, the bordered block
+    [B c_j; c_j' C_jj] has an eigenvalue above l if and only if C_jj - l + c_j' (l - B)^-1 c_j > 0
+    (the secular equation, l being above B's own). The inverse for every i follows from that of
+    the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where
+    N = uu' / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One
+    eigenproblem serves all K |enter| exchanges.
     """
-    values, vectors = np.linalg.eigh(block)
     largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
     below = np.maximum(largest - values[:-1], 1e-14 * largest)
     through = columns @ (V / below) @ V.T
     return _gains(columns, diagonal, u, largest, through, np.sum(V * V / below, axis=1))
+
+
+def exchanged_values(
+    values: Floats, vectors: Floats, leaving: Indices, columns: Floats, diagonal: Floats
+) -> Floats:
+    """The largest eigenvalue after each of some exchanges, which all raise it; no eigenproblem.
+
+    ``values`` and ``vectors`` are as in `exact_gains`, ``leaving`` says which row i of the block
+    an exchange takes out, and ``columns`` and ``diagonal`` are c_j and C_jj of what it puts in.
+    The value is the root m > l of C_jj - m + c_j' (N - N e_i e_i' N / N_ii) c_j, N = (m - C[S,
+    S])^-1. In the basis of the eigenvectors, with z = V'c_j, v = V'e_i and r = z - v (v'Nz / v'Nv),
+    the last term is sum_k r_k^2 / (m - l_k). The function is convex and falls: Newton's method
+    from l, where it is positive, rises to the root and never passes it.
+    """
+    largest = values[-1]
+    below = np.maximum(largest - values, 0.0)
+    z, v = columns @ vectors, vectors[leaving]
+    above = np.full(leaving.size, RELATIVE_RISE * largest)  # m - l, in which no digit is lost
+    for _ in range(NEWTON_STEPS):
+        inverse = 1.0 / (below + above[:, None])
+        weighted = v * inverse
+        share = np.einsum("tk,tk->t", weighted, z) / np.einsum("tk,tk->t", weighted, v)
+        r = z - share[:, None] * v
+        through = r * inverse
+        height = diagonal - largest - above + np.einsum("tk,tk->t", r, through)
+        step = height / (1.0 + np.einsum("tk,tk->t", through, through))
+        above = np.maximum(above + step, RELATIVE_RISE * largest)
+        if np.all(np.abs(step) <= NEWTON_TOLERANCE * above):
+            break
+    reached: Floats = largest + above
+    return reached
 
 
 def _gains(
@@ -234,34 +276,24 @@ def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
     return leave, enter
 
 
-def _first_or_best(
-    quadratic: Quadratic,
-    state: Support,
-    leave: Indices,
-    enter: Indices,
-    gain: Floats,
-    tried: int,
-    c: Constraint,
-) -> Support:
-    """The best of the most promising swaps, with exact weights.
-
-    For non-negative weights the gains say little, and many are tried: there the first that
-    pays is taken.
-    """
+def _most_promising(gain: Floats, count: int, least: float = -math.inf) -> Indices:
+    """Where in the flat table of gains the largest are, in falling order; those above ``least``."""
     flat = gain.ravel()
-    tried = min(tried, flat.size)
-    top = np.argpartition(-flat, tried - 1)[:tried]
+    count = min(count, flat.size)
+    top = np.argpartition(-flat, count - 1)[:count]
     top = top[np.argsort(-flat[top], kind="stable")]
-    if not c.nonnegative:
-        top = top[flat[top] > RELATIVE_RISE * state.bound]
-    best = state
-    for k in top:
+    return top[flat[top] > least]
+
+
+def _first_that_pays(
+    quadratic: Quadratic, state: Support, leave: Indices, enter: Indices, c: Constraint
+) -> Support:
+    """The first of some exchanges that pays with the best weights, or the state itself."""
+    for i, j in zip(leave, enter, strict=True):
         target = state.w.copy()
-        target[leave[k // enter.size]] = 0.0
-        target[enter[k % enter.size]] = 0.5 * np.max(np.abs(state.w))
+        target[i] = 0.0
+        target[j] = 0.5 * np.max(np.abs(state.w))
         swapped = best_weights(quadratic, target / np.linalg.norm(target), c)
-        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
-            best = swapped
-            if c.nonnegative:
-                break
-    return best
+        if swapped.bound > state.bound * (1.0 + RELATIVE_RISE):
+            return swapped
+    return state

@@ -88,8 +88,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         cG, e = rows.onto_columns(turn[:, :d]), turn[:, d]
         # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
         update, sums = update_variances(state.t, e, cG * cG, xp, partial(_summaries, cG=cG, xp=xp))
-        sum_T, sum_TD, sum_log_D, q, VV, by_row = sums
-        in_model, S_diagonal, D_rows = by_row.T
+        sum_T, sum_TD, sum_log_D, q, VV, S_diagonal, D_rows = sums
+        in_model = D_rows - (p - q)  # as D = 1 outside
         lost = p * d - float(np.sum(D_rows))
         # sigma2, [MBL16] (13) with the missing factor -2 and square
         residual = total - state.sigma2 * (sum_T + sum_TD - lost)
@@ -123,13 +123,13 @@ def lower_bound(
 
 def _summaries(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[Array, ...]:
     """What the host needs to know of q(W): sums of T, T D and log D, the number of variables in
-    the model, V V' of V = m_k / sqrt(t_k), and D times (in the model, t, 1)."""
+    the model, V V' of V = m_k / sqrt(t_k), and D times t and 1."""
     t, D, T, log_D, _ = update
     inside = xp.astype(t > 0, t.dtype)
     V = cG * D
     V *= xp.sqrt(t)
-    by_row = D @ xp.stack([inside, t, xp.ones_like(t)], axis=1)
-    return xp.sum(T), xp.sum(T * D), xp.sum(log_D), xp.sum(inside), V @ V.T, by_row
+    sum_TD = xp.vecdot(xp.reshape(T, (-1,)), xp.reshape(D, (-1,)))
+    return xp.sum(T), sum_TD, xp.sum(log_D), xp.sum(inside), V @ V.T, D @ t, xp.sum(D, axis=1)
 
 
 def ranking(state: State) -> np.ndarray:

@@ -21,6 +21,10 @@ from ...data import Array
 from ...data.arrays import Namespace, host
 
 _ATTEMPTS = 60  # at a step that raises every h_k; the last one stays where it was
+_FARTHEST = 2.0  # that a step in log t goes
+# Factors of one logarithm, which costs as much as ten multiplications. Each is at least
+# 1 / (1 + e t), and e t, a number of observations times a ratio of variances, is far below 1e30.
+_FACTORS = 10
 
 
 class VarianceUpdate(NamedTuple):
@@ -57,18 +61,19 @@ def update_variances(
     zero = xp.zeros_like(h)
     t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
     # Newton in log t: dD/dlog t = D^2 - D and dT/dlog t = T D. (Twice the derivatives of h.)
-    E = T + 1.0
-    E *= D
+    T *= D
+    E = T + D
     sum_E = xp.sum(E, axis=0)
     gradient = sum_E - d
-    T *= D
-    T += E
-    T *= D
-    curvature = xp.sum(T, axis=0) - sum_E
+    E += T
+    E *= D
+    curvature = xp.sum(E, axis=0) - sum_E
     # Where h is convex, go uphill as far as the same bend the other way would let us.
-    move = xp.clip(gradient / (xp.abs(curvature) + 1e-100), -2.0, 2.0)
+    farthest = xp.full_like(h, _FARTHEST)
+    move = gradient / (xp.abs(curvature) + 1e-100)
+    move = xp.maximum(xp.minimum(move, farthest), -farthest)
     # A variable that comes (back) in starts where it would be if all e_j were equal.
-    waking = xp.clip(slope, 0.0, None) * (2.0 * d / xp.sum(e) ** 2)
+    waking = xp.maximum(slope, zero) * (2.0 * d / xp.sum(e) ** 2)
     trial = xp.where(t > 0, t * xp.exp(move), waking)
     lowest = h - 1e-14 * (1.0 + xp.abs(h))  # less the rounding of h itself
     for attempt in range(_ATTEMPTS):
@@ -105,10 +110,9 @@ def _gain(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array, Array, Ar
 
 
 def _sum_of_logs(D: Array, xp: Namespace) -> Array:
-    """Column sums of log D, by logarithms of products of up to eight: one costs as much as ten
-    multiplications."""
+    """Column sums of log D, by logarithms of products."""
     d, p = D.shape
-    size = next((size for size in range(8, 4, -1) if d % size == 0), 8)
+    size = next((size for size in range(_FACTORS, 5, -1) if d % size == 0), _FACTORS)
     whole = d // size * size
     log_D = xp.sum(xp.log(xp.prod(xp.reshape(D[:whole, :], (-1, size, p)), axis=1)), axis=0)
     if whole == d:

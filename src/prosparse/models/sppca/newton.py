@@ -22,7 +22,7 @@ import numpy as np
 from scipy import linalg
 
 MOST_COLUMNS = 1000  # whose Gram matrix is kept
-MOST_LOADINGS = 300  # that move at once; a step costs the cube of their number
+MOST_LOADINGS = 500  # that move at once; a step costs the cube of their number
 FARTHEST = 2.0  # change of log sigma2 in a step
 SHORTER, SHORTEST = 0.3, 1e-4  # of a step that does not pay, before EM goes on
 RIDGES = (0.0, 1e-6, 1e-4, 1e-2, 0.1, 1.0, 10.0, 100.0, 1e4, 1e6)  # beside a diagonal of ones

@@ -19,7 +19,6 @@ from .l1 import sparsest_rotation
 from .model import (
     LEAST_PENALISED_NOISE,
     State,
-    init,
     log_likelihood,
     make_step,
     rounding_of,
@@ -92,24 +91,39 @@ def stepping(
     if sums is None or moving > newton.MOST_LOADINGS:
         return by_em, over_loadings("W", op.xp)
     within = None if allowed is None else host(allowed)
+    known: list[tuple[State, newton.Point]] = []  # the last step's result: where the next begins
 
     def step(state: State) -> State:
-        here = newton.at(sums, host(state.W), state.sigma2)
+        if known and known[0][0] is state:
+            here = known[0][1]
+        else:
+            here = newton.at(sums, host(state.W), state.sigma2)
         there = newton.improved(sums, here, penalty, tol, within)
         if there is None:
             return by_em(state)
         price = penalty * float(np.abs(there.W).sum())
-        return State(in_kind(there.W, state.W), there.sigma2, there.log_likelihood - price)
+        result = State(in_kind(there.W, state.W), there.sigma2, there.log_likelihood - price)
+        known[:] = [(result, there)]
+        return result
 
     return step, None
 
 
-def refitted(problem: Problem, state: State) -> State:
+def refitted(problem: Problem, state: State, near: State | None = None) -> State:
     """Maximum likelihood with the nonzeros of ``state``: what the criteria are about. Along a path
-    of shrunken fits the likelihood has no straight part."""
+    of shrunken fits the likelihood has no straight part.
+
+    ``near`` is the refit of the penalty before. Most of its loadings stay, and nothing shrank
+    them: where its likelihood without the others is the higher one, the steps begin there.
+    """
     op, n = problem.parts.table, problem.parts.n
     tol = problem.tol * n * op.shape[1]
-    step, accelerator = stepping(problem, state, 0.0, tol, state.W != 0)
+    allowed = state.W != 0
+    if near is not None:
+        left = near._replace(W=op.xp.where(allowed, near.W, 0.0))
+        if log_likelihood(op, n, left) > log_likelihood(op, n, state):
+            state = state._replace(W=left.W, sigma2=left.sigma2)
+    step, accelerator = stepping(problem, state, 0.0, tol, allowed)
     return iterate(
         step,
         state._replace(bound=-math.inf),
@@ -141,10 +155,10 @@ def vanishing_penalty(problem: Problem, start: State) -> float:
 
 
 def fit_path(
-    problem: Problem, d: int, penalties: np.ndarray, verbose: int = 0
+    problem: Problem, start: State, penalties: np.ndarray, verbose: int = 0
 ) -> list[PenalisedFit]:
     """Fits at rising penalties, each from the one before."""
-    state = init(problem.parts, d)
+    state = start
     fits: list[PenalisedFit] = []
     with Progress(penalties.size, "SPPCA, penalties", verbose) as progress:
         for penalty in penalties:
@@ -158,10 +172,11 @@ def best_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
     """The log-likelihood that the nonzeros of every fit can reach."""
     parts, values = problem.parts, np.empty(len(fits))
     xp = parts.table.xp
+    best: State | None = None
     for k, fit in enumerate(fits):
         if k and bool(xp.all((fit.state.W != 0) == (fits[k - 1].state.W != 0))):
             values[k] = values[k - 1]
         else:
-            best = refitted(problem, fit.state)
+            best = refitted(problem, fit.state, best)
             values[k] = log_likelihood(parts.table, parts.n, best)
     return values

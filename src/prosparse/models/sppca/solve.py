@@ -24,7 +24,7 @@ from ...numerics.spectrum import added_squares, spectrum
 from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, choice_shape, robust_slope
-from .model import init
+from .model import State, init
 from .path import Problem, best_likelihoods, fit_path, problem_of, vanishing_penalty
 
 Criterion = Literal["slope", "aic", "bic", "ebic"]
@@ -77,8 +77,9 @@ def solve(op: Operator, options: Options) -> Solution:
     parts = spectrum(op)
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
-    penalties = grid(problem, d, options)
-    fits = fit_path(problem, d, penalties, options.verbose)
+    start = init(parts, d)
+    penalties = grid(problem, start, options)
+    fits = fit_path(problem, start, penalties, options.verbose)
     likelihoods = best_likelihoods(problem, fits)
     nonzeros = [int(op.xp.sum(op.xp.astype(fit.state.W != 0, op.xp.int64))) for fit in fits]
     n, p = op.shape
@@ -112,7 +113,7 @@ def solve(op: Operator, options: Options) -> Solution:
     )
 
 
-def grid(problem: Problem, d: int, options: Options) -> np.ndarray:
+def grid(problem: Problem, start: State, options: Options) -> np.ndarray:
     """The penalties to fit, rising, in the operator's units."""
     penalty, per_length = options.penalty, options.columns.per_length
     if options.penalties is not None:
@@ -120,7 +121,7 @@ def grid(problem: Problem, d: int, options: Options) -> np.ndarray:
         return np.asarray(per_length(np.union1d(options.penalties, asked)))
     if not isinstance(penalty, str):  # up to the one asked for, in a few strides
         return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
-    largest = vanishing_penalty(problem, init(problem.parts, d))
+    largest = vanishing_penalty(problem, start)
     # dense where the models are large
     return largest * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
 
