@@ -275,6 +275,27 @@ def test_sparse_tables_and_lists_of_tables_give_the_same(data):
     )
 
 
+def test_arrays_stay_where_they_are(data):
+    strict = pytest.importorskip("array_api_strict")
+    X, groups, _, _ = data
+    options = {"views": VIEWS, "tol": 1e-5}
+    here = SCA(2, **options).fit(X, groups=groups)
+    there = SCA(2, **options).fit(strict.asarray(X), groups=groups)
+    np.testing.assert_allclose(np.asarray(there.components_), here.components_, atol=1e-9)
+    for known in ({"groups": groups}, {}):
+        Z = there.transform(strict.asarray(X), **known)
+        assert isinstance(Z, type(strict.asarray(X)))
+        np.testing.assert_allclose(np.asarray(Z), here.transform(X, **known), atol=1e-9)
+        assert there.score(strict.asarray(X), **known) == pytest.approx(here.score(X, **known))
+
+
+def test_tables_out_of_memory_are_refused(data):
+    dask = pytest.importorskip("dask.array")
+    X, groups, _, _ = data
+    with pytest.raises(InputError, match="`groups` needs a table in memory"):
+        SCA(2).fit(dask.from_array(X, chunks=(40, -1)), groups=groups)
+
+
 # --- new rows
 
 
