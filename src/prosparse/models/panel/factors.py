@@ -329,7 +329,10 @@ def left_by_others(
         T = some_rows(op, C, fold.held_out) - fold.mean @ C
         across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
         cross = np.einsum("pr,pr->p", across, C)
-        inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
+        if T.shape[0] < T.shape[1]:  # sums of squares of C T', which then has fewer columns than C
+            inside = np.sum(np.square(C @ T.T), axis=1)
+        else:
+            inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
         precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
         residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
         left[number] = np.maximum(residual, 0.0) / precision**2
