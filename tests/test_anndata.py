@@ -535,6 +535,22 @@ def test_sca_has_one_view_per_modality(mdata):
     np.testing.assert_allclose(np.abs(mdata.varm["sca"]), np.abs(dense.components_.T), atol=1e-6)
 
 
+def test_sca_of_batches(mdata):
+    half = mdata.n_obs // 2
+    mdata.obs["donor"] = np.repeat(["d1", "d2"], [half, mdata.n_obs - half])
+    psa.tl.sca(mdata, 2, batch_key="donor", max_iter=30, tol=1e-5)
+    X = [mdata.mod["rna"].X, sparse.csr_matrix(mdata.mod["prot"].X)]
+    labels = mdata.obs["donor"].to_numpy()
+    model = SCA(2, max_iter=30, tol=1e-5).fit(X, groups=labels)
+    np.testing.assert_array_equal(mdata.obsm["X_sca"], model.transform(X, groups=labels))
+    kept = mdata.uns["sca"]
+    assert kept["batches"].tolist() == ["d1", "d2"]
+    np.testing.assert_array_equal(kept["batch_variance"], model.explained_variance_per_group_)
+    assert kept["params"]["batch_key"] == "donor"
+    with pytest.raises(ParameterError, match=r"`batch_key` must be one of the columns of `.obs`"):
+        psa.tl.sca(mdata, 2, batch_key="batch")
+
+
 def test_sca_where_muon_looks_for_factors(tmp_path, mdata, mudata):
     """muon.tl.mofa: .obsm["X_mofa"], .varm["LFs"], .uns["mofa"]["variance"][view] in percent."""
     psa.tl.sca(mdata, 2, n_private=[1, 0], mofa_names=True)

@@ -1134,6 +1134,7 @@ class ViewsDisplay:
         estimator: VariableSelector,
         *,
         view_names: Sequence[str] | None = None,
+        group: object = None,
         ax: Axes | None = None,
         **image: Any,
     ) -> Self:
@@ -1144,6 +1145,9 @@ class ViewsDisplay:
         estimator : fitted estimator
         view_names : sequence of str or None
             None: view 1, view 2, ...
+        group : label or None
+            What they explain in one group of the samples, of an `SCA` that was fitted with groups;
+            None: in all samples.
         ax : matplotlib Axes or None
             None: in a new figure.
         **image
@@ -1153,7 +1157,11 @@ class ViewsDisplay:
         -------
         ViewsDisplay
         """
-        return cls.from_findings(_found(estimator), view_names=view_names, ax=ax, **image)
+        found = _found(estimator)
+        if group is not None and found.views is not None:
+            shares = _shares_in_group(estimator, group, found.views.columns)
+            found = found._replace(views=found.views._replace(shares=shares))
+        return cls.from_findings(found, view_names=view_names, ax=ax, **image)
 
     @classmethod
     def from_findings(
@@ -1217,6 +1225,25 @@ class ViewsDisplay:
             share = float(self.shares[v, k])
             colour = "white" if share > 0.55 * largest else "0.15"
             self.ax_.text(k, v, f"{share:.0%}", ha="center", va="center", fontsize=8, color=colour)
+
+
+def _shares_in_group(
+    estimator: VariableSelector, group: object, columns: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Shares (views, latents) of the variance of every view in one group of the samples."""
+    labels: list[object] = list(np.asarray(getattr(estimator, "groups_", ())).tolist())
+    if group not in labels:
+        there = f"the groups are {labels}" if labels else "the model was fitted without groups"
+        raise ParameterError(f"`group` must be one of the groups, got {group!r}; {there}")
+    place = labels.index(group)
+    explained, noise, varying = (
+        host(getattr(estimator, f"{name}_"))[place].astype(float)
+        for name in ("explained_variance_per_group", "group_noise_variance", "group_varying")
+    )
+    left = np.array([np.sum((noise * varying)[positions]) for positions in columns])
+    total = explained.sum(axis=1) + left
+    shares: np.ndarray = explained / np.where(total > 0, total, 1.0)[:, None]
+    return shares
 
 
 class ScoresDisplay:

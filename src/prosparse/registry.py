@@ -386,7 +386,20 @@ METHODS: dict[str, Method] = {
             "sparse factors of one table, or shared by several views of the same rows",
             example={"n_components": 2, "prior": "hyperbolic"},
             grid={"prior": ["ard", "hyperbolic"]},
-            options=(),
+            options=(
+                Option(
+                    "noise",
+                    "noise",
+                    "feature (every variable has noise of its own) or view (all have the same)",
+                    left_out="feature",
+                ),
+                Option(
+                    "likelihood",
+                    "likelihood",
+                    "gaussian (measurements), bernoulli (0 and 1) or poisson (counts)",
+                    left_out="gaussian",
+                ),
+            ),
             explanations=(by_prior,),
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "view_columns_"),
@@ -395,7 +408,24 @@ METHODS: dict[str, Method] = {
                     "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
                     "explained_variance_per_view_": numbers("v", "d"),
                     "knee_": numbers("p", finite=True, least=0, positive=True),
+                    "groups_": Field("OUSiufb", ("g",)),
+                    "group_sizes_": counts("g", least=1),
+                    "group_means_": numbers("g", "p", finite=True),
+                    "group_noise_variance_": numbers("g", "p", finite=True, least=0, positive=True),
+                    "group_varying_": Field("b", ("g", "p")),
+                    "latent_variance_per_group_": numbers("g", "d", finite=True, least=0),
+                    "explained_variance_per_group_": numbers("g", "v", "d"),
                 },
+                together=dict.fromkeys(
+                    (
+                        "group_sizes_",
+                        "group_means_",
+                        "group_noise_variance_",
+                        "group_varying_",
+                        "latent_variance_per_group_",
+                    ),
+                    "groups_",
+                ),
             ),
         ),
         Method(

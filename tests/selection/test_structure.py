@@ -107,6 +107,14 @@ def test_few_pvalues_tell_the_discoveries(p, heavy):
                 np.testing.assert_allclose(tested.pvalues, exact, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("n", "all_of_them"), [(12, True), (20, False)])
+def test_columns_with_few_values_and_few_rows_are_put_in_random_order(n, all_of_them):
+    """Of twelve rows 495 orders of four ones are different: no smooth law has such a tail."""
+    ones = np.random.default_rng(0).permuted(np.tile(np.arange(n) < n // 3, (50, 1)).T, axis=0)
+    tests = ColumnTests(sample_of(ones.astype(float)), 0)
+    assert np.all(tests.few_entries) == all_of_them
+
+
 def test_a_test_of_few_columns_is_that_of_the_whole_table():
     X = shared(40, 150).X
     tests, some = ColumnTests(sample_of(X), 0), np.arange(0, 40, 2)
@@ -232,6 +240,17 @@ def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypat
     sample, shared = sample_of(X), np.arange(300) < 150
     assert sample.components(shared, 5).ceiling is not None
     assert count_components(sample, shared) == 5
+
+
+def test_components_are_counted_until_one_does_not_stand_out(monkeypatch):
+    """More of them than the leading ones that a large table is asked for at first."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 300))
+    X += rng.standard_normal((400, 40)) @ rng.standard_normal((40, 300))
+    sample, every = sample_of(X), np.ones(300, dtype=bool)
+    assert sample.components(every, 16).values.size < 40
+    assert count_components(sample, every) == 40
 
 
 def test_count_of_little():

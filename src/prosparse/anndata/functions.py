@@ -527,6 +527,7 @@ def sca(
     n_private: int | Sequence[int] = 0,
     noise: Literal["view", "feature"] = "feature",
     likelihood: Any = "gaussian",
+    batch_key: Any = None,
     max_iter: int = 1000,
     tol: float = 1e-9,
     random_state: None = None,
@@ -562,6 +563,10 @@ def sca(
         One noise variance for each view, or for each variable; see `SCA`.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these
         What the entries of each view are: measurements, 0 and 1, or counts; see `SCA`.
+    batch_key : str or None
+        A column of ``adata.obs``, or of ``.obs`` of the MuData itself, that says which observations
+        belong together: the donor, the batch, the study. Each of these has means, noise and
+        variances of the latents of its own, and all share the loadings (``groups`` of `SCA`).
     max_iter : int
         The most passes over the data.
     tol : float
@@ -596,7 +601,9 @@ def sca(
     ``.var[key_added]`` : bool, whether a variable has any loading
     ``.uns[key_added]`` : parameters, ``views``, the view of each latent (or "shared"), variance of
         the latents as a whole and in each view, ``variance_explained`` (a data frame, percent of
-        the variance of each view, one row per latent), noise variance of each view, stop reason
+        the variance of each view, one row per latent), noise variance of each view, stop reason;
+        with batches, ``batches`` and ``batch_variance``, what each latent explains in each batch
+        and view (batches x views x latents)
 
     and with ``mofa_names``
 
@@ -634,6 +641,8 @@ def sca(
     else:
         X, places = tables[0].X, tables[0].places
         names, groups = _groups(target, views, places)
+    of_all = Annotated(target, X, places, {"modality": None})  # whose `.obs` has all observations
+    labels = labels_of_rows(of_all, batch_key)
     latents = _default(n_components, N_LATENTS, tables)
     model = SCA(
         latents,
@@ -648,8 +657,8 @@ def sca(
         tol=tol,
         random_state=random_state,
         verbose=verbose,
-    ).fit(X)
-    scores = host(model.transform(X))
+    ).fit(X, groups=labels)
+    scores = host(model.transform(X, groups=labels))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
 
     width = target.n_vars
@@ -657,7 +666,7 @@ def sca(
     target.varm[key_added] = spread(host(model.components_), places, width).T
     target.var[key_added] = spread(host(model.support_), places, width)
     target.uns[key_added] = {
-        "params": _parameters(model, layer, mask_var, modality, views=views),
+        "params": _parameters(model, layer, mask_var, modality, views=views, batch_key=batch_key),
         "views": np.array(names, dtype=object),
         "latent_view": np.array(
             ["shared" if v < 0 else names[v] for v in host(model.latent_view_)], dtype=object
@@ -668,6 +677,9 @@ def sca(
         "noise_variance": host(model.noise_variance_),
         **_course(model),
     }
+    if labels is not None:
+        target.uns[key_added]["batches"] = model.groups_.astype(object)
+        target.uns[key_added]["batch_variance"] = host(model.explained_variance_per_group_)
     written = [
         f"'X_{key_added}' (.obsm)",
         f"'{key_added}' (.varm)",

@@ -30,3 +30,32 @@ def test_blocks_change_nothing(shared, monkeypatch, rng):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert 0 < np.count_nonzero(whole.t) < whole.t.size
     assert np.all(whole.t[~allowed] == 0)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_weights_that_stay_zero_need_no_visit(shared, monkeypatch, rng):
+    """Where most weights are zero only the others are visited, to the same end."""
+    p, Q, n = 40, 7, 30
+    Z = rng.standard_normal((1 if shared else p, n, Q))
+    W = np.where(rng.random((p, Q)) < 0.2, rng.standard_normal((p, Q)), 0.0)
+    x = np.einsum("inj,ij->in", np.broadcast_to(Z, (p, n, Q)), W) + rng.standard_normal((p, n))
+    A, G = Z.transpose(0, 2, 1) @ Z, np.einsum("inj,in->ij", np.broadcast_to(Z, (p, n, Q)), x)
+    given = np.ones(p), A, G, rng.random((p, Q)) < 0.9, np.full((p, Q), 1.0)
+
+    def settled():
+        t = np.zeros((p, Q))
+        for _ in range(60):
+            found = weights.relevance_rows(t, *given)
+            t = found.t
+        return found
+
+    whole, widths = settled(), []
+    visit = weights._visit
+    monkeypatch.setattr(weights, "WEIGHT_ENTRIES_PER_BLOCK", 1)
+    monkeypatch.setattr(
+        weights, "_visit", lambda t, *others: widths.append(t.shape[1]) or visit(t, *others)
+    )
+    for one, other in zip(whole, settled(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-8)
+    assert 0.05 < np.mean(whole.t > 0) < 0.4
+    assert np.mean(widths) < 0.5 * Q

@@ -113,15 +113,33 @@ def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array
     -------
     array (n, m)
     """
-    L, noise = model.L[columns], 1.0 / model.tau[columns]
+    spread = latent_variance(X, model, columns)
+    return spread + as_like(1.0 / model.tau[columns], spread, spread.dtype)
+
+
+def latent_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
+    """Variances of what the latents add to some columns of every row, given the row's observed
+    entries.
+
+    Parameters
+    ----------
+    X : table (n, p)
+    model : Factors
+    columns : int array (m,)
+
+    Returns
+    -------
+    array (n, m)
+    """
+    L = model.L[columns]
     if not has_gaps(X):
         Z, S = _complete_posterior(X, model)
-        spread = as_like(np.sum((L @ S) * L, axis=1) + noise, Z, Z.dtype)
-        return array_namespace(spread).broadcast_to(spread, (Z.shape[0], noise.size))
-    variance = np.empty((X.shape[0], noise.size))
+        spread = as_like(np.sum((L @ S) * L, axis=1), Z, Z.dtype)
+        return array_namespace(spread).broadcast_to(spread, (Z.shape[0], columns.size))
+    variance = np.empty((X.shape[0], columns.size))
     samples = _samples_with_gaps(X, model.mean)
     for q in samples.posteriors(model.L, None, model.tau, np.zeros(samples.p)):
-        of_pattern = np.sum((L @ q.S) * L, axis=2) + noise
+        of_pattern = np.sum((L @ q.S) * L, axis=2)
         variance[q.rows] = np.repeat(of_pattern, samples.in_pattern[q.patterns], axis=0)
     return variance
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, Self, get_args
 
 import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,6 +23,7 @@ from ...data.arrays import host, is_floating, precision_of, spread
 from ...data.columns import UNITS, check_range
 from ...data.groups import ColumnGroup, column_groups
 from ...data.kinds import Table
+from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
     NoStructureWarning,
@@ -43,10 +45,12 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
+from .group_rows import GroupedModel, codes_of_rows
+from .group_tables import GroupedTable, grouped_table
 from .likelihood import Likelihood
 from .mixed import MixedModel, fitting_rows, likelihoods, of_columns
 from .model import Noise
-from .solve import Prior, SCAOptions, Solution, solve, solve_bounded
+from .solve import Prior, SCAOptions, Solution, solve, solve_bounded, solve_groups
 from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
@@ -88,9 +92,10 @@ class SCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" begins with as many as there are eigenvalues of the
-        table that stand out from white noise, and takes the weakest out as long as the lower
-        bound of the evidence rises. Latents that no variable needs are removed in any case.
+        Latents shared by all views. "auto" begins with few, takes twice as many as long as the
+        lower bound of the evidence rises, and then takes the weakest out as long as it rises; at
+        most as many as there are eigenvalues of the table that stand out from white noise.
+        Latents that no variable needs are removed in any case.
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
@@ -151,7 +156,8 @@ class SCA(HasDensity, SparseProjection):
     n_private_ : list of int
         Latents of each view's own that are left.
     n_removed_ : int
-        Latents that were removed, as no variable needed them.
+        Latents that were removed, as no variable needed them; with "auto", how many fewer there
+        are than could have been.
     noise_variance_ : array (views,)
         The variance of the noise in every view, the mean over its columns; 1 in views that are
         not Gaussian, whose noise is that of their likelihood.
@@ -161,6 +167,22 @@ class SCA(HasDensity, SparseProjection):
         The variance that each latent explains, in all columns together.
     explained_variance_per_view_ : array (views, latents)
         The variance that each latent explains in the columns of each view.
+    explained_variance_per_group_ : array (groups, views, latents)
+        The same in each group of samples: near zero where a latent is not active in a group.
+        This and the next only where ``fit`` was given groups.
+    latent_variance_per_group_ : array (groups, latents)
+        The variance of each latent's scores in each group; over all samples it is one.
+    groups_ : array (groups,)
+        The labels of the groups.
+    group_sizes_ : int array (groups,)
+        Samples of every group.
+    group_means_ : array (groups, n_features_in_)
+        The means of the columns in every group; those of all groups where a group has no entry.
+    group_noise_variance_ : array (groups, n_features_in_)
+        The variance of the noise of every column in every group.
+    group_varying_ : bool array (groups, n_features_in_)
+        Columns that vary within each group; what others hold in rows of that group does not
+        count.
     support_ : bool array (n_features_in_,)
         Variables with any loading.
     n_selected_ : int
@@ -193,9 +215,16 @@ class SCA(HasDensity, SparseProjection):
     -----
     Constant columns get no loading and do not count in `score`.
 
+    With ``groups`` in `fit`, as in MOFA+, samples come from several batches, donors or studies:
+    the loadings are shared, the means, the noise and the variance of every latent are each group's
+    own. `transform`, `score`, `score_samples`, `predict_view` and `impute` should then be told the
+    groups of their rows, too. A row whose group is not said counts as one of the groups that it is
+    likely to be of: scores and predictions are means over these.
+
     References
     ----------
-    Archambeau & Bach (2008), NIPS 21.
+    Archambeau & Bach (2008), NIPS 21; for groups of samples, Argelaguet et al. (2020), Genome
+    Biology 21.
 
     Examples
     --------
@@ -225,6 +254,13 @@ class SCA(HasDensity, SparseProjection):
     noise_variance_: Array
     feature_noise_variance_: Array
     explained_variance_per_view_: Array
+    explained_variance_per_group_: Array
+    latent_variance_per_group_: Array
+    groups_: np.ndarray
+    group_sizes_: np.ndarray
+    group_means_: Array
+    group_noise_variance_: Array
+    group_varying_: Array
     bounds_: Array
     n_iter_: int
     stop_reason_: StopReason
@@ -267,6 +303,7 @@ class SCA(HasDensity, SparseProjection):
         X: Table,
         y: object = None,
         *,
+        groups: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
         """Fit the weights of all views jointly.
@@ -276,6 +313,10 @@ class SCA(HasDensity, SparseProjection):
         X : table (n_samples, n_features), or a list of tables (n_samples, columns of the view)
             NaN where an entry is missing.
         y : ignored
+        groups : array (n_samples,) or None, default=None
+            Labels of samples that belong together: batch, donor, study. Every group has means,
+            noise and variances of the latents of its own, and all share the loadings. Needs
+            ``prior="ard"`` and Gaussian views.
         checkpoint : path, Checkpoint or None, default=None
             A file that keeps the state of a long fit, and from which the same fit goes on.
 
@@ -283,17 +324,66 @@ class SCA(HasDensity, SparseProjection):
         -------
         self : SCA
         """
-        return self._fit_whole(lambda: self._fit(X, checkpoint))
+        return self._fit_whole(lambda: self._fit(X, groups, checkpoint))
 
-    def _fit(self, X: Table, checkpoint: str | os.PathLike[str] | Checkpoint | None) -> None:
+    def fit_transform(
+        self,
+        X: Table,
+        y: object = None,
+        *,
+        groups: ArrayLike | None = None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+    ) -> Array:
+        """`fit`, then `transform` of the same rows.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features), or a list of tables (n_samples, columns of the view)
+            NaN where an entry is missing.
+        y : ignored
+        groups : array (n_samples,) or None, default=None
+            Labels of samples that belong together.
+        checkpoint : path, Checkpoint or None, default=None
+            A file that keeps the state of a long fit.
+
+        Returns
+        -------
+        array (n_samples, latents)
+        """
+        return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
+
+    def _fit(
+        self,
+        X: Table,
+        labels: ArrayLike | None,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+    ) -> None:
         tables = list(X) if is_list_of_tables(X) else None
         X, views = one_table(X, self.views)
         X = self._validated(X, reset=True)
         self.view_columns_ = column_groups(views, X.shape[1], self._names())
         self._name_views(tables)
         names = likelihoods(self.likelihood, len(self.view_columns_))
+        rows = row_groups(labels, X.shape[0])
+        if rows is not None and rows.sizes.size > 1:
+            self._refuse_with_groups(names)
+            self.likelihood_ = list(names)
+            self._fit_groups(X, rows, checkpoint, views is not None)
+            return
+        self._fit_together(X, names, checkpoint, views is not None)
+        if rows is not None:
+            self._describe_one_group(rows)
+
+    def _fit_together(
+        self,
+        X: Table,
+        names: list[Likelihood],
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        views_given: bool,
+    ) -> None:
+        """Fit samples of one group."""
         if any(name != "gaussian" for name in names):
-            self._fit_mixed(X, names, checkpoint, views is not None)
+            self._fit_mixed(X, names, checkpoint, views_given)
             return
         self.likelihood_ = list(names)
         # Where columns have noise of their own the model does not depend on their units, and
@@ -302,7 +392,7 @@ class SCA(HasDensity, SparseProjection):
         groups = varying_groups(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
         # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
-        file = self._opened(checkpoint, X, views=self.view_columns_ if views else None)
+        file = self._opened(checkpoint, X, views=self.view_columns_ if views_given else None)
         solution = solve(
             op,
             seen,
@@ -314,6 +404,51 @@ class SCA(HasDensity, SparseProjection):
         kept = columns.kept
         mean, scale = (host(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._describe(solution, columns, mean, columns.length(scale))
+
+    def _refuse_with_groups(self, names: list[Likelihood]) -> None:
+        """Refuse what is not possible with several groups."""
+        if self.prior != "ard":
+            raise ParameterError(
+                f"`groups` needs `prior='ard'`, got {self.prior!r}: the variances of the latents "
+                "are learned in every group, and a maximum a posteriori would shrink the loadings "
+                "and let the latents grow without end"
+            )
+        other = [name for name in names if name != "gaussian"]
+        if other:
+            raise ParameterError(
+                f"`groups` needs Gaussian views, got `likelihood` {other[0]!r}: pass logarithms "
+                "of counts with `likelihood='gaussian'`, or fit without `groups`"
+            )
+
+    def _fit_groups(
+        self,
+        X: Table,
+        rows: RowGroups,
+        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        views_given: bool,
+    ) -> None:
+        """Fit samples of several groups."""
+        columns = _standardised(X, scale=False)[1]
+        count = None if self.n_components == "auto" else self.n_components
+        private = private_counts(self.n_private, len(self.view_columns_))
+        table = grouped_table(
+            X, rows, self.noise == "feature", None if count is None else count + sum(private)
+        )
+        groups = varying_groups(self.view_columns_, table.kept, X.shape[1])
+        file = self._opened(
+            checkpoint,
+            X,
+            views=self.view_columns_ if views_given else None,
+            groups=rows.labels[rows.codes],
+        )
+        solution = solve_groups(
+            table,
+            groups,
+            self._options(len(groups), columns),
+            progress=Progress(self.max_iter, "SCA", self.verbose),
+            checkpoint=file.stage("weights") if file else None,
+        )
+        self._describe_groups(solution, columns, table, rows)
 
     def _fit_mixed(
         self,
@@ -434,6 +569,51 @@ class SCA(HasDensity, SparseProjection):
         self.n_iter_ = solution.bounds.size
         self.stop_reason_ = solution.reason
 
+    def _describe_groups(
+        self, solution: Solution, columns: Columns, table: GroupedTable, rows: RowGroups
+    ) -> None:
+        """What users see of a model of several groups: all samples together first."""
+        assert solution.activity is not None
+        kept, width, size = table.kept, self.n_features_in_, table.size
+        counted = table.counted
+        weights = counted * rows.sizes[:, None]
+        shares = weights / weights.sum(axis=0)
+        means = table.mean + solution.mu * size
+        noise = np.where(counted, solution.noise, 0.0) * size**2
+        pooled = np.sum(shares * noise, axis=0)
+        noise = np.where(counted, noise, pooled)
+        varying = np.zeros(width, dtype=bool)
+        varying[kept] = True
+        columns = columns._replace(varying=columns.values(varying))
+        together = solution._replace(mu=np.zeros(kept.size), noise=pooled / size**2, activity=None)
+        self._describe(together, columns, rows.sizes @ means / rows.sizes.sum(), size)
+
+        every = np.tile(host(columns.mean).astype(float), (rows.sizes.size, 1))
+        every[:, kept] = means
+        noises = np.tile(host(self.feature_noise_variance_).astype(float), (rows.sizes.size, 1))
+        noises[:, kept] = noise
+        counts = np.zeros(every.shape, dtype=bool)
+        counts[:, kept] = counted
+        self.groups_, self.group_sizes_ = rows.labels, rows.sizes
+        self.group_means_ = columns.numbers(every)
+        self.group_noise_variance_ = columns.numbers(noises)
+        self.group_varying_ = columns.values(counts)
+        self.latent_variance_per_group_ = columns.numbers(solution.activity)
+        per_view = host(self.explained_variance_per_view_).astype(float)
+        self.explained_variance_per_group_ = columns.numbers(
+            solution.activity[:, None, :] * per_view
+        )
+
+    def _describe_one_group(self, rows: RowGroups) -> None:
+        """A single group is a model without groups, of which the same is said."""
+        self.groups_, self.group_sizes_ = rows.labels, rows.sizes
+        xp = array_namespace(self.components_)
+        self.group_means_ = self.mean_[None, :]
+        self.group_noise_variance_ = self.feature_noise_variance_[None, :]
+        self.group_varying_ = self.varying_[None, :]
+        self.latent_variance_per_group_ = xp.ones_like(self.explained_variance_)[None, :]
+        self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
+
     def _describe_noise(self, noise: np.ndarray, columns: Columns) -> None:
         """The noise of every view, and of every column; constant columns, whose noise is never
         used, are given that of their view."""
@@ -466,45 +646,83 @@ class SCA(HasDensity, SparseProjection):
 
     # --- what the fitted model says
 
-    def transform(self, X: Table) -> Array:
+    def transform(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
         """Posterior means of the latents, from what is observed of each row.
 
         Parameters
         ----------
         X : table (n_samples, n_features_in_), or one table per view
             None in place of a table: that view is missing.
+        groups : array (n_samples,) or None, default=None
+            The groups of the rows, where ``fit`` was given groups; None: not known.
 
         Returns
         -------
         array (n_samples, latents)
         """
         X = self._rows(X)
-        mixed = self._mixed()
-        Z = mixed.posteriors(X)[0] if mixed else posterior_means(X, self._factors())
+        codes, mixed, several = self._codes(groups, X), self._mixed(), self._grouped()
+        if mixed:
+            Z = mixed.posteriors(X)[0]
+        elif several:
+            Z = several.posterior_means(X, codes)
+        else:
+            Z = posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
-    def score_samples(self, X: Table) -> Array:
-        """Exact log density of the observed entries of every row; where a view is not Gaussian,
-        a lower bound of it.
+    def score_samples(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
+        """Log density of the observed entries of every row; where a view is not Gaussian, a lower
+        bound of it.
+
+        That of a Gaussian with the mean and the covariance that the model predicts: under "ard",
+        what is not known of the loadings (``components_std_``) adds to the variances.
 
         Parameters
         ----------
         X : table (n_samples, n_features_in_), or one table per view
             None in place of a table: that view is missing.
+        groups : array (n_samples,) or None, default=None
+            The groups of the rows, where ``fit`` was given groups. Columns that do not vary
+            within a row's group do not count. None: not known; the density is then that of the
+            mixture of all groups, in the columns that vary within each.
 
         Returns
         -------
         array (n_samples,)
         """
         X = self._rows(X)
+        codes, several = self._codes(groups, X), self._grouped()
+        if several:
+            return several.log_densities(X, codes)
         kept = np.flatnonzero(host(self.varying_))
         mixed = self._mixed()
         if mixed:
             return mixed.take(kept).posteriors(take_columns(X, kept))[2]
         return row_log_densities(take_columns(X, kept), self._factors(kept))
 
+    def score(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> float:
+        """Mean log density of the rows of ``X``; see `score_samples`.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features_in_), or one table per view
+        y : ignored
+        groups : array (n_samples,) or None, default=None
+            The groups of the rows, where ``fit`` was given groups; None: not known.
+
+        Returns
+        -------
+        float
+        """
+        samples = self.score_samples(X, groups=groups)
+        return float(array_namespace(samples).mean(samples))
+
     def predict_view(
-        self, views: Table | Mapping[int, Table] | Sequence[Table], target: int
+        self,
+        views: Table | Mapping[int, Table] | Sequence[Table],
+        target: int,
+        *,
+        groups: ArrayLike | None = None,
     ) -> Prediction:
         """Mean and variance of one view given the others.
 
@@ -515,6 +733,8 @@ class SCA(HasDensity, SparseProjection):
             table, whose target columns are ignored.
         target : int
             The view to predict.
+        groups : array (n_samples,) or None, default=None
+            The groups of the rows, where ``fit`` was given groups; None: not known.
 
         Returns
         -------
@@ -535,23 +755,26 @@ class SCA(HasDensity, SparseProjection):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = kind.dense(X)
         X[:, columns] = np.nan
-        mixed = self._mixed()
+        codes, mixed, several = self._codes(groups, X), self._mixed(), self._grouped()
         if mixed:
             return Prediction(*mixed.means(X, columns))
-        model = self._factors()
-        variance = conditional_variance(X, model, columns)
-        return Prediction(
-            conditional_mean(X, model, columns),
-            np.where(host(self.varying_)[columns], variance, 0.0),
-        )
+        if several:
+            mean, variance = several.moments(X, columns, codes)
+        else:
+            model = self._factors()
+            mean = conditional_mean(X, model, columns)
+            variance = conditional_variance(X, model, columns)
+        return Prediction(mean, np.where(host(self.varying_)[columns], variance, 0.0))
 
-    def impute(self, X: Table) -> Table:
+    def impute(self, X: Table, *, groups: ArrayLike | None = None) -> Table:
         """``X`` with every missing entry replaced by its mean given the rest of its row.
 
         Parameters
         ----------
         X : table (n_samples, n_features_in_), or one table per view
             None in place of a table: that view is missing.
+        groups : array (n_samples,) or None, default=None
+            The groups of the rows, where ``fit`` was given groups; None: not known.
 
         Returns
         -------
@@ -559,6 +782,7 @@ class SCA(HasDensity, SparseProjection):
             A new one, of the kind of ``X``; a list becomes one array, the views in their places.
         """
         rows = self._rows(X)
+        codes, several = self._codes(groups, rows), self._grouped()
         kind = kind_of(X)
         listed = isinstance(X, list | tuple)
         if not has_gaps(rows):
@@ -570,6 +794,8 @@ class SCA(HasDensity, SparseProjection):
         everything, mixed = np.arange(self.n_features_in_), self._mixed()
         if mixed:
             mean = mixed.means(rows, everything)[0]
+        elif several:
+            mean = several.moments(rows, everything, codes)[0]
         else:
             mean = conditional_mean(rows, self._factors(), everything)
         full = dense_with_gaps(rows)
@@ -601,11 +827,33 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
-        precision = 1.0 / self._noise_of_columns()
+        precision = 1.0 / (self._noise_of_columns() + self._doubt_of_weights())
         L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
+
+    def _codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
+        """The groups of new rows as numbers; None if they are not known, or there are none."""
+        return codes_of_rows(groups, X.shape[0], getattr(self, "groups_", None))
+
+    def _grouped(self) -> GroupedModel | None:
+        """The fitted model where there are several groups."""
+        if len(getattr(self, "groups_", ())) < 2:
+            return None
+        sizes = host(self.group_sizes_)
+        activity = host(self.latent_variance_per_group_).astype(float)
+        noise = host(self.group_noise_variance_).astype(float)
+        return GroupedModel(
+            host(self.components_).T.astype(float),
+            activity,
+            host(self.group_means_).astype(float),
+            np.stack(
+                [row + self._doubt_of_weights(v) for row, v in zip(noise, activity, strict=True)]
+            ),
+            host(self.group_varying_),
+            sizes / sizes.sum(),
+        )
 
     def _mixed(self) -> MixedModel | None:
         """The fitted model where a view is not Gaussian."""
@@ -619,6 +867,19 @@ class SCA(HasDensity, SparseProjection):
             of_columns(names, self.view_columns_, self.n_features_in_),
             host(self.knee_).astype(float),
         )
+
+    def _doubt_of_weights(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
+        """The variance that what is not known of the weights adds to every column.
+
+        A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and, over the
+        latents of variances ``variances`` (latents,), the variance sum_k v_k var(l_k); it does not
+        go with the first, nor with that of another column.
+        """
+        known = getattr(self, "components_std_", None)
+        if known is None:  # the weights are points
+            return 0.0
+        doubt: np.ndarray = np.sum(host(known).astype(float).T ** 2 * np.asarray(variances), axis=1)
+        return doubt
 
     def _noise_of_columns(self) -> np.ndarray:
         """The noise variance of every column."""

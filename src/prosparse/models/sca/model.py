@@ -185,7 +185,7 @@ def relevance_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
     cost = inclusion(lay, now.t).cost[lay.view]
     rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
-    mu, new_tau, residual = _offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
+    mu, new_tau, residual = offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
     variance = np.diagonal(m.zz) / samples.n  # 1/Phi, (27)
     bound = relevance_bound(samples, lay, m, rows, new_tau, residual, variance)
     following = _unit_latents(rows, new_tau, np.sqrt(variance), mu)
@@ -259,7 +259,7 @@ def hyperbolic_step(
     L = now.L
     for _ in range(VISITS):
         L = hyperbolic_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
-    mu, new_tau, _ = _offsets_and_noise(samples, lay, now, m, L, None)
+    mu, new_tau, _ = offsets_and_noise(samples, lay, now, m, L, None)
     return State(now, FactorParameters(L, None, None, new_tau, mu), bound)
 
 
@@ -290,7 +290,7 @@ def rows_log_likelihood(
 # --- both
 
 
-def _offsets_and_noise(
+def offsets_and_noise(
     samples: Samples,
     lay: ViewLayout,
     now: FactorParameters,

@@ -130,3 +130,15 @@ class CompleteSamples:
         log_det = -self.n * float(np.linalg.slogdet(precision)[1])
         explained = float(np.sum(precision * ZZ))
         return LatentMoments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)
+
+    def projections(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(X'Y, Y'Y) with Y = X F, for F (p, Q): what the latents are made of, whatever their
+        variances."""
+        filters = in_kind(F, self.op.column_squares(), self.op.dtype)
+
+        def products(block: Array) -> tuple[Array, Array]:
+            Y = block @ filters
+            return block.T @ Y, Y.T @ Y
+
+        XY, YY = (host(part).astype(float) for part in self.op.sum_rows(products))
+        return XY, YY

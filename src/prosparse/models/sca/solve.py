@@ -15,7 +15,7 @@ from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
-from ...selection.dimension import completed, counted
+from ...selection.dimension import completed, counted, variational_count
 from .bounded import (
     BoundedState,
     Rows,
@@ -25,6 +25,14 @@ from .bounded import (
     starting_offsets,
 )
 from .filled_start import fit_of_filled
+from .group_tables import GroupedTable
+from .grouped import (
+    GroupedParameters,
+    GroupedState,
+    grouped_accelerator,
+    grouped_init,
+    grouped_step,
+)
 from .hyperbolic import HyperbolicPrior
 from .model import (
     FactorParameters,
@@ -72,13 +80,14 @@ class Solution(NamedTuple):
 
     L: np.ndarray  # (p, latents) weights
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
-    mu: np.ndarray  # (p,) offsets from the observed means
-    noise: np.ndarray  # (p,) noise variances
+    mu: np.ndarray  # (p,), or (groups, p), offsets from the observed means
+    noise: np.ndarray  # (p,), or (groups, p), noise variances
     latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
     n_removed: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
     densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
     reason: StopReason
+    activity: np.ndarray | None = None  # (groups, latents) variances of the latents
 
 
 def solve(
@@ -109,18 +118,26 @@ def solve(
     Solution
     """
     samples, start = _samples_and_start(op, seen, options)
-    shared, private = _shared(start, samples.n, options), options.private
-    begun = shared + sum(private)
-    lay = view_layout(groups, shared, private, options.noise)
-    first = init(samples, lay, *initial_weights(start, samples.n, groups, shared, private), None)
-    if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
-        steps = _relevance_steps(lay)
-        first = fit_of_filled(start, lay, first, steps, options.max_iter, options.tol)
+    counts, private = _counts(start, samples.n, options), options.private
+    begun = counts.most + sum(private)
+
+    def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        weights = initial_weights(start, samples.n, groups, shared, private)
+        first = init(samples, lay, *weights, None)
+        if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
+            first = fit_of_filled(start, lay, first, _relevance_steps(lay), how.max_iter, how.tol)
+        return first, lay
+
     if options.n_components == "auto":
         rough = _rough(options)
         first, lay = _needed_latents(
-            first, lay, lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough)
+            counts,
+            lambda shared: begin(shared, rough),
+            lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough),
         )
+    else:
+        first, lay = begin(counts.most, options)
     prior = None
     if options.prior == "hyperbolic":
         # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
@@ -164,22 +181,53 @@ def _iterated(
     )
 
 
-StateOf = TypeVar("StateOf", State, BoundedState)
+StateOf = TypeVar("StateOf", State, BoundedState, GroupedState)
+
+
+class Counts(NamedTuple):
+    """Numbers of latents that all views share."""
+
+    few: int  # to begin with
+    most: int
 
 
 def _needed_latents(
-    first: StateOf,
-    lay: ViewLayout,
+    counts: Counts,
+    begin: Callable[[int], tuple[StateOf, ViewLayout]],
     run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
 ) -> tuple[StateOf, ViewLayout]:
-    """As many latents as the evidence asks for: from too many, the weakest are taken out, twice
-    as many at a time until the bound falls, then half as many at a time.
+    """As many latents as the evidence asks for: from few, twice as many until the bound falls; from
+    there, where there are too many, the weakest are taken out, twice as many at a time until the
+    bound falls, then half as many at a time.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time. ``run_from`` makes a rough fit.
+    time. ``begin`` makes a start with so many latents, ``run_from`` a rough fit.
     """
-    best = run_from(first, lay).state
+    count = counts.few
+    start, lay = begin(count)
+    best = run_from(start, lay).state
+    last, around = best, lay
+    while count < counts.most:
+        count = min(2 * count, counts.most)
+        start, around = begin(count)
+        last = run_from(start, around).state
+        if last.bound <= best.bound:
+            break
+        best, lay = last, around
+    last, around = _without_weakest(last, around, run_from)
+    if last.bound > best.bound:
+        best, lay = last, around
+    return _with_latents(best, lay, np.arange(lay.block.size))
+
+
+def _without_weakest(
+    best: StateOf,
+    lay: ViewLayout,
+    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+) -> tuple[StateOf, ViewLayout]:
+    """The weakest latents taken out as long as the bound rises: one at first, then twice as many
+    each time; once it fell, half as many."""
     fewer, factor = 1, 2.0
     while lay.block.size > 1 and fewer >= 1:
         strength = np.sum(best.fitted.L**2, axis=0)
@@ -191,7 +239,7 @@ def _needed_latents(
         else:
             factor = 0.5
         fewer = int(factor * fewer)
-    return _with_latents(best, lay, np.arange(lay.block.size))
+    return best, lay
 
 
 def _rough(options: SCAOptions) -> SCAOptions:
@@ -206,6 +254,8 @@ def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[St
     assert now.C is not None
     assert now.t is not None
     now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
+    if isinstance(now, GroupedParameters):
+        now = now._replace(v=now.v[:, keep])
     lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
     start = state._replace(fitted=now, ahead=now, bound=-math.inf)
     if isinstance(start, BoundedState):
@@ -271,12 +321,17 @@ def solve_bounded(
             checkpoint=checkpoint if last else None,
         )
 
-    shared = _shared(start, rows.n, options)
-    begun = shared + sum(options.private)
-    first, lay = begin(shared, options.private, None)
+    counts = _counts(start, rows.n, options)
+    begun = counts.most + sum(options.private)
     if options.n_components == "auto":
         rough = _rough(options)
-        first, lay = _needed_latents(first, lay, lambda s, at: run_from(s, at, None, rough))
+        first, lay = _needed_latents(
+            counts,
+            lambda shared: begin(shared, options.private, None),
+            lambda s, at: run_from(s, at, None, rough),
+        )
+    else:
+        first, lay = begin(counts.most, options.private, None)
     prior = None
     if options.prior == "hyperbolic":
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
@@ -288,6 +343,77 @@ def solve_bounded(
     if prior is not None:
         densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
     return _solution(run, lay, begun, densities, rows.gaussian)
+
+
+def solve_groups(
+    table: GroupedTable,
+    groups: list[np.ndarray],
+    options: SCAOptions,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Stage | None = None,
+) -> Solution:
+    """Fit samples of several groups, under relevance determination.
+
+    Parameters
+    ----------
+    table : GroupedTable
+    groups : list of int arrays
+        The columns of every view.
+    options : SCAOptions
+    progress : Progress or None, default=None
+    checkpoint : Stage or None, default=None
+
+    Returns
+    -------
+    Solution
+        ``mu`` and ``noise`` have a row for every group; where a column does not vary within one,
+        the noise there is NaN.
+    """
+    members, n = table.members, table.start.shape[0]
+    start = fewest_rows(table.start)
+    counts, private = _counts(start, n - len(members), options), options.private
+    begun = counts.most + sum(private)
+    pooled = CompleteSamples(start, n)
+    total = float(sum(np.sum(member.samples.squares) for member in members))
+    entries = float(sum(np.sum(member.samples.observed) for member in members))
+
+    def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
+        lay = view_layout(groups, shared, private, options.noise)
+        alike = init(pooled, lay, *initial_weights(start, n, groups, shared, private), None)
+        if table.has_gaps:
+            alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
+        return grouped_init(members, lay, alike), lay
+
+    def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
+        last = how is options
+        return iterate(
+            grouped_step(members, lay),
+            state,
+            max_iter=how.max_iter,
+            tol=how.tol * entries,
+            accelerator=grouped_accelerator(members, lay),
+            exhausted=lambda state: not np.any(state.fitted.L),
+            rounding=lambda state: residual_rounding(
+                state, total, 1.0 / state.ahead.tau.max(), start.epsilon
+            ),
+            progress=progress if last else None,
+            checkpoint=checkpoint if last else None,
+        )
+
+    if options.n_components == "auto":
+        rough = _rough(options)
+        first, lay = _needed_latents(
+            counts, lambda shared: begin(shared, rough), lambda s, at: run_from(s, at, rough)
+        )
+    else:
+        first, lay = begin(counts.most, options)
+    run = run_from(first, lay, options)
+    densities = np.zeros(lay.view.size)
+    for member in members:
+        densities[member.columns] += member.samples.observed
+    solution = _solution(run, lay, begun, densities)
+    return solution._replace(noise=np.where(table.counted, solution.noise, np.nan))
 
 
 def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
@@ -314,16 +440,23 @@ def _samples_and_start(
     return CompleteSamples(reduced, n), reduced
 
 
-def _shared(op: Operator, n: int, options: SCAOptions) -> int:
-    """The number of latents that all views share, or with "auto" at most so many."""
+def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
+    """The number of latents that all views share; with "auto", between which numbers it is.
+
+    At most as many as eigenvalues stand out from white noise. Where noise differs between columns,
+    these are far too many; a quarter of those that variational PCA keeps is a number to begin
+    with.
+    """
     if options.n_components != "auto":
-        return int(options.n_components)
-    found = counted(host(spectrum(op).eigenvalues), n, op.shape[1])
-    return max(1, found - sum(options.private))
+        return Counts(int(options.n_components), int(options.n_components))
+    values, p = host(spectrum(op).eigenvalues), op.shape[1]
+    most = max(1, counted(values, n, p) - sum(options.private))
+    few = min(variational_count(values, n, p) - sum(options.private), most) // 4
+    return Counts(max(1, few), most)
 
 
 def _solution(
-    run: Run[State] | Run[BoundedState],
+    run: Run[State] | Run[BoundedState] | Run[GroupedState],
     lay: ViewLayout,
     begun: int,
     densities: np.ndarray,
@@ -334,10 +467,13 @@ def _solution(
     ``begun`` is how many there were at first, ``noisy`` (p,) says which columns have noise that
     could be a latent of a single column; None: all of them.
     """
-    fitted: FactorParameters = run.state.fitted
-    weights, noise = fitted.L, 1.0 / fitted.tau[lay.noise]
+    fitted: FactorParameters | GroupedParameters = run.state.fitted
+    if isinstance(fitted, GroupedParameters):
+        weights, noise, activity = fitted.L, 1.0 / fitted.tau, fitted.v
+    else:
+        weights, noise, activity = fitted.L, 1.0 / fitted.tau[lay.noise], None
     if lay.noise_has_prior:
-        weights, noise = _lonely_as_noise(weights, noise, noisy)
+        weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
     strength = np.sum(weights**2, axis=0)
     order = np.lexsort((-strength, lay.block))
     alive = order[strength[order] > 0]
@@ -359,14 +495,19 @@ def _solution(
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,
+        activity=None if activity is None else activity[:, alive],
     )
 
 
 def _lonely_as_noise(
-    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None
+    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, activity: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A latent that a single column has is noise of that column: the same law of the table."""
+    """A latent that a single column has is noise of that column: the same law of the table.
+    ``activity`` (groups, latents) are its variances, where there are groups."""
     lonely = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:
         lonely &= ~np.any(L[~noisy], axis=0)
-    return np.where(lonely, 0.0, L), noise + np.sum(L[:, lonely] ** 2, axis=1)
+    of_lonely = L[:, lonely] ** 2
+    if activity is None:
+        return np.where(lonely, 0.0, L), noise + np.sum(of_lonely, axis=1)
+    return np.where(lonely, 0.0, L), noise + activity[:, lonely] @ of_lonely.T

@@ -26,7 +26,8 @@ def varimax(L: np.ndarray, max_iter: int = 200, tol: float = 1e-8) -> np.ndarray
     before = 0.0
     for _ in range(max_iter):
         rotated = L @ R
-        U, s, Vt = np.linalg.svd(L.T @ (rotated**3 - rotated * np.mean(rotated**2, axis=0)))
+        squares = rotated * rotated
+        U, s, Vt = np.linalg.svd(L.T @ (rotated * (squares - np.mean(squares, axis=0))))
         R = U @ Vt
         if s.sum() <= before * (1.0 + tol):
             break

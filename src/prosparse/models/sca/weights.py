@@ -17,6 +17,8 @@ from .prox import maximise_weight
 
 # Covariances of a block of rows should stay in the cache while the columns are visited.
 WEIGHT_ENTRIES_PER_BLOCK = 2**17
+# Where more weights than this share are in the model, rows are visited whole.
+MANY_WEIGHTS = 0.5
 
 
 class WeightPosteriors(NamedTuple):
@@ -46,16 +48,97 @@ def relevance_rows(
     """
     p, Q = t.shape
     rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
-    # A row without weights in which none would come in needs no arithmetic at all.
-    diagonal = np.diagonal(A, axis1=1, axis2=2)
-    wakes = allowed & (tau[:, None] * G * G > diagonal)
-    busy = np.flatnonzero(np.any((t > 0) | wakes, axis=1))
-    for block in _blocks(busy, max(1, WEIGHT_ENTRIES_PER_BLOCK // (Q * Q))):
-        A_block = A if A.shape[0] == 1 else A[block]
-        part = _visit(t[block], tau[block], A_block, G[block], allowed[block], cost[block])
-        for whole, piece in zip(rows, part, strict=True):
-            whole[block] = piece
+    if p * Q * Q <= WEIGHT_ENTRIES_PER_BLOCK or np.mean(t > 0) > MANY_WEIGHTS:
+        busy = np.flatnonzero(np.any(_could_matter(t, tau, A, G, allowed), axis=1))
+        visited = np.zeros((p, Q), dtype=bool)
+        visited[busy] = True
+    else:
+        visited = _candidates(t, tau, A, G, allowed, cost)
+    for block, at in _alike(visited):
+        here = block[:, None], at
+        part = _visit(t[here], tau[block], _among(A, block, at), G[here], allowed[here], cost[here])
+        rows.L[here], rows.t[here], rows.log_det[block] = part.L, part.t, part.log_det
+        if at.shape[1] == Q:
+            rows.C[block] = part.C
+        else:
+            rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = part.C
     return rows
+
+
+def _could_matter(
+    t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
+) -> np.ndarray:
+    """(p, Q) weights that are in the model, or could come into a row that has none."""
+    diagonal = np.diagonal(A, axis1=1, axis2=2)
+    could: np.ndarray = (t > 0) | (allowed & (tau[:, None] * G * G > diagonal))
+    return could
+
+
+def _candidates(
+    t: np.ndarray,
+    tau: np.ndarray,
+    A: np.ndarray,
+    G: np.ndarray,
+    allowed: np.ndarray,
+    cost: np.ndarray,
+) -> np.ndarray:
+    """(p, Q) weights that are in the model, or could come in before any other weight moves.
+
+    Most weights of a wide table are zero and stay so, and need not be visited. How much a weight
+    could add is told by q and by the least that s can be: what is left of a latent's squares
+    after all others have been regressed on.
+    """
+    inside = t > 0
+    L = np.zeros(t.shape)
+    for block, at in _alike(inside):
+        here = block[:, None], at
+        C = row_covariances(t[here], tau[block], _among(A, block, at))[0]
+        L[here] = tau[block, None] * np.einsum("ijk,ik->ij", C, G[here])
+    along = L @ A[0] if A.shape[0] == 1 else np.einsum("ij,ijk->ik", L, A)
+    q = tau[:, None] * (G - along)
+    s = tau[:, None] * _least_left(A)
+    known = s > 0
+    ratio = np.where(known & (q * q > s), q * q / np.where(known, s, 1.0), 1.0)
+    could: np.ndarray = inside | (allowed & (~known | (_gain(ratio) > cost)))
+    return could
+
+
+def _least_left(A: np.ndarray) -> np.ndarray:
+    """(1 or p, Q) 1 / (A^-1)_jj, beside rounding; zero where that is not known."""
+    try:
+        left: np.ndarray = 1.0 / np.diagonal(np.linalg.inv(A), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:  # a latent that is zero in all samples
+        return np.zeros(A.shape[:2])
+    return np.where(left > 0, (1.0 - 1e-6) * left, 0.0)
+
+
+def _gain(ratio: np.ndarray) -> np.ndarray:
+    """What a weight with r = q^2 / s adds to the evidence at its best."""
+    added: np.ndarray = 0.5 * (ratio - 1.0 - np.log(ratio))
+    return added
+
+
+def _alike(wanted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Blocks of rows that want about as many columns, (r,), and for each row so many columns in
+    their order, (r, w), the wanted ones among them. Rows that want none are left out."""
+    Q = wanted.shape[1]
+    counts = np.count_nonzero(wanted, axis=1)
+    below = 0
+    while below < Q:
+        width = min(max(1, 2 * below), Q)
+        rows = np.flatnonzero((counts > below) & (counts <= width))
+        for block in _blocks(rows, max(1, WEIGHT_ENTRIES_PER_BLOCK // (width * width))):
+            first = np.argsort(~wanted[block], axis=1, kind="stable")[:, :width]
+            yield block, np.sort(first, axis=1)
+        below = width
+
+
+def _among(A: np.ndarray, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The moments of the latents that each row looks at."""
+    if at.shape[1] == A.shape[1]:
+        return A if A.shape[0] == 1 else A[rows]
+    across, down = at[:, :, None], at[:, None, :]
+    return A[0, across, down] if A.shape[0] == 1 else A[rows[:, None, None], across, down]
 
 
 def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
@@ -64,12 +147,37 @@ def _blocks(rows: np.ndarray, size: int) -> Iterator[np.ndarray]:
 
 def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(Gamma + tau A)^-1 of (26), finite where gamma is infinite, and log det(I + tau A t)."""
+    C, log_det = _covariances(t.T, tau, _rows_last(A))
+    return C.transpose(2, 0, 1), log_det
+
+
+def _rows_last(A: np.ndarray) -> np.ndarray:
+    """(Q, Q, 1 or p): there are many rows and few latents, and arithmetic runs along the rows."""
+    return np.ascontiguousarray(A.transpose(1, 2, 0))
+
+
+def _covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`row_covariances` with the rows last: t (Q, p), A (Q, Q, 1 or p), C (Q, Q, p).
+
+    B = I + tau t^1/2 A t^1/2 is inverted by sweeping its diagonal, where no pivot is below one.
+    """
+    Q, p = t.shape
     root = np.sqrt(t)
-    B = tau[:, None, None] * root[:, :, None] * A * root[:, None, :]
-    B += np.eye(t.shape[1])
-    log_det = np.linalg.slogdet(B)[1]
-    C = root[:, :, None] * np.linalg.inv(B) * root[:, None, :]
-    return 0.5 * (C + C.transpose(0, 2, 1)), log_det
+    B = A * (tau * root)[:, None] * root
+    log_det = np.zeros(p)
+    diagonal = np.arange(Q)
+    B[diagonal, diagonal] += 1.0
+    for j in range(Q):
+        pivot, column = B[j, j].copy(), B[:, j].copy()
+        log_det += np.log(pivot)
+        column[j] = 0.0
+        share = column / pivot
+        B -= column[:, None] * share
+        B[j], B[:, j] = share, share
+        B[j, j] = -1.0 / pivot
+    B *= -root[:, None]
+    B *= root
+    return B, log_det
 
 
 def _visit(
@@ -80,34 +188,43 @@ def _visit(
     allowed: np.ndarray,
     cost: np.ndarray,
 ) -> WeightPosteriors:
-    t = t.copy()
-    C, log_det = row_covariances(t, tau, A)
-    L = tau[:, None] * np.einsum("ijk,ik->ij", C, G)
-    for j in range(t.shape[1]):
-        A_j = A[:, j, :]
-        inside, sigma = t[:, j] > 0, C[:, j, j].copy()
+    t, G, allowed, cost = (np.array(part.T, order="C") for part in (t, G, allowed, cost))
+    A = _rows_last(A)
+    Q, p = t.shape
+    C, log_det = _covariances(t, tau, A)
+    L = tau * np.einsum("ikn,kn->in", C, G)
+    for j in range(Q):
+        A_j, inside, sigma = A[j], t[j] > 0, C[j, j].copy()
         # u: how the row's mean moves with weight j, the others following. Where j is in the
         # model it is a column of C; where it is not, e_j - tau C A_j.
-        u = -tau[:, None] * (C @ A_j[:, :, None])[:, :, 0]
-        u[:, j] += 1.0
-        u[inside] = C[inside, :, j] / sigma[inside, None]
-        s = tau * np.sum(A_j * u, axis=1)
-        rest = L - u * L[:, j : j + 1]  # the mean without weight j
-        q = tau * (G[:, j] - np.sum(A_j * rest, axis=1))
-        ratio = np.where(allowed[:, j] & (q * q > s), q * q / s, 1.0)
-        enters = 0.5 * (ratio - 1.0 - np.log(ratio)) > cost[:, j]
-        best = np.where(enters, (q * q - s) / (s * s), 0.0)
+        u = C[:, j] / np.where(inside, sigma, 1.0)
+        if not inside.all():
+            if A_j.shape[1] == 1:
+                along = (A_j[:, 0] @ C.reshape(Q, -1)).reshape(Q, p)
+            else:
+                along = np.einsum("kin,kn->in", C, A_j)
+            along *= -tau
+            along[j] += 1.0
+            u = np.where(inside, u, along)
+        s = tau * np.sum(A_j * u, axis=0)
+        rest = L - u * L[j]  # the mean without weight j
+        q = tau * (G[j] - np.sum(A_j * rest, axis=0))
+        known = np.where(
+            s > 0, s, 1.0
+        )  # a latent that is zero in all samples of a row says nothing
+        ratio = np.where(allowed[j] & (q * q > s), q * q / known, 1.0)
+        best = np.where(_gain(ratio) > cost[j], (q * q - s) / (known * known), 0.0)
         sigma_new = best / (1.0 + best * s)
-        log_det += np.log1p(best * s) - np.log1p(t[:, j] * s)
-        L = rest + (sigma_new * q)[:, None] * u
-        C += ((sigma_new - sigma)[:, None] * u)[:, :, None] * u[:, None, :]
-        t[:, j] = best
+        log_det += np.log1p(best * s) - np.log1p(t[j] * s)
+        L = rest + (sigma_new * q) * u
+        C += ((sigma_new - sigma) * u)[:, None] * u
+        t[j] = best
         # exact zeros, where rounding leaves something near them
-        zero = np.flatnonzero(best == 0)
-        L[zero, j] = 0.0
-        C[zero, j, :] = 0.0
-        C[zero, :, j] = 0.0
-    return WeightPosteriors(L, C, t, log_det)
+        zero = best == 0
+        L[j, zero] = 0.0
+        C[j] = np.where(zero, 0.0, C[j])
+        C[:, j] = np.where(zero, 0.0, C[:, j])
+    return WeightPosteriors(L.T, C.transpose(2, 0, 1), t.T, log_det)
 
 
 def weights_divergence(rows: WeightPosteriors) -> float:

@@ -1,0 +1,272 @@
+"""Samples of several groups (batches, donors, studies): the step of the model.
+
+Model: x = Lambda z + mu_g + noise for a sample of group g, with z ~ N(0, diag(v_g)) and noise of
+variance 1/tau_g. The weights are those of all groups; means, noise and the variances v_g of the
+latents are each group's own. A latent with v_gk = 0 is not active in group g. Only the product of a
+column of Lambda and its latent matters: over all samples a latent has unit variance,
+sum_g n_g v_gk = n, as it has without groups.
+
+All of it is learned by one lower bound of the log evidence, that of `model.relevance_step`:
+E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros), summed over the groups.
+
+The groups, and variances of the latents in each, are those of [AABD20], where they are found by
+mean-field updates; here a variance is integrated over the latents, and can be exactly zero.
+
+A column that is constant in a group, or was never observed in it, says nothing there: every group
+has columns of its own.
+
+Symbols as in `model`, with G groups of n_g samples; v (G, Q), tau (G, p) and mu (G, p).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from ...inference.acceleration import Anderson
+from .model import (
+    FactorParameters,
+    State,
+    ViewLayout,
+    inclusion,
+    largest_precisions,
+    offsets_and_noise,
+    prior_of_noise,
+)
+from .samples import CompleteSamples, LatentMoments, Samples
+from .weights import relevance_rows, weights_divergence
+
+# Variances of latents below this are as good as zero.
+SMALLEST_VARIANCE = 1e-12
+
+
+class Member(NamedTuple):
+    """One group."""
+
+    samples: Samples  # centred by the group's own means, on the group's own columns
+    columns: np.ndarray  # the positions of these
+
+
+class GroupedParameters(NamedTuple):
+    """The weights, which all groups share, and what is each group's own."""
+
+    L: np.ndarray  # (p, Q) posterior means of the weights
+    C: np.ndarray  # (p, Q, Q) their posterior covariances
+    t: np.ndarray  # (p, Q) their prior variances, exactly 0 out of the model
+    tau: np.ndarray  # (G, p) noise precisions; 1 where a column is none of the group's
+    mu: np.ndarray  # (G, p) offsets from the group's observed means
+    v: np.ndarray  # (G, Q) variances of the latents
+
+
+class GroupedState(NamedTuple):
+    """Where the iterations stand."""
+
+    fitted: GroupedParameters
+    ahead: GroupedParameters
+    bound: float
+
+
+def grouped_init(members: list[Member], lay: ViewLayout, pooled: State) -> GroupedState:
+    """The state before the first step: all groups are alike.
+
+    Parameters
+    ----------
+    members : list of Member
+    lay : ViewLayout
+    pooled : State
+        Of all samples together, as if they were one group.
+
+    Returns
+    -------
+    GroupedState
+    """
+    now = pooled.ahead
+    assert now.C is not None
+    assert now.t is not None
+    groups = len(members)
+    tau = np.ones((groups, now.L.shape[0]))
+    for row, (_, at) in zip(tau, members, strict=True):
+        row[at] = now.tau[lay.noise][at]
+    tau = np.minimum(tau, largest_precisions_of(members, lay))
+    first = GroupedParameters(
+        now.L, now.C, now.t, tau, np.zeros(tau.shape), np.ones((groups, now.L.shape[1]))
+    )
+    return GroupedState(first, first, -math.inf)
+
+
+def grouped_step(members: list[Member], lay: ViewLayout) -> Callable[[GroupedState], GroupedState]:
+    """The step: v and q(z) of every group, then q(Lambda) with its relevances, then mu, tau and
+    v again, each the best given what came before it."""
+    parts = [layout_of(lay, member.columns) for member in members]
+    n = float(sum(member.samples.n for member in members))
+
+    def step(state: GroupedState) -> GroupedState:
+        now = state.ahead
+        p, Q = now.L.shape
+        A, G = np.zeros((p, Q, Q)), np.zeros((p, Q))
+        posteriors = []
+        for g, (member, part) in enumerate(zip(members, parts, strict=True)):
+            at = member.columns
+            own = parameters_of(now, part, at, g)
+            v, m = latents_of(member.samples, own, part, now.v[g])
+            tau = now.tau[g, at]
+            A[at] += tau[:, None, None] * m.A
+            G[at] += tau[:, None] * m.G
+            posteriors.append((own, v, m))
+        ones = np.ones(p)  # A and G are weighed by the precisions already
+        cost = inclusion(lay, now.t).cost[lay.view]
+        rows = relevance_rows(now.t, ones, A, G, lay.allowed, cost)
+        bound = inclusion(lay, rows.t).log_prior - weights_divergence(rows)
+        new_tau, new_mu, new_v = np.ones(now.tau.shape), np.zeros(now.mu.shape), now.v.copy()
+        for g, (member, part) in enumerate(zip(members, parts, strict=True)):
+            at, samples = member.columns, member.samples
+            own, v, m = posteriors[g]
+            mu, tau, residual = offsets_and_noise(samples, part, own, m, rows.L[at], rows.C[at])
+            new_mu[g, at], new_tau[g, at] = mu, tau[part.noise]
+            # the best v given q(z); a latent that is not active stays so
+            new_v[g] = np.diagonal(m.zz) / samples.n
+            active = v > 0
+            count = part.total(samples.observed)
+            bound += 0.5 * float(np.sum(count * np.log(tau / (2.0 * np.pi)) - tau * residual))
+            bound += prior_of_noise(samples, part, tau)[2]
+            spread = np.log(new_v[g, active] / v[active])
+            bound -= 0.5 * (samples.n * float(np.sum(spread)) - m.log_det)
+        sizes = np.array([member.samples.n for member in members])
+        variance = sizes @ new_v / n
+        variance = np.where(variance > 0, variance, 1.0)
+        r = np.sqrt(variance)
+        after = GroupedParameters(
+            rows.L * r,
+            rows.C * (r[:, None] * r),
+            rows.t * r**2,
+            new_tau,
+            new_mu,
+            new_v / variance,
+        )
+        return GroupedState(after, after, bound)
+
+    return step
+
+
+def layout_of(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
+    """The layout of some columns; views and classes of noise are numbered anew."""
+    view = np.unique(lay.view[columns], return_inverse=True)[1].reshape(-1)
+    noise = np.arange(columns.size) if lay.noise_has_prior else view
+    return ViewLayout(view, lay.allowed[columns], lay.block, noise)
+
+
+def parameters_of(
+    now: GroupedParameters, part: ViewLayout, columns: np.ndarray, g: int
+) -> FactorParameters:
+    """What the columns of group g have, with one noise precision for every class."""
+    tau = np.empty(int(part.noise.max()) + 1)
+    tau[part.noise] = now.tau[g, columns]
+    return FactorParameters(now.L[columns], now.C[columns], now.t[columns], tau, now.mu[g, columns])
+
+
+def latents_of(
+    samples: Samples, own: FactorParameters, part: ViewLayout, v: np.ndarray
+) -> tuple[np.ndarray, LatentMoments]:
+    """The variances of a group's latents, and the moments of the latents given these.
+
+    Where nothing is missing, all samples have the same posterior covariance, and the best variance
+    of one latent given the others is known. Elsewhere the variances stay as they are: the mean
+    squares of the latents raise the bound, too, from step to step.
+    """
+    tau = own.tau[part.noise]
+    assert own.C is not None
+    if not isinstance(samples, CompleteSamples):
+        r = np.sqrt(v)
+        m = samples.moments(own.L * r, own.C * (r[:, None] * r), tau, own.mu)
+        scaled = r[:, None] * r
+        return v, m._replace(A=m.A * scaled, G=m.G * r, z_sum=m.z_sum * r, zz=m.zz * scaled)
+    n = samples.n
+    P = (tau[:, None] * own.L).T @ own.L + np.tensordot(tau, own.C, axes=1)
+    XY, YY = samples.projections(tau[:, None] * own.L)
+    v = best_variances(v, P, YY / n)
+    S, log_det = covariance(v, P)
+    zz = n * S + S @ YY @ S
+    explained = float(np.sum(S * YY))
+    return v, LatentMoments(zz[None], XY @ S, np.zeros((1, v.size)), zz, n * log_det, explained)
+
+
+def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
+    """(diag(1/v) + P)^-1, finite where v is zero, and -log det(I + diag(v) P)."""
+    r = np.sqrt(v)
+    B = np.eye(v.size) + r[:, None] * P * r
+    S = r[:, None] * np.linalg.inv(B) * r
+    return 0.5 * (S + S.T), -float(np.linalg.slogdet(B)[1])
+
+
+def best_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """One visit to every variance, each at its best given the others.
+
+    With the latents integrated out, the bound as a function of one v_k is, for every sample,
+    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `weights.relevance_rows`, with the same s for
+    all samples: the maximum is at (<q^2> - s) / s^2, or at zero where the mean of q^2 is below s.
+
+    Parameters
+    ----------
+    v : array (Q,)
+        The variances.
+    P : array (Q, Q)
+        <Lambda' diag(tau) Lambda>.
+    second : array (Q, Q)
+        The mean of y y' over the samples, y = Lambda' diag(tau) (x - mu).
+
+    Returns
+    -------
+    array (Q,)
+    """
+    v = v.copy()
+    for k in range(v.size):
+        v[k] = 0.0
+        a = -covariance(v, P)[0] @ P[:, k]
+        a[k] += 1.0
+        s = float(P[k] @ a)
+        if s > 0:
+            v[k] = max(float(a @ second @ a) - s, 0.0) / (s * s)
+    return v
+
+
+def largest_precisions_of(members: list[Member], lay: ViewLayout) -> np.ndarray:
+    """(G, p) the largest noise precisions; 1 where a column is none of the group's."""
+    largest = np.ones((len(members), lay.view.size))
+    for row, (samples, at) in zip(largest, members, strict=True):
+        part = layout_of(lay, at)
+        row[at] = largest_precisions(samples, part)[part.noise]
+    return largest
+
+
+def grouped_accelerator(members: list[Member], lay: ViewLayout) -> Anderson:
+    """Anderson acceleration over the weights, offsets, log precisions and log variances of the
+    latents."""
+    largest = largest_precisions_of(members, lay)
+
+    def pack(state: GroupedState) -> np.ndarray:
+        now = state.ahead
+        logs = np.log(now.tau), np.log(np.maximum(now.v, SMALLEST_VARIANCE))
+        return np.concatenate([part.ravel() for part in (now.L, now.mu, *logs)])
+
+    def unpack(vector: np.ndarray, state: GroupedState) -> GroupedState:
+        now = state.ahead
+        ends = np.cumsum([now.L.size, now.mu.size, now.tau.size])
+        L, mu, log_tau, log_v = np.split(vector, ends)
+        L = np.where(now.L == 0, 0.0, L.reshape(now.L.shape))
+        tau = np.minimum(_moved(now.tau, log_tau), largest)
+        v = np.where(now.v > SMALLEST_VARIANCE, _moved(now.v, log_v), now.v)
+        return state._replace(
+            ahead=GroupedParameters(L, now.C, now.t, tau, mu.reshape(now.mu.shape), v)
+        )
+
+    return Anderson(pack, unpack, np)
+
+
+def _moved(values: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Positive numbers moved to ``logs``, by a factor of e^2 at most."""
+    before = np.log(np.maximum(values, SMALLEST_VARIANCE))
+    moved: np.ndarray = values * np.exp(np.clip(logs.reshape(values.shape) - before, -2.0, 2.0))
+    return moved
