@@ -11,7 +11,9 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-CONTEXT = multiprocessing.get_context("forkserver")
+# Windows forks nothing: there each starts from nothing after all.
+_FORKS = "forkserver" in multiprocessing.get_all_start_methods()
+CONTEXT = multiprocessing.get_context("forkserver" if _FORKS else "spawn")
 # Not the command, nor the estimators, which prosparse imports when they are asked for: were they
 # broken, every program should say so, and not the one it is forked from.
 CONTEXT.set_forkserver_preload(
