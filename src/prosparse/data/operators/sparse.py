@@ -19,7 +19,7 @@ from .base import Block, Operator, row_slices
 # Standard deviations that the mean of a column may lie from zero, for products in single precision.
 _LARGE_MEAN = 100.0
 # Stored entries that are worth a thread, and how many pieces of so many there are at most.
-_ENTRIES_OF_A_PIECE = 2**19
+_ENTRIES_OF_A_PIECE = 2**20
 _MOST_PIECES = 8
 
 
