@@ -22,9 +22,8 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from prosparse import EMPCA, GSPPCA
+from prosparse import EMPCA, GSPPCA, parallel
 from prosparse.datasets import make_globally_sparse
-from prosparse.numerics import parallel
 
 
 def golub() -> np.ndarray:

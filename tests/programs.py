@@ -11,9 +11,23 @@ import sys
 import textwrap
 from typing import NamedTuple
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-# Not the command: were it broken, every program should say so, and not the one it is forked from.
-_CONTEXT.set_forkserver_preload(["prosparse", "pandas", "pyarrow", "typer", "rich", "jinja2"])
+CONTEXT = multiprocessing.get_context("forkserver")
+# Not the command, nor the estimators, which prosparse imports when they are asked for: were they
+# broken, every program should say so, and not the one it is forked from.
+CONTEXT.set_forkserver_preload(
+    [
+        "prosparse",
+        "array_api_compat.numpy",
+        "scipy.cluster.hierarchy",
+        "scipy.stats",
+        "sklearn.linear_model",
+        "pandas",
+        "pyarrow",
+        "typer",
+        "rich",
+        "jinja2",
+    ]
+)
 
 
 class Ended(NamedTuple):
@@ -36,9 +50,9 @@ class Program:
     """
 
     def __init__(self, script, folder, *arguments):
-        self._said, errors = _CONTEXT.Pipe(duplex=False)
+        self._said, errors = CONTEXT.Pipe(duplex=False)
         code = textwrap.dedent(script)
-        self.process = _CONTEXT.Process(target=_main, args=(code, str(folder), arguments, errors))
+        self.process = CONTEXT.Process(target=_main, args=(code, str(folder), arguments, errors))
         self.process.start()
         errors.close()
 

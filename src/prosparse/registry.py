@@ -386,7 +386,20 @@ METHODS: dict[str, Method] = {
             "sparse factors of one table, or shared by several views of the same rows",
             example={"n_components": 2, "prior": "hyperbolic"},
             grid={"prior": ["ard", "hyperbolic"]},
-            options=(),
+            options=(
+                Option(
+                    "noise",
+                    "noise",
+                    "feature (every variable has noise of its own) or view (all have the same)",
+                    left_out="feature",
+                ),
+                Option(
+                    "likelihood",
+                    "likelihood",
+                    "gaussian (measurements), bernoulli (0 and 1) or poisson (counts)",
+                    left_out="gaussian",
+                ),
+            ),
             explanations=(by_prior,),
             saved=Contents(
                 (*PROJECTION, "noise_variance_", "view_columns_"),

@@ -401,6 +401,24 @@ def test_nothing_chosen_is_an_answer(inside):
         assert 'id="relevance-chart"' not in page
 
 
+def test_noise_and_likelihood_of_views(inside):
+    rng = np.random.default_rng(0)
+    rates = np.exp(rng.normal(size=(60, 1)) * [0.8, 0.8, 0.8, 0, 0, 0] + 0.5)
+    X = rng.poisson(rates)
+    np.savetxt("reads.csv", X, fmt="%d", delimiter=",", header="a,b,c,d,e,f", comments="")
+    given = ["fit", "reads.csv", "--method", "sca", "--components", "1", "--output"]
+    counts = run(app, [*given, "counts.prosparse", "--likelihood", "poisson", "--noise", "view"])
+    assert counts.exit_code == 0, counts.output
+    model = load("counts.prosparse")
+    assert model.likelihood_ == ["poisson"]
+    assert model.noise == "view"
+    refused = run(app, [*given, "other.prosparse", "--likelihood", "poison"])
+    assert refused.exit_code == 2
+    assert "--likelihood must be one of 'gaussian', 'bernoulli', 'poisson'" in refused.stderr
+    refused = run(app, ["select", "reads.csv", "--noise", "view"])
+    assert "--noise has no effect with --method fdrpca; use sca" in refused.stderr
+
+
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_rows_that_belong_together(inside):
     """Donors differ in every gene, and no two genes have anything in common."""

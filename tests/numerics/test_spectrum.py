@@ -142,19 +142,26 @@ def test_added_squares_are_those_of_growing_spans(rng):
 
 
 def test_sparse_products_are_shared_out_among_cores(rng, monkeypatch):
-    """Columns go to cores; the sum of the parts is the product."""
-    X = sparse.random_array((60, 40), density=0.2, rng=rng, format="csr")
-    op = SparseOperator(X, X.mean(axis=0), np.ones(40))
-    F = rng.standard_normal((40, 7))
-    alone = squared_product(op, F)
-    shared = []
-    real = linalg.in_parallel
-    monkeypatch.setattr(
-        linalg, "in_parallel", lambda f, pieces: shared.append(pieces) or real(f, pieces)
-    )
-    monkeypatch.setattr(linalg, "LARGE_TABLE", 1)
-    monkeypatch.setattr(linalg, "usable_cores", lambda: 3)
-    np.testing.assert_allclose(squared_product(op, F), alone, atol=1e-12)
-    assert [len(pieces) for pieces in shared] == [3]
+    """Pieces of the rows go to cores; the sum of the parts is the product. Empty rows are no
+    piece of their own."""
+    X = sparse.random_array((60, 40), density=0.2, rng=rng, format="lil")
+    X[20:45] = 0.0
+    X = sparse.csr_array(X)
     centred = X.toarray() - X.toarray().mean(axis=0)
-    np.testing.assert_allclose(alone, centred.T @ (centred @ F), atol=1e-10)
+    F, Y = rng.standard_normal((40, 7)), rng.standard_normal((60, 3))
+    shared = []
+
+    def in_parallel(work, pieces):
+        shared.append([rows for rows, _ in pieces])
+        return [work(piece) for piece in pieces]
+
+    monkeypatch.setattr("prosparse.data.operators.sparse.in_parallel", in_parallel)
+    monkeypatch.setattr("prosparse.data.operators.sparse._ENTRIES_OF_A_PIECE", X.nnz // 3)
+    op = SparseOperator(X, X.mean(axis=0), np.ones(40))
+    np.testing.assert_allclose(squared_product(op, F), centred.T @ (centred @ F), atol=1e-10)
+    np.testing.assert_allclose(op.matmul(F), centred @ F, atol=1e-12)
+    np.testing.assert_allclose(op.rmatmul(Y), centred.T @ Y, atol=1e-12)
+    assert len(shared) == 3
+    for pieces in shared:
+        assert 2 <= len(pieces) <= 3
+        assert [k for rows in pieces for k in range(rows.start, rows.stop)] == list(range(60))

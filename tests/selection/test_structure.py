@@ -107,6 +107,14 @@ def test_few_pvalues_tell_the_discoveries(p, heavy):
                 np.testing.assert_allclose(tested.pvalues, exact, rtol=1e-9)
 
 
+@pytest.mark.parametrize(("n", "all_of_them"), [(12, True), (20, False)])
+def test_columns_with_few_values_and_few_rows_are_put_in_random_order(n, all_of_them):
+    """Of twelve rows 495 orders of four ones are different: no smooth law has such a tail."""
+    ones = np.random.default_rng(0).permuted(np.tile(np.arange(n) < n // 3, (50, 1)).T, axis=0)
+    tests = ColumnTests(sample_of(ones.astype(float)), 0)
+    assert np.all(tests.few_entries) == all_of_them
+
+
 def test_a_test_of_few_columns_is_that_of_the_whole_table():
     X = shared(40, 150).X
     tests, some = ColumnTests(sample_of(X), 0), np.arange(0, 40, 2)

@@ -28,8 +28,8 @@ from ..data.arrays import Array, TableLike, as_like, host, in_kind, is_floating,
 from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
-from ..numerics.parallel import blas_threads, suit_blas_threads
 from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
+from ..parallel import blas_threads, suit_blas_threads
 
 _LEAVE_OUT = "leave these rows or columns out"
 _FILL_IN = (

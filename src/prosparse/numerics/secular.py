@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .parallel import in_parallel, slices_of, usable_cores
+from ..parallel import in_parallel, slices_of, usable_cores
 
 _MOST_ITERATIONS = 60
 # A step of this share of the drop of an eigenvalue is the last: each squares the error before it.

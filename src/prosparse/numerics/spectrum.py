@@ -11,7 +11,6 @@ from array_api_compat import array_namespace, device
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
-from .parallel import LARGE_TABLE, in_parallel, slices_of, usable_cores
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
@@ -41,12 +40,7 @@ def products(op: Operator, filters: Array) -> tuple[Array, Array]:
 def squared_product(op: Operator, F: Array) -> Array:
     """X'X F, one pass."""
 
-    def product(some: Array) -> Array:
-        return op.sum_rows(lambda block: (block.T @ (block @ some),))[0]
-
-    if op.shape[0] * op.shape[1] < LARGE_TABLE or F.shape[1] < 2 * usable_cores():
-        return product(F)
-    return on_all_cores(op, product, F)
+    return op.sum_rows(lambda block: (block.T @ (block @ F),))[0]
 
 
 class Latents(NamedTuple):
@@ -224,14 +218,6 @@ def leading_eigenvectors(
             new = _orthonormal(_strongest(gap[:, :count], block), V)  # what they lack most
         basis, images, warm = V, image, False
     return np.clip(values[:count], 0.0, None), V[:, :count]
-
-
-def on_all_cores(op: Operator, product: Callable[[Array], Array], F: Array) -> Array:
-    """A product of the table with the columns of F, these shared out where it takes one core."""
-    if not op.on_one_core:
-        return product(F)
-    pieces = slices_of(F.shape[1], -(-F.shape[1] // usable_cores()))
-    return op.xp.concat(in_parallel(lambda some: product(F[:, some]), pieces), axis=1)
 
 
 def _strongest(directions: Array, count: int) -> Array:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, host, in_kind
-from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
+from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
 # Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
 # high the rest can lie.
@@ -171,7 +171,7 @@ class Sample:
         """The leading components by products with X alone, and a ceiling for the others."""
         xp, like, groups, rough = chosen.xp, chosen.column_squares(), self.groups, chosen.rough()
 
-        def squared_some(V: Array) -> Array:
+        def squared(V: Array) -> Array:
             narrow = xp.astype(V, rough.dtype)
             if groups is None:
                 (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
@@ -179,9 +179,6 @@ class Sample:
                 within = self.centred(_wide(rough.matmul(narrow)))
                 product = rough.rmatmul(in_kind(within, like, rough.dtype))
             return xp.astype(product, V.dtype)
-
-        def squared(V: Array) -> Array:
-            return on_all_cores(rough, squared_some, V)
 
         m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
         tol = max(residual, 30.0 * float(xp.finfo(rough.dtype).eps))
@@ -209,7 +206,7 @@ class Sample:
         """X'U for scores U."""
         if self.groups is not None:
             scores = self.in_kind(self.centred(_wide(scores)))
-        return _wide(on_all_cores(self.op, self.op.rmatmul, scores))
+        return _wide(self.op.rmatmul(scores))
 
     def scores(self, found: Components, count: int) -> np.ndarray:
         """The first scores of the rows, U, (n, count): orthonormal columns."""

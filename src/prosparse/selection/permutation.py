@@ -30,7 +30,7 @@ import numpy as np
 from scipy.special import betainc, betainccinv
 
 from ..data.operators.sparse import placed_sums
-from ..numerics.parallel import in_parallel, slices_of
+from ..parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
 _ROWS = 4096  # of p-values at a time

@@ -194,8 +194,11 @@ def test_squares_of_held_out_rows(n, p, rng):
 def test_communalities_by_deleting_every_column(n, p, rng):
     """Each column of the held-out rows regressed on the others, as the model of the rest says."""
     op, Z, whole, folds, squares = learned(rng, n, p)
+    # and a little along more components: of 20 rows more than a fold has rows, of 50 fewer
     common = common_variances(whole, folds, squares, Z.var(axis=0))
+    common = np.append(common, np.full(3, 0.01))
     models = [factor_model(fold, common, Z.var(axis=0)) for fold in folds]
+    assert (models[0].W.shape[1] > np.count_nonzero(folds[0].held_out)) == (n == 20)
     left = np.zeros((len(folds), p))
     for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
         sigma, rows = covariance(model), Z[fold.held_out] - fold.mean

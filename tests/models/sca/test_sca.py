@@ -210,7 +210,25 @@ def test_attributes(fitted):
 
 
 def covariance(model):
-    return model.components_.T @ model.components_ + np.diag(model.feature_noise_variance_)
+    own = model.feature_noise_variance_.copy()
+    if hasattr(model, "components_std_"):  # what is not known of the weights
+        own += np.sum(model.components_std_**2, axis=0)
+    return model.components_.T @ model.components_ + np.diag(own)
+
+
+def test_what_is_predicted_knows_what_is_not_known_of_the_weights(rng):
+    """Rows drawn from the model with weights drawn from their posterior, against the scores."""
+    z = rng.standard_normal((12, 1))
+    X = z * [1.0, 1.0, 1.0, 0.7, 0.7] + 0.6 * rng.standard_normal((12, 5))
+    model = SCA(1, noise="view").fit(X)
+    assert np.sum(model.components_std_**2) > 0.05 * np.sum(model.feature_noise_variance_)
+    draws = 100_000
+    weights = model.components_ + model.components_std_ * rng.standard_normal((draws, 5))
+    rows = model.mean_ + rng.standard_normal((draws, 1)) * weights
+    rows += np.sqrt(model.feature_noise_variance_) * rng.standard_normal(rows.shape)
+    np.testing.assert_allclose(np.cov(rows.T), covariance(model), atol=0.02)
+    told = model.predict_view(rows, target=0)  # from nothing
+    np.testing.assert_allclose(told.variance[0], np.diagonal(covariance(model)), rtol=1e-6)
 
 
 def test_score_is_the_dense_density(fitted):

@@ -275,6 +275,27 @@ def test_sparse_tables_and_lists_of_tables_give_the_same(data):
     )
 
 
+def test_arrays_stay_where_they_are(data):
+    strict = pytest.importorskip("array_api_strict")
+    X, groups, _, _ = data
+    options = {"views": VIEWS, "tol": 1e-5}
+    here = SCA(2, **options).fit(X, groups=groups)
+    there = SCA(2, **options).fit(strict.asarray(X), groups=groups)
+    np.testing.assert_allclose(np.asarray(there.components_), here.components_, atol=1e-9)
+    for known in ({"groups": groups}, {}):
+        Z = there.transform(strict.asarray(X), **known)
+        assert isinstance(Z, type(strict.asarray(X)))
+        np.testing.assert_allclose(np.asarray(Z), here.transform(X, **known), atol=1e-9)
+        assert there.score(strict.asarray(X), **known) == pytest.approx(here.score(X, **known))
+
+
+def test_tables_out_of_memory_are_refused(data):
+    dask = pytest.importorskip("dask.array")
+    X, groups, _, _ = data
+    with pytest.raises(InputError, match="`groups` needs a table in memory"):
+        SCA(2).fit(dask.from_array(X, chunks=(40, -1)), groups=groups)
+
+
 # --- new rows
 
 
@@ -284,7 +305,10 @@ def dense_laws(model):
         (
             model.group_means_[g],
             (model.components_.T * model.latent_variance_per_group_[g]) @ model.components_
-            + np.diag(model.group_noise_variance_[g]),
+            + np.diag(
+                model.group_noise_variance_[g]
+                + model.latent_variance_per_group_[g] @ model.components_std_**2
+            ),
         )
         for g in range(len(model.groups_))
     ]
@@ -445,3 +469,16 @@ def test_a_frame_and_categories_are_labels_too(data):
     frame = pd.DataFrame(X, columns=[f"g{j}" for j in range(24)])
     found = SCA(1, tol=1e-4).fit(frame, groups=pd.Series(groups, dtype="category"))
     assert found.transform(frame, groups=list(groups)).shape == (160, 1)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_fit_of_groups_goes_on_from_its_file(data, tmp_path):
+    X, groups, _, _ = data
+    file = tmp_path / "fit.npz"
+    SCA(2, max_iter=5, tol=1e-6).fit(X, groups=groups, checkpoint=file)
+    resumed = SCA(2, tol=1e-6).fit(X, groups=groups, checkpoint=file)
+    whole = SCA(2, tol=1e-6).fit(X, groups=groups)
+    np.testing.assert_allclose(resumed.components_, whole.components_, rtol=1e-6, atol=1e-9)
+    assert resumed.n_iter_ == whole.n_iter_
+    with pytest.raises(prosparse.CheckpointError, match="groups was"):
+        SCA(2, tol=1e-6).fit(X, groups=groups[::-1], checkpoint=file)

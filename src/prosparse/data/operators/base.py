@@ -38,7 +38,6 @@ class Operator(ABC):
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
     # A product with so many columns costs little more than with one; None where each is a pass.
     few_columns: int | None = None
-    on_one_core = False  # whether a product leaves other cores idle
     _column_squares: Array = None
 
     @property

@@ -56,7 +56,7 @@ class ShiftedOperator(Operator):
     def __init__(self, inner: Operator, left: Array, right: Array):
         self.inner, self.left, self.right = inner, left, right
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns, self.on_one_core = inner.few_columns, inner.on_one_core
+        self.few_columns = inner.few_columns
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import array_api_compat.numpy as xp
 import numpy as np
 from scipy import sparse
 
+from ...parallel import in_parallel
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
 from .base import Block, Operator, row_slices
 
 # Standard deviations that the mean of a column may lie from zero, for products in single precision.
 _LARGE_MEAN = 100.0
+# Stored entries that are worth a thread, and how many pieces of so many there are at most.
+_ENTRIES_OF_A_PIECE = 2**19
+_MOST_PIECES = 8
 
 
 def canonical(X: Any) -> sparse.csr_array:
@@ -91,7 +97,6 @@ class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
     few_columns = 16
-    on_one_core = True
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
         self.S = canonical(S).astype(dtype, copy=False)
@@ -105,6 +110,45 @@ class SparseOperator(Operator):
             return
         for rows in row_slices(*self.shape):
             yield rows, (self.S[rows].toarray() - self.shift) * self.factor
+
+    @cached_property
+    def _pieces(self) -> list[tuple[slice, CentredRows]]:
+        """The rows in pieces of about as many entries, whatever the number of cores, so that sums
+        over them do not depend on it."""
+        S, (n, p) = self.S, self.shape
+        count = max(1, min(_MOST_PIECES, S.nnz // _ENTRIES_OF_A_PIECE))
+        ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)
+        ends = np.unique(np.concatenate([[0], ends, [n]]))
+        pieces = []
+        for first, last in itertools.pairwise(ends.tolist()):
+            stored = slice(S.indptr[first], S.indptr[last])
+            starts = S.indptr[first : last + 1] - S.indptr[first]
+            part = sparse.csr_array((S.data[stored], S.indices[stored], starts), (last - first, p))
+            pieces.append((slice(first, last), CentredRows(part, self.shift, self.factor)))
+        return pieces
+
+    # SciPy's products are on one core: pieces of the table are multiplied beside each other.
+
+    def sum_rows(
+        self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
+    ) -> tuple[Array, ...]:
+        if entrywise or len(self._pieces) == 1:
+            return super().sum_rows(f, *row_arrays, entrywise=entrywise)
+        return tuple(sum(parts) for parts in zip(*self._of_pieces(f, *row_arrays), strict=True))
+
+    def map_rows(
+        self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
+    ) -> Array:
+        if entrywise or len(self._pieces) == 1:
+            return super().map_rows(f, *row_arrays, entrywise=entrywise)
+        return np.concatenate(self._of_pieces(f, *row_arrays))
+
+    def _of_pieces(self, f: Callable[..., Any], *row_arrays: Array) -> list[Any]:
+        def work(piece: tuple[slice, CentredRows]) -> Any:
+            rows, block = piece
+            return f(block, *(array[rows, ...] for array in row_arrays))
+
+        return in_parallel(work, self._pieces)
 
     def sample_rows(self, count: int) -> SparseOperator:
         some = self.S[:: max(1, self.shape[0] // count)]

@@ -42,7 +42,7 @@ class WeightedOperator(Operator):
     def __init__(self, inner: Operator, root: Array):
         self.inner, self.root = inner, root
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns, self.on_one_core = inner.few_columns, inner.on_one_core
+        self.few_columns = inner.few_columns
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):

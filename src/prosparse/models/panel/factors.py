@@ -29,7 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind
 from ...data.operators.weighted import WeightedOperator
-from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors, on_all_cores
+from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -205,14 +205,14 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         mean = onto_columns(op, training[:, None] / rows)[:, 0]
         there = in_kind(mean, like)
 
-        def squared_some(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
+        def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
             narrow = xp.astype(V, rough.dtype)
             (product,) = some.sum_rows(lambda block: (block.T @ (block @ narrow),))
             return xp.astype(product, V.dtype) - rows * there[:, None] * (there @ V)
 
         count = min(LEADING, min(op.shape) // 4)
         _, V = leading_eigenvectors(
-            partial(on_all_cores, rough, squared_some),
+            squared,
             like,
             count,
             tol,
@@ -329,7 +329,10 @@ def left_by_others(
         T = some_rows(op, C, fold.held_out) - fold.mean @ C
         across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
         cross = np.einsum("pr,pr->p", across, C)
-        inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
+        if T.shape[0] < T.shape[1]:  # sums of squares of C T', which then has fewer columns than C
+            inside = np.sum(np.square(C @ T.T), axis=1)
+        else:
+            inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
         precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
         residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
         left[number] = np.maximum(residual, 0.0) / precision**2

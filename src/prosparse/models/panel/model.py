@@ -17,7 +17,7 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import host, on_accelerator
-from ...numerics.parallel import in_parallel
+from ...parallel import in_parallel
 from .factors import (
     FEW_ROWS,
     FOLDS,

@@ -671,8 +671,11 @@ class SCA(HasDensity, SparseProjection):
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def score_samples(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
-        """Exact log density of the observed entries of every row; where a view is not Gaussian,
-        a lower bound of it.
+        """Log density of the observed entries of every row; where a view is not Gaussian, a lower
+        bound of it.
+
+        That of a Gaussian with the mean and the covariance that the model predicts: under "ard",
+        what is not known of the loadings (``components_std_``) adds to the variances.
 
         Parameters
         ----------
@@ -824,7 +827,7 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
-        precision = 1.0 / self._noise_of_columns()
+        precision = 1.0 / (self._noise_of_columns() + self._doubt_of_weights())
         L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
@@ -839,11 +842,15 @@ class SCA(HasDensity, SparseProjection):
         if len(getattr(self, "groups_", ())) < 2:
             return None
         sizes = host(self.group_sizes_)
+        activity = host(self.latent_variance_per_group_).astype(float)
+        noise = host(self.group_noise_variance_).astype(float)
         return GroupedModel(
             host(self.components_).T.astype(float),
-            host(self.latent_variance_per_group_).astype(float),
+            activity,
             host(self.group_means_).astype(float),
-            host(self.group_noise_variance_).astype(float),
+            np.stack(
+                [row + self._doubt_of_weights(v) for row, v in zip(noise, activity, strict=True)]
+            ),
             host(self.group_varying_),
             sizes / sizes.sum(),
         )
@@ -860,6 +867,19 @@ class SCA(HasDensity, SparseProjection):
             of_columns(names, self.view_columns_, self.n_features_in_),
             host(self.knee_).astype(float),
         )
+
+    def _doubt_of_weights(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
+        """The variance that what is not known of the weights adds to every column.
+
+        A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and, over the
+        latents of variances ``variances`` (latents,), the variance sum_k v_k var(l_k); it does not
+        go with the first, nor with that of another column.
+        """
+        known = getattr(self, "components_std_", None)
+        if known is None:  # the weights are points
+            return 0.0
+        doubt: np.ndarray = np.sum(host(known).astype(float).T ** 2 * np.asarray(variances), axis=1)
+        return doubt
 
     def _noise_of_columns(self) -> np.ndarray:
         """The noise variance of every column."""

@@ -62,13 +62,12 @@ class GroupedModel(NamedTuple):
             return _each_of_its_group(
                 X, codes, lambda rows, g: self._log_density(rows, g, self.counted[g])
             )
-        densities = [host(part) for part in self._weighted_densities(X)]
-        found = logsumexp(np.stack(densities, axis=1), axis=1)
+        found = logsumexp(self._weighted_densities(X), axis=1)
         return in_kind(found, X, X.dtype) if not kind_of(X).on_host else found
 
     def memberships(self, X: Table) -> np.ndarray:
         """(n, G) the probability of every group, given a row."""
-        parts = np.stack([host(part) for part in self._weighted_densities(X)], axis=1)
+        parts = self._weighted_densities(X)
         weights: np.ndarray = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
         return weights
 
@@ -94,14 +93,15 @@ class GroupedModel(NamedTuple):
             second += weights[:, g : g + 1] * (both[:, 1] + both[:, 0] ** 2)
         return first, np.maximum(second - first**2, 0.0)
 
-    def _weighted_densities(self, X: Table) -> list[Array]:
+    def _weighted_densities(self, X: Table) -> np.ndarray:
+        """(n, G) log densities of the rows in every group, plus the log of its share."""
         everywhere: np.ndarray = np.all(self.counted, axis=0)
-        if not everywhere.any():  # nothing tells the groups apart
-            return [np.full(X.shape[0], np.log(share)) for share in self.shares]
-        return [
-            self._log_density(X, g, everywhere) + np.log(self.shares[g])
-            for g in range(self.shares.size)
-        ]
+        each = np.zeros((X.shape[0], self.shares.size))
+        if everywhere.any():  # else nothing tells the groups apart
+            groups = range(self.shares.size)
+            each = np.stack([host(self._log_density(X, g, everywhere)) for g in groups], axis=1)
+        weighted: np.ndarray = each + np.log(self.shares)
+        return weighted
 
     def _log_density(self, rows: Table, g: int, which: np.ndarray) -> Array:
         columns = np.flatnonzero(which)

@@ -207,30 +207,39 @@ def _needed_latents(
     count = counts.few
     start, lay = begin(count)
     best = run_from(start, lay).state
-    most = best, lay
+    last, around = best, lay
     while count < counts.most:
         count = min(2 * count, counts.most)
-        start, other = begin(count)
-        most = run_from(start, other).state, other
-        if most[0].bound <= best.bound:
+        start, around = begin(count)
+        last = run_from(start, around).state
+        if last.bound <= best.bound:
             break
-        best, lay = most
-    fewest_removed, factor = 1, 2.0
-    top, around = most
-    fewer = fewest_removed
-    while around.block.size > 1 and fewer >= 1:
-        strength = np.sum(top.fitted.L**2, axis=0)
+        best, lay = last, around
+    last, around = _without_weakest(last, around, run_from)
+    if last.bound > best.bound:
+        best, lay = last, around
+    return _with_latents(best, lay, np.arange(lay.block.size))
+
+
+def _without_weakest(
+    best: StateOf,
+    lay: ViewLayout,
+    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+) -> tuple[StateOf, ViewLayout]:
+    """The weakest latents taken out as long as the bound rises: one at first, then twice as many
+    each time; once it fell, half as many."""
+    fewer, factor = 1, 2.0
+    while lay.block.size > 1 and fewer >= 1:
+        strength = np.sum(best.fitted.L**2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
-        start, other = _with_latents(top, around, keep)
+        start, other = _with_latents(best, lay, keep)
         trial = run_from(start, other).state
-        if trial.bound > top.bound:
-            top, around = trial, other
+        if trial.bound > best.bound:
+            best, lay = trial, other
         else:
             factor = 0.5
         fewer = int(factor * fewer)
-    if top.bound > best.bound:
-        best, lay = top, around
-    return _with_latents(best, lay, np.arange(lay.block.size))
+    return best, lay
 
 
 def _rough(options: SCAOptions) -> SCAOptions:

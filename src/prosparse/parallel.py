@@ -146,11 +146,16 @@ def in_parallel(work: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> lis
     """``work`` of every piece, in their order, on as many threads as there are cores (NumPy lets go
     of the interpreter while it computes); what one raises is raised."""
     threads = min(usable_cores(), _MOST_THREADS, len(pieces))
-    if threads < 2:
+    if threads < 2 or getattr(_here, "beside_others", False):
         return [work(piece) for piece in pieces]
     # each product of a piece on one core: the others have pieces of their own
-    with blas_threads(1), ThreadPoolExecutor(threads) as pool:
+    with blas_threads(1), ThreadPoolExecutor(threads, initializer=_begin_beside_others) as pool:
         return list(pool.map(work, pieces))
+
+
+def _begin_beside_others() -> None:
+    """This thread is one of several: what it does in pieces, it does one after the other."""
+    _here.beside_others = True
 
 
 def slices_of(length: int, step: int) -> list[slice]:

@@ -8,10 +8,9 @@ import pytest
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from prosparse import GSPPCA
+from prosparse import GSPPCA, parallel
 from prosparse.models._base import VariableSelector
-from prosparse.numerics import parallel
-from prosparse.numerics.parallel import blas_threads, free_cores, in_parallel, suit_blas_threads
+from prosparse.parallel import blas_threads, free_cores, in_parallel, suit_blas_threads
 
 pytestmark = pytest.mark.quick
 
@@ -83,6 +82,17 @@ def test_fits_that_overlap_leave_what_was_there(blas):
     go_on.set()
     thread.join()
     assert blas.threads() == [4, 3]
+
+
+def test_pieces_of_a_piece_are_done_one_after_the_other(monkeypatch):
+    """Threads of threads would be more than there are cores."""
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
+
+    def outer(_):
+        me = threading.get_ident()
+        return in_parallel(lambda _: threading.get_ident() == me, range(4))
+
+    assert in_parallel(outer, range(3)) == [[True] * 4] * 3
 
 
 def test_pieces_in_parallel_have_one_thread_each(blas):
