@@ -97,13 +97,14 @@ def rebuilt(split: Split, columns: Array) -> float:
     U, s, Vt = np.linalg.svd(A, full_matrices=False)
     kept = s > 1e-9 * s[0]
     U, s, Vt = U[:, kept], s[kept], Vt[kept]
-    errors = []
+    along, errors = U.T @ split.train, []
     for penalty in _PENALTIES:
-        M = np.eye(n) - (U * (s**2 / (s**2 + penalty))) @ U.T
-        left = np.maximum(np.diag(M) - 1.0 / n, 1e-8)  # the intercept takes 1 / n
-        errors.append(np.sum((M @ split.train) ** 2 / left[:, None] ** 2))
+        kept_share = s**2 / (s**2 + penalty)
+        residual = split.train - (U * kept_share) @ along
+        left = np.maximum(1.0 - U**2 @ kept_share - 1.0 / n, 1e-8)  # the intercept takes 1 / n
+        errors.append(np.sum(residual**2 / left[:, None] ** 2))
     penalty = _PENALTIES[int(np.argmin(errors))]
-    predicted = (split.test[:, columns] @ (Vt.T * (s / (s**2 + penalty)))) @ (U.T @ split.train)
+    predicted = (split.test[:, columns] @ (Vt.T * (s / (s**2 + penalty)))) @ along
     return 1.0 - float(np.sum((split.test - predicted) ** 2) / np.sum(split.test**2))
 
 

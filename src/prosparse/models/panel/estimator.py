@@ -48,8 +48,10 @@ class Panel(SparseProjection):
 
     The variables come in an order in which each is worth most given those before: not the most
     relevant ones, which tend to say the same, but those that together leave the least error in
-    rebuilding what all variables have in common. What they recover is measured in rows that were
-    held out, with panels that were chosen without these rows.
+    rebuilding what all variables have in common. Of variables that are worth about the same, the
+    one that varies more in the units of the table is taken; where units mean nothing, standardise
+    it first. What a panel recovers is measured in rows that were held out, with panels that were
+    chosen without these rows.
 
     Parameters
     ----------
@@ -288,6 +290,7 @@ class Panel(SparseProjection):
             allowed=allowed[kept],
             costs=self._costs(width)[kept],
             bundles=[place[bundle] for bundle in bundles],
+            scaled=not self.counts,
             seed=seed_of(self.random_state),
         )
 

@@ -18,7 +18,9 @@ date by
     u = S w / (psi + w'S w)^1/2,    t <- t - (W u)^2,
     N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
 
-Columns may be bought together (a *bundle*): the gain of all of them is then compared per cost.
+Columns may be bought together (a *bundle*): the gain of all of them is then compared per cost. A
+column may be favoured (`favour`): what it gains is then taken times a number when columns are
+compared, and counted as it is.
 
 Of many columns only those that gain most are kept up to date, as long as none of the others can
 gain more: what a column adds falls as others are chosen (Minoux 1978; exactly so for information,
@@ -63,6 +65,12 @@ class Wishes(NamedTuple):
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]  # of two columns or more, which come together
+    favour: np.ndarray | None = None  # (p,) what gains are taken times; None: all the same
+
+    @property
+    def prices(self) -> np.ndarray:
+        """What gains are divided by when columns are compared, (p,)."""
+        return self.costs if self.favour is None else self.costs / self.favour
 
 
 class Chosen(NamedTuple):
@@ -149,7 +157,7 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     together = _bundle_of(wishes.bundles, waiting.size)
     always = together >= 0
     always[wishes.keep] = True
-    pool = _Pool(model, A, criterion, waiting, wishes.costs, always)
+    pool = _Pool(model, A, criterion, waiting, wishes.prices, always)
     while len(taken) < wishes.wanted and waiting.any():
         pool.renew(waiting)
         bounds.look(pool.alone[open_to_all], sum(added))
@@ -177,18 +185,18 @@ class _Pool:
         A: np.ndarray,
         criterion: Criterion,
         waiting: np.ndarray,
-        costs: np.ndarray,
+        prices: np.ndarray,
         always: np.ndarray,
     ):
         self.model, self.A, self.criterion = model, A, criterion
-        self.costs, self.always = costs, always
+        self.prices, self.always = prices, always
         state = init(model, A)
         self.alone = gains(model, state, criterion)  # (p,) as last known
         self._cut(waiting, state)
 
     def _cut(self, waiting: np.ndarray, state: State) -> None:
-        """Keep those that gain most per cost."""
-        worth = np.where(waiting, self.alone / self.costs, -np.inf)
+        """Keep those that gain most per price."""
+        worth = np.where(waiting, self.alone / self.prices, -np.inf)
         if worth.size > POOL:
             inside = np.zeros(worth.size, dtype=bool)
             inside[np.argpartition(-worth, POOL)[:POOL]] = True
@@ -205,7 +213,7 @@ class _Pool:
         """Look at all columns again if one of the others might be the best, or after some steps."""
         if self.columns.size == waiting.size:
             return
-        worth = (self.alone / self.costs)[self.columns[waiting[self.columns]]]
+        worth = (self.alone / self.prices)[self.columns[waiting[self.columns]]]
         if self.age < RENEWED and worth.size and float(worth.max()) >= self.limit:
             return
         state = known(self.model, self.A, self.state.S)
@@ -213,17 +221,17 @@ class _Pool:
         self._cut(waiting, state)
 
     def best(self, candidates: np.ndarray, wishes: Wishes, together: np.ndarray) -> np.ndarray:
-        """The column, or the bundle, that is worth most per cost."""
+        """The column, or the bundle, that gains most per price."""
         here = self.columns
         single = candidates[here] & (together[here] < 0)
-        worth = np.where(single, self.alone[here] / self.costs[here], -np.inf)
+        worth = np.where(single, self.alone[here] / self.prices[here], -np.inf)
         place = int(np.argmax(worth))
         columns, value = here[[place]], float(worth[place])
         for number in np.unique(together[candidates & (together >= 0)]).tolist():
             bundle = wishes.bundles[number]
             gain = bundle_gain(self.model, self.A, self.state, bundle, self.criterion)
-            if gain / float(self.costs[bundle].sum()) > value:
-                columns, value = bundle, gain / float(self.costs[bundle].sum())
+            if gain / float(self.prices[bundle].sum()) > value:
+                columns, value = bundle, gain / float(self.prices[bundle].sum())
         return columns
 
     def take(self, k: int) -> float:
@@ -255,8 +263,10 @@ def whole_sizes(order: np.ndarray, wishes: Wishes) -> np.ndarray:
 def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
     """The same number of columns, each replaced by another one as long as that gains something.
 
-    Columns to be kept stay, and the result is put in greedy order again. Where columns have costs
-    or come in bundles, nothing is exchanged: no swap leaves the cost as it is.
+    Of those that gain more, the one that is worth most as it is favoured is taken, if it is worth
+    more than the one it replaces: no swap loses anything of the criterion. Columns to be kept stay,
+    and the result is put in greedy order again. Where columns have costs or come in bundles,
+    nothing is exchanged: no swap leaves the cost as it is.
     """
     count = chosen.order.size
     fixed = set(wishes.keep.tolist())
@@ -270,21 +280,24 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     A = model.W.T @ model.W
     S = posterior_covariance(model, chosen.order)
     everything = known(model, A, S)
-    worth = np.where(wishes.allowed, gains(model, everything, criterion), -np.inf)
+    worth = gains(model, everything, criterion) / wishes.prices
+    worth = np.where(wishes.allowed, worth, -np.inf)
     worth[chosen.order] = np.inf
     some = np.sort(np.argsort(-worth, kind="stable")[: max(POOL, 2 * count)])
     part = Factors(model.W[some], model.psi[some])
     state = State(S, everything.t[some], everything.N[some])
     inside, allowed = inside[some], wishes.allowed[some]
-    loose = ~np.isin(some, wishes.keep)
+    loose, prices = ~np.isin(some, wishes.keep), wishes.prices[some]
     swapped = False
     for _ in range(min(SWEEPS, int(_WORK // (2 * count * part.W.size)))):
         moved = False
         for k in np.flatnonzero(inside & loose).tolist():
             without = unstep(part, A, state, k)
-            worth = gains(part, without, criterion)
-            best = int(np.argmax(np.where(allowed & ~inside, worth, -np.inf)))
-            if worth[best] > worth[k] * (1.0 + LEAST_GAIN):
+            gain = gains(part, without, criterion)
+            better = allowed & ~inside & (gain > gain[k] * (1.0 + LEAST_GAIN))
+            worth = gain / prices
+            best = int(np.argmax(np.where(better, worth, -np.inf)))
+            if better[best] and worth[best] > worth[k]:
                 state = step(part, A, without, best)
                 inside[k], inside[best] = False, True
                 moved = swapped = True

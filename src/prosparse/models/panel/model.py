@@ -1,7 +1,8 @@
 """From a centred table to a panel: few columns that do the work of all.
 
 1. A factor model whose eigenvalues and communalities are those of held-out rows (`factors`).
-2. Columns in the order in which each is worth most given those before (`greedy`).
+2. Columns in the order in which each is worth most given those before (`greedy`); of those that are
+   worth about the same, the one that varies more (`favour`).
 3. What panels of growing size recover in held-out rows, each chosen without them (`recovery`),
    which also says how many columns are enough.
 4. The latent scores that the panel tells, turned to the principal axes of what it rebuilds.
@@ -37,6 +38,7 @@ from .factors import (
     splits_of,
     steadied,
 )
+from .favour import favour
 from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
 from .recovery import Judged, Shares, judge, posterior, shares_along, sizes_up_to
 
@@ -61,6 +63,7 @@ class Options(NamedTuple):
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]
+    scaled: bool  # whether the columns were brought to one standard deviation
     seed: int
 
 
@@ -133,7 +136,14 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
     longest = max([LONGEST, options.keep.size, *(bundle.size for bundle in options.bundles)])
     count = min(longest if options.wanted is None else options.wanted, limit)
-    wishes = Wishes(count, options.keep, options.allowed, options.costs, options.bundles)
+    wishes = Wishes(
+        count,
+        options.keep,
+        options.allowed,
+        options.costs,
+        options.bundles,
+        _favour(spread, op, options),
+    )
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
     chosen = choose(trusted, wishes, options.criterion)
     trials = trials_of(op, spread, codes, learned, options.seed)
@@ -155,6 +165,14 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         judged=judged,
         stands_for=stand_ins(trusted, panel, judged.recovered, learned.communality),
     )
+
+
+def _favour(spread: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
+    """Columns that vary much are favoured where they were brought to one standard deviation, which
+    hides it; not for information, whose bound is that of the plain greedy order."""
+    if not options.scaled or options.criterion == "information":
+        return None
+    return favour(spread, op.shape[0])
 
 
 def learn_all(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int) -> Learned:
