@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from programs import Program
 from prosparse import GSPPCA, ModelFileError, load, save
 from prosparse.datasets import make_globally_sparse
 from prosparse.files import whole_file, write_text
@@ -372,25 +373,59 @@ def test_names_do_not_command_the_terminal(inside):
 
 
 @unix
-@pytest.mark.parametrize("words", [">&-", "2>&-", ">&- 2>&- <&-", ">&- --json"])
-def test_closed_streams(inside, words):
+def test_all_streams_closed(inside):
     table(inside / "t.csv")
-    line = f"'{sys.executable}' -m prosparse select t.csv --components 1 {words}"
+    line = f"'{sys.executable}' -m prosparse select t.csv --components 1 >&- 2>&- <&-"
     assert subprocess.run(["sh", "-c", line], check=False).returncode == 0
     assert (inside / "t-prosparse" / "report.html").is_file()
 
 
+# The command in a process forked from one that has imported all that it needs, which takes seconds;
+# its streams as Python finds them where the shell closed or redirected them.
+FORKED = "import os, sys; from prosparse.__main__ import main\n{streams}\nmain()"
+NO_OUTPUT = "os.close(1); sys.stdout = sys.__stdout__ = None"
+NO_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
+INTO = "os.dup2(os.open({path!r}, os.O_WRONLY | os.O_CREAT), 1); sys.stdout = os.fdopen(1, 'w')"
+
+
+def forked(streams, *words):
+    return Program(FORKED.format(streams=streams), os.getcwd(), *words).ended(100)
+
+
 @unix
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-@pytest.mark.parametrize("words", ["select t.csv", "select t.csv --json", "reproduce --list"])
-def test_an_answer_on_a_full_disk(inside, words):
+@pytest.mark.parametrize(
+    ("streams", "words"), [(NO_OUTPUT, []), (NO_ERRORS, []), (NO_OUTPUT, ["--json"])]
+)
+def test_closed_streams(inside, streams, words):
     table(inside / "t.csv")
-    line = f"'{sys.executable}' -m prosparse {words} >/dev/full"
+    assert forked(streams, "select", "t.csv", "--components", "1", *words).returncode == 0
+    assert (inside / "t-prosparse" / "report.html").is_file()
+
+
+full = pytest.mark.skipif(
+    not os.path.exists("/dev/full"), reason="needs a device that is always full"
+)
+NO_SPACE = "prosparse: the answer could not be printed (No space left on device)"
+
+
+@unix
+@full
+def test_an_answer_on_a_full_disk(inside):
+    table(inside / "t.csv")
+    line = f"'{sys.executable}' -m prosparse select t.csv >/dev/full"
     ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, text=True)
     assert ended.returncode == 1
-    assert ended.stderr.splitlines() == [
-        "prosparse: the answer could not be printed (No space left on device)"
-    ]
+    assert ended.stderr.splitlines() == [NO_SPACE]
+
+
+@unix
+@full
+@pytest.mark.parametrize("words", ["select t.csv --json", "reproduce --list"])
+def test_other_answers_on_a_full_disk(inside, words):
+    table(inside / "t.csv")
+    ended = forked(INTO.format(path="/dev/full"), *words.split())
+    assert ended.returncode == 1
+    assert ended.stderr.splitlines() == [NO_SPACE]
 
 
 ENCODINGS = {
@@ -482,13 +517,13 @@ def test_a_file_whose_name_is_no_text(inside):
     name = b"caf\xe9.csv"
     table(inside / "t.csv")
     os.rename(b"t.csv", name)
-    words = [sys.executable, "-m", "prosparse", "select", name, "--components", "1", "--json"]
-    ended = subprocess.run(words, capture_output=True, check=False)
-    assert ended.returncode == 0, ended.stderr.decode("utf-8", "replace")
-    assert json.loads(ended.stdout)["rows"] == 40
+    words = ["select", os.fsdecode(name), "--components", "1", "--json"]
+    ended = forked(INTO.format(path="said"), *words)
+    assert ended.returncode == 0, ended.stderr
+    assert json.loads((inside / "said").read_bytes())["rows"] == 40
     assert os.path.exists(b"caf\xe9-prosparse/report.html")
-    words = [sys.executable, "-m", "prosparse", "report", b"caf\xe9-prosparse/model.prosparse"]
-    assert subprocess.run(words, capture_output=True, check=False).returncode == 0
+    ended = forked("", "report", os.fsdecode(b"caf\xe9-prosparse/model.prosparse"))
+    assert ended.returncode == 0, ended.stderr
 
 
 def test_a_long_path_is_shown_whole(inside):

@@ -13,7 +13,7 @@ from prosparse import GSPPCA, SPPCA, Panel
     [
         GSPPCA(),
         GSPPCA(n_components=1, scale=True),
-        GSPPCA(evidence="noisy"),
+        GSPPCA(n_components=1, n_features_to_select=1, evidence="noisy"),
         Panel(),
         Panel(1, criterion="information"),
         SPPCA(penalty=1.0),

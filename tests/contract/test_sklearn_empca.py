@@ -11,7 +11,7 @@ ESTIMATORS = [
     EMPCA(2, n_nonzero=2, random_state=0),
     EMPCA(2, n_nonzero=2, nonnegative=True, scale=True, random_state=0),
     EMPCA(2, n_nonzero=1, orthogonality="disjoint", random_state=0),
-    EMPCA(2, orthogonality="quasi", min_angle=60, random_state=0),
+    EMPCA(2, orthogonality="quasi", min_angle=60, n_restarts=1, random_state=0),
     EMPCA("auto", n_nonzero=1, renormalize=False, random_state=0),
     ThresholdedPCA(n_nonzero=1),
     PathSPCA(n_nonzero=1),

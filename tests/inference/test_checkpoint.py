@@ -2,14 +2,12 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
 
 import array_api_strict
 import numpy as np
 import pytest
 
+from programs import Program
 from prosparse import GSPPCA, SCA, Checkpoint, CheckpointError, ParameterError
 from prosparse.data.arrays import host
 from prosparse.datasets import make_globally_sparse
@@ -48,9 +46,8 @@ def assert_same(ours, theirs):
 @pytest.mark.parametrize("writes", [1, 4])
 def test_killed_and_resumed_equals_uninterrupted(table, tmp_path, writes):
     path = tmp_path / "fit.npz"
-    script = textwrap.dedent(KILLED).format(path=str(path), d=4, writes=writes)
-    ended = subprocess.run([sys.executable, "-c", script], timeout=100, check=False)
-    assert ended.returncode == -signal.SIGKILL
+    program = Program(KILLED.format(path=str(path), d=4, writes=writes), tmp_path)
+    assert program.ended(100).returncode == -signal.SIGKILL
     assert path.exists()
     whole = GSPPCA(4, tol=1e-12).fit(table)
     assert whole.n_iter_ > 3 * writes
