@@ -342,7 +342,7 @@ def test_a_longer_panel_that_is_worse_breaks_no_promise(monkeypatch, X):
     """What counts is the panel, not the longest that was tried."""
     from prosparse.models.panel import model
 
-    path = model.recovery_path
+    path = model.path_of
 
     def falling(*arguments):
         found = path(*arguments)
@@ -350,7 +350,7 @@ def test_a_longer_panel_that_is_worse_breaks_no_promise(monkeypatch, X):
         ratio[3] = 0.95
         return found._replace(ratio=ratio)
 
-    monkeypatch.setattr(model, "recovery_path", falling)
+    monkeypatch.setattr(model, "path_of", falling)
     assert Panel().fit(X).n_selected_ == 4
 
 

@@ -13,7 +13,8 @@ from prosparse.models.panel.model import (
     enough,
     latents,
     learn_all,
-    recovery_path,
+    path_of,
+    shares_of,
     stand_ins,
     trials_of,
 )
@@ -39,7 +40,15 @@ def case(request, rng):
 @pytest.fixture
 def trials(case):
     op, Z, learned = case
-    return trials_of(op, np.ones(Z.shape[1]), None, learned, 0)
+    return [trial() for trial in trials_of(op, np.ones(Z.shape[1]), None, learned, 0)]
+
+
+def recovery_path(op, learned, trials, wishes, count):
+    found = [
+        shares_of(op, learned.communality, trial, wishes, "reconstruction", count)
+        for trial in trials
+    ]
+    return path_of(found, learned.squares, count)
 
 
 def rows_of(fold, Z):
@@ -68,14 +77,14 @@ def test_trials_of_few_rows_do_not_see_the_rows_that_judge_them(rng):
     X = drawn(Factors(W, 0.3 * psi), 24, rng)
     op, _ = standardise(X, True)
     learned = learn_all(op, np.ones(30), None, 0)
-    before = trials_of(op, np.ones(30), None, learned, 0)
+    before = [trial() for trial in trials_of(op, np.ones(30), None, learned, 0)]
     fold = learned.folds[0]
     other = op.X.copy()
     other[fold.held_out] = rng.standard_normal((int(fold.held_out.sum()), 30))
     changed = DenseOperator(other)
     changed.remember_column_squares(op.column_squares())
     again = learn_all(changed, np.ones(30), None, 0)
-    after = trials_of(changed, np.ones(30), None, again, 0)
+    after = [trial() for trial in trials_of(changed, np.ones(30), None, again, 0)]
     for number in (0, 1):  # what the first one knows is the same, what the second one knows is not
         one, other = (trials[number].model.W for trials in (before, after))
         differ = float(np.max(np.abs(one @ one.T - other @ other.T)))
@@ -87,7 +96,7 @@ def test_the_path_is_that_of_panels_chosen_without_the_rows(case, trials):
     op, Z, learned = case
     p = Z.shape[1]
     wishes = Wishes(6, np.zeros(0, int), np.ones(p, bool), np.ones(p), [])
-    found = recovery_path(op, learned, trials, wishes, "reconstruction", 6)
+    found = recovery_path(op, learned, trials, wishes, 6)
     left, told, promised = np.zeros(6), np.zeros(6), np.zeros(6)
     for fold, _, part in trials:
         rows = rows_of(fold, Z)
@@ -109,7 +118,7 @@ def test_a_fold_whose_bundles_leave_no_panel_as_large(case, trials):
     p = Z.shape[1]
     allowed = np.isin(np.arange(p), [3, 4])
     pair = Wishes(3, np.zeros(0, int), allowed, np.ones(p), [np.array([3, 4])])
-    found = recovery_path(op, learned, trials, pair, "reconstruction", 3)
+    found = recovery_path(op, learned, trials, pair, 3)
     assert found.recovered.shape == found.spread.shape == found.ratio.shape == (3,)
     assert found.recovered[2] == found.recovered[1] > found.recovered[0]
 

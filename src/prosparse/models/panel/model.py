@@ -11,7 +11,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,9 +42,6 @@ from .factors import (
 from .favour import favour
 from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
 from .recovery import Judged, Shares, judge, posterior, shares_along, sizes_up_to
-
-Piece = TypeVar("Piece")
-Answer = TypeVar("Answer")
 
 # Where the number of columns is left to the data, no more than these are tried.
 LONGEST = 300
@@ -145,15 +143,30 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         _favour(spread, op, options),
     )
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
-    chosen = choose(trusted, wishes, options.criterion)
-    trials = trials_of(op, spread, codes, learned, options.seed)
-    path = recovery_path(op, learned, trials, wishes, options.criterion, chosen.order.size)
-    panel = chosen.order
+    chosen, *trials = _beside_each_other(
+        op,
+        [
+            partial(choose, trusted, wishes, options.criterion),
+            *trials_of(op, spread, codes, learned, options.seed),
+        ],
+    )
+
+    def exchanged(panel: np.ndarray) -> np.ndarray:
+        short = chosen._replace(order=panel)
+        return exchange(trusted, short, wishes, options.criterion).order
+
+    panel, count = chosen.order, chosen.order.size
+    judging = [
+        partial(shares_of, op, learned.communality, trial, wishes, options.criterion, count)
+        for trial in trials
+    ]
     if options.wanted is None:
+        path = path_of(_beside_each_other(op, judging), learned.squares, count)
         sizes = whole_sizes(panel, wishes)
-        panel = panel[: enough(path, options.recover, sizes)]
-    short = chosen._replace(order=panel)
-    panel = exchange(trusted, short, wishes, options.criterion).order
+        panel = exchanged(panel[: enough(path, options.recover, sizes)])
+    else:
+        panel, *shares = _beside_each_other(op, [partial(exchanged, panel), *judging])
+        path = path_of(shares, learned.squares, count)
     models = [trial.model for trial in trials]
     judged = judge(op, learned.folds, models, panel, learned.squares, options.seed)
     return Solution(
@@ -211,15 +224,17 @@ def told(left: np.ndarray, squares: np.ndarray) -> np.ndarray:
 
 def trials_of(
     op: Operator, spread: np.ndarray, codes: np.ndarray | None, learned: Learned, seed: int
-) -> list[Trial]:
-    """For every fold a model and communalities that know nothing of the rows that it holds out.
+) -> list[Callable[[], Trial]]:
+    """For every fold a model and communalities that know nothing of the rows that it holds out,
+    learned when called.
 
     Of few rows, among many columns, communalities remember the rows that they were measured in:
     everything is then learned anew from the rows that are left. Otherwise they are taken from the
     other folds, whose models have seen these rows, which makes no difference with many rows.
     """
+    numbers = range(len(learned.folds))
     if not has_few_rows(op):
-        return _by_other_folds(spread, learned)
+        return [partial(_by_other_folds, spread, learned, number) for number in numbers]
     outer = host(op.outer()).astype(float)
     parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
 
@@ -230,47 +245,45 @@ def trials_of(
         trusted = confirmed(inner.whole, inner.communality, inner.variances)
         return Trial(fold, learned.squares[number], trusted)
 
-    return _fold_by_fold(op, trial, range(len(learned.folds)))
+    return [partial(trial, number) for number in numbers]
 
 
-def _by_other_folds(spread: np.ndarray, learned: Learned) -> list[Trial]:
+def _by_other_folds(spread: np.ndarray, learned: Learned, number: int) -> Trial:
     """Communalities in the rows that the other folds hold out."""
     rows = sum(int(fold.held_out.sum()) for fold in learned.folds)
-    trials = []
-    for number, (fold, part) in enumerate(zip(learned.folds, learned.parts, strict=True)):
-        others = np.arange(len(learned.folds)) != number
-        share = told(learned.left[others], learned.squares[others])
-        trusted = confirmed(part, steadied(share, spread, rows), learned.variances)
-        trials.append(Trial(fold, learned.squares[number], trusted))
-    return trials
+    others = np.arange(len(learned.folds)) != number
+    share = told(learned.left[others], learned.squares[others])
+    trusted = confirmed(learned.parts[number], steadied(share, spread, rows), learned.variances)
+    return Trial(learned.folds[number], learned.squares[number], trusted)
 
 
-def recovery_path(
+def shares_of(
     op: Operator,
-    learned: Learned,
-    trials: list[Trial],
+    communality: np.ndarray,
+    trial: Trial,
     wishes: Wishes,
     criterion: Criterion,
     count: int,
-) -> Path:
-    """Panels of up to ``count`` columns, chosen in each fold without the rows that judge them."""
-    sizes = sizes_up_to(count)
+) -> Shares:
+    """What panels of up to ``count`` columns recover of the rows that a fold holds out, chosen
+    without these."""
+    fold, squares, model = trial
+    order = choose(model, wishes, criterion).order[:count]
+    # where bundles leave a fold no panel as large as this, its largest one stands in
+    looked = np.minimum(sizes_up_to(count), order.size)
+    return shares_along(op, fold, model, order, squares, communality, looked)
 
-    def shares(trial: Trial) -> Shares:
-        fold, squares, model = trial
-        order = choose(model, wishes, criterion).order[:count]
-        # where bundles leave a fold no panel as large as this, its largest one stands in
-        looked = np.minimum(sizes, order.size)
-        return shares_along(op, fold, model, order, squares, learned.communality, looked)
 
-    found = _fold_by_fold(op, shares, trials)
+def path_of(found: list[Shares], squares: np.ndarray, count: int) -> Path:
+    """What panels of 1, ..., ``count`` columns recover in all folds; ``squares``, (folds, p), are
+    those of the rows that each holds out."""
     everything = np.stack([shares.everything for shares in found])
     others = np.sum([shares.others for shares in found], axis=0)
     attainable = np.sum([shares.attainable for shares in found], axis=0)
-    total = float(learned.squares.sum())
+    total = float(squares.sum())
     ratio = np.where(attainable > 1e-9 * total, others / np.maximum(attainable, 1e-300), 1.0)
-    steps = np.arange(1, count + 1)
-    weights = learned.squares.sum(axis=1) / total
+    sizes, steps = sizes_up_to(count), np.arange(1, count + 1)
+    weights = squares.sum(axis=1) / total
     return Path(
         np.interp(steps, sizes, weights @ everything),
         np.interp(steps, sizes, everything.std(axis=0, ddof=1)),
@@ -278,13 +291,11 @@ def recovery_path(
     )
 
 
-def _fold_by_fold(
-    op: Operator, work: Callable[[Piece], Answer], folds: Sequence[Piece]
-) -> list[Answer]:
-    """``work`` of every fold, several at once where the table is in the memory of the host."""
+def _beside_each_other(op: Operator, work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each returns, several at once where the table is in the memory of the host."""
     if op.whole is None or on_accelerator(op.whole):
-        return [work(fold) for fold in folds]
-    return in_parallel(work, folds)
+        return [one() for one in work]
+    return in_parallel(lambda one: one(), work)
 
 
 def enough(path: Path, recover: float, sizes: np.ndarray) -> int:
