@@ -160,7 +160,8 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     pool = _Pool(model, A, criterion, waiting, wishes.prices, always)
     while len(taken) < wishes.wanted and waiting.any():
         pool.renew(waiting)
-        bounds.look(pool.alone[open_to_all], sum(added))
+        if criterion == "information":
+            bounds.look(pool.alone[open_to_all], sum(added))
         kept = np.zeros_like(waiting)
         kept[wishes.keep] = waiting[wishes.keep]
         columns = pool.best(kept if kept.any() else waiting, wishes, together)
@@ -213,7 +214,8 @@ class _Pool:
         """Look at all columns again if one of the others might be the best, or after some steps."""
         if self.columns.size == waiting.size:
             return
-        worth = (self.alone / self.prices)[self.columns[waiting[self.columns]]]
+        here = self.columns[waiting[self.columns]]
+        worth = self.alone[here] / self.prices[here]
         if self.age < RENEWED and worth.size and float(worth.max()) >= self.limit:
             return
         state = known(self.model, self.A, self.state.S)
@@ -227,7 +229,8 @@ class _Pool:
         worth = np.where(single, self.alone[here] / self.prices[here], -np.inf)
         place = int(np.argmax(worth))
         columns, value = here[[place]], float(worth[place])
-        for number in np.unique(together[candidates & (together >= 0)]).tolist():
+        open_ones = together[candidates & (together >= 0)] if wishes.bundles else together[:0]
+        for number in np.unique(open_ones).tolist():
             bundle = wishes.bundles[number]
             gain = bundle_gain(self.model, self.A, self.state, bundle, self.criterion)
             if gain / float(self.prices[bundle].sum()) > value:
@@ -332,9 +335,9 @@ class _Bounds:
         self.stages: list[tuple[float, np.ndarray]] = []
 
     def look(self, others: np.ndarray, so_far: float) -> None:
-        """Remember a stage: what the chosen columns have gained, and every other one would."""
-        if self.criterion == "information":
-            self.stages.append((so_far, np.cumsum(np.sort(others)[::-1])))
+        """Remember a stage of information: what the chosen columns have gained, and every other
+        one would."""
+        self.stages.append((so_far, np.cumsum(np.sort(others)[::-1])))
 
     def path(self, count: int) -> np.ndarray:
         """For 1, 2, ..., ``count`` columns."""
