@@ -6,11 +6,13 @@ from scipy import sparse
 
 from prosparse.data import standardise
 from prosparse.datasets import make_globally_sparse
+from prosparse.numerics.secular import left_out_coordinates
 from prosparse.selection import leading
 from prosparse.selection.false_discoveries import discoveries
 from prosparse.selection.leading import Groups, Sample
 from prosparse.selection.structure import (
     ColumnTests,
+    Scores,
     components_tested,
     count_components,
     find_structure,
@@ -229,6 +231,33 @@ def test_count_with_many_rows():
     X = rng.standard_normal((100_000, 40))
     X += 0.2 * rng.standard_normal((100_000, 3)) @ rng.standard_normal((3, 40))
     assert count_components(sample_of(X), np.ones(40, dtype=bool)) == 3
+
+
+def test_scores_without_a_column_of_a_large_table(monkeypatch):
+    """What the leading components leave of the column lies at the ceiling; a column that is no
+    member is in none of them."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 300))
+    X[:, :150] += 0.8 * rng.standard_normal((150, 5)) @ rng.standard_normal((5, 150))
+    sample, members = sample_of(X), np.arange(300) < 200
+    tested = ColumnTests(sample, 0).against(members)
+    found, which = tested.found, np.array([3, 180, 250])
+    assert found.ceiling is not None
+    columns = sample.columns(which)
+    U, turns, own = Scores(sample, tested).without(which, columns)
+    for k, j in enumerate(which):
+        scores = U @ turns[k] + np.outer(columns[:, k], own[k])
+        expected = U[:, : tested.tried]
+        if members[j]:
+            z = U.T @ columns[:, k]
+            rest = columns[:, k] - U @ z
+            length = np.linalg.norm(rest)
+            values, parts = np.append(found.values, found.ceiling), np.append(z, length)
+            inside = left_out_coordinates(values, parts[None], tested.tried)[0]
+            expected = np.column_stack([U, rest / length]) @ inside
+        np.testing.assert_allclose(scores, expected, atol=1e-6)  # leading ones, in few digits
+        np.testing.assert_allclose(scores.T @ scores, np.eye(tested.tried), atol=1e-6)
 
 
 def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypatch):
