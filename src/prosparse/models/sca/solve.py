@@ -347,7 +347,7 @@ def solve_bounded(
 
 def solve_groups(
     table: GroupedTable,
-    groups: list[np.ndarray],
+    views: list[np.ndarray],
     options: SCAOptions,
     *,
     progress: Progress | None = None,
@@ -358,7 +358,7 @@ def solve_groups(
     Parameters
     ----------
     table : GroupedTable
-    groups : list of int arrays
+    views : list of int arrays
         The columns of every view.
     options : SCAOptions
     progress : Progress or None, default=None
@@ -379,8 +379,8 @@ def solve_groups(
     entries = float(sum(np.sum(member.samples.observed) for member in members))
 
     def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
-        lay = view_layout(groups, shared, private, options.noise)
-        alike = init(pooled, lay, *initial_weights(start, n, groups, shared, private), None)
+        lay = view_layout(views, shared, private, options.noise)
+        alike = init(pooled, lay, *initial_weights(start, n, views, shared, private), None)
         if table.has_gaps:
             alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
         return grouped_init(members, lay, alike), lay
