@@ -16,8 +16,8 @@ exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic 
 never reaches zero, and its (9) has a factor 1/2 too many.) Where few loadings move, or the noise
 is tiny, `newton` is many times faster and reaches the same optimum. The likelihood does not change
 when W is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is
-smallest. W = 0 is stationary for every lambda > 0, so that no path can start there: paths start from the
-maximum likelihood of probabilistic PCA and go up.
+smallest. W = 0 is stationary for every lambda > 0, so that no path can start there: paths start
+from the maximum likelihood of probabilistic PCA and go up.
 """
 
 from __future__ import annotations
