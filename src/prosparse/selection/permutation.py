@@ -162,9 +162,10 @@ def bounds_of_matched_pvalues(
             of(matched_pvalues(least_R2, excess, freedom)),
         )
     # in order of the excess, columns between two of the grid
+    one_law = not excess.any()
     by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
-    order = np.argsort(by, kind="stable")
-    laws = most_laws if by.any() else 0  # one law for all
+    order = np.arange(columns) if one_law else np.argsort(by, kind="stable")
+    laws = 0 if one_law else most_laws
     ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     first, last = excess[order[ends[:steps]]], excess[order[ends[-steps:]]]
@@ -177,12 +178,16 @@ def bounds_of_matched_pvalues(
         a, b = _matched_law(end, freedom)
         return np.asarray(betainc(b[:, :, None], a[:, :, None], 1.0 - np.minimum(sizes, 1.0)))
 
-    at_lower, at_upper = tail(lower), tail(upper)
+    at_lower = tail(lower)
+    at_upper = at_lower if one_law else tail(upper)
     least_tail = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last size
     least_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_lower, at_upper)
     mean = (np.arange(1, D + 1) / freedom)[:, None]
-    rising = tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
-    plain = (laws == 0) | rising | (sizes <= mean)
+    plain = sizes <= mean
+    if one_law:
+        plain[:] = True
+    else:
+        plain |= tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
     most_tail = np.ones((steps, D, n_sizes + 1))  # one before the first size
     most_tail[:, :, 1:] = np.where(
         plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
