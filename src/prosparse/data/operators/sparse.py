@@ -194,8 +194,8 @@ class SparseOperator(Operator):
     def outer(self) -> Array:
         S, mean = self._scaled()
         entries = np.bincount(S.indices, minlength=self.shape[1])
-        many = np.flatnonzero(entries > _DENSE_COLUMN * self.shape[0])
-        few = np.flatnonzero((entries <= _DENSE_COLUMN * self.shape[0]) & (entries > 0))
+        dense = entries > _DENSE_COLUMN * self.shape[0]
+        many, few = np.flatnonzero(dense), np.flatnonzero(~dense)
         parts = [partial(_outer_of_many, S, mean, many[some]) for some in _dense_pieces(many.size)]
         if few.size:
             parts.append(partial(_outer_of_few, S, mean, few))
