@@ -62,6 +62,8 @@ def _others_computing() -> int:
     """
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        if running <= 1:  # we, and nobody else
+            return 0
         tasks = list(Path("/proc/self/task").iterdir())
     except (OSError, IndexError, ValueError):
         return 0

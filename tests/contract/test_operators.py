@@ -7,6 +7,7 @@ from scipy import sparse
 
 from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
+from prosparse.data.operators import sparse as sparse_module
 from prosparse.data.operators.dense import NARROW
 from prosparse.data.operators.shifted import ShiftedOperator, within_groups
 from prosparse.data.operators.weighted import WeightedOperator
@@ -97,6 +98,22 @@ def test_products(pair, rng):
     close(op.rmatmul(op.xp.asarray(Y)), Z.T @ Y)
     close(op.gram(), Z.T @ Z)
     close(op.outer(), Z @ Z.T)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("many", [0, 7, 40])
+def test_outer_of_sparse_columns_of_any_density(many, dtype, rng, monkeypatch):
+    """Some are made dense, a few at a time, the others not; one has no entry but a shift."""
+    monkeypatch.setattr(sparse_module, "_DENSE_COLUMNS", 3)
+    X = np.where(rng.random((50, 40)) < 0.04, rng.standard_normal((50, 40)), 0.0)
+    X[:, :many] = rng.poisson(1.0, (50, many))
+    X[:, 39] = 0.0
+    shift, factor = rng.random(40), 0.5 + rng.random(40)
+    op = sparse_module.SparseOperator(sparse.csr_array(X), shift, factor, dtype)
+    Z = (X - shift) * factor
+    tol = 100.0 * np.finfo(dtype).eps
+    np.testing.assert_allclose(op.outer(), Z @ Z.T, atol=tol * np.abs(Z @ Z.T).max())
+    assert op.outer().dtype == dtype
 
 
 def test_norms(pair):

@@ -41,6 +41,7 @@ _SELDOM = 1e-4
 _A_LITTLE = 0.01  # more variance, to see whether a tail rises with it
 _SPARSE = 16  # times fewer entries than rows are worth a sparse product
 _KEPT = 2**23  # entries of orders that are kept for the next column
+_TIES = 1e-5  # sizes that differ by less, on their standard scale, are equal but for rounding
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
 
@@ -161,9 +162,10 @@ def bounds_of_matched_pvalues(
             of(matched_pvalues(least_R2, excess, freedom)),
         )
     # in order of the excess, columns between two of the grid
+    one_law = not excess.any()
     by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
-    order = np.argsort(by, kind="stable")
-    laws = most_laws if by.any() else 0  # one law for all
+    order = np.arange(columns) if one_law else np.argsort(by, kind="stable")
+    laws = 0 if one_law else most_laws
     ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     first, last = excess[order[ends[:steps]]], excess[order[ends[-steps:]]]
@@ -176,12 +178,16 @@ def bounds_of_matched_pvalues(
         a, b = _matched_law(end, freedom)
         return np.asarray(betainc(b[:, :, None], a[:, :, None], 1.0 - np.minimum(sizes, 1.0)))
 
-    at_lower, at_upper = tail(lower), tail(upper)
+    at_lower = tail(lower)
+    at_upper = at_lower if one_law else tail(upper)
     least_tail = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last size
     least_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_lower, at_upper)
     mean = (np.arange(1, D + 1) / freedom)[:, None]
-    rising = tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
-    plain = (laws == 0) | rising | (sizes <= mean)
+    plain = sizes <= mean
+    if one_law:
+        plain[:] = True
+    else:
+        plain |= tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
     most_tail = np.ones((steps, D, n_sizes + 1))  # one before the first size
     most_tail[:, :, 1:] = np.where(
         plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
@@ -321,8 +327,10 @@ class _ManyEntries:
     """Of any columns, by dense products."""
 
     def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
-        self.Z = np.ascontiguousarray(Z.T)
-        self.U = scores.U @ scores.turns + Y.T[:, :, None] * scores.own[:, None, :]
+        # moving entries about is most of the work: in single precision it is half of that
+        U, turns, own = (part.astype(np.float32) for part in scores)
+        self.Z = np.ascontiguousarray(Z.T, dtype=np.float32)
+        self.U = U @ turns + Y.T.astype(np.float32)[:, :, None] * own[:, None, :]
 
     def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
         return np.asarray(np.take(self.Z[some], orders, axis=1) @ self.U[some])
@@ -381,5 +389,5 @@ def _limits(projections: np.ndarray) -> np.ndarray:
     centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
     sums = np.cumsum(projections**2, axis=-1)
     given = np.max((np.cbrt(sums / d) - centre) / scale, axis=-1, keepdims=True)
-    given = given * (1.0 - 1e-12)  # equal ones differ by rounding
+    given = given - _TIES * np.maximum(1.0, np.abs(given))
     return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)

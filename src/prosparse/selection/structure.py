@@ -282,7 +282,7 @@ class ColumnTests:
 
 def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarray:
     """sum_a h_a(d)^2 for d = 1, ..., count: how unevenly the scores are spread over the rows."""
-    if sample.groups is not None:
+    if sample.groups is not None or found.rows is not None:
         return np.asarray(np.sum(np.cumsum(sample.scores(found, count) ** 2, axis=1) ** 2, axis=0))
     chosen = sample.chosen(found.members)
     filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
@@ -486,6 +486,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     limit = max(1, min(components_tested(m), ledermann(width)))
     squares = sample.squares[members]
     asked, residual = limit, ROUGH
+    if (more := _seen_to_stand_out(sample, members)) > limit:
+        asked, residual = min(2 * more, most), FINE
     while True:
         found = sample.components(members, asked, residual)
         known = found.values.size
@@ -515,6 +517,26 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
         if count >= before:
             break
     return min(max(cautious, count), most)
+
+
+def _seen_to_stand_out(sample: Sample, members: np.ndarray) -> int:
+    """As many components as the last test knew, if all of them seem to stand out; else 0.
+
+    A guess that only saves a decomposition: the test was of another set, and what components
+    leave of a column that they are made of is less than its noise.
+    """
+    last = sample.last
+    if last is None or last.ceiling is None:
+        return 0
+    some = members[last.members]
+    z, squares = last.z[some], sample.squares[last.members][some]
+    limit = components_tested(sample.freedom)
+    left = 1.0 - np.sum(z[:, :limit] ** 2, axis=1) / squares
+    columns = z / np.sqrt(squares / sample.freedom)[:, None]
+    values = _own_noise(columns, np.maximum(left, _LEAST_UNIQUE)).values
+    known = last.values.size
+    counted = count_signals(values, sample.freedom + 1, int(some.sum()), 1.0)
+    return known if counted >= known else 0
 
 
 class _Spectrum(NamedTuple):

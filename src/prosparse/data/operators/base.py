@@ -38,6 +38,8 @@ class Operator(ABC):
     dtype: Any  # of the blocks; sums of squares are in double precision all the same
     # A product with so many columns costs little more than with one; None where each is a pass.
     few_columns: int | None = None
+    # Up to so many rows X X' costs about what some products with X cost.
+    few_rows: int = 0
     _column_squares: Array = None
 
     @property

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import array_api_compat.numpy as xp
 import numpy as np
 from scipy import sparse
 
-from ...parallel import in_parallel
+from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
 from .base import Block, Operator, row_slices
@@ -21,6 +21,11 @@ _LARGE_MEAN = 100.0
 # Stored entries that are worth a thread, and how many pieces of so many there are at most.
 _ENTRIES_OF_A_PIECE = 2**20
 _MOST_PIECES = 8
+# For X X', columns with more than this share of entries are made dense, some of them at a time: an
+# entry of a product then costs so much less that the zeros do not matter.
+_DENSE_COLUMN = 0.05
+_DENSE_COLUMNS = 512  # at a time, at least
+_DENSE_PIECES = 4  # at most
 
 
 def canonical(X: Any) -> sparse.csr_array:
@@ -97,6 +102,7 @@ class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
     few_columns = 16
+    few_rows = 4096
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
         self.S = canonical(S).astype(dtype, copy=False)
@@ -187,8 +193,37 @@ class SparseOperator(Operator):
 
     def outer(self) -> Array:
         S, mean = self._scaled()
-        projection = S @ mean
-        return (S @ S.T).toarray() - projection[:, None] - projection + mean @ mean
+        entries = np.bincount(S.indices, minlength=self.shape[1])
+        dense = entries > _DENSE_COLUMN * self.shape[0]
+        many, few = np.flatnonzero(dense), np.flatnonzero(~dense)
+        parts = [partial(_outer_of_many, S, mean, many[some]) for some in _dense_pieces(many.size)]
+        if few.size:
+            parts.append(partial(_outer_of_few, S, mean, few))
+        total = np.zeros((self.shape[0],) * 2, dtype=self.dtype)
+        for part in in_parallel(lambda work: work(), parts):
+            total += part
+        return total
+
+
+def _dense_pieces(columns: int) -> list[slice]:
+    step = max(_DENSE_COLUMNS, -(-columns // _DENSE_PIECES))
+    return slices_of(columns, step)
+
+
+def _outer_of_many(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """(S - 1 mean')(S - 1 mean')' of columns of which most entries count, made dense."""
+    block = S[:, columns].toarray() - mean[columns]
+    return block @ block.T
+
+
+def _outer_of_few(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """The same of columns with few entries: S S' is sparse, and the means are taken off after."""
+    some, mean = S[:, columns], mean[columns]
+    along = some @ mean - 0.5 * (mean @ mean)
+    product = (some @ some.T).toarray()
+    product -= along[:, None]
+    product -= along
+    return product
 
 
 def new_rows(X: Any, mean: Array, scale: Array) -> SparseOperator:
