@@ -192,14 +192,17 @@ def bounds_of_matched_pvalues(
     most_tail[:, :, 1:] = np.where(
         plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
     )
-    law = np.empty(columns, dtype=np.intp)
-    law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
+    law = np.zeros(1 if one_law else columns, dtype=np.intp)
+    if not one_law:
+        place = np.searchsorted(ends, np.arange(columns), side="right") - 1
+        law[order] = np.clip(place, 0, steps - 1)
     of_least, of_most = of(least_tail), of(most_tail)
     bounds = PValueBounds(np.empty((columns, D)), np.empty((columns, D)))
 
     def fill(some: slice) -> None:
-        first = (law[some, None] * D + np.arange(D)) * (n_sizes + 1)
-        per_size = (n_sizes / far)[law[some]]
+        its_law = law if one_law else law[some]
+        first = (its_law[:, None] * D + np.arange(D)) * (n_sizes + 1)
+        per_size = (n_sizes / far)[its_law]
         for R2, tail, bound, step in (
             (most_R2, of_least, bounds.least, 1.0 + 1e-9),
             (least_R2, of_most, bounds.most, 1.0 - 1e-9),
