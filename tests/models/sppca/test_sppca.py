@@ -17,7 +17,7 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.sppca import model as sppca
 from prosparse.models.sppca import path
-from prosparse.models.sppca.path import fit_path, problem_of, refitted, vanishing_penalty
+from prosparse.models.sppca.path import fit_path, problem_of, refitted, way_up
 from prosparse.numerics.spectrum import spectrum
 from prosparse.selection.criteria import ebic
 
@@ -150,7 +150,7 @@ def test_zero_is_stationary_so_paths_go_up():
     assert not np.any(sppca.make_step(op, 60, 1e-9)(nothing).W)
     start = sppca.init(parts, 2)
     problem = problem_of(parts, 2000, 1e-10)
-    largest = vanishing_penalty(problem, start)
+    largest = way_up(problem, start).vanishing
     below, above = fit_path(problem, sppca.init(problem.parts, 2), largest * np.array([0.5, 1.0]))
     assert np.any(below.state.W)
     assert not np.any(above.state.W)
