@@ -97,11 +97,15 @@ class CompleteSamples:
         The centred table, or a table of fewer rows with the same X'X.
     n : int
         Samples, of which ``op`` may have fewer rows.
+    rest : array (p,) or None, default=None
+        Squares of every column that the rows of ``op`` lack, as if each column had them by itself:
+        X'X is that of ``op`` and these on the diagonal. None: nothing is lacking.
     """
 
-    def __init__(self, op: Operator, n: int):
+    def __init__(self, op: Operator, n: int, rest: np.ndarray | None = None):
         self.op = op
         self.n = n
+        self.rest = rest
         self.p = op.shape[1]
         self.squares = host(op.column_squares())
         self.observed = np.full(self.p, float(n))
@@ -119,13 +123,7 @@ class CompleteSamples:
             precision = precision + np.tensordot(tau, C, axes=1)
         S = np.linalg.inv(precision)
         S = 0.5 * (S + S.T)
-        filters = in_kind(weighted @ S, self.op.column_squares(), self.op.dtype)
-
-        def products(block: Array) -> tuple[Array, Array]:
-            Z = block @ filters
-            return block.T @ Z, Z.T @ Z
-
-        G, ZZ = (host(part).astype(float) for part in self.op.sum_rows(products))
+        G, ZZ = self.projections(weighted @ S)
         zz = self.n * S + ZZ
         log_det = -self.n * float(np.linalg.slogdet(precision)[1])
         explained = float(np.sum(precision * ZZ))
@@ -141,4 +139,7 @@ class CompleteSamples:
             return block.T @ Y, Y.T @ Y
 
         XY, YY = (host(part).astype(float) for part in self.op.sum_rows(products))
-        return XY, YY
+        if self.rest is None:
+            return XY, YY
+        alone = self.rest[:, None] * F
+        return XY + alone, YY + F.T @ alone
