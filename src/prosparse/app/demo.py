@@ -23,6 +23,7 @@ from ..metrics import support_f_score
 from ..models._base import VariableSelector
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
+from ..phrases import percent
 from ..plot import CommunalityDisplay, EvidenceDisplay, RelevanceDisplay
 from ..report import write_report
 from .places import REPORT, check_page
@@ -77,7 +78,7 @@ def _among_shuffled(X: np.ndarray) -> None:
     true, false = (int(half.sum()) for half in np.split(model.support_, 2))
     print(
         f"  among 64 shuffled columns, which share nothing: {true} pixels found again, and "
-        f"{false} of the shuffled ({false / max(true + false, 1):.0%} of all that were chosen)"
+        f"{false} of the shuffled ({percent(false / max(true + false, 1), 0)} of all that were chosen)"
     )
 
 
@@ -106,7 +107,7 @@ def _report(model: VariableSelector) -> None:
     print(f"  why: {found.why}")
     print(f"  first of the ranking: {', '.join(few)}{more}")
     print(
-        f"  their {found.loadings.shape[0]} components hold {found.retained:.0%} of the variance "
+        f"  their {found.loadings.shape[0]} components hold {percent(found.retained, 0)} of the variance "
         "of all columns"
     )
 
