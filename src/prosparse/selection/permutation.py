@@ -33,7 +33,7 @@ from ..data.operators.sparse import placed_sums
 from ..parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
-_ROWS = 4096  # of p-values at a time
+_ROWS = 512  # of p-values at a time: few, so that all cores have some
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
 _FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192

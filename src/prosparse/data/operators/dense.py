@@ -103,7 +103,8 @@ class DenseRows:
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         Z = self.Z
         Z -= in_kind(centre, Z, Z.dtype)
-        Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
+        if np.any(size != 1.0):
+            Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
         self.Z, self.centre, self.size = Z, centre, size
         return Deviations(self._sums(), self._squares())
 
