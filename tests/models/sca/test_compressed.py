@@ -38,16 +38,21 @@ def test_nearly_the_same_squares(cells, small_tables_are_large):
     small = compressed(op, GROUPS, [5, 5])
     Y, X = small.table.whole, op.whole
     assert Y.shape == (30, sum(SIZES))
-    assert np.all(small.rest >= 0)
-    np.testing.assert_allclose(np.sum(Y**2, axis=0) + small.rest, np.sum(X**2, axis=0))
+    lacking, V = small.rest
+    assert np.all(lacking >= 0)
+    np.testing.assert_allclose(np.sum(Y**2, axis=0) + lacking, np.sum(X**2, axis=0))
     np.testing.assert_allclose(small.table.column_squares(), np.sum(X**2, axis=0))
+    # along the directions of the views nothing is lacking
+    np.testing.assert_allclose(V.T @ V, np.eye(30), atol=1e-8)
+    np.testing.assert_allclose(Y.T @ (Y @ V), X.T @ (X @ V), atol=1e-8)
     # what the types of the cells do is all there, within and between the views
-    values, V = np.linalg.eigh(X.T @ X)
-    leading = V[:, -4:]
+    values, vectors = np.linalg.eigh(X.T @ X)
+    leading = vectors[:, -4:]
     np.testing.assert_allclose(Y.T @ (Y @ leading), leading * values[-4:], atol=2e-3 * values[-1])
     # moments are those of a table with these squares
     L = np.random.default_rng(0).standard_normal((sum(SIZES), 2))
-    table = np.vstack([Y, np.diag(np.sqrt(small.rest))])
+    P = np.eye(sum(SIZES)) - V @ V.T
+    table = np.vstack([Y, np.sqrt(lacking)[:, None] * P])
     ones = np.ones(L.shape[0])
     found = CompleteSamples(small.table, N, small.rest).moments(L, None, ones, 0.0 * ones)
     expected = CompleteSamples(DenseOperator(table), N).moments(L, None, ones, 0.0 * ones)
@@ -55,11 +60,16 @@ def test_nearly_the_same_squares(cells, small_tables_are_large):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-8)
 
 
-def test_a_narrow_view_is_there_as_a_whole(cells, small_tables_are_large):
+@pytest.mark.parametrize("narrow", [8, 12, 20])
+def test_narrow_views(narrow, cells, small_tables_are_large):
+    """Of a view of few columns all directions are there, or the leading ones exactly."""
     op = standardise(cells)[0]
-    groups = [np.arange(12), np.arange(12, sum(SIZES))]
+    groups = [np.arange(narrow), np.arange(narrow, sum(SIZES))]
     Y, X = compressed(op, groups, [3, 3]).table.whole, op.whole
-    np.testing.assert_allclose(Y[:, :12].T @ Y, X[:, :12].T @ X, atol=1e-8)
+    _, vectors = np.linalg.eigh(X[:, :narrow].T @ X[:, :narrow])
+    leading = vectors[:, -13:]
+    found = Y.T @ (Y[:, :narrow] @ leading)
+    np.testing.assert_allclose(found, X.T @ (X[:, :narrow] @ leading), atol=1e-8)
 
 
 def test_small_tables_stay_as_they_are(cells):

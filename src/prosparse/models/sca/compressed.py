@@ -3,10 +3,11 @@
 Most passes only turn the latents to where the weights are sparse. The latents lie among the leading
 directions of the views, and what is left beside these is noise of every column by itself. So
 
-    X'X  ~  Y'Y + diag(rest),    Y = U'X (k x p),
+    X'X  ~  Y'Y + P diag(rest) P,    Y = U'X (k x p),    P = I - V V',
 
-where the columns of U, orthonormal, span the leading scores of all views, and ``rest`` holds what Y
-lacks of every column's squares. A pass over Y costs as much as one over k samples. From the fit of
+where V (p x k) holds the leading directions of all views, the columns of U, orthonormal, span the
+scores X V, and ``rest`` is what Y lacks of every column's squares. Y'Y V is X'X V, noise and all,
+so that the rest must not see V. A pass over Y costs as much as one over k samples. From the fit of
 this table a handful of passes over the whole table are left, where there would be dozens or
 hundreds. The directions need not be exact: the passes over the whole table mend what they lack.
 """
@@ -20,7 +21,8 @@ import numpy as np
 
 from ...data import Array, DenseOperator, Operator
 from ...data.arrays import host, in_kind
-from ...numerics.spectrum import EXACT_SIDE, leading_directions
+from ...numerics.spectrum import EXACT_SIDE, leading_directions, spectrum
+from .samples import Rest
 
 # Directions of every view beyond its latents: among equally strong ones the weights decide.
 MORE_DIRECTIONS = 10
@@ -31,10 +33,10 @@ WORTH = 8
 
 
 class Compressed(NamedTuple):
-    """A table with nearly the same X'X: Y'Y + diag(rest)."""
+    """A table with nearly the same X'X."""
 
     table: Operator  # Y (k, p); it remembers the column squares of X
-    rest: np.ndarray  # (p,) what Y lacks of them
+    rest: Rest
 
 
 def compressed(
@@ -60,23 +62,28 @@ def compressed(
     if min(op.shape) <= max(EXACT_SIDE, WORTH * sum(wanted)):
         return None
     xp, rough = op.xp, op.rough()
-    scores = [
-        xp.astype(_leading_scores(rough.take_columns(columns), count), xp.float64)
-        for columns, count in zip(groups, wanted, strict=True)
-    ]
+    V, scores = np.zeros((op.shape[1], sum(wanted))), []
+    first = 0
+    for columns, count in zip(groups, wanted, strict=True):
+        part = rough.take_columns(columns)
+        directions = _leading(part, count)
+        V[columns, first : first + directions.shape[1]] = host(directions)
+        along = part.gathered_matmul(xp.astype(directions, part.dtype))
+        scores.append(xp.astype(along, xp.float64))
+        first += count
     U = xp.linalg.qr(xp.concat(scores, axis=1))[0]
     Y = xp.astype(op.rmatmul(xp.astype(U, op.dtype)), xp.float64).T
     squares = host(op.column_squares()).astype(float)
-    rest = np.clip(squares - host(xp.sum(Y * Y, axis=0)), 0.0, None)
+    lacking = np.clip(squares - host(xp.sum(Y * Y, axis=0)), 0.0, None)
     table = DenseOperator(Y)
-    table.remember_column_squares(in_kind(squares, Y))
-    return Compressed(table, rest)
+    table.remember_column_squares(squares)
+    return Compressed(table, Rest(lacking, V))
 
 
-def _leading_scores(part: Operator, count: int) -> Array:
-    """Scores of a view along its leading directions, about; all columns of a narrow view."""
+def _leading(part: Operator, count: int) -> Array:
+    """The leading directions of a view, about; of a view of fewer columns, all there are."""
+    if part.shape[1] <= count:
+        return in_kind(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:
-        directions = in_kind(np.eye(part.shape[1]), part.column_squares())
-    else:
-        directions = leading_directions(part, count, max_passes=PRODUCTS)[1]
-    return part.gathered_matmul(part.xp.astype(directions, part.dtype))
+        return spectrum(part).directions(count)
+    return leading_directions(part, count, max_passes=PRODUCTS)[1]

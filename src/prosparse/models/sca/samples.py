@@ -88,6 +88,21 @@ def fewest_rows(op: Operator) -> Operator:
     return spectrum(op).table if n > p and p <= EXACT_SIDE else op
 
 
+class Rest(NamedTuple):
+    """What a table of fewer rows lacks of X'X: P diag(squares) P with P = I - V V'."""
+
+    squares: np.ndarray  # (p,) that every column has by itself
+    V: np.ndarray  # (p, k) orthonormal directions along which nothing is lacking
+
+    def product(self, F: np.ndarray) -> np.ndarray:
+        """The product with F (p, Q)."""
+        alone = self.squares[:, None] * self._beside(F)
+        return self._beside(alone)
+
+    def _beside(self, F: np.ndarray) -> np.ndarray:
+        return F - self.V @ (self.V.T @ F)
+
+
 class CompleteSamples:
     """Nothing is missing: S_n is the same for all samples, and two products with X suffice.
 
@@ -97,12 +112,11 @@ class CompleteSamples:
         The centred table, or a table of fewer rows with the same X'X.
     n : int
         Samples, of which ``op`` may have fewer rows.
-    rest : array (p,) or None, default=None
-        Squares of every column that the rows of ``op`` lack, as if each column had them by itself:
-        X'X is that of ``op`` and these on the diagonal. None: nothing is lacking.
+    rest : Rest or None, default=None
+        What the rows of ``op`` lack. None: nothing.
     """
 
-    def __init__(self, op: Operator, n: int, rest: np.ndarray | None = None):
+    def __init__(self, op: Operator, n: int, rest: Rest | None = None):
         self.op = op
         self.n = n
         self.rest = rest
@@ -141,5 +155,5 @@ class CompleteSamples:
         XY, YY = (host(part).astype(float) for part in self.op.sum_rows(products))
         if self.rest is None:
             return XY, YY
-        alone = self.rest[:, None] * F
-        return XY + alone, YY + F.T @ alone
+        more = self.rest.product(F)
+        return XY + more, YY + F.T @ more

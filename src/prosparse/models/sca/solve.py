@@ -61,6 +61,10 @@ BOUNDED_TOLERANCE = 1e-6
 PASSES_PER_COUNT = 30
 ROUGH = 1e-6
 
+# Of a compressed table the passes go on to this share of the tolerance: there they cost little, and
+# what looks like an end may be a saddle, from which the whole table would take dozens of passes.
+FINER = 0.1
+
 
 class SCAOptions(NamedTuple):
     """What the user decides, in the operator's units."""
@@ -128,7 +132,8 @@ def solve(
         first = init(samples, lay, *weights, prior)
         if guess is None or prior is not None:
             return first
-        found = _iterated(guess, lay, None, first, start.epsilon, options).state.fitted
+        finer = options._replace(tol=FINER * options.tol)
+        found = _iterated(guess, lay, None, first, start.epsilon, finer).state.fitted
         return State(found, found, -math.inf)
 
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
