@@ -183,7 +183,7 @@ def leading_eigenvectors(
     xp, p, some = array_namespace(like), like.shape[0], like
     width = min(count + _OVERSAMPLE, p // 2)
     narrow = block is not None and block < width and p > 2 * _DEPTH_OF_BLOCKS * width
-    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width)
+    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width, max_passes)
     most = depth * width  # no more directions than there are
     block = block if block is not None and narrow else width
     warm = near is not None  # look at these first

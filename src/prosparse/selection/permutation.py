@@ -33,7 +33,7 @@ from ..data.operators.sparse import placed_sums
 from ..parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
-_ROWS = 4096  # of p-values at a time
+_ROWS = 512  # of p-values at a time: few, so that all cores have some
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
 _FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192
@@ -116,8 +116,8 @@ def _matched_law(excess: np.ndarray, freedom: int) -> tuple[np.ndarray, np.ndarr
 class PValueBounds(NamedTuple):
     """P-values that are not known exactly, or what is made of them."""
 
-    least: np.ndarray  # (columns, D)
-    most: np.ndarray  # (columns, D)
+    least: np.ndarray  # (columns, D), or (columns,)
+    most: np.ndarray  # likewise
 
 
 def bounds_of_matched_pvalues(
@@ -126,6 +126,7 @@ def bounds_of_matched_pvalues(
     excess: np.ndarray,
     freedom: int,
     of: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    together: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> PValueBounds:
     """Bounds of `matched_pvalues`, many times as fast where there are many columns: close where
     p-values are above 0.0001, and the least is zero below.
@@ -148,6 +149,8 @@ def bounds_of_matched_pvalues(
         Dimension of the space that the columns live in.
     of : function of arrays
         What is made of each p-value; of those on the grid it costs next to nothing.
+    together : function of arrays (columns, D)
+        What is made of the rows of these.
 
     Returns
     -------
@@ -158,8 +161,8 @@ def bounds_of_matched_pvalues(
     most_laws, n_sizes = _FINE_GRID if columns > _MANY_COLUMNS else _COARSE_GRID
     if columns <= 2 * most_laws * n_sizes:  # fewer than the grid has places
         return PValueBounds(
-            of(matched_pvalues(most_R2, excess, freedom)),
-            of(matched_pvalues(least_R2, excess, freedom)),
+            together(of(matched_pvalues(most_R2, excess, freedom))),
+            together(of(matched_pvalues(least_R2, excess, freedom))),
         )
     # in order of the excess, columns between two of the grid
     one_law = not excess.any()
@@ -192,23 +195,25 @@ def bounds_of_matched_pvalues(
     most_tail[:, :, 1:] = np.where(
         plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
     )
-    law = np.empty(columns, dtype=np.intp)
-    law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
+    law = np.zeros(1 if one_law else columns, dtype=np.intp)
+    if not one_law:
+        place = np.searchsorted(ends, np.arange(columns), side="right") - 1
+        law[order] = np.clip(place, 0, steps - 1)
     of_least, of_most = of(least_tail), of(most_tail)
-    bounds = PValueBounds(np.empty((columns, D)), np.empty((columns, D)))
 
-    def fill(some: slice) -> None:
-        first = (law[some, None] * D + np.arange(D)) * (n_sizes + 1)
-        per_size = (n_sizes / far)[law[some]]
-        for R2, tail, bound, step in (
-            (most_R2, of_least, bounds.least, 1.0 + 1e-9),
-            (least_R2, of_most, bounds.most, 1.0 - 1e-9),
-        ):
+    def looked_up(some: slice) -> PValueBounds:
+        its_law = law if one_law else law[some]
+        first = (its_law[:, None] * D + np.arange(D)) * (n_sizes + 1)
+        per_size = (n_sizes / far)[its_law]
+
+        def at(R2: np.ndarray, tail: np.ndarray, step: float) -> np.ndarray:
             size = np.minimum(R2[some] * (step * per_size), n_sizes).astype(np.intp)
-            bound[some] = np.take(tail, first + size)
+            return together(np.take(tail, first + size))
 
-    in_parallel(fill, slices_of(columns, _ROWS))
-    return bounds
+        return PValueBounds(at(most_R2, of_least, 1.0 + 1e-9), at(least_R2, of_most, 1.0 - 1e-9))
+
+    parts = in_parallel(looked_up, slices_of(columns, _ROWS))
+    return PValueBounds(*(np.concatenate(sides) for sides in zip(*parts, strict=True)))
 
 
 def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:

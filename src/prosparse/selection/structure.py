@@ -229,11 +229,16 @@ class Tested:
             so_far = of_members[:, d - 1] if d else 0.0
             of_members[:, d] = np.minimum(of_members[:, d], so_far + shares.upper[:, d])
         most_R2[self.members] = of_members
-        terms = bounds_of_matched_pvalues(
-            least_R2, most_R2, self.excess, self.tests.sample.freedom, cauchy_terms
+        bounds = bounds_of_matched_pvalues(
+            least_R2,
+            most_R2,
+            self.excess,
+            self.tests.sample.freedom,
+            cauchy_terms,
+            from_cauchy_terms,
         )
-        least = (1.0 - _ROUNDING) * from_cauchy_terms(terms.least)
-        most = np.minimum((1.0 + _ROUNDING) * from_cauchy_terms(terms.most), 1.0)
+        least = (1.0 - _ROUNDING) * bounds.least
+        most = np.minimum((1.0 + _ROUNDING) * bounds.most, 1.0)
         alive = self.tests.alive
         return np.where(alive, least, 1.0), np.where(alive, most, 1.0)
 
