@@ -235,7 +235,7 @@ def test_every_fit_of_a_path_begins_at_the_best_state_known(monkeypatch):
     ahead = 2 * last - fits[0].state.W
     straight = ahead * last > 0.1 * last**2
     np.testing.assert_allclose(line.W, np.where(straight, ahead, 0.1 * last))
-    assert 0 < np.count_nonzero(~straight & (last != 0))  # which would change their sign
+    assert np.count_nonzero(~straight & (last != 0)) > 0  # which would change their sign
 
 
 def test_a_path_that_vanished_does_not_come_back():
