@@ -11,6 +11,7 @@ from array_api_compat import array_namespace, device
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
+from ..parallel import blas_threads
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
@@ -19,10 +20,21 @@ _DEPTH = 6  # as many directions are looked at between restarts, times those kep
 _DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
 # Sides that have fewer than so many times the directions looked for are decomposed as a whole.
 _WHOLE = 4
+_SMALL = 512  # a side on which threads do not pay
 
 
 def eye_like(square: Array, xp: Any) -> Array:
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
+
+
+def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`numpy.linalg.eigh`; of a small matrix on one thread, as others would only be waited for."""
+    if symmetric.shape[0] > _SMALL:
+        values, vectors = np.linalg.eigh(symmetric)
+    else:
+        with blas_threads(1):
+            values, vectors = np.linalg.eigh(symmetric)
+    return values, vectors
 
 
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
@@ -202,7 +214,7 @@ def leading_eigenvectors(
                 break
             new = _orthonormal(last, basis)
         small = host(basis.T @ images)
-        values, turn = np.linalg.eigh(0.5 * (small + small.T))
+        values, turn = eigenpairs(0.5 * (small + small.T))
         values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
         V, image = basis @ turn, images @ turn
         gap = image - V * in_kind(values, some)
