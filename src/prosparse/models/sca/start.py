@@ -13,7 +13,6 @@ from ...data import Array, Operator
 from ...data.arrays import host, in_kind
 from ...numerics.spectrum import spectrum
 
-
 Rotation = Literal["sparse", "shared"]
 
 
