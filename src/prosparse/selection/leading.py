@@ -18,7 +18,7 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, host, in_kind
-from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 
 # Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
@@ -159,7 +159,7 @@ class Sample:
         self, members: np.ndarray, inner: np.ndarray, count: int, look: Callable[..., np.ndarray]
     ) -> Components:
         """From X'X of the members, ``inner``; ``look`` says how all columns see some filters."""
-        values, V = _falling(np.linalg.eigh(inner), self.freedom)
+        values, V = _falling(eigenpairs(inner), self.freedom)
         filters = V / np.sqrt(values)
         count = min(max(count, LEADING), values.size)
         return Components(members, values, inner @ filters, look(filters[:, :count]), filters, None)
@@ -277,9 +277,9 @@ class Sample:
         filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
-    def columns(self, which: np.ndarray) -> np.ndarray:
-        """Some columns, (n, k), in memory."""
-        chosen = self.op.take_columns(which)
+    def columns(self, which: np.ndarray, of: Operator | None = None) -> np.ndarray:
+        """Some columns, (n, k), in memory; ``of`` some that were taken before."""
+        chosen = (self.op if of is None else of).take_columns(which)
         one = in_kind(np.eye(which.size), chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(one)))
 

@@ -33,7 +33,9 @@ from ..data.operators.sparse import placed_sums
 from ..parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
-_ROWS = 512  # of p-values at a time: few, so that all cores have some
+# P-values that a thread calculates at a time, few, so that all cores have some; or looks up, many,
+# as each operation on them is short.
+_CALCULATED, _LOOKED_UP = 1024, 8192
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
 _FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192
@@ -212,7 +214,7 @@ def bounds_of_matched_pvalues(
 
         return PValueBounds(at(most_R2, of_least, 1.0 + 1e-9), at(least_R2, of_most, 1.0 - 1e-9))
 
-    parts = in_parallel(looked_up, slices_of(columns, _ROWS))
+    parts = in_parallel(looked_up, slices_of(columns, _LOOKED_UP))
     return PValueBounds(*(np.concatenate(sides) for sides in zip(*parts, strict=True)))
 
 
@@ -224,7 +226,7 @@ def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     def fill(some: slice) -> None:
         tail[some] = betainc(b[some], a[some], 1.0 - np.clip(x[some], 0.0, 1.0))
 
-    in_parallel(fill, slices_of(x.shape[0], _ROWS))
+    in_parallel(fill, slices_of(x.shape[0], _CALCULATED))
     return tail
 
 

@@ -49,7 +49,7 @@ from .model import (
 )
 from .samples import CompleteSamples, Samples, fewest_rows
 from .samples_with_gaps import SamplesWithGaps
-from .start import initial_weights
+from .start import Rotation, initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
@@ -78,6 +78,7 @@ class SCAOptions(NamedTuple):
     max_iter: int
     tol: float  # per observed entry
     noise: Noise  # one variance for every view, or for every column
+    rotation: Rotation = "sparse"  # of the first weights
 
 
 class Solution(NamedTuple):
@@ -128,7 +129,7 @@ def solve(
 
     def started(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
         shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        weights = initial_weights(start, samples.n, groups, shared, own)
+        weights = initial_weights(start, samples.n, groups, shared, own, options.rotation)
         first = init(samples, lay, *weights, prior)
         if guess is None or prior is not None:
             return first
@@ -318,8 +319,8 @@ def solve_bounded(
         shared: int, private: list[int], prior: HyperbolicPrior | None
     ) -> tuple[BoundedState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
-        L = initial_weights(start, rows.n, groups, shared, private)[0] * per_unit[:, None]
-        return bounded_init(rows, lay, L, mu, prior), lay
+        L = initial_weights(start, rows.n, groups, shared, private, options.rotation)[0]
+        return bounded_init(rows, lay, L * per_unit[:, None], mu, prior), lay
 
     def run_from(
         first: BoundedState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
@@ -395,7 +396,8 @@ def solve_groups(
 
     def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
         lay = view_layout(views, shared, private, options.noise)
-        alike = init(pooled, lay, *initial_weights(start, n, views, shared, private), None)
+        weights = initial_weights(start, n, views, shared, private, options.rotation)
+        alike = init(pooled, lay, *weights, None)
         if table.has_gaps:
             alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
         return grouped_init(members, lay, alike), lay
