@@ -76,7 +76,7 @@ def settings_of_ours():
     noises = [{}]
     if "noise" in inspect.signature(SCA).parameters:
         noises = [{"noise": "view"}, {"noise": "feature"}]
-    return {
+    settings = {
         ", ".join(["SCA", prior, *(f"noise per {value}" for value in noise.values())]): {
             "prior": prior,
             **noise,
@@ -84,6 +84,9 @@ def settings_of_ours():
         for noise in noises
         for prior in ("ard", "hyperbolic")
     }
+    if "rotation" in inspect.signature(SCA).parameters:
+        settings["SCA, ard, shared"] = {"prior": "ard", "rotation": "shared"}
+    return settings
 
 
 def fits_of_ours(k, tol=1e-6):

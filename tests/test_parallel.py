@@ -5,12 +5,20 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from joblib import parallel_config
 from scipy.sparse import csr_array
 from threadpoolctl import threadpool_limits
 
-from prosparse import GSPPCA, parallel
+from prosparse import GSPPCA, ParameterError, parallel
+from prosparse.errors import check_jobs
 from prosparse.models._base import VariableSelector
-from prosparse.parallel import blas_threads, free_cores, in_parallel, suit_blas_threads
+from prosparse.parallel import (
+    blas_threads,
+    free_cores,
+    in_parallel,
+    in_processes,
+    suit_blas_threads,
+)
 
 pytestmark = pytest.mark.quick
 
@@ -165,3 +173,48 @@ def test_where_the_system_does_not_say_all_cores_are_free(monkeypatch):
 
     monkeypatch.setattr(parallel.Path, "read_text", missing)
     assert parallel._others_computing() == 0
+
+
+# --- processes
+
+
+def test_pieces_keep_their_order_whatever_the_number_of_processes():
+    for jobs in (None, 1, 2, -1, 10**6):
+        with parallel_config(backend="threading"):
+            assert in_processes(lambda k: k * k, range(7), jobs, 7) == [k * k for k in range(7)]
+
+
+def test_one_process_takes_pieces_as_they_come():
+    """So that the piece that comes next can depend on the time that the last one took."""
+    done = []
+
+    def pieces():
+        for k in range(4):
+            assert done == list(range(k))
+            yield k
+
+    in_processes(done.append, pieces(), 1, 4)
+    assert done == [0, 1, 2, 3]
+
+
+def test_the_number_of_processes_is_joblib_s_unless_given(monkeypatch):
+    """And never more than there are pieces."""
+    asked = []
+
+    def recorded(n_jobs):
+        asked.append(n_jobs)
+        return lambda calls: [f(*args) for f, args, _ in calls]
+
+    monkeypatch.setattr(parallel, "Parallel", recorded)
+    monkeypatch.setattr(parallel, "delayed", lambda f: lambda *args: (f, args, {}))
+    with parallel_config(backend="threading", n_jobs=3):
+        assert in_processes(abs, [-1, -2, -3, -4], None, 4) == [1, 2, 3, 4]
+        in_processes(abs, [-1, -2], None, 2)
+    in_processes(abs, [-1, -2], None, 2)
+    assert asked == [3, 2]
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "2", True])
+def test_what_is_no_number_of_processes(n_jobs):
+    with pytest.raises(ParameterError, match="`n_jobs` must be None or an integer other than 0"):
+        check_jobs(n_jobs)

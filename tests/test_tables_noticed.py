@@ -5,6 +5,7 @@ import pytest
 
 from prosparse import TableError
 from prosparse.tables import Ask, read_table
+from prosparse.tables.marks import with_points
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import parquet  # noqa: E402
@@ -319,3 +320,19 @@ def test_a_file_of_the_gene_expression_omnibus(tmp_path, monkeypatch, widest):
     assert (table.names, table.ids) == (["1007_s_at", "1053_at"], ["GSM1", "GSM2", "GSM3", "GSM4"])
     np.testing.assert_array_equal(table.X, [[1.5, 5], [2, 6], [3, 7], [4, 8]])
     assert "say --transpose" in said(read_table(path))
+
+
+@pytest.mark.parametrize(
+    ("cells", "asked", "expected"),
+    [
+        (["0,5", "12,25", "NA"], None, ["0.5", "12.25", "NA"]),
+        (["0,5", " 1,5e-3", "7", None, 2.0], None, ["0.5", " 1.5e-3", "7", None, 2.0]),
+        (["2,626", "1,204"], None, ["2,626", "1,204"]),  # perhaps thousands
+        (["2,626", "1,204"], ",", ["2.626", "1.204"]),
+        (["0,5", "0,7"], ".", ["0,5", "0,7"]),
+        (["a,b", "0,5", "0,25"], None, ["a,b", "0.5", "0.25"]),
+        (["0.5", "0.25", "0,5"], None, ["0.5", "0.25", "0,5"]),
+    ],
+)
+def test_commas_that_begin_decimals_in_a_column(cells, asked, expected):
+    assert with_points(cells, asked) == expected

@@ -95,6 +95,16 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
+def check_jobs(value: Any) -> None:
+    """Refuse what is no number of jobs in scikit-learn's sense."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if value is not None and (not whole or value == 0):
+        raise ParameterError(
+            "`n_jobs` must be None or an integer other than 0 (-1: as many as there are cores), "
+            f"got {value!r}"
+        )
+
+
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)

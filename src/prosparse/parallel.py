@@ -1,4 +1,5 @@
-"""Threads: how many the products of a fit take, and independent pieces of work beside each other.
+"""Threads and processes: how many the products of a fit take, and independent pieces of work beside
+each other.
 
 BLAS shares every product out among all cores and lets the threads wait for each other in a loop
 that never sleeps. Beside other programs that is many times slower than one thread, and for small
@@ -14,13 +15,15 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from joblib import effective_n_jobs
+from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import LibController, ThreadpoolController
 
 Piece = TypeVar("Piece")
@@ -62,6 +65,8 @@ def _others_computing() -> int:
     """
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+        if running <= 1:  # we, and nobody else
+            return 0
         tasks = list(Path("/proc/self/task").iterdir())
     except (OSError, IndexError, ValueError):
         return 0
@@ -156,6 +161,24 @@ def in_parallel(work: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> lis
 def _begin_beside_others() -> None:
     """This thread is one of several: what it does in pieces, it does one after the other."""
     _here.beside_others = True
+
+
+def in_processes(
+    work: Callable[[Piece], Answer], pieces: Iterable[Piece], n_jobs: int | None, most: int
+) -> list[Answer]:
+    """``work`` of every piece, in their order, in processes of their own, for pieces that take
+    long and hold the interpreter; of ``n_jobs``, as joblib counts them, no more than ``most``, the
+    number of pieces, are used. One process is this one, and takes the pieces as they come."""
+    jobs = min(effective_n_jobs(n_jobs), max(1, most))
+    if jobs == 1:
+        return [work(piece) for piece in pieces]
+    run = Parallel(n_jobs=jobs)
+    return list(run(delayed(_on_one_core)(work, piece) for piece in pieces))
+
+
+def _on_one_core(work: Callable[[Piece], Answer], piece: Piece) -> Answer:
+    with blas_threads(1):
+        return work(piece)
 
 
 def slices_of(length: int, step: int) -> list[slice]:

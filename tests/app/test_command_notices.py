@@ -281,6 +281,26 @@ def test_regress(inside):
     assert run(app, ["report", "t-prosparse"]).exit_code == 0
 
 
+@pytest.mark.parametrize("where", ["table", "labels"])
+def test_a_response_with_decimal_commas(where, inside):
+    """As the numbers of the table, or in a file of its own."""
+    y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
+    german = [str(round(float(v), 6)).replace(".", ",") for v in y]
+    rows = [[f"r{k}", *(str(float(v)).replace(".", ",") for v in DATA.X[k])] for k in range(60)]
+    header = ["id", *NAMES]
+    if where == "table":
+        header, rows = [*header, "outcome"], [[*row, cell] for row, cell in zip(rows, german)]
+    lines = [";".join(row) for row in (header, *rows)]
+    (inside / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
+    words = ["regress", "t.csv", "--response", "outcome", "--shuffles", "0"]
+    if where == "labels":
+        lines = ["id;outcome", *(f"r{k};{cell}" for k, cell in enumerate(german))]
+        (inside / "y.csv").write_text("\n".join(lines) + "\n", "utf-8")
+        words += ["--labels", "y.csv"]
+    model = SpinyRegressor().fit(DATA.X, np.round(y, 6))
+    assert answer(*words)["coefficients"]["v1"] == pytest.approx(model.coef_[1])
+
+
 @pytest.mark.parametrize(
     ("cells", "classes"),
     [

@@ -7,6 +7,7 @@ from scipy import sparse
 
 from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
+from prosparse.data.operators import sparse as sparse_module
 from prosparse.data.operators.dense import NARROW
 from prosparse.data.operators.shifted import ShiftedOperator, within_groups
 from prosparse.data.operators.weighted import WeightedOperator
@@ -97,6 +98,22 @@ def test_products(pair, rng):
     close(op.rmatmul(op.xp.asarray(Y)), Z.T @ Y)
     close(op.gram(), Z.T @ Z)
     close(op.outer(), Z @ Z.T)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("many", [0, 7, 40])
+def test_outer_of_sparse_columns_of_any_density(many, dtype, rng, monkeypatch):
+    """Some are made dense, a few at a time, the others not; one has no entry but a shift."""
+    monkeypatch.setattr(sparse_module, "_DENSE_COLUMNS", 3)
+    X = np.where(rng.random((50, 40)) < 0.04, rng.standard_normal((50, 40)), 0.0)
+    X[:, :many] = rng.poisson(1.0, (50, many))
+    X[:, 39] = 0.0
+    shift, factor = rng.random(40), 0.5 + rng.random(40)
+    op = sparse_module.SparseOperator(sparse.csr_array(X), shift, factor, dtype)
+    Z = (X - shift) * factor
+    tol = 100.0 * np.finfo(dtype).eps
+    np.testing.assert_allclose(op.outer(), Z @ Z.T, atol=tol * np.abs(Z @ Z.T).max())
+    assert op.outer().dtype == dtype
 
 
 def test_norms(pair):
@@ -320,3 +337,19 @@ def test_large_constant_columns_of_a_sparse_table_are_left_alone(rng):
     op, columns = standardise(sparse.csr_array(X), True)
     assert op.shape == (8, 2)
     np.testing.assert_allclose(columns.scale[[0, 2]], X[:, [0, 2]].std(axis=0))
+
+
+@pytest.mark.parametrize("rows", [0, 1, 31, 32, 33, 100])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_sums_are_in_double_precision(rows, dtype, rng):
+    """Of single-precision entries too, few of which are added up in it."""
+    X = (1e4 + rng.standard_normal((rows, 5))).astype(dtype)
+    total = base.column_sums(X, np)
+    assert total.dtype == np.float64
+    np.testing.assert_allclose(total, X.astype(float).sum(axis=0), rtol=4 * np.finfo(dtype).eps)
+
+
+def test_sums_of_many_entries_lose_no_digit():
+    """Added up in single precision, ones and small parts would no longer count."""
+    X = np.full((200_000, 1), 1.0 + 2.0**-20, dtype=np.float32)
+    assert base.column_sums(X, np)[0] == pytest.approx(200_000 * (1.0 + 2.0**-20), rel=1e-7)

@@ -7,7 +7,7 @@ from scipy import sparse
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
-from prosparse.data.operators.sparse import SparseOperator
+from prosparse.data.operators.sparse import SparseOperator, SparseRows
 from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
 from prosparse.numerics.spectrum import (
@@ -165,3 +165,64 @@ def test_sparse_products_are_shared_out_among_cores(rng, monkeypatch):
     for pieces in shared:
         assert 2 <= len(pieces) <= 3
         assert [k for rows in pieces for k in range(rows.start, rows.stop)] == list(range(60))
+
+
+@pytest.mark.parametrize("most", [1, 4, 13])
+def test_no_more_products_than_allowed(most, rng):
+    X, products = rng.standard_normal((300, 200)), []
+
+    def squared(V):
+        products.append(V.shape[1])
+        return X.T @ (X @ V)
+
+    leading_eigenvectors(squared, np.empty(200), 6, max_passes=most)
+    assert 1 <= len(products) <= most
+
+
+def test_sparse_tables_are_measured_piece_by_piece(monkeypatch, rng):
+    """Smallest and largest entries, sums and squares, as of the dense table; the precision of the
+    products is kept."""
+    dense = np.where(rng.random((60, 12)) < 0.4, rng.standard_normal((60, 12)), 0.0)
+    dense[:, 2] = 1.0 + rng.random(60)  # no zeros here
+    dense[:, 5] = 0.0  # nothing else there
+    X = sparse.csr_array(dense)
+    weights = rng.random(60)
+    monkeypatch.setattr("prosparse.data.operators.sparse._ENTRIES_OF_A_PIECE", X.nnz // 4)
+    for each in (None, weights):
+        rows = SparseRows(X, each)
+        low, high, sums, _ = rows.extent()
+        np.testing.assert_array_equal(low, dense.min(axis=0))
+        np.testing.assert_array_equal(high, dense.max(axis=0))
+        counted = np.ones(60) if each is None else each
+        np.testing.assert_allclose(sums, counted @ dense, atol=1e-12)
+        found = rows.deviations(np.full(12, 0.3), np.full(12, 2.0))
+        scaled = (dense - 0.3) / 2.0
+        np.testing.assert_allclose(found.sums, counted @ scaled, atol=1e-12)
+        np.testing.assert_allclose(found.squares, counted @ scaled**2, atol=1e-12)
+    narrow = SparseOperator(X, dense.mean(axis=0), np.ones(12), np.float32)
+    for columns in (np.arange(3, 8), np.array([7, 1, 4])):
+        taken = narrow.take_columns(columns)
+        assert taken.dtype == taken.S.dtype == np.float32
+        np.testing.assert_array_equal(taken.S.toarray(), narrow.S.toarray()[:, columns])
+    assert narrow.sample_rows(20).S.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["apart", "close", "copies", "nothing", "scales"])
+def test_orthonormal_directions_beside_a_basis(kind):
+    """By products where that is safe, by QR where directions hardly differ."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((60, 5)))[0]
+    D = rng.standard_normal((60, 4)) + basis @ rng.standard_normal((5, 4))
+    if kind == "close":
+        D[:, 1] = D[:, 0] + 1e-7 * D[:, 1]
+    elif kind == "copies":
+        D[:, 1] = D[:, 0]
+    elif kind == "nothing":
+        D[:, 2] = 0.0
+    elif kind == "scales":
+        D *= np.array([1e-9, 1.0, 1e9, 1e3])
+    Q = linalg._orthonormal(D, basis)
+    both = np.column_stack([basis, Q])
+    np.testing.assert_allclose(both.T @ both, np.eye(9), atol=1e-13)
+    left = D - both @ (both.T @ D)
+    assert np.max(np.abs(left)) <= 1e-12 * np.max(np.abs(D))

@@ -41,6 +41,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "b": one_of(0.0, 0.0, 1.0, 1e3),
         "n_private": one_of(0, 0, 1),
         "noise": one_of("feature", "view"),
+        "rotation": one_of("sparse", "shared"),
         "likelihood": one_of("gaussian"),  # the others refuse most tables
         "max_iter": one_of(1, 5, 100),
     },

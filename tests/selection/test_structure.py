@@ -67,6 +67,36 @@ def test_components_by_every_way(n, p, exact, monkeypatch):
         assert found.ceiling >= every[found.values.size] * (1 - 1e-6)
 
 
+@pytest.mark.parametrize("grouped", [False, True])
+def test_components_of_one_set_after_another_by_the_products_of_rows(grouped, monkeypatch):
+    """Of a sparse table of few rows X X' is kept and brought up to date: columns that come, columns
+    that go, and sets that have little in common."""
+    monkeypatch.setattr(leading, "EXACT_SIDE", 8)
+    monkeypatch.setattr(leading, "LEADING", 3)
+    monkeypatch.setattr(leading, "BEYOND", 2)
+    n, p = 40, 120
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((n, p)) < 0.3, np.exp(shared(n, p).X), 0.0)
+    X[0] = 1.0  # all columns vary
+    Z, groups = standardised(X), np.arange(n) % 3
+    if grouped:
+        Z = Z - np.array([Z[groups == g].mean(axis=0) for g in range(3)])[groups]
+    sample = sample_of(sparse.csr_array(X), groups if grouped else None)
+    kept = []
+    for first, last in ((0, 120), (10, 110), (5, 105), (60, 120)):
+        members = (np.arange(p) >= first) & (np.arange(p) < last)
+        found = sample.components(members, 3, 1e-5)
+        values, U = slow_components(Z, members, 3)
+        np.testing.assert_allclose(found.values[:3], values, rtol=1e-5)
+        np.testing.assert_allclose(np.abs(found.seen[:, :3]), np.abs(Z.T @ U), atol=1e-2)
+        np.testing.assert_allclose(np.abs(sample.scores(found, 3)), np.abs(U), atol=1e-3)
+        np.testing.assert_allclose(found.z, found.seen[members], atol=1e-12)
+        every = np.linalg.svd(Z[:, members], compute_uv=False) ** 2
+        assert found.ceiling >= every[found.values.size] * (1 - 1e-6)
+        kept.append(found.rows is not None)
+    assert kept == [False, True, True, True]
+
+
 @pytest.mark.parametrize(("n", "p"), [(60, 20), (20, 60)])
 @pytest.mark.parametrize("exact", [2048, 6])
 def test_groups_are_centred_without_making_the_table(n, p, exact, monkeypatch):
@@ -280,6 +310,31 @@ def test_components_are_counted_until_one_does_not_stand_out(monkeypatch):
     sample, every = sample_of(X), np.ones(300, dtype=bool)
     assert sample.components(every, 16).values.size < 40
     assert count_components(sample, every) == 40
+
+
+def test_what_the_last_test_knew_only_saves_time(monkeypatch):
+    """All that it knew stand out: more are asked for at once, and the count is the same."""
+    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 300))
+    X[:, :250] += rng.standard_normal((400, 40)) @ rng.standard_normal((40, 250))
+    chosen = np.arange(300) < 250
+    asked = []
+    real = Sample.components
+
+    def components(self, members, count, *options):
+        asked.append(count)
+        return real(self, members, count, *options)
+
+    monkeypatch.setattr(Sample, "components", components)
+    alone, after = sample_of(X), sample_of(X)
+    assert count_components(alone, chosen) == 40
+    once = len(asked)
+    known = after.components(np.ones(300, dtype=bool), 16).values.size
+    asked.clear()
+    assert count_components(after, chosen) == 40
+    assert asked[0] == 2 * known
+    assert len(asked) < once
 
 
 def test_count_of_little():

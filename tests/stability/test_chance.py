@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, InputError, Panel, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
@@ -145,3 +146,12 @@ def test_factors_without_shares_of_their_own(gaps):
     assert not chance.nothing_more
     if not gaps:
         assert chance.held > chance.chance_held.max()
+
+
+def test_tables_are_the_same_however_many_are_fitted_at_a_time(by_evidence):
+    rng = np.random.default_rng(0)
+    table = X + rng.normal(size=X.shape) * np.linspace(0.1, 3.0, 30)
+    with parallel_config(backend="threading"):
+        again = shuffled(GSPPCA(2).fit(table), table, 5, random_state=0, n_jobs=2)
+    np.testing.assert_array_equal(again.counts, by_evidence.counts)
+    np.testing.assert_array_equal(again.chance_held, by_evidence.chance_held)

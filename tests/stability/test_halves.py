@@ -17,10 +17,11 @@ from prosparse import (
     Panel,
     ParameterError,
     SpinyRegressor,
+    parallel,
 )
 from prosparse.data.row_groups import row_groups
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
-from prosparse.stability import Stability, assess, halves
+from prosparse.stability import Stability, assess
 from prosparse.stability.halves import pair_of_halves
 
 pytestmark = pytest.mark.quick
@@ -190,8 +191,8 @@ def test_halves_are_fitted_as_many_at_a_time_as_asked(found, monkeypatch):
         asked.append(n_jobs)
         return lambda calls: [call() for call in reversed([*calls])][::-1]
 
-    monkeypatch.setattr(halves, "Parallel", backwards)
-    monkeypatch.setattr(halves, "delayed", lambda f: lambda *args: partial(f, *args))
+    monkeypatch.setattr(parallel, "Parallel", backwards)
+    monkeypatch.setattr(parallel, "delayed", lambda f: lambda *args: partial(f, *args))
     frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(24)])
     again = assess(FDRPCA().fit(frame), frame, 12, random_state=0, n_jobs=3)
     assert asked == [3]

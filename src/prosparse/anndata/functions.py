@@ -526,6 +526,7 @@ def sca(
     b: float = 0.0,
     n_private: int | Sequence[int] = 0,
     noise: Literal["view", "feature"] = "feature",
+    rotation: Literal["sparse", "shared"] = "sparse",
     likelihood: Any = "gaussian",
     batch_key: Any = None,
     max_iter: int = 1000,
@@ -561,6 +562,9 @@ def sca(
         Latents of each view's own; one number for all views, or one per view.
     noise : {"view", "feature"}
         One noise variance for each view, or for each variable; see `SCA`.
+    rotation : {"sparse", "shared"}
+        Whether the latents start with few large weights overall, or with few in each view, so
+        that all views have them; see `SCA`.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these
         What the entries of each view are: measurements, 0 and 1, or counts; see `SCA`.
     batch_key : str or None
@@ -651,6 +655,7 @@ def sca(
         b=b,
         n_private=n_private,
         noise=noise,
+        rotation=rotation,
         likelihood=likelihood,
         views=groups,
         max_iter=max_iter,

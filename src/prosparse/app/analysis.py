@@ -25,6 +25,7 @@ from ..registry import METHODS, Method, method_of, offered
 from ..selection.dimension import completed
 from ..tables import Ask, Table
 from ..tables.base import MISSING as MISSING_CELLS
+from ..tables.marks import with_points
 from .doubts import look
 from .gaps import complete_part
 from .python import as_python
@@ -346,9 +347,10 @@ def _with_response(table: Table, ask: Ask, wish: Wish) -> tuple[Table, Wish]:
     and the method for it: two different values are classes, whatever they are."""
     if table.response is None:
         return table, wish
-    classes = classes_of(table.response)
+    cells = with_points(table.response, ask.decimal)
+    classes = classes_of(cells)
     if classes is None:
-        numbers = [_number(table, row, ask, one) for row, one in enumerate(table.response)]
+        numbers = [_number(table, row, ask, one) for row, one in enumerate(cells)]
         return table._replace(response=numbers), wish
     first, second = sorted({one for one in classes if one is not None})
     note = f"{ask.response!r} has two values, {first!r} and {second!r}, which are taken for classes"

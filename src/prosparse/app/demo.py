@@ -23,6 +23,7 @@ from ..metrics import support_f_score
 from ..models._base import VariableSelector
 from ..models.fdrpca import FDRPCA
 from ..models.gsppca import GSPPCA
+from ..phrases import percent
 from ..plot import CommunalityDisplay, EvidenceDisplay, RelevanceDisplay
 from ..report import write_report
 from .places import REPORT, check_page
@@ -75,9 +76,10 @@ def _among_shuffled(X: np.ndarray) -> None:
     rng = np.random.default_rng(0)
     model = FDRPCA().fit(np.hstack([X, rng.permuted(X, axis=0)]))
     true, false = (int(half.sum()) for half in np.split(model.support_, 2))
+    share = percent(false / max(true + false, 1), 0)
     print(
         f"  among 64 shuffled columns, which share nothing: {true} pixels found again, and "
-        f"{false} of the shuffled ({false / max(true + false, 1):.0%} of all that were chosen)"
+        f"{false} of the shuffled ({share} of all that were chosen)"
     )
 
 
@@ -106,8 +108,8 @@ def _report(model: VariableSelector) -> None:
     print(f"  why: {found.why}")
     print(f"  first of the ranking: {', '.join(few)}{more}")
     print(
-        f"  their {found.loadings.shape[0]} components hold {found.retained:.0%} of the variance "
-        "of all columns"
+        f"  their {found.loadings.shape[0]} components hold {percent(found.retained, 0)} of the "
+        "variance of all columns"
     )
 
 

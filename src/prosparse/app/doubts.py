@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -68,9 +69,9 @@ def look(
             f"--shuffles {FEW_SHUFFLES} does"
         )
     elif (shuffles is None or shuffles > 0) and found.n_selected:
-        patience = {"max_seconds": _PATIENCE} if shuffles is None else {}
+        patience = _PATIENCE if shuffles is None else math.inf
         count = FEW_SHUFFLES if shuffles is None else shuffles
-        chance = shuffled(model, X, count, y=y, groups=groups, random_state=0, **patience)
+        chance = shuffled(model, X, count, y=y, groups=groups, random_state=0, max_seconds=patience)
         about["shuffled"] = chance.to_json()
     if halves:
         try:

@@ -3,14 +3,17 @@ large, its leading part through a few products."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import array_namespace, device
+from scipy.linalg import solve_triangular
 
 from ..data import Array, DenseOperator, Operator
 from ..data.arrays import host, in_kind
+from ..parallel import blas_threads
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
 EXACT_SIDE = 2048
@@ -19,10 +22,24 @@ _DEPTH = 6  # as many directions are looked at between restarts, times those kep
 _DEPTH_OF_BLOCKS = 3  # the same where blocks are narrow
 # Sides that have fewer than so many times the directions looked for are decomposed as a whole.
 _WHOLE = 4
+_SMALL = 512  # a side on which threads do not pay
+# What a unit direction must have at least that those before it have not, to be told from them by
+# products: its square is far above rounding.
+_WELL_APART = 1e-4
 
 
 def eye_like(square: Array, xp: Any) -> Array:
     return xp.eye(square.shape[0], dtype=square.dtype, device=device(square))
+
+
+def eigenpairs(symmetric: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """`numpy.linalg.eigh`; of a small matrix on one thread, as others would only be waited for."""
+    if symmetric.shape[0] > _SMALL:
+        values, vectors = np.linalg.eigh(symmetric)
+    else:
+        with blas_threads(1):
+            values, vectors = np.linalg.eigh(symmetric)
+    return values, vectors
 
 
 def products(op: Operator, filters: Array) -> tuple[Array, Array]:
@@ -183,7 +200,7 @@ def leading_eigenvectors(
     xp, p, some = array_namespace(like), like.shape[0], like
     width = min(count + _OVERSAMPLE, p // 2)
     narrow = block is not None and block < width and p > 2 * _DEPTH_OF_BLOCKS * width
-    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width)
+    depth = _DEPTH_OF_BLOCKS if narrow else min(_DEPTH, p // width, max_passes)
     most = depth * width  # no more directions than there are
     block = block if block is not None and narrow else width
     warm = near is not None  # look at these first
@@ -202,7 +219,7 @@ def leading_eigenvectors(
                 break
             new = _orthonormal(last, basis)
         small = host(basis.T @ images)
-        values, turn = np.linalg.eigh(0.5 * (small + small.T))
+        values, turn = eigenpairs(0.5 * (small + small.T))
         values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
         V, image = basis @ turn, images @ turn
         gap = image - V * in_kind(values, some)
@@ -229,10 +246,29 @@ def _strongest(directions: Array, count: int) -> Array:
 
 def _orthonormal(directions: Array, basis: Array) -> Array:
     """Orthonormal directions that span, together with the basis, what these do."""
-    xp = array_namespace(basis)
     for _ in range(2):  # once more: rounding leaves something of the basis behind
-        directions = xp.linalg.qr(directions - basis @ (basis.T @ directions))[0]
+        directions = _apart(directions - basis @ (basis.T @ directions))
     return directions
+
+
+def _apart(directions: Array) -> Array:
+    """Directions that span the same, orthonormal: nearly, unless they nearly were before.
+
+    By the triangular factor of their products, which costs a fraction of a QR decomposition; that
+    is for directions of which one nearly follows from the others. The factor leaves an error of
+    rounding times their condition squared, which a second time takes away.
+    """
+    xp = array_namespace(directions)
+    squares = host(directions.T @ directions).astype(float)
+    lengths = np.sqrt(np.diag(squares))
+    if np.all(lengths > 0.0):
+        with contextlib.suppress(np.linalg.LinAlgError):
+            factor = np.linalg.cholesky(squares / np.outer(lengths, lengths))
+            if float(np.min(np.diag(factor))) > _WELL_APART:
+                one = np.eye(lengths.size)
+                inverse = solve_triangular(factor, one, lower=True) / lengths
+                return directions @ in_kind(inverse.T, directions)
+    return xp.linalg.qr(directions)[0]
 
 
 def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:

@@ -18,7 +18,8 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, host, in_kind
-from ..numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
+from ..parallel import in_parallel, slices_of
 
 # Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
 # high the rest can lie.
@@ -31,6 +32,10 @@ ROUGH = 1e-2
 FINE = 1e-3
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 _RANK = 1e-11
+# In so many pieces X X' is multiplied.
+_STRIPS = 8
+# ... and with so many columns at a time, which no longer cost as much each as beside X.
+_WIDE = 32
 
 
 class Components(NamedTuple):
@@ -42,6 +47,7 @@ class Components(NamedTuple):
     seen: np.ndarray  # (p, count) the same of all columns, for the first components
     filters: np.ndarray  # (members, m): scores U are X F
     ceiling: float | None  # of the eigenvalues that are not computed; None if all are
+    rows: np.ndarray | None = None  # (n, m) scores U, where they are known better than as X F
 
 
 class Groups(NamedTuple):
@@ -80,10 +86,12 @@ class Sample:
             self.group_means = sums / groups.sizes[:, None]
             between = groups.sizes @ self.group_means**2
             self.squares = np.maximum(self.squares - between, 0.0)
-        self._last: Components | None = None  # several questions are asked of one set
+        self.last: Components | None = None  # several questions are asked of one set
         self._residual = ROUGH  # of these
         self._taken: tuple[np.ndarray, Operator] | None = None
         self._near: np.ndarray | None = None  # (p, m) directions of the last set, to start from
+        self._near_rows: np.ndarray | None = None  # (n, m) its scores, if there are few rows
+        self._outer: tuple[np.ndarray, Array] | None = None  # the last set and its X X'
         few = self.p <= self.n and self.p <= EXACT_SIDE
         self.products = self._products(np.arange(self.p), op) if few else None
 
@@ -106,7 +114,7 @@ class Sample:
         -------
         Components
         """
-        last = self._last
+        last = self.last
         if (
             last is not None
             and np.array_equal(last.members, members)
@@ -115,8 +123,8 @@ class Sample:
             and (last.ceiling is None or self._residual <= residual)
         ):
             return last
-        self._last, self._residual = self._decomposed(members, count, residual), residual
-        return self._last
+        self.last, self._residual = self._decomposed(members, count, residual), residual
+        return self.last
 
     def chosen(self, members: np.ndarray) -> Operator:
         """The table on the ``members``, of which those asked for last are kept."""
@@ -143,13 +151,15 @@ class Sample:
             )
         if self.n <= EXACT_SIDE:
             return self._from_rows(members, chosen, count)
+        if self._near_rows is not None and self.n <= which.size:
+            return self._leading_of_rows(members, chosen, count, residual)
         return self._leading(members, chosen, count, residual)
 
     def _from_products(
         self, members: np.ndarray, inner: np.ndarray, count: int, look: Callable[..., np.ndarray]
     ) -> Components:
         """From X'X of the members, ``inner``; ``look`` says how all columns see some filters."""
-        values, V = _falling(np.linalg.eigh(inner), self.freedom)
+        values, V = _falling(eigenpairs(inner), self.freedom)
         filters = V / np.sqrt(values)
         count = min(max(count, LEADING), values.size)
         return Components(members, values, inner @ filters, look(filters[:, :count]), filters, None)
@@ -187,12 +197,63 @@ class Sample:
         self._near = np.zeros((self.p, m))
         self._near[members] = _wide(V)
         filters = _wide(V) / np.sqrt(values)
-        seen = self._seen(chosen.matmul(self.in_kind(filters)))
+        scores = chosen.matmul(self.in_kind(filters))
+        if self.n <= chosen.few_rows:
+            self._near_rows = self.centred(_wide(scores))
+        seen = self._seen(scores)
         # eigenvalues are known up to `tol` of the first, and so is the ceiling of the others
         ceiling = float(values[-1] + tol * values[0])
         return Components(
             members, values[:-1], seen[members, :-1], seen[:, :-1], filters[:, :-1], ceiling
         )
+
+    def _leading_of_rows(
+        self, members: np.ndarray, chosen: Operator, count: int, residual: float
+    ) -> Components:
+        """The same by X X', once the components of another set are known.
+
+        A set is mostly asked for after one that differs little from it, and its X X' follows from
+        that of the other. Products with X X' cost so much less than with X that components are
+        computed finely: sets that are chosen by them settle sooner.
+        """
+        outer = self._outer_of(members, chosen)
+        strips = slices_of(self.n, -(-self.n // _STRIPS))
+
+        def squared(U: Array) -> Array:
+            narrow = U.astype(outer.dtype)
+            return np.concatenate(in_parallel(lambda rows: outer[rows] @ narrow, strips))
+
+        m = min(max(count, LEADING) + 1 + BEYOND, self.n // 2)
+        tol = max(min(residual, FINE), 30.0 * float(np.finfo(outer.dtype).eps))
+        values, U = leading_eigenvectors(
+            squared, np.zeros(self.n), m, tol, near=self._near_rows, block=_WIDE
+        )
+        self._near_rows = U
+        seen = _wide(self.op.rmatmul(self.in_kind(U)))
+        z = seen[members, :-1]
+        ceiling = float(values[-1] + tol * values[0])
+        return Components(
+            members, values[:-1], z, seen[:, :-1], z / values[:-1], ceiling, U[:, :-1]
+        )
+
+    def _outer_of(self, members: np.ndarray, chosen: Operator) -> np.ndarray:
+        """X X' of the members, from that of the last set where it has most of them."""
+        last, self._outer = self._outer, None  # not two of them at a time
+        if last is not None and 2 * np.sum(members & last[0]) > np.sum(members):
+            before, total = last
+            for some, take in ((members & ~before, np.add), (before & ~members, np.subtract)):
+                if some.any():
+                    part = self.op.take_columns(np.flatnonzero(some))
+                    take(total, self._within(part), out=total)
+        else:
+            total = self._within(chosen)
+        self._outer = members, total
+        return total
+
+    def _within(self, part: Operator) -> np.ndarray:
+        """X X' of some columns, within groups."""
+        outer = host(part.rough().outer())
+        return outer if self.groups is None else self.centred(self.centred(outer).T)
 
     def _products(self, which: np.ndarray, chosen: Operator) -> np.ndarray:
         """X'X of some columns, within groups."""
@@ -210,13 +271,15 @@ class Sample:
 
     def scores(self, found: Components, count: int) -> np.ndarray:
         """The first scores of the rows, U, (n, count): orthonormal columns."""
+        if found.rows is not None:
+            return found.rows[:, :count]
         chosen = self.chosen(found.members)
         filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
-    def columns(self, which: np.ndarray) -> np.ndarray:
-        """Some columns, (n, k), in memory."""
-        chosen = self.op.take_columns(which)
+    def columns(self, which: np.ndarray, of: Operator | None = None) -> np.ndarray:
+        """Some columns, (n, k), in memory; ``of`` some that were taken before."""
+        chosen = (self.op if of is None else of).take_columns(which)
         one = in_kind(np.eye(which.size), chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(one)))
 

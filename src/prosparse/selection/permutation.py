@@ -33,7 +33,9 @@ from ..data.operators.sparse import placed_sums
 from ..parallel import in_parallel, slices_of
 
 _ENTRIES = 2**21  # of the largest temporary array
-_ROWS = 4096  # of p-values at a time
+# P-values that a thread calculates at a time, few, so that all cores have some; or looks up, many,
+# as each operation on them is short.
+_CALCULATED, _LOOKED_UP = 1024, 8192
 # The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
 # the largest.
 _FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192
@@ -41,6 +43,7 @@ _SELDOM = 1e-4
 _A_LITTLE = 0.01  # more variance, to see whether a tail rises with it
 _SPARSE = 16  # times fewer entries than rows are worth a sparse product
 _KEPT = 2**23  # entries of orders that are kept for the next column
+_TIES = 1e-5  # sizes that differ by less, on their standard scale, are equal but for rounding
 _LEAST_VARIANCE = 1e-3  # of the Gaussian one
 
 
@@ -115,8 +118,8 @@ def _matched_law(excess: np.ndarray, freedom: int) -> tuple[np.ndarray, np.ndarr
 class PValueBounds(NamedTuple):
     """P-values that are not known exactly, or what is made of them."""
 
-    least: np.ndarray  # (columns, D)
-    most: np.ndarray  # (columns, D)
+    least: np.ndarray  # (columns, D), or (columns,)
+    most: np.ndarray  # likewise
 
 
 def bounds_of_matched_pvalues(
@@ -125,6 +128,7 @@ def bounds_of_matched_pvalues(
     excess: np.ndarray,
     freedom: int,
     of: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    together: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> PValueBounds:
     """Bounds of `matched_pvalues`, many times as fast where there are many columns: close where
     p-values are above 0.0001, and the least is zero below.
@@ -147,6 +151,8 @@ def bounds_of_matched_pvalues(
         Dimension of the space that the columns live in.
     of : function of arrays
         What is made of each p-value; of those on the grid it costs next to nothing.
+    together : function of arrays (columns, D)
+        What is made of the rows of these.
 
     Returns
     -------
@@ -157,13 +163,14 @@ def bounds_of_matched_pvalues(
     most_laws, n_sizes = _FINE_GRID if columns > _MANY_COLUMNS else _COARSE_GRID
     if columns <= 2 * most_laws * n_sizes:  # fewer than the grid has places
         return PValueBounds(
-            of(matched_pvalues(most_R2, excess, freedom)),
-            of(matched_pvalues(least_R2, excess, freedom)),
+            together(of(matched_pvalues(most_R2, excess, freedom))),
+            together(of(matched_pvalues(least_R2, excess, freedom))),
         )
     # in order of the excess, columns between two of the grid
+    one_law = not excess.any()
     by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
-    order = np.argsort(by, kind="stable")
-    laws = most_laws if by.any() else 0  # one law for all
+    order = np.arange(columns) if one_law else np.argsort(by, kind="stable")
+    laws = 0 if one_law else most_laws
     ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
     steps = max(1, ends.size - 1)
     first, last = excess[order[ends[:steps]]], excess[order[ends[-steps:]]]
@@ -176,33 +183,39 @@ def bounds_of_matched_pvalues(
         a, b = _matched_law(end, freedom)
         return np.asarray(betainc(b[:, :, None], a[:, :, None], 1.0 - np.minimum(sizes, 1.0)))
 
-    at_lower, at_upper = tail(lower), tail(upper)
+    at_lower = tail(lower)
+    at_upper = at_lower if one_law else tail(upper)
     least_tail = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last size
     least_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_lower, at_upper)
     mean = (np.arange(1, D + 1) / freedom)[:, None]
-    rising = tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
-    plain = (laws == 0) | rising | (sizes <= mean)
+    plain = sizes <= mean
+    if one_law:
+        plain[:] = True
+    else:
+        plain |= tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
     most_tail = np.ones((steps, D, n_sizes + 1))  # one before the first size
     most_tail[:, :, 1:] = np.where(
         plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
     )
-    law = np.empty(columns, dtype=np.intp)
-    law[order] = np.clip(np.searchsorted(ends, np.arange(columns), side="right") - 1, 0, steps - 1)
+    law = np.zeros(1 if one_law else columns, dtype=np.intp)
+    if not one_law:
+        place = np.searchsorted(ends, np.arange(columns), side="right") - 1
+        law[order] = np.clip(place, 0, steps - 1)
     of_least, of_most = of(least_tail), of(most_tail)
-    bounds = PValueBounds(np.empty((columns, D)), np.empty((columns, D)))
 
-    def fill(some: slice) -> None:
-        first = (law[some, None] * D + np.arange(D)) * (n_sizes + 1)
-        per_size = (n_sizes / far)[law[some]]
-        for R2, tail, bound, step in (
-            (most_R2, of_least, bounds.least, 1.0 + 1e-9),
-            (least_R2, of_most, bounds.most, 1.0 - 1e-9),
-        ):
+    def looked_up(some: slice) -> PValueBounds:
+        its_law = law if one_law else law[some]
+        first = (its_law[:, None] * D + np.arange(D)) * (n_sizes + 1)
+        per_size = (n_sizes / far)[its_law]
+
+        def at(R2: np.ndarray, tail: np.ndarray, step: float) -> np.ndarray:
             size = np.minimum(R2[some] * (step * per_size), n_sizes).astype(np.intp)
-            bound[some] = np.take(tail, first + size)
+            return together(np.take(tail, first + size))
 
-    in_parallel(fill, slices_of(columns, _ROWS))
-    return bounds
+        return PValueBounds(at(most_R2, of_least, 1.0 + 1e-9), at(least_R2, of_most, 1.0 - 1e-9))
+
+    parts = in_parallel(looked_up, slices_of(columns, _LOOKED_UP))
+    return PValueBounds(*(np.concatenate(sides) for sides in zip(*parts, strict=True)))
 
 
 def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -213,7 +226,7 @@ def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     def fill(some: slice) -> None:
         tail[some] = betainc(b[some], a[some], 1.0 - np.clip(x[some], 0.0, 1.0))
 
-    in_parallel(fill, slices_of(x.shape[0], _ROWS))
+    in_parallel(fill, slices_of(x.shape[0], _CALCULATED))
     return tail
 
 
@@ -321,8 +334,10 @@ class _ManyEntries:
     """Of any columns, by dense products."""
 
     def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
-        self.Z = np.ascontiguousarray(Z.T)
-        self.U = scores.U @ scores.turns + Y.T[:, :, None] * scores.own[:, None, :]
+        # moving entries about is most of the work: in single precision it is half of that
+        U, turns, own = (part.astype(np.float32) for part in scores)
+        self.Z = np.ascontiguousarray(Z.T, dtype=np.float32)
+        self.U = U @ turns + Y.T.astype(np.float32)[:, :, None] * own[:, None, :]
 
     def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
         return np.asarray(np.take(self.Z[some], orders, axis=1) @ self.U[some])
@@ -381,5 +396,5 @@ def _limits(projections: np.ndarray) -> np.ndarray:
     centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
     sums = np.cumsum(projections**2, axis=-1)
     given = np.max((np.cbrt(sums / d) - centre) / scale, axis=-1, keepdims=True)
-    given = given * (1.0 - 1e-12)  # equal ones differ by rounding
+    given = given - _TIES * np.maximum(1.0, np.abs(given))
     return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)

@@ -229,11 +229,16 @@ class Tested:
             so_far = of_members[:, d - 1] if d else 0.0
             of_members[:, d] = np.minimum(of_members[:, d], so_far + shares.upper[:, d])
         most_R2[self.members] = of_members
-        terms = bounds_of_matched_pvalues(
-            least_R2, most_R2, self.excess, self.tests.sample.freedom, cauchy_terms
+        bounds = bounds_of_matched_pvalues(
+            least_R2,
+            most_R2,
+            self.excess,
+            self.tests.sample.freedom,
+            cauchy_terms,
+            from_cauchy_terms,
         )
-        least = (1.0 - _ROUNDING) * from_cauchy_terms(terms.least)
-        most = np.minimum((1.0 + _ROUNDING) * from_cauchy_terms(terms.most), 1.0)
+        least = (1.0 - _ROUNDING) * bounds.least
+        most = np.minimum((1.0 + _ROUNDING) * bounds.most, 1.0)
         alive = self.tests.alive
         return np.where(alive, least, 1.0), np.where(alive, most, 1.0)
 
@@ -282,7 +287,7 @@ class ColumnTests:
 
 def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarray:
     """sum_a h_a(d)^2 for d = 1, ..., count: how unevenly the scores are spread over the rows."""
-    if sample.groups is not None:
+    if sample.groups is not None or found.rows is not None:
         return np.asarray(np.sum(np.cumsum(sample.scores(found, count) ** 2, axis=1) ** 2, axis=0))
     chosen = sample.chosen(found.members)
     filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
@@ -382,14 +387,17 @@ def by_random_orders(tested: Tested, which: np.ndarray, limit: float) -> np.ndar
     def pvalues(some: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return sampled_pvalues(columns, scores.without(some, columns), orders, most)
 
-    def on_all_cores(some: np.ndarray) -> np.ndarray:
-        columns = sample.columns(some)
+    taken = sample.op.take_columns(which)  # once: every time is a pass over a sparse table
+
+    def on_all_cores(places: slice) -> np.ndarray:
+        some = which[places]
+        columns = sample.columns(np.arange(which.size)[places], taken)
         pieces = slices_of(some.size, -(-some.size // usable_cores()))
         parts = in_parallel(lambda piece: pvalues(some[piece], columns[:, piece]), pieces)
         return np.concatenate(parts)
 
     step = max(1, _ENTRIES // (sample.n * max(tested.tried, 1)))
-    return np.concatenate([on_all_cores(which[some]) for some in slices_of(which.size, step)])
+    return np.concatenate([on_all_cores(places) for places in slices_of(which.size, step)])
 
 
 def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested | None:
@@ -486,6 +494,8 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
     limit = max(1, min(components_tested(m), ledermann(width)))
     squares = sample.squares[members]
     asked, residual = limit, ROUGH
+    if (more := _seen_to_stand_out(sample, members)) > limit:
+        asked, residual = min(2 * more, most), FINE
     while True:
         found = sample.components(members, asked, residual)
         known = found.values.size
@@ -515,6 +525,26 @@ def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTE
         if count >= before:
             break
     return min(max(cautious, count), most)
+
+
+def _seen_to_stand_out(sample: Sample, members: np.ndarray) -> int:
+    """As many components as the last test knew, if all of them seem to stand out; else 0.
+
+    A guess that only saves a decomposition: the test was of another set, and what components
+    leave of a column that they are made of is less than its noise.
+    """
+    last = sample.last
+    if last is None or last.ceiling is None:
+        return 0
+    some = members[last.members]
+    z, squares = last.z[some], sample.squares[last.members][some]
+    limit = components_tested(sample.freedom)
+    left = 1.0 - np.sum(z[:, :limit] ** 2, axis=1) / squares
+    columns = z / np.sqrt(squares / sample.freedom)[:, None]
+    values = _own_noise(columns, np.maximum(left, _LEAST_UNIQUE)).values
+    known = last.values.size
+    counted = count_signals(values, sample.freedom + 1, int(some.sum()), 1.0)
+    return known if counted >= known else 0
 
 
 class _Spectrum(NamedTuple):

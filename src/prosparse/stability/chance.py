@@ -11,20 +11,23 @@ import functools
 import math
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from ..errors import check_integer
+from ..errors import check_integer, check_jobs
 from ..findings import Findings, findings_of
 from ..models._base import SparseProjection, VariableSelector, seed_of
+from ..parallel import in_processes
 from ..phrases import number, percent
 from ..registry import method_of
 from .refits import Rows, settled
+
+Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -229,6 +232,7 @@ def shuffled(
     groups: ArrayLike | None = None,
     random_state: int | np.random.RandomState | None = None,
     max_seconds: float = math.inf,
+    n_jobs: int | None = None,
 ) -> Chance:
     """What the method would choose if nothing were shared.
 
@@ -249,6 +253,10 @@ def shuffled(
         Of the orders.
     max_seconds : float, default=inf
         No further table is begun after so much time; one is always looked at.
+    n_jobs : int or None, default=None
+        Tables that are fitted at a time, in processes of their own, as in scikit-learn: None is
+        one, unless ``joblib.parallel_config`` says otherwise, and -1 as many as there are cores.
+        The result is the same, unless ``max_seconds`` ends it.
 
     Returns
     -------
@@ -262,26 +270,16 @@ def shuffled(
     >>> shuffled(GSPPCA(5).fit(X), X, 5, random_state=0).n_shuffles
     5
     """
+    check_jobs(n_jobs)
     check_integer("n_shuffles", n_shuffles, 1)
     rows = Rows(model, X, y, groups)
     rng = np.random.default_rng(seed_of(random_state))
     parameters = settled(model, rows.n)
     found = findings_of(model)
     what, held = _held(found, model, rows.table, rows.y)
-    counts, chance_held = [], []
-    started = time.monotonic()
-    for _ in range(n_shuffles):
-        again, table, response = rows.shuffled(rng, parameters)
-        if again is None:
-            counts.append(0)
-            chance_held.append(math.nan)
-        else:
-            other = findings_of(again)
-            counts.append(other.n_selected)
-            size = _held(other, again, table, response)[1]
-            chance_held.append(math.nan if size is None else size)
-        if time.monotonic() - started > max_seconds:
-            break
+    looked_at = functools.partial(_looked_at, rows, parameters)
+    tables = _within(max_seconds, (rows.shuffled(rng) for _ in range(n_shuffles)))
+    counts, chance_held = zip(*in_processes(looked_at, tables, n_jobs, n_shuffles), strict=True)
     return Chance(
         method=found.method,
         n_features=len(found.names),
@@ -292,6 +290,29 @@ def shuffled(
         chance_held=np.array(chance_held),
         what=what,
     )
+
+
+def _within(max_seconds: float, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    """The pieces that are begun in time, and always the first."""
+    started = time.monotonic()
+    for piece in pieces:
+        yield piece
+        if time.monotonic() - started > max_seconds:
+            return
+
+
+def _looked_at(
+    rows: Rows, parameters: dict[str, Any], shuffled: tuple[list[Any], np.ndarray | None]
+) -> tuple[int, float]:
+    """How many variables the method chooses in a shuffled table, and how much of what it is after
+    it finds there; none in a table that it refuses."""
+    tables, y = shuffled
+    again = rows.fitted_to_shuffled(tables, y, parameters)
+    if again is None:
+        return 0, math.nan
+    found = findings_of(again)
+    size = _held(found, again, tables if rows.several else tables[0], y)[1]
+    return found.n_selected, math.nan if size is None else size
 
 
 def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:

@@ -10,17 +10,18 @@ chosen on at least a share tau of the 2B halves. The bound on false ones is in `
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.parallel import Parallel, delayed
 
 from ..data.row_groups import RowGroups
-from ..errors import InputError, ParameterError, check_integer
+from ..errors import InputError, ParameterError, check_integer, check_jobs
 from ..findings import findings_of
 from ..models._base import VariableSelector, seed_of
+from ..parallel import in_processes
 from ..phrases import number, percent
 from .bounds import expected_low
 from .refits import Rows, settled
@@ -298,6 +299,7 @@ def assess(
     >>> bool((found.stable == truth).all())
     True
     """
+    check_jobs(n_jobs)
     check_integer("n_subsamples", n_subsamples, 2)
     if n_subsamples % 2:
         raise ParameterError(
@@ -313,7 +315,8 @@ def assess(
     halves = [
         half for _ in range(n_subsamples // 2) for half in pair_of_halves(rows.n, rows.groups, rng)
     ]
-    for chosen in Parallel(n_jobs)(delayed(rows.part)(half, parameters) for half in halves):
+    part = functools.partial(rows.part, parameters=parameters)
+    for chosen in in_processes(part, halves, n_jobs, len(halves)):
         refused += chosen is None
         times += 0 if chosen is None else chosen
         counts.append(0 if chosen is None else int(chosen.sum()))

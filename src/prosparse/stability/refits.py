@@ -75,20 +75,21 @@ class Rows:
         again = self.fitted(tables, None if self.y is None else self.y[rows], labels, parameters)
         return None if again is None else host(again.support_).astype(bool)
 
-    def shuffled(
-        self, rng: np.random.Generator, parameters: dict[str, Any]
-    ) -> tuple[Any, Any, np.ndarray | None]:
-        """The method fitted to rows that share nothing, the table and the response: a regression
-        to a response in random order, any other to columns each in an order of its own; None for
-        a method that refuses them."""
+    def shuffled(self, rng: np.random.Generator) -> tuple[list[Any], np.ndarray | None]:
+        """Tables and response of rows that share nothing: of a regression the response in random
+        order, of any other method columns each in an order of its own."""
         codes = None if self.groups is None else self.groups.codes
-        tables, y = self.tables, self.y
-        if y is not None:
-            y = y[_order(self.n, rng, codes)]
-        else:
-            tables = [kind_of(table).shuffled(table, rng, codes) for table in tables]
-        again = self.fitted(tables, y, codes, parameters)
-        return again, tables if self.several else tables[0], y
+        if self.y is not None:
+            return self.tables, self.y[_order(self.n, rng, codes)]
+        return [kind_of(table).shuffled(table, rng, codes) for table in self.tables], None
+
+    def fitted_to_shuffled(
+        self, tables: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
+    ) -> Any:
+        """The method fitted to what `shuffled` gave; None if it refuses them."""
+        return self.fitted(
+            tables, y, None if self.groups is None else self.groups.codes, parameters
+        )
 
 
 def _response(method: Method, y: ArrayLike | None, n: int) -> np.ndarray | None:

@@ -9,10 +9,10 @@ separators of thousands, such as ``0,25`` or ``1,5``, settles it for the whole f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import TableError
 from .base import column_called, quietly
@@ -75,6 +75,33 @@ def use_of(cells: Iterable[str], mark: str) -> Use:
             elif _DECIMALS[mark].fullmatch(cell.strip()):
                 return Use.DECIMALS
     return use
+
+
+def with_points(cells: Sequence[Any], asked: str | None) -> list[Any]:
+    """Cells of a column, in which a comma that begins the decimals of a number is a point.
+
+    Parameters
+    ----------
+    cells : sequence
+        Those that are not texts stay as they are.
+    asked : "." or "," or None
+        What begins decimals, if the user said so. Otherwise commas do where a number settles it:
+        ``2,626`` alone may be thousands.
+
+    Returns
+    -------
+    list
+    """
+    texts = [cell for cell in cells if isinstance(cell, str)]
+    commas = decimal_mark(texts, ";") == "," and use_of(texts, ",") is Use.DECIMALS
+    if asked == "." or not (asked == "," or commas):
+        return list(cells)
+    return [
+        cell.replace(",", ".")
+        if isinstance(cell, str) and _DECIMALS[","].fullmatch(cell.strip())
+        else cell
+        for cell in cells
+    ]
 
 
 def has_thousands(lines: Iterable[str], separator: str, mark: str) -> bool:

@@ -6,6 +6,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+from joblib import parallel_config
 from scipy import sparse
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
@@ -13,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from prosparse import EMPCA, FewerComponentsWarning, ParameterError
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import component_angles
+from prosparse.models.empca import search
 from prosparse.models.empca.model import init, make_step
 from prosparse.numerics.quadratic import Gram
 from prosparse.numerics.thresholds import Constraint, threshold
@@ -389,3 +391,29 @@ def test_a_path_takes_any_integers(rng):
     for wanted in (np.array([2, 3]), range(2, 4), (2, np.int8(3))):
         assert [m.n_nonzero_[0] for m in EMPCA(random_state=0).path(X, wanted)] == [2, 3]
     assert EMPCA().path(X, []) == []
+
+
+@pytest.mark.parametrize("parameters", [{}, {"orthogonality": "quasi", "min_angle": 60}])
+def test_the_same_components_however_many_sets_are_improved_at_a_time(parameters, rng):
+    X = rng.standard_normal((40, 15))
+    alone = EMPCA(2, n_nonzero=4, random_state=0, **parameters).fit(X)
+    with parallel_config(backend="threading"):
+        together = EMPCA(2, n_nonzero=4, random_state=0, n_jobs=2, **parameters).fit(X)
+    np.testing.assert_array_equal(together.components_, alone.components_)
+    for bounds, others in zip(alone.bounds_, together.bounds_, strict=True):
+        np.testing.assert_array_equal(bounds, others)
+
+
+def test_what_goes_to_other_processes_can_be_sent(monkeypatch, rng):
+    sent = []
+
+    def recorded(work, pieces, n_jobs, most):
+        sent.append(n_jobs)
+        work = pickle.loads(pickle.dumps(work))
+        return [work(piece) for piece in pieces]
+
+    monkeypatch.setattr(search, "in_processes", recorded)
+    for kind in ({}, {"orthogonality": "quasi", "min_angle": 60}):
+        EMPCA(2, n_nonzero=4, random_state=0, n_jobs=2, **kind).fit(rng.standard_normal((40, 15)))
+    assert len(sent) > 4
+    assert set(sent) == {2}

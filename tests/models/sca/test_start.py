@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from prosparse import SCA
 from prosparse.data import DenseOperator
+from prosparse.errors import ParameterError
 from prosparse.models.sca.start import initial_weights, shared_scores, varimax
 
 pytestmark = pytest.mark.quick
@@ -47,6 +49,50 @@ def test_varimax_finds_simple_structure():
     found = np.abs(L @ turn @ varimax(L @ turn))
     np.testing.assert_allclose(np.sort(found.max(axis=0)), [1.0, 2.0, 3.0], rtol=1e-4)
     np.testing.assert_allclose(np.count_nonzero(found > 1e-3, axis=1), 1)
+
+
+def spread_within_views(L, view):
+    """The same within every view, in units of the view's squares."""
+    parts = [L[view == v] / np.sum(L[view == v] ** 2) ** 0.5 for v in np.unique(view)]
+    return sum(part.shape[0] * spread_of_squares(part) for part in parts)
+
+
+def test_views_that_count_alike(rng):
+    view = np.repeat([0, 1], [30, 10])
+    L = rng.standard_normal((40, 3)) * np.where(view == 0, 3.0, 1.0)[:, None]
+    R = varimax(L, view)
+    np.testing.assert_allclose(R.T @ R, np.eye(3), atol=1e-12)
+    best = spread_within_views(L @ R, view)
+    assert best > spread_within_views(L @ varimax(L), view)
+    for _ in range(100):
+        near = np.linalg.qr(np.eye(3) + 1e-2 * rng.standard_normal((3, 3)))[0]
+        assert spread_within_views(L @ R @ near, view) <= best * (1 + 1e-6)
+    # the size of a view does not matter, nor a view without weights
+    louder = np.where(view == 0, 100.0, 1.0)[:, None] * L
+    np.testing.assert_allclose(varimax(louder, view), R, atol=1e-4)
+    silent, its_view = np.vstack([L, np.zeros((3, 3))]), np.r_[view, 2, 2, 2]
+    np.testing.assert_allclose(varimax(silent, its_view), R, atol=1e-4)
+    # one view
+    np.testing.assert_allclose(varimax(L, 0 * view), varimax(L), atol=1e-12)
+
+
+def test_the_rotation_of_the_first_weights():
+    """The same table is told either way; the estimator passes its choice on."""
+    tables = views(40, (30, 10))
+    X, groups = np.hstack(tables), [np.arange(30), np.arange(30, 40)]
+    view = np.repeat([0, 1], [30, 10])
+    one, other = (
+        initial_weights(DenseOperator(X), 40, groups, 3, (0, 0), rotation)
+        for rotation in ("sparse", "shared")
+    )
+    np.testing.assert_allclose(one[0] @ one[0].T, other[0] @ other[0].T, atol=1e-8)
+    np.testing.assert_allclose(one[1], other[1])
+    assert spread_of_squares(one[0]) > spread_of_squares(other[0])
+    assert spread_within_views(one[0], view) < spread_within_views(other[0], view)
+    fits = [SCA(3, rotation=rotation, tol=1e-3).fit(tables) for rotation in ("sparse", "shared")]
+    assert not np.allclose(fits[0].components_, fits[1].components_)
+    with pytest.raises(ParameterError, match="rotation"):
+        SCA(3, rotation="dense").fit(tables)
 
 
 def test_what_cannot_be_rotated_stays():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_breast_cancer, load_wine
 
 from prosparse.data import DenseOperator
 from prosparse.models.sppca import model, newton
@@ -16,8 +16,7 @@ def example(rng):
     X = rng.standard_normal((30, 6))
     W = rng.standard_normal((2, 6))
     W[0, 1] = W[0, 4] = W[1, 4] = 0.0
-    S = X.T @ X
-    return X, W, newton.Sums(S, 30, float(np.trace(S)), 1e-12)
+    return X, W, newton.sums_of(X.T @ X, 30, 1e-12)
 
 
 def test_the_likelihood_is_the_normal_one(example):
@@ -50,20 +49,90 @@ def test_derivatives_are_those_of_differences(example):
     np.testing.assert_allclose(H, -np.array(second) / (4 * h * h), atol=1e-4)
 
 
-def test_where_the_likelihood_is_not_concave_a_step_still_rises(rng):
-    H = np.diag([1.0, -2.0, 3.0])
-    uphill = np.ones(3)
-    assert uphill @ newton.ascent(H, uphill) > 0
-    np.testing.assert_allclose(newton.ascent(np.diag([1.0, 2.0, 4.0]), uphill), [1, 0.5, 0.25])
-
-
-def test_signs_are_kept_and_zeros_exact(example):
+def test_products_with_the_curvature_are_those_with_its_matrix(example, rng):
+    """Of all loadings and the noise, without the matrix."""
     _, W, sums = example
     here = newton.at(sums, W, 0.7)
-    there = newton.improved(sums, here, 5.0, 1e-9)
-    assert np.all((there.W * W >= 0) | (W == 0))
-    price_here, price_there = (5.0 * np.abs(some).sum() for some in (W, there.W))
+    H, noise_slope = newton.curvature(sums, here, np.ones_like(W, dtype=bool))
+    bend = newton.Curvature(sums, here)
+    U, v = rng.standard_normal(W.shape), 0.3
+    there, of_noise = bend.times(U, v)
+    expected = H @ np.append(U, v)
+    np.testing.assert_allclose(there.ravel(), expected[:-1], rtol=1e-9)
+    assert of_noise == pytest.approx(expected[-1])
+    assert bend.noise_slope == pytest.approx(noise_slope)
+
+
+def best_at(sums, W, penalty):
+    """Steps until nothing is left to gain."""
+    point, damping = newton.at(sums, W, 0.7), 0.0
+    for _ in range(50):
+        before = point
+        point, damping = newton.improved(sums, before, penalty, 0.0, damping, None, 1e-8)
+        if point is before:
+            return point
+    raise AssertionError("no end")
+
+
+def test_a_step_solves_the_lasso_of_second_order(rng):
+    """By coordinate descent on the same quadratic function: which loadings become zero, which
+    leave zero, and how far the others go."""
+    truth = np.array([[1.0, -0.8, 0.9, 0.7, 0.0, 0.0, 0.0]])
+    X = rng.standard_normal((60, 1)) @ truth + 0.8 * rng.standard_normal((60, 7))
+    sums = newton.sums_of(X.T @ X, 60, 1e-12)
+    there = np.array([[1.0, -0.8, 0.9, 0.0, 0.05, -0.05, 0.0]])
+    here, penalty = newton.at(sums, there, 0.7), 8.0
+    slopes, bend = newton.gradient(sums, here), newton.Curvature(sums, here)
+    H, noise_slope = newton.curvature(sums, here, np.ones_like(there, dtype=bool))
+    assert np.linalg.eigvalsh(H)[0] > 0
+    bent = np.append(slopes, noise_slope)
+    w, goal = np.append(there, 0.0), np.append(there, 0.0)
+    for _ in range(2000):
+        for k in range(w.size):
+            rest = bent[k] - H[k] @ (goal - w) + H[k, k] * goal[k]
+            pull = penalty if k < there.size else 0.0
+            goal[k] = np.sign(rest) * max(abs(rest) - pull, 0.0) / H[k, k]
+    solve = newton.solver(newton.Known(sums, here), 0.0)
+    step = newton.proximal_step(bend, slopes, penalty, solve)
+    assert step.finished
+    moved = there + step.U
+    np.testing.assert_allclose(moved.ravel(), goal[:-1], atol=1e-7)
+    np.testing.assert_array_equal(moved.ravel() == 0, goal[:-1] == 0)
+    assert np.any((there == 0) & (moved != 0))
+    assert np.any((there != 0) & (moved == 0))
+    assert step.v == pytest.approx(goal[-1])
+    change = goal - w
+    rise = bent @ change - 0.5 * change @ H @ change
+    rise -= penalty * (np.abs(moved).sum() - np.abs(there).sum())
+    assert step.promise == pytest.approx(rise)
+
+
+def test_where_the_likelihood_is_not_concave_a_step_still_rises(example):
+    """Near a saddle, from which Newton's own step would lead to it."""
+    _, W, sums = example
+    here = newton.at(sums, 1e-3 * W, 1.0)
+    H, _ = newton.curvature(sums, here, W != 0)
+    assert np.linalg.eigvalsh(H)[0] < 0
+    there, damping = newton.improved(sums, here, 1e-3, 1e-9)
+    assert damping > 0
+    price = 1e-3 * (np.abs(there.W).sum() - np.abs(here.W).sum())
+    assert there.log_likelihood - price > here.log_likelihood
+
+
+def test_zeros_are_exact_and_the_objective_rises(example):
+    _, W, sums = example
+    here = newton.at(sums, W, 0.7)
+    there, _ = newton.improved(sums, here, 20.0, 1e-9)
+    assert np.count_nonzero(there.W) < np.count_nonzero(W)
+    price_here, price_there = (20.0 * np.abs(some).sum() for some in (W, there.W))
     assert there.log_likelihood - price_there > here.log_likelihood - price_here
+
+
+def test_nothing_moves_where_the_conditions_of_optimality_hold(example):
+    _, W, sums = example
+    point = best_at(sums, W, 3.0)
+    assert newton.violation(point.W, newton.gradient(sums, point), 3.0) < 3e-8
+    assert abs(newton.Curvature(sums, point).noise_slope) < 1e-8 * 30 * 6
 
 
 def test_the_optimum_is_that_of_expectation_maximisation():
@@ -92,6 +161,30 @@ def test_columns_of_very_different_size():
     for penalty, fit in zip(penalties, fits, strict=True):
         assert model.subgradient_gap(parts.table, parts.n, fit.state, penalty) < 1e-4
         assert sum(len(run.bounds) for run in fit.runs) < 100
+
+
+def test_tiny_penalties_beside_tiny_noise():
+    """Breast cancer in its own units: the noise is a hundred-millionth of the rest, and hundreds
+    of loadings can still be turned among the components. The heights were reached before by
+    thousands of steps."""
+    X = load_breast_cancer().data
+    X = (X - X.mean(axis=0)) / 4096
+    parts = spectrum(DenseOperator(X))
+    start, problem = model.init(parts, 10), problem_of(parts, 2000, 1e-10)
+    price = 160000.0 / np.abs(start.W).sum()
+    penalties = price * np.array([0.05, 0.1, 0.2, 0.4])
+    fits = fit_path(problem, start, penalties)
+    assert sum(len(run.bounds) for fit in fits for run in fit.runs) < 80
+    heights = [
+        newton.at(problem.sums, fit.state.W, fit.state.sigma2).log_likelihood
+        - penalty * np.abs(fit.state.W).sum()
+        for penalty, fit in zip(penalties, fits, strict=True)
+    ]
+    reached = [138244.28, 134947.62, 129516.74, 120654.92]  # of log-likelihoods near 1e5
+    assert np.all(np.array(heights) >= np.array(reached) - 0.01)
+    for fit in fits:
+        for run in fit.runs:
+            assert np.all(np.diff(run.bounds) >= 0)
 
 
 def test_a_table_of_exactly_as_many_components(rng):

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace, device, is_numpy_array
 
 from ..arrays import Array, Namespace, host, in_kind, on_accelerator, precision_of
 from ..columns import Deviations, Extent
-from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, row_slices
+from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, column_sums, row_slices
 
 # Single-precision products are added up in double precision after this many terms.
 _TERMS = 4096
@@ -103,7 +103,8 @@ class DenseRows:
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         Z = self.Z
         Z -= in_kind(centre, Z, Z.dtype)
-        Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
+        if np.any(size != 1.0):
+            Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
         self.Z, self.centre, self.size = Z, centre, size
         return Deviations(self._sums(), self._squares())
 
@@ -136,7 +137,7 @@ class DenseRows:
         """Sums over the rows of ``f``, in double precision, a block at a time: a GPU has no room
         for the whole table in double precision."""
         parts = (
-            self.xp.sum(f(self.Z[rows, :]), axis=0, dtype=self.xp.float64)
+            column_sums(f(self.Z[rows, :]), self.xp)
             for rows in row_slices(self.Z.shape[0], self.Z.shape[1], ENTRIES_ON_ACCELERATOR)
         )
         total = next(parts)

@@ -56,7 +56,7 @@ class ShiftedOperator(Operator):
     def __init__(self, inner: Operator, left: Array, right: Array):
         self.inner, self.left, self.right = inner, left, right
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns = inner.few_columns
+        self.few_columns, self.few_rows = inner.few_columns, inner.few_rows
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):

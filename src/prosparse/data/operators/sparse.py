@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import array_api_compat.numpy as xp
 import numpy as np
 from scipy import sparse
 
-from ...parallel import in_parallel
+from ...parallel import in_parallel, slices_of
 from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
 from .base import Block, Operator, row_slices
 
 # Standard deviations that the mean of a column may lie from zero, for products in single precision.
 _LARGE_MEAN = 100.0
-# Stored entries that are worth a thread, and how many pieces of so many there are at most.
+# Stored entries that are worth a thread, and the most pieces of so many that are multiplied.
 _ENTRIES_OF_A_PIECE = 2**20
 _MOST_PIECES = 8
+# For X X', columns with more than this share of entries are made dense, some of them at a time: an
+# entry of a product then costs so much less that the zeros do not matter.
+_DENSE_COLUMN = 0.05
+_DENSE_COLUMNS = 512  # at a time, at least
+_DENSE_PIECES = 4  # at most
 
 
 def canonical(X: Any) -> sparse.csr_array:
@@ -97,6 +102,7 @@ class SparseOperator(Operator):
     """A sparse table S standing for (S - 1 shift') diag(factor)."""
 
     few_columns = 16
+    few_rows = 4096
 
     def __init__(self, S: Any, shift: Array, factor: Array, dtype: Any = np.float64):
         self.S = canonical(S).astype(dtype, copy=False)
@@ -115,16 +121,13 @@ class SparseOperator(Operator):
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
         """The rows in pieces of about as many entries, whatever the number of cores, so that sums
         over them do not depend on it."""
-        S, (n, p) = self.S, self.shape
-        count = max(1, min(_MOST_PIECES, S.nnz // _ENTRIES_OF_A_PIECE))
-        ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)
-        ends = np.unique(np.concatenate([[0], ends, [n]]))
+        S, p = self.S, self.shape[1]
         pieces = []
-        for first, last in itertools.pairwise(ends.tolist()):
-            stored = slice(S.indptr[first], S.indptr[last])
-            starts = S.indptr[first : last + 1] - S.indptr[first]
-            part = sparse.csr_array((S.data[stored], S.indices[stored], starts), (last - first, p))
-            pieces.append((slice(first, last), CentredRows(part, self.shift, self.factor)))
+        for rows, stored in _row_pieces(S, _MOST_PIECES):
+            starts = S.indptr[rows.start : rows.stop + 1] - S.indptr[rows.start]
+            shape = (rows.stop - rows.start, p)
+            part = sparse.csr_array((S.data[stored], S.indices[stored], starts), shape)
+            pieces.append((rows, CentredRows(part, self.shift, self.factor)))
         return pieces
 
     # SciPy's products are on one core: pieces of the table are multiplied beside each other.
@@ -152,7 +155,7 @@ class SparseOperator(Operator):
 
     def sample_rows(self, count: int) -> SparseOperator:
         some = self.S[:: max(1, self.shape[0] // count)]
-        return SparseOperator(some, self.shift, self.factor)
+        return SparseOperator(some, self.shift, self.factor, self.dtype)
 
     def rough(self) -> SparseOperator:
         # a product with S is centred afterwards: of means that are large, few digits are left
@@ -162,7 +165,12 @@ class SparseOperator(Operator):
         return SparseOperator(self.S, self.shift, self.factor, np.float32)
 
     def _taken(self, columns: Array) -> SparseOperator:
-        return SparseOperator(self.S[:, columns], self.shift[columns], self.factor[columns])
+        # columns beside each other are taken many times faster as a slice
+        beside = columns.size > 0 and np.array_equal(columns, columns[0] + np.arange(columns.size))
+        where = slice(int(columns[0]), int(columns[0]) + columns.size) if beside else columns
+        return SparseOperator(
+            self.S[:, where], self.shift[columns], self.factor[columns], self.dtype
+        )
 
     def _sum_squares(self) -> Array:
         return _deviations(self.S, self.shift, self.factor, None).squares
@@ -187,8 +195,37 @@ class SparseOperator(Operator):
 
     def outer(self) -> Array:
         S, mean = self._scaled()
-        projection = S @ mean
-        return (S @ S.T).toarray() - projection[:, None] - projection + mean @ mean
+        entries = np.bincount(S.indices, minlength=self.shape[1])
+        dense = entries > _DENSE_COLUMN * self.shape[0]
+        many, few = np.flatnonzero(dense), np.flatnonzero(~dense)
+        parts = [partial(_outer_of_many, S, mean, many[some]) for some in _dense_pieces(many.size)]
+        if few.size:
+            parts.append(partial(_outer_of_few, S, mean, few))
+        total = np.zeros((self.shape[0],) * 2, dtype=self.dtype)
+        for part in in_parallel(lambda work: work(), parts):
+            total += part
+        return total
+
+
+def _dense_pieces(columns: int) -> list[slice]:
+    step = max(_DENSE_COLUMNS, -(-columns // _DENSE_PIECES))
+    return slices_of(columns, step)
+
+
+def _outer_of_many(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """(S - 1 mean')(S - 1 mean')' of columns of which most entries count, made dense."""
+    block = S[:, columns].toarray() - mean[columns]
+    return block @ block.T
+
+
+def _outer_of_few(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """The same of columns with few entries: S S' is sparse, and the means are taken off after."""
+    some, mean = S[:, columns], mean[columns]
+    along = some @ mean - 0.5 * (mean @ mean)
+    product = (some @ some.T).toarray()
+    product -= along[:, None]
+    product -= along
+    return product
 
 
 def new_rows(X: Any, mean: Array, scale: Array) -> SparseOperator:
@@ -209,8 +246,20 @@ class SparseRows:
 
     def extent(self) -> Extent:
         S, (n, p) = self.S, self.S.shape
-        columns = S.tocsc()
-        low, high = (np.asarray(f(axis=0).toarray()).ravel() for f in (columns.min, columns.max))
+
+        def measured(piece: tuple[slice, slice]) -> tuple[np.ndarray, ...]:
+            at, entries = S.indices[piece[1]], S.data[piece[1]]
+            low, high = np.full(p, np.inf), np.full(p, -np.inf)
+            np.minimum.at(low, at, entries)
+            np.maximum.at(high, at, entries)
+            return low, high, np.bincount(at, minlength=p)
+
+        parts = zip(*in_parallel(measured, _row_pieces(S)), strict=True)
+        low, high, stored = (np.stack(part) for part in parts)
+        full = stored.sum(axis=0) == n
+        low, high = low.min(axis=0), high.max(axis=0)
+        low = np.where(full, low, np.minimum(low, 0.0))
+        high = np.where(full, high, np.maximum(high, 0.0))
         if self.weights is None:
             return Extent(low, high, np.asarray(S.sum(axis=0), dtype=float).reshape(p), float(n))
         return Extent(low, high, S.T @ self.weights, float(self.weights.sum()))
@@ -229,12 +278,29 @@ def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None)
     Stored entries and zeros apart: expanding the square would lose the digits of both.
     """
     n, p = S.shape
-    at = S.indices
     each = np.ones(n) if weights is None else weights
-    of_entry = np.repeat(each, np.diff(S.indptr))
-    entries = (S.data - shift[at]) * factor[at]
-    zeros = -shift * factor
-    absent = each.sum() - np.bincount(at, weights=of_entry, minlength=p)
-    total = np.bincount(at, weights=of_entry * entries, minlength=p) + absent * zeros
-    squares = np.bincount(at, weights=of_entry * entries**2, minlength=p) + absent * zeros**2
-    return Deviations(total, squares)
+
+    def measured(piece: tuple[slice, slice]) -> np.ndarray:
+        rows, stored = piece
+        at = S.indices[stored]
+        of_entry = np.repeat(each[rows], np.diff(S.indptr[rows.start : rows.stop + 1]))
+        entries = (S.data[stored] - shift[at]) * factor[at]
+        sums = (of_entry, of_entry * entries, of_entry * entries**2)
+        return np.stack([np.bincount(at, weights=values, minlength=p) for values in sums])
+
+    present, total, squares = np.sum(in_parallel(measured, _row_pieces(S)), axis=0)
+    absent, zeros = each.sum() - present, -shift * factor
+    return Deviations(total + absent * zeros, squares + absent * zeros**2)
+
+
+def _row_pieces(S: Any, most: int | None = None) -> list[tuple[slice, slice]]:
+    """Rows, and where their entries are stored, some at a time, at ``most`` in so many pieces:
+    temporary arrays of all entries would take more memory, and more time, than the table."""
+    n, count = S.shape[0], max(1, S.nnz // _ENTRIES_OF_A_PIECE)
+    count = count if most is None else min(most, count)
+    ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)
+    ends = np.unique(np.concatenate([[0], ends, [n]]))
+    return [
+        (slice(first, last), slice(int(S.indptr[first]), int(S.indptr[last])))
+        for first, last in itertools.pairwise(ends.tolist())
+    ]

@@ -42,7 +42,7 @@ class WeightedOperator(Operator):
     def __init__(self, inner: Operator, root: Array):
         self.inner, self.root = inner, root
         self.xp, self.shape, self.dtype = inner.xp, inner.shape, inner.dtype
-        self.few_columns = inner.few_columns
+        self.few_columns, self.few_rows = inner.few_columns, inner.few_rows
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, block in self.inner.blocks(entrywise=entrywise):

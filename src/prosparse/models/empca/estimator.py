@@ -22,6 +22,7 @@ from ...errors import (
     check_bool,
     check_choice,
     check_integer,
+    check_jobs,
     check_non_negative,
     check_total,
     check_verbose,
@@ -97,6 +98,10 @@ class EMPCA(SparseProjection):
         ``orthogonality="disjoint"``, instead of one component after the other. With
         ``orthogonality="quasi", min_angle=90`` they are found one after the other, and the bound
         is on their sum.
+    n_jobs : int or None, default=None
+        Sets of variables that are improved at a time, in processes of their own, as in
+        scikit-learn: None is one, unless ``joblib.parallel_config`` says otherwise, and -1 as many
+        as there are cores. The result is the same; it pays where a fit takes many seconds.
     random_state : int, RandomState or None, default=None
         Where the random starts come from; an integer makes results reproducible.
     verbose : int, default=0
@@ -185,6 +190,7 @@ class EMPCA(SparseProjection):
         time_limit: float = 60.0,
         gap: float = 0.0,
         joint: bool = False,
+        n_jobs: int | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
@@ -202,6 +208,7 @@ class EMPCA(SparseProjection):
         self.time_limit = time_limit
         self.gap = gap
         self.joint = joint
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
 
@@ -378,7 +385,14 @@ class EMPCA(SparseProjection):
             nonnegative=self.nonnegative,
             orthogonality=self.orthogonality,
             cosine=math.cos(math.radians(90.0 if self.min_angle is None else self.min_angle)),
-            effort=Effort(self.n_restarts, self.renormalize, self.max_iter, self.tol, self.verbose),
+            effort=Effort(
+                self.n_restarts,
+                self.renormalize,
+                self.max_iter,
+                self.tol,
+                self.verbose,
+                self.n_jobs,
+            ),
             random_state=self.random_state,
             proving=Proving(self.gap, self.time_limit, op.epsilon) if self.certify else None,
             joint=self.joint,
@@ -429,6 +443,7 @@ class EMPCA(SparseProjection):
                 f"`min_angle` = {self.min_angle!r} has no effect with `orthogonality` = "
                 f'{self.orthogonality!r}: leave it out, or use `orthogonality="quasi"`'
             )
+        check_jobs(self.n_jobs)
         check_integer("n_restarts", self.n_restarts, 0)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)

@@ -14,6 +14,7 @@ reason is the worst among those of the loops that led to it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from ...inference.loop import StopReason, iterate, worst
 from ...inference.progress import Progress
 from ...numerics.quadratic import Floats, Quadratic
 from ...numerics.thresholds import Constraint, renormalised, spread_weights, threshold
+from ...parallel import in_processes
 from .angle import feasible, make_angle_step
 from .exchange import Exchange, best_swap, exact_swaps, make_polish_step, rough_swaps
 from .model import State, Support, init, make_step
@@ -47,6 +49,7 @@ class Effort(NamedTuple):
     max_iter: int  # of each stage
     tol: float  # relative rise of w'Cw below which an iteration counts as the last
     verbose: int
+    n_jobs: int | None = None  # climbs at a time, in processes of their own
 
 
 class Climb(NamedTuple):
@@ -156,15 +159,30 @@ def polished(quadratic: Quadratic, c: Constraint, effort: Effort, climbs: list[C
         exchanges = [None, best_swap]
     pursued = _ranked(exact)
     for exchange, count in zip(exchanges, few, strict=False):
-        tol = effort.tol if exchange is None else 0.0
-        step = make_polish_step(quadratic, c, exchange)
-        pursued = _ranked([_climbed(step, climb, effort, tol) for climb in pursued[:count]])
+        improve = partial(_exchanged, quadratic, c, exchange, effort)
+        pursued = pursued[:count]
+        pursued = _ranked(in_processes(improve, pursued, effort.n_jobs, len(pursued)))
     found = pursued[0]
     if c.nonnegative:
         return found
     value, w = renormalised(quadratic, found.w)  # to the last digit
     exactly = no_worse(Support(w, value), Support(found.w, found.value))
     return found._replace(w=exactly.w, value=exactly.bound)
+
+
+def _exchanged(
+    quadratic: Quadratic, c: Constraint, exchange: Exchange | None, effort: Effort, climb: Climb
+) -> Climb:
+    """A climb continued by better supports, or by exchanges."""
+    step = make_polish_step(quadratic, c, exchange)
+    return _climbed(step, climb, effort, effort.tol if exchange is None else 0.0)
+
+
+def _turned_off(
+    quadratic: Quadratic, V: Floats, c: Constraint, cosine: float, effort: Effort, climb: Climb
+) -> Climb:
+    """A climb continued at an angle from the columns of V."""
+    return _climbed(make_angle_step(quadratic, V, c, cosine), climb, effort, effort.tol)
 
 
 def _climbed(step: Callable[[Support], Support], climb: Climb, effort: Effort, tol: float) -> Climb:
@@ -232,7 +250,7 @@ def find_at_angle(
         for start in feasible_ones
         if start is not None and start.bound > 0.0
     ]
-    promising = sorted(starts, key=lambda start: -start.value)
-    step = make_angle_step(quadratic, V, c, cosine)
-    climbs = [_climbed(step, start, effort, effort.tol) for start in promising[:ANGLE_STARTS]]
+    promising = sorted(starts, key=lambda start: -start.value)[:ANGLE_STARTS]
+    improve = partial(_turned_off, quadratic, V, c, cosine, effort)
+    climbs = in_processes(improve, promising, effort.n_jobs, len(promising))
     return max(climbs, key=lambda climb: climb.value) if climbs else None

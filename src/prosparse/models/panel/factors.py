@@ -18,18 +18,19 @@ other way to tell a column that shares much from one that the components were fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.optimize import isotonic_regression
 
 from ...data import Operator
-from ...data.arrays import Array, host, in_kind
+from ...data.arrays import Array, host, in_kind, on_accelerator
 from ...data.operators.weighted import WeightedOperator
 from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
+from ...parallel import in_parallel
 
 # Components beyond these are taken for noise: they would cost more than they tell. Of wide tables,
 # where each is a long column, fewer.
@@ -51,6 +52,8 @@ MOST_HELD_OUT = 2_000
 INNER_FOLDS, INNER_FOLDS_OF_FEW = 2, 4
 # Components are looked at so many at a time, until they are noise.
 _AT_A_TIME = 32
+# Times as many held-out rows as components, at most, are made products with all columns of.
+_FEW_HELD_OUT = 2
 
 
 class Fold(NamedTuple):
@@ -316,27 +319,45 @@ def left_by_others(
     """What all other columns leave of each one in held-out rows: sums of squares, (folds, p).
 
     With the precision matrix P = (W W' + Psi)^-1 = Psi^-1 - C C', a column is predicted from all
-    others with the residual (P x)_j / P_jj. The sums of its squares follow from those of x_j and
-    from the products X'T with T = X C.
+    others with the residual (P x)_j / P_jj.
     """
-    left = np.zeros((len(folds), op.shape[1]))
-    for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
-        W, psi = model
-        weighted = W / psi[:, None]
-        one = np.eye(W.shape[1])
-        root = solve_triangular(np.linalg.cholesky(one + W.T @ weighted), one, lower=True)
-        C = weighted @ root.T
-        T = some_rows(op, C, fold.held_out) - fold.mean @ C
-        across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
-        cross = np.einsum("pr,pr->p", across, C)
-        if T.shape[0] < T.shape[1]:  # sums of squares of C T', which then has fewer columns than C
-            inside = np.sum(np.square(C @ T.T), axis=1)
-        else:
-            inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
-        precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
-        residual = squares[number] / psi**2 - 2.0 * cross / psi + inside
-        left[number] = np.maximum(residual, 0.0) / precision**2
-    return left
+    each = zip(folds, squares, models, strict=True)
+    return np.stack(beside_each_other(op, [partial(_left_in_fold, op, *fold) for fold in each]))
+
+
+def _left_in_fold(op: Operator, fold: Fold, squares: np.ndarray, model: Factors) -> np.ndarray:
+    W, psi = model
+    weighted = W / psi[:, None]
+    one = np.eye(W.shape[1])
+    root = solve_triangular(np.linalg.cholesky(one + W.T @ weighted), one, lower=True)
+    C = weighted @ root.T
+    precision = 1.0 / psi - np.einsum("pr,pr->p", C, C)
+    few = int(fold.held_out.sum()) <= _FEW_HELD_OUT * W.shape[1]
+    of_fold = _squares_of_rows if few and op.whole is not None else _squares_of_products
+    return np.maximum(of_fold(op, fold, squares, psi, C), 0.0) / precision**2
+
+
+def _squares_of_rows(
+    op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
+) -> np.ndarray:
+    """Sums of squares of P x over held-out rows, from these rows themselves."""
+    like = op.column_squares()
+    mean, filters, inverse = (in_kind(part, like, op.dtype) for part in (fold.mean, C, 1.0 / psi))
+    x = _taken(op, fold.held_out) - mean
+    Px = x * inverse - (x @ filters) @ filters.T
+    return host(op.xp.sum(Px * Px, axis=0)).astype(float)
+
+
+def _squares_of_products(
+    op: Operator, fold: Fold, squares: np.ndarray, psi: np.ndarray, C: np.ndarray
+) -> np.ndarray:
+    """The same from the sums of squares of x and from the products X'T with T = X C: nothing as
+    large as the rows is made."""
+    T = some_rows(op, C, fold.held_out) - fold.mean @ C
+    across = onto_columns(op, T, fold.held_out) - np.outer(fold.mean, T.sum(axis=0))
+    cross = np.einsum("pr,pr->p", across, C)
+    inside = np.einsum("pr,pr->p", C @ (T.T @ T), C)
+    return np.asarray(squares / psi**2 - 2.0 * cross / psi + inside)
 
 
 def steadied(measured: np.ndarray, spread: np.ndarray, n: int) -> np.ndarray:
@@ -379,7 +400,14 @@ def confirmed(model: Factors, communality: np.ndarray, variances: np.ndarray) ->
     return Factors(W, variances * (1.0 - communality))
 
 
-# --- products, between host and table
+# --- work beside other work, and products between host and table
+
+
+def beside_each_other(op: Operator, work: Sequence[Callable[[], Any]]) -> list[Any]:
+    """What each returns, several at once where the table is in the memory of the host."""
+    if op.whole is None or on_accelerator(op.whole):
+        return [one() for one in work]
+    return in_parallel(lambda one: one(), work)
 
 
 def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ SWEEPS = 3
 _WORK = 5e8
 # Of more columns than this only so many are kept up to date, and all of them after so many steps.
 POOL = 4_000
-RENEWED = 50
+RENEWED = 100
 # The share that a column must gain more than the one it replaces.
 LEAST_GAIN = 1e-6
 

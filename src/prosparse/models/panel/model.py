@@ -10,15 +10,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...data import Operator
-from ...data.arrays import host, on_accelerator
-from ...parallel import in_parallel
+from ...data.arrays import host
 from .factors import (
     FEW_ROWS,
     FOLDS,
@@ -28,6 +27,7 @@ from .factors import (
     Factors,
     Fold,
     Split,
+    beside_each_other,
     common_variances,
     components_from_rows,
     components_of,
@@ -143,7 +143,7 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         _favour(spread, op, options),
     )
     trusted = confirmed(learned.whole, learned.communality, learned.variances)
-    chosen, *trials = _beside_each_other(
+    chosen, *trials = beside_each_other(
         op,
         [
             partial(choose, trusted, wishes, options.criterion),
@@ -161,11 +161,11 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         for trial in trials
     ]
     if options.wanted is None:
-        path = path_of(_beside_each_other(op, judging), learned.squares, count)
+        path = path_of(beside_each_other(op, judging), learned.squares, count)
         sizes = whole_sizes(panel, wishes)
         panel = exchanged(panel[: enough(path, options.recover, sizes)])
     else:
-        panel, *shares = _beside_each_other(op, [partial(exchanged, panel), *judging])
+        panel, *shares = beside_each_other(op, [partial(exchanged, panel), *judging])
         path = path_of(shares, learned.squares, count)
     models = [trial.model for trial in trials]
     judged = judge(op, learned.folds, models, panel, learned.squares, options.seed)
@@ -203,7 +203,9 @@ def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> L
     variances = host(op.column_squares()).astype(float) / op.shape[0]
     squares = held_out_squares(op, folds)
     common = common_variances(whole, folds, squares, variances)
-    parts = [factor_model(fold, common, variances) for fold in folds]
+    parts = beside_each_other(
+        op, [partial(factor_model, fold, common, variances) for fold in folds]
+    )
     left = left_by_others(op, folds, squares, parts)
     rows = sum(int(fold.held_out.sum()) for fold in folds)
     return Learned(
@@ -289,13 +291,6 @@ def path_of(found: list[Shares], squares: np.ndarray, count: int) -> Path:
         np.interp(steps, sizes, everything.std(axis=0, ddof=1)),
         np.interp(steps, sizes, ratio),
     )
-
-
-def _beside_each_other(op: Operator, work: Sequence[Callable[[], Any]]) -> list[Any]:
-    """What each returns, several at once where the table is in the memory of the host."""
-    if op.whole is None or on_accelerator(op.whole):
-        return [one() for one in work]
-    return in_parallel(lambda one: one(), work)
 
 
 def enough(path: Path, recover: float, sizes: np.ndarray) -> int:

@@ -6,13 +6,14 @@ model of the other rows. Symbols: m (n, r) latent scores given the panel's colum
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from ...data import Operator
 from ...data.arrays import host
-from .factors import Factors, Fold, onto_columns, onto_rows, some_rows
+from .factors import Factors, Fold, beside_each_other, onto_columns, onto_rows, some_rows
 
 # Up to so many columns every size is judged, beyond them sizes in equal ratios.
 _EVERY_SIZE = 20
@@ -138,36 +139,63 @@ def judge(
     Judged
     """
     n, p = op.shape
-    left = np.zeros((len(folds), p))
-    by_row = np.zeros((n, 2))
     rest = np.setdiff1d(np.arange(p), panel)
     rng = np.random.default_rng(seed)
     some = np.sort(rng.permutation(rest)[:_SAMPLED_COLUMNS])
-    inside, sampled = columns_of(op, panel), columns_of(op, some)
+    looked_at = _LookedAt(op, panel, columns_of(op, panel), some, columns_of(op, some))
     row_squares = squares_of_rows(op)
-    entries = []
-    for number, (fold, model) in enumerate(zip(folds, models, strict=True)):
-        out, W = fold.held_out, model.W
-        x = inside[out] - fold.mean[panel]
-        m = x @ posterior(model, panel).T
-        across = onto_columns(op, m, out) - np.outer(fold.mean, m.sum(axis=0))
-        left[number] = squares[number] - 2.0 * np.sum(across * W, axis=1)
-        left[number] += np.sum((W @ (m.T @ m)) * W, axis=1)
-        left[number, panel] = 0.0
-        entries.append(sampled[out] - fold.mean[some] - m @ W[some].T)
-        onto = some_rows(op, np.column_stack([W, fold.mean]), out)
-        shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
-        whole = row_squares[out] - 2.0 * onto[:, -1] + shift[-1]
-        unknown = whole - 2.0 * np.sum(m * (onto[:, :-1] - shift[:-1]), axis=1)
-        unknown += np.sum((m @ (W.T @ W)) * m, axis=1)
-        unknown -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
-        by_row[out] = np.stack([unknown, whole], axis=1)
-    left = np.maximum(left, 0.0)
+    each = zip(folds, models, squares, strict=True)
+    parts = beside_each_other(
+        op, [partial(_judged_by_fold, looked_at, row_squares, *fold) for fold in each]
+    )
+    left = np.stack([part.left for part in parts])
+    by_row = np.zeros((n, 2))
+    for fold, part in zip(folds, parts, strict=True):
+        by_row[fold.held_out] = part.by_row
     recovered = 1.0 - left.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
     counts = [int(fold.held_out.sum()) for fold in folds]
-    reach = _reach(entries, left[:, some], counts)
+    reach = _reach([part.entries for part in parts], left[:, some], counts)
     deviation = reach * np.sqrt(left.sum(axis=0) / sum(counts))
     return Judged(recovered, deviation, by_row)
+
+
+class _LookedAt(NamedTuple):
+    """A table, a panel of its columns, and some others that are looked at entry by entry."""
+
+    op: Operator
+    panel: np.ndarray  # (q,)
+    inside: np.ndarray  # (n, q) the panel's columns
+    some: np.ndarray  # (k,)
+    sampled: np.ndarray  # (n, k) these columns
+
+
+class _OfFold(NamedTuple):
+    """What a panel leaves of the rows that a fold holds out."""
+
+    left: np.ndarray  # (p,) sums of squares
+    entries: np.ndarray  # (held-out rows, k) of the columns that are looked at entry by entry
+    by_row: np.ndarray  # (held-out rows, 2) squares that are left, and all
+
+
+def _judged_by_fold(
+    looked_at: _LookedAt, row_squares: np.ndarray, fold: Fold, model: Factors, squares: np.ndarray
+) -> _OfFold:
+    op, panel, inside, some, sampled = looked_at
+    out, W = fold.held_out, model.W
+    x = inside[out] - fold.mean[panel]
+    m = x @ posterior(model, panel).T
+    across = onto_columns(op, m, out) - np.outer(fold.mean, m.sum(axis=0))
+    left = squares - 2.0 * np.einsum("pr,pr->p", across, W)
+    left += np.einsum("pr,pr->p", W @ (m.T @ m), W)
+    left[panel] = 0.0
+    entries = sampled[out] - fold.mean[some] - m @ W[some].T
+    onto = some_rows(op, np.column_stack([W, fold.mean]), out)
+    shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
+    whole = row_squares[out] - 2.0 * onto[:, -1] + shift[-1]
+    unknown = whole - 2.0 * np.sum(m * (onto[:, :-1] - shift[:-1]), axis=1)
+    unknown += np.sum((m @ (W.T @ W)) * m, axis=1)
+    unknown -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
+    return _OfFold(np.maximum(left, 0.0), entries, np.stack([unknown, whole], axis=1))
 
 
 def _reach(entries: list[np.ndarray], left: np.ndarray, counts: list[int]) -> float:

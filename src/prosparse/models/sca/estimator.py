@@ -51,6 +51,7 @@ from .likelihood import Likelihood
 from .mixed import MixedModel, fitting_rows, likelihoods, of_columns
 from .model import Noise
 from .solve import Prior, SCAOptions, Solution, solve, solve_bounded, solve_groups
+from .start import Rotation
 from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
@@ -113,6 +114,12 @@ class SCA(HasDensity, SparseProjection):
     noise : {"view", "feature"}, default="feature"
         "feature": every column has a noise variance of its own (factor analysis), with a weak
         prior that keeps it from vanishing. "view": all columns of a view have the same.
+    rotation : {"sparse", "shared"}, default="sparse"
+        How the latents are turned before the first pass; of equally good fits the passes find one
+        near by. "sparse": so that as few weights as can be are large, wherever they are. "shared":
+        so that few weights of every view are large, all views counting alike. Latents are then
+        such as all views have, and scores of one view on a latent correlate more with those of
+        another; the objective can end lower. With one view both are the same.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
         What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
         views, or one per view. Loadings and means of views that are not Gaussian are those of
@@ -276,6 +283,7 @@ class SCA(HasDensity, SparseProjection):
         b: float = 0.0,
         n_private: int | Sequence[int] = 0,
         noise: Noise = "feature",
+        rotation: Rotation = "sparse",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
@@ -289,6 +297,7 @@ class SCA(HasDensity, SparseProjection):
         self.b = b
         self.n_private = n_private
         self.noise = noise
+        self.rotation = rotation
         self.likelihood = likelihood
         self.views = views
         self.max_iter = max_iter
@@ -523,6 +532,7 @@ class SCA(HasDensity, SparseProjection):
             max_iter=self.max_iter,
             tol=self.tol,
             noise=self.noise,
+            rotation=self.rotation,
         )
 
     def _describe(
@@ -630,6 +640,7 @@ class SCA(HasDensity, SparseProjection):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
         check_choice("prior", self.prior, get_args(Prior))
         check_choice("noise", self.noise, get_args(Noise))
+        check_choice("rotation", self.rotation, get_args(Rotation))
         check_non_negative("a", self.a)
         check_non_negative("b", self.b)
         check_non_negative("tol", self.tol)

@@ -88,6 +88,21 @@ def fewest_rows(op: Operator) -> Operator:
     return spectrum(op).table if n > p and p <= EXACT_SIDE else op
 
 
+class Rest(NamedTuple):
+    """What a table of fewer rows lacks of X'X: P diag(squares) P with P = I - V V'."""
+
+    squares: np.ndarray  # (p,) that every column has by itself
+    V: np.ndarray  # (p, k) orthonormal directions along which nothing is lacking
+
+    def product(self, F: np.ndarray) -> np.ndarray:
+        """The product with F (p, Q)."""
+        alone = self.squares[:, None] * self._beside(F)
+        return self._beside(alone)
+
+    def _beside(self, F: np.ndarray) -> np.ndarray:
+        return F - self.V @ (self.V.T @ F)
+
+
 class CompleteSamples:
     """Nothing is missing: S_n is the same for all samples, and two products with X suffice.
 
@@ -97,11 +112,14 @@ class CompleteSamples:
         The centred table, or a table of fewer rows with the same X'X.
     n : int
         Samples, of which ``op`` may have fewer rows.
+    rest : Rest or None, default=None
+        What the rows of ``op`` lack. None: nothing.
     """
 
-    def __init__(self, op: Operator, n: int):
+    def __init__(self, op: Operator, n: int, rest: Rest | None = None):
         self.op = op
         self.n = n
+        self.rest = rest
         self.p = op.shape[1]
         self.squares = host(op.column_squares())
         self.observed = np.full(self.p, float(n))
@@ -119,13 +137,7 @@ class CompleteSamples:
             precision = precision + np.tensordot(tau, C, axes=1)
         S = np.linalg.inv(precision)
         S = 0.5 * (S + S.T)
-        filters = in_kind(weighted @ S, self.op.column_squares(), self.op.dtype)
-
-        def products(block: Array) -> tuple[Array, Array]:
-            Z = block @ filters
-            return block.T @ Z, Z.T @ Z
-
-        G, ZZ = (host(part).astype(float) for part in self.op.sum_rows(products))
+        G, ZZ = self.projections(weighted @ S)
         zz = self.n * S + ZZ
         log_det = -self.n * float(np.linalg.slogdet(precision)[1])
         explained = float(np.sum(precision * ZZ))
@@ -141,4 +153,7 @@ class CompleteSamples:
             return block.T @ Y, Y.T @ Y
 
         XY, YY = (host(part).astype(float) for part in self.op.sum_rows(products))
-        return XY, YY
+        if self.rest is None:
+            return XY, YY
+        more = self.rest.product(F)
+        return XY + more, YY + F.T @ more

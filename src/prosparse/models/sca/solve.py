@@ -24,6 +24,7 @@ from .bounded import (
     bounded_step,
     starting_offsets,
 )
+from .compressed import compressed
 from .filled_start import fit_of_filled
 from .group_tables import GroupedTable
 from .grouped import (
@@ -48,7 +49,7 @@ from .model import (
 )
 from .samples import CompleteSamples, Samples, fewest_rows
 from .samples_with_gaps import SamplesWithGaps
-from .start import initial_weights
+from .start import Rotation, initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
@@ -59,6 +60,10 @@ BOUNDED_TOLERANCE = 1e-6
 # per entry that ends them.
 PASSES_PER_COUNT = 30
 ROUGH = 1e-6
+
+# Of a compressed table the passes go on to this share of the tolerance: there they cost little, and
+# what looks like an end may be a saddle, from which the whole table would take dozens of passes.
+FINER = 0.1
 
 
 class SCAOptions(NamedTuple):
@@ -73,6 +78,7 @@ class SCAOptions(NamedTuple):
     max_iter: int
     tol: float  # per observed entry
     noise: Noise  # one variance for every view, or for every column
+    rotation: Rotation = "sparse"  # of the first weights
 
 
 class Solution(NamedTuple):
@@ -117,14 +123,23 @@ def solve(
     -------
     Solution
     """
-    samples, start = _samples_and_start(op, seen, options)
+    samples, start, guess, epsilon = _samples_and_start(op, seen, groups, options)
     counts, private = _counts(start, samples.n, options), options.private
     begun = counts.most + sum(private)
 
+    def started(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
+        shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        weights = initial_weights(start, samples.n, groups, shared, own, options.rotation)
+        first = init(samples, lay, *weights, prior)
+        if guess is None or prior is not None:
+            return first
+        finer = options._replace(tol=FINER * options.tol)
+        found = _iterated(guess, lay, None, first, start.epsilon, finer).state.fitted
+        return State(found, found, -math.inf)
+
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
-        weights = initial_weights(start, samples.n, groups, shared, private)
-        first = init(samples, lay, *weights, None)
+        first = started(lay, None)
         if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
             first = fit_of_filled(start, lay, first, _relevance_steps(lay), how.max_iter, how.tol)
         return first, lay
@@ -134,20 +149,21 @@ def solve(
         first, lay = _needed_latents(
             counts,
             lambda shared: begin(shared, rough),
-            lambda s, at: _iterated(samples, at, None, s, start.epsilon, rough),
+            lambda s, at: _iterated(samples, at, None, s, epsilon, rough),
         )
-    else:
+    elif options.prior == "ard":
         first, lay = begin(counts.most, options)
+    else:
+        lay = view_layout(groups, counts.most, private, options.noise)
     prior = None
     if options.prior == "hyperbolic":
-        # Normal-Jeffreys never lets go of a zero, and filled-in entries have no noise: its maxima
-        # would be poorer ones from where relevance determination ends.
+        # Normal-Jeffreys never lets go of a zero: from where relevance determination ends, or from
+        # the fit of a table that is not quite the same, its maxima would be poorer ones.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         lay = view_layout(groups, shared, private, options.noise)
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
-        L, left = initial_weights(start, samples.n, groups, shared, private)
-        first = init(samples, lay, L, left, prior)
-    run = _iterated(samples, lay, prior, first, start.epsilon, options, progress, checkpoint)
+        first = started(lay, prior)
+    run = _iterated(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # A log posterior is a density of the weights, too.
     densities = samples.observed if prior is None else samples.observed + lay.allowed.sum(axis=1)
     return _solution(run, lay, begun, densities)
@@ -303,8 +319,8 @@ def solve_bounded(
         shared: int, private: list[int], prior: HyperbolicPrior | None
     ) -> tuple[BoundedState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
-        L = initial_weights(start, rows.n, groups, shared, private)[0] * per_unit[:, None]
-        return bounded_init(rows, lay, L, mu, prior), lay
+        L = initial_weights(start, rows.n, groups, shared, private, options.rotation)[0]
+        return bounded_init(rows, lay, L * per_unit[:, None], mu, prior), lay
 
     def run_from(
         first: BoundedState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
@@ -380,7 +396,8 @@ def solve_groups(
 
     def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
         lay = view_layout(views, shared, private, options.noise)
-        alike = init(pooled, lay, *initial_weights(start, n, views, shared, private), None)
+        weights = initial_weights(start, n, views, shared, private, options.rotation)
+        alike = init(pooled, lay, *weights, None)
         if table.has_gaps:
             alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
         return grouped_init(members, lay, alike), lay
@@ -426,18 +443,32 @@ def _hyperbolic_steps(
     return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
+class Ground(NamedTuple):
+    """What a fit stands on."""
+
+    samples: Samples  # to iterate on
+    start: Operator  # to start from, with as few rows as can be
+    guess: Samples | None  # of a large table: nearly the same samples, for most of the way
+    epsilon: float  # relative rounding error of the products with the samples
+
+
 def _samples_and_start(
-    op: Operator, seen: np.ndarray | None, options: SCAOptions
-) -> tuple[Samples, Operator]:
-    """The samples to iterate on and the operator to start from, with as few rows as can be."""
-    n = op.shape[0]
+    op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
+) -> Ground:
+    n, count = op.shape[0], options.n_components
     if seen is not None:
         X = host(op.whole)
-        count = options.n_components
         full = completed(X, seen, None if count == "auto" else count + sum(options.private))
-        return SamplesWithGaps(X, seen), DenseOperator(full - full.mean(axis=0))
+        start = DenseOperator(full - full.mean(axis=0))
+        return Ground(SamplesWithGaps(X, seen), start, None, start.epsilon)
     reduced = fewest_rows(op)
-    return CompleteSamples(reduced, n), reduced
+    samples = CompleteSamples(reduced, n)
+    if count != "auto":
+        small = compressed(reduced, groups, [int(count) + own for own in options.private])
+        if small is not None:
+            guess = CompleteSamples(small.table, n, small.rest)
+            return Ground(samples, small.table, guess, reduced.epsilon)
+    return Ground(samples, reduced, None, reduced.epsilon)
 
 
 def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:

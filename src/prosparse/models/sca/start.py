@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from array_api_compat import array_namespace, device
@@ -12,22 +13,36 @@ from ...data import Array, Operator
 from ...data.arrays import host, in_kind
 from ...numerics.spectrum import spectrum
 
+Rotation = Literal["sparse", "shared"]
 
-def varimax(L: np.ndarray, max_iter: int = 200, tol: float = 1e-8) -> np.ndarray:
+
+def varimax(
+    L: np.ndarray, view: np.ndarray | None = None, max_iter: int = 200, tol: float = 1e-8
+) -> np.ndarray:
     """The rotation of the columns of ``L`` that spreads the squares of its entries most.
 
     The likelihood does not see a rotation and the sparse prior sees nothing else: from the
     principal axes it would have to turn through many poor maxima to where entries vanish.
+
+    Spread over all rows, squares are also those of columns of ``L`` that only one view has. With
+    ``view`` (p,), the view of every row, they are spread within every view, and a view counts as
+    much as another: sparse weights, of latents that the views share.
     """
     p, d = L.shape
     R = np.eye(d)
     if d < 2 or p < 2:
         return R
+    of_row = np.zeros(p, dtype=int) if view is None else view
+    member = (of_row == np.arange(of_row.max() + 1)[:, None]).astype(float)
+    strength = member @ np.sum(L * L, axis=1)
+    counts = np.where(strength > 0, strength.max() / np.where(strength > 0, strength, 1.0), 0.0)
+    weights, mean_of = (counts**2)[of_row, None], member / member.sum(axis=1, keepdims=True)
     before = 0.0
     for _ in range(max_iter):
         rotated = L @ R
         squares = rotated * rotated
-        U, s, Vt = np.linalg.svd(L.T @ (rotated * (squares - np.mean(squares, axis=0))))
+        spread = squares - (mean_of @ squares)[of_row]
+        U, s, Vt = np.linalg.svd(L.T @ (weights * rotated * spread))
         R = U @ Vt
         if s.sum() <= before * (1.0 + tol):
             break
@@ -88,12 +103,18 @@ def _weighted_scores(op: Operator, k: int) -> Array:
 
 
 def initial_weights(
-    op: Operator, n: int, groups: Sequence[np.ndarray], k: int, private: Sequence[int]
+    op: Operator,
+    n: int,
+    groups: Sequence[np.ndarray],
+    k: int,
+    private: Sequence[int],
+    rotation: Rotation = "sparse",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (p, Q), shared columns first, and the variance that they leave in every column.
 
     Regression of the table on the shared scores; then, view by view, the principal components
-    of what is left, for the private latents.
+    of what is left, for the private latents. ``rotation`` says among which rows the weights of
+    the former are spread; see `varimax`.
     """
     p, Q = op.shape[1], k + sum(private)
     squares = host(op.column_squares())
@@ -101,7 +122,12 @@ def initial_weights(
     scores = shared_scores(parts, k, private)
     shared = _regressed(op, scores)  # (p, k): scores are orthonormal
     L = np.zeros((p, Q))
-    L[:, :k] = (shared @ varimax(shared)) / np.sqrt(n)
+    view = None
+    if rotation == "shared":
+        view = np.empty(p, dtype=int)
+        for v, columns in enumerate(groups):
+            view[columns] = v
+    L[:, :k] = (shared @ varimax(shared, view)) / np.sqrt(n)
     left = squares - np.sum(shared**2, axis=1)
     first = k
     for part, columns, own in zip(parts, groups, private, strict=True):

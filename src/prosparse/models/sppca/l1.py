@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
+import numpy as np
 from array_api_compat import array_namespace, device
 
 from ...data import Array
@@ -62,31 +64,64 @@ def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
 
 
 def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
-    W = xp.asarray(W, copy=True)
+    rounds = _rounds(W.shape[0])
+    for _ in range(sweeps):
+        if not _some_plane_falls(W, xp):
+            break
+        for first, second, alone, back in rounds:
+            x, y = _rows(W, first, xp), _rows(W, second, xp)
+            angles = _best_angles(x, y, xp)
+            if any(angles):
+                angle = in_kind(np.asarray(angles)[:, None], W, W.dtype)
+                c, s = xp.cos(angle), xp.sin(angle)
+                rows = [c * x + s * y, c * y - s * x, *([_rows(W, alone, xp)] if alone else [])]
+                W = _rows(xp.concat(rows), back, xp)
+    return W
+
+
+class _Round(NamedTuple):
+    """Pairs of rows that share none, so that all can be turned at once."""
+
+    first: list[int]
+    second: list[int]
+    alone: list[int]  # the row that has no partner, where their number is odd
+    back: list[int]  # where row k is in first + second + alone
+
+
+def _rounds(d: int) -> list[_Round]:
+    """All pairs of d rows, as in a tournament: one row stays and the others go round."""
+    ring = list(range(d + d % 2))
+    rounds = []
+    for _ in range(len(ring) - 1):
+        half = len(ring) // 2
+        pairs = [sorted(pair) for pair in zip(ring[:half], ring[::-1][:half], strict=True)]
+        pairs = [pair for pair in pairs if pair[1] < d]
+        first, second = ([pair[k] for pair in pairs] for k in range(2))
+        alone = [row for row in range(d) if row not in {*first, *second}]
+        order = first + second + alone
+        rounds.append(_Round(first, second, alone, [order.index(row) for row in range(d)]))
+        ring = [ring[0], ring[-1], *ring[1:-1]]
+    return rounds
+
+
+def _some_plane_falls(W: Array, xp: Namespace) -> bool:
+    """Whether any pair of rows can be turned to a smaller |W|_1; along a path few need a turn, so
+    many are asked at once."""
     d, p = W.shape
     pairs = [(a, b) for a in range(d) for b in range(a + 1, d)]
     together = max(1, _ENTRIES_AT_ONCE // p)
-    for _ in range(sweeps):
-        turned = False
-        for start in range(0, len(pairs), together):
-            # along a path few planes need a turn: many are asked at once
-            some = pairs[start : start + together]
-            first, second = (_rows(W, [pair[k] for pair in some], xp) for k in range(2))
-            turned_since: set[int] = set()
-            for (a, b), asked in zip(some, _best_angles(first, second, xp), strict=True):
-                angle = asked
-                if not turned_since.isdisjoint((a, b)):
-                    angle = _best_angles(W[a : a + 1, :], W[b : b + 1, :], xp)[0]
-                if angle:
-                    c, s = math.cos(angle), math.sin(angle)
-                    row_a = c * W[a, :] + s * W[b, :]
-                    W = with_row(W, b, c * W[b, :] - s * W[a, :])
-                    W = with_row(W, a, row_a)
-                    turned_since |= {a, b}
-                    turned = True
-        if not turned:
-            break
-    return W
+    for start in range(0, len(pairs), together):
+        first, second = zip(*pairs[start : start + together], strict=True)
+        if any(_best_angles(_rows(W, list(first), xp), _rows(W, list(second), xp), xp)):
+            return True
+    return False
+
+
+def without_dust(W: Array, xp: Namespace) -> Array:
+    """W with exact zeros where a turn meant them: what rounding left there is 1e-9 of its column
+    at most."""
+    lengths = xp.sqrt(xp.sum(W * W, axis=0))
+    return xp.where(xp.abs(W) <= 1e-9 * lengths, 0.0, W)
 
 
 def _rows(W: Array, places: list[int], xp: Namespace) -> Array:

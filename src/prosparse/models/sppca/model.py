@@ -13,11 +13,11 @@ dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for 
     w_jl = soft( (Y'e)_jl - sum_{k != l} s_lk w_jk , sigma2 lambda ) / s_ll ,
 
 exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
-never reaches zero, and its (9) has a factor 1/2 too many.) Where few loadings are left to move,
-`newton` is many times faster and reaches the same optimum. The likelihood does not change when W
-is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is smallest.
-W = 0 is stationary for every lambda > 0, so that no path can start there: paths start from the
-maximum likelihood of probabilistic PCA and go up.
+never reaches zero, and its (9) has a factor 1/2 too many.) Where few loadings move, or the noise
+is tiny, `newton` is many times faster and reaches the same optimum. The likelihood does not change
+when W is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is
+smallest. W = 0 is stationary for every lambda > 0, so that no path can start there: paths start
+from the maximum likelihood of probabilistic PCA and go up.
 """
 
 from __future__ import annotations
