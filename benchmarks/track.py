@@ -1,15 +1,19 @@
 """Twelve figures that matter, each beside what the machine needs at least: make bench
 
     python benchmarks/track.py                 # a minute or two, on one thread
-    python benchmarks/track.py --record        # and keep them in benchmarks/history.jsonl
-    python benchmarks/track.py --only GSPPCA   # some of them
+    python benchmarks/track.py --only GSPPCA   # some of them, which are not kept
+    python benchmarks/track.py --no-record     # all, and not kept either
 
 First the machine is measured: how many multiplications and additions it does in a second in a
 product of two matrices, and how many bytes it moves. From these follows for every figure the least
 time in which its inevitable part could be done, which the last column says; the ratio tells how
 far the figure is from it, on any machine. The times are the best of several in processor seconds,
-which other programs on the machine disturb least. Where the history knows this machine, the last
-record of it stands beside them.
+which other programs on the machine disturb least.
+
+A run is kept in benchmarks/records/track.json, with its date, the version and the machine. The
+column "to last" compares with the last record before it: the seconds with those of the last one on
+the same machine or, where there is none, the ratio with that of the last one anywhere, which is
+then marked with a star.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from sklearn.datasets import load_wine
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, __version__
 from prosparse.data import DenseOperator
@@ -39,7 +43,7 @@ from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.models.gsppca.model import init, make_step
 from prosparse.numerics.spectrum import spectrum
 
-HISTORY = Path(__file__).parent / "history.jsonl"
+RECORDS = Path(__file__).parent / "records" / "track.json"
 NUMBER = 8  # bytes of a double
 
 
@@ -210,60 +214,106 @@ FIGURES = (
 )
 
 
-# --- the history
+# --- the records
 
 
-def machine_name() -> str:
-    return f"{platform.machine()}, {os.cpu_count()} cores, NumPy {np.__version__}"
+class Record(NamedTuple):
+    """A run that was kept."""
+
+    date: str  # year-month-day
+    version: str  # of prosparse
+    machine: dict[str, str]  # what it is and what computes there
+    flops: int  # per second, as measured
+    bytes: int
+    seconds: dict[str, float]  # of every figure
+    ratios: dict[str, float]  # to the least time
 
 
-def last_record() -> dict[str, float]:
-    """The seconds of every figure when they were last kept on such a machine."""
-    if not HISTORY.exists():
-        return {}
-    records = [json.loads(line) for line in HISTORY.read_text().splitlines()]
-    here = [record for record in records if record["machine"] == machine_name()]
-    return here[-1]["seconds"] if here else {}
-
-
-def record(machine: Machine, figures: list[Figure]) -> None:
-    entry = {
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "version": __version__,
-        "machine": machine_name(),
-        "flops": round(machine.flops),
-        "bytes": round(machine.bytes),
-        "seconds": {figure.name: round(figure.seconds, 5) for figure in figures},
-        "ratios": {figure.name: round(figure.seconds / figure.least, 2) for figure in figures},
+def described_machine() -> dict[str, str]:
+    """What decides how fast a figure is, beside the program."""
+    blas = sorted({f"{some['internal_api']} {some['version']}" for some in threadpool_info()})
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": processor(),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "blas": ", ".join(blas),
     }
-    with HISTORY.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
+
+
+def processor() -> str:
+    """Its name, as Linux knows it; others say the kind."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+def read_records(path: Path = RECORDS) -> list[Record]:
+    """All that were kept, the oldest first."""
+    if not path.exists():
+        return []
+    return [Record(**entry) for entry in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def keep(record: Record, path: Path = RECORDS) -> None:
+    """Put a record behind the others."""
+    path.parent.mkdir(exist_ok=True)
+    entries = [some._asdict() for some in [*read_records(path), record]]
+    path.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+
+
+def record_of(machine: Machine, figures: list[Figure]) -> Record:
+    return Record(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        version=__version__,
+        machine=described_machine(),
+        flops=round(machine.flops),
+        bytes=round(machine.bytes),
+        seconds={figure.name: round(figure.seconds, 5) for figure in figures},
+        ratios={figure.name: round(figure.seconds / figure.least, 2) for figure in figures},
+    )
+
+
+def to_last(figure: Figure, records: list[Record], here: dict[str, str]) -> str:
+    """How many times as long as in the last record; see the top of this file."""
+    known = [record for record in records if figure.name in record.seconds]
+    alike = [record for record in known if record.machine == here]
+    if alike:
+        return f"{figure.seconds / alike[-1].seconds[figure.name]:.2f}"
+    if known:
+        return f"{figure.seconds / figure.least / known[-1].ratios[figure.name]:.2f}*"
+    return ""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--record", action="store_true", help="keep the figures in the history")
+    parser.add_argument("--no-record", action="store_true", help="do not keep the figures")
     parser.add_argument("--only", default="", help="figures whose names contain this")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    before, figures = last_record(), []
+    records, here, figures = read_records(), described_machine(), []
     with threadpool_limits(1):
         machine = measured_machine()
         print(f"one thread: {machine.flops / 1e9:.1f} GFLOP/s, {machine.bytes / 1e9:.1f} GB/s")
-        print(f"{'':44s}{'seconds':>9s}{'before':>9s}{'least':>10s}{'ratio':>8s}   least is for")
+        if records:
+            print(f"last record: {records[-1].date}, version {records[-1].version}")
+        print(f"{'':44s}{'seconds':>9s}{'to last':>9s}{'least':>10s}{'ratio':>8s}   least is for")
         for make in FIGURES:
             if options.only.lower() not in make.__name__.lower():
                 continue
             figure = make(machine)
             figures.append(figure)
-            old = before.get(figure.name)
             print(
-                f"{figure.name:44s}{figure.seconds:9.4f}{'' if old is None else f'{old:.4f}':>9s}"
+                f"{figure.name:44s}{figure.seconds:9.4f}{to_last(figure, records, here):>9s}"
                 f"{figure.least:10.5f}{figure.seconds / figure.least:8.1f}   {figure.what}",
                 flush=True,
             )
-    if options.record:
-        record(machine, figures)
+    if len(figures) == len(FIGURES) and not options.no_record:
+        keep(record_of(machine, figures))
 
 
 if __name__ == "__main__":

@@ -205,3 +205,24 @@ def test_sparse_tables_are_measured_piece_by_piece(monkeypatch, rng):
         assert taken.dtype == taken.S.dtype == np.float32
         np.testing.assert_array_equal(taken.S.toarray(), narrow.S.toarray()[:, columns])
     assert narrow.sample_rows(20).S.dtype == np.float32
+
+
+@pytest.mark.parametrize("kind", ["apart", "close", "copies", "nothing", "scales"])
+def test_orthonormal_directions_beside_a_basis(kind):
+    """By products where that is safe, by QR where directions hardly differ."""
+    rng = np.random.default_rng(0)
+    basis = np.linalg.qr(rng.standard_normal((60, 5)))[0]
+    D = rng.standard_normal((60, 4)) + basis @ rng.standard_normal((5, 4))
+    if kind == "close":
+        D[:, 1] = D[:, 0] + 1e-7 * D[:, 1]
+    elif kind == "copies":
+        D[:, 1] = D[:, 0]
+    elif kind == "nothing":
+        D[:, 2] = 0.0
+    elif kind == "scales":
+        D *= np.array([1e-9, 1.0, 1e9, 1e3])
+    Q = linalg._orthonormal(D, basis)
+    both = np.column_stack([basis, Q])
+    np.testing.assert_allclose(both.T @ both, np.eye(9), atol=1e-13)
+    left = D - both @ (both.T @ D)
+    assert np.max(np.abs(left)) <= 1e-12 * np.max(np.abs(D))

@@ -277,9 +277,9 @@ class Sample:
         filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
-    def columns(self, which: np.ndarray) -> np.ndarray:
-        """Some columns, (n, k), in memory."""
-        chosen = self.op.take_columns(which)
+    def columns(self, which: np.ndarray, of: Operator | None = None) -> np.ndarray:
+        """Some columns, (n, k), in memory; ``of`` some that were taken before."""
+        chosen = (self.op if of is None else of).take_columns(which)
         one = in_kind(np.eye(which.size), chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(one)))
 

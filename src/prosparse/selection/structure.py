@@ -387,14 +387,17 @@ def by_random_orders(tested: Tested, which: np.ndarray, limit: float) -> np.ndar
     def pvalues(some: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return sampled_pvalues(columns, scores.without(some, columns), orders, most)
 
-    def on_all_cores(some: np.ndarray) -> np.ndarray:
-        columns = sample.columns(some)
+    taken = sample.op.take_columns(which)  # once: every time is a pass over a sparse table
+
+    def on_all_cores(places: slice) -> np.ndarray:
+        some = which[places]
+        columns = sample.columns(np.arange(which.size)[places], taken)
         pieces = slices_of(some.size, -(-some.size // usable_cores()))
         parts = in_parallel(lambda piece: pvalues(some[piece], columns[:, piece]), pieces)
         return np.concatenate(parts)
 
     step = max(1, _ENTRIES // (sample.n * max(tested.tried, 1)))
-    return np.concatenate([on_all_cores(which[some]) for some in slices_of(which.size, step)])
+    return np.concatenate([on_all_cores(places) for places in slices_of(which.size, step)])
 
 
 def standing_without(tests: ColumnTests, chosen: np.ndarray, j: int, limit: float) -> Tested | None:

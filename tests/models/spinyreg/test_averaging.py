@@ -12,8 +12,8 @@ from scipy.special import softmax
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
-from prosparse.models.spinyreg.stepwise import rules_for, search
-from prosparse.selection.model_priors import log_multiplicity
+from prosparse.models.spinyreg.model import moments
+from prosparse.models.spinyreg.stepwise import log_number_prior, rules_for, search
 
 
 def searched(data, n, p):
@@ -28,7 +28,7 @@ def slow_average(X, y, prior):
     and noise. X and y are centred, so that y has n - 1 degrees of freedom."""
     n, p = X.shape
     free, lams = n - 1, np.exp(prior.sizes.log_ratio)
-    log_prior = log_multiplicity(p)
+    log_prior = log_number_prior(p)
     terms = []
     for q in range(p + 1):
         for v in itertools.combinations(range(p), q):
@@ -77,12 +77,45 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
     _, _, data, fit, prior, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STEADY", 0.0)
     monkeypatch.setattr(av, "MOST_STATES", 8000)
-    found = av.sample(data, prior, fit.v, np.random.default_rng(0))
+    found = av.sample(data, prior, fit.v, np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.02)
     size = np.sqrt(np.diagonal(covariance))
     np.testing.assert_allclose(found.mean, mean, atol=0.05 * size.max())
     np.testing.assert_allclose(found.covariance, covariance, atol=0.05 * size.max() ** 2)
     assert found.sigma2 == pytest.approx(noise, rel=0.02)
+
+
+def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
+    _, _, data, fit, prior, (inclusion, mean, covariance, _) = summed
+    monkeypatch.setattr(av, "STEADY", 0.0)
+    monkeypatch.setattr(av, "MOST_STATES", 4000)
+    passed = [np.array(v) for v in ([0, 3], [5, 1, 2], [4], [0, 1, 2, 3, 4, 5])]
+    found = av.sample(data, prior, fit.v, np.random.default_rng(1), passed)
+    np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
+    size = np.sqrt(np.diagonal(covariance)).max()
+    np.testing.assert_allclose(found.mean, mean, atol=0.1 * size)
+
+
+def test_a_set_that_single_flips_do_not_reach_is_reached_by_a_jump():
+    """The difference of two variables that are nearly the same: each of them alone is worse than
+    nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, 6))
+    X[:, 1] = X[:, 0] + 0.01 * X[:, 1]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = X[:, 0] - X[:, 1]
+    y -= X[:, 0] * (X[:, 0] @ y) / 40
+    y = y / y.std() + rng.standard_normal(40)
+    y -= y.mean()
+    data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
+    _, prior = searched(data, 40, 6)
+    exact = av.sum_all(data, prior).inclusion
+    assert exact[:2].min() > 0.9
+    nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(0)
+    stuck = av.sample(data, prior, nothing, draws, []).inclusion
+    assert stuck[:2].max() < 0.5  # else this would show little
+    found = av.sample(data, prior, nothing, draws, [np.array([0, 1])]).inclusion
+    np.testing.assert_allclose(found, exact, atol=0.05)
 
 
 def test_rates_are_those_of_the_densities(summed):

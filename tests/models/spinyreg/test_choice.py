@@ -2,18 +2,21 @@
 
 import itertools
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from regressions import problem
 
 from prosparse import NoStructureWarning, SpinyRegressor
+from prosparse.data import standardise
 from prosparse.datasets import make_sparse_regression
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import averaging as av
+from prosparse.models.spinyreg import chance
 from prosparse.models.spinyreg import choice as ch
 from prosparse.models.spinyreg.model import moments
+from prosparse.models.spinyreg.response import response_of
+from prosparse.models.spinyreg.shortlist import candidates
 from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
@@ -48,26 +51,49 @@ def test_nothing_is_best_where_nothing_is_probable_enough():
     assert ch.best_expected_f(by_number, 0.29, 0).v.size == 0
 
 
-def test_the_chance_of_a_correlation_is_that_of_noise(rng):
-    n, p = 20, 8
-    X = rng.standard_normal((n, p))
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
+    """Whatever the correlations of the columns, and the weights of the rows."""
+    n, p = 25, 30
+    X = rng.standard_normal((n, p)) + np.sqrt(shared / (1 - shared)) * rng.standard_normal((n, 1))
+    weights = None
+    if weighted:  # inverse variances
+        weights = rng.uniform(0.3, 3.0, n)
+        weights /= weights.mean()
+    op, _ = standardise(X, True, weights, centre=True)
+
+    def beyond(y):
+        response = response_of(y, True, weights)
+        among = candidates(op, response.y, response.yy, response.n)
+        return chance.beyond_chance(among, response.root, 1)
+
+    spread = 1.0 if weights is None else np.sqrt(weights)
+    found = [beyond(rng.standard_normal(n) / spread) for _ in range(200)]
+    assert 0.005 <= np.mean(found) <= 0.065
+    assert beyond(X[:, 0] + 0.5 * rng.standard_normal(n))
+    assert beyond(X[:, 0] + X[:, 1])
+
+
+def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
+    """Of each variable alone against none, at lambda = x'x, up to the factor sqrt(2)."""
+    X = rng.standard_normal((12, 3))
     X -= X.mean(axis=0)
-    d = (X * X).sum(axis=0)
+    y = X[:, 0] + rng.standard_normal(12)
+    y -= y.mean()
+    d, factors = (X * X).sum(axis=0), 0.0
+    for x, square in zip(X.T, d, strict=True):
+        C = np.eye(12) + np.outer(x, x) / square
+        factors += (y @ np.linalg.solve(C, y) / (y @ y)) ** (-11 / 2)
+    found = chance.log_sum_alone((X.T @ y)[:, None], d, np.array([y @ y]), 11.0)
+    assert found[0] == pytest.approx(np.log(factors))
 
-    def among(y):
-        y = y - y.mean()
-        return SimpleNamespace(b=X.T @ y, d=d, yy=float(y @ y))
 
-    def largest(given):
-        return np.max(given.b**2 / (given.d * given.yy))
-
-    y = X[:, 0] + 2.0 * rng.standard_normal(n)
-    noise = [largest(among(rng.standard_normal(n))) for _ in range(4000)]
-    share = np.mean(np.array(noise) >= largest(among(y)))
-    assert 0.02 < share < 0.9
-    assert ch.by_chance(among(y), n - 1) == pytest.approx(share, abs=0.03)
-    assert ch.by_chance(among(X[:, 0]), n - 1) < 1e-12
-    assert ch.by_chance(among(y), 1) == 1.0
+def test_too_few_rows_are_never_beyond_chance():
+    op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
+    response = response_of(np.array([1.0, 2.0]), True)
+    among = candidates(op, response.y, response.yy, response.n)
+    assert not chance.beyond_chance(among, None, 1)
 
 
 def average_of(X, y):
@@ -124,7 +150,7 @@ def test_more_is_found_than_by_the_most_probable_set():
         warnings.simplefilter("ignore", NoStructureWarning)
         for seed in range(12):
             X, y, coef = make_sparse_regression(
-                60, 8, n_informative=4, noise=7.0, random_state=seed
+                60, 8, n_informative=4, noise=4.0, random_state=seed
             )
             for choose, found in scores.items():
                 model = SpinyRegressor(choose=choose).fit(X, y)
@@ -137,7 +163,7 @@ def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monke
     """A weak but certain signal in many variables: no single set is more probable than none."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
-    monkeypatch.setattr("prosparse.models.spinyreg.solve.by_chance", lambda among, free: 0.2)
+    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: False)
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
     monkeypatch.setattr(
@@ -146,7 +172,7 @@ def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monke
     )
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
-    monkeypatch.setattr("prosparse.models.spinyreg.solve.by_chance", lambda among, free: 0.01)
+    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: True)
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]
     assert np.flatnonzero(model.coef_).tolist() == [1, 3]

@@ -19,8 +19,7 @@ from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import relaxed, stepwise
 from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
 from prosparse.models.spinyreg.solve import Options, relax
-from prosparse.models.spinyreg.stepwise import regression_path
-from prosparse.selection.model_priors import log_multiplicity
+from prosparse.models.spinyreg.stepwise import log_number_prior, regression_path
 
 
 def example(n=60, p=20, q=4, seed=0, **options):
@@ -154,7 +153,7 @@ def test_precisions_of_the_chosen_model_are_the_best(n):
     at, h = np.log(model.alpha_), 1e-4
     assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-4
     share = 0.5 * np.log(2 * np.pi / model.gamma_path_)
-    prior = log_multiplicity(X.shape[1])[model.cardinalities_]
+    prior = log_number_prior(X.shape[1])[model.cardinalities_]
     np.testing.assert_allclose(
         model.log_posterior_path_, model.log_evidence_path_ + share + prior, atol=1e-9
     )

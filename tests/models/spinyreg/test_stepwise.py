@@ -22,10 +22,11 @@ def test_posterior_is_that_of_the_contrasts():
     rules = stepwise.rules_for(20, 8, True, max_iter=9, tol=0.0)
     fit = rg.evaluate(data, np.flatnonzero(coef), 0.3)
     contrasts = np.linalg.svd(np.eye(20) - 1 / 20)[0][:, :19].T
-    slow = dense(contrasts @ X, contrasts @ y, fit.v, *precisions(fit)) + log_multiplicity(8)[3]
+    slow = dense(contrasts @ X, contrasts @ y, fit.v, *precisions(fit))
+    slow += stepwise.log_number_prior(8)[3]
     assert rules.posterior(fit) == pytest.approx(slow, abs=1e-8)
     through_origin = stepwise.rules_for(20, 8, False, max_iter=9, tol=0.0)
-    plain = fit.log_evidence + log_multiplicity(8)[3]
+    plain = fit.log_evidence + stepwise.log_number_prior(8)[3]
     assert through_origin.posterior(fit) == pytest.approx(plain)
 
 
@@ -207,6 +208,20 @@ def test_path_is_nested_and_optimised(n, p):
         assert best.log_evidence - fit.log_evidence <= rg.FINE
 
 
+@pytest.mark.parametrize("p", [1, 12, 400])
+def test_few_variables_are_more_probable_than_many_and_all_of_them_certain(p):
+    """Half of many variables is a hundred times less probable than a few, which are alike."""
+    ours, flat = stepwise.log_number_prior(p), log_multiplicity(p)
+    numbers = np.exp([math.log(math.comb(p, q)) + ours[q] for q in range(p + 1)])
+    assert numbers.sum() == pytest.approx(1.0)
+    q = np.arange(p + 1)
+    factor = ours - flat - (ours[0] - flat[0])
+    np.testing.assert_allclose(np.exp(-factor), 1.0 + (q / stepwise.FEW) ** 2)
+    if p == 400:
+        assert numbers[5] / numbers[0] > 0.85
+        assert numbers[150] / numbers[0] < 0.011
+
+
 @pytest.mark.parametrize("p", [1, 2, 8, 60])
 def test_prior_is_the_integral(p):
     ours = log_multiplicity(p)
@@ -240,7 +255,7 @@ def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     assert shortlist.first_shortlist(some, shortlist.all_in(some)).listed.size <= 12
     found, gains = [], []
     for among in (everyone, some):
-        listed, runs = shortlist.search_all(among, rules)
+        listed, runs, _ = shortlist.search_all(among, rules)
         fit = rg.optimise(listed.data, runs[-1].state.fit, rg.EXACT)
         found.append(set(listed.listed[fit.v]))
         gains.append(shortlist.gains(among, listed, fit))
@@ -264,7 +279,7 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     first = shortlist.first_shortlist(some, shortlist.all_in(some))
     assert 7 in first.listed
     assert 31 not in first.listed
-    last, runs = shortlist.search_all(some, rules)
+    last, runs, _ = shortlist.search_all(some, rules)
     fit = runs[-1].state.fit
     assert set(last.listed[fit.v]) == {7, 31}
     assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

@@ -53,3 +53,19 @@ def test_long_rows_are_turned_where_they_are(monkeypatch, rng):
     monkeypatch.setattr(l1, "_ENTRIES_AT_ONCE", 30)  # two planes at a time
     ours = sparsest_rotation(W, array_api_strict)
     np.testing.assert_allclose(np.from_dlpack(ours), np.from_dlpack(there), atol=1e-12)
+
+
+@pytest.mark.parametrize("d", range(2, 8))
+def test_every_pair_of_rows_meets_once(d):
+    """In rounds in which no row stands twice."""
+    rounds = l1._rounds(d)
+    met = [pair for some in rounds for pair in zip(some.first, some.second, strict=True)]
+    assert sorted(met) == [(a, b) for a in range(d) for b in range(a + 1, d)]
+    for first, second, alone, back in rounds:
+        order = first + second + alone
+        assert [order[place] for place in back] == list(range(d))
+
+
+def test_what_a_turn_meant_to_be_zero_is_zero():
+    W = np.array([[1.0, 1e-17, 3.0], [2.0, 4.0, 1e-6]])
+    np.testing.assert_array_equal(l1.without_dust(W, xp), [[1.0, 0.0, 3.0], [2.0, 4.0, 1e-6]])

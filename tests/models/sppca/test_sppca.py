@@ -209,6 +209,44 @@ def test_a_refit_that_begins_at_the_one_before_ends_at_the_same_place():
         assert state.bound == pytest.approx(best.bound, rel=1e-11)
 
 
+def test_every_fit_of_a_path_begins_at_the_best_state_known(monkeypatch):
+    """The one before, what the last two point to, or one from elsewhere."""
+    parts = spectrum(DenseOperator(table(60, 8, 2)))
+    problem, start = problem_of(parts, 2000, 1e-10), sppca.init(parts, 2)
+    elsewhere = path.fit_one(problem, start, 1.0).state
+    poor = start._replace(W=0.05 * start.W)
+    begun, fit_one = [], path.fit_one
+
+    def recorded(problem, state, penalty):
+        begun.append(state)
+        return fit_one(problem, state, penalty)
+
+    monkeypatch.setattr(path, "fit_one", recorded)
+    penalties = np.array([1.0, 2.0, 3.0])
+    fits = fit_path(problem, poor, penalties, known=[elsewhere])
+    assert begun[0] is elsewhere
+    np.testing.assert_allclose(begun[1].W, fits[0].state.W)
+    for k in (1, 2):
+        before, first = (path.height_of(problem, some) for some in (fits[k - 1].state, begun[k]))
+        assert first.at(penalties[k]) >= before.at(penalties[k])
+    line = path.beyond(fits[0].state, fits[1].state, 1.0, problem.parts.table.xp)
+    np.testing.assert_allclose(begun[2].W, line.W)
+    last = fits[1].state.W
+    ahead = 2 * last - fits[0].state.W
+    straight = ahead * last > 0.1 * last**2
+    np.testing.assert_allclose(line.W, np.where(straight, ahead, 0.1 * last))
+    assert np.count_nonzero(~straight & (last != 0)) > 0  # which would change their sign
+
+
+def test_a_path_that_vanished_does_not_come_back():
+    parts = spectrum(DenseOperator(table(60, 8, 2)))
+    problem, start = problem_of(parts, 2000, 1e-10), sppca.init(parts, 2)
+    known = [path.fit_one(problem, start, 1.0).state]
+    largest = way_up(problem, start).vanishing
+    fits = fit_path(problem, start, largest * np.array([0.5, 3.0, 4.0]), known=known)
+    assert [bool(np.any(fit.state.W)) for fit in fits] == [True, False, False]
+
+
 # --- the estimator
 
 

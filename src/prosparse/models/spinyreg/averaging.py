@@ -23,6 +23,11 @@ pi(there) / (pi(here) + pi(there)), so that detailed balance holds, and the time
 is known, 1 / (sum of its rates). No proposal is ever refused, [ZR19]. All rates come from the
 rank-one formulas of `model`, and they are at the same time the probabilities of every variable
 given all others: averaging these (Rao & Blackwell) needs far fewer states than counting visits.
+
+Where a few variables explain y together and none of them much alone, all sets between none and
+these are improbable, and single flips would hardly ever cross. The search has been on both sides:
+the sets that it passed are stepping stones, and between any two of them, at any two lambda, the
+process jumps at a rate of the same form.
 """
 
 from __future__ import annotations
@@ -51,6 +56,7 @@ FEWEST_STATES = 100
 STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
 DOUBLINGS = 4  # of tau, on either side of its best value
 LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
+STEEP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
 LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
 MOST_LIKELY = 300  # variables whose covariances are kept, at most
 
@@ -243,7 +249,8 @@ def average_of(
 class Place(NamedTuple):
     """A state of the jump process, and all that it tells."""
 
-    rates: np.ndarray  # (p + K,) to flip each variable, to change to each lambda
+    rates: np.ndarray  # (p + K,) to flip each variable, to change to each lambda; where jumps
+    # start, (p + K + S K,), see `Stones`
     inclusion: np.ndarray  # (p,) of each variable given all others
 
 
@@ -281,11 +288,46 @@ def place(data: RegressionMoments, prior: SetPrior, v: np.ndarray, k: int) -> Pl
     return Place(rates, inclusion)
 
 
+class Stones(NamedTuple):
+    """Sets between which the process jumps."""
+
+    sets: list[tuple[int, ...]]  # variables of each, rising
+    number: dict[tuple[int, ...], int]  # of each in `sets`
+    log_density: np.ndarray  # (S, K) log posterior at each lambda
+
+    def rates(self, here: tuple[int, ...], k: int) -> np.ndarray:
+        """(S K,) to all others at each lambda, none where ``here`` is no stone."""
+        i = self.number.get(here)
+        if i is None:
+            return np.zeros(0)
+        rates = expit(self.log_density - self.log_density[i, k])
+        rates[i] = 0.0  # these are changes of lambda
+        return rates.ravel()
+
+
+def stepping_stones(data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]) -> Stones:
+    """Those of ``sets`` that are not too improbable."""
+    found = {}
+    for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
+        of = spectrum(data, prior, np.array(v, dtype=int))
+        found[v] = of.log_density + prior.log_prior[len(v)]
+    top = max((float(density.max()) for density in found.values()), default=0.0)
+    kept = [v for v, density in found.items() if density.max() > top - STEEP]
+    log_density = np.array([found[v] for v in kept]).reshape(len(kept), prior.sizes.log_ratio.size)
+    return Stones(kept, {v: i for i, v in enumerate(kept)}, log_density)
+
+
 def sample(
-    data: RegressionMoments, prior: SetPrior, v: np.ndarray, rng: np.random.Generator
+    data: RegressionMoments,
+    prior: SetPrior,
+    v: np.ndarray,
+    rng: np.random.Generator,
+    passed: list[np.ndarray],
 ) -> Average:
-    """The average over the states of a jump process that starts at the set ``v``."""
-    p = data.b.size
+    """The average over the states of a jump process that starts at the set ``v``; ``passed`` are
+    sets that may be stepping stones."""
+    p, K = data.b.size, prior.sizes.log_ratio.size
+    stones = stepping_stones(data, prior, [v, v[:0], *passed])
     k = int(np.argmax(spectrum(data, prior, v).log_density))
     seen: dict[tuple[int, ...], float] = {}  # time spent in each set
     known: dict[tuple[int, ...], Place] = {}
@@ -296,7 +338,9 @@ def sample(
     for t in range(1, MOST_STATES + 1):
         at = known.get((*here, -1 - k))
         if at is None:
-            at = known[*here, -1 - k] = place(data, prior, np.array(here, dtype=int), k)
+            at = place(data, prior, np.array(here, dtype=int), k)
+            at = at._replace(rates=np.append(at.rates, stones.rates(here, k)))
+            known[*here, -1 - k] = at
         steps = np.cumsum(at.rates)
         time = 1.0 / float(steps[-1])
         total += time
@@ -310,8 +354,12 @@ def sample(
                     break
             half, half_total, check = inclusion.copy(), total, 2 * check
         j = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
-        if j >= p:
-            k = min(j, steps.size - 1) - p
+        j = min(j, steps.size - 1)  # rounding
+        if j >= p + K:
+            stone, k = divmod(j - p - K, K)
+            here = stones.sets[stone]
+        elif j >= p:
+            k = j - p
         elif j in here:
             here = tuple(i for i in here if i != j)
         else:
@@ -361,9 +409,14 @@ def gathered(
 
 
 def average_over_sets(
-    data: RegressionMoments, prior: SetPrior, fit: RegressionFit, seed: int
+    data: RegressionMoments,
+    prior: SetPrior,
+    fit: RegressionFit,
+    passed: list[np.ndarray],
+    seed: int,
 ) -> Average:
-    """The average over sets, from that of ``fit`` on where they are too many to sum."""
+    """The average over sets, from that of ``fit`` on where they are too many to sum; ``passed``
+    are others that a search has met."""
     if data.b.size <= ALL_SETS:
         return sum_all(data, prior)
     order = promising(data, fit, prior.free)
@@ -374,6 +427,7 @@ def average_over_sets(
         prior,
         places[fit.v],
         np.random.default_rng(seed),
+        [places[v] for v in passed if np.all(places[v] >= 0)],
     )
     rising = np.argsort(order[found.likely])
 

@@ -9,9 +9,9 @@ The most probable set is what the search finds. Where many sets are alike it is 
 the smallest of them more often than not: what it lacks is nearly as probable as what it has. The
 set of the largest expected F-score weighs what would be missed against what would be wrong.
 
-Probabilities cannot promise that a response of noise selects nothing: that depends on the prior.
-So nothing is kept unless the search finds a set more probable than none, or the largest
-correlation with y is beyond what noise would have.
+Whether anything is kept is another question: if the empty set were weighed with the others, it
+would often win where something is there, but nothing can be said for sure of what it is. So it is
+asked first (`is_something`), and the score is that of the best set that is not empty.
 """
 
 from __future__ import annotations
@@ -19,16 +19,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betaincc
 
 from .averaging import LIKELY, Average
+from .chance import beyond_chance
 from .credible import CORRELATED
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .shortlist import Candidates
 
-# Probability that noise predicts as well, at most, for anything to be kept that the search does not
-# find more probable than nothing.
-BY_CHANCE = 0.05
 LESS_OFTEN = 0.5  # a variable stands in for another if, with that one active, it is so much less
 # often active than without
 
@@ -40,18 +37,12 @@ class Choice(NamedTuple):
     expected: float  # F-score; variables that stand for each other count as one
 
 
-def by_chance(among: Candidates, free: float) -> float:
-    """The probability that a response of noise has a correlation with some column as large as y.
-
-    The squared correlation of one column with noise of f degrees of freedom is of the law
-    Beta(1/2, (f - 1)/2); p columns are taken to be independent, which makes the probability too
-    large if anything.
-    """
-    if free < 2:
-        return 1.0
-    largest = min(float(np.max(among.b**2 / (among.d * among.yy))), 1.0)
-    one = float(betaincc(0.5, 0.5 * (free - 1), largest))
-    return float(-np.expm1(among.b.size * np.log1p(-min(one, 1.0 - 1e-16))))
+def is_something(
+    among: Candidates, found: RegressionFit, root: np.ndarray | None, lost: int
+) -> bool:
+    """Whether anything is to be kept: the search has ``found`` a set more probable than none, or
+    noise would seldom look as much like a signal as y does, see `chance`."""
+    return found.v.size > 0 or beyond_chance(among, root, lost)
 
 
 def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
@@ -113,7 +104,7 @@ def f_score_choice(data: RegressionMoments, average: Average, allowed: int) -> C
     stands = stand_ins(data, average)
     by_number = np.zeros_like(average.by_number)
     np.add.at(by_number, stands, average.by_number)
-    return best_expected_f(by_number, float(average.number[0]), allowed)
+    return best_expected_f(by_number, 0.0, allowed)
 
 
 def median_choice(average: Average, allowed: int) -> np.ndarray:

@@ -209,9 +209,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     Notes
     -----
     Where ``Z = (X - mean_) / scale_`` and y is centred, the evidence of the first q variables v is
-    log N(y; 0, I/gamma + Z_v Z_v'/alpha). The prior takes each variable to be active with one
-    probability, anything up to 1/2: under a flat prior on the sets of variables, pure noise
-    would select a fifth of them. Constant columns are left out.
+    log N(y; 0, I/gamma + Z_v Z_v'/alpha). The prior pays for how
+    many sets there are of each number of variables: under a flat prior on the sets, pure noise
+    would select a fifth of the variables. Numbers up to about fifteen are alike, and larger ones
+    ever less probable. Constant columns are left out.
+
+    With ``choose="f-score"`` something is kept if a set is found that is more probable than none,
+    or if at most one of forty responses of noise looks as much like a signal, on this table, as y.
 
     Several responses share the set of variables: their log evidences add up, each with noise of its
     own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets

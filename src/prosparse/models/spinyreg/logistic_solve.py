@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
-from .choice import BY_CHANCE, best_expected_f, stand_ins_among
+from .choice import best_expected_f, stand_ins_among
 from .credible import CORRELATED, credible_sets
 from .labels import Labels
 from .logistic import (
@@ -45,6 +45,9 @@ FEWEST_LISTED = 50
 MOST_ENTRIES = 50_000_000  # of the table of a shortlist
 INSTALMENTS = 5  # times that others may join the shortlist
 BEYOND = 5  # the path goes so many variables beyond the best set
+# Probability that noise predicts as well, at most, for anything to be kept that the search does not
+# find more probable than nothing.
+BY_CHANCE = 0.05
 
 
 class LogisticOptions(NamedTuple):

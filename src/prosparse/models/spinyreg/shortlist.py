@@ -45,6 +45,7 @@ class Searched(NamedTuple):
 
     shortlist: Shortlist  # the last; the model's variables are places in it
     runs: list[Run[SearchState]]  # the best one last
+    passed: list[np.ndarray]  # sets on the way, each the places of its variables among all
 
 
 def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
@@ -108,11 +109,13 @@ def search_all(among: Candidates, rules: SearchRules) -> Searched:
     if among.G is not None:
         data = moments(among.G, among.b, among.yy, among.n)
         everything = Shortlist(np.arange(among.b.size), data)
-        return Searched(everything, search(data, lambda: all_in(among), rules))
+        runs = search(data, lambda: all_in(among), rules)
+        return Searched(everything, runs, passed_by(everything, runs))
     weights = all_in(among)
     shortlist = first_shortlist(among, weights)
     start = weights[shortlist.listed]
     runs = search(shortlist.data, lambda: start, rules)
+    passed = passed_by(shortlist, runs)
     for _ in range(INSTALMENTS):
         fit = runs[-1].state.fit
         q, chosen = fit.v.size, shortlist.listed[fit.v]
@@ -126,4 +129,9 @@ def search_all(among: Candidates, rules: SearchRules) -> Searched:
         shortlist = at_the_top(among, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
         there = np.searchsorted(shortlist.listed, chosen)
         runs.append(climb(shortlist.data, fit._replace(v=there), rules))
-    return Searched(shortlist, runs)
+    return Searched(shortlist, runs, passed)
+
+
+def passed_by(shortlist: Shortlist, runs: list[Run[SearchState]]) -> list[np.ndarray]:
+    """The sets that the runs passed, in places among all."""
+    return [shortlist.listed[v] for run in runs for v in run.state.passed]

@@ -18,7 +18,7 @@ from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import relaxed
 from .averaging import Average, average_over_sets, set_prior, stand_ins_of
-from .choice import BY_CHANCE, by_chance, f_score_choice, median_choice, model_of
+from .choice import f_score_choice, is_something, median_choice, model_of
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
 from .response import Response, telling_rows
 from .shortlist import Candidates, Shortlist, candidates, gains, search_all
@@ -84,16 +84,19 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         tol=options.tol * n,
         verbose=options.verbose,
     )
-    shortlist, runs = search_all(among, rules)
+    shortlist, runs, passed = search_all(among, rules)
     data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
     average, expected_f = None, None
     if options.average or options.choose != "map":
         prior = set_prior(data, rules.log_prior, found, free)
-        average = average_over_sets(data, prior, found, options.seed)
+        met = [np.searchsorted(shortlist.listed, v) for v in passed if all_listed(shortlist, v)]
+        average = average_over_sets(data, prior, found, met, options.seed)
         if options.choose == "median":
             found = model_of(data, median_choice(average, rules.allowed), found)
-        elif options.choose == "f-score" and (found.v.size or by_chance(among, free) <= BY_CHANCE):
-            v, expected_f = f_score_choice(data, average, rules.allowed)
+        elif options.choose == "f-score":
+            v = found.v[:0]
+            if is_something(among, found, response.root, rules.lost):
+                v, expected_f = f_score_choice(data, average, rules.allowed)
             found = model_of(data, v, found)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
     path = regression_path(data, found, longest)
@@ -122,6 +125,11 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         credible=[shortlist.listed[group] for group in stand_ins_of(data, chosen, free)],
         expected_f=expected_f,
     )
+
+
+def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
+    """Whether all variables of a set are on the list."""
+    return bool(np.all(np.isin(v, shortlist.listed)))
 
 
 def relax(

@@ -1,7 +1,7 @@
 """Which variables predict y? A search through the regression models, and a path of them.
 
 A flat prior on the 2^p models is no neutral one: of a hundred variables of pure noise it keeps
-twenty. Models are compared under a prior that pays for their number (`prior.log_multiplicity`).
+twenty. Models are compared under a prior that pays for their number (`log_number_prior`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import betaln
 
 from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
@@ -31,7 +32,9 @@ from .model import (
     with_one_less,
     with_one_more,
 )
+from .pairs import correlated_pairs, with_best_pair
 
+FEW = 15  # active variables: more are ever less probable, before y is seen
 ALL_AT_ONCE = 200  # variables, at most, that a search starts with
 
 
@@ -64,6 +67,8 @@ class SearchState(NamedTuple):
 
     fit: RegressionFit
     bound: float  # log posterior of the model, which may never fall
+    # sets (variables of each) on the way back from where a climb went too far
+    passed: tuple[np.ndarray, ...] = ()
 
 
 def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchState], SearchState]:
@@ -116,12 +121,28 @@ def largest_models(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
     return min(most, max(n // 3, 1)), min(most, max(n // 2, 1))
 
 
+def log_number_prior(p: int) -> np.ndarray:
+    """Log prior of each model of 0, 1, ..., p variables: that of `log_multiplicity`, where all
+    numbers up to p/2 are alike, times 1 / (1 + (q / FEW)^2).
+
+    Without this factor half of many variables are as probable as a few. Of weights that the data
+    hardly see, a response of a hundred variables says little of their number, so that too many
+    would have a probability between 0.1 and 0.3. With it, numbers up to about `FEW` are alike,
+    and larger ones, each half as probable when it is 1.4 times as large, need little evidence.
+    """
+    log_prior = log_multiplicity(p) - np.log1p((np.arange(p + 1) / FEW) ** 2)
+    q = np.arange(p + 1)
+    log_sets = -betaln(q + 1, p - q + 1) - math.log(p + 1.0)  # how many there are of each size
+    normalised: np.ndarray = log_prior - float(np.logaddexp.reduce(log_prior + log_sets))
+    return normalised
+
+
 def rules_for(
     n: float, p: int, fit_intercept: bool, *, max_iter: int, tol: float, verbose: int = 0
 ) -> SearchRules:
     """The usual rules for n samples of p variables."""
     allowed, passed = largest_models(n, p, fit_intercept)
-    log_prior = log_multiplicity(p)
+    log_prior = log_number_prior(p)
     log_prior[allowed + 1 :] = -math.inf
     return SearchRules(log_prior, allowed, passed, int(fit_intercept), max_iter, tol, verbose)
 
@@ -145,16 +166,25 @@ def strip(data: RegressionMoments, fit: RegressionFit, tol: float) -> Iterator[R
         yield fit
 
 
-def most_probable(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> RegressionFit:
-    """The most probable of ``fit`` and what is left of it as variables leave."""
-    best = fit
+class WayBack(NamedTuple):
+    """What is left of a model as its variables leave."""
+
+    best: RegressionFit  # the most probable of all
+    passed: tuple[np.ndarray, ...]  # variables of each that may be chosen
+
+
+def way_back(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> WayBack:
+    """From ``fit`` down, as long as one may be the most probable."""
+    best, passed = fit, []
     for smaller in strip(data, fit, COARSE):
+        if smaller.v.size <= rules.allowed:
+            passed.append(smaller.v)
         if rules.posterior(smaller) > rules.posterior(best):
             best = smaller
         # The evidence goes on falling: no prior could make up for it.
         if rules.weight(smaller) + rules.log_prior[0] < rules.posterior(best):
             break
-    return best
+    return WayBack(best, tuple(passed))
 
 
 def ascend(
@@ -169,7 +199,8 @@ def ascend(
     flat = rules._replace(log_prior=np.zeros_like(rules.log_prior))
     first = climb(data, start, flat)
     found = first.state.fit
-    kept = most_probable(data, found, rules)
+    kept, passed = way_back(data, found, rules)
+    first = first._replace(state=first.state._replace(passed=passed))
     # If `found` is kept, no climb leads on: larger and other models have less evidence, and
     # stripping has tried the smaller ones.
     return [first] if kept is found else [first, climb(data, kept, rules)]
@@ -204,7 +235,24 @@ def search(
         if set(others.tolist()) != set(found.v.tolist()):
             start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
             runs += ascend(data, start, rules)
+        runs += with_pairs(data, runs, rules)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
+
+
+def with_pairs(
+    data: RegressionMoments, runs: list[Run[SearchState]], rules: SearchRules
+) -> list[Run[SearchState]]:
+    """Climbs from the best model so far and two variables that help only together, as long as
+    there are such."""
+    pairs, more = correlated_pairs(data), []
+    best = max((run.state.fit for run in runs), key=rules.posterior)
+    while best.v.size + 2 <= rules.allowed:
+        start = with_best_pair(data, best, pairs, data.n - rules.lost)
+        if start is None or rules.posterior(start) <= rules.posterior(best) + rules.tol:
+            break
+        more.append(climb(data, start, rules))
+        best = more[-1].state.fit
+    return more
 
 
 def from_all(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:

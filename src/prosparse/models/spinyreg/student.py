@@ -153,7 +153,7 @@ def choices(weighted: Weighted, state: StudentState, effort: Effort) -> list[Cho
     )
     rules = rules._replace(lost=0)  # which n has lost already
     among = candidates(op, response.y, response.yy, response.n - lost)
-    shortlist, runs = search_all(among, rules)
+    shortlist, runs, _ = search_all(among, rules)
     fit = runs[-1].state.fit
     found = []
     for places, log_ratio in (

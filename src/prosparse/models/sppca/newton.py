@@ -36,8 +36,10 @@ MANY_TIMES_NOISE = 1e4  # the mean square of a table in which it does
 FARTHEST = 2.0  # change of log sigma2 in a step
 ROUNDS = 12  # of deciding which loadings a step leaves at zero
 LAST_ROUNDS = 3  # of them, in which no loading leaves zero any more
-LEAST_DAMPING, MOST_DAMPING = 1e-12, 1e3  # beside a curvature of one
+LEAST_DAMPING, MOST_DAMPING = 1e-8, 1e3  # beside a curvature of one
+MORE_DAMPING = 30.0  # times as much, where a step does not pay
 LESS_DAMPING = 0.2  # after a step that kept its promise
+ROUNDING = 1e-12  # of the objective: what a step promises below may be rounding of the slopes
 FARTHER = 3.0  # times a step, while that pays
 
 
@@ -86,6 +88,11 @@ def at(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
     log_det = (p - d) * math.log(sigma2) + float(np.linalg.slogdet(M)[1])
     value = -0.5 * (sums.n * (p * math.log(2.0 * math.pi) + log_det) + distance)
     return Point(W, sigma2, A, e @ sums.factor, (e @ left) / sigma2, value)
+
+
+def tiny_noise(sums: Sums, sigma2: float) -> bool:
+    """Whether the noise is so small beside the table that EM crawls and digits are lost."""
+    return sums.total > MANY_TIMES_NOISE * sigma2 * sums.n * sums.S.shape[0]
 
 
 def gradient(sums: Sums, point: Point) -> np.ndarray:
@@ -304,22 +311,23 @@ def improved(
     if penalty > 0.0 and noise_gap < gap and violation(point.W, slopes, penalty) < gap * penalty:
         return point, damping
     before = _height(point, penalty)
-    hidden = float(np.finfo(float).eps) * (abs(before) + sums.n * point.W.shape[1])
+    hidden = ROUNDING * (abs(before) + sums.n * point.W.shape[1])
+    enough = max(tol, 0.1 * hidden) if tiny_noise(sums, point.sigma2) else tol
     while damping <= MOST_DAMPING:
         step = proximal_step(bend, slopes, penalty, solver(known, damping), allowed)
         if step is not None:
-            if step.finished and step.promise <= tol:
+            if step.finished and step.promise <= enough:
                 return point, damping
             after = _moved(sums, point, step, penalty)
             rise = _height(after, penalty) - before
             if rise > 0.0:
                 kept = rise / max(step.promise, 1e-300)
-                if damping > 0.0 and kept > 0.75:
+                if kept > 0.75 and (damping > 0.0 or penalty == 0.0):
                     after = _farther(sums, point, step, after, penalty)
                 return after, _suited(damping, kept)
-            if step.finished and step.promise <= 10.0 * hidden:
+            if step.finished and step.promise <= hidden:
                 return point, damping
-        damping = max(10.0 * damping, LEAST_DAMPING)
+        damping = max(MORE_DAMPING * damping, LEAST_DAMPING)
     return None, LEAST_DAMPING
 
 
@@ -340,8 +348,8 @@ def _height(point: Point, penalty: float) -> float:
 
 
 def _farther(sums: Sums, point: Point, step: Step, after: Point, penalty: float) -> Point:
-    """The highest point along a damped step that kept its promise: where it leaves a saddle, the
-    way is long, and the curvature says nothing of its length."""
+    """The highest point along a step that kept its promise: where it leaves a saddle, or loadings
+    that a penalty had shrunken, the way is long, and the curvature says nothing of its length."""
     length = 1.0
     while True:
         length *= FARTHER

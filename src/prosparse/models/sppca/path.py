@@ -93,8 +93,7 @@ def suits_newton(problem: Problem, state: State) -> bool:
     if sums is None:
         return False
     moving = int(xp.sum(xp.astype(state.W != 0, xp.int64)))
-    mean_square = sums.total / (sums.n * state.W.shape[1])
-    crawls = mean_square > newton.MANY_TIMES_NOISE * state.sigma2
+    crawls = newton.tiny_noise(sums, state.sigma2)
     return moving <= (newton.MOST_LOADINGS if crawls else newton.FEW_LOADINGS)
 
 
@@ -154,6 +153,7 @@ class WayUp(NamedTuple):
     """What was found while looking for the largest penalty of a path."""
 
     vanishing: float  # the smallest penalty at which no loading is left
+    vanished: State  # what is left there
     states: list[State]  # that have loadings, at the penalties below it that were tried
 
 
@@ -175,6 +175,7 @@ def way_up(problem: Problem, start: State) -> WayUp:
     while True:
         state_high = fit_one(problem, state, high).state
         if not bool(xp.any(state_high.W != 0)):
+            vanished = state_high
             break
         low, high, state = high, 2.0 * high, state_high
         states.append(state)
@@ -186,7 +187,7 @@ def way_up(problem: Problem, start: State) -> WayUp:
             states.append(state)
         else:
             high = middle
-    return WayUp(high, states)
+    return WayUp(high, vanished, states)
 
 
 def fit_path(

@@ -24,8 +24,8 @@ from ...numerics.spectrum import added_squares, spectrum
 from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
 from ...selection.slope import Slope, choice_shape, robust_slope
-from .model import State, init
-from .path import Problem, best_likelihoods, fit_path, problem_of, way_up
+from .model import init
+from .path import best_likelihoods, fit_one, fit_path, problem_of, way_up
 
 Criterion = Literal["slope", "aic", "bic", "ebic"]
 Rule = Literal["slope", "aic", "bic", "ebic", "given"]
@@ -78,8 +78,11 @@ def solve(op: Operator, options: Options) -> Solution:
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
     start = init(parts, d)
-    penalties, known = grid(problem, start, options)
-    fits = fit_path(problem, start, penalties, options.verbose, known)
+    up = None if asked_for(options) else way_up(problem, start)
+    penalties = grid(options, 0.0 if up is None else up.vanishing)
+    fits = fit_path(problem, start, penalties, options.verbose, () if up is None else up.states)
+    if up is not None:  # the path ends where no loading is left
+        fits[-1] = fit_one(problem, up.vanished, up.vanishing)
     likelihoods = best_likelihoods(problem, fits)
     nonzeros = [int(op.xp.sum(op.xp.astype(fit.state.W != 0, op.xp.int64))) for fit in fits]
     n, p = op.shape
@@ -113,18 +116,22 @@ def solve(op: Operator, options: Options) -> Solution:
     )
 
 
-def grid(problem: Problem, start: State, options: Options) -> tuple[np.ndarray, list[State]]:
-    """The penalties to fit, rising, in the operator's units, and the fits that were made to find
-    them."""
+def asked_for(options: Options) -> bool:
+    """Whether the user gave the penalties, or the one to fit."""
+    return options.penalties is not None or not isinstance(options.penalty, str)
+
+
+def grid(options: Options, vanishing: float) -> np.ndarray:
+    """The penalties to fit, rising, in the operator's units; up to ``vanishing``, at which no
+    loading is left, unless the user said which."""
     penalty, per_length = options.penalty, options.columns.per_length
     if options.penalties is not None:
         asked = [] if isinstance(penalty, str) else [penalty]
-        return np.asarray(per_length(np.union1d(options.penalties, asked))), []
+        return np.asarray(per_length(np.union1d(options.penalties, asked)))
     if not isinstance(penalty, str):  # up to the one asked for, in a few strides
-        return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0])), []
-    up = way_up(problem, start)
+        return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
     # dense where the models are large
-    return up.vanishing * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2, up.states
+    return vanishing * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
 
 
 class PenaltyChoice(NamedTuple):
