@@ -89,6 +89,11 @@ def with_row(array: Array, place: int, row: Array) -> Array:
     return array
 
 
+def lets_change(array: Array) -> bool:
+    """Whether the library of ``array`` lets parts of it be written to, where it is."""
+    return bool(is_numpy_array(array) or is_torch_array(array) or is_cupy_array(array))
+
+
 def decomposition_errors() -> tuple[type[Exception], ...]:
     """What the libraries raise where a matrix cannot be decomposed: NumPy's error, and that of
     Torch, which is not one of NumPy's, where somebody uses Torch."""

@@ -121,3 +121,31 @@ def test_the_square_of_many_columns_is_never_made(table, monkeypatch):
     assert fewest_rows(op) is op
     found = solve(op, None, [np.arange(9)], options)
     assert found.bounds[-1] == pytest.approx(expected.bounds[-1], rel=1e-9)
+
+
+@pytest.mark.parametrize("noise", ["view", "feature"])
+@pytest.mark.parametrize("sizes", [(4, 5), (9, 60)])
+def test_weights_stay_where_the_table_is(noise, sizes, rng):
+    """Of a Torch table they are Torch's, and the same as NumPy's, pass by pass and at the end."""
+    torch = pytest.importorskip("torch", reason="Torch is not installed")
+    Z, p = rng.standard_normal((50, 2)), sum(sizes)
+    X = Z @ (rng.standard_normal((2, p)) * (rng.random((2, p)) < 0.6))
+    X = standardise(X + 0.3 * rng.standard_normal((50, p)))[0].whole
+    groups = [np.arange(sizes[0]), np.arange(sizes[0], p)]
+    plain = view_layout(groups, 2, [1, 0], noise)
+    states = []
+    for table in (X, torch.asarray(X)):
+        op = DenseOperator(table)
+        samples = CompleteSamples(op, 50, stay=True)
+        lay = plain.beside(samples.squares)
+        first = init(samples, lay, *initial_weights(op, 50, groups, 2, [1, 0]), None)
+        run = iterate(partial(relevance_step, samples, lay), first, max_iter=8, tol=0.0)
+        states.append(run)
+    ours, theirs = states
+    assert all(isinstance(part, torch.Tensor) for part in theirs.state.fitted)
+    np.testing.assert_allclose(theirs.bounds, ours.bounds, rtol=1e-12)
+    for one, other in zip(ours.state.fitted, theirs.state.fitted, strict=True):
+        np.testing.assert_allclose(other.numpy(), one, atol=1e-8)
+    fits = [SCA("auto", noise=noise).fit([t[:, g] for g in groups]) for t in (X, torch.asarray(X))]
+    np.testing.assert_allclose(fits[1].components_.numpy(), fits[0].components_, atol=1e-8)
+    assert fits[1].n_iter_ == fits[0].n_iter_

@@ -21,11 +21,11 @@ _LARGE_MEAN = 100.0
 # Stored entries that are worth a thread, and the most pieces of so many that are multiplied.
 _ENTRIES_OF_A_PIECE = 2**20
 _MOST_PIECES = 8
-# For X X', columns with more than this share of entries are made dense, some of them at a time: an
+# For X X', columns with more than this share of entries are made dense, a few at a time: an
 # entry of a product then costs so much less that the zeros do not matter.
 _DENSE_COLUMN = 0.05
-_DENSE_COLUMNS = 512  # at a time, at least
-_DENSE_PIECES = 4  # at most
+_DENSE_COLUMNS = 512  # at a time
+_DENSE_PIECES = 4  # that are worked on beside each other, at most
 
 
 def canonical(X: Any) -> sparse.csr_array:
@@ -213,9 +213,14 @@ def _dense_pieces(columns: int) -> list[slice]:
 
 
 def _outer_of_many(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """(S - 1 mean')(S - 1 mean')' of columns of which most entries count, made dense."""
-    block = S[:, columns].toarray() - mean[columns]
-    return block @ block.T
+    """(S - 1 mean')(S - 1 mean')' of columns of which most entries count, made dense, some of them
+    at a time."""
+    taken = S[:, columns].tocsc()
+    total = np.zeros((S.shape[0],) * 2, dtype=S.dtype)
+    for some in slices_of(columns.size, _DENSE_COLUMNS):
+        block = taken[:, some].toarray() - mean[columns[some]]
+        total += block @ block.T
+    return total
 
 
 def _outer_of_few(S: Any, mean: Array, columns: np.ndarray) -> Array:

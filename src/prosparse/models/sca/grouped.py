@@ -33,6 +33,7 @@ from .model import (
     ViewLayout,
     inclusion,
     largest_precisions,
+    membership,
     offsets_and_noise,
     prior_of_noise,
 )
@@ -155,7 +156,7 @@ def layout_of(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
     """The layout of some columns; views and classes of noise are numbered anew."""
     view = np.unique(lay.view[columns], return_inverse=True)[1].reshape(-1)
     noise = np.arange(columns.size) if lay.noise_has_prior else view
-    return ViewLayout(view, lay.allowed[columns], lay.block, noise)
+    return ViewLayout(view, lay.allowed[columns], lay.block, noise, membership(view))
 
 
 def parameters_of(

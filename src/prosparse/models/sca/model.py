@@ -28,7 +28,10 @@ import math
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+from array_api_compat import array_namespace, device
 
+from ...data import Array
+from ...data.arrays import as_like
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
 from .hyperbolic import HyperbolicPrior
@@ -68,29 +71,42 @@ Noise = Literal["view", "feature"]
 class ViewLayout(NamedTuple):
     """What belongs to what: columns to views, latents to views, columns to classes of noise."""
 
-    view: np.ndarray  # (p,) the view of every column
-    allowed: np.ndarray  # (p, Q) False at the fixed zeros of Lambda
+    view: Array  # (p,) the view of every column
+    allowed: Array  # (p, Q) False at the fixed zeros of Lambda
     block: np.ndarray  # (Q,) 0 for shared latents, v + 1 for those of view v
-    noise: np.ndarray  # (p,) the class of noise of every column
+    noise: Array  # (p,) the class of noise of every column
+    member: Array  # (V, p) 1 where a column belongs to a view, else 0
 
     @property
     def noise_has_prior(self) -> bool:
         """Whether every column has noise of its own."""
         return self.noise is not self.view
 
-    def total(self, values: np.ndarray) -> np.ndarray:
+    def total(self, values: Array) -> Array:
         """Sums of a number per column over the columns of every class of noise."""
-        return np.bincount(self.noise, weights=values)
+        return values if self.noise_has_prior else self.member @ values
+
+    def of_columns(self, values: Array) -> Array:
+        """From a number per class of noise to one per column."""
+        if self.noise_has_prior:
+            return values
+        return array_namespace(values).take(values, self.view, axis=0)
+
+    def beside(self, like: Array) -> ViewLayout:
+        """The same, of the library and on the device of ``like``; ``block`` stays on the host."""
+        view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
+        noise = as_like(self.noise, like) if self.noise_has_prior else view
+        return ViewLayout(view, allowed, self.block, noise, member)
 
 
 class FactorParameters(NamedTuple):
     """The weights, with what is known of them, and the noise."""
 
-    L: np.ndarray  # (p, Q) weights: posterior means (ard) or maximum a posteriori (hyperbolic)
-    C: np.ndarray | None  # (p, Q, Q) posterior covariances (ard)
-    t: np.ndarray | None  # (p, Q) prior variances 1/gamma (ard), exactly 0 out of the model
-    tau: np.ndarray  # (K,) noise precisions
-    mu: np.ndarray  # (p,)
+    L: Array  # (p, Q) weights: posterior means (ard) or maximum a posteriori (hyperbolic)
+    C: Array | None  # (p, Q, Q) posterior covariances (ard)
+    t: Array | None  # (p, Q) prior variances 1/gamma (ard), exactly 0 out of the model
+    tau: Array  # (K,) noise precisions
+    mu: Array  # (p,)
 
 
 class State(NamedTuple):
@@ -133,9 +149,13 @@ def view_layout(
         [np.zeros(n_shared, int), np.repeat(np.arange(len(private)) + 1, private)]
     )
     allowed = (block == 0) | (block == view[:, None] + 1)
-    if noise == "view":
-        return ViewLayout(view, allowed, block, view)
-    return ViewLayout(view, allowed, block, np.arange(view.size))
+    of_noise = view if noise == "view" else np.arange(view.size)
+    return ViewLayout(view, allowed, block, of_noise, membership(view))
+
+
+def membership(view: np.ndarray) -> np.ndarray:
+    """(V, p) 1 where a column belongs to a view, else 0."""
+    return (view == np.arange(view.max() + 1)[:, None]).astype(float)
 
 
 def init(
@@ -152,7 +172,7 @@ def init(
     samples : Samples
     lay : ViewLayout
     L : array (p, Q)
-        Weights.
+        Weights, on the host.
     left : array (p,)
         The variance that they leave in every column.
     prior : HyperbolicPrior or None
@@ -162,15 +182,16 @@ def init(
     -------
     State
     """
-    p, Q = L.shape
+    L, left = (as_like(part, samples.squares) for part in (L, left))
+    xp, (p, Q) = array_namespace(L), L.shape
     t = C = None
     if prior is None:
-        t = L**2 + np.mean(L**2)
-        C = np.zeros((p, Q, Q))
+        t = L**2 + xp.mean(L**2)
+        C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
     count = lay.total(samples.observed)
     rough = SMALLEST_START * lay.total(samples.squares) / count
-    noise = np.maximum(lay.total(samples.observed * left) / count, rough)
-    first = FactorParameters(L, C, t, 1.0 / noise, np.zeros(p))
+    noise = xp.maximum(lay.total(samples.observed * left) / count, rough)
+    first = FactorParameters(L, C, t, 1.0 / noise, xp.zeros_like(L[:, 0]))
     return State(first, first, -math.inf)
 
 
@@ -181,14 +202,14 @@ def relevance_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     """SCA-1: q(z), then q(Lambda) with its relevances, then mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
-    tau = now.tau[lay.noise]
+    xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
     m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
-    cost = inclusion(lay, now.t).cost[lay.view]
+    cost = xp.take(inclusion(lay, now.t).cost, lay.view, axis=0)
     rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
     mu, new_tau, residual = offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
-    variance = np.diagonal(m.zz) / samples.n  # 1/Phi, (27)
+    variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
     bound = relevance_bound(samples, lay, m, rows, new_tau, residual, variance)
-    following = _unit_latents(rows, new_tau, np.sqrt(variance), mu)
+    following = _unit_latents(rows, new_tau, xp.sqrt(variance), mu)
     return State(following, following, bound)
 
 
@@ -197,9 +218,9 @@ def relevance_bound(
     lay: ViewLayout,
     m: LatentMoments,
     rows: WeightPosteriors,
-    tau: np.ndarray,
-    residual: np.ndarray,
-    variance: np.ndarray,
+    tau: Array,
+    residual: Array,
+    variance: Array,
 ) -> float:
     """The lower bound of the log evidence: E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau)
     + log p(which weights are zero).
@@ -207,21 +228,21 @@ def relevance_bound(
     ``residual`` (K,) holds the expected squared residuals of the classes of noise, ``variance``
     (Q,) the prior variances 1/Phi of the latents, at their best.
     """
-    count = lay.total(samples.observed)
-    fit = 0.5 * float(np.sum(count * np.log(tau / (2.0 * np.pi)) - tau * residual))
+    xp, count = array_namespace(tau), lay.total(samples.observed)
+    fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
     fit += prior_of_noise(samples, lay, tau)[2]
-    divergence_z = 0.5 * (samples.n * float(np.sum(np.log(variance))) - m.log_det)
+    divergence_z = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
     return fit - divergence_z - weights_divergence(rows) + inclusion(lay, rows.t).log_prior
 
 
 class Inclusion(NamedTuple):
     """How many weights of every view and latent are not zero, and what follows for the next."""
 
-    cost: np.ndarray  # (V, Q) what a weight must add to the evidence to be let in
+    cost: Array  # (V, Q) what a weight must add to the evidence to be let in
     log_prior: float  # of which weights are zero, with the shares at their best
 
 
-def inclusion(lay: ViewLayout, t: np.ndarray) -> Inclusion:
+def inclusion(lay: ViewLayout, t: Array) -> Inclusion:
     """The prior of which weights are zero.
 
     By itself, relevance determination keeps a weight wherever q^2 > s, which noise alone exceeds
@@ -230,17 +251,17 @@ def inclusion(lay: ViewLayout, t: np.ndarray) -> Inclusion:
     of a latent, pi falls from pass to pass and takes the weights that noise let in with it. Above
     one half it does not rise: a weight should pay for itself.
     """
-    member = (lay.view == np.arange(lay.view.max() + 1)[:, None]).astype(float)
-    inside, possible = member @ (t > 0), member @ lay.allowed
+    xp = array_namespace(t)
+    inside = lay.member @ xp.astype(t > 0, t.dtype)
+    possible = lay.member @ xp.astype(lay.allowed, t.dtype)
     inside, outside = inside + PRIOR_WEIGHTS, possible - inside + PRIOR_WEIGHTS
-    share = np.minimum(inside / (inside + outside), 0.5)
-    log_prior = inside * np.log(share) + outside * np.log1p(-share)
-    return Inclusion(np.log1p(-share) - np.log(share), float(np.sum(log_prior[possible > 0])))
+    share = xp.clip(inside / (inside + outside), None, 0.5)
+    log_prior = inside * xp.log(share) + outside * xp.log1p(-share)
+    total = xp.sum(xp.where(possible > 0, log_prior, 0.0))
+    return Inclusion(xp.log1p(-share) - xp.log(share), float(total))
 
 
-def _unit_latents(
-    rows: WeightPosteriors, tau: np.ndarray, r: np.ndarray, mu: np.ndarray
-) -> FactorParameters:
+def _unit_latents(rows: WeightPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
     """The same model with latents of unit variance: weights, and t with them, take the scale."""
     return FactorParameters(rows.L * r, rows.C * (r[:, None] * r), rows.t * r**2, tau, mu)
 
@@ -253,7 +274,7 @@ def hyperbolic_step(
 ) -> State:
     """SCA-2: the exact log posterior where the step starts, and EM's next parameters."""
     now = state.ahead
-    tau = now.tau[lay.noise]
+    tau = lay.of_columns(now.tau)
     m = samples.moments(now.L, None, tau, now.mu)  # (17)
     bound = log_posterior(samples, lay, prior, now, m)
     L = now.L
@@ -295,16 +316,19 @@ def offsets_and_noise(
     lay: ViewLayout,
     now: FactorParameters,
     m: LatentMoments,
-    L: np.ndarray,
-    C: np.ndarray | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    L: Array,
+    C: Array | None,
+) -> tuple[Array, Array, Array]:
     """(mu, tau, expected squared residuals per class), [AB08] (19), (21) or (27), (28)."""
-    mu = -np.sum(L * m.z_sum, axis=1) / samples.observed
-    cross = np.sum(L * m.G, axis=1) - (mu - now.mu) * np.sum(L * m.z_sum, axis=1)
+    xp = array_namespace(L)
+    mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
+    cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
     if m.A.shape[0] == 1:
-        square = np.sum((L @ m.A[0]) * L, axis=1)
-        square = square if C is None else square + C.reshape(len(L), -1) @ m.A[0].ravel()
-    else:
+        A = m.A[0, ...]
+        square = xp.sum((L @ A) * L, axis=1)
+        if C is not None:
+            square = square + xp.reshape(C, (L.shape[0], -1)) @ xp.reshape(A, (-1,))
+    else:  # entries are missing: on the host
         square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
         square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
     spread = samples.squares + samples.observed * mu**2
@@ -312,64 +336,67 @@ def offsets_and_noise(
     count = lay.total(samples.observed)
     floor = SMALLEST_NOISE_SHARE * lay.total(samples.squares)
     more, square_more, _ = prior_of_noise(samples, lay, now.tau)
-    return mu, (count + more) / np.maximum(residual + square_more, floor), residual
+    return mu, (count + more) / xp.maximum(residual + square_more, floor), residual
 
 
 class Measured(Protocol):
     """What the prior of the noise asks of a table."""
 
     @property
-    def observed(self) -> np.ndarray: ...
+    def observed(self) -> Array: ...
 
     @property
-    def squares(self) -> np.ndarray: ...
+    def squares(self) -> Array: ...
 
 
 def prior_of_noise(
-    samples: Measured, lay: ViewLayout, tau: np.ndarray, among: np.ndarray | None = None
-) -> tuple[float, np.ndarray, float]:
+    samples: Measured, lay: ViewLayout, tau: Array, among: np.ndarray | None = None
+) -> tuple[float, Array, float]:
     """(samples, (K,) sums of their squared residuals) that the prior of the noise is worth, and
     its logarithm up to a constant, of log tau, so that it does not depend on units.
 
     ``among`` (p,) says which columns have noise; None: all of them. The level of noise in a
     view is at its best, the harmonic mean of the noise variances.
     """
+    xp = array_namespace(tau)
     if not lay.noise_has_prior:
-        return 0.0, np.zeros(tau.size), 0.0
-    level = (np.bincount(lay.view) / np.bincount(lay.view, weights=tau))[lay.view]
+        return 0.0, xp.zeros_like(tau), 0.0
+    levels = xp.sum(lay.member, axis=1) / (lay.member @ tau)
+    level = xp.take(levels, lay.view, axis=0)
     variance = samples.squares / samples.observed
     squares = SAMPLES_OF_LEVEL * level + SAMPLES_OF_VARIANCE * variance
-    logs = SAMPLES_OF_LEVEL * np.log(tau * level) + SAMPLES_OF_VARIANCE * np.log(tau * variance)
+    logs = SAMPLES_OF_LEVEL * xp.log(tau * level) + SAMPLES_OF_VARIANCE * xp.log(tau * variance)
     parts = logs - tau * squares
-    log_prior = 0.5 * float(np.sum(parts if among is None else parts[among]))
+    log_prior = 0.5 * float(xp.sum(parts if among is None else parts[among]))
     return SAMPLES_OF_LEVEL + SAMPLES_OF_VARIANCE, squares, log_prior
 
 
-def largest_precisions(samples: Samples, lay: ViewLayout) -> np.ndarray:
+def largest_precisions(samples: Samples, lay: ViewLayout) -> Array:
     """(K,) the noise precisions at `SMALLEST_NOISE_SHARE`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
-    largest: np.ndarray = 1.0 / (SMALLEST_NOISE_SHARE * mean_squares)
-    return largest
+    return 1.0 / (SMALLEST_NOISE_SHARE * mean_squares)
 
 
-def accelerator(largest: np.ndarray) -> Anderson:
+def accelerator(largest: Array) -> Anderson:
     """Anderson acceleration over the weights, offsets and log precisions.
 
     Precisions stay below ``largest`` (K,): from a start beyond, where no step ends, the next
     step could only fall.
     """
 
-    def pack(state: State) -> np.ndarray:
-        now = state.ahead
-        return np.concatenate([now.L.ravel(), now.mu, np.log(now.tau)])
+    xp = array_namespace(largest)
 
-    def unpack(vector: np.ndarray, state: State) -> State:
+    def pack(state: State) -> Array:
         now = state.ahead
-        size, K = now.L.size, now.tau.size
-        L = np.where(now.L == 0, 0.0, vector[:size].reshape(now.L.shape))
-        change = np.clip(vector[-K:] - np.log(now.tau), -2.0, 2.0)
-        tau = np.minimum(now.tau * np.exp(change), largest)
+        return xp.concat([xp.reshape(now.L, (-1,)), now.mu, xp.log(now.tau)])
+
+    def unpack(vector: Array, state: State) -> State:
+        now = state.ahead
+        size, K = now.L.shape[0] * now.L.shape[1], now.tau.shape[0]
+        L = xp.where(now.L == 0, 0.0, xp.reshape(vector[:size], now.L.shape))
+        change = xp.clip(vector[-K:] - xp.log(now.tau), -2.0, 2.0)
+        tau = xp.minimum(now.tau * xp.exp(change), largest)
         ahead = now._replace(L=L, mu=vector[size:-K], tau=tau)
         return state._replace(ahead=ahead)
 
-    return Anderson(pack, unpack, np)
+    return Anderson(pack, unpack, xp)

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-import numpy as np
+from array_api_compat import array_namespace
 
 from ...data import Array, Operator
-from ...data.arrays import host, in_kind
-from ...numerics.spectrum import EXACT_SIDE, spectrum
+from ...data.arrays import as_like, host
+from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
 
 
 class LatentMoments(NamedTuple):
     """The latents given the weights, as far as the weights and the noise need them."""
 
-    A: np.ndarray  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
-    G: np.ndarray  # (p, Q) sum of (x - mu) <z>
-    z_sum: np.ndarray  # (1 or p, Q) sum of <z> over the same samples
-    zz: np.ndarray  # (Q, Q) sum of <z z'> over all samples
+    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
+    G: Array  # (p, Q) sum of (x - mu) <z>
+    z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
+    zz: Array  # (Q, Q) sum of <z z'> over all samples
     log_det: float  # sum over samples of log det S_n
     explained: float  # sum over samples of <z_n>' S_n^-1 <z_n>
 
@@ -43,12 +43,10 @@ class Samples(Protocol):
 
     n: int
     p: int
-    observed: np.ndarray
-    squares: np.ndarray
+    observed: Array
+    squares: Array
 
-    def moments(
-        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
-    ) -> LatentMoments:
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> LatentMoments:
         """The E step: sums over the samples of the moments of q(z).
 
         Parameters
@@ -91,15 +89,15 @@ def fewest_rows(op: Operator) -> Operator:
 class Rest(NamedTuple):
     """What a table of fewer rows lacks of X'X: P diag(squares) P with P = I - V V'."""
 
-    squares: np.ndarray  # (p,) that every column has by itself
-    V: np.ndarray  # (p, k) orthonormal directions along which nothing is lacking
+    squares: Array  # (p,) that every column has by itself
+    V: Array  # (p, k) orthonormal directions along which nothing is lacking
 
-    def product(self, F: np.ndarray) -> np.ndarray:
+    def product(self, F: Array) -> Array:
         """The product with F (p, Q)."""
         alone = self.squares[:, None] * self._beside(F)
         return self._beside(alone)
 
-    def _beside(self, F: np.ndarray) -> np.ndarray:
+    def _beside(self, F: Array) -> Array:
         return F - self.V @ (self.V.T @ F)
 
 
@@ -114,45 +112,57 @@ class CompleteSamples:
         Samples, of which ``op`` may have fewer rows.
     rest : Rest or None, default=None
         What the rows of ``op`` lack. None: nothing.
+    stay : bool, default=False
+        Whether weights and moments are arrays of the table's library, on its device, and not on
+        the host.
     """
 
-    def __init__(self, op: Operator, n: int, rest: Rest | None = None):
+    def __init__(self, op: Operator, n: int, rest: Rest | None = None, stay: bool = False):
         self.op = op
         self.n = n
-        self.rest = rest
         self.p = op.shape[1]
-        self.squares = host(op.column_squares())
-        self.observed = np.full(self.p, float(n))
+        self.stay = stay
+        self.squares = self._placed(op.column_squares())
+        self.observed = array_namespace(self.squares).full_like(self.squares, float(n))
+        self.rest = None if rest is None else Rest(*(self._placed(part) for part in rest))
 
-    def moments(
-        self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
-    ) -> LatentMoments:
+    def _placed(self, part: Array) -> Array:
+        """In double precision, where the weights are."""
+        if not self.stay:
+            return host(part).astype(float)
+        xp = self.op.xp
+        return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
+
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> LatentMoments:
         """[AB08] (17) or, with the covariances C of the weights, (25); see `Samples.moments`.
 
         ``mu`` is zero here: the observed means are those of all samples.
         """
+        xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L
-        precision = weighted.T @ L + np.eye(L.shape[1])
+        precision = weighted.T @ L + eye_like(weighted.T @ L, xp)
         if C is not None:
-            precision = precision + np.tensordot(tau, C, axes=1)
-        S = np.linalg.inv(precision)
+            precision = precision + xp.reshape(tau @ xp.reshape(C, (self.p, -1)), (Q, Q))
+        S = xp.linalg.inv(precision)
         S = 0.5 * (S + S.T)
         G, ZZ = self.projections(weighted @ S)
         zz = self.n * S + ZZ
-        log_det = -self.n * float(np.linalg.slogdet(precision)[1])
-        explained = float(np.sum(precision * ZZ))
-        return LatentMoments(zz[None], G, np.zeros((1, L.shape[1])), zz, log_det, explained)
+        log_det = -self.n * float(xp.linalg.slogdet(precision)[1])
+        explained = float(xp.sum(precision * ZZ))
+        nothing = xp.zeros_like(L[:1, :])
+        return LatentMoments(zz[None, ...], G, nothing, zz, log_det, explained)
 
-    def projections(self, F: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def projections(self, F: Array) -> tuple[Array, Array]:
         """(X'Y, Y'Y) with Y = X F, for F (p, Q): what the latents are made of, whatever their
         variances."""
-        filters = in_kind(F, self.op.column_squares(), self.op.dtype)
+        there = as_like(F, self.op.column_squares())
+        filters = self.op.xp.astype(there, self.op.dtype, copy=False)
 
         def products(block: Array) -> tuple[Array, Array]:
             Y = block @ filters
             return block.T @ Y, Y.T @ Y
 
-        XY, YY = (host(part).astype(float) for part in self.op.sum_rows(products))
+        XY, YY = (self._placed(part) for part in self.op.sum_rows(products))
         if self.rest is None:
             return XY, YY
         more = self.rest.product(F)

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
+from array_api_compat import array_namespace
 
 from ...data import DenseOperator, Operator
-from ...data.arrays import host
+from ...data.arrays import Array, host, in_kind, lets_change
 from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
@@ -127,6 +128,9 @@ def solve(
     counts, private = _counts(start, samples.n, options), options.private
     begun = counts.most + sum(private)
 
+    def laid_out(shared: int, own: list[int]) -> ViewLayout:
+        return view_layout(groups, shared, own, options.noise).beside(samples.squares)
+
     def started(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
         shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         weights = initial_weights(start, samples.n, groups, shared, own, options.rotation)
@@ -138,7 +142,7 @@ def solve(
         return State(found, found, -math.inf)
 
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
-        lay = view_layout(groups, shared, private, options.noise)
+        lay = laid_out(shared, private)
         first = started(lay, None)
         if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
             first = fit_of_filled(start, lay, first, _relevance_steps(lay), how.max_iter, how.tol)
@@ -154,18 +158,20 @@ def solve(
     elif options.prior == "ard":
         first, lay = begin(counts.most, options)
     else:
-        lay = view_layout(groups, counts.most, private, options.noise)
+        lay = laid_out(counts.most, private)
     prior = None
     if options.prior == "hyperbolic":
         # Normal-Jeffreys never lets go of a zero: from where relevance determination ends, or from
         # the fit of a table that is not quite the same, its maxima would be poorer ones.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        lay = view_layout(groups, shared, private, options.noise)
+        lay = laid_out(shared, private)
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
         first = started(lay, prior)
     run = _iterated(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # A log posterior is a density of the weights, too.
-    densities = samples.observed if prior is None else samples.observed + lay.allowed.sum(axis=1)
+    densities = host(samples.observed)
+    if prior is not None:
+        densities = densities + lay.allowed.sum(axis=1)
     return _solution(run, lay, begun, densities)
 
 
@@ -181,16 +187,17 @@ def _iterated(
 ) -> Run[State]:
     """From a state to where the objective no longer rises."""
     step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
-    total, entries = float(np.sum(samples.squares)), float(samples.observed.sum())
+    xp = array_namespace(samples.squares)
+    total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
     return iterate(
         step_of(samples),
         first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
         accelerator=accelerator(largest_precisions(samples, lay)),
-        exhausted=lambda state: not np.any(state.fitted.L),
+        exhausted=lambda state: not bool(xp.any(state.fitted.L != 0)),
         rounding=lambda state: residual_rounding(
-            state, total, 1.0 / state.ahead.tau.max(), epsilon
+            state, total, 1.0 / float(xp.max(state.ahead.tau)), epsilon
         ),
         progress=progress,
         checkpoint=checkpoint,
@@ -246,7 +253,7 @@ def _without_weakest(
     each time; once it fell, half as many."""
     fewer, factor = 1, 2.0
     while lay.block.size > 1 and fewer >= 1:
-        strength = np.sum(best.fitted.L**2, axis=0)
+        strength = np.sum(host(best.fitted.L) ** 2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
         start, other = _with_latents(best, lay, keep)
         trial = run_from(start, other).state
@@ -269,10 +276,15 @@ def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[St
     now = state.ahead
     assert now.C is not None
     assert now.t is not None
-    now = now._replace(L=now.L[:, keep], C=now.C[:, keep][:, :, keep], t=now.t[:, keep])
+    places = in_kind(keep, now.L)
+
+    def kept(part: Array, axis: int = 1) -> Array:
+        return array_namespace(part).take(part, places, axis=axis)
+
+    now = now._replace(L=kept(now.L), C=kept(kept(now.C), 2), t=kept(now.t))
     if isinstance(now, GroupedParameters):
         now = now._replace(v=now.v[:, keep])
-    lay = lay._replace(allowed=lay.allowed[:, keep], block=lay.block[keep])
+    lay = lay._replace(allowed=kept(lay.allowed), block=lay.block[keep])
     start = state._replace(fitted=now, ahead=now, bound=-math.inf)
     if isinstance(start, BoundedState):
         start = start._replace(Z=start.Z[:, keep], S=start.S[:, keep][:, :, keep])
@@ -462,11 +474,13 @@ def _samples_and_start(
         start = DenseOperator(full - full.mean(axis=0))
         return Ground(SamplesWithGaps(X, seen), start, None, start.epsilon)
     reduced = fewest_rows(op)
-    samples = CompleteSamples(reduced, n)
+    # The steps of the hyperbolic prior are for the host.
+    stay = options.prior == "ard" and lets_change(reduced.column_squares())
+    samples = CompleteSamples(reduced, n, stay=stay)
     if count != "auto":
         small = compressed(reduced, groups, [int(count) + own for own in options.private])
         if small is not None:
-            guess = CompleteSamples(small.table, n, small.rest)
+            guess = CompleteSamples(small.table, n, small.rest, stay)
             return Ground(samples, small.table, guess, reduced.epsilon)
     return Ground(samples, reduced, None, reduced.epsilon)
 
@@ -502,7 +516,7 @@ def _solution(
     if isinstance(fitted, GroupedParameters):
         weights, noise, activity = fitted.L, 1.0 / fitted.tau, fitted.v
     else:
-        weights, noise, activity = fitted.L, 1.0 / fitted.tau[lay.noise], None
+        weights, noise, activity = host(fitted.L), host(1.0 / lay.of_columns(fitted.tau)), None
     if lay.noise_has_prior:
         weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
     strength = np.sum(weights**2, axis=0)
@@ -514,12 +528,12 @@ def _solution(
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     deviations = None
     if fitted.C is not None:
-        variances = np.diagonal(fitted.C, axis1=1, axis2=2)[:, alive]
+        variances = host(array_namespace(fitted.C).linalg.diagonal(fitted.C))[:, alive]
         deviations = np.sqrt(np.clip(variances, 0.0, None))
     return Solution(
         L=L * np.where(strongest < 0, -1.0, 1.0),
         deviations=deviations,
-        mu=fitted.mu,
+        mu=host(fitted.mu),
         noise=noise,
         latent_view=lay.block[alive] - 1,
         n_removed=int(begun - np.sum(strength > 0)),

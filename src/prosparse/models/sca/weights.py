@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from array_api_compat import array_namespace
 
+from ...data import Array
+from ...data.arrays import on_host
 from .hyperbolic import HyperbolicPrior
 from .prox import maximise_weight
 
@@ -24,19 +27,14 @@ MANY_WEIGHTS = 0.5
 class WeightPosteriors(NamedTuple):
     """q(Lambda): one Gaussian per row, [AB08] (26)."""
 
-    L: np.ndarray  # (p, Q) means
-    C: np.ndarray  # (p, Q, Q) covariances
-    t: np.ndarray  # (p, Q) prior variances 1/gamma, exactly 0 for weights out of the model
-    log_det: np.ndarray  # (p,) log det(I + tau t^1/2 A t^1/2)
+    L: Array  # (p, Q) means
+    C: Array  # (p, Q, Q) covariances
+    t: Array  # (p, Q) prior variances 1/gamma, exactly 0 for weights out of the model
+    log_det: Array  # (p,) log det(I + tau t^1/2 A t^1/2)
 
 
 def relevance_rows(
-    t: np.ndarray,
-    tau: np.ndarray,
-    A: np.ndarray,
-    G: np.ndarray,
-    allowed: np.ndarray,
-    cost: np.ndarray,
+    t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
 ) -> WeightPosteriors:
     """q(Lambda) and its prior variances: one factorisation per row, one visit per weight.
 
@@ -46,6 +44,8 @@ def relevance_rows(
     weight adds (r - 1 - log r) / 2 with r = q^2 / s, and comes in where that exceeds ``cost``
     (p, Q).
     """
+    if not on_host(t):  # to look for what need not be visited costs more than to visit it
+        return _visit(t, tau, A, G, allowed, cost)
     p, Q = t.shape
     rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
     if p * Q * Q <= WEIGHT_ENTRIES_PER_BLOCK or np.mean(t > 0) > MANY_WEIGHTS:
@@ -112,10 +112,9 @@ def _least_left(A: np.ndarray) -> np.ndarray:
     return np.where(left > 0, (1.0 - 1e-6) * left, 0.0)
 
 
-def _gain(ratio: np.ndarray) -> np.ndarray:
+def _gain(ratio: Array) -> Array:
     """What a weight with r = q^2 / s adds to the evidence at its best."""
-    added: np.ndarray = 0.5 * (ratio - 1.0 - np.log(ratio))
-    return added
+    return 0.5 * (ratio - 1.0 - array_namespace(ratio).log(ratio))
 
 
 def _alike(wanted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -151,88 +150,93 @@ def row_covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.n
     return C.transpose(2, 0, 1), log_det
 
 
-def _rows_last(A: np.ndarray) -> np.ndarray:
+def _rows_last(A: Array) -> Array:
     """(Q, Q, 1 or p): there are many rows and few latents, and arithmetic runs along the rows."""
-    return np.ascontiguousarray(A.transpose(1, 2, 0))
+    xp = array_namespace(A)
+    return xp.asarray(xp.permute_dims(A, (1, 2, 0)), copy=True)
 
 
-def _covariances(t: np.ndarray, tau: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
     """`row_covariances` with the rows last: t (Q, p), A (Q, Q, 1 or p), C (Q, Q, p).
 
     B = I + tau t^1/2 A t^1/2 is inverted by sweeping its diagonal, where no pivot is below one.
     """
-    Q, p = t.shape
-    root = np.sqrt(t)
-    B = A * (tau * root)[:, None] * root
-    log_det = np.zeros(p)
-    diagonal = np.arange(Q)
-    B[diagonal, diagonal] += 1.0
+    xp, Q = array_namespace(t), t.shape[0]
+    root = xp.sqrt(t)
+    B = A * (tau * root)[:, None, :] * root
+    log_det = xp.zeros_like(t[0, :])
     for j in range(Q):
-        pivot, column = B[j, j].copy(), B[:, j].copy()
-        log_det += np.log(pivot)
-        column[j] = 0.0
+        B[j, j, :] += 1.0
+    for j in range(Q):
+        pivot, column = xp.asarray(B[j, j, :], copy=True), xp.asarray(B[:, j, :], copy=True)
+        log_det += xp.log(pivot)
+        column[j, :] = 0.0
         share = column / pivot
-        B -= column[:, None] * share
-        B[j], B[:, j] = share, share
-        B[j, j] = -1.0 / pivot
-    B *= -root[:, None]
+        B -= column[:, None, :] * share
+        B[j, :, :] = share
+        B[:, j, :] = share
+        B[j, j, :] = -1.0 / pivot
+    B *= -root[:, None, :]
     B *= root
     return B, log_det
 
 
 def _visit(
-    t: np.ndarray,
-    tau: np.ndarray,
-    A: np.ndarray,
-    G: np.ndarray,
-    allowed: np.ndarray,
-    cost: np.ndarray,
+    t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
 ) -> WeightPosteriors:
-    t, G, allowed, cost = (np.array(part.T, order="C") for part in (t, G, allowed, cost))
+    xp = array_namespace(t)
+    t, G, allowed, cost = (_turned(part) for part in (t, G, allowed, cost))
     A = _rows_last(A)
     Q, p = t.shape
     C, log_det = _covariances(t, tau, A)
-    L = tau * np.einsum("ikn,kn->in", C, G)
+    L = tau * xp.sum(C * G, axis=1)
     for j in range(Q):
-        A_j, inside, sigma = A[j], t[j] > 0, C[j, j].copy()
+        A_j, inside, sigma = A[j, ...], t[j, :] > 0, xp.asarray(C[j, j, :], copy=True)
         # u: how the row's mean moves with weight j, the others following. Where j is in the
         # model it is a column of C; where it is not, e_j - tau C A_j.
-        u = C[:, j] / np.where(inside, sigma, 1.0)
-        if not inside.all():
+        u = C[:, j, :] / xp.where(inside, sigma, 1.0)
+        if not (on_host(t) and inside.all()):
             if A_j.shape[1] == 1:
-                along = (A_j[:, 0] @ C.reshape(Q, -1)).reshape(Q, p)
+                along = xp.reshape(A_j[:, 0] @ xp.reshape(C, (Q, -1)), (Q, p))
             else:
-                along = np.einsum("kin,kn->in", C, A_j)
+                along = xp.sum(C * A_j[:, None, :], axis=0)
             along *= -tau
-            along[j] += 1.0
-            u = np.where(inside, u, along)
-        s = tau * np.sum(A_j * u, axis=0)
-        rest = L - u * L[j]  # the mean without weight j
-        q = tau * (G[j] - np.sum(A_j * rest, axis=0))
-        known = np.where(
-            s > 0, s, 1.0
-        )  # a latent that is zero in all samples of a row says nothing
-        ratio = np.where(allowed[j] & (q * q > s), q * q / known, 1.0)
-        best = np.where(_gain(ratio) > cost[j], (q * q - s) / (known * known), 0.0)
+            along[j, :] += 1.0
+            u = xp.where(inside, u, along)
+        s = tau * xp.sum(A_j * u, axis=0)
+        rest = L - u * L[j, :]  # the mean without weight j
+        q = tau * (G[j, :] - xp.sum(A_j * rest, axis=0))
+        # a latent that is zero in all samples of a row says nothing
+        known = xp.where(s > 0, s, 1.0)
+        ratio = xp.where(allowed[j, :] & (q * q > s), q * q / known, 1.0)
+        best = xp.where(_gain(ratio) > cost[j, :], (q * q - s) / (known * known), 0.0)
         sigma_new = best / (1.0 + best * s)
-        log_det += np.log1p(best * s) - np.log1p(t[j] * s)
+        log_det += xp.log1p(best * s) - xp.log1p(t[j, :] * s)
         L = rest + (sigma_new * q) * u
-        C += ((sigma_new - sigma) * u)[:, None] * u
-        t[j] = best
+        C += ((sigma_new - sigma) * u)[:, None, :] * u
+        t[j, :] = best
         # exact zeros, where rounding leaves something near them
         zero = best == 0
-        L[j, zero] = 0.0
-        C[j] = np.where(zero, 0.0, C[j])
-        C[:, j] = np.where(zero, 0.0, C[:, j])
-    return WeightPosteriors(L.T, C.transpose(2, 0, 1), t.T, log_det)
+        L[j, :] = xp.where(zero, 0.0, L[j, :])
+        C[j, :, :] = xp.where(zero, 0.0, C[j, :, :])
+        C[:, j, :] = xp.where(zero, 0.0, C[:, j, :])
+    return WeightPosteriors(L.T, xp.permute_dims(C, (2, 0, 1)), t.T, log_det)
+
+
+def _turned(part: Array) -> Array:
+    """A copy with the rows last, one after another in memory."""
+    if on_host(part):
+        return np.array(part.T, order="C")
+    return array_namespace(part).asarray(part.T, copy=True)
 
 
 def weights_divergence(rows: WeightPosteriors) -> float:
     """KL(q(Lambda) | N(0, 1/gamma)), over the weights in the model."""
+    xp = array_namespace(rows.t)
     inside = rows.t > 0
-    second = np.diagonal(rows.C, axis1=1, axis2=2) + rows.L**2
-    ratio = np.where(inside, second / np.where(inside, rows.t, 1.0) - 1.0, 0.0)
-    return 0.5 * float(np.sum(ratio) + np.sum(rows.log_det))
+    second = xp.linalg.diagonal(rows.C) + rows.L**2
+    ratio = xp.where(inside, second / xp.where(inside, rows.t, 1.0) - 1.0, 0.0)
+    return 0.5 * float(xp.sum(ratio) + xp.sum(rows.log_det))
 
 
 def hyperbolic_rows(
