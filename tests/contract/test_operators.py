@@ -341,15 +341,15 @@ def test_large_constant_columns_of_a_sparse_table_are_left_alone(rng):
 
 @pytest.mark.parametrize("rows", [0, 1, 31, 32, 33, 100])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_sums_are_in_double_precision(rows, dtype, rng):
-    """Of single-precision entries too, few of which are added up in it."""
+def test_rough_sums_are_in_double_precision(rows, dtype, rng):
+    """Of single-precision entries few are added up before they are converted."""
     X = (1e4 + rng.standard_normal((rows, 5))).astype(dtype)
-    total = base.column_sums(X, np)
+    total = base.rough_column_sums(X, np)
     assert total.dtype == np.float64
     np.testing.assert_allclose(total, X.astype(float).sum(axis=0), rtol=4 * np.finfo(dtype).eps)
 
 
-def test_sums_of_many_entries_lose_no_digit():
+def test_rough_sums_of_many_entries_keep_their_digits():
     """Added up in single precision, ones and small parts would no longer count."""
     X = np.full((200_000, 1), 1.0 + 2.0**-20, dtype=np.float32)
-    assert base.column_sums(X, np)[0] == pytest.approx(200_000 * (1.0 + 2.0**-20), rel=1e-7)
+    assert base.rough_column_sums(X, np)[0] == pytest.approx(200_000 * (1.0 + 2.0**-20), rel=1e-7)

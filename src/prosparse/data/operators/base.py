@@ -139,7 +139,9 @@ class Operator(ABC):
 
     def _sum_squares(self) -> Array:
         xp = self.xp
-        return self.sum_rows(lambda block: (column_sums(block * block, xp),), entrywise=True)[0]
+        return self.sum_rows(
+            lambda block: (xp.sum(block * block, axis=0, dtype=xp.float64),), entrywise=True
+        )[0]
 
     def column_fourth_powers(self) -> Array:
         """Sum of the fourth powers of every column's entries."""
@@ -147,7 +149,7 @@ class Operator(ABC):
 
         def fourth_of(block: Array) -> tuple[Array]:
             squares = block * block  # a power would take many times as long
-            return (column_sums(squares * squares, xp),)
+            return (rough_column_sums(squares * squares, xp),)
 
         return self.sum_rows(fourth_of, entrywise=True)[0]
 
@@ -169,11 +171,10 @@ class _Product:
         return block @ self.F
 
 
-def column_sums(block: Array, xp: Any) -> Array:
-    """Sums over the rows, in double precision.
+def rough_column_sums(block: Array, xp: Any) -> Array:
+    """Sums over the rows in double precision, of entries in single precision to six digits.
 
-    Entries in single precision are added up a few at a time before they are converted: that costs
-    no digit of theirs, and a GPU a fraction of the time.
+    A few of these are added up before they are converted, which takes a GPU a fraction of the time.
     """
     rows = block.shape[0] // _TERMS_IN_SINGLE * _TERMS_IN_SINGLE
     if block.dtype == xp.float64 or rows == 0:

@@ -9,7 +9,7 @@ from array_api_compat import array_namespace, device, is_numpy_array
 
 from ..arrays import Array, Namespace, host, in_kind, on_accelerator, precision_of
 from ..columns import Deviations, Extent
-from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, column_sums, row_slices
+from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, rough_column_sums, row_slices
 
 # Single-precision products are added up in double precision after this many terms.
 _TERMS = 4096
@@ -98,7 +98,7 @@ class DenseRows:
         xp, Z = self.xp, self.Z
         low, high = (host(f(Z, axis=0)).astype(float) for f in (xp.min, xp.max))
         count = float(Z.shape[0]) if self.weights is None else float(self.weights.sum())
-        return Extent(low, high, self._sums(), count)
+        return Extent(low, high, self._sums(roughly=True), count)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         Z = self.Z
@@ -117,12 +117,13 @@ class DenseRows:
             Z *= in_kind(factor * size, Z, Z.dtype)
         return DenseOperator(Z)
 
-    def _sums(self) -> np.ndarray:
+    def _sums(self, *, roughly: bool = False) -> np.ndarray:
+        """Of every column; a first centre need not be exact, as what it lacks is found later."""
         if self.weights is not None:
             return self.weights @ self.Z
         if is_numpy_array(self.Z):
             return self.Z.sum(axis=0)
-        return self._added_up(lambda rows: rows)
+        return self._added_up(lambda rows: rows, roughly=roughly)
 
     def _squares(self) -> np.ndarray:
         """Squared norm of every column, in double precision."""
@@ -133,13 +134,18 @@ class DenseRows:
             return np.einsum("ij,ij->j", Z, Z)
         return self._added_up(lambda rows: rows * rows)
 
-    def _added_up(self, f: Callable[[Array], Array]) -> np.ndarray:
+    def _added_up(self, f: Callable[[Array], Array], *, roughly: bool = False) -> np.ndarray:
         """Sums over the rows of ``f``, in double precision, a block at a time: a GPU has no room
         for the whole table in double precision."""
-        parts = (
-            column_sums(f(self.Z[rows, :]), self.xp)
-            for rows in row_slices(self.Z.shape[0], self.Z.shape[1], ENTRIES_ON_ACCELERATOR)
-        )
+        xp, Z = self.xp, self.Z
+
+        def sums(rows: slice) -> Array:
+            block = f(Z[rows, :])
+            if roughly:
+                return rough_column_sums(block, xp)
+            return xp.sum(block, axis=0, dtype=xp.float64)
+
+        parts = map(sums, row_slices(Z.shape[0], Z.shape[1], ENTRIES_ON_ACCELERATOR))
         total = next(parts)
         for part in parts:
             total = total + part
