@@ -433,3 +433,12 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
         model = SPPCA(2, penalty=20.0).fit(table(60, 12, 2))
     assert runs.count(max(runs)) > 1
     assert model.stop_reason_ is reason
+
+
+@pytest.mark.parametrize("seed", [3, 4, 9])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_penalties_may_be_far_apart(seed):
+    """The next fit is not looked for so far ahead that numbers overflow."""
+    X = np.random.default_rng(seed).integers(-3, 4, (6, 4)).astype(float)
+    model = SPPCA(2, penalty="aic", max_iter=1, penalties=[0.0, 1e-3, 3.0, 1e6]).fit(X)
+    assert np.all(np.isfinite(model.components_))

@@ -24,7 +24,7 @@ _MOST_PIECES = 8
 # For X X', columns with more than this share of entries are made dense, a few at a time: an
 # entry of a product then costs so much less that the zeros do not matter.
 _DENSE_COLUMN = 0.05
-_DENSE_COLUMNS = 512  # at a time
+_DENSE_COLUMNS = 512  # at a time, and no more than X X' has
 _DENSE_PIECES = 4  # that are worked on beside each other, at most
 
 
@@ -217,7 +217,7 @@ def _outer_of_many(S: Any, mean: Array, columns: np.ndarray) -> Array:
     at a time."""
     taken = S[:, columns].tocsc()
     total = np.zeros((S.shape[0],) * 2, dtype=S.dtype)
-    for some in slices_of(columns.size, _DENSE_COLUMNS):
+    for some in slices_of(columns.size, min(_DENSE_COLUMNS, S.shape[0])):
         block = taken[:, some].toarray() - mean[columns[some]]
         total += block @ block.T
     return total

@@ -25,6 +25,7 @@ from .model import (
     subgradient_gap,
 )
 
+_FARTHEST = 2.0  # times the last step that the next fit is looked for ahead
 FINEST = 3  # times the tolerance is made finer, each time by a hundredth
 GAP = 1e-5  # how well the optimality conditions must hold, relative to the penalty
 
@@ -209,7 +210,7 @@ def fit_path(
                 starts = [*zip(heights, known, strict=True), (height_of(problem, state), state)]
                 if k >= 2:
                     share = (penalty - penalties[k - 1]) / (penalties[k - 1] - penalties[k - 2])
-                    ahead = beyond(fits[-2].state, state, float(share), xp)
+                    ahead = beyond(fits[-2].state, state, min(float(share), _FARTHEST), xp)
                     starts.append((height_of(problem, ahead), ahead))
                 state = max(starts, key=lambda some: some[0].at(float(penalty)))[1]
             fits.append(fit_one(problem, state, float(penalty)))
