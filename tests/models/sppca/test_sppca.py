@@ -437,6 +437,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
 
 @pytest.mark.parametrize("seed", [3, 4, 9])
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_penalties_may_be_far_apart(seed):
     """The next fit is not looked for so far ahead that numbers overflow."""
     X = np.random.default_rng(seed).integers(-3, 4, (6, 4)).astype(float)
