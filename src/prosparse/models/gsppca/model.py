@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Array, Operator
-from ...data.arrays import Namespace, host, in_kind
+from ...data.arrays import Namespace, decomposition_errors, host, in_kind
 from ...numerics.spectrum import Spectrum, across, latents
 from .expansion import expand
 from .relevance import VarianceUpdate, update_variances
@@ -39,6 +39,9 @@ from .relevance import VarianceUpdate, update_variances
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
 LEAST_RELAXED_NOISE = 1e-14
+# Rounding of every column's share of the bound is independent of that of the others: it moves the
+# bound by half an epsilon of the root of the sum of their squares. So many are allowed for.
+_ROUNDING = 2.0
 
 
 class State(NamedTuple):
@@ -60,7 +63,10 @@ class LatentState(NamedTuple):
     sigma2: float
     t: Array  # (p,)
     slope: Array  # (p,)
-    bound: float
+    bound: float  # in single precision, less what rounding may have added
+    rounding: float = 0.0  # how much that is
+    single: bool = False  # whether the next pass may be in single precision
+    proposed: bool = False  # whether an accelerator chose Y and sigma2: the bound may then fall
 
 
 def init(parts: Spectrum, d: int) -> State:
@@ -74,13 +80,13 @@ def init(parts: Spectrum, d: int) -> State:
     return State(M, np.zeros((d, d)), sigma2, squares / (n * d), 0.0 * squares, -math.inf)
 
 
-def init_latents(parts: Spectrum, d: int) -> LatentState:
-    """The start of `init`, and q(Y) from it."""
-    M, S_sum, sigma2, t, slope, bound = init(parts, d)
-    op, xp = parts.table, parts.table.xp
+def with_latents(state: State, op: Operator) -> LatentState:
+    """The same place on the cycle, after q(Y)."""
+    M, S_sum, sigma2, t, slope, bound = state
     root = _root(host(M.T @ M) + S_sum, sigma2)
-    XM = xp.astype(op.matmul(xp.astype(M @ in_kind(root.T, M), op.dtype)), M.dtype)
-    return LatentState(XM @ in_kind(root / sigma2, M), root, sigma2, t, slope, bound)
+    XM = op.matmul(op.xp.astype(M @ in_kind(root.T, M), op.dtype))
+    Y = op.xp.astype(XM, M.dtype) @ in_kind(root / sigma2, M)
+    return LatentState(Y, root, sigma2, t, slope, bound)
 
 
 def least_noise(parts: Spectrum) -> float:
@@ -112,25 +118,66 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 
 def make_latent_step(
-    op: Operator, n: int, single: bool = False
+    op: Operator, n: int, rough: Operator | None = None
 ) -> Callable[[LatentState], LatentState]:
-    """The same pass over a table in memory, from q(Y) to q(Y); in single precision if asked for,
-    q(Y) itself and d x d matrices excepted."""
+    """The same pass over a table in memory, from q(Y) to q(Y).
+
+    With ``rough``, the table in single precision, all arrays of length p are in that precision,
+    and so is the product with W. The other product makes G, of which the bound is a sum of squares:
+    rounding of Y, which all columns share, would not average out.
+    """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
-    work = xp.float32 if single else xp.float64
+    behind, work = (op, xp.float64) if rough is None else (rough, xp.float32)
 
     def step(state: LatentState) -> LatentState:
         Y, c = state.Y, 1.0 / state.sigma2
-        state = state._replace(t=xp.astype(state.t, work, copy=False))
         about = _about_rows(n, state.root, host(Y.T @ Y))
-        cG = xp.astype(across(op, xp.astype(Y @ in_kind(c * about.Q, Y), op.dtype)), work)
+        G = across(op, xp.astype(Y @ in_kind(c * about.Q, Y), op.dtype, copy=False))
+        cG = xp.astype(G, work, copy=False)
+        state = state._replace(t=xp.astype(state.t, work, copy=False))
         weights = _weights(cG, about, state, op, n, total)
         # q(Y), as in `make_step`; in the basis of the means these are nearly orthogonal
-        turn, sigma2 = weights.turn, weights.others[0]
+        turn, (sigma2, t, slope, bound) = weights.turn, weights.others
         root = _root(turn @ weights.squares @ turn.T + weights.S_sum, sigma2)
-        XM = xp.astype(op.matmul(xp.astype(weights.means.T, op.dtype, copy=False)), Y.dtype)
-        Y = XM @ in_kind(turn.T @ (root.T @ root) / sigma2, Y)
-        return LatentState(Y, root, *weights.others)
+        XM = behind.matmul(xp.astype(weights.means.T, behind.dtype, copy=False))
+        back = in_kind(turn.T @ (root.T @ root) / sigma2, Y)
+        Y = xp.astype(XM, Y.dtype, copy=False) @ back
+        rounding = 0.0 if rough is None else weights.rounding
+        return LatentState(
+            Y, root, sigma2, t, slope, bound - rounding, rounding, single=rough is not None
+        )
+
+    return step
+
+
+def make_mixed_step(
+    op: Operator, n: int, rough: Operator, least_rise: float
+) -> Callable[[LatentState], LatentState]:
+    """`make_latent_step` in single precision, for half the price, as long as the bound tells more
+    than rounding; then in double precision.
+
+    A pass counts in single precision if it raises the bound by more than rounding can, and by more
+    than ``least_rise``, or if it lowers the bound by more than that from a start that an
+    accelerator proposed. Any other is done again in double precision, and so are all that go on
+    from there. In single precision the bound is less by what rounding may have added, so that it
+    does not fall where double precision begins.
+    """
+    xp, fine, quick = op.xp, make_latent_step(op, n), make_latent_step(op, n, rough)
+
+    def step(state: LatentState) -> LatentState:
+        if not state.single:
+            return fine(state)
+        try:
+            with np.errstate(all="ignore"):  # what is beyond its range is found out here
+                result = quick(state)
+        except ArithmeticError:
+            return fine(state)
+        except decomposition_errors():
+            return fine(state)
+        rise = result.bound - state.bound
+        clear = max(result.rounding, least_rise)
+        tells = rise > clear or (state.proposed and rise < -clear)
+        return result if tells and bool(xp.any(result.t > 0)) else fine(state)
 
     return step
 
@@ -164,6 +211,7 @@ class _Weights(NamedTuple):
     turn: np.ndarray  # (d, d) from that basis to the next one
     S_sum: np.ndarray  # (d, d) in the next one
     others: tuple[float, Array, Array, float]  # sigma2, t, slope, bound
+    rounding: float  # how far single precision can move the bound
 
 
 def _weights(
@@ -172,16 +220,17 @@ def _weights(
     """t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk; then
     sigma2, and the bound."""
     xp, (d, p) = op.xp, cG.shape
-    e = in_kind(rows.a / state.sigma2, cG, cG.dtype)
+    single = cG.dtype == xp.float32
+    e = np.asarray(rows.a / state.sigma2, dtype=np.float32 if single else np.float64)
     summaries = partial(_summaries, cG=cG, xp=xp)
-    update, sums, means = update_variances(state.t, e, cG * cG, xp, summaries)
-    sum_T, sum_TD, sum_D, sum_log_D, q, VV, squares, S_diagonal, D_rows = sums
+    update, sums, means = update_variances(state.t, in_kind(e, cG), cG * cG, xp, summaries)
+    sum_T, sum_TD, sum_D, sum_log_D, sum_T2, q, VV, squares, S_diagonal, D_rows = sums
     lost = p * d - sum_D
     # sigma2, [MBL16] (13) with the missing factor -2 and square
     residual = total - state.sigma2 * (sum_T + sum_TD - lost)
-    # what the eigenvalues of A, whose rounding all columns share, lost in single precision
-    rounded = rows.a - state.sigma2 * host(e).astype(float)
-    residual += float(rounded @ (S_diagonal + np.diagonal(squares)))
+    if single:  # all columns share the rounding of the eigenvalues: put back what it cost
+        lost_a = rows.a - state.sigma2 * e.astype(float)
+        residual += float(lost_a @ (S_diagonal + np.diagonal(squares)))
     sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
     divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
     bound = lower_bound(n, p, residual, sigma2, rows.divergence, divergence_W)
@@ -189,7 +238,8 @@ def _weights(
     R, stretch = expand(rows.a, VV + np.diag(in_model), n, q)
     turn = rows.Q @ R.T
     others = sigma2, update.t * stretch, update.slope, bound
-    return _Weights(means, squares, turn, (turn * S_diagonal) @ turn.T, others)
+    rounding = _ROUNDING * float(np.finfo(np.float32).eps) * math.sqrt(sum_T2)
+    return _Weights(means, squares, turn, (turn * S_diagonal) @ turn.T, others, rounding)
 
 
 def lower_bound(
@@ -203,14 +253,12 @@ def lower_bound(
     return fit - divergence_Y - divergence_W
 
 
-def _summaries(
-    update: VarianceUpdate, cG: Array, xp: Namespace
-) -> tuple[tuple[Array, ...], Array]:
-    """What the host needs to know of q(W): sums of T, T D, D and log D, the number of variables
-    in the model, V V' of V = m_k / sqrt(t_k), that of the means m_k, and D times t and 1. And the
-    means, which stay where they are."""
+def _summaries(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:
+    """What the host needs to know of q(W): sums of T, T D, D, log D and T^2, the number of
+    variables in the model, V V' of V = m_k / sqrt(t_k), that of the means m_k, and D times t and 1.
+    And the means, which stay where they are."""
     t, D = update.t, update.D
-    columns = (update.T, update.TD, update.D_sum, update.log_D)
+    columns = (update.T, update.TD, update.D_sum, update.log_D, update.T * update.T)
     sums = [xp.sum(part, dtype=xp.float64) for part in columns]
     root_t, inside = xp.sqrt(t), xp.astype(t > 0, t.dtype)
     V = cG * D
@@ -220,12 +268,12 @@ def _summaries(
     return (*sums, xp.sum(inside), V @ V.T, means @ means.T, D @ t, D @ ones), means
 
 
-def ranking(state: State) -> np.ndarray:
+def ranking(state: State | LatentState) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
     return np.lexsort((-host(state.slope), -host(state.t)))
 
 
-def relevance(state: State) -> np.ndarray:
+def relevance(state: State | LatentState) -> np.ndarray:
     """u in [0, 1]: u_k^2 is proportional to t_k, and the most relevant variable has 1."""
-    t = host(state.t)
+    t = host(state.t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

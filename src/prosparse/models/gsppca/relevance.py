@@ -24,8 +24,8 @@ _ATTEMPTS = 60  # at a step that raises every h_k; the last one stays where it w
 _FARTHEST = 2.0  # that a step in log t goes
 # Factors of one logarithm, which costs as much as ten multiplications. Each is at least
 # 1 / (1 + e t), and e t, a number of observations times a ratio of variances, is far below 1e30
-# (in single precision, where 1e38 is the end, below 1e12).
-_FACTORS, _FACTORS_IN_SINGLE = 10, 3
+# (in single precision, where 1e38 is the end, it need be below 1e7).
+_FACTORS, _FACTORS_IN_SINGLE = 10, 5
 _ROUNDING = 45.0  # epsilons by which rounding may lower an h_k
 
 
@@ -78,7 +78,7 @@ def update_variances(
     curvature = over_j @ D + 2.0 * t * (over_j @ wD) - sum_E
     # Where h is convex, go uphill as far as the same bend the other way would let us.
     farthest = xp.full_like(h, _FARTHEST)
-    move = gradient / (xp.abs(curvature) + float(limits.tiny))
+    move = gradient / (xp.abs(curvature) + float(limits.smallest_normal))
     move = xp.maximum(xp.minimum(move, farthest), -farthest)
     # A variable that comes (back) in starts where it would be if all e_j were equal.
     waking = xp.maximum(slope, zero) * (2.0 * d / sum_e**2)
