@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from scipy.special import softmax
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
+from prosparse.models.spinyreg import alike as av_alike
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg.model import moments
 from prosparse.models.spinyreg.stepwise import log_number_prior, rules_for, search
@@ -23,48 +25,94 @@ def searched(data, n, p):
     return fit, av.set_prior(data, rules.log_prior, fit, n - 1)
 
 
-def slow_average(X, y, prior):
-    """Sums over all sets and all lambda, with n x n matrices: inclusion, means, second moments
-    and noise. X and y are centred, so that y has n - 1 degrees of freedom."""
+class Term(NamedTuple):
+    """A set with signs at one kind of weights, by n x n matrices."""
+
+    log_posterior: float
+    active: np.ndarray
+    m: np.ndarray
+    S: np.ndarray
+    noise: float
+    state: tuple  # variables, signs, number of the kind of weights
+
+
+def signs_to_sum(q):
+    """Every pattern of signs, and its prior: a share theta of them is positive, theta has the
+    density of Beta(1/2, 1/2)."""
+    theta = np.sin(np.pi / 4 * (1 + np.polynomial.legendre.leggauss(60)[0])) ** 2
+    share = np.polynomial.legendre.leggauss(60)[1] / 2
+    for s in itertools.product((1.0, -1.0), repeat=q):
+        plus = sum(sign > 0 for sign in s)
+        yield s, float(share @ (theta**plus * (1 - theta) ** (q - plus)))
+
+
+def slow_terms(X, y, prior):
+    """All sets, signs and kinds of weights. X and y are centred, so that y has n - 1 degrees of
+    freedom."""
     n, p = X.shape
-    free, lams = n - 1, np.exp(prior.sizes.log_ratio)
-    log_prior = log_number_prior(p)
+    free, log_prior = n - 1, log_number_prior(p)
     terms = []
     for q in range(p + 1):
+        cases = [
+            (np.eye(q) / np.exp(log_ratio) @ (np.eye(q) + rho * np.outer(s, s)), log_kind, share)
+            for log_ratio, rho, log_kind in zip(*prior.kinds, strict=True)
+            for s, share in (signs_to_sum(q) if rho else [((1.0,) * q, 1.0)])
+        ]
+        states = [
+            (s if rho else None, a)
+            for a, rho in enumerate(prior.kinds.rho)
+            for s, _ in (signs_to_sum(q) if rho else [((1.0,) * q, 1.0)])
+        ]
+        B = np.array([case[0] for case in cases])
+        height = log_prior[q] + np.array([case[1] + np.log(case[2]) for case in cases])
         for v in itertools.combinations(range(p), q):
             Z = X[:, v]
-            for lam, log_size in zip(lams, prior.sizes.log_prior, strict=True):
-                C = np.eye(n) + Z @ Z.T / lam
-                R = y @ np.linalg.solve(C, y)
-                log_density = -0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
-                P = np.linalg.inv(Z.T @ Z + lam * np.eye(q))
-                m, S = np.zeros(p), np.zeros((p, p))
-                m[list(v)] = P @ Z.T @ y
-                S[np.ix_(v, v)] = R / (free - 2) * P
-                active = np.isin(np.arange(p), v)
-                terms.append((log_density + log_prior[q] + log_size, active, m, S, R / (free - 2)))
-    weights = softmax([term[0] for term in terms])
+            C = np.eye(n) + Z @ B @ Z.T
+            told = np.linalg.inv(C)
+            R = np.einsum("i,tij,j->t", y, told, y)
+            m, S = np.zeros((len(B), p)), np.zeros((len(B), p, p))
+            m[:, v] = B @ Z.T @ told @ y
+            noise = R / (free - 2)
+            S[np.ix_(range(len(B)), v, v)] = noise[:, None, None] * (B - B @ Z.T @ told @ Z @ B)
+            heights = height - 0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
+            active = np.isin(np.arange(p), v)
+            terms += [
+                Term(heights[t], active, m[t], S[t], noise[t], (v, *states[t]))
+                for t in range(len(B))
+            ]
+    return terms
+
+
+def slow_average(terms):
+    """Inclusion, means, covariances and noise."""
+    weights = softmax([term.log_posterior for term in terms])
     inclusion, mean, noise = (
-        sum(w * term[i] for w, term in zip(weights, terms, strict=True)) for i in (1, 2, 4)
+        np.tensordot(weights, np.array([getattr(term, name) for term in terms]), 1)
+        for name in ("active", "m", "noise")
     )
-    second = sum(
-        w * (term[3] + np.outer(term[2], term[2])) for w, term in zip(weights, terms, strict=True)
-    )
-    return inclusion, mean, second - np.outer(mean, mean), noise
+    squares = np.array([term.S + np.outer(term.m, term.m) for term in terms])
+    return inclusion, mean, np.tensordot(weights, squares, 1) - np.outer(mean, mean), noise
 
 
 @pytest.fixture(scope="module")
-def summed():
-    """A small problem in which much is open, and its slow average."""
-    X, y, data, _ = problem(25, 6, seed=3, q=2, noise=3.0)
-    fit, prior = searched(data, 25, 6)
-    return X, y, data, fit, prior, slow_average(X, y, prior)
+def terms():
+    """Of a small problem in which much is open."""
+    X, y, data, _ = problem(25, 5, seed=3, q=2, noise=3.0)
+    fit, prior = searched(data, 25, 5)
+    return data, fit, prior, slow_terms(X, y, prior)
+
+
+@pytest.fixture(scope="module")
+def summed(terms):
+    """The same problem and its slow average."""
+    data, fit, prior, all_terms = terms
+    return data, fit, prior, slow_average(all_terms)
 
 
 def test_all_sets_are_summed(summed):
-    _, _, data, _, prior, (inclusion, mean, covariance, noise) = summed
+    data, _, prior, (inclusion, mean, covariance, noise) = summed
     found = av.sum_all(data, prior)
-    assert found.n_sets == 2**6
+    assert found.n_sets == 2**5
     assert 0.05 < inclusion.min() < inclusion.max() < 1.0  # else this would show little
     np.testing.assert_allclose(found.inclusion, inclusion, rtol=1e-9)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-12)
@@ -74,7 +122,7 @@ def test_all_sets_are_summed(summed):
 
 
 def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
-    _, _, data, fit, prior, (inclusion, mean, covariance, noise) = summed
+    data, fit, prior, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STEADY", 0.0)
     monkeypatch.setattr(av, "MOST_STATES", 8000)
     found = av.sample(data, prior, fit.v, np.random.default_rng(0), [])
@@ -86,10 +134,10 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
 
 
 def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
-    _, _, data, fit, prior, (inclusion, mean, covariance, _) = summed
+    data, fit, prior, (inclusion, mean, covariance, _) = summed
     monkeypatch.setattr(av, "STEADY", 0.0)
     monkeypatch.setattr(av, "MOST_STATES", 4000)
-    passed = [np.array(v) for v in ([0, 3], [5, 1, 2], [4], [0, 1, 2, 3, 4, 5])]
+    passed = [np.array(v) for v in ([0, 3], [3, 1, 2], [4], [0, 1, 2, 3, 4])]
     found = av.sample(data, prior, fit.v, np.random.default_rng(1), passed)
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
     size = np.sqrt(np.diagonal(covariance)).max()
@@ -118,35 +166,91 @@ def test_a_set_that_single_flips_do_not_reach_is_reached_by_a_jump():
     np.testing.assert_allclose(found, exact, atol=0.05)
 
 
-def test_rates_are_those_of_the_densities(summed):
-    """pi(there) / (pi(here) + pi(there)) of every neighbour, from sums that know no neighbours."""
-    _, _, data, _, prior, _ = summed
-    here, k = np.array([0, 4]), 3
+def test_rates_are_those_of_the_densities(terms):
+    """pi(there) / (pi(here) + pi(there)) of every neighbour, from sums that know no neighbours;
+    signs and their opposites are the same."""
+    data, _, prior, all_terms = terms
+    heights = {}
+    for term in all_terms:
+        v, s, a = term.state
+        if s is not None:
+            s = tuple(sign * s[0] for sign in s)
+        heights[v, s, a] = np.logaddexp(heights.get((v, s, a), -np.inf), term.log_posterior)
+    p, kinds = data.b.size, prior.kinds
+    alike = kinds.n_own + 3
+    states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), alike)]
+    states += [((2,), (1.0,), alike), ((0, 1, 2, 3, 4), (1.0, 1.0, 1.0, -1.0, 1.0), alike)]
+    states += [((0, 1, 4), (1.0, -1.0, -1.0), a) for a in range(kinds.n_own, kinds.rho.size, 4)]
+    nowhere = av.Stones([], [], {}, np.zeros((0, kinds.rho.size)))
+    for v, s, a in states:
+        at = av.place(data, prior, np.array(v, int), None if s is None else np.array(s), a)
+        q = len(v)
+        assert at.rates.size == 2 * p + q + kinds.rho.size
+        led = 0
+        for j in np.flatnonzero(at.rates):
+            there, b = av.moved(prior, nowhere, p, (v, s), a, at, int(j))
+            expected = 1.0 / (1.0 + np.exp(heights[v, s, a] - heights[(*there, b)]))
+            rate = av_alike.KIND_RATE if j >= 2 * p + q else 1.0
+            assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
+            if there[0] != v:
+                led += 1
+        signed = s is not None and q > 0
+        assert led == q + (p - q) * (2 if signed else 1)
+        assert np.count_nonzero(at.rates[2 * p : 2 * p + q]) == (q if signed and q > 1 else 0)
+        np.testing.assert_allclose(at.log_density[a] + prior.log_prior[q], heights[v, s, a])
+        given = [conditional(heights, v, s, a, j) for j in range(p)]
+        np.testing.assert_allclose(at.inclusion, given, rtol=1e-7)
 
-    def log_posterior(v):
-        return av.spectrum(data, prior, np.array(v, int)).log_density + prior.log_prior[len(v)]
 
-    at = log_posterior(here)
-    for j in range(6):
-        there = log_posterior(sorted(set(here.tolist()) ^ {j}))[k]
-        expected = 1.0 / (1.0 + np.exp(at[k] - there))
-        assert av.place(data, prior, here, k).rates[j] == pytest.approx(expected, rel=1e-8)
-    of_sizes = av.place(data, prior, here, k).rates[6:]
-    expected = 1.0 / (1.0 + np.exp(at[k] - at))
-    expected[k] = 0.0
-    np.testing.assert_allclose(of_sizes, expected, rtol=1e-8)
+def conditional(heights, v, s, a, j):
+    """The probability of variable j given all others of a set and their signs."""
+    others = [i for i in v if i != j]
+    kept = None if s is None else {i: sign for i, sign in zip(v, s, strict=True) if i != j}
+
+    def height(members, signs):
+        if signs is None:
+            return heights[tuple(sorted(members)), None, a]
+        ordered = [signs[i] for i in sorted(members)]
+        return heights[tuple(sorted(members)), tuple(o * ordered[0] for o in ordered), a]
+
+    without = height(others, kept)
+    if kept is None or not others:
+        having = [height([*others, j], None if kept is None else {j: 1.0})]
+    else:
+        having = [height([*others, j], {**kept, j: sign}) for sign in (1.0, -1.0)]
+    return 1.0 / (1.0 + np.exp(without - np.logaddexp.reduce(having)))
 
 
-def test_predictions_and_deviations_are_those_of_all_sets(rng):
+def test_every_jump_between_kinds_of_weights_can_be_undone(summed):
+    """Else the process would not sample what it should."""
+    data, _, prior, _ = summed
+    nowhere, p = av.Stones([], [], {}, np.zeros((0, prior.kinds.rho.size))), data.b.size
+    v, n_own = (0, 1, 4), prior.kinds.n_own
+
+    def targets(signs, a):
+        at = av.place(data, prior, np.array(v), None if signs is None else np.array(signs), a)
+        start = 2 * p + len(v)
+        to = start + np.flatnonzero(at.rates[start:])
+        return {av.moved(prior, nowhere, p, (v, signs), a, at, int(j)) for j in to}
+
+    for a in range(n_own):
+        there = [state for state in targets(None, a) if state[0][1] is not None]
+        assert len(there) == prior.kinds.rho.size - n_own
+        for (_, signs), b in there[::5]:
+            assert ((v, None), a) in targets(signs, b)
+    assert not any(signs is None for (_, signs), _ in targets((1.0, 1.0, 1.0), n_own + 2)) or (
+        not any(signs is None for (_, signs), _ in targets((1.0, 1.0, -1.0), n_own + 2))
+    )
+
+
+def test_predictions_and_deviations_are_those_of_all_sets(rng, summed):
     """In the units of the table, and also for a sparse one."""
-    X, y, _ = make_sparse_regression(25, 6, n_informative=2, noise=3.0, random_state=3)
+    X, y, _ = make_sparse_regression(25, 5, n_informative=2, noise=3.0, random_state=3)
     X, y = 3.0 * X + 1.0, 100.0 * y + 7.0
     model = SpinyRegressor().fit(X, y)
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    _, _, data, _ = problem(25, 6, seed=3, q=2, noise=3.0)
-    _, prior = searched(data, 25, 6)
-    _, mean, covariance, noise = slow_average(Z, y - y.mean(), prior)
-    new = 3.0 * rng.standard_normal((10, 6))
+    _, mean, covariance, noise = summed[-1]
+    mean, covariance, noise = 100.0 * mean, 1e4 * covariance, 1e4 * noise
+    new = 3.0 * rng.standard_normal((10, 5))
     z = (new - X.mean(axis=0)) / X.std(axis=0)
     variance = noise * (1 + 1 / 25) + np.einsum("ij,jk,ik->i", z, covariance, z)
     for table in (new, sparse.csr_array(new)):
@@ -154,7 +258,7 @@ def test_predictions_and_deviations_are_those_of_all_sets(rng):
         np.testing.assert_allclose(prediction, y.mean() + z @ mean, rtol=1e-7)
         np.testing.assert_allclose(deviation, np.sqrt(variance), rtol=1e-7)
     np.testing.assert_allclose(model.coef_mean_, mean / X.std(axis=0), rtol=1e-7)
-    assert model.n_sets_ == 2**6
+    assert model.n_sets_ == 2**5
 
 
 @pytest.fixture(scope="module")

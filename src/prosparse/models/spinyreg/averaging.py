@@ -5,75 +5,64 @@
 [ZR19]  G. Zanella, G. Roberts. Scalable importance tempering and Bayesian variable selection.
         Journal of the Royal Statistical Society B 81(3), 2019.
 
-Nothing is maximised here. Given the set v and lambda, w ~ N(0, sigma2 I / lambda) and
-p(sigma2) ~ 1/sigma2 integrate out in closed form: with f degrees of freedom of y,
+Nothing is maximised here. Given the set v and a kind of weights, weights and noise, with
+p(sigma2) ~ 1/sigma2, integrate out in closed form: with f degrees of freedom of y and W as in
+`alike`,
 
-    log p(y | v, lambda) = -f/2 log R - 1/2 log det(I + X_v'X_v / lambda) + constant ,
+    log p(y | v, ...) = -f/2 log R - 1/2 log det(W / prior precision) + constant ,
 
-    E[w] = m,    Cov[w] = sigma2 P,    sigma2 = E[noise variance] = R / (f - 2) ,
+    E[w] = m,    Cov[w] = sigma2 P,    sigma2 = E[noise variance] = R / (f - 2) .
 
-with P, m and R as in `model`. The size of the weights, tau = weight of a column of unit variance
-over the deviation of the noise, has a half-Cauchy prior; a grid of doublings of tau, on which
-lambda = 1/tau^2, integrates it. The prior of the sets pays for how many there are of each size,
-[SB10].
+Kinds of weights are those of their own, w ~ N(0, sigma2 I / lambda), and those of about one size,
+with signs (`alike`). The deviation of a weight of a column of unit variance over that of the
+noise, tau, has a half-Cauchy prior in both; a grid of doublings of tau integrates it. The prior of
+the sets pays for how many there are of each size, [SB10].
 
-Up to ten variables have all their sets summed. More are sampled by a jump process on the pairs
-(v, lambda): every flip of one variable, and every change of lambda, has the rate
-pi(there) / (pi(here) + pi(there)), so that detailed balance holds, and the time that a state lasts
-is known, 1 / (sum of its rates). No proposal is ever refused, [ZR19]. All rates come from the
-rank-one formulas of `model`, and they are at the same time the probabilities of every variable
+Up to ten variables have all their sets, with all signs, summed. More are sampled by a jump process
+on sets, kinds and signs: every flip of one variable, every change of a sign and of the kind of
+weights, has the rate pi(there) / (pi(here) + pi(there)), so that detailed balance holds, and the
+time that a state lasts is known, 1 / (sum of its rates). No proposal is ever refused, [ZR19]. All
+rates come from rank-one formulas, and they are at the same time the probabilities of every variable
 given all others: averaging these (Rao & Blackwell) needs far fewer states than counting visits.
 
 Where a few variables explain y together and none of them much alone, all sets between none and
 these are improbable, and single flips would hardly ever cross. The search has been on both sides:
-the sets that it passed are stepping stones, and between any two of them, at any two lambda, the
-process jumps at a rate of the same form.
+the sets that it passed are stepping stones, and between any two of them, at any two kinds of
+weights, the process jumps at a rate of the same form.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dsyevd
 from scipy.special import expit, ndtr, ndtri
 
-from .credible import credible_sets
-from .model import (
-    FitSums,
-    RegressionFit,
-    RegressionMoments,
-    exchange_gains,
-    neighbours,
-    removal_gains,
+from .alike import (
+    Densities,
+    Place,
+    SetPrior,
+    Spectrum,
+    densities,
+    place,
+    sign_patterns,
+    spectrum,
+    weight_kinds,
 )
+from .credible import credible_sets
+from .model import RegressionFit, RegressionMoments, exchange_gains, neighbours
 
 ALL_SETS = 10  # of so many variables, at most, are summed
 MOST_VISITED = 400  # variables
 MOST_STATES = 1000  # of the jump process
 FEWEST_STATES = 100
 STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
-DOUBLINGS = 4  # of tau, on either side of its best value
-LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
 STEEP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
 LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
 MOST_LIKELY = 300  # variables whose covariances are kept, at most
-
-
-class WeightSizes(NamedTuple):
-    """A grid of lambda, which stands for the size of weights, and its prior."""
-
-    log_ratio: np.ndarray  # (K,) log lambda
-    log_prior: np.ndarray  # (K,) log prior mass
-
-
-class SetPrior(NamedTuple):
-    """What is believed before y is seen."""
-
-    log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
-    sizes: WeightSizes
-    free: float  # degrees of freedom of y
 
 
 class Average(NamedTuple):
@@ -92,46 +81,6 @@ class Average(NamedTuple):
     rest: float  # variance of a prediction, on average, that is due to all others
     sigma2: float  # noise variance
     n_sets: int  # different sets that were seen
-
-
-def weight_sizes(data: RegressionMoments, best: float) -> WeightSizes:
-    """Doublings of tau around that of the log lambda ``best``, weighed by the half-Cauchy density
-    2 / (pi (1 + tau^2)).
-
-    The doublings lie on one lattice for all tables: a rounding of ``best`` changes nothing.
-    Weights far below 1/sqrt(n) cannot be seen, and the grid does not go there.
-    """
-    unit = math.log(float(data.d.mean()) / data.n)  # lambda of tau = 1
-    lowest = math.floor(-0.5 * math.log2(data.n)) - 1
-    middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
-    centre = round(min(max(middle, lowest + DOUBLINGS), LARGEST - DOUBLINGS))
-    log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
-    # density of log tau: tau times that of tau
-    log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
-    return WeightSizes(unit - 2.0 * log_tau, log_prior - np.logaddexp.reduce(log_prior))
-
-
-class Spectrum(NamedTuple):
-    """Sets of one size at every lambda, from eigenvalues of X_v'X_v."""
-
-    e: np.ndarray  # (..., q) eigenvalues
-    U: np.ndarray  # (..., q, q) eigenvectors
-    c: np.ndarray  # (..., q) U'X_v'y
-    R: np.ndarray  # (..., K)
-    log_density: np.ndarray  # (..., K) log p(y | v, lambda) + log p(lambda)
-
-
-def spectrum(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> Spectrum:
-    """Of the sets ``v``, (..., q)."""
-    e, U = np.linalg.eigh(data.G[v[..., :, None], v[..., None, :]])
-    e = np.maximum(e, 0.0)
-    c = np.einsum("...ij,...i->...j", U, data.b[v])
-    lam = np.exp(prior.sizes.log_ratio)
-    grown = e[..., None, :] + lam[:, None]  # (..., K, q)
-    left = data.yy - ((c * c)[..., None, :] / grown).sum(axis=-1)
-    R = np.maximum(left, prior.free * data.floor)
-    log_det = np.log(grown / lam[:, None]).sum(axis=-1)
-    return Spectrum(e, U, c, R, -0.5 * (prior.free * np.log(R) + log_det) + prior.sizes.log_prior)
 
 
 def noise_of(R: np.ndarray, free: float) -> np.ndarray:
@@ -154,20 +103,36 @@ def no_sums(p: int) -> Sums:
     return Sums(np.zeros(p), np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), np.zeros(()))
 
 
-def add_sets(sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, weights: np.ndarray) -> None:
-    """Add the sets ``v``, (S, q), of the weights (S, K) at each lambda to ``sums``."""
-    np.add(sums.sigma2, (weights * noise_of(of.R, prior.free)).sum(), out=sums.sigma2)
-    if v.shape[1] == 0:
+def add_sets(
+    sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, at: Densities, weights: np.ndarray
+) -> None:
+    """Add the sets ``v``, (S, q), with the weights (S, M, A) of each pattern of signs at each kind
+    of weights to ``sums``.
+
+    With m_0 and P_0 of weights of their own, z = P_0 s and x = h c / (1 - h t), see `alike`,
+    m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
+    """
+    noise = noise_of(at.R, prior.free)
+    np.add(sums.sigma2, (weights * noise).sum(), out=sums.sigma2)
+    size, q = v.shape
+    if q == 0:
         return
-    grown = of.e[:, None, :] + np.exp(prior.sizes.log_ratio)[:, None]  # (S, K, q)
-    m = np.einsum("sij,skj->ski", of.U, of.c[:, None, :] / grown)
-    scale = np.einsum("sk,skj->sj", weights * noise_of(of.R, prior.free), 1.0 / grown)
-    second = np.einsum("sij,sj,slj->sil", of.U, scale, of.U)
-    second += np.einsum("sk,ski,skj->sij", weights, m, m)
-    weight = weights.sum(axis=1)
+    each = weights.sum(axis=1)  # (S, A)
+    P = np.einsum("sij,saj,slj->sail", of.U, 1.0 / at.grown, of.U, optimize=True)
+    m = np.einsum("sij,saj->sai", of.U, of.c[:, None, :] / at.grown)
+    of_signs = np.swapaxes(weights * at.bend * at.c, 1, 2)  # (S, A, M)
+    shift = np.einsum("sail,sal->sai", P, of_signs @ at.signs)
+    squares = (at.signs[..., :, None] * at.signs[..., None, :]).reshape(*at.signs.shape[:2], q * q)
+    of_squares = np.swapaxes(weights * (noise + at.bend * at.c**2) * at.bend, 1, 2)
+    inner = (of_squares @ squares).reshape(size, -1, q, q)
+    second = np.einsum("sa,sail->sil", (weights * noise).sum(axis=1), P)
+    second += np.einsum("sa,sai,sal->sil", each, m, m)
+    second += np.einsum("sai,sal->sil", m, shift) + np.einsum("sai,sal->sil", shift, m)
+    second += (P @ inner @ P).sum(axis=1)
+    weight = each.sum(axis=1)
     np.add.at(sums.weight, v, weight[:, None])
     np.add.at(sums.together, (v[:, :, None], v[:, None, :]), weight[:, None, None])
-    np.add.at(sums.first, v, np.einsum("sk,ski->si", weights, m))
+    np.add.at(sums.first, v, np.einsum("sa,sai->si", each, m) + shift.sum(axis=1))
     np.add.at(sums.second, (v[:, :, None], v[:, None, :]), second)
 
 
@@ -180,27 +145,28 @@ class Inclusion(NamedTuple):
 
 
 def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
-    """The exact average over all sets, where these are few."""
-    p = data.b.size
+    """The exact average over all sets and signs, where these are few."""
+    p, own, alike = data.b.size, prior.kinds.own(), prior.kinds.alike()
     bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
     sizes = bits.sum(axis=1)
-    groups, log_weights = [], []
+    groups = []
     numbers = np.flatnonzero(np.isfinite(prior.log_prior))
     for q in numbers:
         v = np.nonzero(bits[sizes == q])[1].reshape(np.count_nonzero(sizes == q), q)
-        of = spectrum(data, prior, v)
-        groups.append((v, of))
-        log_weights.append(of.log_density + prior.log_prior[q])
-    top = max(float(each.max()) for each in log_weights)
-    total = sum(float(np.exp(each - top).sum()) for each in log_weights)
+        of = spectrum(data, v)
+        for kinds, signs in ((own, None), (alike, sign_patterns(int(q))[None])):
+            at = densities(data, prior, kinds, of, signs)
+            groups.append((q, v, of, at, at.log_density + prior.log_prior[q]))
+    top = max(float(each[-1].max()) for each in groups)
+    total = sum(float(np.exp(each[-1] - top).sum()) for each in groups)
     sums = no_sums(p)
-    by_number = np.zeros((p, numbers[-1] + 1))
-    for q, (v, of), log_weight in zip(numbers, groups, log_weights, strict=True):
-        before = sums.weight.copy()
-        add_sets(sums, prior, v, of, np.exp(log_weight - top) / total)
-        by_number[:, q] = sums.weight - before
-    number = np.array([float(np.exp(each - top).sum()) / total for each in log_weights])
-    n_sets = sum(len(v) for v, _ in groups)
+    by_number, number = np.zeros((p, numbers[-1] + 1)), np.zeros(numbers[-1] + 1)
+    for q, v, of, at, log_weight in groups:
+        before, weights = sums.weight.copy(), np.exp(log_weight - top) / total
+        add_sets(sums, prior, v, of, at, weights)
+        by_number[:, q] += sums.weight - before
+        number[q] += float(weights.sum())
+    n_sets = int(np.count_nonzero(np.isin(sizes, numbers)))
     told = Inclusion(sums.weight, by_number, number)
     return average_of(data, told, sums.first, np.arange(p), sums, n_sets)
 
@@ -246,75 +212,47 @@ def average_of(
     )
 
 
-class Place(NamedTuple):
-    """A state of the jump process, and all that it tells."""
-
-    rates: np.ndarray  # (p + K,) to flip each variable, to change to each lambda; where jumps
-    # start, (p + K + S K,), see `Stones`
-    inclusion: np.ndarray  # (p,) of each variable given all others
-
-
-def place(data: RegressionMoments, prior: SetPrior, v: np.ndarray, k: int) -> Place:
-    """The set ``v`` at the lambda of number ``k``.
-
-    The run spends its time here: one eigendecomposition gives P at this lambda and the density
-    at all of them, as in `spectrum`, with fewer calls.
-    """
-    p, q, lam = data.b.size, v.size, np.exp(prior.sizes.log_ratio)
-    log_ratio, b = float(prior.sizes.log_ratio[k]), data.b.take(v)
-    if q:
-        e, U, _ = dsyevd(data.gram(v))
-        grown = np.maximum(e, 0.0)[:, None] + lam
-        c = b.dot(U)
-        R = np.maximum(data.yy - (c * c).dot(1.0 / grown), prior.free * data.floor)
-        log_det = np.log(grown / lam).sum(axis=0)
-        log_density = prior.sizes.log_prior - 0.5 * (prior.free * np.log(R) + log_det)
-        P = (U / grown[:, k]).dot(U.T)
-    else:
-        R, log_density, P = np.full(lam.size, data.yy), prior.sizes.log_prior, np.zeros((0, 0))
-    m = P.dot(b)
-    sums = FitSums(float(R[k]), 0.0, 0.0, 0.0, 0.0)  # of which R alone is asked for below
-    fit = RegressionFit(v, log_ratio, P, m, sums, 0.0, 0.0, 0.0, 0.0)
-    near = neighbours(fit, data.G.take(v, axis=1), data.d, data.b, prior.free)
-    more = prior.log_prior[q + 1] - prior.log_prior[q] if q < p else -math.inf
-    odds = near.gain + more  # of each variable, given all others
-    if q:
-        less = prior.log_prior[q - 1] - prior.log_prior[q]
-        odds[v] = -(removal_gains(fit, prior.free) + less)
-    inclusion = expit(odds)
-    rates = np.concatenate([inclusion, expit(log_density - log_density[k])])
-    rates[v] = expit(-odds[v])
-    rates[p + k] = 0.0
-    return Place(rates, inclusion)
+Signed = tuple[tuple[int, ...], tuple[float, ...] | None]
+"""Variables of a set, rising, and their signs, None for weights of their own."""
 
 
 class Stones(NamedTuple):
-    """Sets between which the process jumps."""
+    """Sets, with signs, between which the process jumps."""
 
     sets: list[tuple[int, ...]]  # variables of each, rising
+    signs: list[tuple[float, ...]]
     number: dict[tuple[int, ...], int]  # of each in `sets`
-    log_density: np.ndarray  # (S, K) log posterior at each lambda
+    log_density: np.ndarray  # (S, A) log posterior at each kind of weights
 
-    def rates(self, here: tuple[int, ...], k: int) -> np.ndarray:
-        """(S K,) to all others at each lambda, none where ``here`` is no stone."""
-        i = self.number.get(here)
-        if i is None:
+    def rates(self, here: Signed, a: int) -> np.ndarray:
+        """(S A,) to all others at each kind of weights, none where ``here`` is no stone."""
+        v, signs = here
+        i = self.number.get(v)
+        if i is None or (signs is not None and signs != self.signs[i]):
             return np.zeros(0)
-        rates = expit(self.log_density - self.log_density[i, k])
-        rates[i] = 0.0  # these are changes of lambda
+        rates = expit(self.log_density - self.log_density[i, a])
+        rates[i] = 0.0  # these are changes of the kind of weights
         return rates.ravel()
 
 
+def best_own(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
+    """The number of the kind of weights of their own at which the set ``v`` is most probable."""
+    at = densities(data, prior, prior.kinds.own(), spectrum(data, v[None]))
+    return int(np.argmax(at.log_density))
+
+
 def stepping_stones(data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]) -> Stones:
-    """Those of ``sets`` that are not too improbable."""
-    found = {}
+    """Those of ``sets`` that are not too improbable, with the signs of their weights."""
+    found: dict[tuple[int, ...], Place] = {}
     for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
-        of = spectrum(data, prior, np.array(v, dtype=int))
-        found[v] = of.log_density + prior.log_prior[len(v)]
-    top = max((float(density.max()) for density in found.values()), default=0.0)
-    kept = [v for v, density in found.items() if density.max() > top - STEEP]
-    log_density = np.array([found[v] for v in kept]).reshape(len(kept), prior.sizes.log_ratio.size)
-    return Stones(kept, {v: i for i, v in enumerate(kept)}, log_density)
+        variables = np.array(v, dtype=int)
+        found[v] = place(data, prior, variables, None, best_own(data, prior, variables))
+    height = {v: at.log_density + prior.log_prior[len(v)] for v, at in found.items()}
+    top = max((float(each.max()) for each in height.values()), default=0.0)
+    kept = [v for v, each in height.items() if each.max() > top - STEEP]
+    log_density = np.array([height[v] for v in kept]).reshape(len(kept), prior.kinds.rho.size)
+    signs = [tuple(found[v].signs.tolist()) for v in kept]
+    return Stones(kept, signs, {v: i for i, v in enumerate(kept)}, log_density)
 
 
 def sample(
@@ -326,27 +264,28 @@ def sample(
 ) -> Average:
     """The average over the states of a jump process that starts at the set ``v``; ``passed`` are
     sets that may be stepping stones."""
-    p, K = data.b.size, prior.sizes.log_ratio.size
+    p = data.b.size
     stones = stepping_stones(data, prior, [v, v[:0], *passed])
-    k = int(np.argmax(spectrum(data, prior, v).log_density))
-    seen: dict[tuple[int, ...], float] = {}  # time spent in each set
-    known: dict[tuple[int, ...], Place] = {}
+    seen: dict[Signed, float] = {}  # time spent in each set
+    known: dict[tuple[Signed, int], Place] = {}
     inclusion, half, total, half_total = np.zeros(p), np.zeros(p), 0.0, 0.0
     by_number: dict[int, np.ndarray] = {}  # of `inclusion`, with so many active variables
     check = FEWEST_STATES
-    here = tuple(sorted(v.tolist()))
+    here: Signed = (tuple(sorted(v.tolist())), None)
+    a = best_own(data, prior, np.sort(v))
     for t in range(1, MOST_STATES + 1):
-        at = known.get((*here, -1 - k))
+        at = known.get((here, a))
         if at is None:
-            at = place(data, prior, np.array(here, dtype=int), k)
-            at = at._replace(rates=np.append(at.rates, stones.rates(here, k)))
-            known[*here, -1 - k] = at
+            signs = None if here[1] is None else np.array(here[1])
+            at = place(data, prior, np.array(here[0], dtype=int), signs, a)
+            at = at._replace(rates=np.append(at.rates, stones.rates(here, a)))
+            known[here, a] = at
         steps = np.cumsum(at.rates)
         time = 1.0 / float(steps[-1])
         total += time
         seen[here] = seen.get(here, 0.0) + time
         inclusion += time * at.inclusion
-        add_by_number(by_number, here, time * at.inclusion)
+        add_by_number(by_number, here[0], time * at.inclusion)
         if t == check:
             if half_total:
                 late = (inclusion - half) / (total - half_total)
@@ -355,20 +294,51 @@ def sample(
             half, half_total, check = inclusion.copy(), total, 2 * check
         j = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
         j = min(j, steps.size - 1)  # rounding
-        if j >= p + K:
-            stone, k = divmod(j - p - K, K)
-            here = stones.sets[stone]
-        elif j >= p:
-            k = j - p
-        elif j in here:
-            here = tuple(i for i in here if i != j)
-        else:
-            here = tuple(sorted((*here, j)))
-    sizes = [len(v) for v in seen]
+        here, a = moved(prior, stones, p, here, a, at, j)
+    sizes = [len(v) for v, _ in seen]
     number = np.bincount(sizes, list(seen.values()), max(by_number) + 1) / total
     columns = [by_number.get(q, np.zeros(p)) / total for q in range(number.size)]
     told = Inclusion(inclusion / total, np.column_stack(columns), number)
     return gathered(data, prior, seen, told)
+
+
+def moved(
+    prior: SetPrior, stones: Stones, p: int, here: Signed, a: int, at: Place, j: int
+) -> tuple[Signed, int]:
+    """The state, and its kind of weights, to which number ``j`` of the rates of `Place` leads."""
+    v, signs = here
+    q, A = len(v), prior.kinds.rho.size
+    if j < 2 * p:
+        sign, i = (1.0, j) if j < p else (-1.0, j - p)
+        at_i = bisect_left(v, i)
+        if i in v:
+            return (
+                v[:at_i] + v[at_i + 1 :],
+                positive(signs, lambda s: s[:at_i] + s[at_i + 1 :]),
+            ), a
+        v = (*v[:at_i], i, *v[at_i:])
+        return (v, positive(signs, lambda s: (*s[:at_i], sign, *s[at_i:]))), a
+    j -= 2 * p
+    if j < q:
+        return (v, positive(signs, lambda s: (*s[:j], -s[j], *s[j + 1 :]))), a
+    j -= q
+    if j < A:
+        own = prior.kinds.rho[j] == 0.0
+        return (v, None if own else tuple(at.signs.tolist())), j
+    i, a = divmod(j - A, A)
+    return (stones.sets[i], None if prior.kinds.rho[a] == 0.0 else stones.signs[i]), a
+
+
+Change = Callable[[tuple[float, ...]], tuple[float, ...]]
+
+
+def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ...] | None:
+    """The signs after a change, the first of which counts as positive; weights of their own have
+    none."""
+    if signs is None:
+        return None
+    after = change(signs)
+    return after if not after or after[0] > 0.0 else tuple(-s for s in after)
 
 
 def add_by_number(
@@ -385,27 +355,28 @@ def add_by_number(
 
 
 def gathered(
-    data: RegressionMoments,
-    prior: SetPrior,
-    seen: dict[tuple[int, ...], float],
-    told: Inclusion,
+    data: RegressionMoments, prior: SetPrior, seen: dict[Signed, float], told: Inclusion
 ) -> Average:
     """Moments of the weights over the sets that were seen, each with its share of the time."""
-    visited = np.unique(np.concatenate([np.array(v, dtype=int) for v in seen]))
+    visited = np.unique(np.concatenate([np.array(v, dtype=int) for v, _ in seen]))
     total = sum(seen.values())
     sums = no_sums(visited.size)
-    by_size: dict[int, list[tuple[int, ...]]] = {}
-    for v in seen:
-        by_size.setdefault(len(v), []).append(v)
-    for q, sets in by_size.items():
-        places = np.array(sets, dtype=int).reshape(len(sets), q)
-        of = spectrum(data, prior, places)
-        share = np.exp(of.log_density - np.logaddexp.reduce(of.log_density, axis=1)[:, None])
+    groups: dict[tuple[int, bool], list[Signed]] = {}
+    for v, signs in seen:
+        groups.setdefault((len(v), signs is not None), []).append((v, signs))
+    for (q, alike), sets in groups.items():
+        places = np.array([v for v, _ in sets], dtype=int).reshape(len(sets), q)
+        kinds = prior.kinds.alike() if alike else prior.kinds.own()
+        pattern = np.array([s for _, s in sets]).reshape(len(sets), 1, q) if alike else None
+        of = spectrum(data, places)
+        at = densities(data, prior, kinds, of, pattern)
+        share = np.exp(at.log_density - np.logaddexp.reduce(at.log_density, axis=2)[..., None])
         time = np.array([seen[each] for each in sets]) / total
-        add_sets(sums, prior, np.searchsorted(visited, places), of, time[:, None] * share)
+        weights = time[:, None, None] * share
+        add_sets(sums, prior, np.searchsorted(visited, places), of, at, weights)
     mean = np.zeros(data.b.size)
     mean[visited] = sums.first
-    return average_of(data, told, mean, visited, sums, len(seen))
+    return average_of(data, told, mean, visited, sums, len({v for v, _ in seen}))
 
 
 def average_over_sets(
@@ -475,10 +446,10 @@ def set_prior(
     data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: float
 ) -> SetPrior:
     """The prior of the average: of the sets that of the search, ``log_prior``; of the weights a
-    grid of sizes around that of ``best``."""
+    grid of kinds around the size of those of ``best``."""
     unit = math.log(float(data.d.mean()) / data.n)
-    sizes = weight_sizes(data, best.log_ratio if best.v.size else unit)
-    return SetPrior(log_prior, sizes, free)
+    kinds = weight_kinds(data, best.log_ratio if best.v.size else unit)
+    return SetPrior(log_prior, kinds, free)
 
 
 def mixture_interval(

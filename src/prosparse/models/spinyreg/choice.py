@@ -26,7 +26,7 @@ from .credible import CORRELATED
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .shortlist import Candidates
 
-LESS_OFTEN = 0.5  # a variable stands in for another if, with that one active, it is so much less
+LESS_OFTEN = 0.75  # a variable stands in for another if, with that one active, it is so much less
 # often active than without
 
 
@@ -49,7 +49,7 @@ def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
     """(p,): for each variable the one that stands for it, mostly itself.
 
     Variable j stands in for a correlated and more probable i if it is active where i is not,
-    P(j | i) < 1/2 P(j | not i). Each has but a part of their common probability, and of both only
+    P(j | i) < 3/4 P(j | not i). Each has but a part of their common probability, and of both only
     the more probable one is worth keeping.
     """
     likely = average.likely

@@ -223,8 +223,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
-    every set counts. Up to ten variables all sets are summed; of more, a run through at most 1000
-    states, among the (about 400) most promising variables, draws them.
+    every set counts. Coefficients (of scaled columns) may each be of a size of its own, or all of
+    about one size with signs that may differ: both are as probable before y is seen. Up to ten
+    variables all sets are summed; of more, a run through at most 1000 states, among the (about 400)
+    most promising variables, draws them.
 
     References
     ----------
