@@ -1,6 +1,9 @@
 """How many threads products take."""
 
+import multiprocessing
+import os
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from prosparse import GSPPCA, ParameterError, parallel
 from prosparse.errors import check_jobs
-from prosparse.models._base import VariableSelector
+from prosparse.models._base import VariableSelector, _dense_entries
 from prosparse.parallel import (
     blas_threads,
     free_cores,
@@ -107,6 +110,48 @@ def test_pieces_in_parallel_have_one_thread_each(blas):
     seen = in_parallel(lambda piece: (piece, blas.threads()), list(range(5)))
     assert seen == [(piece, [1, 1]) for piece in range(5)]
     assert blas.threads() == [4, 3]
+
+
+def test_what_one_piece_raises_is_raised_when_the_others_have_ended(monkeypatch):
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
+    begun, ended = threading.Event(), threading.Event()
+
+    def work(piece):
+        if piece == 0:
+            begun.wait(10)
+            raise ZeroDivisionError
+        begun.set()
+        time.sleep(0.05)
+        ended.set()
+
+    with pytest.raises(ZeroDivisionError):
+        in_parallel(work, range(2))
+    assert ended.is_set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # since Python 3.12
+def test_a_forked_process_has_workers_of_its_own(monkeypatch):
+    """Of those of its parent none is there to take a piece."""
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 2)
+    both = threading.Barrier(2)
+    in_parallel(lambda _: both.wait(10), range(2))
+    time.sleep(0.05)  # until both are idle
+    child = multiprocessing.get_context("fork").Process(target=in_parallel, args=(abs, [-1, -2]))
+    child.start()
+    child.join(10)
+    hangs = child.is_alive()
+    if hangs:
+        child.kill()
+        child.join()
+    assert not hangs
+    assert child.exitcode == 0
+
+
+def test_the_host_computes_little_for_a_table_on_an_accelerator():
+    torch = pytest.importorskip("torch")
+    assert _dense_entries(torch.ones((20, 30))) == 600
+    assert _dense_entries(torch.ones((20, 30), device="meta")) == 0  # where nothing is computed
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -153,9 +153,26 @@ def in_parallel(work: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> lis
     threads = min(usable_cores(), _MOST_THREADS, len(pieces))
     if threads < 2 or getattr(_here, "beside_others", False):
         return [work(piece) for piece in pieces]
-    # each product of a piece on one core: the others have pieces of their own
-    with blas_threads(1), ThreadPoolExecutor(threads, initializer=_begin_beside_others) as pool:
-        return list(pool.map(work, pieces))
+    with blas_threads(1):  # a piece on one core: the others have pieces of their own
+        workers = _workers(min(usable_cores(), _MOST_THREADS))
+        answers = [workers.submit(work, piece) for piece in pieces]
+        try:
+            return [answer.result() for answer in answers]
+        finally:  # nothing goes on behind the back of who catches what one raised
+            for answer in answers:
+                answer.cancel()
+            wait(answers)
+
+
+@cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    """The threads that take pieces, kept from one call to the next: a fit asks hundreds of times,
+    and on a busy machine to start and to end them takes longer than many a piece."""
+    return ThreadPoolExecutor(threads, "prosparse", initializer=_begin_beside_others)
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+    os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
 def _begin_beside_others() -> None:

@@ -20,6 +20,15 @@ def table():
     return make_globally_sparse(60, 30, n_components=3, n_informative=10, random_state=0).X
 
 
+def test_large_entries_that_add_up_to_infinity_are_finite():
+    X = np.full((4, 3), 0.9 * np.finfo(np.float32).max, dtype=np.float32)
+    assert kind_of(X).not_finite(X) is None
+    X[2, 1] = np.inf
+    X[3, 1] = -np.inf
+    found = kind_of(X).not_finite(X)
+    assert (found.what, found.total, found.row, found.column) == ("infinity", 2, 2, 1)
+
+
 # --- two kinds that the library does not know
 
 

@@ -662,6 +662,8 @@ def _large_blocks(X: Array) -> Iterator[Array]:
 
 def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     xp = array_namespace(X)
+    if not allow_nan and _sums_to_a_number(X):
+        return None
 
     def finite_entries(X: Array) -> Array:
         return ~xp.isinf(X) if allow_nan else xp.isfinite(X)
@@ -671,6 +673,13 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     finite = finite_entries(X)
     rows, columns = (host(axis) for axis in xp.nonzero(~finite))
     return _where_not_finite(rows, columns, host(X[~finite]))
+
+
+def _sums_to_a_number(X: Array) -> bool:
+    """Whether the sum of all entries is finite: then every one of them is. One that is not makes
+    no sum finite again, and large finite ones may add up to infinity, which says nothing."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(float(array_namespace(X).sum(X))))
 
 
 def _where_not_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NotFinite:

@@ -24,7 +24,16 @@ from ..data import (
     standardise,
     take_columns,
 )
-from ..data.arrays import Array, TableLike, as_like, host, in_kind, is_floating, spread
+from ..data.arrays import (
+    Array,
+    TableLike,
+    as_like,
+    host,
+    in_kind,
+    is_floating,
+    on_accelerator,
+    spread,
+)
 from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
@@ -48,8 +57,11 @@ CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
 def _dense_entries(X: TableLike) -> int:
     """The entries of the largest dense matrix that BLAS sees of a table: itself or, if it is
-    sparse, the Gram matrix of its smaller side, where that is formed."""
+    sparse, the Gram matrix of its smaller side, where that is formed. Of a table on an accelerator
+    it sees none: the host's own products are small, and many threads make them slower."""
     n, p = X.shape
+    if on_accelerator(X):
+        return 0
     if not kind_of(X).is_sparse:
         return int(n * p)
     side = int(min(n, p))

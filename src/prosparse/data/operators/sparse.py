@@ -176,11 +176,17 @@ class SparseOperator(Operator):
         return _deviations(self.S, self.shift, self.factor, None).squares
 
     def column_fourth_powers(self) -> Array:
-        at, (n, p) = self.S.indices, self.shape
-        entries = (self.S.data - self.shift[at]) * self.factor[at]
-        absent = n - np.bincount(at, minlength=p)
-        present = np.bincount(at, weights=(entries * entries) ** 2, minlength=p)
-        return present + absent * (self.shift * self.factor) ** 4
+        S, (n, p) = self.S, self.shape
+
+        def of_entries(piece: tuple[slice, slice]) -> tuple[np.ndarray, np.ndarray]:
+            at = S.indices[piece[1]]
+            entries = (S.data[piece[1]] - self.shift[at]) * self.factor[at]
+            fourth = np.bincount(at, weights=(entries * entries) ** 2, minlength=p)
+            return fourth, np.bincount(at, minlength=p)
+
+        parts = in_parallel(of_entries, _row_pieces(S, _MOST_PIECES))
+        fourth, present = (sum(each) for each in zip(*parts, strict=True))
+        return fourth + (n - present) * (self.shift * self.factor) ** 4
 
     def _scaled(self) -> tuple[Any, Array]:
         S = self.S.copy()
