@@ -1,18 +1,19 @@
 """The fit as a pure function: no estimator, the operator's units."""
 
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from prosparse import SCA
 from prosparse.data import DenseOperator, standardise
-from prosparse.inference.loop import iterate
+from prosparse.inference.loop import Run, StopReason, iterate
 from prosparse.models.sca.filled_start import fit_of_filled
 from prosparse.models.sca.model import State, init, relevance_step, view_layout
 from prosparse.models.sca.samples import CompleteSamples, fewest_rows
 from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
-from prosparse.models.sca.solve import SCAOptions, solve
+from prosparse.models.sca.solve import SCAOptions, _race, solve
 from prosparse.models.sca.start import initial_weights
 from prosparse.models.sca.table_with_gaps import standardise_observed
 
@@ -39,7 +40,8 @@ def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, noise, g
     options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9, noise)
     solution = solve(op, seen, groups, options)
     views = [slice(0, 4), slice(4, 9)]
-    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], noise=noise, views=views).fit(table)
+    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], noise=noise, views=views, tol=1e-9)
+    model.fit(table)
     np.testing.assert_array_equal(model.components_, size * solution.L.T)
     np.testing.assert_array_equal(model.feature_noise_variance_, size**2 * solution.noise)
     means = [model.feature_noise_variance_[view].mean() for view in views]
@@ -149,3 +151,27 @@ def test_weights_stay_where_the_table_is(noise, sizes, rng):
     fits = [SCA("auto", noise=noise).fit([t[:, g] for g in groups]) for t in (X, torch.asarray(X))]
     np.testing.assert_allclose(fits[1].components_.numpy(), fits[0].components_, atol=1e-8)
     assert fits[1].n_iter_ == fits[0].n_iter_
+
+
+class Climber(NamedTuple):
+    """A state of which only the bound matters."""
+
+    bound: float
+    speed: float
+
+
+@pytest.mark.parametrize(
+    ("below", "speed", "wins"), [(3.0, 1.0, False), (3.0, 2.0, True), (500.0, 2.0, False)]
+)
+def test_fewer_latents_are_not_taken_for_passes_that_the_others_did_not_have(below, speed, wins):
+    """All still rise: a trial that starts lower must rise faster, and soon enough."""
+    taken = []
+
+    def run_from(state, lay, passes):
+        taken.append(passes)
+        bounds = [state.bound + state.speed * (k + 1) for k in range(passes)]
+        return Run(state._replace(bound=bounds[-1]), bounds, StopReason.MAX_ITER)
+
+    held, trial = _race(Climber(0.0, 1.0), None, Climber(-below, speed), None, run_from)
+    assert (trial.bound > held.bound) is wins
+    assert sum(taken) <= 20  # and it is seen early

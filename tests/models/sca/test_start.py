@@ -6,7 +6,7 @@ import pytest
 from prosparse import SCA
 from prosparse.data import DenseOperator
 from prosparse.errors import ParameterError
-from prosparse.models.sca.start import initial_weights, shared_scores, varimax
+from prosparse.models.sca.start import evidence_rotation, initial_weights, shared_scores, varimax
 
 pytestmark = pytest.mark.quick
 
@@ -76,6 +76,26 @@ def test_views_that_count_alike(rng):
     np.testing.assert_allclose(varimax(L, 0 * view), varimax(L), atol=1e-12)
 
 
+def cost_of_weights(L):
+    return np.sum(np.log1p(L**2)) / 2
+
+
+@pytest.mark.parametrize("d", [2, 5])
+def test_the_rotation_that_costs_the_least_evidence(d, rng):
+    sparse = np.where(rng.random((60, d)) < 0.3, 30.0 * rng.standard_normal((60, d)), 0.0)
+    L = (sparse + rng.standard_normal((60, d))) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
+    begun = L @ varimax(L)
+    R = evidence_rotation(begun, tol=1e-12)
+    np.testing.assert_allclose(R.T @ R, np.eye(d), atol=1e-12)
+    best = cost_of_weights(begun @ R)
+    assert best < cost_of_weights(begun)
+    for _ in range(100):
+        near = np.linalg.qr(np.eye(d) + 1e-2 * rng.standard_normal((d, d)))[0]
+        assert cost_of_weights(begun @ R @ near) >= best - 1e-6
+    np.testing.assert_array_equal(evidence_rotation(np.zeros((4, d))), np.eye(d))
+    np.testing.assert_array_equal(evidence_rotation(np.ones((4, 1))), np.eye(1))
+
+
 def test_the_rotation_of_the_first_weights():
     """The same table is told either way; the estimator passes its choice on."""
     tables = views(40, (30, 10))
@@ -87,7 +107,8 @@ def test_the_rotation_of_the_first_weights():
     )
     np.testing.assert_allclose(one[0] @ one[0].T, other[0] @ other[0].T, atol=1e-8)
     np.testing.assert_allclose(one[1], other[1])
-    assert spread_of_squares(one[0]) > spread_of_squares(other[0])
+    deviations = np.sqrt(one[1] / 40)[:, None]
+    assert cost_of_weights(one[0] / deviations) < cost_of_weights(other[0] / deviations)
     assert spread_within_views(one[0], view) < spread_within_views(other[0], view)
     fits = [SCA(3, rotation=rotation, tol=1e-3).fit(tables) for rotation in ("sparse", "shared")]
     assert not np.allclose(fits[0].components_, fits[1].components_)

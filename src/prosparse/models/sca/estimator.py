@@ -114,12 +114,13 @@ class SCA(HasDensity, SparseProjection):
     noise : {"view", "feature"}, default="feature"
         "feature": every column has a noise variance of its own (factor analysis), with a weak
         prior that keeps it from vanishing. "view": all columns of a view have the same.
-    rotation : {"sparse", "shared"}, default="sparse"
+    rotation : {"shared", "sparse"}, default="shared"
         How the latents are turned before the first pass; of equally good fits the passes find one
-        near by. "sparse": so that as few weights as can be are large, wherever they are. "shared":
-        so that few weights of every view are large, all views counting alike. Latents are then
-        such as all views have, and scores of one view on a latent correlate more with those of
-        another; the objective can end lower. With one view both are the same.
+        near by. "shared": so that few weights of every view are large, all views counting alike.
+        Latents are then such as all views have, and scores of one view on a latent correlate with
+        those of another. "sparse": so that as few weights as can be are large, wherever they
+        are; the objective ends higher, held-out samples fit no better, and latents are more often
+        those of few views. With one view, "sparse" turns on from where "shared" ends.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
         What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
         views, or one per view. Loadings and means of views that are not Gaussian are those of
@@ -130,7 +131,7 @@ class SCA(HasDensity, SparseProjection):
         ``fit`` is given a list of tables, one view per table.
     max_iter : int, default=1000
         The most passes over the data.
-    tol : float, default=1e-9
+    tol : float, default=1e-6
         The rise of the objective per observed entry that ends the passes; where a view is not
         Gaussian, at least 1e-6.
     random_state : None
@@ -283,11 +284,11 @@ class SCA(HasDensity, SparseProjection):
         b: float = 0.0,
         n_private: int | Sequence[int] = 0,
         noise: Noise = "feature",
-        rotation: Rotation = "sparse",
+        rotation: Rotation = "shared",
         likelihood: Likelihood | Sequence[Likelihood] = "gaussian",
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
-        tol: float = 1e-9,
+        tol: float = 1e-6,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):

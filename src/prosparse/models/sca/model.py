@@ -262,8 +262,13 @@ def inclusion(lay: ViewLayout, t: Array) -> Inclusion:
 
 
 def _unit_latents(rows: WeightPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """The same model with latents of unit variance: weights, and t with them, take the scale."""
-    return FactorParameters(rows.L * r, rows.C * (r[:, None] * r), rows.t * r**2, tau, mu)
+    """The same model with latents of unit variance: weights, and t with them, take the scale.
+
+    The covariances, which are large, are changed in place.
+    """
+    C = rows.C
+    C *= r[:, None] * r
+    return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
 
 
 # --- SCA-2, the hyperbolic prior

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -60,6 +60,7 @@ BOUNDED_TOLERANCE = 1e-6
 # How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
 # per entry that ends them.
 PASSES_PER_COUNT = 30
+PASSES_AT_A_TIME = 5  # of two numbers beside each other
 ROUGH = 1e-6
 
 # Of a compressed table the passes go on to this share of the tolerance: there they cost little, and
@@ -79,7 +80,7 @@ class SCAOptions(NamedTuple):
     max_iter: int
     tol: float  # per observed entry
     noise: Noise  # one variance for every view, or for every column
-    rotation: Rotation = "sparse"  # of the first weights
+    rotation: Rotation = "shared"  # of the first weights
 
 
 class Solution(NamedTuple):
@@ -153,7 +154,7 @@ def solve(
         first, lay = _needed_latents(
             counts,
             lambda shared: begin(shared, rough),
-            lambda s, at: _iterated(samples, at, None, s, epsilon, rough),
+            lambda s, at, k: _iterated(samples, at, None, s, epsilon, _at_most(k, rough)),
         )
     elif options.prior == "ard":
         first, lay = begin(counts.most, options)
@@ -207,6 +208,12 @@ def _iterated(
 StateOf = TypeVar("StateOf", State, BoundedState, GroupedState)
 
 
+class RunFrom(Protocol[StateOf]):
+    """At most so many passes from a state."""
+
+    def __call__(self, state: StateOf, lay: ViewLayout, passes: int, /) -> Run[StateOf]: ...
+
+
 class Counts(NamedTuple):
     """Numbers of latents that all views share."""
 
@@ -217,7 +224,7 @@ class Counts(NamedTuple):
 def _needed_latents(
     counts: Counts,
     begin: Callable[[int], tuple[StateOf, ViewLayout]],
-    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+    run_from: RunFrom[StateOf],
 ) -> tuple[StateOf, ViewLayout]:
     """As many latents as the evidence asks for: from few, twice as many until the bound falls; from
     there, where there are too many, the weakest are taken out, twice as many at a time until the
@@ -225,16 +232,16 @@ def _needed_latents(
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time. ``begin`` makes a start with so many latents, ``run_from`` a rough fit.
+    time. ``begin`` makes a start with so many latents, ``run_from`` so many rough passes.
     """
     count = counts.few
     start, lay = begin(count)
-    best = run_from(start, lay).state
+    best = run_from(start, lay, PASSES_PER_COUNT).state
     last, around = best, lay
     while count < counts.most:
         count = min(2 * count, counts.most)
         start, around = begin(count)
-        last = run_from(start, around).state
+        last = run_from(start, around, PASSES_PER_COUNT).state
         if last.bound <= best.bound:
             break
         best, lay = last, around
@@ -245,9 +252,7 @@ def _needed_latents(
 
 
 def _without_weakest(
-    best: StateOf,
-    lay: ViewLayout,
-    run_from: Callable[[StateOf, ViewLayout], Run[StateOf]],
+    best: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
     """The weakest latents taken out as long as the bound rises: one at first, then twice as many
     each time; once it fell, half as many."""
@@ -256,7 +261,7 @@ def _without_weakest(
         strength = np.sum(host(best.fitted.L) ** 2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
         start, other = _with_latents(best, lay, keep)
-        trial = run_from(start, other).state
+        best, trial = _race(best, lay, start, other, run_from)
         if trial.bound > best.bound:
             best, lay = trial, other
         else:
@@ -265,10 +270,47 @@ def _without_weakest(
     return best, lay
 
 
+def _race(
+    held: StateOf,
+    lay: ViewLayout,
+    trial: StateOf,
+    other: ViewLayout,
+    run_from: RunFrom[StateOf],
+) -> tuple[StateOf, StateOf]:
+    """Both after as many passes: until the trial is ahead, or is not going to be.
+
+    Beside a state that stands still, a trial would win by its passes alone where all states still
+    rise.
+    """
+    settled = False
+    for left in range(PASSES_PER_COUNT - PASSES_AT_A_TIME, -1, -PASSES_AT_A_TIME):
+        of_trial = run_from(trial, other, PASSES_AT_A_TIME)
+        trial, gains_on = of_trial.state, _rise(of_trial)
+        if not settled:
+            of_held = run_from(held, lay, PASSES_AT_A_TIME)
+            held, settled = of_held.state, of_held.reason is not StopReason.MAX_ITER
+            gains_on -= _rise(of_held)
+        over = of_trial.reason is not StopReason.MAX_ITER
+        lead = held.bound - trial.bound
+        # what a state gains on another grows smaller from pass to pass
+        if lead < 0 or over or lead > gains_on * left:
+            break
+    return held, trial
+
+
+def _rise(run: Run[StateOf]) -> float:
+    """Of the objective, per pass."""
+    return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
+
+
 def _rough(options: SCAOptions) -> SCAOptions:
     return options._replace(
         max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
     )
+
+
+def _at_most(passes: int, options: SCAOptions) -> SCAOptions:
+    return options._replace(max_iter=min(options.max_iter, passes))
 
 
 def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
@@ -356,7 +398,7 @@ def solve_bounded(
         first, lay = _needed_latents(
             counts,
             lambda shared: begin(shared, options.private, None),
-            lambda s, at: run_from(s, at, None, rough),
+            lambda s, at, k: run_from(s, at, None, _at_most(k, rough)),
         )
     else:
         first, lay = begin(counts.most, options.private, None)
@@ -433,7 +475,9 @@ def solve_groups(
     if options.n_components == "auto":
         rough = _rough(options)
         first, lay = _needed_latents(
-            counts, lambda shared: begin(shared, rough), lambda s, at: run_from(s, at, rough)
+            counts,
+            lambda shared: begin(shared, rough),
+            lambda s, at, k: run_from(s, at, _at_most(k, rough)),
         )
     else:
         first, lay = begin(counts.most, options)

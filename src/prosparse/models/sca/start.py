@@ -15,6 +15,14 @@ from ...numerics.spectrum import spectrum
 
 Rotation = Literal["sparse", "shared"]
 
+# Angles, in radians, of the steps of `evidence_rotation`.
+FIRST_ANGLE = 0.05
+LARGEST_ANGLE = 0.3
+SMALLEST_ANGLE = 1e-8
+# Of a column's variance at least this share is taken for noise where weights are put in units of
+# their standard deviation.
+LEAST_NOISE = 1e-3
+
 
 def varimax(
     L: np.ndarray, view: np.ndarray | None = None, max_iter: int = 200, tol: float = 1e-8
@@ -47,6 +55,47 @@ def varimax(
         if s.sum() <= before * (1.0 + tol):
             break
         before = s.sum()
+    return R
+
+
+def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> np.ndarray:
+    """The rotation of the columns of ``L`` at which its entries cost the least evidence.
+
+    A weight l, known with the standard deviation c, costs about log(1 + l^2 / c^2) / 2, whatever
+    it explains. ``L`` (p, d) is in units of c. The sum of these costs falls along its gradient
+    among the rotations, by steps as long as Barzilai & Borwein's; where it is flat enough, near
+    by, it ends.
+    """
+    R = np.eye(L.shape[1])
+    if L.shape[1] < 2:
+        return R
+
+    def cost_and_turn(R: np.ndarray) -> tuple[float, np.ndarray]:
+        rotated = L @ R
+        squares = 1.0 + rotated * rotated
+        gradient = R.T @ (L.T @ (rotated / squares))
+        return 0.5 * float(np.sum(np.log(squares))), 0.5 * (gradient - gradient.T)
+
+    cost, turn = cost_and_turn(R)
+    largest = float(np.abs(turn).max())
+    step = FIRST_ANGLE / largest if largest > 0 else 0.0
+    for _ in range(max_iter):
+        length, largest = float(np.sum(turn * turn)), float(np.abs(turn).max())
+        if step * largest < SMALLEST_ANGLE:
+            break
+        U, _, Vt = np.linalg.svd(R - step * (R @ turn))
+        new_cost, new_turn = cost_and_turn(U @ Vt)
+        if new_cost > cost - 1e-4 * step * length:
+            step *= 0.25
+            continue
+        curved = -float(np.sum(turn * (new_turn - turn)))
+        flat = cost - new_cost <= tol * cost
+        R, cost, turn = U @ Vt, new_cost, new_turn
+        if flat:
+            break
+        step = step * length / curved if curved > 0 else 2.0 * step
+        largest = float(np.abs(turn).max())
+        step = min(step, LARGEST_ANGLE / largest) if largest > 0 else 0.0
     return R
 
 
@@ -108,13 +157,14 @@ def initial_weights(
     groups: Sequence[np.ndarray],
     k: int,
     private: Sequence[int],
-    rotation: Rotation = "sparse",
+    rotation: Rotation = "shared",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (p, Q), shared columns first, and the variance that they leave in every column.
 
     Regression of the table on the shared scores; then, view by view, the principal components
     of what is left, for the private latents. ``rotation`` says among which rows the weights of
-    the former are spread; see `varimax`.
+    the former are spread; see `varimax`. Sparse ones then turn to where they cost the least
+    evidence.
     """
     p, Q = op.shape[1], k + sum(private)
     squares = host(op.column_squares())
@@ -127,8 +177,11 @@ def initial_weights(
         view = np.empty(p, dtype=int)
         for v, columns in enumerate(groups):
             view[columns] = v
-    L[:, :k] = (shared @ varimax(shared, view)) / np.sqrt(n)
+    shared = shared @ varimax(shared, view)
     left = squares - np.sum(shared**2, axis=1)
+    if rotation == "sparse":
+        shared = shared @ evidence_rotation(_in_units_of_deviations(shared, left, squares, n))
+    L[:, :k] = shared / np.sqrt(n)
     first = k
     for part, columns, own in zip(parts, groups, private, strict=True):
         if own:
@@ -137,6 +190,16 @@ def initial_weights(
             left[columns] -= np.sum(loadings**2, axis=1)
         first += own
     return L, np.clip(left, 0.0, None) / n
+
+
+def _in_units_of_deviations(
+    loadings: np.ndarray, left: np.ndarray, squares: np.ndarray, n: int
+) -> np.ndarray:
+    """Regression coefficients on orthonormal scores, each over its standard deviation."""
+    noise = np.maximum(left, LEAST_NOISE * squares) / n
+    known = noise > 0
+    units: np.ndarray = loadings / np.sqrt(np.where(known, noise, 1.0))[:, None]
+    return np.where(known[:, None], units, 0.0)
 
 
 def _regressed(op: Operator, scores: Array) -> np.ndarray:

@@ -17,11 +17,14 @@ from ...data import Array
 from ...data.arrays import on_host
 from .hyperbolic import HyperbolicPrior
 from .prox import maximise_weight
+from .whole_rows import best_inside, best_outside, evidence, gain, posterior
 
 # Covariances of a block of rows should stay in the cache while the columns are visited.
 WEIGHT_ENTRIES_PER_BLOCK = 2**17
 # Where more weights than this share are in the model, rows are visited whole.
 MANY_WEIGHTS = 0.5
+# With more latents than this, all weights of a row move at once.
+FEW_LATENTS = 20
 
 
 class WeightPosteriors(NamedTuple):
@@ -48,7 +51,10 @@ def relevance_rows(
         return _visit(t, tau, A, G, allowed, cost)
     p, Q = t.shape
     rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
-    if p * Q * Q <= WEIGHT_ENTRIES_PER_BLOCK or np.mean(t > 0) > MANY_WEIGHTS:
+    if Q > FEW_LATENTS:
+        visited = np.zeros((p, Q), dtype=bool)
+        visited[_moved_at_once(rows, t, tau, A, G, allowed, cost)] = True
+    elif p * Q * Q <= WEIGHT_ENTRIES_PER_BLOCK or np.mean(t > 0) > MANY_WEIGHTS:
         busy = np.flatnonzero(np.any(_could_matter(t, tau, A, G, allowed), axis=1))
         visited = np.zeros((p, Q), dtype=bool)
         visited[busy] = True
@@ -63,6 +69,45 @@ def relevance_rows(
         else:
             rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = part.C
     return rows
+
+
+def _moved_at_once(
+    rows: WeightPosteriors,
+    t: np.ndarray,
+    tau: np.ndarray,
+    A: np.ndarray,
+    G: np.ndarray,
+    allowed: np.ndarray,
+    cost: np.ndarray,
+) -> np.ndarray:
+    """The rows for which moving all prior variances at once does not pay; the others are written
+    into ``rows``."""
+    before, best = np.zeros(t.shape[0]), np.zeros(t.shape)
+    left = _least_left(A)
+    busy = np.any(_could_matter(t, tau, A, G, allowed), axis=1)
+    for block, at in _alike(t > 0, busy):
+        here, noise = (block[:, None], at), tau[block]
+        old = posterior(t[here], noise, _among(A, block, at), G[here])
+        before[block] = evidence(old, noise, G[here], cost[here])
+        best[here] = best_inside(old, cost[here])
+        whole = A if A.shape[0] == 1 else A[block]
+        about = left if A.shape[0] == 1 else left[block]
+        i, j, variance = best_outside(
+            old, at, noise, whole, G[block], allowed[block], cost[block], about
+        )
+        best[block[i], j] = variance
+    falls = np.zeros(t.shape[0], dtype=bool)
+    for block, at in _alike(best > 0, busy):
+        here, noise = (block[:, None], at), tau[block]
+        new = posterior(best[here], noise, _among(A, block, at), G[here])
+        falls[block] = evidence(new, noise, G[here], cost[here]) < before[block]
+        rows.L[here], rows.t[here], rows.log_det[block] = new.L, new.t, new.log_det
+        C = new.V @ new.V.transpose(0, 2, 1)
+        if at.shape[1] == t.shape[1]:
+            rows.C[block] = C
+        else:
+            rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = C
+    return np.flatnonzero(falls)
 
 
 def _could_matter(
@@ -99,7 +144,7 @@ def _candidates(
     s = tau[:, None] * _least_left(A)
     known = s > 0
     ratio = np.where(known & (q * q > s), q * q / np.where(known, s, 1.0), 1.0)
-    could: np.ndarray = inside | (allowed & (~known | (_gain(ratio) > cost)))
+    could: np.ndarray = inside | (allowed & (~known | (gain(ratio) > cost)))
     return could
 
 
@@ -112,16 +157,16 @@ def _least_left(A: np.ndarray) -> np.ndarray:
     return np.where(left > 0, (1.0 - 1e-6) * left, 0.0)
 
 
-def _gain(ratio: Array) -> Array:
-    """What a weight with r = q^2 / s adds to the evidence at its best."""
-    return 0.5 * (ratio - 1.0 - array_namespace(ratio).log(ratio))
-
-
-def _alike(wanted: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _alike(
+    wanted: np.ndarray, at_least_one: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of rows that want about as many columns, (r,), and for each row so many columns in
-    their order, (r, w), the wanted ones among them. Rows that want none are left out."""
+    their order, (r, w), the wanted ones among them. Rows that want none are left out, but for
+    those that are to have one."""
     Q = wanted.shape[1]
     counts = np.count_nonzero(wanted, axis=1)
+    if at_least_one is not None:
+        counts = np.where(at_least_one, np.maximum(counts, 1), 0)
     below = 0
     while below < Q:
         width = min(max(1, 2 * below), Q)
@@ -209,7 +254,7 @@ def _visit(
         # a latent that is zero in all samples of a row says nothing
         known = xp.where(s > 0, s, 1.0)
         ratio = xp.where(allowed[j, :] & (q * q > s), q * q / known, 1.0)
-        best = xp.where(_gain(ratio) > cost[j, :], (q * q - s) / (known * known), 0.0)
+        best = xp.where(gain(ratio) > cost[j, :], (q * q - s) / (known * known), 0.0)
         sigma_new = best / (1.0 + best * s)
         log_det += xp.log1p(best * s) - xp.log1p(t[j, :] * s)
         L = rest + (sigma_new * q) * u
