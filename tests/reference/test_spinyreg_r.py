@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from prosparse import SpinyRegressor
-from prosparse.experiments.spinyreg import R_DIABETES, R_PROSTATE, methods, ten_fold
+from prosparse.experiments.spinyreg import R_DIABETES, R_PROSTATE
 
 
 @pytest.fixture(scope="module")
@@ -47,14 +47,3 @@ def test_prostate_coefficients_are_close_to_theirs(prostate, reference_folder):
     for name, value in zip(names[model.support_], model.coef_[model.support_], strict=True):
         assert value == pytest.approx(theirs["coefficients"][name], rel=0.03)
     assert model.gamma_ == pytest.approx(theirs["gamma"], rel=0.05)
-
-
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")  # of the lasso
-def test_diabetes_with_interactions_beside_the_lasso(data_folder):
-    with np.load(data_folder / "diabetes_442.npz") as file:
-        X, y = file["X2"].astype(float), file["y"].astype(float)
-    compared = methods()
-    ours, size = ten_fold(X, y, compared["ours"], seed=0)
-    lasso, larger = ten_fold(X, y, compared["lasso"], seed=0)
-    assert ours <= lasso
-    assert size < larger
