@@ -87,24 +87,27 @@ class Secants:
         if m == 0:
             return memory._replace(chosen=end, has_chosen=True), result
         along_dx, along_df = (in_kind(part, x, x.dtype) for part in self._combination(memory, m))
-        ahead = end + along_dx @ memory.dx[:m, :] + along_df @ memory.df[:m, :]
+        ahead = end + along_dx @ memory.dx + along_df @ memory.df
         return self._go(memory, ahead, result)
 
     def _combination(self, memory: Changes, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """How much of the dx and of the df the step ahead takes in addition to f."""
+        """How much of the dx and of the df the step ahead takes in addition to f; nothing of the
+        rows that are not filled, which take part all the same: libraries that compile their
+        operations do that once for every shape."""
         gram, cross = memory.gram[:m, :m], memory.cross[:m, :m]
         lengths, turn = np.linalg.eigh(gram)
         kept = lengths > _OF_ITS_OWN * lengths[-1]
         B = turn[:, kept] / np.sqrt(lengths[kept])  # B' dx is orthonormal
         J = B.T @ cross @ B
-        r = B.T @ host(memory.dx[:m, :] @ memory.f).astype(float)
+        r = B.T @ host(memory.dx @ memory.f).astype(float)[:m]
         rates, vectors = np.linalg.eig(J)
         # Real in theory, as J is similar to a symmetric matrix; of a few changes only nearly so.
         longer = 1.0 / np.maximum(np.abs(rates.real), 1.0 / memory.longest)
         newton = np.real(vectors @ (longer * np.linalg.solve(vectors, r.astype(complex))))
         # In the space of the dx the step is `newton`; that alone changes f by J newton there, which
         # is not to be taken twice, and outside by what the df have beyond the dx.
-        return B @ (newton - r - J @ newton), B @ newton
+        beyond = (0, self.size - m)
+        return np.pad(B @ (newton - r - J @ newton), beyond), np.pad(B @ newton, beyond)
 
     def retreat(self, memory: Changes, best: State) -> tuple[Changes, State]:
         memory = memory._replace(longest=max(_LEAST, _SHORTER * memory.longest))
@@ -133,9 +136,9 @@ class Secants:
         place, m = memory.filled % self.size, min(memory.filled + 1, self.size)
         gram, cross = memory.gram.copy(), memory.cross.copy()
         all_dx, all_df = with_row(memory.dx, place, dx), with_row(memory.df, place, df)
-        gram[place, :m] = gram[:m, place] = host(all_dx[:m, :] @ dx)
-        cross[:m, place] = host(all_dx[:m, :] @ df)
-        cross[place, :m] = host(all_df[:m, :] @ dx)
+        gram[place, :m] = gram[:m, place] = host(all_dx @ dx)[:m]
+        cross[:m, place] = host(all_dx @ df)[:m]
+        cross[place, :m] = host(all_df @ dx)[:m]
         return memory._replace(
             dx=all_dx, df=all_df, gram=gram, cross=cross, filled=memory.filled + 1
         )
