@@ -85,7 +85,7 @@ def settings_of_ours():
         for prior in ("ard", "hyperbolic")
     }
     if "rotation" in inspect.signature(SCA).parameters:
-        settings["SCA, ard, shared"] = {"prior": "ard", "rotation": "shared"}
+        settings["SCA, ard, sparse"] = {"prior": "ard", "rotation": "sparse"}
     return settings
 
 

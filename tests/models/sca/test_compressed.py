@@ -93,7 +93,7 @@ def test_few_passes_over_the_whole_table_are_left(
 def test_a_prior_that_keeps_its_zeros_only_starts_there(cells, small_tables_are_large, monkeypatch):
     """Zeros of a table that is not quite the same would stay."""
     op = standardise(cells)[0]
-    options = SCAOptions(3, [0, 0], "hyperbolic", 0.0, 0.0, 240, 1000, 1e-8, "feature")
+    options = SCAOptions(3, [0, 0], "hyperbolic", 0.0, 0.0, 240, 1000, 1e-8, "feature", "sparse")
     fast = solve(op, None, GROUPS, options)
     monkeypatch.setattr("prosparse.models.sca.solve.compressed", lambda *given: None)
     slow = solve(op, None, GROUPS, options)
