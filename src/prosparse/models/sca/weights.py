@@ -169,7 +169,7 @@ def _alike(
         counts = np.where(at_least_one, np.maximum(counts, 1), 0)
     below = 0
     while below < Q:
-        wider = 2 * below if below < FEW_LATENTS else below + below // 4
+        wider = 2 * below if below < FEW_LATENTS else below + max(1, below // 4)
         width = min(max(1, wider), Q)
         rows = np.flatnonzero((counts > below) & (counts <= width))
         for block in _blocks(rows, max(1, WEIGHT_ENTRIES_PER_BLOCK // (width * width))):
