@@ -73,7 +73,9 @@ class Forced:
 
 def finite(model: Any) -> bool:
     """Whether all fitted numbers are."""
-    arrays = [np.asarray(v) for k, v in vars(model).items() if k.endswith("_")]
+    fitted = [v for k, v in vars(model).items() if k.endswith("_")]
+    parts = [part for v in fitted for part in (v if isinstance(v, list) else [v])]
+    arrays = [np.asarray(part) for part in parts]
     return all(np.isfinite(a).all() for a in arrays if a.dtype.kind == "f")
 
 

@@ -400,7 +400,7 @@ FITS = {
     "FDRPCA": FDRPCA(),
     "GSPPCA": GSPPCA(3),
     "SCA": SCA(2, max_iter=30, tol=0.0),
-    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 13), max_iter=10),
+    "SPPCA": SPPCA(2, penalty="slope", penalties=np.linspace(0, 80, 25), max_iter=10),
     "EMPCA": EMPCA(2, n_nonzero=5, random_state=0),
     "Panel": Panel(5),
 }

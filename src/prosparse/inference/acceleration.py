@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from array_api_compat import device
@@ -111,18 +111,9 @@ def _forgetful(memory: Memory) -> Memory:
     return memory._replace(filled=0, has_chosen=False)
 
 
-K = TypeVar("K")
-
-
-def over_loadings(
-    field: str,
-    xp: Namespace,
-    kind: Callable[[Callable[[State], Array], Callable[[Array, State], State], Namespace], K],
-    **marks: bool,
-) -> K:
-    """Acceleration of a factor model over its loadings (or latents) ``state.<field>`` and log
-    ``sigma2``; all other parts of the state follow within one step. ``kind`` is `Anderson` or
-    another such class. States that are proposed have these ``marks``."""
+def over_loadings(field: str, xp: Namespace) -> Anderson:
+    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
+    other parts of the state follow within one step."""
 
     def pack(state: State) -> Array:
         M = getattr(state, field)
@@ -133,7 +124,6 @@ def over_loadings(
         M = xp.reshape(vector[:-1], getattr(state, field).shape)
         # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
         change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
-        sigma2 = state.sigma2 * math.exp(change)
-        return state._replace(**{field: M, "sigma2": sigma2}, **marks)
+        return state._replace(**{field: M, "sigma2": state.sigma2 * math.exp(change)})
 
-    return kind(pack, unpack, xp)
+    return Anderson(pack, unpack, xp)

@@ -60,11 +60,6 @@ def squared_product(op: Operator, F: Array) -> Array:
     return op.sum_rows(lambda block: (block.T @ (block @ F),))[0]
 
 
-def across(op: Operator, Y: Array) -> Array:
-    """Y'X, in the precision of the table."""
-    return op.sum_rows(lambda block, rows: (rows.T @ block,), Y)[0]
-
-
 class Latents(NamedTuple):
     """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
 
@@ -90,7 +85,8 @@ class Latents(NamedTuple):
         if self.Y is None:
             return B.T @ self.XY.T
         turned = self.Y @ self.op.xp.astype(B, self.op.dtype)
-        return self.op.xp.astype(across(self.op, turned), B.dtype, copy=False)
+        (there,) = self.op.sum_rows(lambda block, rows: (rows.T @ block,), turned)
+        return self.op.xp.astype(there, B.dtype, copy=False)
 
 
 def latents(op: Operator, filters: Array) -> Latents:

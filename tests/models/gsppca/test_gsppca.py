@@ -591,7 +591,7 @@ def test_max_iter_is_reported():
 )
 def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
     """A fit whose objective falls, or is no number, is never called converged."""
-    make = gsppca.make_latent_step
+    make = gsppca.make_step
 
     def broken(*given, **options):
         step, calls = make(*given, **options), []
@@ -603,7 +603,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
 
         return broken_step
 
-    monkeypatch.setattr(gsppca, "make_latent_step", broken)
+    monkeypatch.setattr(gsppca, "make_step", broken)
     with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
         model = GSPPCA(5).fit(example().X)
     assert model.stop_reason_ is reason
