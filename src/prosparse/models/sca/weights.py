@@ -63,12 +63,18 @@ def relevance_rows(
     for block, at in _alike(visited):
         here = block[:, None], at
         part = _visit(t[here], tau[block], _among(A, block, at), G[here], allowed[here], cost[here])
-        rows.L[here], rows.t[here], rows.log_det[block] = part.L, part.t, part.log_det
-        if at.shape[1] == Q:
-            rows.C[block] = part.C
-        else:
-            rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = part.C
+        _put(part, rows, block, at)
     return rows
+
+
+def _put(part: WeightPosteriors, rows: WeightPosteriors, block: np.ndarray, at: np.ndarray) -> None:
+    """Some rows on some columns of their own, into all."""
+    here = block[:, None], at
+    rows.L[here], rows.t[here], rows.log_det[block] = part.L, part.t, part.log_det
+    if at.shape[1] == rows.L.shape[1]:
+        rows.C[block] = part.C
+    else:
+        rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = part.C
 
 
 def _moved_at_once(
@@ -101,12 +107,8 @@ def _moved_at_once(
         here, noise = (block[:, None], at), tau[block]
         new = posterior(best[here], noise, _among(A, block, at), G[here])
         falls[block] = evidence(new, noise, G[here], cost[here]) < before[block]
-        rows.L[here], rows.t[here], rows.log_det[block] = new.L, new.t, new.log_det
         C = new.V @ new.V.transpose(0, 2, 1)
-        if at.shape[1] == t.shape[1]:
-            rows.C[block] = C
-        else:
-            rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = C
+        _put(WeightPosteriors(new.L, C, new.t, new.log_det), rows, block, at)
     return np.flatnonzero(falls)
 
 

@@ -129,7 +129,8 @@ def log_sign_prior(q: int) -> np.ndarray:
 
 
 def signs_of(m: np.ndarray) -> np.ndarray:
-    """The signs of weights, the first of which counts as positive."""
+    """The signs of weights, (q,) or (q, K), the first of which (in every column) counts as
+    positive."""
     s = np.where(m < 0.0, -1.0, 1.0)
     return s * s[:1]
 
@@ -259,7 +260,7 @@ def place(
     to_kinds = KIND_RATE * expit(log_density - log_density[a])
     to_kinds[a] = 0.0
     if signs is not None and q:
-        to_kinds[:n_own][(signs_matrix(weights) != signs[:, None]).any(axis=0)] = 0.0
+        to_kinds[:n_own][(signs_of(weights) != signs[:, None]).any(axis=0)] = 0.0
     coming = comings(data, prior, at, b)
     leaving, turning = changes(prior, at)
     odds = np.logaddexp.reduce(coming, axis=0)  # of each variable, given all others
@@ -271,12 +272,6 @@ def place(
         rates = np.concatenate([rates, np.zeros_like(rates)])
     every = np.concatenate([rates.ravel(), expit(turning), to_kinds])
     return Place(every, expit(odds), at.s, log_density)
-
-
-def signs_matrix(weights: np.ndarray) -> np.ndarray:
-    """`signs_of` every column."""
-    s = np.where(weights < 0.0, -1.0, 1.0)
-    return s * s[0]
 
 
 def comings(data: RegressionMoments, prior: SetPrior, at: Inside, b: np.ndarray) -> np.ndarray:
