@@ -159,7 +159,7 @@ def test_a_set_that_single_flips_do_not_reach_is_reached_by_a_jump():
     _, prior = searched(data, 40, 6)
     exact = av.sum_all(data, prior).inclusion
     assert exact[:2].min() > 0.9
-    nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(0)
+    nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(1)
     stuck = av.sample(data, prior, nothing, draws, []).inclusion
     assert stuck[:2].max() < 0.5  # else this would show little
     found = av.sample(data, prior, nothing, draws, [np.array([0, 1])]).inclusion

@@ -145,18 +145,17 @@ def test_by_number_adds_up(rng):
 
 def test_more_is_found_than_by_the_most_probable_set():
     """Where the data say little, that one misses more than it has to."""
-    scores = {"f-score": [], "map": [], "median": []}
+    scores = {"f-score": [], "map": []}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
         for seed in range(12):
             X, y, coef = make_sparse_regression(
-                60, 8, n_informative=4, noise=4.0, random_state=seed
+                60, 20, n_informative=4, noise=4.0, random_state=seed
             )
             for choose, found in scores.items():
                 model = SpinyRegressor(choose=choose).fit(X, y)
                 found.append(support_f_score(coef != 0, model.support_))
-    best = np.mean(scores.pop("f-score"))
-    assert best > max(np.mean(found) for found in scores.values()) + 0.02
+    assert np.mean(scores["f-score"]) > np.mean(scores["map"]) + 0.02
 
 
 def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monkeypatch):

@@ -15,7 +15,6 @@ from scipy.special import betaln
 
 from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
-from ...selection.model_priors import log_multiplicity
 from .model import (
     COARSE,
     FINE,
@@ -122,17 +121,20 @@ def largest_models(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
 
 
 def log_number_prior(p: int) -> np.ndarray:
-    """Log prior of each model of 0, 1, ..., p variables: that of `log_multiplicity`, where all
-    numbers up to p/2 are alike, times 1 / (1 + (q / FEW)^2).
+    """Log prior of each model of 0, 1, ..., p variables.
 
-    Without this factor half of many variables are as probable as a few. Of weights that the data
-    hardly see, a response of a hundred variables says little of their number, so that too many
-    would have a probability between 0.1 and 0.3. With it, numbers up to about `FEW` are alike,
+    Each variable is active with probability rho, whose density is 2 (1 - rho): few rather than
+    many (as in Scott & Berger 2010, where it is flat). So a set of q variables has the prior
+    2 B(1 + q, 2 + p - q), of which 1 / (1 + (q / FEW)^2) is taken.
+
+    Without this factor half of many variables are about as probable as a few. Of weights that the
+    data hardly see, a response of a hundred variables says little of their number, so that too
+    many would have a probability between 0.1 and 0.3. With it, numbers up to about `FEW` are alike,
     and larger ones, each half as probable when it is 1.4 times as large, need little evidence.
     """
-    log_prior = log_multiplicity(p) - np.log1p((np.arange(p + 1) / FEW) ** 2)
     q = np.arange(p + 1)
-    log_sets = -betaln(q + 1, p - q + 1) - math.log(p + 1.0)  # how many there are of each size
+    log_prior = betaln(q + 1.0, p - q + 2.0) - np.log1p((q / FEW) ** 2)
+    log_sets = -betaln(q + 1.0, p - q + 1.0) - math.log(p + 1.0)  # how many there are of each size
     normalised: np.ndarray = log_prior - float(np.logaddexp.reduce(log_prior + log_sets))
     return normalised
 
@@ -201,9 +203,11 @@ def ascend(
     found = first.state.fit
     kept, passed = way_back(data, found, rules)
     first = first._replace(state=first.state._replace(passed=passed))
-    # If `found` is kept, no climb leads on: larger and other models have less evidence, and
-    # stripping has tried the smaller ones.
-    return [first] if kept is found else [first, climb(data, kept, rules)]
+    # If `found` is kept, a climb leads on only where the prior rises: larger and other models have
+    # less evidence, and stripping has tried the smaller ones.
+    q = found.v.size
+    rises = bool(np.any(rules.log_prior[q + 1 :] > rules.log_prior[q]))
+    return [first] if kept is found and not rises else [first, climb(data, kept, rules)]
 
 
 def empty(data: RegressionMoments) -> RegressionFit:
@@ -262,7 +266,9 @@ def from_all(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchStat
     two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
     it ends at the variables of largest weight, and these are clear (many samples, variables of one
     size that hardly inflate each other's variances), others would end there too. Else they follow:
-    from the largest weights, from none, and from what the model would miss at its best lambda.
+    from the largest weights, from none, and from what the model would miss at its best lambda; and
+    from all variables, if these are more probable than what was found: of large sets there are few,
+    and each has a higher prior than one of half of the variables.
     """
     everything = np.arange(data.b.size)
     whole = evaluate(data, everything, math.log(1e-6 * float(data.d.min())))
@@ -273,14 +279,17 @@ def from_all(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchStat
     inflation = float((whole.P.diagonal() * data.d).max())
     alike = float(data.d.max()) < 10.0 * float(data.d.min())
     clear = data.n >= 2 * data.b.size and inflation < 10.0 and alike
-    if clear and set(largest(size, found).tolist()) == set(found.v.tolist()):
-        return runs
     shrunken = evaluate(data, everything, math.log(0.01 * float(data.d.mean())))
-    starts = [optimise(data, evaluate(data, largest(size, far), far.log_ratio), COARSE)]
-    if start.v.size:
-        starts.append(empty(data))
-    starts.append(missed_by(data, optimise(data, shrunken, COARSE), rules))
-    return runs + [run for start in starts for run in ascend(data, start, rules)]
+    every = optimise(data, shrunken, COARSE)
+    if not clear or set(largest(size, found).tolist()) != set(found.v.tolist()):
+        starts = [optimise(data, evaluate(data, largest(size, far), far.log_ratio), COARSE)]
+        if start.v.size:
+            starts.append(empty(data))
+        starts.append(missed_by(data, every, rules))
+        runs += [run for start in starts for run in ascend(data, start, rules)]
+    if rules.posterior(every) > max(rules.posterior(run.state.fit) for run in runs):
+        runs.append(climb(data, every, rules))
+    return runs
 
 
 def largest(size: np.ndarray, fit: RegressionFit) -> np.ndarray:
