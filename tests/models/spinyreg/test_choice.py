@@ -118,6 +118,20 @@ def test_of_copies_one_is_kept_with_the_probability_of_both():
     assert found.expected > both.expected
 
 
+def test_no_group_is_active_more_often_than_there_are_so_many_variables(rng):
+    """Sums over all sets: at least as probable as one of the group, never more than the number."""
+    X, y, _, _ = problem(25, 6, seed=3, q=3, noise=2.0)
+    _, average = average_of(X, y)
+    stands = np.array([0, 0, 0, 3, 4, 5])  # whatever the data say
+    once = ch.counted_once(average.by_number, stands)
+    assert np.all(once <= average.number + 1e-12)
+    assert np.all(once[0] >= average.by_number[:3].max(axis=0) - 1e-12)
+    assert np.any(once[0] < average.by_number[:3].sum(axis=0) - 1e-3)
+    assert not np.any(once[1:3])
+    np.testing.assert_allclose(once[3:], average.by_number[3:], atol=1e-12)
+    assert ch.best_expected_f(once, 0.0, 6).expected <= 1.0
+
+
 def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other():
     """Also where both are certain, and their probabilities differ by rounding alone."""
     rng = np.random.default_rng(0)

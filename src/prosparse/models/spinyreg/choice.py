@@ -78,6 +78,20 @@ def stand_ins_among(
     return stands
 
 
+def counted_once(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
+    """(p, Q + 1): of each variable that stands for itself, how probable it is that it, or one that
+    it stands for, is active, and 0 .. Q in all.
+
+    That is at most the sum of their probabilities, and at most that of so many active variables:
+    P(|v| = q) = sum_j P(j active, |v| = q) / q.
+    """
+    either = np.zeros_like(by_number)
+    np.add.at(either, stands, by_number)
+    number = by_number.sum(axis=0) / np.maximum(np.arange(by_number.shape[1]), 1)
+    most: np.ndarray = np.minimum(either, number)
+    return most
+
+
 def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
     """The set of at most ``most`` variables of the largest expected F-score.
 
@@ -101,9 +115,7 @@ def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
 
 def f_score_choice(data: RegressionMoments, average: Average, allowed: int) -> Choice:
     """The set of the largest expected F-score, with one of those that stand for each other."""
-    stands = stand_ins(data, average)
-    by_number = np.zeros_like(average.by_number)
-    np.add.at(by_number, stands, average.by_number)
+    by_number = counted_once(average.by_number, stand_ins(data, average))
     return best_expected_f(by_number, 0.0, allowed)
 
 

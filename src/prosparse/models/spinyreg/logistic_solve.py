@@ -13,7 +13,7 @@ from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
-from .choice import best_expected_f, stand_ins_among
+from .choice import best_expected_f, counted_once, stand_ins_among
 from .credible import CORRELATED, credible_sets
 from .labels import Labels
 from .logistic import (
@@ -248,8 +248,7 @@ def f_score_set(data: Labelled, average: LogisticAverage, limit: int) -> np.ndar
     size = np.sqrt(G.diagonal())
     correlated = np.abs(G) >= CORRELATED * np.outer(size, size)
     stands = stand_ins_among(average.inclusion, average.likely, average.together, correlated)
-    by_number = np.zeros_like(average.by_number)
-    np.add.at(by_number, stands, average.by_number)
+    by_number = counted_once(average.by_number, stands)
     return best_expected_f(by_number, average.nothing, limit).v
 
 
