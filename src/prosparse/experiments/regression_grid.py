@@ -56,7 +56,7 @@ TRUE = 5  # coefficients that are not zero
 CORRELATION = 0.35  # of neighbours
 NEW_ROWS = 200  # on which intervals are counted, a draw
 NORMAL = 1.96  # deviations to each side of an interval of 95 %
-DRAWS = 20
+DRAWS = 40
 PEERS_FILE = "E22_peers.json"
 
 OURS, RELAXED, LASSO = "SpinyRegressor", "relaxed lasso", "lasso"
