@@ -23,6 +23,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import iterate
 from prosparse.models.gsppca.model import init, make_step
+from prosparse.models.gsppca.secants import Secants
 from prosparse.numerics.spectrum import spectrum
 
 
@@ -89,7 +90,7 @@ def trajectory(X, d, accelerated, passes):
         init(parts, d),
         max_iter=passes,
         tol=0.0,
-        accelerator=over_loadings("M", op.xp) if accelerated else None,
+        accelerator=over_loadings("M", op.xp, Secants) if accelerated else None,
     )
     return np.array(run.bounds)
 

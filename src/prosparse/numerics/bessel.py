@@ -84,9 +84,11 @@ def _debye_log_coefficients(n_terms: int) -> list[np.ndarray]:
 
 
 def _horner(coefficients: np.ndarray, x: Array) -> Array:
-    value = float(coefficients[-1]) * x + float(coefficients[-2])
+    value = float(coefficients[-1]) * x
+    value += float(coefficients[-2])
     for c in coefficients[-3::-1]:
-        value = value * x + float(c)
+        value *= x
+        value += float(c)
     return value
 
 
@@ -113,7 +115,8 @@ class _Debye(NamedTuple):
         t2, step = t * t, -t / nu
         series = xp.zeros_like(w)
         for coefficients in reversed(_debye_log_coefficients(n_terms)):
-            series = (series + _horner(coefficients, t2)) * step
+            series += _horner(coefficients, t2)
+            series *= step
         constant = 0.5 * xp.log(np.pi / (2.0 * nu))
         return 0.5 * xp.log(t) + constant - nu * (root - xp.asinh(1.0 / w)) + series
 
@@ -124,7 +127,8 @@ class _Debye(NamedTuple):
         for k, coefficients in reversed(list(enumerate(_debye_log_coefficients(n_terms), start=1))):
             # t l_k'(t) = t^k sum_i (k + 2 i) c_i t^(2 i)
             slope = coefficients * (k + 2 * np.arange(k + 1))
-            series = (series + _horner(slope, t2)) * step
+            series += _horner(slope, t2)
+            series *= step
         return w * (1.0 / (1.0 + root) + t2 / nu * (0.5 + series))
 
 

@@ -17,7 +17,7 @@ def h(t, e, w):
 
 
 def updated(t, e, w):
-    return update_variances(t, e, w, xp, lambda update: ())[0]
+    return update_variances(t, e, w, xp, lambda update: ((), None))[0]
 
 
 def random_problem(seed, d=4, p=60, strength=3.0):
@@ -33,11 +33,14 @@ def test_no_gain_ever_falls_and_the_limit_is_a_local_maximum(seed):
     e, w, t = random_problem(seed)
     for _ in range(40):
         before = [h(t[k], e, w[:, k]) for k in range(t.size)]
-        t, D, T, log_D, slope = updated(t, e, w)
+        update = updated(t, e, w)
+        t, D, T, log_D, slope = update.t, update.D, update.T, update.log_D, update.slope
         after = np.array([h(t[k], e, w[:, k]) for k in range(t.size)])
         assert np.all(after >= before - 1e-12 * (1 + np.abs(before)))
-    np.testing.assert_allclose(0.5 * (T.sum(0) + log_D), after, atol=1e-10)
+    np.testing.assert_allclose(0.5 * (T + log_D), after, atol=1e-10)
     np.testing.assert_allclose(D, 1 / (1 + e[:, None] * t))
+    np.testing.assert_allclose(update.D_sum, D.sum(0))
+    np.testing.assert_allclose(update.TD, (w * t * D**2).sum(0))
     assert 0 < np.sum(t == 0) < t.size
     for k in range(t.size):
         if t[k] == 0:  # coming back in would lower the bound
