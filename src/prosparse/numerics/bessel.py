@@ -41,7 +41,16 @@ Array = Any
 
 DEBYE_ORDER = 25.0
 # (smallest order, number of terms that bring the truncation error below 1e-14)
-_BANDS = ((DEBYE_ORDER, 12), (50.0, 9), (150.0, 7), (1000.0, 4), (20000.0, 3))
+_BANDS = (
+    (DEBYE_ORDER, 12),
+    (50.0, 9),
+    (70.0, 7),
+    (110.0, 6),
+    (210.0, 5),
+    (560.0, 4),
+    (2700.0, 3),
+    (37000.0, 2),
+)
 # The nodes of the trapezoid rule lie this far apart: its error is below 1e-14 where
 # sqrt(nu^2 + x^2) is at most `DEBYE_ORDER`, and 1e-11 with nodes 0.16 apart.
 _SPACING = 0.135

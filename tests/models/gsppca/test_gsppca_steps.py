@@ -349,3 +349,14 @@ def test_an_accelerated_start_has_the_products_of_its_latents():
         np.testing.assert_allclose(state.YX, state.Y.T @ X, rtol=1e-9, atol=1e-9)
     assert not np.allclose(state.Y, result.Y, atol=1e-6)
     assert not np.allclose(state.Y, result.ahead, atol=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
+def test_passes_look_further_out_only_where_they_are_slow(noise, slow):
+    X = make_globally_sparse(30, 80, n_components=3, n_informative=20, noise=noise).X
+    op = DenseOperator(X - X.mean(axis=0))
+    step, state, _ = passes(op, 30, spectrum(op), 3, "Y")
+    for _ in range(3):
+        state = step(state)
+        assert state.turning == slow
+    assert np.array_equal(state.ahead, state.Y) != slow

@@ -75,6 +75,28 @@ def test_a_better_maximum_away_from_zero_is_kept():
     assert t[0] > 100
 
 
+@pytest.mark.parametrize("start", [4.0, 1e12])
+def test_a_variable_stays_where_its_variance_is_only_far_from_the_best(start):
+    """Nothing is gained near zero nor where it is, but much in between."""
+    e, w, t = np.array([0.01, 10.0]), np.array([[0.4], [0.0]]), np.array([start])
+    assert h(start, e, w[:, 0]) < 0
+    assert updated(np.zeros(1), e, w).slope[0] < 0
+    for _ in range(40):
+        t = updated(t, e, w).t
+    grid = np.geomspace(1e-6, 1e14, 2001)
+    best = max(grid, key=lambda one: h(one, e, w[:, 0]))
+    assert h(best, e, w[:, 0]) > 0
+    assert t[0] == pytest.approx(best, rel=0.05)
+
+
+def test_a_variable_leaves_where_nothing_is_gained_anywhere():
+    e, w, t = np.array([0.01, 10.0]), np.array([[0.02], [0.0]]), np.array([100.0])
+    assert max(h(one, e, w[:, 0]) for one in np.geomspace(1e-6, 1e14, 2001)) < 0
+    for _ in range(40):
+        t = updated(t, e, w).t
+    assert t[0] == 0.0
+
+
 @pytest.mark.parametrize("n", [3, 500])
 def test_expansion_minimises_the_divergences(n):
     rng = np.random.default_rng(n)

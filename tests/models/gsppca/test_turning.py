@@ -89,7 +89,8 @@ def test_proportional_variances_give_all_of_newtons_step(strength):
     basis = np.linalg.qr(outside)[0]
     largest = np.linalg.eigvalsh(basis.T @ (X * S[0]) @ X.T @ basis)[-1] / P[0]
     at = at._replace(c=np.sqrt(strength / largest))
-    further = turned(outside, at, lambda B: (outside @ B).T @ X)
+    further, share = turned(outside, at, lambda B: (outside @ B).T @ X)
+    assert share == pytest.approx(strength)
     np.testing.assert_allclose(outside + outside @ further, newton(outside, X, at), atol=1e-7)
 
 
@@ -97,7 +98,7 @@ def test_nothing_outside_leaves_nothing_to_turn():
     X, Y, Sigma, t, sigma2 = problem(0)
     Q, S, P = known(X, Y, Sigma, t, sigma2)
     at = Curvature(Q, S, np.diag(P), 1.0 / sigma2)
-    assert not turned(np.zeros_like(Y), at, lambda B: B.T @ np.zeros_like(S)).any()
+    assert not turned(np.zeros_like(Y), at, lambda B: B.T @ np.zeros_like(S))[0].any()
 
 
 def test_what_is_beyond_the_range_of_numbers_is_left_alone():
@@ -106,4 +107,4 @@ def test_what_is_beyond_the_range_of_numbers_is_left_alone():
     at = Curvature(Q, S, np.diag(P), np.inf)
     F = np.random.default_rng(0).standard_normal(Y.shape)
     with np.errstate(invalid="ignore"):
-        assert not turned(F, at, lambda B: (F @ B).T @ X).any()
+        assert not turned(F, at, lambda B: (F @ B).T @ X)[0].any()

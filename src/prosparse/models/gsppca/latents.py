@@ -27,7 +27,7 @@ from .model import (
     update_weights,
 )
 from .secants import Secants
-from .turning import Curvature, inside, turned
+from .turning import SLOW, Curvature, inside, turned
 
 
 class LatentState(NamedTuple):
@@ -44,6 +44,7 @@ class LatentState(NamedTuple):
     aheadX: Array | None = None  # (d, p) the same of what is ahead
     rounding: float = 0.0  # how far single precision can have moved the bound
     single: bool = False  # whether the next pass may be in single precision
+    turning: bool = True  # whether passes look further out
     proposed: bool = False  # whether an accelerator chose Y and sigma2: the bound may then fall
 
 
@@ -66,8 +67,9 @@ def make_latent_step(
 ) -> Callable[[LatentState], LatentState]:
     """One pass, from q(Y) to q(Y).
 
-    Over a table in memory these are two products with X, and a narrow one for `turning`; over
-    blocks, one pass makes the next Y and Y'X with it, so that the state has both.
+    Over a table in memory these are two products with X, and a narrow one for `turning` where
+    passes are slow; over blocks, one pass makes the next Y and Y'X with it, so that the state has
+    both.
 
     With ``rough``, the table in single precision, all arrays of length p are in that precision,
     and so are the products.
@@ -102,20 +104,23 @@ def make_latent_step(
         else:
             XM = table.matmul(xp.astype(weights.means.T, table.dtype, copy=False))
             there, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
-        # the same, and further out
-        at, F = curvature(state, about, weights), there - Y
-        C = inside(YY, host(Y.T @ F))
-        outside, aheadX = F - Y @ in_kind(C, Y), None
-        if state.YX is not None:
-            outsideX = YX - state.YX - in_kind(C.T, Y) @ state.YX
-            further = turned(outside, at, lambda B: in_kind(B.T, Y) @ outsideX)
-            aheadX = YX + in_kind(further.T, Y) @ outsideX
-        else:
-            further = turned(outside, at, lambda B: across_in(outside @ in_kind(B, Y)))
+        ahead, aheadX, turning = there, YX, state.turning
+        if turning:
+            at, F = curvature(state, about, weights), there - Y
+            C = inside(YY, host(Y.T @ F))
+            outside = F - Y @ in_kind(C, Y)
+            if state.YX is not None:
+                outsideX = YX - state.YX - in_kind(C.T, Y) @ state.YX
+                further, share = turned(outside, at, lambda B: in_kind(B.T, Y) @ outsideX)
+                aheadX = YX + in_kind(further.T, Y) @ outsideX
+            else:
+                further, share = turned(outside, at, lambda B: across_in(outside @ in_kind(B, Y)))
+            ahead = there + outside @ in_kind(further, Y)
+            turning = math.isfinite(state.bound) or share >= SLOW
         rounding = 0.0 if rough is None else weights.rounding
         return LatentState(
             Y=there,
-            ahead=there + outside @ in_kind(further, Y),
+            ahead=ahead,
             root=root,
             sigma2=sigma2,
             t=t,
@@ -125,6 +130,7 @@ def make_latent_step(
             aheadX=aheadX,
             rounding=rounding,
             single=rough is not None,
+            turning=turning,
         )
 
     return step

@@ -54,7 +54,8 @@ def update_variances(
 
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
-    A variable leaves (t_k = 0) when h_k'(0) <= 0 and staying is no better, h_k(t_k) <= 0; it
+    A variable leaves (t_k = 0) when h_k'(0) <= 0 and staying is no better: h_k <= 0 at t_k, and
+    also at the maximum that Newton's method sees from there, as t_k may only be far from it. It
     comes back as soon as h_k'(0) > 0. No h_k ever falls. Everything is in the precision of ``w``.
     Returns the update, the first part of its ``summaries`` on the host, in double precision, and
     the second part as it is.
@@ -65,9 +66,6 @@ def update_variances(
     slope = 0.5 * (over_j @ w - sum_e)
     D, wD, log_D = _curves(t, e, w, xp)
     h = 0.5 * (log_D + t * (over_j @ wD))
-    leaving = xp.maximum(slope, h) <= 0
-    zero = xp.zeros_like(h)
-    t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
     # Newton in log t: dD/dlog t = D^2 - D and, with T = w t D, dT/dlog t = T D. (Twice the
     # derivatives of h.)
     wD *= D
@@ -76,9 +74,16 @@ def update_variances(
     wD *= D
     D *= D
     curvature = over_j @ D + 2.0 * t * (over_j @ wD) - sum_E
+    bend = xp.abs(curvature) + float(limits.smallest_normal)
+    # h at the top of the parabola; where h is convex and rises, that is further than can be seen
+    top = h + 0.25 * gradient * gradient / bend
+    climbing = xp.minimum(gradient, curvature) > 0
+    zero = xp.zeros_like(h)
+    leaving = (xp.maximum(slope, xp.maximum(h, top)) <= 0) & ~climbing
+    t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
     # Where h is convex, go uphill as far as the same bend the other way would let us.
     farthest = xp.full_like(h, _FARTHEST)
-    move = gradient / (xp.abs(curvature) + float(limits.smallest_normal))
+    move = gradient / bend
     move = xp.maximum(xp.minimum(move, farthest), -farthest)
     # A variable that comes (back) in starts where it would be if all e_j were equal.
     waking = xp.maximum(slope, zero) * (2.0 * d / sum_e**2)

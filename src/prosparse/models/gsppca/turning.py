@@ -28,6 +28,8 @@ from ...data.arrays import host, in_kind
 _MOST_DIRECTIONS = 8
 # How many times as far as a pass Newton's step may go.
 _FARTHEST = 20.0
+# Where no share of the second term is as large at the start, none becomes so, and nothing is slow.
+SLOW = 0.25
 # Directions outside of which a step has less than this share of the largest, squared, are rounding.
 _PRESENT = 1e-8
 # What Y has less of than this share of its squares counts as outside.
@@ -53,8 +55,9 @@ def inside(YY: np.ndarray, YF: np.ndarray) -> np.ndarray:
 
 def turned(
     outside: Array, at: Curvature, onto_columns: Callable[[np.ndarray], Array]
-) -> np.ndarray:
+) -> tuple[np.ndarray, float]:
     """How much further than a pass Newton's step goes: by ``outside`` times this matrix, (d, d).
+    And the largest share r.
 
     ``outside`` is what the pass adds to Y outside of its span, and ``onto_columns(B)`` are the
     products of the columns of ``outside`` B with those of X.
@@ -63,7 +66,7 @@ def turned(
     values, vectors = np.linalg.eigh(weak.T @ squares @ weak)
     present = values > max(_PRESENT * float(values[-1]), 0.0)
     if not np.any(present):
-        return np.zeros_like(squares)
+        return np.zeros_like(squares), 0.0
     basis = weak @ (vectors[:, present] / np.sqrt(values[present]))
     images = onto_columns(basis)  # u'x_k, (m, p)
     # turn the basis to the one that suits all j
@@ -73,8 +76,7 @@ def turned(
     images *= images
     share = at.c**2 * host(images @ at.S.T).astype(float) / at.P  # r, (m, d)
     if not np.all(np.isfinite(share)):
-        return np.zeros_like(squares)
+        return np.zeros_like(squares), 0.0
     longer = 1.0 / np.maximum(np.abs(1.0 - share), 1.0 / _FARTHEST) - 1.0
     slopes = basis.T @ squares @ at.Q
-    further: np.ndarray = basis @ (longer * slopes) @ at.Q.T
-    return further
+    return basis @ (longer * slopes) @ at.Q.T, float(share.max())
