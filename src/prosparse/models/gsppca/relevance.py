@@ -89,19 +89,27 @@ def update_variances(
     waking = xp.maximum(slope, zero) * (2.0 * d / sum_e**2)
     trial = xp.where(t > 0, t * xp.exp(move), waking)
     lowest = h - _ROUNDING * float(limits.eps) * (1.0 + xp.abs(h))
+
+    def shorter(trial: Array, worse: Array, attempt: int) -> Array:
+        less = xp.where(t > 0, xp.sqrt(trial * t), 0.25 * trial)
+        return xp.where(worse, less if attempt < _ATTEMPTS - 2 else t, trial)
+
     for attempt in range(_ATTEMPTS):
         D, wD, log_D = _curves(trial, e, w, xp)
         T = trial * (over_j @ wD)
         worse = 0.5 * (log_D + T) < lowest
+        last = attempt == _ATTEMPTS - 1
+        if not last and on_host(h) and bool(xp.any(worse)):  # on a GPU this would be waited for
+            trial = shorter(trial, worse, attempt)
+            continue
         wD *= D
         TD = trial * (over_j @ wD)
         update = VarianceUpdate(trial, D, T, TD, over_j @ D, log_D, slope)
         small, kept = summaries(update)
         verdict, *numbers = _together((xp.any(worse), *small), xp)
-        if not verdict:
+        if last or not verdict:
             break
-        shorter = xp.where(t > 0, xp.sqrt(trial * t), 0.25 * trial)
-        trial = xp.where(worse, shorter if attempt < _ATTEMPTS - 2 else t, trial)
+        trial = shorter(trial, worse, attempt)
     return update, numbers, kept
 
 

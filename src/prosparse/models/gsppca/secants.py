@@ -115,8 +115,9 @@ class Secants:
         newton = np.real(vectors @ (longer * np.linalg.solve(vectors, r.astype(complex))))
         # In the space of the dx the step is `newton`; that alone changes f by J newton there, which
         # is not to be taken twice, and outside by what the df have beyond the dx.
-        beyond = (0, self.size - m)
-        return np.pad(B @ (newton - r - J @ newton), beyond), np.pad(B @ newton, beyond)
+        along = np.zeros((2, self.size))
+        along[0, :m], along[1, :m] = B @ (newton - r - J @ newton), B @ newton
+        return along[0], along[1]
 
     def retreat(self, memory: Changes, best: State) -> tuple[Changes, State]:
         memory = memory._replace(longest=max(_LEAST, _SHORTER * memory.longest))
