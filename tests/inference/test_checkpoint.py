@@ -158,10 +158,10 @@ STAGE = "4 components/"
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("position.best.M", None),
-        ("position.best.M", np.zeros((4, 3))),
+        ("position.best.Y", None),
+        ("position.best.Y", np.zeros((4, 3))),
         ("position.start.sigma2", np.ones(2)),
-        ("position.start.M", np.full((300, 4), "a")),
+        ("position.start.Y", np.full((300, 4), "a")),
         ("position.bounds", np.zeros(0)),
         ("position.bounds", np.array(1.0)),
         ("reason", np.array("TIRED")),

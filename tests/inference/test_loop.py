@@ -14,6 +14,7 @@ from prosparse.inference.loop import (
     residual_rounding,
     worst,
 )
+from prosparse.models.gsppca.secants import Secants
 
 pytestmark = pytest.mark.quick
 
@@ -52,8 +53,11 @@ def saddle(x0=0.02):
     return ascent(gradient, height, 0.5), Point(x, height(x))
 
 
-def anderson():
-    return Anderson(lambda p: p.x, lambda v, p: p._replace(x=v), xp)
+def anderson(kind=Anderson):
+    return kind(lambda p: p.x, lambda v, p: p._replace(x=v), xp)
+
+
+both = pytest.mark.parametrize("kind", [Anderson, Secants])
 
 
 def test_plain_iterations_converge_and_never_fall():
@@ -79,15 +83,17 @@ def test_exhausted_ends_the_loop():
     assert run.state.bound > -0.9
 
 
-def test_anderson_is_far_ahead_of_plain_steps():
-    step, start = quadratic()
-    fast = iterate(step, start, max_iter=100, tol=1e-14, accelerator=anderson())
+@pytest.mark.parametrize(("kind", "condition"), [(Anderson, 1e4), (Secants, 100)])
+def test_acceleration_is_far_ahead_of_plain_steps(kind, condition):
+    step, start = quadratic(condition)
+    fast = iterate(step, start, max_iter=100, tol=1e-14, accelerator=anderson(kind))
     slow = iterate(step, start, max_iter=100, tol=1e-14)
     assert fast.reason is StopReason.CONVERGED
     assert fast.bounds[-1] > -1e-8 > 1e3 * slow.bounds[-1]
 
 
-def test_acceleration_never_lets_the_objective_fall():
+@both
+def test_acceleration_never_lets_the_objective_fall(kind):
     for seed in range(20):
         rng = np.random.default_rng(seed)
         A = rng.standard_normal((6, 6))
@@ -101,24 +107,46 @@ def test_acceleration_never_lets_the_objective_fall():
 
         x = rng.standard_normal(6)
         step = ascent(gradient, height, 0.02)
-        run = iterate(step, Point(x, height(x)), max_iter=300, tol=1e-13, accelerator=anderson())
+        start, acceleration = Point(x, height(x)), anderson(kind)
+        run = iterate(step, start, max_iter=300, tol=1e-13, accelerator=acceleration)
         assert np.all(np.diff(run.bounds) >= 0)
         assert run.bounds[-1] == pytest.approx(run.state.bound)
 
 
-def test_a_step_that_goes_nowhere_is_convergence():
+@both
+def test_a_step_that_goes_nowhere_is_convergence(kind):
     still = Point(np.ones(3), 1.0)
-    run = iterate(lambda p: p, still, max_iter=50, tol=0.0, accelerator=anderson())
+    run = iterate(lambda p: p, still, max_iter=50, tol=0.0, accelerator=anderson(kind))
     assert run.reason is StopReason.CONVERGED
     np.testing.assert_array_equal(run.state.x, np.ones(3))
 
 
-def test_a_saddle_is_left():
+@both
+def test_a_saddle_is_left(kind):
     step, start = saddle()
-    run = iterate(step, start, max_iter=300, tol=1e-9, accelerator=anderson())
+    run = iterate(step, start, max_iter=300, tol=1e-9, accelerator=anderson(kind))
     assert abs(run.state.x[0]) == pytest.approx(1.0, abs=1e-2)
     plain = iterate(step, start, max_iter=300, tol=1e-9)
     assert len(run.bounds) < len(plain.bounds)
+
+
+def test_secants_go_away_from_a_saddle_on_either_side():
+    """From the changes alone: one proposal, without a fall that would tell."""
+    for x0 in (-0.02, 0.02):
+        step, start = saddle(x0)
+        accelerator = anderson(Secants)
+        memory = accelerator.begin(start)
+        for _ in range(4):
+            result = step(start)
+            memory, start = accelerator.propose(memory, start, result)
+        assert start.x[0] * np.sign(x0) > 1.5 * abs(result.x[0])
+
+
+def test_secants_find_the_top_of_a_quadratic_in_as_many_steps_as_it_has_directions():
+    """Up to the longest step allowed, which a valley of that condition does not need."""
+    step, start = quadratic(condition=20.0, size=3)
+    fast = iterate(step, start, max_iter=12, tol=0.0, accelerator=anderson(Secants))
+    assert max(fast.bounds) == pytest.approx(0.0, abs=1e-20)
 
 
 def fragile_near_the_top(failures, trouble):
@@ -147,11 +175,12 @@ TROUBLES = {
 }
 
 
+@both
 @pytest.mark.parametrize("reason", TROUBLES, ids=lambda reason: reason.name)
-def test_trouble_from_an_accelerated_start_is_withdrawn(reason):
+def test_trouble_from_an_accelerated_start_is_withdrawn(reason, kind):
     """Two tries fail: the accelerator's and the one further along; the plain one does not."""
     fragile, start, failed = fragile_near_the_top(2, TROUBLES[reason])
-    run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=anderson())
+    run = iterate(fragile, start, max_iter=2000, tol=1e-12, accelerator=anderson(kind))
     assert len(failed) == 2
     assert run.reason is StopReason.CONVERGED
     assert np.all(np.diff(run.bounds) >= 0)

@@ -9,7 +9,8 @@ from prosparse.numerics import bessel as special
 from prosparse.numerics.bessel import kv_ratio, log_kv, log_kv_and_ratio
 
 # Orders on both sides of every change of formula.
-ORDERS = [0.0, 0.5, 1.0, 3.5, 10.0, 24.5, 25.0, 49.5, 50.0, 149.0, 150.0, 999.0, 1000.0, 20000.5]
+ORDERS = [0.0, 0.5, 1.0, 3.5, 10.0, 24.5, 25.0, 49.5, 50.0, 69.5, 70.0, 109.5, 110.0, 209.5, 210.0]
+ORDERS += [559.5, 560.0, 1000.0, 2699.5, 2700.0, 20000.5, 36999.5, 37000.0]
 
 
 def arguments(nu):

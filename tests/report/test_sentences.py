@@ -490,7 +490,8 @@ def test_headlines_of_ten_tables_and_of_ten_shuffled_ones(kind):
         for X, nothing in ((table, False), (noise, True)):
             model = FDRPCA() if kind == "fdrpca" else GSPPCA(2, scale=True)
             model.fit(X)
-            chance = shuffled(model, X, 4, random_state=1) if kind == "gsppca" else None
+            # of four, which vary by chance, the limit is beyond what the simulated table holds
+            chance = shuffled(model, X, 12, random_state=1) if kind == "gsppca" else None
             said = reading(findings_of(model), doubts=Doubts(chance))[0]
             assert said.startswith(NOTHING) == nothing, (name, nothing, said, chance)
 

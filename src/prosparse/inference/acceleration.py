@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from array_api_compat import device
@@ -111,9 +111,18 @@ def _forgetful(memory: Memory) -> Memory:
     return memory._replace(filled=0, has_chosen=False)
 
 
-def over_loadings(field: str, xp: Namespace) -> Anderson:
-    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
-    other parts of the state follow within one step."""
+K = TypeVar("K")
+
+
+def over_loadings(
+    field: str,
+    xp: Namespace,
+    kind: Callable[[Callable[[State], Array], Callable[[Array, State], State], Namespace], K],
+    **marks: bool,
+) -> K:
+    """Acceleration of a factor model over its loadings (or latents) ``state.<field>`` and log
+    ``sigma2``; all other parts of the state follow within one step. ``kind`` is `Anderson` or
+    another such class. States that are proposed have these ``marks``."""
 
     def pack(state: State) -> Array:
         M = getattr(state, field)
@@ -124,6 +133,7 @@ def over_loadings(field: str, xp: Namespace) -> Anderson:
         M = xp.reshape(vector[:-1], getattr(state, field).shape)
         # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
         change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
-        return state._replace(**{field: M, "sigma2": state.sigma2 * math.exp(change)})
+        sigma2 = state.sigma2 * math.exp(change)
+        return state._replace(**{field: M, "sigma2": sigma2}, **marks)
 
-    return Anderson(pack, unpack, xp)
+    return kind(pack, unpack, xp)

@@ -41,7 +41,16 @@ Array = Any
 
 DEBYE_ORDER = 25.0
 # (smallest order, number of terms that bring the truncation error below 1e-14)
-_BANDS = ((DEBYE_ORDER, 12), (50.0, 9), (150.0, 7), (1000.0, 4), (20000.0, 3))
+_BANDS = (
+    (DEBYE_ORDER, 12),
+    (50.0, 9),
+    (70.0, 7),
+    (110.0, 6),
+    (210.0, 5),
+    (560.0, 4),
+    (2700.0, 3),
+    (37000.0, 2),
+)
 # The nodes of the trapezoid rule lie this far apart: its error is below 1e-14 where
 # sqrt(nu^2 + x^2) is at most `DEBYE_ORDER`, and 1e-11 with nodes 0.16 apart.
 _SPACING = 0.135
@@ -84,9 +93,11 @@ def _debye_log_coefficients(n_terms: int) -> list[np.ndarray]:
 
 
 def _horner(coefficients: np.ndarray, x: Array) -> Array:
-    value = float(coefficients[-1]) * x + float(coefficients[-2])
+    value = float(coefficients[-1]) * x
+    value += float(coefficients[-2])
     for c in coefficients[-3::-1]:
-        value = value * x + float(c)
+        value *= x
+        value += float(c)
     return value
 
 
@@ -113,7 +124,8 @@ class _Debye(NamedTuple):
         t2, step = t * t, -t / nu
         series = xp.zeros_like(w)
         for coefficients in reversed(_debye_log_coefficients(n_terms)):
-            series = (series + _horner(coefficients, t2)) * step
+            series += _horner(coefficients, t2)
+            series *= step
         constant = 0.5 * xp.log(np.pi / (2.0 * nu))
         return 0.5 * xp.log(t) + constant - nu * (root - xp.asinh(1.0 / w)) + series
 
@@ -124,7 +136,8 @@ class _Debye(NamedTuple):
         for k, coefficients in reversed(list(enumerate(_debye_log_coefficients(n_terms), start=1))):
             # t l_k'(t) = t^k sum_i (k + 2 i) c_i t^(2 i)
             slope = coefficients * (k + 2 * np.arange(k + 1))
-            series = (series + _horner(slope, t2)) * step
+            series += _horner(slope, t2)
+            series *= step
         return w * (1.0 / (1.0 + root) + t2 / nu * (0.5 + series))
 
 

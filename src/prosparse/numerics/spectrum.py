@@ -60,6 +60,25 @@ def squared_product(op: Operator, F: Array) -> Array:
     return op.sum_rows(lambda block: (block.T @ (block @ F),))[0]
 
 
+def across(op: Operator, Y: Array) -> Array:
+    """Y'X, in the precision of the table."""
+    return op.sum_rows(lambda block, rows: (rows.T @ block,), Y)[0]
+
+
+def there_and_back(op: Operator, F: Array) -> tuple[Array, Array]:
+    """Y = X F, in memory, and Y'X, by one pass over blocks; in the precision of F."""
+    xp, (n, d), narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
+
+    def both(block: Any, places: Array) -> tuple[Array, Array]:
+        some, first = block @ narrow, int(places[0])
+        Y = xp.zeros((n, d), dtype=some.dtype)
+        Y[first : first + some.shape[0], :] = some
+        return Y, (block.T @ some).T
+
+    Y, YX = op.sum_rows(both, xp.arange(n))
+    return xp.astype(Y, F.dtype, copy=False), xp.astype(YX, F.dtype, copy=False)
+
+
 class Latents(NamedTuple):
     """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
 
@@ -85,8 +104,7 @@ class Latents(NamedTuple):
         if self.Y is None:
             return B.T @ self.XY.T
         turned = self.Y @ self.op.xp.astype(B, self.op.dtype)
-        (there,) = self.op.sum_rows(lambda block, rows: (rows.T @ block,), turned)
-        return self.op.xp.astype(there, B.dtype, copy=False)
+        return self.op.xp.astype(across(self.op, turned), B.dtype, copy=False)
 
 
 def latents(op: Operator, filters: Array) -> Latents:

@@ -525,6 +525,21 @@ def test_a_ranking_is_kept_when_nothing_is_found():
     assert found >= 3
 
 
+def test_scaled_variables_are_ranked_by_what_is_explained_when_nothing_is_found():
+    """All variances are one; whoever adds to the first principal component comes first."""
+    found = 0
+    for seed in range(20):
+        X = np.random.default_rng(seed).standard_normal((400, 8))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model = GSPPCA(1, scale=True).fit(X)
+        if any("every variable left" in str(w.message) for w in caught):
+            found += 1
+            first = np.linalg.eigh(np.corrcoef(X.T))[1][:, -1]
+            np.testing.assert_array_equal(np.argsort(model.ranking_), np.argsort(-np.abs(first)))
+    assert found >= 3
+
+
 def test_ties_at_zero_are_ranked_by_the_slope():
     state = State(None, None, 1.0, np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9, -1, 9]), 0.0)
     assert ranking(state).tolist() == [1, 3, 2, 0]
@@ -591,7 +606,7 @@ def test_max_iter_is_reported():
 )
 def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
     """A fit whose objective falls, or is no number, is never called converged."""
-    make = gsppca.make_step
+    make = gsppca.make_latent_step
 
     def broken(*given, **options):
         step, calls = make(*given, **options), []
@@ -603,7 +618,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
 
         return broken_step
 
-    monkeypatch.setattr(gsppca, "make_step", broken)
+    monkeypatch.setattr(gsppca, "make_latent_step", broken)
     with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
         model = GSPPCA(5).fit(example().X)
     assert model.stop_reason_ is reason
@@ -671,5 +686,5 @@ def test_columns_of_different_variance_are_no_structure():
     rng = np.random.default_rng(0)
     counts = np.log1p(rng.poisson(rng.gamma(0.3, 3.0, 1500), (600, 1500)))
     with pytest.warns(NoStructureWarning, match="no variable shares structure"):
-        model = GSPPCA(max_iter=3, tol=1.0).fit(counts)
+        model = GSPPCA(max_iter=4, tol=1.0).fit(counts)
     assert model.n_components_ == 1

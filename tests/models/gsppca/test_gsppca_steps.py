@@ -10,8 +10,15 @@ from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
+from prosparse.models.gsppca.latents import (
+    make_latent_step,
+    make_mixed_step,
+    over_latents,
+    with_latents,
+)
 from prosparse.models.gsppca.model import init, make_step
 from prosparse.models.gsppca.relevance import update_variances
+from prosparse.models.gsppca.secants import Secants
 from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
@@ -46,7 +53,7 @@ def slow_pass(X, state):
     A = n * Sigma + mu.T @ mu
     a, Q = np.linalg.eigh(A)
     w = (Q.T @ mu.T @ X / sigma2) ** 2
-    t = update_variances(state.t, a / sigma2, w, xp, lambda update: ())[0].t
+    t = update_variances(state.t, a / sigma2, w, xp, lambda update: ((), None))[0].t
     S = [np.linalg.inv(np.eye(d) / tk + A / sigma2) if tk > 0 else np.zeros((d, d)) for tk in t]
     m = np.array([Sk @ (mu.T @ X[:, k]) / sigma2 for k, Sk in enumerate(S)])
     second = [Sk + np.outer(mk, mk) for Sk, mk in zip(S, m, strict=True)]
@@ -82,17 +89,125 @@ def test_a_pass_equals_the_dense_computation(n, p, d, seed):
 
 
 @pytest.mark.parametrize(("n", "p", "d"), SHAPES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
+def test_the_cycle_may_be_cut_at_either_end(n, p, d, seed):
+    """Plain passes from q(W) to q(W), which the slow one checks, and from q(Y) to q(Y)."""
+    op = DenseOperator(table(n, p, d, seed))
+    parts = spectrum(op)
+    step, latent_step = make_step(op, n), make_latent_step(op, n)
+    a, b = init(parts, d), with_latents(init(parts, d), op)
+    assert b.Y.shape == (n, d)
+    for _ in range(12):
+        a, b = step(a), latent_step(b)
+        assert b.bound == pytest.approx(a.bound, rel=1e-10)
+        assert b.sigma2 == pytest.approx(a.sigma2, rel=1e-8)
+    np.testing.assert_allclose(b.t, a.t, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(b.slope, a.slope, rtol=1e-6, atol=1e-8)
+
+
+def passes(op, n, parts, d, cut):
+    """The step, its start and its acceleration, with the cycle cut at M or at Y."""
+    start = init(parts, d)
+    if cut == "M":
+        return make_step(op, n), start, over_loadings("M", op.xp, Secants)
+    start = with_latents(start, op)
+    return make_latent_step(op, n), start, over_latents(start, op.xp)
+
+
+def wide_table():
+    """Wide enough that rounding of many columns averages out."""
+    X = make_globally_sparse(30, 600, n_components=6, n_informative=80, noise=0.7, random_state=0).X
+    return DenseOperator(X - X.mean(axis=0))
+
+
+def in_single(op):
+    return DenseOperator(op.X.astype(np.float32))
+
+
+def test_single_precision_knows_its_rounding():
+    """Its bound is below that of double precision, by less than twice what it says."""
+    op = wide_table()
+    fine, quick = make_latent_step(op, 30), make_latent_step(op, 30, in_single(op))
+    state = with_latents(init(spectrum(op), 6), op)
+    for _ in range(30):
+        rough, exact = quick(state), fine(state)
+        assert 0.0 < rough.rounding < 1e-6 * abs(exact.bound)
+        assert 0.0 < exact.bound - rough.bound < 2.0 * rough.rounding
+        assert rough.t.dtype == rough.slope.dtype == np.float32
+        assert rough.Y.dtype == exact.t.dtype == np.float64
+        state = exact
+
+
+def test_passes_begin_in_single_and_end_in_double_precision():
+    op = wide_table()
+    start, tol = with_latents(init(spectrum(op), 6), op), 1e-9 * 30 * 600
+    in_precision = []
+
+    def watched(step):
+        def follow(state):
+            result = step(state)
+            in_precision.append(result.single)
+            return result
+
+        return follow
+
+    def fitted(step, start):
+        accelerator = over_latents(start, op.xp)
+        return iterate(step, start, max_iter=500, tol=tol, accelerator=accelerator)
+
+    mixed = watched(make_mixed_step(op, 30, in_single(op), tol))
+    quick, fine = (
+        fitted(mixed, start._replace(single=True)),
+        fitted(make_latent_step(op, 30), start),
+    )
+    switch = in_precision.index(False)
+    assert switch > 5
+    assert not any(in_precision[-3:])
+    assert quick.reason is fine.reason is StopReason.CONVERGED
+    assert np.all(np.diff(quick.bounds) >= 0)
+    assert quick.bounds[-1] == pytest.approx(fine.bounds[-1], abs=5 * tol)
+    assert quick.state.t.dtype == np.float64
+    np.testing.assert_array_equal(quick.state.t == 0, fine.state.t == 0)
+    np.testing.assert_allclose(quick.state.t, fine.state.t, rtol=0.01, atol=1e-5)
+
+
+def test_what_single_precision_cannot_do_is_done_in_double():
+    """Beyond its range, where it would take every variable out, and where it goes nowhere."""
+    op = wide_table()
+    tol = 1e-9 * 30 * 600
+    step, fine = make_mixed_step(op, 30, in_single(op), tol), make_latent_step(op, 30)
+    start = with_latents(init(spectrum(op), 6), op)._replace(single=True)
+    assert step(start).single
+    large = DenseOperator(1e25 * op.X)  # c^2 g^2 is zero in single precision
+    beyond = with_latents(init(spectrum(large), 6), large)._replace(single=True)
+    result = make_mixed_step(large, 30, in_single(large), tol)(beyond)
+    assert not result.single
+    assert result.bound == make_latent_step(large, 30)(beyond).bound
+    state = start
+    for _ in range(60):
+        state = fine(state)
+    there = state._replace(single=True)
+    assert not step(there).single
+    assert step(there).bound == fine(there).bound
+    far = there._replace(Y=3.0 * there.Y)
+    assert not step(far).single  # a plain pass may not fall: look again
+    assert step(far._replace(proposed=True)).single  # a proposal may, and is withdrawn
+
+
+@pytest.mark.parametrize(("n", "p", "d"), SHAPES)
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("accelerated", [False, True])
-def test_the_bound_never_falls(n, p, d, seed, accelerated):
+@pytest.mark.parametrize("cut", ["M", "Y"])
+def test_the_bound_never_falls(n, p, d, seed, accelerated, cut):
     X = table(n, p, d, seed)
     op = DenseOperator(X)
+    step, start, accelerator = passes(op, n, spectrum(op), d, cut)
     run = iterate(
-        make_step(op, n),
-        init(spectrum(op), d),
-        max_iter=150,
+        step,
+        start,
+        max_iter=100,
         tol=0.0,
-        accelerator=over_loadings("M", op.xp) if accelerated else None,
+        accelerator=accelerator if accelerated else None,
         rounding=lambda state: residual_rounding(
             state, np.sum(X**2), state.sigma2, np.finfo(float).eps
         ),
@@ -115,8 +230,8 @@ def test_plain_passes_never_fall_beyond_rounding(n, p, d):
 def test_acceleration_and_plain_passes_share_the_limit(seed):
     X = table(30, 80, 3, seed)
     op = DenseOperator(X)
-    start, step = init(spectrum(op), 3), make_step(op, 30)
-    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_loadings("M", op.xp))
+    start, step = with_latents(init(spectrum(op), 3), op), make_latent_step(op, 30)
+    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_latents(start, op.xp))
     slow = iterate(step, start, max_iter=5000, tol=1e-9)
     assert fast.bounds[-1] == pytest.approx(slow.bounds[-1], rel=1e-8)
 
@@ -172,19 +287,76 @@ def test_a_tall_table_may_be_reduced_first():
     np.testing.assert_allclose(a.t, b.t, rtol=1e-8, atol=1e-12)
 
 
-def test_no_step_assumes_numpy():
+@pytest.mark.parametrize("cut", ["M", "Y"])
+def test_no_step_assumes_numpy(cut):
     X = table(15, 40, 3, seed=3)
     runs = []
     for make in (np.asarray, array_api_strict.asarray):
         op = DenseOperator(make(X))
         parts = spectrum(op)
-        run = iterate(
-            make_step(parts.table, 15),
-            init(parts, 3),
-            max_iter=30,
-            tol=1e-9,
-            accelerator=over_loadings("M", op.xp),
-        )
-        assert isinstance(run.state.M, type(op.X))
+        step, start, accelerator = passes(parts.table, 15, parts, 3, cut)
+        run = iterate(step, start, max_iter=30, tol=1e-9, accelerator=accelerator)
+        assert isinstance(getattr(run.state, cut), type(op.X))
+        assert isinstance(run.state.t, type(op.X))
         runs.append(run)
     np.testing.assert_allclose(runs[0].bounds, runs[1].bounds, rtol=1e-9)
+
+
+class InBlocks(DenseOperator):
+    """A table of which only a few rows are seen at a time, and how often all were."""
+
+    whole = None
+    seen = 0
+
+    def blocks(self, *, entrywise=False):
+        self.seen += 1
+        for low in range(0, self.shape[0], 7):
+            rows = slice(low, min(low + 7, self.shape[0]))
+            yield rows, self.X[rows]
+
+
+@pytest.mark.parametrize(("n", "p", "d"), [(15, 40, 3), (40, 41, 5)])
+def test_blocks_go_the_way_of_the_table_in_memory(n, p, d):
+    """To the last digits though rounding differs, with one pass over the rows for each step."""
+    X = table(n, p, d, seed=1)
+    runs = []
+    for op in (DenseOperator(X), InBlocks(X)):
+        parts = spectrum(op, d)
+        step, start, accelerator = passes(op, n, parts, d, "Y")
+        runs.append(iterate(step, start, max_iter=9, tol=0.0, accelerator=accelerator))
+    whole, blocks = runs
+    np.testing.assert_allclose(blocks.bounds, whole.bounds, rtol=1e-12)
+    for name in ("Y", "ahead", "t", "slope", "root"):
+        a, b = getattr(blocks.state, name), getattr(whole.state, name)
+        np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8, err_msg=name)
+    np.testing.assert_allclose(blocks.state.YX, blocks.state.Y.T @ X, atol=1e-9)
+    np.testing.assert_allclose(blocks.state.aheadX, blocks.state.ahead.T @ X, atol=1e-9)
+    before = op.seen
+    step(blocks.state)
+    assert op.seen == before + 1
+
+
+def test_an_accelerated_start_has_the_products_of_its_latents():
+    """Y'X goes along with Y, by the same combinations."""
+    X = table(15, 40, 3, seed=2)
+    op = InBlocks(X)
+    step, state, accelerator = passes(op, 15, spectrum(op, 3), 3, "Y")
+    memory = accelerator.begin(state)
+    for _ in range(8):
+        result = step(state)
+        memory, state = accelerator.propose(memory, state, result)
+        assert state.proposed
+        np.testing.assert_allclose(state.YX, state.Y.T @ X, rtol=1e-9, atol=1e-9)
+    assert not np.allclose(state.Y, result.Y, atol=1e-6)
+    assert not np.allclose(state.Y, result.ahead, atol=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
+def test_passes_look_further_out_only_where_they_are_slow(noise, slow):
+    X = make_globally_sparse(30, 80, n_components=3, n_informative=20, noise=noise).X
+    op = DenseOperator(X - X.mean(axis=0))
+    step, state, _ = passes(op, 30, spectrum(op), 3, "Y")
+    for _ in range(3):
+        state = step(state)
+        assert state.turning == slow
+    assert np.array_equal(state.ahead, state.Y) != slow

@@ -17,7 +17,7 @@ def h(t, e, w):
 
 
 def updated(t, e, w):
-    return update_variances(t, e, w, xp, lambda update: ())[0]
+    return update_variances(t, e, w, xp, lambda update: ((), None))[0]
 
 
 def random_problem(seed, d=4, p=60, strength=3.0):
@@ -33,11 +33,14 @@ def test_no_gain_ever_falls_and_the_limit_is_a_local_maximum(seed):
     e, w, t = random_problem(seed)
     for _ in range(40):
         before = [h(t[k], e, w[:, k]) for k in range(t.size)]
-        t, D, T, log_D, slope = updated(t, e, w)
+        update = updated(t, e, w)
+        t, D, T, log_D, slope = update.t, update.D, update.T, update.log_D, update.slope
         after = np.array([h(t[k], e, w[:, k]) for k in range(t.size)])
         assert np.all(after >= before - 1e-12 * (1 + np.abs(before)))
-    np.testing.assert_allclose(0.5 * (T.sum(0) + log_D), after, atol=1e-10)
+    np.testing.assert_allclose(0.5 * (T + log_D), after, atol=1e-10)
     np.testing.assert_allclose(D, 1 / (1 + e[:, None] * t))
+    np.testing.assert_allclose(update.D_sum, D.sum(0))
+    np.testing.assert_allclose(update.TD, (w * t * D**2).sum(0))
     assert 0 < np.sum(t == 0) < t.size
     for k in range(t.size):
         if t[k] == 0:  # coming back in would lower the bound
@@ -70,6 +73,28 @@ def test_a_better_maximum_away_from_zero_is_kept():
     for _ in range(20):
         t = updated(t, e, w).t
     assert t[0] > 100
+
+
+@pytest.mark.parametrize("start", [4.0, 1e12])
+def test_a_variable_stays_where_its_variance_is_only_far_from_the_best(start):
+    """Nothing is gained near zero nor where it is, but much in between."""
+    e, w, t = np.array([0.01, 10.0]), np.array([[0.4], [0.0]]), np.array([start])
+    assert h(start, e, w[:, 0]) < 0
+    assert updated(np.zeros(1), e, w).slope[0] < 0
+    for _ in range(40):
+        t = updated(t, e, w).t
+    grid = np.geomspace(1e-6, 1e14, 2001)
+    best = max(grid, key=lambda one: h(one, e, w[:, 0]))
+    assert h(best, e, w[:, 0]) > 0
+    assert t[0] == pytest.approx(best, rel=0.05)
+
+
+def test_a_variable_leaves_where_nothing_is_gained_anywhere():
+    e, w, t = np.array([0.01, 10.0]), np.array([[0.02], [0.0]]), np.array([100.0])
+    assert max(h(one, e, w[:, 0]) for one in np.geomspace(1e-6, 1e14, 2001)) < 0
+    for _ in range(40):
+        t = updated(t, e, w).t
+    assert t[0] == 0.0
 
 
 @pytest.mark.parametrize("n", [3, 500])

@@ -21,7 +21,8 @@ def expand(a: np.ndarray, B: np.ndarray, n: int, q: float) -> tuple[np.ndarray, 
     and q variables are in the model. Its minimum solves A = Z B Z + (n - q) Z, which is
     diagonal in the eigenbasis of A^1/2 B A^1/2. A second expansion, W -> r W with
     t -> r^2 t, leaves the divergence of W alone and has r^2 = tr E[Y'Y] / (n d).
-    Plain iterations creep along these directions by a fraction of a percent each.
+    Plain iterations creep along these directions by a fraction of a percent each. All R with
+    the same R R' are as good.
     """
     k = n - q
     root_a = np.sqrt(a)
@@ -29,7 +30,6 @@ def expand(a: np.ndarray, B: np.ndarray, n: int, q: float) -> tuple[np.ndarray, 
     values = np.clip(values, 1e-300, None)
     root = np.sqrt(k * k + 4.0 * values)
     z = 2.0 / (k + root) if k > 0 else (root - k) / (2.0 * values)
-    half = root_a[:, None] * vectors * np.sqrt(z)
-    R = np.linalg.cholesky(half @ half.T)
+    R = root_a[:, None] * vectors * np.sqrt(z)
     stretch = float(np.sum(1.0 / z)) / (n * a.shape[0])  # tr(A Z^-1) = sum 1/z
     return math.sqrt(stretch) * R, stretch

@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -39,10 +39,13 @@ from .relevance import VarianceUpdate, update_variances
 # The noise variance may not fall below this share of the mean square of X: when d components
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
 LEAST_RELAXED_NOISE = 1e-14
+# Rounding of every column's share of the bound is independent of that of the others: it moves the
+# bound by half an epsilon of the root of the sum of their squares. So many are allowed for.
+_ROUNDING = 2.0
 
 
 class State(NamedTuple):
-    """Where the variational iterations of the relaxed model stand."""
+    """Where the variational iterations of the relaxed model stand, with q(W) at hand."""
 
     M: Array  # (p, d) posterior means of the rows of W
     S_sum: np.ndarray  # (d, d) sum of their covariances S_k
@@ -69,45 +72,106 @@ def least_noise(parts: Spectrum) -> float:
 
 
 def make_step(op: Operator, n: int) -> Callable[[State], State]:
-    """One variational pass over ``op``: two products with X, then O(p d + d^3).
+    """One variational pass over ``op``, from q(W) to q(W): two products with X, then
+    O(p d + d^3).
 
     ``op`` may be any table with the same X'X as the n rows observed. Arrays of length p stay where
     the table is, in double precision; d x d matrices take the host microseconds.
     """
-    xp, p, total = op.xp, op.shape[1], float(op.xp.sum(op.column_squares()))
+    total = float(op.xp.sum(op.column_squares()))
 
     def step(state: State) -> State:
-        M, c, d = state.M, 1.0 / state.sigma2, state.M.shape[1]
+        M, c = state.M, 1.0 / state.sigma2
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
-        root = np.linalg.inv(np.linalg.cholesky(c * (host(M.T @ M) + state.S_sum) + np.eye(d)))
-        Sigma = root.T @ root
+        root = lower_root(host(M.T @ M) + state.S_sum, state.sigma2)
         rows = latents(op, M @ in_kind(root.T, M))  # M alone can be far from orthogonal
-        YY = c * c * root.T @ rows.squares() @ root
-        a, Q = np.linalg.eigh(n * Sigma + YY)
-        turn = in_kind(c * np.column_stack([c * root @ Q, a]), M)
-        cG, e = rows.onto_columns(turn[:, :d]), turn[:, d]
-        # t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk
-        update, sums = update_variances(state.t, e, cG * cG, xp, partial(_summaries, cG=cG, xp=xp))
-        sum_T, sum_TD, sum_log_D, q, VV, S_diagonal, D_rows = sums
-        in_model = D_rows - (p - q)  # as D = 1 outside
-        lost = p * d - float(np.sum(D_rows))
-        # sigma2, [MBL16] (13) with the missing factor -2 and square
-        residual = total - state.sigma2 * (sum_T + sum_TD - lost)
-        sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
-        log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))  # of Sigma
-        divergence_Y = 0.5 * (float(np.trace(n * Sigma + YY)) - n * (d + log_det))
-        divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
-        bound = lower_bound(n, p, residual, sigma2, divergence_Y, divergence_W)
-        # the next start, with the scale and shape of Y and W balanced
-        R, stretch = expand(a, VV + np.diag(in_model), n, q)
-        QR = Q @ R.T
-        S_sum = (QR * S_diagonal) @ QR.T
-        cG *= update.D
-        cG *= update.t
-        means = cG.T @ in_kind(QR.T, M)
-        return State(means, S_sum, sigma2, update.t * stretch, update.slope, bound)
+        about = about_rows(n, root, c * c * root.T @ rows.squares() @ root)
+        cG = rows.onto_columns(in_kind(c * c * root @ about.Q, M))
+        weights = update_weights(cG, about, state.t, state.sigma2, op, n, total)
+        M = weights.means.T @ in_kind(weights.turn.T, M)
+        return State(M, weights.S_sum, *weights.others)
 
     return step
+
+
+def lower_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
+    """The lower triangular factor of Sigma = (I + E[W'W] / sigma2)^-1 = root' root."""
+    inverse: np.ndarray = np.linalg.inv(np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0])))
+    return inverse
+
+
+class Rows(NamedTuple):
+    """What the columns need to know of q(Y)."""
+
+    a: np.ndarray  # (d,) eigenvalues of A = E[Y'Y]
+    Q: np.ndarray  # (d, d) its eigenvectors
+    divergence: float  # of q(Y) from its prior
+    rest: np.ndarray | None = None  # (d, d) Q'A Q - diag(a), unless that is zero
+
+
+def about_rows(n: int, root: np.ndarray, YY: np.ndarray) -> Rows:
+    A = n * (root.T @ root) + YY
+    return Rows(*np.linalg.eigh(A), _divergence_of_rows(n, root, A))
+
+
+def about_rounded_rows(
+    n: int, root: np.ndarray, Q: np.ndarray, YQ: np.ndarray, sigma2: float
+) -> Rows:
+    """The same where Y Q was rounded: a is such that a / sigma2 is a single precision number.
+
+    All columns share this rounding, which would add up. But any Y is as good as any other, and so
+    is any A that the columns think there is, if the bound is told what A is.
+    """
+    A = n * (Q.T @ root.T @ root @ Q) + YQ.T @ YQ
+    a = sigma2 * (np.diagonal(A) / sigma2).astype(np.float32).astype(float)
+    return Rows(a, Q, _divergence_of_rows(n, root, A), A - np.diag(a))
+
+
+def _divergence_of_rows(n: int, root: np.ndarray, A: np.ndarray) -> float:
+    log_det = 2.0 * float(np.sum(np.log(np.diagonal(root))))  # of Sigma
+    return 0.5 * (float(np.trace(A)) - n * (root.shape[0] + log_det))
+
+
+class Weights(NamedTuple):
+    """q(W) after an update, with the scale and shape of Y and W balanced."""
+
+    means: Array  # (d, p) in the basis Q
+    squares: np.ndarray  # (d, d) means means'
+    turn: np.ndarray  # (d, d) from that basis to the next one
+    S: Array  # (d, p) variances in the basis Q
+    S_diagonal: np.ndarray  # (d,) their sums
+    S_sum: np.ndarray  # (d, d) in the next basis
+    others: tuple[float, Array, Array, float]  # sigma2, t, slope, bound
+    rounding: float  # how far single precision can move the bound
+
+
+def update_weights(
+    cG: Array, rows: Rows, t: Array, sigma2: float, op: Operator, n: int, total: float
+) -> Weights:
+    """t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk; then
+    sigma2, and the bound."""
+    xp, (d, p) = op.xp, cG.shape
+    e = in_kind(rows.a / sigma2, cG, cG.dtype)
+    summaries = partial(_summaries, cG=cG, xp=xp)
+    update, sums, means = update_variances(t, e, cG * cG, xp, summaries)
+    sum_T, sum_TD, sum_D, sum_log_D, sum_T2, q, VV, squares, S_diagonal, in_model = sums
+    lost = p * d - sum_D
+    # sigma2, [MBL16] (13) with the missing factor -2 and square
+    residual = total - sigma2 * (sum_T + sum_TD - lost)
+    if rows.rest is not None:
+        residual += float(np.sum(rows.rest * (squares + np.diag(S_diagonal))))
+    sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
+    divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
+    bound = lower_bound(n, p, residual, sigma2, rows.divergence, divergence_W)
+    R, stretch = expand(rows.a, VV + np.diag(in_model), n, q)
+    # Of all such R take the one that is triangular in the basis of Y. That of Q is anyone's where
+    # eigenvalues are equal, as they are at the start: rounding would decide where passes lead.
+    QR = rows.Q @ R
+    turn = np.linalg.cholesky(QR @ QR.T).T @ rows.Q
+    others = sigma2, update.t * stretch, update.slope, bound
+    rounding = _ROUNDING * float(np.finfo(np.float32).eps) * math.sqrt(sum_T2)
+    S_sum = (turn * S_diagonal) @ turn.T
+    return Weights(means, squares, turn, update.D * update.t, S_diagonal, S_sum, others, rounding)
 
 
 def lower_bound(
@@ -121,23 +185,37 @@ def lower_bound(
     return fit - divergence_Y - divergence_W
 
 
-def _summaries(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[Array, ...]:
-    """What the host needs to know of q(W): sums of T, T D and log D, the number of variables in
-    the model, V V' of V = m_k / sqrt(t_k), and D times t and 1."""
-    t, D, T, log_D, _ = update
-    inside = xp.astype(t > 0, t.dtype)
+def _summaries(update: VarianceUpdate, cG: Array, xp: Namespace) -> tuple[tuple[Array, ...], Array]:
+    """What the host needs to know of q(W): sums of T, T D, D, log D and T^2, the number of
+    variables in the model, V V' of V = m_k / sqrt(t_k), that of the means m_k, and D times t and
+    times 1 for these variables. And the means, which stay where they are."""
+    t, D = update.t, update.D
+    columns = (update.T, update.TD, update.D_sum, update.log_D, update.T * update.T)
+    sums = [xp.sum(part, dtype=xp.float64) for part in columns]
+    root_t, inside = xp.sqrt(t), xp.astype(t > 0, t.dtype)
     V = cG * D
-    V *= xp.sqrt(t)
-    sum_TD = xp.vecdot(xp.reshape(T, (-1,)), xp.reshape(D, (-1,)))
-    return xp.sum(T), sum_TD, xp.sum(log_D), xp.sum(inside), V @ V.T, D @ t, xp.sum(D, axis=1)
+    V *= root_t
+    means = V * root_t
+    small = V @ V.T, means @ means.T, D @ t, D @ inside
+    return (*sums, xp.sum(inside), *small), means
 
 
-def ranking(state: State) -> np.ndarray:
+class Relaxed(Protocol):
+    """Where passes of either kind end."""
+
+    @property
+    def t(self) -> Array: ...
+
+    @property
+    def slope(self) -> Array: ...
+
+
+def ranking(state: Relaxed) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
     return np.lexsort((-host(state.slope), -host(state.t)))
 
 
-def relevance(state: State) -> np.ndarray:
+def relevance(state: Relaxed) -> np.ndarray:
     """u in [0, 1]: u_k^2 is proportional to t_k, and the most relevant variable has 1."""
-    t = host(state.t)
+    t = host(state.t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

@@ -8,13 +8,14 @@ left to the data, it is that of the columns which share structure with others be
 
 from __future__ import annotations
 
+from functools import partial
 from numbers import Integral
 from typing import Literal, NamedTuple
 
 import numpy as np
 
-from ...data import Array, Operator
-from ...data.arrays import host
+from ...data import Array, DenseOperator, Operator
+from ...data.arrays import host, on_host, precision_of
 from ...errors import ParameterError
 from ...inference.acceleration import over_loadings
 from ...inference.checkpoint import Checkpoint
@@ -28,12 +29,26 @@ from ...selection.noise import noise_variance
 from ...selection.structure import count_components, find_structure
 from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left, nothing_shared
 from .evidence import EvidenceKind, NestedModels
+from .latents import (
+    LatentState,
+    make_latent_step,
+    make_mixed_step,
+    over_latents,
+    with_latents,
+)
 from .model import State, init, least_noise, make_step, ranking, relevance
+from .secants import Secants
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
 FIRST_COUNT = 50  # eigenvalues to look at, of a table too large for all of them
+# Weights from which single precision saves time.
+FEWEST_WEIGHTS = 2**16
+# Entries of a table of which a copy in single precision, 64 MiB, is made for the early passes.
+LARGEST_COPY = 2**24
+# Digits, after the point, of a variance as a share of the largest: more are rounding.
+SAME_VARIANCE = 9
 COUNTED_RATE = 0.05  # of false discoveries among the columns whose components "auto" counts
 
 
@@ -56,7 +71,7 @@ class ChosenVariables(NamedTuple):
     """A set of variables for one number of components, and how it came about."""
 
     d: int
-    run: Run[State]  # of the relaxed model
+    run: Run[State] | Run[LatentState]  # of the relaxed model
     order: np.ndarray  # (p,) variables, the most relevant first
     noise: float  # variance of the inactive variables
     cardinalities: np.ndarray  # (m,) tried
@@ -173,28 +188,65 @@ def white_noise(parts: Spectrum, options: Options) -> float | None:
 def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVariables:
     """Rank the variables with d components, and weigh how many to keep."""
     run = relax(parts, d, options)
-    order = ranking(run.state)
+    empty = run.reason is StopReason.NOTHING_LEFT
+    order = order_in_an_empty_model(parts, d) if empty else ranking(run.state)
     noise = inactive_noise(parts, host(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = weigh(op, order, d, noise, options)
     return ChosenVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
 
 
-def relax(parts: Spectrum, d: int, options: Options) -> Run[State]:
-    """Fit the relaxed model."""
-    xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
-    total, epsilon = float(xp.sum(parts.table.column_squares())), parts.table.epsilon
-    file = options.checkpoint
-    return iterate(
-        make_step(parts.table, n),
-        init(parts, d),
+def order_in_an_empty_model(parts: Spectrum, d: int) -> np.ndarray:
+    """Variables by their variance, the sooner of which would come in alone; of those that share it,
+    as scaled ones do, by what the first d principal components explain of them.
+
+    The relaxed model's own order depends on the way by which it became empty.
+    """
+    squares = host(parts.table.column_squares())
+    explained = host(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
+    variances = np.round(squares / squares.max(), SAME_VARIANCE)
+    return np.lexsort((-explained, -variances))
+
+
+def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentState]:
+    """Fit the relaxed model.
+
+    The iterations are a cycle from q(W) to q(Y) and back. It is cut, and accelerated, where the
+    numbers are fewer: at q(Y), if the table has no more rows than columns.
+    """
+    table, xp, n, p = parts.table, parts.table.xp, parts.n, parts.table.shape[1]
+    total, epsilon = float(xp.sum(table.column_squares())), table.epsilon
+    file, tol = options.checkpoint, options.tol * n * p
+    run = partial(
+        iterate,
         max_iter=options.max_iter,
-        tol=options.tol * n * p,
-        accelerator=over_loadings("M", xp),
+        tol=tol,
         exhausted=lambda state: not bool(xp.any(state.t > 0)),
         rounding=lambda state: residual_rounding(state, total, state.sigma2, epsilon),
         progress=Progress(options.max_iter, "GSPPCA", options.verbose),
         checkpoint=file.stage(f"{d} components") if file else None,
     )
+    if table.shape[0] > p:
+        step = make_step(table, n)
+        return run(step, init(parts, d), accelerator=over_loadings("M", xp, Secants))
+    rough, start = in_single_precision(table, d), with_latents(init(parts, d), table)
+    accelerator = over_latents(start, xp)
+    if rough is None:
+        return run(make_latent_step(table, n), start, accelerator=accelerator)
+    mixed = make_mixed_step(table, n, rough, tol)
+    return run(mixed, start._replace(single=True), accelerator=accelerator)
+
+
+def in_single_precision(table: Operator, d: int) -> Operator | None:
+    """A copy for the early passes, or None where it does not pay: where calls of functions cost
+    more than arithmetic, where the table is in single precision itself, on a GPU, whose memory the
+    copy may fill, or too large for a copy beside it."""
+    X = table.whole
+    if X is None or not on_host(X) or precision_of(X) == "float32":
+        return None
+    if d * X.shape[1] < FEWEST_WEIGHTS or X.size > LARGEST_COPY:
+        return None
+    with np.errstate(all="ignore"):
+        return DenseOperator(table.xp.astype(X, table.xp.float32))
 
 
 def inactive_noise(

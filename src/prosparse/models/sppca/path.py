@@ -105,7 +105,7 @@ def stepping(
     op, sums = problem.parts.table, problem.sums
     by_em = make_step(op, problem.parts.n, penalty, allowed)
     if sums is None or not suits_newton(problem, state):
-        return by_em, over_loadings("W", op.xp)
+        return by_em, over_loadings("W", op.xp, Anderson)
     within = None if allowed is None else host(allowed)
     known: list[tuple[State, newton.Point, float]] = []  # where the next step begins, its damping
 
