@@ -138,21 +138,22 @@ def variational_count(eigenvalues: np.ndarray, n: int, p: int) -> int:
     known = _cleaned(eigenvalues)[:short]
     if known.size < 2:
         return known.size
-    squares = np.pad(known, (0, short - known.size)) / long
+    squares = known / long  # those beyond the rank are zero, and add nothing
     least = _variational_threshold(alpha)
 
-    def free_energy(log_noise: float) -> float:  # [NTS15] (23), up to constants
-        x = squares / math.exp(log_noise)
-        kept = x[x > least]
-        half = 0.5 * (kept - 1.0 - alpha)
+    def free_energy(log_noise: np.ndarray) -> np.ndarray:  # [NTS15] (23), up to constants
+        x = squares / np.exp(log_noise)[..., None]
+        kept = x > least
+        half = 0.5 * (np.where(kept, x, least) - 1.0 - alpha)
         tau = half + np.sqrt(half**2 - alpha)
         gain = np.log1p(tau) + alpha * np.log1p(tau / alpha) - tau
-        return float(np.sum(x) + short * log_noise + np.sum(gain))
+        energy: np.ndarray = np.sum(x + np.where(kept, gain, 0.0), axis=-1) + short * log_noise
+        return energy
 
-    tails = np.cumsum(squares[::-1])[::-1] / np.arange(short, 0, -1)
+    tails = np.cumsum(squares[::-1])[::-1] / np.arange(short, short - squares.size, -1)
     tails = np.log(tails[tails > np.finfo(float).eps * tails[0]])
     grid = np.linspace(tails[-1], tails[0], 200)
-    best = int(np.argmin([free_energy(t) for t in grid]))
+    best = int(np.argmin(free_energy(grid)))
     around = grid[max(best - 1, 0)], grid[min(best + 1, grid.size - 1)]
     noise = minimize_scalar(free_energy, bounds=around, method="bounded").x
     return int(np.sum(squares > least * math.exp(noise)))

@@ -93,10 +93,12 @@ class SCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" begins with few, takes twice as many as long as the
-        lower bound of the evidence rises, and then takes the weakest out as long as it rises; at
-        most as many as there are eigenvalues of the table that stand out from white noise.
-        Latents that no variable needs are removed in any case.
+        Latents shared by all views. "auto" begins with as many as variational PCA keeps. It takes
+        a quarter more as long as each adds at least one, for every sample, to the lower bound of
+        the evidence, at most as many as there are eigenvalues of the table that stand out from
+        white noise; else half as many, and then the weakest out, as long as the bound rises. With
+        ``max_iter`` of 30 or less it stays with the number that it begins with. Latents that no
+        variable needs are removed in any case.
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.

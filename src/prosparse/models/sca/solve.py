@@ -63,6 +63,10 @@ PASSES_PER_COUNT = 30
 PASSES_AT_A_TIME = 5  # of two numbers beside each other
 ROUGH = 1e-6
 
+# What a latent beyond the likely number has to add to the evidence, for every sample. With less,
+# held-out samples fit slightly better, and a view that is left out is told worse from the others.
+WORTH_OF_MORE = 1.0
+
 # Of a compressed table the passes go on to this share of the tolerance: there they cost little, and
 # what looks like an end may be a saddle, from which the whole table would take dozens of passes.
 FINER = 0.1
@@ -153,8 +157,10 @@ def solve(
         rough = _rough(options)
         first, lay = _needed_latents(
             counts,
+            samples.n,
             lambda shared: begin(shared, rough),
             lambda s, at, k: _iterated(samples, at, None, s, epsilon, _at_most(k, rough)),
+            options.max_iter,
         )
     elif options.prior == "ard":
         first, lay = begin(counts.most, options)
@@ -217,38 +223,63 @@ class RunFrom(Protocol[StateOf]):
 class Counts(NamedTuple):
     """Numbers of latents that all views share."""
 
-    few: int  # to begin with
+    likely: int  # to begin with
     most: int
 
 
 def _needed_latents(
     counts: Counts,
+    n: int,
     begin: Callable[[int], tuple[StateOf, ViewLayout]],
     run_from: RunFrom[StateOf],
+    most_passes: int,
 ) -> tuple[StateOf, ViewLayout]:
-    """As many latents as the evidence asks for: from few, twice as many until the bound falls; from
-    there, where there are too many, the weakest are taken out, twice as many at a time until the
-    bound falls, then half as many at a time.
+    """As many latents as the evidence asks for: from a likely number a quarter more each time, as
+    long as the bound rises by `WORTH_OF_MORE` for every sample and latent; else half as many, as
+    long as it rises; and then the weakest are taken out, see `_without_weakest`.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time. ``begin`` makes a start with so many latents, ``run_from`` so many rough passes.
+    time. ``begin`` makes a start with so many latents, ``run_from`` so many rough passes. Where a
+    fit may take no more passes than one number is given, no numbers are compared.
     """
-    count = counts.few
+    count = counts.likely
     start, lay = begin(count)
+    if most_passes <= PASSES_PER_COUNT:
+        return start, lay
     best = run_from(start, lay, PASSES_PER_COUNT).state
-    last, around = best, lay
     while count < counts.most:
-        count = min(2 * count, counts.most)
-        start, around = begin(count)
-        last = run_from(start, around, PASSES_PER_COUNT).state
-        if last.bound <= best.bound:
+        more = min(count + max(1, count // 4), counts.most)
+        goal = best.bound + WORTH_OF_MORE * n * (more - count)
+        trial, other = _towards(goal, *begin(more), run_from)
+        if trial.bound <= goal:
             break
-        best, lay = last, around
-    last, around = _without_weakest(last, around, run_from)
-    if last.bound > best.bound:
-        best, lay = last, around
+        best, lay, count = trial, other, more
+    above, around = best, lay
+    while 1 < count <= counts.likely:
+        count //= 2
+        trial, other = _towards(best.bound, *begin(count), run_from)
+        if trial.bound <= best.bound:
+            break
+        above, around, best, lay = best, lay, trial, other
+    above, around = _without_weakest(above, around, run_from)
+    if above.bound >= best.bound:
+        best, lay = above, around
     return _with_latents(best, lay, np.arange(lay.block.size))
+
+
+def _towards(
+    goal: float, state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
+) -> tuple[StateOf, ViewLayout]:
+    """Passes from a start until the bound is above the goal, or is not going to be."""
+    for left in range(PASSES_PER_COUNT - PASSES_AT_A_TIME, -1, -PASSES_AT_A_TIME):
+        run = run_from(state, lay, PASSES_AT_A_TIME)
+        state = run.state
+        over = run.reason is not StopReason.MAX_ITER
+        # what a pass adds grows smaller from pass to pass
+        if state.bound > goal or over or goal - state.bound > _rise(run) * left:
+            break
+    return state, lay
 
 
 def _without_weakest(
@@ -397,8 +428,10 @@ def solve_bounded(
         rough = _rough(options)
         first, lay = _needed_latents(
             counts,
+            rows.n,
             lambda shared: begin(shared, options.private, None),
             lambda s, at, k: run_from(s, at, None, _at_most(k, rough)),
+            options.max_iter,
         )
     else:
         first, lay = begin(counts.most, options.private, None)
@@ -476,8 +509,10 @@ def solve_groups(
         rough = _rough(options)
         first, lay = _needed_latents(
             counts,
+            n,
             lambda shared: begin(shared, rough),
             lambda s, at, k: run_from(s, at, _at_most(k, rough)),
+            options.max_iter,
         )
     else:
         first, lay = begin(counts.most, options)
@@ -530,18 +565,18 @@ def _samples_and_start(
 
 
 def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
-    """The number of latents that all views share; with "auto", between which numbers it is.
+    """The number of latents that all views share; with "auto", a likely one and the most there
+    may be.
 
-    At most as many as eigenvalues stand out from white noise. Where noise differs between columns,
-    these are far too many; a quarter of those that variational PCA keeps is a number to begin
-    with.
+    At most as many as eigenvalues stand out from white noise. As many as variational PCA keeps are
+    likely: where samples are few, these are those that are well above the noise.
     """
     if options.n_components != "auto":
         return Counts(int(options.n_components), int(options.n_components))
     values, p = host(spectrum(op).eigenvalues), op.shape[1]
     most = max(1, counted(values, n, p) - sum(options.private))
-    few = min(variational_count(values, n, p) - sum(options.private), most) // 4
-    return Counts(max(1, few), most)
+    likely = min(variational_count(values, n, p) - sum(options.private), most)
+    return Counts(max(1, likely), most)
 
 
 def _solution(

@@ -19,6 +19,9 @@ Rotation = Literal["sparse", "shared"]
 FIRST_ANGLE = 0.05
 LARGEST_ANGLE = 0.3
 SMALLEST_ANGLE = 1e-8
+# A rotation is where the passes start from: a rise of its criterion by less than this share is
+# taken for its end.
+ROTATION_TOLERANCE = 1e-4
 # Of a column's variance at least this share is taken for noise where weights are put in units of
 # their standard deviation.
 LEAST_NOISE = 1e-3
@@ -177,7 +180,7 @@ def initial_weights(
         view = np.empty(p, dtype=int)
         for v, columns in enumerate(groups):
             view[columns] = v
-    shared = shared @ varimax(shared, view)
+    shared = shared @ varimax(shared, view, tol=ROTATION_TOLERANCE)
     left = squares - np.sum(shared**2, axis=1)
     if rotation == "sparse":
         shared = shared @ evidence_rotation(_in_units_of_deviations(shared, left, squares, n))
@@ -186,7 +189,8 @@ def initial_weights(
     for part, columns, own in zip(parts, groups, private, strict=True):
         if own:
             loadings = _regressed(part, _left_over(part, scores, own))
-            L[columns, first : first + own] = (loadings @ varimax(loadings)) / np.sqrt(n)
+            turned = loadings @ varimax(loadings, tol=ROTATION_TOLERANCE)
+            L[columns, first : first + own] = turned / np.sqrt(n)
             left[columns] -= np.sum(loadings**2, axis=1)
         first += own
     return L, np.clip(left, 0.0, None) / n

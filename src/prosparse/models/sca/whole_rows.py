@@ -55,17 +55,16 @@ def posterior(t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray) -> W
     V = A * (tau[:, None] * root)[:, :, None]
     V *= root[:, None, :]
     V.reshape(r, -1)[:, :: k + 1] += 1.0
-    pivots = np.empty((r, k))
-    for i, B in enumerate(V):
+    for B in V:
         # B is symmetric: its transpose has the order that LAPACK writes in, and is not copied
         factor, failed = dpotrf(B.T, lower=1, clean=1, overwrite_a=1)
         if failed:
             raise np.linalg.LinAlgError("the precision of a row of weights is not finite")
-        pivots[i] = np.diagonal(factor)
-        V[i] = dtrtri(factor, lower=1, overwrite_c=1)[0].T
+        B[:] = dtrtri(factor, lower=1, overwrite_c=1)[0].T
+    log_det = -2.0 * np.sum(np.log(V.reshape(r, -1)[:, :: k + 1]), axis=1)
     V *= root[:, :, None]
     L = tau[:, None] * np.squeeze(V @ (G[:, None, :] @ V).transpose(0, 2, 1), 2)
-    return WholeRows(L, V, t, 2.0 * np.sum(np.log(pivots), axis=1))
+    return WholeRows(L, V, t, log_det)
 
 
 def evidence(rows: WholeRows, tau: np.ndarray, G: np.ndarray, cost: np.ndarray) -> np.ndarray:
