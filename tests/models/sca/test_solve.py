@@ -13,9 +13,10 @@ from prosparse.models.sca.filled_start import fit_of_filled
 from prosparse.models.sca.model import State, init, relevance_step, view_layout
 from prosparse.models.sca.samples import CompleteSamples, fewest_rows
 from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
-from prosparse.models.sca.solve import SCAOptions, _race, solve
+from prosparse.models.sca.solve import SCAOptions, _race, _towards, solve
 from prosparse.models.sca.start import initial_weights
 from prosparse.models.sca.table_with_gaps import standardise_observed
+from prosparse.selection.dimension import variational_count
 
 pytestmark = pytest.mark.quick
 
@@ -175,3 +176,63 @@ def test_fewer_latents_are_not_taken_for_passes_that_the_others_did_not_have(bel
     held, trial = _race(Climber(0.0, 1.0), None, Climber(-below, speed), None, run_from)
     assert (trial.bound > held.bound) is wins
     assert sum(taken) <= 20  # and it is seen early
+
+
+@pytest.mark.parametrize(
+    ("goal", "speed", "passes", "there"),
+    [(3.0, 1.0, 5, True), (20.0, 1.0, 25, True), (500.0, 1.0, 5, False)],
+)
+def test_a_number_of_latents_is_given_up_where_its_passes_will_not_do(goal, speed, passes, there):
+    taken = []
+
+    def run_from(state, lay, count):
+        taken.append(count)
+        bounds = [state.bound + state.speed * (k + 1) for k in range(count)]
+        return Run(state._replace(bound=bounds[-1]), bounds, StopReason.MAX_ITER)
+
+    state, _ = _towards(goal, Climber(0.0, speed), None, run_from)
+    assert (state.bound > goal) is there
+    assert sum(taken) == passes
+
+
+def sparse_views(seed, n, widths, latents, share, spread):
+    """Views whose columns have noise of different size."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, latents))
+    views = []
+    for width in widths:
+        W = np.where(
+            rng.random((width, latents)) < share, rng.standard_normal((width, latents)), 0.0
+        )
+        noise = np.exp(spread * rng.standard_normal(width))
+        views.append(Z @ W.T + noise * rng.standard_normal((n, width)))
+    return views
+
+
+def likely_number(views):
+    """As many as variational PCA keeps."""
+    X = np.hstack(views)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    return variational_count(np.linalg.svd(X, compute_uv=False) ** 2, *X.shape)
+
+
+@pytest.mark.parametrize(
+    ("views", "likely", "found"),
+    [
+        (sparse_views(100, 100, (400, 300), 6, 0.05, 0.5), 5, 6),
+        (sparse_views(0, 2000, (30, 20), 4, 0.2, 0.5), 41, 4),
+        (sparse_views(101, 200, (60, 40), 4, 0.3, 0.8), 4, 4),
+    ],
+    ids=["more", "far fewer", "as many"],
+)
+def test_auto_finds_the_latents_whatever_it_begins_with(views, likely, found):
+    assert likely_number(views) == likely
+    assert SCA().fit(views).n_components_ == found
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_few_passes_are_all_of_the_likely_number():
+    views = sparse_views(101, 200, (60, 40), 4, 0.3, 0.8)
+    model, told = SCA(max_iter=3).fit(views), SCA(likely_number(views), max_iter=3).fit(views)
+    np.testing.assert_array_equal(model.bounds_, told.bounds_)
+    np.testing.assert_array_equal(model.components_, told.components_)

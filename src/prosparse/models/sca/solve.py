@@ -50,7 +50,7 @@ from .model import (
 )
 from .samples import CompleteSamples, Samples, fewest_rows
 from .samples_with_gaps import SamplesWithGaps
-from .start import Rotation, initial_weights
+from .start import EXACT_ROTATION, ROUGH_ROTATION, Rotation, initial_weights
 
 Prior = Literal["ard", "hyperbolic"]
 
@@ -138,7 +138,8 @@ def solve(
 
     def started(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
         shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        weights = initial_weights(start, samples.n, groups, shared, own, options.rotation)
+        tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
+        weights = initial_weights(start, samples.n, groups, shared, own, options.rotation, tol)
         first = init(samples, lay, *weights, prior)
         if guess is None or prior is not None:
             return first

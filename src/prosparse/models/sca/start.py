@@ -19,16 +19,17 @@ Rotation = Literal["sparse", "shared"]
 FIRST_ANGLE = 0.05
 LARGEST_ANGLE = 0.3
 SMALLEST_ANGLE = 1e-8
-# A rotation is where the passes start from: a rise of its criterion by less than this share is
-# taken for its end.
-ROTATION_TOLERANCE = 1e-4
+# A rotation ends where its criterion rises by less than this share. Relevance determination goes on
+# from about there as well; Normal-Jeffreys, which never lets go of a zero, does not.
+EXACT_ROTATION = 1e-8
+ROUGH_ROTATION = 1e-4
 # Of a column's variance at least this share is taken for noise where weights are put in units of
 # their standard deviation.
 LEAST_NOISE = 1e-3
 
 
 def varimax(
-    L: np.ndarray, view: np.ndarray | None = None, max_iter: int = 200, tol: float = 1e-8
+    L: np.ndarray, view: np.ndarray | None = None, max_iter: int = 200, tol: float = EXACT_ROTATION
 ) -> np.ndarray:
     """The rotation of the columns of ``L`` that spreads the squares of its entries most.
 
@@ -161,13 +162,14 @@ def initial_weights(
     k: int,
     private: Sequence[int],
     rotation: Rotation = "shared",
+    tol: float = EXACT_ROTATION,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights (p, Q), shared columns first, and the variance that they leave in every column.
 
     Regression of the table on the shared scores; then, view by view, the principal components
     of what is left, for the private latents. ``rotation`` says among which rows the weights of
-    the former are spread; see `varimax`. Sparse ones then turn to where they cost the least
-    evidence.
+    the former are spread, ``tol`` how exactly; see `varimax`. Sparse ones then turn to where they
+    cost the least evidence.
     """
     p, Q = op.shape[1], k + sum(private)
     squares = host(op.column_squares())
@@ -180,7 +182,7 @@ def initial_weights(
         view = np.empty(p, dtype=int)
         for v, columns in enumerate(groups):
             view[columns] = v
-    shared = shared @ varimax(shared, view, tol=ROTATION_TOLERANCE)
+    shared = shared @ varimax(shared, view, tol=tol)
     left = squares - np.sum(shared**2, axis=1)
     if rotation == "sparse":
         shared = shared @ evidence_rotation(_in_units_of_deviations(shared, left, squares, n))
@@ -189,7 +191,7 @@ def initial_weights(
     for part, columns, own in zip(parts, groups, private, strict=True):
         if own:
             loadings = _regressed(part, _left_over(part, scores, own))
-            turned = loadings @ varimax(loadings, tol=ROTATION_TOLERANCE)
+            turned = loadings @ varimax(loadings, tol=tol)
             L[columns, first : first + own] = turned / np.sqrt(n)
             left[columns] -= np.sum(loadings**2, axis=1)
         first += own
