@@ -60,8 +60,8 @@ def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
     """Maximise from ``start``, with finer tolerances until the optimality conditions hold."""
     op, n = problem.parts.table, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
-    W = sparsest_rotation(start.W, xp)
-    state = start._replace(W=without_dust(W, xp) if penalty > 0.0 else W, bound=-math.inf)
+    W = without_dust(sparsest_rotation(start.W, xp), xp)
+    state = start._replace(W=W, bound=-math.inf)
     runs: list[Run[State]] = []
     left = problem.max_iter
     finer = 0
@@ -84,6 +84,8 @@ def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
         if finer == FINEST or penalty == 0.0 or subgradient_gap(op, n, state, penalty) < GAP:
             break
         finer += 1
+    if penalty == 0.0:  # nothing but the choice of axes makes zeros: steps leave dust on them
+        state = state._replace(W=without_dust(state.W, xp))
     return PenalisedFit(state, runs)
 
 
