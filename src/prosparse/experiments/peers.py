@@ -12,7 +12,7 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ class Fit(NamedTuple):
     weights: Views  # (columns, latents) of each view
 
 
-def ours(train: Views, k: int, **options: Any) -> Fit:
+def ours(train: Views, k: int | Literal["auto"], **options: Any) -> Fit:
     start = time.process_time()
     model = SCA(k, **options).fit(train)
     seconds = time.process_time() - start

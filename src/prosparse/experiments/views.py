@@ -98,8 +98,10 @@ def canonical_correlation(train: Views, test: Views, count: int = 2) -> float:
 
 
 def methods(k: int, private: int, every: int) -> dict[str, Callable[[Views], Fit | None]]:
-    """k shared latents and some private ones, or as many latents open to all views."""
+    """As many latents as `SCA` finds; k shared ones and some private ones; or as many latents as
+    these, open to all views."""
     return {
+        "SCA as it is": lambda t: ours(t, "auto"),
         "SCA ard": lambda t: ours(t, every, tol=1e-6),
         "SCA hyperbolic": lambda t: ours(t, every, prior="hyperbolic", tol=1e-6),
         "SCA ard, private": lambda t: ours(t, k, n_private=private, tol=1e-6),

@@ -262,7 +262,7 @@ def test_the_true_variables_are_found(example):
     model = SPPCA(n_components=2).fit(X)
     assert support_f_score(support, model.support_) >= 0.9
     assert model.criterion_path_.argmax() == np.flatnonzero(model.penalties_ == model.penalty_)[0]
-    # 30 x 2 loadings, of which the choice of axes makes one zero, and the noise: as many as PPCA has
+    # 30 x 2 loadings less one that the choice of axes makes zero, and the noise: as PPCA has
     assert model.n_parameters_path_[0] == 60
     assert model.n_parameters_path_[-1] == 1  # the largest penalty leaves no loading
     assert np.all(np.diff(model.bounds_) >= 0)
