@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from scipy.linalg import subspace_angles
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -541,6 +541,47 @@ def test_nothing_there_is_said(rng):
     assert not model.support_.any()
     assert model.transform(X).shape == (300, 1)
     assert model.n_removed_ == 1
+
+
+def noise_tables():
+    rng = np.random.default_rng(5)
+    X, counts = rng.standard_normal((150, 30)), rng.poisson(2.0, (150, 20)).astype(float)
+    binary = (rng.random((150, 25)) < 0.4).astype(float)
+    gaps = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    spreads = np.exp(rng.standard_normal(12))
+    return {
+        "one view": ([X], {}, {}),
+        "columns of different variance": ([X, spreads * rng.standard_normal((150, 12))], {}, {}),
+        "hyperbolic": ([X], {"prior": "hyperbolic"}, {}),
+        "private": ([X, rng.standard_normal((150, 10))], {"n_private": [1, 1]}, {}),
+        "gaps": ([gaps], {}, {}),
+        "groups": ([X], {}, {"groups": np.repeat(["a", "b"], 75)}),
+        "sparse": (sparse.random(300, 80, 0.1, format="csr", random_state=0), {}, {}),
+        "0 and 1": ([binary], {"likelihood": "bernoulli"}, {}),
+        "mixed": ([X, counts], {"likelihood": ["gaussian", "poisson"]}, {}),
+    }
+
+
+@pytest.mark.parametrize("name", list(noise_tables()))
+def test_noise_has_no_latents(name):
+    """Relevance determination lets some weights in; the evidence is higher without any latent."""
+    views, options, more = noise_tables()[name]
+    with pytest.warns(NoStructureWarning, match="no common structure"):
+        model = SCA(**options).fit(views, **more)
+    assert not model.support_.any()
+    scores = model.transform(views, **more)
+    assert scores.shape[1] == 1
+    assert not scores.any()
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+def test_the_objective_without_latents_is_the_density_of_noise(rng):
+    X = 3.0 * rng.standard_normal((150, 30)) + 1.0
+    model = SCA(noise="view").fit(X)
+    assert not model.support_.any()
+    centred = X - X.mean(axis=0)
+    slow = norm.logpdf(centred, scale=centred.std()).sum()
+    np.testing.assert_allclose(model.bounds_[-1], slow, rtol=1e-12)
 
 
 def test_running_out_of_passes_is_said():

@@ -62,6 +62,7 @@ BOUNDED_TOLERANCE = 1e-6
 PASSES_PER_COUNT = 30
 PASSES_AT_A_TIME = 5  # of two numbers beside each other
 ROUGH = 1e-6
+PASSES_WITHOUT_LATENTS = 3  # only the noise is to be found
 
 # What a latent beyond the likely number has to add to the evidence, for every sample. With less,
 # held-out samples fit slightly better, and a view that is left out is told worse from the others.
@@ -168,7 +169,8 @@ def solve(
     else:
         lay = laid_out(counts.most, private)
     prior = None
-    if options.prior == "hyperbolic":
+    nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
+    if options.prior == "hyperbolic" and not nothing:
         # Normal-Jeffreys never lets go of a zero: from where relevance determination ends, or from
         # the fit of a table that is not quite the same, its maxima would be poorer ones.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
@@ -237,7 +239,8 @@ def _needed_latents(
 ) -> tuple[StateOf, ViewLayout]:
     """As many latents as the evidence asks for: from a likely number a quarter more each time, as
     long as the bound rises by `WORTH_OF_MORE` for every sample and latent; else half as many, as
-    long as it rises; and then the weakest are taken out, see `_without_weakest`.
+    long as it rises; and then the weakest are taken out, see `_without_weakest`. Where the bound is
+    higher without any latent, one is left, and no weight of it is open.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
     adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
@@ -266,6 +269,9 @@ def _needed_latents(
     above, around = _without_weakest(above, around, run_from)
     if above.bound >= best.bound:
         best, lay = above, around
+    nothing, closed = _without_any(best, lay, run_from)
+    if nothing.bound >= best.bound:
+        best, lay = nothing, closed
     return _with_latents(best, lay, np.arange(lay.block.size))
 
 
@@ -300,6 +306,19 @@ def _without_weakest(
             factor = 0.5
         fewer = int(factor * fewer)
     return best, lay
+
+
+def _without_any(
+    state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
+) -> tuple[StateOf, ViewLayout]:
+    """One latent, of which no view has a weight: nothing but noise."""
+    state, lay = _with_latents(state, lay, np.arange(1))
+    zero = state.ahead._replace(**{name: 0.0 * getattr(state.ahead, name) for name in "LCt"})
+    lay = lay._replace(allowed=array_namespace(lay.allowed).zeros_like(lay.allowed))
+    state = state._replace(fitted=zero, ahead=zero)
+    for _ in range(PASSES_WITHOUT_LATENTS):  # each ends where it sees that all weights are zero
+        state = run_from(state, lay, 1).state
+    return state, lay
 
 
 def _race(
@@ -437,7 +456,8 @@ def solve_bounded(
     else:
         first, lay = begin(counts.most, options.private, None)
     prior = None
-    if options.prior == "hyperbolic":
+    nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
+    if options.prior == "hyperbolic" and not nothing:
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
         first, lay = begin(shared, private, prior)
