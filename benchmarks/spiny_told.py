@@ -6,8 +6,9 @@
 Five coefficients are c or -c. Two rules are told so, and take the mean over all sets of five
 variables and signs, each with its probability given the response:
 
-    told all        c = 1, too, and the variance of the noise is one of the ten of the grid; no rule
-                    has a lower mean error over the ten ratios
+    told all        c = 1, too, and the variance of the noise is one of ten, those with which
+                    independent columns have the ratios of the grid; hardly a rule could have a
+                    lower mean error over the ten ratios
     told the kind   c and the noise are not known
 
 For both, the response of a set with signs s depends on z = X_v s alone, y = c z + noise, through
@@ -61,7 +62,7 @@ Rule = Callable[[np.ndarray, np.ndarray], Told]
 
 
 def told_all(yy: float, free: int) -> Rule:
-    """c = 1; sigma2 is one of those with which independent columns have the ratios of the grid."""
+    """c = 1; sigma2 is one of ten."""
     sigma2 = TRUE / np.array(RATIOS)
 
     def rule(zy: np.ndarray, zz: np.ndarray) -> Told:

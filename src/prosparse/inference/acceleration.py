@@ -118,11 +118,10 @@ def over_loadings(
     field: str,
     xp: Namespace,
     kind: Callable[[Callable[[State], Array], Callable[[Array, State], State], Namespace], K],
-    **marks: bool,
 ) -> K:
-    """Acceleration of a factor model over its loadings (or latents) ``state.<field>`` and log
-    ``sigma2``; all other parts of the state follow within one step. ``kind`` is `Anderson` or
-    another such class. States that are proposed have these ``marks``."""
+    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
+    other parts of the state follow within one step. ``kind`` is `Anderson` or another such
+    class."""
 
     def pack(state: State) -> Array:
         M = getattr(state, field)
@@ -134,6 +133,6 @@ def over_loadings(
         # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
         change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
         sigma2 = state.sigma2 * math.exp(change)
-        return state._replace(**{field: M, "sigma2": sigma2}, **marks)
+        return state._replace(**{field: M, "sigma2": sigma2})
 
     return kind(pack, unpack, xp)

@@ -66,7 +66,8 @@ def across(op: Operator, Y: Array) -> Array:
 
 
 def there_and_back(op: Operator, F: Array) -> tuple[Array, Array]:
-    """Y = X F, in memory, and Y'X, by one pass over blocks; in the precision of F."""
+    """Y = X F, in memory, and Y'X, by one pass over blocks of rows, which are on the host; in the
+    precision of F."""
     xp, (n, d), narrow = op.xp, (op.shape[0], F.shape[1]), op.xp.astype(F, op.dtype, copy=False)
 
     def both(block: Any, places: Array) -> tuple[Array, Array]:

@@ -158,18 +158,19 @@ def test_by_number_adds_up(rng):
 
 
 def test_more_is_found_than_by_the_most_probable_set():
-    """Where the data say little, that one misses more than it has to."""
-    scores = {"f-score": [], "map": []}
+    """Where the data say little, that one misses more than it has to; and so does the median."""
+    scores = {"f-score": [], "map": [], "median": []}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
-        for seed in range(12):
+        for seed in range(40):
             X, y, coef = make_sparse_regression(
-                60, 20, n_informative=4, noise=4.0, random_state=seed
+                60, 8, n_informative=4, noise=4.0, random_state=seed
             )
             for choose, found in scores.items():
                 model = SpinyRegressor(choose=choose).fit(X, y)
                 found.append(support_f_score(coef != 0, model.support_))
-    assert np.mean(scores["f-score"]) > np.mean(scores["map"]) + 0.02
+    best = np.mean(scores.pop("f-score"))
+    assert best > max(np.mean(found) for found in scores.values()) + 0.005
 
 
 def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monkeypatch):

@@ -22,7 +22,6 @@ from .model import (
     State,
     Weights,
     about_rounded_rows,
-    about_rows,
     lower_root,
     update_weights,
 )
@@ -76,6 +75,7 @@ def make_latent_step(
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
     table, work = (op, xp.float64) if rough is None else (rough, xp.float32)
+    precision = np.float64 if rough is None else np.float32
 
     def across_in(Y: Array) -> Array:
         return xp.astype(across(table, xp.astype(Y, table.dtype, copy=False)), work, copy=False)
@@ -83,16 +83,15 @@ def make_latent_step(
     def step(state: LatentState) -> LatentState:
         Y, c, root = state.Y, 1.0 / state.sigma2, state.root
         YY = host(Y.T @ Y)
-        about = about_rows(n, root, YY)
-        basis = in_kind(c * about.Q, Y)
+        Q = np.linalg.eigh(n * (root.T @ root) + YY)[1]
+        basis = in_kind(c * Q, Y)
         if state.YX is not None:
-            cG = basis.T @ state.YX
+            cG, squares = basis.T @ state.YX, Q.T @ YY @ Q
         else:
             cYQ = xp.astype(Y @ basis, work, copy=False)
-            if rough is not None:
-                YQ = host(cYQ).astype(float) * state.sigma2
-                about = about_rounded_rows(n, root, about.Q, YQ, state.sigma2)
-            cG = across_in(cYQ)
+            wide = xp.astype(cYQ, xp.float64, copy=False)
+            cG, squares = across_in(cYQ), state.sigma2**2 * host(wide.T @ wide)
+        about = about_rounded_rows(n, root, Q, squares, state.sigma2, precision)
         t = xp.astype(state.t, work, copy=False)
         weights = update_weights(cG, about, t, state.sigma2, op, n, total)
         # q(Y), as in `make_step`; in the basis of the means these are nearly orthogonal
@@ -174,7 +173,8 @@ def make_mixed_step(
         rise = result.bound - state.bound
         clear = max(result.rounding, least_rise)
         tells = rise > clear or (state.proposed and rise < -clear)
-        return result if tells and bool(xp.any(result.t > 0)) else fine(state)
+        sound = math.isfinite(result.bound) and bool(xp.any(result.t > 0))
+        return result if sound and tells else fine(state)
 
     return step
 

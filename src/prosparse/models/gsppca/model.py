@@ -40,8 +40,9 @@ from .relevance import VarianceUpdate, update_variances
 # fit X exactly the bound has no maximum, and the residual of double-precision products is noise.
 LEAST_RELAXED_NOISE = 1e-14
 # Rounding of every column's share of the bound is independent of that of the others: it moves the
-# bound by half an epsilon of the root of the sum of their squares. So many are allowed for.
-_ROUNDING = 2.0
+# bound by half an epsilon of the root of the sum of their squares. So many are allowed for: columns
+# of very different size average out less.
+_ROUNDING = 4.0
 
 
 class State(NamedTuple):
@@ -115,15 +116,16 @@ def about_rows(n: int, root: np.ndarray, YY: np.ndarray) -> Rows:
 
 
 def about_rounded_rows(
-    n: int, root: np.ndarray, Q: np.ndarray, YQ: np.ndarray, sigma2: float
+    n: int, root: np.ndarray, Q: np.ndarray, squares: np.ndarray, sigma2: float, precision: type
 ) -> Rows:
-    """The same where Y Q was rounded: a is such that a / sigma2 is a single precision number.
+    """The same where the columns meet Y Q as it was rounded, with its ``squares``, (d, d), and
+    a / sigma2 in the same ``precision``.
 
     All columns share this rounding, which would add up. But any Y is as good as any other, and so
     is any A that the columns think there is, if the bound is told what A is.
     """
-    A = n * (Q.T @ root.T @ root @ Q) + YQ.T @ YQ
-    a = sigma2 * (np.diagonal(A) / sigma2).astype(np.float32).astype(float)
+    A = n * (Q.T @ root.T @ root @ Q) + squares
+    a = sigma2 * (np.diagonal(A) / sigma2).astype(precision).astype(float)
     return Rows(a, Q, _divergence_of_rows(n, root, A), A - np.diag(a))
 
 
@@ -160,7 +162,7 @@ def update_weights(
     residual = total - sigma2 * (sum_T + sum_TD - lost)
     if rows.rest is not None:
         residual += float(np.sum(rows.rest * (squares + np.diag(S_diagonal))))
-    sigma2 = max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
+    before, sigma2 = sigma2, max(residual, LEAST_RELAXED_NOISE * total) / (n * p)
     divergence_W = 0.5 * (sum_TD - lost - sum_log_D)
     bound = lower_bound(n, p, residual, sigma2, rows.divergence, divergence_W)
     R, stretch = expand(rows.a, VV + np.diag(in_model), n, q)
@@ -169,7 +171,9 @@ def update_weights(
     QR = rows.Q @ R
     turn = np.linalg.cholesky(QR @ QR.T).T @ rows.Q
     others = sigma2, update.t * stretch, update.slope, bound
+    # what rounding adds to T moves the residual by as much of the noise before, and that the bound
     rounding = _ROUNDING * float(np.finfo(np.float32).eps) * math.sqrt(sum_T2)
+    rounding *= max(1.0, before / sigma2)
     S_sum = (turn * S_diagonal) @ turn.T
     return Weights(means, squares, turn, update.D * update.t, S_diagonal, S_sum, others, rounding)
 

@@ -196,8 +196,8 @@ def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVar
 
 
 def order_in_an_empty_model(parts: Spectrum, d: int) -> np.ndarray:
-    """Variables by their variance, the sooner of which would come in alone; of those that share it,
-    as scaled ones do, by what the first d principal components explain of them.
+    """Variables by their variance: alone, one of larger variance would come in sooner. Those of the
+    same variance, as scaled ones are, by what the first d principal components explain of them.
 
     The relaxed model's own order depends on the way by which it became empty.
     """

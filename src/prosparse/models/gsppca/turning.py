@@ -28,9 +28,10 @@ from ...data.arrays import host, in_kind
 _MOST_DIRECTIONS = 8
 # How many times as far as a pass Newton's step may go.
 _FARTHEST = 20.0
-# Where no share of the second term is as large at the start, none becomes so, and nothing is slow.
+# Where no share of the second term is as large at the start, one seldom becomes so.
 SLOW = 0.25
-# Directions outside of which a step has less than this share of the largest, squared, are rounding.
+# Directions outside, of which a step has less than this share of the largest, squared, are
+# rounding.
 _PRESENT = 1e-8
 # What Y has less of than this share of its squares counts as outside.
 _ABSENT = 1e-10

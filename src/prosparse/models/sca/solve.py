@@ -132,7 +132,7 @@ def solve(
     """
     samples, start, guess, epsilon = _samples_and_start(op, seen, groups, options)
     counts, private = _counts(start, samples.n, options), options.private
-    begun = counts.most + sum(private)
+    possible = counts.most + sum(private)
 
     def laid_out(shared: int, own: list[int]) -> ViewLayout:
         return view_layout(groups, shared, own, options.noise).beside(samples.squares)
@@ -182,7 +182,7 @@ def solve(
     densities = host(samples.observed)
     if prior is not None:
         densities = densities + lay.allowed.sum(axis=1)
-    return _solution(run, lay, begun, densities)
+    return _solution(run, lay, possible, densities)
 
 
 def _iterated(
@@ -443,7 +443,7 @@ def solve_bounded(
         )
 
     counts = _counts(start, rows.n, options)
-    begun = counts.most + sum(options.private)
+    possible = counts.most + sum(options.private)
     if options.n_components == "auto":
         rough = _rough(options)
         first, lay = _needed_latents(
@@ -466,7 +466,7 @@ def solve_bounded(
     densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
         densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
-    return _solution(run, lay, begun, densities, rows.gaussian)
+    return _solution(run, lay, possible, densities, rows.gaussian)
 
 
 def solve_groups(
@@ -497,7 +497,7 @@ def solve_groups(
     members, n = table.members, table.start.shape[0]
     start = fewest_rows(table.start)
     counts, private = _counts(start, n - len(members), options), options.private
-    begun = counts.most + sum(private)
+    possible = counts.most + sum(private)
     pooled = CompleteSamples(start, n)
     total = float(sum(np.sum(member.samples.squares) for member in members))
     entries = float(sum(np.sum(member.samples.observed) for member in members))
@@ -541,7 +541,7 @@ def solve_groups(
     densities = np.zeros(lay.view.size)
     for member in members:
         densities[member.columns] += member.samples.observed
-    solution = _solution(run, lay, begun, densities)
+    solution = _solution(run, lay, possible, densities)
     return solution._replace(noise=np.where(table.counted, solution.noise, np.nan))
 
 
@@ -603,14 +603,14 @@ def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
 def _solution(
     run: Run[State] | Run[BoundedState] | Run[GroupedState],
     lay: ViewLayout,
-    begun: int,
+    possible: int,
     densities: np.ndarray,
     noisy: np.ndarray | None = None,
 ) -> Solution:
     """Without dead latents, the strongest of each kind first, their largest weight positive.
 
-    ``begun`` is how many there were at first, ``noisy`` (p,) says which columns have noise that
-    could be a latent of a single column; None: all of them.
+    ``possible`` is how many there might have been, ``noisy`` (p,) says which columns have noise
+    that could be a latent of a single column; None: all of them.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
@@ -636,7 +636,7 @@ def _solution(
         mu=host(fitted.mu),
         noise=noise,
         latent_view=lay.block[alive] - 1,
-        n_removed=int(begun - np.sum(strength > 0)),
+        n_removed=int(possible - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,

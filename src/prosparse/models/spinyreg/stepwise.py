@@ -206,7 +206,7 @@ def ascend(
     # If `found` is kept, a climb leads on only where the prior rises: larger and other models have
     # less evidence, and stripping has tried the smaller ones.
     q = found.v.size
-    rises = bool(np.any(rules.log_prior[q + 1 :] > rules.log_prior[q]))
+    rises = q < data.b.size and rules.log_prior[q + 1] > rules.log_prior[q]
     return [first] if kept is found and not rises else [first, climb(data, kept, rules)]
 
 
