@@ -4,9 +4,11 @@ import array_api_compat.numpy as xp
 import array_api_strict
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal
 
 from prosparse.data import DenseOperator
+from prosparse.data.operators.sparse import SparseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
@@ -19,6 +21,7 @@ from prosparse.models.gsppca.latents import (
 from prosparse.models.gsppca.model import init, make_step
 from prosparse.models.gsppca.relevance import update_variances
 from prosparse.models.gsppca.secants import Secants
+from prosparse.models.gsppca.solve import in_single_precision
 from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
@@ -397,3 +400,12 @@ def test_passes_look_further_out_only_where_they_are_slow(noise, slow):
         state = step(state)
         assert state.turning == slow
     assert np.array_equal(state.ahead, state.Y) != slow
+
+
+def test_single_precision_where_it_pays():
+    """Of large tables in memory, in double precision, and with many weights."""
+    wide = np.zeros((10, 2200))
+    assert in_single_precision(DenseOperator(wide), 30).dtype == np.float32
+    assert in_single_precision(DenseOperator(wide), 29) is None  # 2**16 weights and more
+    assert in_single_precision(DenseOperator(wide.astype(np.float32)), 30) is None
+    assert in_single_precision(SparseOperator(csr_array(wide), *np.zeros((2, 2200))), 30) is None

@@ -3,7 +3,11 @@
 import numpy as np
 import pytest
 
+from prosparse.data import DenseOperator
+from prosparse.models.gsppca.latents import make_latent_step, with_latents
+from prosparse.models.gsppca.model import init
 from prosparse.models.gsppca.turning import Curvature, inside, turned
+from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
 
@@ -108,3 +112,19 @@ def test_what_is_beyond_the_range_of_numbers_is_left_alone():
     F = np.random.default_rng(0).standard_normal(Y.shape)
     with np.errstate(invalid="ignore"):
         assert not turned(F, at, lambda B: (F @ B).T @ X)[0].any()
+
+
+@pytest.mark.parametrize(
+    ("seed", "n", "p", "decay", "times"), [(1, 30, 300, 0.05, 5), (3, 40, 400, 0.03, 9)]
+)
+def test_a_pass_from_further_out_raises_the_bound_much_more(seed, n, p, decay, times):
+    """Factors of slowly falling strength: the weakest of d directions is nearly any other."""
+    rng, d = np.random.default_rng(seed), 12
+    factors = rng.standard_normal((n, 40)) * np.exp(-decay * np.arange(40))
+    X = factors @ rng.standard_normal((40, p)) + 0.7 * rng.standard_normal((n, p))
+    op = DenseOperator(X - X.mean(axis=0))
+    step, state = make_latent_step(op, n), with_latents(init(spectrum(op), d), op)
+    for _ in range(15):
+        state = step(state)
+    plain, further = (step(state._replace(Y=Y)).bound for Y in (state.Y, state.ahead))
+    assert further - state.bound > times * (plain - state.bound) > 0

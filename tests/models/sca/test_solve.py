@@ -10,10 +10,23 @@ from prosparse import SCA
 from prosparse.data import DenseOperator, standardise
 from prosparse.inference.loop import Run, StopReason, iterate
 from prosparse.models.sca.filled_start import fit_of_filled
-from prosparse.models.sca.model import State, init, relevance_step, view_layout
+from prosparse.models.sca.model import (
+    FactorParameters,
+    State,
+    init,
+    relevance_step,
+    view_layout,
+)
 from prosparse.models.sca.samples import CompleteSamples, fewest_rows
 from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
-from prosparse.models.sca.solve import SCAOptions, _race, _towards, solve
+from prosparse.models.sca.solve import (
+    Counts,
+    SCAOptions,
+    _needed_latents,
+    _race,
+    _towards,
+    solve,
+)
 from prosparse.models.sca.start import initial_weights
 from prosparse.models.sca.table_with_gaps import standardise_observed
 from prosparse.selection.dimension import variational_count
@@ -193,6 +206,54 @@ def test_a_number_of_latents_is_given_up_where_its_passes_will_not_do(goal, spee
     state, _ = _towards(goal, Climber(0.0, speed), None, run_from)
     assert (state.bound > goal) is there
     assert sum(taken) == passes
+
+
+def latents_for(bound_of, likely, most, n=100):
+    """How many are kept where the bound of the model depends on their number alone, and what is
+    open of the weights; and the numbers that were tried, each time."""
+    tried = []
+
+    def begin(shared):
+        lay = view_layout([np.arange(6)], shared, [0], "feature")
+        L = np.ones((6, 1)) * np.arange(shared, 0, -1)
+        C, t = np.zeros((6, shared, shared)), np.ones((6, shared))
+        now = FactorParameters(L, C, t, np.ones(6), np.zeros(6))
+        return State(now, now, -np.inf), lay
+
+    def run_from(state, lay, passes):
+        tried.append(np.count_nonzero(state.ahead.L.any(axis=0)))
+        bound = float(bound_of(tried[-1]))
+        return Run(state._replace(bound=bound), [bound], StopReason.CONVERGED)
+
+    state, lay = _needed_latents(Counts(likely, most), n, begin, run_from, 1000)
+    return np.count_nonzero(state.ahead.L.any(axis=0)), bool(lay.allowed.any()), tried
+
+
+@pytest.mark.parametrize(
+    ("gain", "likely", "true", "found"),
+    [
+        (60.0, 4, 10, 10),  # worth more than half of the 100 samples: more are taken
+        (40.0, 4, 10, 4),  # worth less
+        (60.0, 16, 3, 3),  # far fewer than likely, by halves and then one by one
+        (60.0, 8, 7, 7),
+        (60.0, 20, 20, 20),  # the most there may be
+    ],
+)
+def test_as_many_latents_as_are_worth_it(gain, likely, true, found):
+    count, is_open, tried = latents_for(
+        lambda q: gain * min(q, true) - 5.0 * max(q - true, 0), likely, 20
+    )
+    assert (count, is_open) == (found, True)
+    assert tried[0] == likely
+    assert max(tried) <= 20
+    if likely == 16:
+        assert {8, 4, 2} <= set(tried)
+
+
+def test_no_latents_where_each_costs_more_than_it_adds():
+    count, is_open, tried = latents_for(lambda q: -5.0 * q, 4, 20)
+    assert (count, is_open) == (0, False)
+    assert 0 in tried
 
 
 def sparse_views(seed, n, widths, latents, share, spread):

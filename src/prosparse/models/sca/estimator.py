@@ -94,7 +94,7 @@ class SCA(HasDensity, SparseProjection):
     ----------
     n_components : int or "auto", default="auto"
         Latents shared by all views. "auto" begins with as many as variational PCA keeps. It takes
-        a quarter more as long as each adds at least one, for every sample, to the lower bound of
+        a quarter more as long as each adds at least 1/2, for every sample, to the lower bound of
         the evidence, at most as many as there are eigenvalues of the table that stand out from
         white noise; else half as many, and then the weakest out, as long as the bound rises. Where
         it is higher without any latent, all weights are zero, and a warning says so. With
