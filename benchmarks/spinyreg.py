@@ -4,7 +4,7 @@
 2. scikit-learn's LassoCV at 200 x 10,000.
 
 ``--grid 2`` runs instead so many draws of every cell of the experiment E22 (`prosparse reproduce
-E22` has 20), ``--jobs`` processes at a time.
+E22` has 40), ``--jobs`` processes at a time.
 
 ``--quick`` leaves out the shapes at which ARDRegression takes many seconds.
 """

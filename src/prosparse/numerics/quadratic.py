@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,10 @@ class Quadratic(ABC):
     def block(self, S: Indices) -> Floats:
         """C[S, S]."""
 
+    def cross(self, R: Indices, S: Indices) -> Floats:
+        """C[R, S]."""
+        return self.columns(S)[R]
+
     @abstractmethod
     def diagonal(self) -> Floats:
         """C_jj, (p,)."""
@@ -76,8 +81,8 @@ class Quadratic(ABC):
 
     @abstractmethod
     def factor(self, S: Indices) -> Floats | None:
-        """Some A, (m, |S|), with A'A = C[S, S] and orthogonal rows, the longest first; None if
-        the table is not the host's, as A is as large."""
+        """Some A, (m, |S|), with A'A = C[S, S]; None if the table is not the host's, as A is as
+        large."""
 
     @abstractmethod
     def restricted(self, S: Indices) -> Quadratic:
@@ -169,9 +174,16 @@ class TableForm(Quadratic):
     def matmul(self, W: Floats) -> Floats:
         return self._product(self.op, self.Q, W)
 
+    def form(self, W: Floats) -> Floats:
+        image = host(self._deflated(self._times(self.op, W.T), self.Q, W.T)).astype(float)
+        return np.einsum("nr,nr->r", image, image)
+
     def _some(self, S: Indices) -> Array:
         """X P e_S as a dense array, (n, |S|)."""
-        columns = self.op.take_columns(S).gather_rows(lambda block: block, entrywise=True)
+        part = self.op.take_columns(S)
+        columns = part.whole
+        if columns is None:
+            columns = part.gather_rows(lambda block: block, entrywise=True)
         return columns if self.Y is None else columns - self.Y @ self._there(self.Q[S].T)
 
     def columns(self, S: Indices) -> Floats:
@@ -181,7 +193,17 @@ class TableForm(Quadratic):
         A = self._some(S)
         return host(A.T @ A).astype(float)
 
+    def cross(self, R: Indices, S: Indices) -> Floats:
+        # as a dense array, R or S would be large
+        if self.op.whole is None or 2 * max(R.size, S.size) > self.width:
+            return super().cross(R, S) if R.size > S.size else super().cross(S, R).T
+        return host(self._some(R).T @ self._some(S)).astype(float)
+
     def diagonal(self) -> Floats:
+        return self._diagonal
+
+    @cached_property
+    def _diagonal(self) -> Floats:
         # |x_j - Y q_j|^2, with q_j row j of Q
         squares = host(self.op.column_squares()).astype(float)
         if self.Y is None:
@@ -229,7 +251,7 @@ class TableForm(Quadratic):
 
     def factor(self, S: Indices) -> Floats | None:
         A = self._some(S)
-        return np.linalg.eigh(A @ A.T)[1].T[::-1] @ A if on_host(A) else None
+        return A.astype(float, copy=False) if on_host(A) else None
 
     def restricted(self, S: Indices) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):

@@ -87,6 +87,22 @@ def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> floa
     return float(share @ values + max(0.0, 1.0 - share.sum()) * rest)
 
 
+def _leading_directions(A: Floats, K: int) -> tuple[Floats, Floats, float]:
+    """As many eigenvalues and vectors of A'A as `spectral_bound` fills, mostly a few, and a bound
+    of the others."""
+    values, vectors = np.linalg.eigh(A @ A.T)
+    values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
+    count = 0
+    while True:
+        count = min(max(4, 2 * count), values.size)
+        directions = vectors[:, :count].T @ A
+        directions /= np.sqrt(np.maximum(values[:count], 1e-300))[:, None]
+        if count == values.size:
+            return values, directions, 0.0
+        if float(np.sum(top_sum(directions**2, K, axis=1))) >= 1.0:
+            return values[:count], directions, float(values[count])
+
+
 def trace_bound(diagonal: Floats, K: int) -> float:
     """The largest eigenvalue of a block is at most its trace.
 
@@ -168,13 +184,15 @@ def dual_bound(A: Floats, x: Floats, K: int) -> float:
     kept = np.sort(s**2)[::-1]
     # At an optimal support rho lies between its smallest (a_i'x)^2 and the next one.
     middle = 0.5 * float(kept[K - 1] + (kept[K] if kept.size > K else 0.0))
+    if middle <= 0.0:
+        return math.inf
+    turned = _towards_first_axis(A, x)
+    scaled = np.empty_like(turned[1:])
 
     def value(log_ratio: float) -> float:
         rho = middle * math.exp(log_ratio)
-        return _dual_value(A, x, s, norms, rho) + rho * K
+        return _dual_value(turned, s, norms, rho, scaled) + rho * K
 
-    if middle <= 0.0:
-        return math.inf
     first = value(0.0)
     if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
         return first  # w is optimal: no smaller bound exists
@@ -182,20 +200,36 @@ def dual_bound(A: Floats, x: Floats, K: int) -> float:
     return min(first, float(tried.fun))
 
 
-def _dual_value(A: Floats, x: Floats, s: Floats, norms: Floats, rho: float) -> float:
-    """Largest eigenvalue of sum_i Y_i, [ABG08] (13) and the lines after it."""
+def _towards_first_axis(A: Floats, x: Floats) -> Floats:
+    """H A with the reflection H that takes x to the first axis, or to its opposite."""
+    v = x.copy()
+    v[0] += math.copysign(1.0, x[0])
+    v /= np.linalg.norm(v)
+    turned: Floats = A - np.outer(2.0 * v, v @ A)
+    return turned
+
+
+def _dual_value(A: Floats, s: Floats, norms: Floats, rho: float, scaled: Floats) -> float:
+    """Largest eigenvalue of sum_i Y_i, [ABG08] (13) and the lines after it.
+
+    In the basis of ``A`` x is the first axis e, or -e, which changes nothing but the sign of s:
+    there P = I - xx' leaves out the first row. ``scaled`` is written to.
+    """
     positive = s**2 - rho  # x'B_i x
     inside = positive > 1e-12 * rho
-    # i with x'B_i x > 0: Y_i = B_i x x'B_i / (x'B_i x), B_i x = a_i s_i - rho x
-    B = A[:, inside] * s[inside] - rho * x[:, None]
-    total = (B / positive[inside]) @ B.T
-    # the others: Y_i = y_i P a_i a_i'P / |P a_i|^2, P = I - xx'
+    # the others, i with x'B_i x <= 0: Y_i = y_i P a_i a_i'P / |P a_i|^2, not expanded, as the terms
+    # would cancel
     out = ~inside & (norms > rho)
-    gap = np.maximum(-positive[out], 1e-12 * rho)
-    y = rho * (norms[out] - rho) / gap
-    PA = A[:, out] - np.outer(x, s[out])
-    weight = y / np.maximum(norms[out] - s[out] ** 2, 1e-300)
-    total = total + (PA * weight) @ PA.T  # not expanded: the terms would cancel
+    gap = np.maximum(-positive, 1e-12 * rho)
+    y = np.where(out, rho * (norms - rho) / gap, 0.0)
+    PA = np.multiply(A[1:], np.sqrt(y / np.maximum(norms - s**2, 1e-300)), out=scaled)
+    total = np.zeros((A.shape[0], A.shape[0]))
+    total[1:, 1:] = PA @ PA.T
+    # i with x'B_i x > 0: Y_i = B_i x x'B_i / (x'B_i x), B_i x = a_i s_i - rho x
+    B = A[:, inside] * A[0, inside]
+    B[0] -= rho
+    B /= np.sqrt(positive[inside])
+    total += B @ B.T
     # Columns along x can overflow: then there is no bound at this rho.
     return largest_eigenvalue(total) if np.isfinite(total).all() else math.inf
 
@@ -256,23 +290,22 @@ def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegat
     float
     """
     S = np.flatnonzero(allowed)
-    largest, first = quadratic.leading(S)
-    bounds = [largest, trace_bound(quadratic.diagonal()[S], K)]
+    bounds = [trace_bound(quadratic.diagonal()[S], K)]
     if S.size <= GERSHGORIN_WIDTH:
         C = quadratic.block(S)
         bounds += [gershgorin_bound(C, K, nonnegative), row_norm_bound(C, K, nonnegative)]
     small = quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE
     A = quadratic.factor(S) if small else None
     if A is not None:
-        squares = np.sum(A * A, axis=1)
-        directions = A / np.sqrt(np.maximum(squares, 1e-300))[:, None]
-        bounds.append(spectral_bound(squares, directions, 0.0, K))
+        values, directions, rest = _leading_directions(A, K)
+        bounds += [float(values[0]), spectral_bound(values, directions, rest, K)]
         image = A @ w[S]
         length = float(np.linalg.norm(image))
         if length > 0:
             bounds.append(dual_bound(A, image / length, K))
     else:
-        bounds.append(spectral_bound(np.array([largest]), first[None, :], largest, K))
+        largest, first = quadratic.leading(S)
+        bounds += [largest, spectral_bound(np.array([largest]), first[None, :], largest, K)]
     return float(min(bounds))
 
 

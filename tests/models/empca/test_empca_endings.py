@@ -136,4 +136,4 @@ def test_no_better_neighbour_means_the_same_state(n_nonzero, seed):
     c = Constraint(n_nonzero, False, np.ones(12, dtype=bool))
     state = Support(w, float(w @ C @ w))
     for exchange in (None, best_swap, rough_swaps, exact_swaps):
-        assert make_polish_step(Gram(C), c, exchange)(state) is state
+        assert make_polish_step(Gram(C), c, exchange, {})(state) is state

@@ -44,7 +44,7 @@ def test_plane_gains_are_eigenvalues_of_two_by_two_forms(seed):
     C, state = problem(seed=seed)
     leave, enter = np.array([2, 0, 3]), np.array([8, 4, 5, 6])
     f = C @ state.w
-    gains = plane_gains(state, f, np.diag(C), C[:, leave], leave, enter)
+    gains = plane_gains(state, f, np.diag(C), C[np.ix_(leave, enter)], leave, enter)
     for row, i in zip(gains, leave, strict=True):
         v = state.w.copy()
         v[i] = 0.0
@@ -130,7 +130,7 @@ def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
     monkeypatch.setattr(exchange, "EXACT_SIDE", 1)
     C, state = problem(8, 3, seed=1)
     f, leave, enter = C @ state.w, np.arange(3), np.arange(3, 8)
-    gains = plane_gains(state, f, np.diag(C), C[:, leave], leave, enter)
+    gains = plane_gains(state, f, np.diag(C), C[np.ix_(leave, enter)], leave, enter)
     i, j = np.unravel_index(np.argmax(gains), gains.shape)
     assert gains[i, j] > 0
     new = best_swap(Gram(C), np.diag(C), state, f, anything(8, 3))
@@ -226,10 +226,23 @@ def test_weights_that_are_nearly_the_best_become_the_best(seed):
     assert no_worse(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
 
 
+def test_climbs_that_meet_go_on_together(monkeypatch):
+    C, state = problem(12, 4, seed=3)
+    known = {}
+    ours, theirs = (make_polish_step(Gram(C), anything(12, 4), None, known) for _ in range(2))
+    there = ours(state)
+    assert there.bound > state.bound
+    monkeypatch.setattr(exchange, "best_weights", None)  # not asked again
+    lower = state._replace(bound=0.9 * state.bound)
+    assert theirs(lower) is there
+    ahead = state._replace(bound=2.0 * there.bound)
+    assert theirs(ahead) is ahead  # no step leads down
+
+
 def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
     """[YZ13]: the K largest of |Cw|, with the best weights on them; at the end it stays."""
     C, state = problem(12, 4, seed=3)
-    step = make_polish_step(Gram(C), anything(12, 4), None)
+    step = make_polish_step(Gram(C), anything(12, 4), None, {})
     moves = 0
     while True:
         target = np.sort(np.argsort(-np.abs(C @ state.w))[:4])

@@ -47,13 +47,23 @@ Exchange = Callable[[Quadratic, Floats, Support, Floats, Constraint], Support]
 
 
 def make_polish_step(
-    quadratic: Quadratic, c: Constraint, exchange: Exchange | None
+    quadratic: Quadratic, c: Constraint, exchange: Exchange | None, known: dict[bytes, Support]
 ) -> Callable[[Support], Support]:
     """One replacement of the support by a better one, with the best weights on both: by the
-    largest entries of Cw or, where these are its own, by ``exchange``, if any."""
+    largest entries of Cw or, where these are its own, by ``exchange``, if any.
+
+    What follows a support is kept in ``known``, so that climbs which meet go on together.
+    """
     diagonal = quadratic.diagonal()
 
     def step(state: Support) -> Support:
+        here = (state.w != 0).tobytes()
+        if here not in known:
+            known[here] = follower(state)
+        there = known[here]
+        return there if there.bound > state.bound * (1.0 + RELATIVE_RISE) else state
+
+    def follower(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
         target = threshold(f[None, :], c, soft=False)[0]
         if np.any((target != 0) != (state.w != 0)):
@@ -80,7 +90,7 @@ def best_swap(
         return lone if lone.bound > state.bound * (1.0 + RELATIVE_RISE) else state
     S = np.flatnonzero(w)
     if c.nonnegative or S.size > EXACT_SIDE:
-        gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+        gain = plane_gains(state, f, diagonal, quadratic.cross(leave, enter), leave, enter)
         if c.nonnegative:  # the gains say little: many are tried, and the first that pays is made
             top = _most_promising(gain, NONNEGATIVE_SWAPS_TRIED)
         else:
@@ -107,7 +117,7 @@ def rough_swaps(
     leave, enter = _candidates(state.w, f, c)
     if enter.size == 0:
         return state
-    gain = plane_gains(state, f, diagonal, quadratic.columns(leave), leave, enter)
+    gain = plane_gains(state, f, diagonal, quadratic.cross(leave, enter), leave, enter)
     return _together(quadratic, state, leave, enter, gain, c)
 
 
@@ -123,12 +133,11 @@ def exact_swaps(
     leave, enter = _candidates(state.w, f, c)
     if enter.size == 0:
         return state
-    columns = quadratic.columns(S)
-    parts = (columns[enter], diagonal[enter])
+    block, parts = quadratic.block(S), (quadratic.cross(enter, S), diagonal[enter])
     try:
-        gain = inverse_gains(columns[S], *parts, state.w[S], state.bound)
+        gain = inverse_gains(block, *parts, state.w[S], state.bound)
     except np.linalg.LinAlgError:  # where the largest eigenvalue is not alone
-        gain = exact_gains(*np.linalg.eigh(columns[S]), *parts)
+        gain = exact_gains(*np.linalg.eigh(block), *parts)
     return _together(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
 
 
@@ -244,21 +253,29 @@ def _gains(
 
 
 def plane_gains(
-    state: Support, f: Floats, diagonal: Floats, columns: Floats, leave: Indices, enter: Indices
+    state: Support, f: Floats, diagonal: Floats, cross: Floats, leave: Indices, enter: Indices
 ) -> Floats:
     """A lower bound of what each exchange gains, (|leave|, |enter|).
 
     What remains of w without variable i, v, and a new variable j span a plane, on which the
     largest value of the form is known: [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj.
-    ``columns`` is C[:, leave].
+    ``cross`` is C[leave, enter].
     """
     w = state.w
     rest = np.maximum(1.0 - w[leave] ** 2, 1e-12)
     a = state.bound - 2.0 * w[leave] * f[leave] + w[leave] ** 2 * diagonal[leave]
     a = (a / rest)[:, None]
-    b = ((f[enter][:, None] - columns[enter] * w[leave]) / np.sqrt(rest)).T
+    b = f[enter] - cross * w[leave][:, None]
+    b /= np.sqrt(rest)[:, None]
     d = diagonal[enter]
-    gain: Floats = 0.5 * (a + d) + np.sqrt(0.25 * (a - d) ** 2 + b * b) - state.bound
+    # 1/2 (a + d) + sqrt(1/4 (a - d)^2 + b^2), in as few arrays as can be
+    gain: Floats = 0.5 * a - 0.5 * d
+    gain *= gain
+    b *= b
+    gain += b
+    np.sqrt(gain, out=gain)
+    gain += 0.5 * a
+    gain += 0.5 * d - state.bound
     return gain
 
 

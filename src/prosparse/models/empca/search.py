@@ -131,7 +131,8 @@ def seeds(quadratic: Quadratic, c: Constraint, rng: np.random.RandomState, count
     variables = np.flatnonzero(c.allowed)
     if variables.size > max(20 * count, 64):
         variables = rng.choice(variables, max(20 * count, 64), replace=False)
-    W = threshold(quadratic.columns(variables).T, c, soft=False)
+    rows = np.ascontiguousarray(quadratic.columns(variables).T)  # each is sorted in part
+    W = threshold(rows, c, soft=False)
     W = W[np.argsort(-quadratic.form(W), kind="stable")]
     return W[_distinct(W)[:count]]
 
@@ -159,7 +160,8 @@ def polished(quadratic: Quadratic, c: Constraint, effort: Effort, climbs: list[C
         exchanges = [None, best_swap]
     pursued = _ranked(exact)
     for exchange, count in zip(exchanges, few, strict=False):
-        improve = partial(_exchanged, quadratic, c, exchange, effort)
+        known: dict[bytes, Support] = {}
+        improve = partial(_exchanged, quadratic, c, exchange, effort, known)
         pursued = pursued[:count]
         pursued = _ranked(in_processes(improve, pursued, effort.n_jobs, len(pursued)))
     found = pursued[0]
@@ -171,10 +173,15 @@ def polished(quadratic: Quadratic, c: Constraint, effort: Effort, climbs: list[C
 
 
 def _exchanged(
-    quadratic: Quadratic, c: Constraint, exchange: Exchange | None, effort: Effort, climb: Climb
+    quadratic: Quadratic,
+    c: Constraint,
+    exchange: Exchange | None,
+    effort: Effort,
+    known: dict[bytes, Support],
+    climb: Climb,
 ) -> Climb:
     """A climb continued by better supports, or by exchanges."""
-    step = make_polish_step(quadratic, c, exchange)
+    step = make_polish_step(quadratic, c, exchange, known)
     return _climbed(step, climb, effort, effort.tol if exchange is None else 0.0)
 
 

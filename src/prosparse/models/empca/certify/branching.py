@@ -141,7 +141,7 @@ class Best:
         form, question = Gram(self.question.C), self.question
         allowed = np.ones(form.width, dtype=bool)
         c = Constraint(min(question.K, form.width), question.nonnegative, allowed)
-        step = make_polish_step(form, c, best_swap)
+        step = make_polish_step(form, c, best_swap, {})
         begun = Support(start.w, start.bound)
         return iterate(step, begun, max_iter=MOST_SWAPS, tol=0.0).state
 
