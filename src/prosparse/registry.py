@@ -279,6 +279,8 @@ def by_penalty(model: VariableSelector, choice: Choice | None, n_selected: int) 
 
 def by_prior(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """The prior is one that sets weights to zero."""
+    if n_selected == 0:
+        return "no common structure is more probable than noise alone"
     return "the prior set the weights of all other variables to exactly zero"
 
 

@@ -151,6 +151,8 @@ def test_why_that_many(model, why):
 def test_no_structure():
     model = SCA(1).fit(np.random.default_rng(1).normal(size=(30, 6)))
     assert not model.support_.any()
+    found = findings_of(model, total_variance=6.0)
+    assert found.why == "no common structure is more probable than noise alone"
     page = render(model)
     assert "None of the 6 variables carries structure" in page
     assert "No variable has a loading" in page
