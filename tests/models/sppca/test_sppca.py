@@ -17,7 +17,7 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.sppca import model as sppca
 from prosparse.models.sppca import path
-from prosparse.models.sppca.path import fit_path, problem_of, refitted, way_up
+from prosparse.models.sppca.path import fit_one, fit_path, problem_of, refitted, way_up
 from prosparse.numerics.spectrum import spectrum
 from prosparse.selection.criteria import ebic
 
@@ -255,6 +255,17 @@ def example():
     return make_globally_sparse(
         200, 30, n_components=2, n_informative=10, noise=0.4, random_state=0
     )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_without_a_penalty_the_axes_alone_make_zeros(seed, example):
+    """One for every plane, exactly, also where passes of EM have moved all loadings by rounding."""
+    X = example.X + 0.01 * np.random.default_rng(seed).standard_normal(example.X.shape)
+    parts = spectrum(DenseOperator(X - X.mean(axis=0)))
+    problem = problem_of(parts, 200, 1e-10)
+    for some in (problem, problem._replace(sums=None)):  # by Newton's steps, by EM
+        W = fit_one(some, sppca.init(parts, 2), 0.0).state.W
+        assert np.count_nonzero(W == 0) == 1
 
 
 def test_the_true_variables_are_found(example):
