@@ -110,20 +110,21 @@ def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch)
     np.testing.assert_allclose(some.log_evidence_path_, exact.log_evidence_path_, rtol=1e-8)
 
 
-@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray])
+@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray, sparse.csr_array])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_latents_are_the_same_from_both_ends(make, dtype, rng):
-    """Y'Y and B'Y'X from Y kept, as on a GPU, and from X'Y of one pass, as elsewhere."""
+    """Y'Y and Y'X of a table in memory, and from one pass over any other."""
     X = rng.standard_normal((30, 12)).astype(dtype)
-    F, B = rng.standard_normal((12, 4)), rng.standard_normal((4, 4))
-    op, Y = DenseOperator(make(X)), X @ F.astype(dtype)
-    tol = 1e-4 if dtype is np.float32 else 1e-11
-    for seen in (linalg.Latents(op, make(Y)), linalg.latents(op, make(F))):
-        assert seen.squares().dtype == np.float64
-        np.testing.assert_allclose(seen.squares(), Y.T @ Y, atol=tol)
-        there = seen.onto_columns(make(B))
-        assert there.dtype == make(B).dtype
-        np.testing.assert_allclose(np.asarray(there), B.T @ Y.T @ X, rtol=tol, atol=100 * tol)
+    op, columns = standardise(make(X))
+    F = rng.standard_normal((12, 4))
+    X = (X - X.mean(axis=0)) / columns.length(1.0)  # in the units of the operator
+    Y = X.astype(float) @ F
+    kind = make if make is array_api_strict.asarray else np.asarray
+    seen, tol = linalg.latents(op, kind(F)), 1e-4 if dtype is np.float32 else 1e-11
+    assert seen.squares().dtype == np.float64
+    np.testing.assert_allclose(seen.squares(), Y.T @ Y, atol=tol)
+    assert seen.YX.dtype == kind(F).dtype
+    np.testing.assert_allclose(np.asarray(seen.YX), Y.T @ X, rtol=tol, atol=100 * tol)
 
 
 def test_added_squares_are_those_of_growing_spans(rng):

@@ -7,6 +7,7 @@ wide, and goes through `host`; what comes back goes through `in_kind`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,28 @@ def host(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
+def on_its_way(array: Array) -> Callable[[], np.ndarray]:
+    """Send a small array to the host, and return what waits for it there.
+
+    `host` waits for all that a GPU has been handed, this only for what it was handed before: work
+    that follows can be handed to it while the array travels.
+    """
+    if _on_torch_gpu(array):
+        torch = sys.modules["torch"]
+        copy = array.to("cpu", non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record(torch.cuda.current_stream(array.device))
+
+        def waited_for() -> np.ndarray:
+            arrived.synchronize()
+            return np.asarray(copy)
+
+        return waited_for
+    if is_jax_array(array):
+        array.copy_to_host_async()
+    return lambda: host(array)
+
+
 def fetched(value: Any) -> Any:
     """``value`` on the host where it is an array of another library, else as it is."""
     return host(value) if _is_foreign(value) else value
@@ -43,8 +66,22 @@ def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
     """Small host ``values`` as an array of the library, and on the device, of ``like``."""
     if is_numpy_array(like):
         return np.asarray(values, dtype=dtype)
+    if _on_torch_gpu(like):
+        return _sent(np.array(values), like, dtype)
     xp = array_namespace(like)
     return xp.asarray(np.array(values), dtype=dtype, device=device(like))
+
+
+def _on_torch_gpu(array: Array) -> bool:
+    return bool(is_torch_array(array)) and array.device.type == "cuda"
+
+
+def _sent(values: np.ndarray, like: Array, dtype: Any) -> Array:
+    """From pages that the system does not move, so that nobody waits: from others, Torch waits
+    until the GPU has done all that it was handed."""
+    torch = sys.modules["torch"]
+    here = torch.asarray(values, dtype=dtype)
+    return here.pin_memory().to(like.device, non_blocking=True)
 
 
 def on_host(array: Array) -> bool:

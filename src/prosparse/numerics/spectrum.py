@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from scipy.linalg import solve_triangular
 
 from ..data import Array, DenseOperator, Operator
-from ..data.arrays import host, in_kind
+from ..data.arrays import host, in_kind, on_its_way
 from ..parallel import blas_threads
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
@@ -81,39 +81,26 @@ def there_and_back(op: Operator, F: Array) -> tuple[Array, Array]:
 
 
 class Latents(NamedTuple):
-    """Y = X F, seen from both ends: what the host needs of it, and what goes back to the columns.
+    """Y = X F, seen from both ends: what goes back to the columns, and what the host needs of it.
 
-    A pass over blocks takes X'Y along. A table in memory is asked for Y first; from Y'Y the host
-    decides in which basis it wants X'Y, and a GPU is handed all that follows while it is busy
-    with that product.
+    A GPU is busy with the second product, and is handed all that follows, while the host waits for
+    Y'Y alone and decides in which basis it wants Y.
     """
 
-    op: Operator
-    Y: Array = None  # (n, d), of a table in memory
-    XY: Array = None  # (p, d), of others
-    YY: Array = None  # (d, d), of others
-
-    def squares(self) -> np.ndarray:
-        """Y'Y in double precision, on the host."""
-        if self.Y is None:
-            return host(self.YY)
-        wide = self.op.xp.astype(self.Y, self.op.xp.float64, copy=False)
-        return host(wide.T @ wide)
-
-    def onto_columns(self, B: Array) -> Array:
-        """B'Y'X, in the precision of B."""
-        if self.Y is None:
-            return B.T @ self.XY.T
-        turned = self.Y @ self.op.xp.astype(B, self.op.dtype)
-        return self.op.xp.astype(across(self.op, turned), B.dtype, copy=False)
+    YX: Array  # (d, p) in the precision of F
+    squares: Callable[[], np.ndarray]  # Y'Y in double precision, on the host
 
 
 def latents(op: Operator, filters: Array) -> Latents:
     """Y = X F; see `Latents`."""
-    if op.whole is not None:
-        return Latents(op, op.matmul(op.xp.astype(filters, op.dtype)))
-    XY, YY = products(op, filters)
-    return Latents(op, XY=XY, YY=YY)
+    xp = op.xp
+    if op.whole is None:  # one pass over the blocks has to do
+        XY, YY = products(op, filters)
+        return Latents(XY.T, lambda: host(YY))
+    Y = op.matmul(xp.astype(filters, op.dtype))
+    wide = xp.astype(Y, xp.float64, copy=False)
+    squares = on_its_way(wide.T @ wide)
+    return Latents(xp.astype(across(op, Y), filters.dtype, copy=False), squares)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:

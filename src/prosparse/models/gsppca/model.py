@@ -29,6 +29,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 
 from ...data import Array, Operator
 from ...data.arrays import Namespace, host, in_kind
@@ -87,7 +88,7 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
         root = lower_root(host(M.T @ M) + state.S_sum, state.sigma2)
         rows = latents(op, M @ in_kind(root.T, M))  # M alone can be far from orthogonal
         about = about_rows(n, root, c * c * root.T @ rows.squares() @ root)
-        cG = rows.onto_columns(in_kind(c * c * root @ about.Q, M))
+        cG = in_kind(c * c * root @ about.Q, M).T @ rows.YX
         weights = update_weights(cG, about, state.t, state.sigma2, op, n, total)
         M = weights.means.T @ in_kind(weights.turn.T, M)
         return State(M, weights.S_sum, *weights.others)
@@ -97,7 +98,8 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
 
 def lower_root(WW: np.ndarray, sigma2: float) -> np.ndarray:
     """The lower triangular factor of Sigma = (I + E[W'W] / sigma2)^-1 = root' root."""
-    inverse: np.ndarray = np.linalg.inv(np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0])))
+    factor = np.linalg.cholesky(WW / sigma2 + np.eye(WW.shape[0]))
+    inverse: np.ndarray = dtrtri(factor, lower=1)[0]
     return inverse
 
 
