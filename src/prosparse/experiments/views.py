@@ -1,7 +1,8 @@
 """E11: two, three and six views of the same samples, ours beside mofapy2 and cca-zoo.
 
 Every view is standardised by its training samples. Reported, on samples held out:
-correlation  mean over the first two latents of the correlation between the views' own scores
+correlation  mean over the first two latents, in the order of each program, of the correlation
+             between the views' own scores
 canonical    the same of the first two canonical directions of the scores of two views, which are
              found in the training samples: it does not depend on the basis of the latents
 prediction   share of a view's variance explained from the other views, mean over the views
@@ -37,6 +38,7 @@ MEASURES = (
     "seconds",
     "log-likelihood",
 )
+CORRELATION = MEASURES.index("correlation")
 PREDICTION = MEASURES.index("prediction")
 CANONICAL = MEASURES.index("canonical correlation")
 LIKELIHOOD = MEASURES.index("log-likelihood")
@@ -181,6 +183,7 @@ def run_views(quick: bool, data: Data, output: Path) -> Result:
                         rows.append(mean_row(f"{name}: {method}, {measure}", column))
             for measure, column in (
                 ("predicts held-out views", PREDICTION),
+                ("correlates views of held-out samples on its first two latents", CORRELATION),
                 ("correlates views of held-out samples", CANONICAL),
                 ("explains held-out samples, by log-likelihood,", LIKELIHOOD),
             ):

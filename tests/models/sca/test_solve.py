@@ -82,7 +82,10 @@ def test_latents_are_ordered_and_the_dead_are_gone(table):
     assert solution.n_removed == 10 - strength.size
     assert np.all(np.diff(solution.latent_view) >= 0)
     for block in np.unique(solution.latent_view):
-        assert np.all(np.diff(strength[solution.latent_view == block]) <= 0)
+        here = solution.latent_view == block
+        linked = solution.view_correlation[here]
+        assert np.all(np.diff(linked) <= 0)
+        assert np.all(np.diff(strength[here][linked == 0]) <= 0)
     largest = np.argmax(np.abs(solution.L), axis=0)
     assert np.all(solution.L[largest, np.arange(strength.size)] > 0)
 

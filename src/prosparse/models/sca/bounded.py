@@ -111,6 +111,16 @@ def starting_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
     return mu
 
 
+def information(rows: Rows, means: np.ndarray) -> np.ndarray:
+    """(p,) What an entry tells of its linear predictor at the mean of its column: the variance of
+    the entry; NaN in Gaussian columns, whose noise says it."""
+    told = np.full(rows.p, np.nan)
+    zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))
+    told[zero_or_one] = means[zero_or_one] * (1.0 - means[zero_or_one])
+    told[count] = means[count]
+    return told
+
+
 def quadratics(
     rows: Rows, X: np.ndarray, mean: np.ndarray, variance: np.ndarray, tau: np.ndarray
 ) -> Quadratic:

@@ -145,8 +145,11 @@ class SCA(HasDensity, SparseProjection):
     Attributes
     ----------
     components_ : array (latents, n_features_in_)
-        The loadings Lambda' with exact zeros: shared latents first, then those of each view.
-        Latents have unit variance, so the squares of a row add up to its explained variance.
+        The loadings Lambda' with exact zeros: latents open to all views first, those that views
+        share most (``view_correlation_``) before others, then those of each view's own. With one
+        view, and where no two views share a latent, those that explain most come first (with
+        ``noise="feature"``: of columns divided by their standard deviations). Latents have unit
+        variance, so the squares of a row add up to its explained variance.
     components_std_ : array (latents, n_features_in_)
         Posterior standard deviations of the loadings ("ard" only).
     view_components_ : list of arrays (latents, columns of the view)
@@ -162,6 +165,9 @@ class SCA(HasDensity, SparseProjection):
         in other columns. Only where a view is not Gaussian.
     latent_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
+    view_correlation_ : array (latents,)
+        How much the scores that two views give of a latent, each alone, should correlate in new
+        samples: by the fitted model, mean over all pairs of views; zero with one view.
     n_components_ : int
         Shared latents that are left.
     n_private_ : list of int
@@ -260,6 +266,7 @@ class SCA(HasDensity, SparseProjection):
     likelihood_: list[Likelihood]
     knee_: Array
     latent_view_: Array
+    view_correlation_: Array
     n_private_: list[int]
     n_removed_: int
     noise_variance_: Array
@@ -566,6 +573,7 @@ class SCA(HasDensity, SparseProjection):
 
         latent_view = solution.latent_view
         self.latent_view_ = columns.values(latent_view)
+        self.view_correlation_ = columns.numbers(solution.view_correlation)
         self.n_components_ = int(np.sum(latent_view == -1))
         n_views = len(self.view_columns_)
         self.n_private_ = [int(np.sum(latent_view == v)) for v in range(n_views)]

@@ -23,6 +23,7 @@ from .bounded import (
     bounded_accelerator,
     bounded_init,
     bounded_step,
+    information,
     starting_offsets,
 )
 from .compressed import compressed
@@ -36,6 +37,7 @@ from .grouped import (
     grouped_step,
 )
 from .hyperbolic import HyperbolicPrior
+from .linked import view_correlations
 from .model import (
     FactorParameters,
     Noise,
@@ -90,13 +92,15 @@ class SCAOptions(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """The fitted model, in the operator's units: latents that matter, the strongest first."""
+    """The fitted model, in the operator's units: latents that matter, those that views share most
+    first."""
 
     L: np.ndarray  # (p, latents) weights
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
     mu: np.ndarray  # (p,), or (groups, p), offsets from the observed means
     noise: np.ndarray  # (p,), or (groups, p), noise variances
     latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
+    view_correlation: np.ndarray  # (latents,) of the scores of two views, mean over pairs
     n_removed: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
     densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
@@ -467,7 +471,7 @@ def solve_bounded(
     densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
         densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
-    return _solution(run, lay, possible, densities, rows.gaussian)
+    return _solution(run, lay, possible, densities, information(rows, means))
 
 
 def solve_groups(
@@ -606,12 +610,12 @@ def _solution(
     lay: ViewLayout,
     possible: int,
     densities: np.ndarray,
-    noisy: np.ndarray | None = None,
+    information: np.ndarray | None = None,
 ) -> Solution:
-    """Without dead latents, the strongest of each kind first, their largest weight positive.
+    """Without dead latents, in their order, their largest weight positive.
 
-    ``possible`` is how many there might have been, ``noisy`` (p,) says which columns have noise
-    that could be a latent of a single column; None: all of them.
+    ``possible`` is how many there might have been, ``information`` (p,) what an entry of a column
+    tells of its linear predictor where it is not Gaussian, else NaN; None: all columns are.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
@@ -619,30 +623,55 @@ def _solution(
     else:
         weights, noise, activity = host(fitted.L), host(1.0 / lay.of_columns(fitted.tau)), None
     if lay.noise_has_prior:
+        noisy = None if information is None else np.isnan(information)
         weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
-    strength = np.sum(weights**2, axis=0)
-    order = np.lexsort((-strength, lay.block))
-    alive = order[strength[order] > 0]
-    # Without any structure one latent without loadings stays, so that scores have a column.
-    alive = alive if alive.size else order[:1]
-    L = weights[:, alive]
-    strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     deviations = None
     if fitted.C is not None:
-        variances = host(array_namespace(fitted.C).linalg.diagonal(fitted.C))[:, alive]
+        variances = host(array_namespace(fitted.C).linalg.diagonal(fitted.C))
         deviations = np.sqrt(np.clip(variances, 0.0, None))
+        deviations = np.where(np.any(weights, axis=0), deviations, 0.0)
+    strength = np.sum(weights**2, axis=0)
+    around = _around_weights(noise, deviations, information)
+    linked = view_correlations(weights, around, host(lay.view))
+    alive = _in_order(lay.block, linked, strength)
+    L = weights[:, alive]
+    strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     return Solution(
         L=L * np.where(strongest < 0, -1.0, 1.0),
-        deviations=deviations,
+        deviations=None if deviations is None else deviations[:, alive],
         mu=host(fitted.mu),
         noise=noise,
         latent_view=lay.block[alive] - 1,
+        view_correlation=linked[alive],
         n_removed=int(possible - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
         densities=densities,
         reason=run.reason,
         activity=None if activity is None else activity[:, alive],
     )
+
+
+def _in_order(block: np.ndarray, linked: np.ndarray, strength: np.ndarray) -> np.ndarray:
+    """The latents that are left: those open to all views first, by how much views share them, as
+    canonical correlations are ordered; then those of each view's own. Where no two views share
+    them, the strongest first.
+
+    Without any structure one latent without loadings stays, so that scores have a column.
+    """
+    order = np.lexsort((-strength, -linked, block))
+    alive: np.ndarray = order[strength[order] > 0]
+    return alive if alive.size else order[:1]
+
+
+def _around_weights(
+    noise: np.ndarray, deviations: np.ndarray | None, information: np.ndarray | None
+) -> np.ndarray:
+    """(p,) The variance of a column around the means of its weights times the latents: noise, in
+    the mean over groups of samples, and what is not known of the weights."""
+    around: np.ndarray = 1.0 / np.mean(1.0 / noise, axis=0) if noise.ndim == 2 else noise
+    if information is not None:
+        around = np.where(np.isnan(information), around, 1.0 / information)
+    return around if deviations is None else around + np.sum(deviations**2, axis=1)
 
 
 def _lonely_as_noise(
