@@ -18,8 +18,10 @@ from ...inference.progress import Progress
 from .model import (
     COARSE,
     FINE,
+    Neighbours,
     RegressionFit,
     RegressionMoments,
+    alone,
     evaluate,
     exchange_gains,
     joined,
@@ -35,6 +37,9 @@ from .pairs import correlated_pairs, with_best_pair
 
 FEW = 15  # active variables: more are ever less probable, before y is seen
 ALL_AT_ONCE = 200  # variables, at most, that a search starts with
+# Sets of one size that no exchange betters: how large they are, from how many single variables they
+# grow, after how many of these that led to nothing new no more are tried, and how many are kept.
+SETTLED_SIZE, SINGLES, NOTHING_NEW, MOST_SETTLED = 8, 40, 10, 10
 
 
 class SearchRules(NamedTuple):
@@ -91,19 +96,27 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
             return best_of(state, joined(data, fit, near, j, COARSE))
         if less > 0.0:
             return best_of(state, left_by(data, fit, i, COARSE))
-        swap = exchange_gains(fit, near, n)  # q times as many
-        swap[fit.v] = -np.inf
-        j, i = divmod(int(swap.argmax()), q)
-        if not swap[j, i] > 0.0:
-            return state
-        v = np.append(np.delete(fit.v, i), j)
-        return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
+        other = with_another(data, fit, near, n)  # q times as many to choose from
+        return state if other is None else best_of(state, other)
 
     def best_of(state: SearchState, fit: RegressionFit) -> SearchState:
         bound = rules.posterior(fit)
         return SearchState(fit, bound) if bound > state.bound else state
 
     return step
+
+
+def with_another(
+    data: RegressionMoments, fit: RegressionFit, near: Neighbours, n: float
+) -> RegressionFit | None:
+    """The best model with one variable exchanged for another, None if that does not help."""
+    swap = exchange_gains(fit, near, n)
+    swap[fit.v] = -np.inf
+    j, i = divmod(int(swap.argmax()), fit.v.size)
+    if not swap[j, i] > 0.0:
+        return None
+    v = np.append(np.delete(fit.v, i), j)
+    return optimise(data, evaluate(data, v, fit.log_ratio), COARSE)
 
 
 def largest_models(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
@@ -240,7 +253,48 @@ def search(
             start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
             runs += ascend(data, start, rules)
         runs += with_pairs(data, runs, rules)
+        runs += from_singles(data, rules)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
+
+
+def from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
+    """A climb from the best of many sets of one size, each of which no exchange betters; the others
+    are passed.
+
+    Where a few variables explain y together and none of them much alone, sets with one or two of
+    them are less probable than none, and a climb that starts from none takes up others instead.
+    Of sets of one size only the fit decides, and exchanges lead to these few from many sides: from
+    each of the variables most correlated with y, with what adds most to it.
+    """
+    n, size = data.n - rules.lost, min(SETTLED_SIZE, rules.allowed)
+    if size < 2:
+        return []
+    met: dict[frozenset[int], RegressionFit] = {}
+    old = 0  # starts that led to nothing new, since the last that did
+    for j in np.argsort(-np.abs(data.b) / np.sqrt(data.d), kind="stable")[:SINGLES]:
+        fit = alone(data, int(j))
+        while fit.v.size < size:
+            fit = with_one_more(data, fit, COARSE)
+        fit = settled(data, fit, n)
+        variables = frozenset(fit.v.tolist())
+        old = old + 1 if variables in met else 0
+        if old == NOTHING_NEW:
+            break
+        met[variables] = fit
+    bests = [way_back(data, fit, rules).best for fit in met.values()]
+    bests = sorted(bests, key=rules.posterior, reverse=True)
+    run = climb(data, bests[0], rules)
+    passed = tuple(fit.v for fit in bests[:MOST_SETTLED])
+    return [run._replace(state=run.state._replace(passed=passed))]
+
+
+def settled(data: RegressionMoments, fit: RegressionFit, n: float) -> RegressionFit:
+    """``fit`` after exchanges of single variables, until none raises the evidence."""
+    while True:
+        other = with_another(data, fit, outside(data, fit, n), n)
+        if other is None or not other.log_evidence > fit.log_evidence:
+            return fit
+        fit = other
 
 
 def with_pairs(
