@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
+from prosparse.experiments.regression_grid import RANDOM, draw, relative_error
 from prosparse.models.spinyreg import alike as av_alike
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg.model import moments
@@ -394,6 +395,15 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
     others = np.setdiff1d(np.arange(600), visited)
     assert not model.inclusion_probability_[others].any()
     assert np.all(np.diff(model.likely_) > 0)
+
+
+def test_variables_that_matter_only_together_are_found():
+    """Five of a thousand: none of them is among the climbs that start from nothing."""
+    truth = draw("50 x 1000", 6.0, RANDOM, 1009)
+    model = SpinyRegressor().fit(truth.X, truth.y)
+    true = truth.coef != 0.0
+    assert model.inclusion_probability_[true].min() > 0.5
+    assert relative_error(model.coef_mean_, truth) < 2.0
 
 
 def test_what_is_not_allowed():

@@ -9,6 +9,7 @@ from regressions import SHAPES, dense, precisions, problem
 from scipy.integrate import quad
 
 from prosparse.data import DenseOperator
+from prosparse.experiments.regression_grid import RANDOM, draw
 from prosparse.models.spinyreg import model as rg
 from prosparse.models.spinyreg import shortlist, stepwise
 from prosparse.selection.model_priors import log_multiplicity
@@ -190,6 +191,50 @@ def test_with_too_many_variables_climbs_start_from_none_and_from_large_weights(s
     assert starts[0] == set()
     assert starts[1] == set(np.argsort(-np.abs(weights))[: len(starts[1])].tolist())
     assert len(starts) == 2
+
+
+def test_no_exchange_betters_a_settled_set(rng):
+    """Against all exchanges, each evaluated by itself, at the same lambda."""
+    _, _, data, _ = problem(30, 40, noise=3.0)
+    start = rg.evaluate(data, rng.choice(40, 4, replace=False), 1.0)
+    fit = stepwise.settled(data, start, data.n)
+    assert fit.v.size == 4
+    assert fit.log_evidence > start.log_evidence
+    for i in range(4):
+        for j in np.delete(np.arange(40), fit.v):
+            v = np.append(np.delete(fit.v, i), j)
+            assert rg.evaluate(data, v, fit.log_ratio).log_evidence <= fit.log_evidence + 1e-9
+
+
+def needle():
+    """Five of a thousand variables, each of which alone tells little of y."""
+    truth = draw("50 x 1000", 6.0, RANDOM, 1009)
+    X, y = truth.X - truth.X.mean(axis=0), truth.y - truth.y.mean()
+    X /= X.std(axis=0)
+    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 50)
+    return truth, data, stepwise.rules_for(50, 1000, True, max_iter=500, tol=1e-9)
+
+
+def test_sets_that_climbs_from_none_miss_are_settled_from_many_sides(monkeypatch):
+    truth, data, rules = needle()
+    true = set(np.flatnonzero(truth.coef).tolist())
+
+    def met():
+        runs = stepwise.search(data, lambda: data.b, rules)
+        sets = [v for run in runs for v in (run.state.fit.v, *run.state.passed)]
+        return [set(v.tolist()) for v in sets]
+
+    assert true in met()
+    monkeypatch.setattr(stepwise, "from_singles", lambda data, rules: [])
+    assert true not in met()
+
+
+def test_what_few_samples_allow_is_settled():
+    """Models of one variable at most: there is nothing to exchange."""
+    _, _, data, _ = problem(4, 12)
+    rules = stepwise.rules_for(4, 12, True, max_iter=9, tol=0.0)
+    assert rules.allowed == 1
+    assert stepwise.from_singles(data, rules) == []
 
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
