@@ -55,9 +55,7 @@ from scipy.special import betaln, expit
 
 from .model import LEAST_REGRESSION_NOISE, RegressionMoments
 
-# Of weights that are alike, over the size they have in common: about so, or nearly none; how much
-# is not known, and both are as probable. rho = 1 / SCATTER^2.
-SCATTER = (0.25, 0.05)
+SCATTER = 0.25  # of weights that are alike, over the size they have in common: rho = 1 / SCATTER^2
 ALIKE = 0.5  # probability, before y is seen, that weights are alike
 SIGNS = 0.5  # parameter of the beta distribution of the share of positive signs
 DOUBLINGS = 4  # of tau, on either side of its best value
@@ -97,8 +95,7 @@ class SetPrior(NamedTuple):
 def weight_kinds(data: RegressionMoments, best: float) -> WeightKinds:
     """Doublings of tau, the deviation of a weight of a column of unit variance over that of the
     noise, around that of the log lambda ``best`` of weights of their own, weighed by the
-    half-Cauchy density 2 / (pi (1 + tau^2)); each for weights of their own and for weights alike,
-    with every scatter.
+    half-Cauchy density 2 / (pi (1 + tau^2)); each for weights of their own and weights alike.
 
     The doublings lie on one lattice for all tables: a rounding of ``best`` changes nothing.
     Weights far below 1/sqrt(n) cannot be seen, and the grid does not go there.
@@ -111,14 +108,11 @@ def weight_kinds(data: RegressionMoments, best: float) -> WeightKinds:
     # density of log tau: tau times that of tau
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
-    scatter = np.array(SCATTER)
-    rho = np.repeat([0.0, *(1.0 / scatter**2)], log_tau.size)
-    share = np.where(rho > 0.0, ALIKE / scatter.size, 1.0 - ALIKE)
+    rho = np.repeat([0.0, 1.0 / SCATTER**2], log_tau.size)
     return WeightKinds(
-        # tau^2 = (1 + rho) / lambda
-        np.tile(unit - 2.0 * log_tau, 1 + scatter.size) + np.log1p(rho),
+        np.tile(unit - 2.0 * log_tau, 2) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
         rho,
-        np.tile(log_prior, 1 + scatter.size) + np.log(share),
+        np.tile(log_prior, 2) + np.log(np.where(rho > 0.0, ALIKE, 1.0 - ALIKE)),
     )
 
 
