@@ -15,11 +15,12 @@ its training samples. On the samples held out of every split it shows
     canonical       the same of two canonical directions of the scores, found in training: it does
                     not depend on the basis of the latents
 
-with the standard error over the splits (five folds, four times, of the two tables with few
-samples); then, for each of them, `SCA()` and the best of ours less the best peer, split by split;
-and the time that ours takes to each peer's final held-out log-likelihood: that of `SCA()`, which
-counts its latents, and of fits with as many as the peer has.
-Times are processor seconds on one thread. Peers that are not installed are left out and named.
+with the standard error over the splits (five folds, four times, of the two tables with few samples;
+splits share samples, so that it is too small if anything); then, for each of them, `SCA()` and the
+best of ours less the best peer, split by split; and the time that ours takes to each peer's final
+held-out log-likelihood: that of `SCA()`, which counts its latents, and of fits with as many as the
+peer has. Times are processor seconds on one thread. Peers that are not installed are left out and
+named.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from threadpoolctl import threadpool_limits
 
 from prosparse import SCA
 from prosparse.experiments.peers import cca_zoo, mofa, mofaflex, ours
-from prosparse.experiments.views import canonical_correlation, standardised
+from prosparse.experiments.views import canonical_correlation, correlations, standardised
 
 WIDTHS = (400, 300, 200)
 PASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
@@ -140,36 +141,23 @@ def held_out(fit, train, test):
     return likelihood, float(np.mean(told)), first, most, float(np.mean(canonical))
 
 
-def correlations(scores):
-    """Of every latent, the mean over pairs of views; 0 where a view has no weights."""
-    latents = min(s.shape[1] for s in scores)
-    found = np.zeros(latents)
-    pairs = list(combinations(scores, 2))
-    for j in range(latents):
-        for a, b in pairs:
-            u, v = a[:, j], b[:, j]
-            if u.std() > 0 and v.std() > 0:
-                found[j] += abs(np.corrcoef(u, v)[0, 1]) / len(pairs)
-    return found
-
-
-def split(views, y, folds, times):
-    """Training and held-out views; every sample is held out once each time."""
+def split(views, y, folds, seeds):
+    """Training and held-out views; every sample is held out once for each seed."""
     return [
         standardised([x[a] for x in views], [x[b] for x in views])
-        for seed in range(times)
+        for seed in seeds
         for a, b in StratifiedKFold(folds, shuffle=True, random_state=seed).split(views[0], y)
     ]
 
 
-def tables(names, without, once):
+def tables(names, without, times, first):
     folder = os.environ.get("PROSPARSE_DATA")
     if not folder:
         raise SystemExit("PROSPARSE_DATA must name the folder of the data sets")
     for name, (views, y, k, folds, often) in real_tables(Path(folder)).items():
         if names and name not in names:
             continue
-        parts = split(views, y, folds, 1 if once else often)
+        parts = split(views, y, folds, range(first, first + (times or often)))
         sizes = " + ".join(str(x.shape[1]) for x in views)
         print(f"\n{name}: {len(y)} samples, {sizes} columns, {k} latents, {len(parts)} splits")
         print(f"{'':36s}{'seconds':>9s}" + "".join(f"{m:>22s}" for m in MEASURES))
@@ -393,7 +381,8 @@ def main():
     parser.add_argument("part", choices=("tables", "simulated", "gaps", "cells"))
     parser.add_argument("--only", nargs="*", default=[], help="some of the data sets")
     parser.add_argument("--without", nargs="*", default=[], help="peers to leave out")
-    parser.add_argument("--once", action="store_true", help="split the samples once only")
+    parser.add_argument("--times", type=int, help="how often the samples are split into folds")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first time")
     parser.add_argument("--cells", type=int, default=20_000)
     parser.add_argument("--genes", type=int, default=8_000)
     parser.add_argument("--peaks", type=int, default=25_000)
@@ -402,7 +391,7 @@ def main():
     warnings.simplefilter("ignore")
     with threadpool_limits(1):
         if options.part == "tables":
-            tables(options.only, options.without, options.once)
+            tables(options.only, options.without, options.times, options.first)
         elif options.part == "simulated":
             simulated()
         elif options.part == "gaps":

@@ -409,6 +409,7 @@ METHODS: dict[str, Method] = {
                     "noise_variance_": numbers("v", finite=True, least=0, positive=True),
                     "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
                     "explained_variance_per_view_": numbers("v", "d"),
+                    "view_correlation_": numbers("d", finite=True),
                     "knee_": numbers("p", finite=True, least=0, positive=True),
                     "groups_": Field("OUSiufb", ("g",)),
                     "group_sizes_": counts("g", least=1),

@@ -211,6 +211,36 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
     )
 
 
+SMALL = {
+    "a number": np.float64(2.5),
+    "nothing": np.zeros((0, 3)),
+    "yes and no": np.array([True, False, True]),
+    "whole numbers": np.arange(5),
+    "transposed": np.arange(6.0).reshape(2, 3).T,
+    "reversed": np.arange(4.0)[::-1],
+}
+
+
+@pytest.mark.parametrize("pinned", [True, False])
+@pytest.mark.parametrize("what", SMALL)
+def test_small_arrays_travel_there_and_back(make, what, pinned, monkeypatch):
+    if not pinned:
+        monkeypatch.setattr(arrays, "LARGEST_PINNED", 0)
+    like, values = make(np.zeros((2, 2)), "float64"), SMALL[what]
+    there = arrays.in_kind(values, like)
+    assert array_namespace(there) is array_namespace(like)
+    assert device(there) == device(like)
+    wait = arrays.on_its_way(there)
+    del there  # its memory may be used again before the copy is looked at
+    busy = like @ like
+    np.testing.assert_array_equal(wait(), values)
+    assert wait().dtype == values.dtype
+    np.testing.assert_array_equal(arrays.host(busy), 0.0)
+    other = arrays.in_kind(values, like, like.dtype)
+    assert other.dtype == like.dtype
+    np.testing.assert_array_equal(arrays.host(other), values)
+
+
 def test_only_small_arrays_go_to_the_host(make, monkeypatch):
     """d x d matrices, and vectors as long as the table is wide."""
     X = make(make_globally_sparse(60, 100, random_state=1).X, "float64")

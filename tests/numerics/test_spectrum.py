@@ -7,6 +7,7 @@ from scipy import sparse
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
+from prosparse.data.arrays import host
 from prosparse.data.operators.sparse import SparseOperator, SparseRows
 from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
@@ -110,7 +111,16 @@ def test_fits_do_not_depend_on_how_the_spectrum_was_found(shape, d, monkeypatch)
     np.testing.assert_allclose(some.log_evidence_path_, exact.log_evidence_path_, rtol=1e-8)
 
 
-@pytest.mark.parametrize("make", [np.asarray, array_api_strict.asarray, sparse.csr_array])
+def torch_on_gpu(X):
+    torch = pytest.importorskip("torch", reason="Torch is not installed")
+    if not torch.cuda.is_available():
+        pytest.skip("Torch finds no CUDA GPU")
+    return torch.asarray(X, device="cuda")
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, array_api_strict.asarray, torch_on_gpu, sparse.csr_array]
+)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_latents_are_the_same_from_both_ends(make, dtype, rng):
     """Y'Y and Y'X of a table in memory, and from one pass over any other."""
@@ -119,12 +129,12 @@ def test_latents_are_the_same_from_both_ends(make, dtype, rng):
     F = rng.standard_normal((12, 4))
     X = (X - X.mean(axis=0)) / columns.length(1.0)  # in the units of the operator
     Y = X.astype(float) @ F
-    kind = make if make is array_api_strict.asarray else np.asarray
+    kind = np.asarray if make is sparse.csr_array else make
     seen, tol = linalg.latents(op, kind(F)), 1e-4 if dtype is np.float32 else 1e-11
     assert seen.squares().dtype == np.float64
     np.testing.assert_allclose(seen.squares(), Y.T @ Y, atol=tol)
     assert seen.YX.dtype == kind(F).dtype
-    np.testing.assert_allclose(np.asarray(seen.YX), Y.T @ X, rtol=tol, atol=100 * tol)
+    np.testing.assert_allclose(host(seen.YX), Y.T @ X, rtol=tol, atol=100 * tol)
 
 
 def test_added_squares_are_those_of_growing_spans(rng):

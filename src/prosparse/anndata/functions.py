@@ -605,7 +605,8 @@ def sca(
     ``.var[key_added]`` : bool, whether a variable has any loading
     ``.uns[key_added]`` : parameters, ``views``, the view of each latent (or "shared"), variance of
         the latents as a whole and in each view, ``variance_explained`` (a data frame, percent of
-        the variance of each view, one row per latent), noise variance of each view, stop reason;
+        the variance of each view, one row per latent), ``view_correlation`` (how much the views
+        share each latent), noise variance of each view, stop reason;
         with batches, ``batches`` and ``batch_variance``, what each latent explains in each batch
         and view (batches x views x latents)
 
@@ -678,6 +679,7 @@ def sca(
         ),
         "variance": host(model.explained_variance_),
         "view_variance": host(model.explained_variance_per_view_),
+        "view_correlation": host(model.view_correlation_),
         "variance_explained": _percent_of_views(model, names),
         "noise_variance": host(model.noise_variance_),
         **_course(model),

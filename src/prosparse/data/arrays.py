@@ -1,7 +1,8 @@
-"""Between array libraries: where an array lives, and the one way from there to the host.
+"""Between array libraries: where an array lives, and the way from there to the host and back.
 
 Tables stay where they are. What goes to the host is small, at most as long as the table is
-wide, and goes through `host`; what comes back goes through `in_kind`.
+wide, and goes through `host`, or through `on_its_way` where a GPU has something to do meanwhile;
+what comes back goes through `in_kind`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Array = Any  # of any array API library; there is no common type to name
 Namespace = Any  # the module whose functions take such arrays
 TableLike = Any  # whatever a user may give as a table; `kinds` knows what it is
 
+LARGEST_PINNED = 2**24  # bytes of an array that is copied to a GPU from pinned memory
+
 
 def host(array: Array) -> np.ndarray:
     """A small array as a NumPy array, from whatever device it is on."""
@@ -36,10 +39,9 @@ def host(array: Array) -> np.ndarray:
 
 
 def on_its_way(array: Array) -> Callable[[], np.ndarray]:
-    """Send a small array to the host, and return what waits for it there.
+    """Send a small array to the host, and return a function that waits for it and gives it.
 
-    `host` waits for all that a GPU has been handed, this only for what it was handed before: work
-    that follows can be handed to it while the array travels.
+    `host` waits at once. Here a GPU can be handed more work first, for which nobody then waits.
     """
     if _on_torch_gpu(array):
         torch = sys.modules["torch"]
@@ -77,10 +79,15 @@ def _on_torch_gpu(array: Array) -> bool:
 
 
 def _sent(values: np.ndarray, like: Array, dtype: Any) -> Array:
-    """From pages that the system does not move, so that nobody waits: from others, Torch waits
-    until the GPU has done all that it was handed."""
-    torch = sys.modules["torch"]
-    here = torch.asarray(values, dtype=dtype)
+    """Host ``values`` on the GPU of ``like``, without waiting for it.
+
+    Torch copies from pinned memory while the GPU goes on; for any other memory it waits until the
+    GPU has done all that it was handed. Pinned memory is kept for the next copies, so that large
+    arrays, which take long anyway, do without.
+    """
+    here = sys.modules["torch"].asarray(values, dtype=dtype, device="cpu")
+    if here.nbytes > LARGEST_PINNED:
+        return here.to(like.device)
     return here.pin_memory().to(like.device, non_blocking=True)
 
 

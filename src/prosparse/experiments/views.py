@@ -2,7 +2,7 @@
 
 Every view is standardised by its training samples. Reported, on samples held out:
 correlation  mean over the first two latents, in the order of each program, of the correlation
-             between the views' own scores
+             between the views' own scores; zero where a view has no weight of a latent
 canonical    the same of the first two canonical directions of the scores of two views, which are
              found in the training samples: it does not depend on the basis of the latents
 prediction   share of a view's variance explained from the other views, mean over the views
@@ -57,14 +57,10 @@ def standardised(train: Views, test: Views) -> tuple[Views, Views]:
 
 def measures(fit: Fit, train: Views, test: Views, y_train: Array, y_test: Array) -> list[float]:
     scores, known = fit.scores(test), fit.scores(train)
-    latents = min(s.shape[1] for s in scores)
-    correlations: list[float] = []
-    canonical: list[float] = []
-    for a, b in combinations(range(len(test)), 2):
-        canonical.append(canonical_correlation([known[a], known[b]], [scores[a], scores[b]]))
-        pairs = [(scores[a][:, j], scores[b][:, j]) for j in range(min(latents, 2))]
-        moving = [np.corrcoef(u, v)[0, 1] for u, v in pairs if u.std() > 0 and v.std() > 0]
-        correlations.append(float(np.mean(np.abs(moving))) if moving else 0.0)
+    canonical = [
+        canonical_correlation([known[a], known[b]], [scores[a], scores[b]])
+        for a, b in combinations(range(len(test)), 2)
+    ]
     explained = [
         1.0 - np.mean((fit.predict(test, v) - x) ** 2) / np.mean((x - t.mean(axis=0)) ** 2)
         for v, (x, t) in enumerate(zip(test, train, strict=True))
@@ -72,7 +68,7 @@ def measures(fit: Fit, train: Views, test: Views, y_train: Array, y_test: Array)
     centroid = NearestCentroid().fit(np.hstack(known), y_train)
     accuracy = centroid.score(np.hstack(scores), y_test)
     return [
-        float(np.mean(correlations)),
+        float(np.mean(correlations(scores)[:2])),
         float(np.mean(canonical)),
         float(np.mean(explained)),
         float(accuracy),
@@ -80,6 +76,19 @@ def measures(fit: Fit, train: Views, test: Views, y_train: Array, y_test: Array)
         fit.seconds,
         fit.log_likelihood(test) if fit.log_likelihood else np.nan,
     ]
+
+
+def correlations(scores: Views) -> Array:
+    """(latents,) of the scores of two views, the mean over all pairs; zero where a view has no
+    weights of a latent."""
+    latents = min(s.shape[1] for s in scores)
+    found, pairs = np.zeros(latents), list(combinations(scores, 2))
+    for j in range(latents):
+        for a, b in pairs:
+            u, v = a[:, j], b[:, j]
+            if u.std() > 0 and v.std() > 0:
+                found[j] += abs(np.corrcoef(u, v)[0, 1]) / len(pairs)
+    return found
 
 
 def canonical_correlation(train: Views, test: Views, count: int = 2) -> float:

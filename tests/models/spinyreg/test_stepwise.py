@@ -193,44 +193,80 @@ def test_with_too_many_variables_climbs_start_from_none_and_from_large_weights(s
     assert len(starts) == 2
 
 
-def test_no_exchange_betters_a_settled_set(rng):
-    """Against all exchanges, each evaluated by itself, at the same lambda."""
-    _, _, data, _ = problem(30, 40, noise=3.0)
-    start = rg.evaluate(data, rng.choice(40, 4, replace=False), 1.0)
-    fit = stepwise.settled(data, start, data.n)
-    assert fit.v.size == 4
-    assert fit.log_evidence > start.log_evidence
-    for i in range(4):
-        for j in np.delete(np.arange(40), fit.v):
-            v = np.append(np.delete(fit.v, i), j)
-            assert rg.evaluate(data, v, fit.log_ratio).log_evidence <= fit.log_evidence + 1e-9
-
-
-def needle():
-    """Five of a thousand variables, each of which alone tells little of y."""
-    truth = draw("50 x 1000", 6.0, RANDOM, 1009)
+def five_of_a_thousand(seed):
+    """Each of the five alone tells little of y."""
+    truth = draw("50 x 1000", 6.0, RANDOM, seed)
     X, y = truth.X - truth.X.mean(axis=0), truth.y - truth.y.mean()
     X /= X.std(axis=0)
     data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 50)
-    return truth, data, stepwise.rules_for(50, 1000, True, max_iter=500, tol=1e-9)
+    rules = stepwise.rules_for(50, 1000, True, max_iter=500, tol=1e-9)
+    return data, rules, frozenset(np.flatnonzero(truth.coef).tolist())
 
 
-def test_sets_that_climbs_from_none_miss_are_settled_from_many_sides(monkeypatch):
-    truth, data, rules = needle()
-    true = set(np.flatnonzero(truth.coef).tolist())
+def sets_of(runs):
+    return [frozenset(v.tolist()) for run in runs for v in (run.state.fit.v, *run.state.passed)]
 
-    def met():
-        runs = stepwise.search(data, lambda: data.b, rules)
-        sets = [v for run in runs for v in (run.state.fit.v, *run.state.passed)]
-        return [set(v.tolist()) for v in sets]
 
-    assert true in met()
+def test_sets_that_climbs_from_none_miss_grow_from_single_variables(monkeypatch):
+    data, rules, true = five_of_a_thousand(1009)
+    assert true in sets_of(stepwise.search(data, lambda: data.b, rules))
     monkeypatch.setattr(stepwise, "from_singles", lambda data, rules: [])
-    assert true not in met()
+    assert true not in sets_of(stepwise.search(data, lambda: data.b, rules))
 
 
-def test_what_few_samples_allow_is_settled():
-    """Models of one variable at most: there is nothing to exchange."""
+@pytest.mark.parametrize("seed", [1001, 2013])
+def test_sets_that_have_grown_are_passed_once_each(seed):
+    """The true set is not the best one, but among those that are passed, the best of them first."""
+    data, rules, true = five_of_a_thousand(seed)
+    (run,) = stepwise.from_singles(data, rules)
+    passed = [frozenset(v.tolist()) for v in run.state.passed]
+    assert true in passed
+    assert true != frozenset(run.state.fit.v.tolist())
+    assert len(set(passed)) == len(passed) <= stepwise.MOST_GROWN
+    heights = [
+        rules.posterior(rg.optimise(data, rg.evaluate(data, v, 1.0), 1e-6))
+        for v in run.state.passed
+    ]
+    assert np.all(np.diff(heights) < 0.2)  # the search is as exact as `COARSE`
+    assert rules.posterior(run.state.fit) >= max(heights) - 0.2
+
+
+def grown_from(monkeypatch, data, rules):
+    """The variables from which sets have grown."""
+    starts = []
+
+    def alone(data, j):
+        starts.append(j)
+        return rg.alone(data, j)
+
+    monkeypatch.setattr(stepwise, "alone", alone)
+    stepwise.from_singles(data, rules)
+    return starts
+
+
+def test_sets_grow_from_the_variables_most_correlated_with_y(monkeypatch):
+    data, rules, _ = five_of_a_thousand(1009)
+    order = np.argsort(-np.abs(data.b))  # the columns have unit variance
+    units = np.exp(np.random.default_rng(0).normal(0.0, 1.0, 1000))
+    data = rg.moments(data.G * np.outer(units, units), data.b * units, data.yy, data.n)
+    starts = grown_from(monkeypatch, data, rules)
+    assert starts == order[: stepwise.SINGLES].tolist()
+
+
+def test_no_more_sets_grow_where_all_grow_alike(monkeypatch):
+    """Eight clear variables: from wherever a set grows, it has seven of them or all."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((200, 300))
+    y = X[:, :8].sum(axis=1) + 0.01 * rng.standard_normal(200)
+    data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 200)
+    rules = stepwise.rules_for(200, 300, True, max_iter=500, tol=1e-9)
+    assert len(grown_from(monkeypatch, data, rules)) == stepwise.SINGLES  # each has its own start
+    monkeypatch.setattr(stepwise, "SINGLES", 8)
+    monkeypatch.setattr(stepwise, "NOTHING_NEW", 3)
+    assert len(grown_from(monkeypatch, data, rules)) == 4  # one new, and three like it
+
+
+def test_nothing_grows_where_models_have_one_variable_at_most():
     _, _, data, _ = problem(4, 12)
     rules = stepwise.rules_for(4, 12, True, max_iter=9, tol=0.0)
     assert rules.allowed == 1

@@ -167,7 +167,9 @@ class SCA(HasDensity, SparseProjection):
         -1 for shared latents, else the view a latent belongs to.
     view_correlation_ : array (latents,)
         How much the scores that two views give of a latent, each alone, should correlate in new
-        samples: by the fitted model, mean over all pairs of views; zero with one view.
+        samples: by the fitted model, mean over all pairs of views; zero with one view, and below
+        zero where a view alone takes one latent for another. Of views that are not Gaussian it is
+        an approximation.
     n_components_ : int
         Shared latents that are left.
     n_private_ : list of int

@@ -9,39 +9,59 @@ the covariance T_a T_b. Of latent j the scores of the two views therefore correl
 
     (T_a T_b)_jj / sqrt(T_a,jj T_b,jj) ,
 
-in samples that the weights have not seen: those that they were fitted to correlate by more.
+in samples that the weights have not seen: those that they were fitted to correlate by more. N_v
+holds what is not known of the weights, too: for the means of the weights it is noise. Where samples
+come from several groups, with variances V of the latents, L_v V^1/2 takes the place of L_v, and
+numerator and both factors of the denominator are means over all samples, times V_jj.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 
-def view_correlations(L: np.ndarray, noise: np.ndarray, view: np.ndarray) -> np.ndarray:
+class Group(NamedTuple):
+    """Samples with noise and variances of the latents of their own."""
+
+    share: float  # of all samples
+    variances: np.ndarray  # (Q,) of the latents
+    around: np.ndarray  # (p,) variances of the columns around means of weights times latents
+    counted: np.ndarray  # (p,) columns that vary within the group
+
+
+def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> np.ndarray:
     """(Q,) The correlation of the scores that two views give of each latent, the mean over all
-    pairs of views; zero where there is one view only.
+    pairs of views; zero where there is one view only. It is below zero where a view alone takes one
+    latent for another.
 
-    ``L`` (p, Q) are the weights, ``noise`` (p,) the noise variances and ``view`` (p,) the views of
-    the columns.
+    ``L`` (p, Q) are the weights and ``view`` (p,) the views of the columns.
     """
-    views = np.unique(view)
-    told = [_told(L[view == v], noise[view == v]) for v in views]
-    pairs = list(combinations(told, 2))
-    if not pairs:
-        return np.zeros(L.shape[1])
-    return np.mean([_correlations(a, b) for a, b in pairs], axis=0)
+    views, Q = np.unique(view), L.shape[1]
+    own = np.zeros((views.size, Q))  # variances of the scores of each view
+    common = np.zeros((views.size, views.size, Q))  # covariances of those of two
+    for share, variances, around, counted in groups:
+        told = [
+            _told((L * np.sqrt(variances))[here], around[here])
+            for here in (counted & (view == v) for v in views)
+        ]
+        own += share * variances * np.array([T.diagonal() for T in told])
+        for a, b in combinations(range(views.size), 2):
+            common[a, b] += share * variances * np.sum(told[a] * told[b], axis=1)
+    pairs = [_ratio(common[a, b], own[a] * own[b]) for a, b in combinations(range(views.size), 2)]
+    return np.mean(pairs, axis=0) if pairs else np.zeros(Q)
 
 
-def _told(L: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """T, (Q, Q): what is told of the latents."""
-    M = (L / noise[:, None]).T @ L
+def _told(L: np.ndarray, around: np.ndarray) -> np.ndarray:
+    """T, (Q, Q): what is told of the latents; symmetric."""
+    M = (L / around[:, None]).T @ L
     T: np.ndarray = np.linalg.solve(np.eye(M.shape[0]) + M, M)
-    return 0.5 * (T + T.T)
+    return T
 
 
-def _correlations(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    size = np.sqrt(np.maximum(a.diagonal() * b.diagonal(), 0.0))
-    found = size > 0.0  # a view without weights of a latent says nothing of it
-    return np.where(found, np.sum(a * b, axis=1) / np.where(found, size, 1.0), 0.0)
+def _ratio(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
+    """A correlation; zero where a view has no weights of a latent, and says nothing of it."""
+    found = squared > 0.0
+    return np.where(found, covariance / np.sqrt(np.where(found, squared, 1.0)), 0.0)

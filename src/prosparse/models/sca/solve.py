@@ -37,7 +37,7 @@ from .grouped import (
     grouped_step,
 )
 from .hyperbolic import HyperbolicPrior
-from .linked import view_correlations
+from .linked import Group, view_correlations
 from .model import (
     FactorParameters,
     Noise,
@@ -546,7 +546,7 @@ def solve_groups(
     densities = np.zeros(lay.view.size)
     for member in members:
         densities[member.columns] += member.samples.observed
-    solution = _solution(run, lay, possible, densities)
+    solution = _solution(run, lay, possible, densities, table=table)
     return solution._replace(noise=np.where(table.counted, solution.noise, np.nan))
 
 
@@ -610,12 +610,14 @@ def _solution(
     lay: ViewLayout,
     possible: int,
     densities: np.ndarray,
-    information: np.ndarray | None = None,
+    told: np.ndarray | None = None,
+    table: GroupedTable | None = None,
 ) -> Solution:
     """Without dead latents, in their order, their largest weight positive.
 
-    ``possible`` is how many there might have been, ``information`` (p,) what an entry of a column
-    tells of its linear predictor where it is not Gaussian, else NaN; None: all columns are.
+    ``possible`` is how many there might have been, ``told`` (p,) what an entry of a column tells of
+    its linear predictor where it is not Gaussian, see `information`; None: all columns are
+    Gaussian. ``table`` is that of the groups of a `GroupedState`.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
@@ -623,7 +625,7 @@ def _solution(
     else:
         weights, noise, activity = host(fitted.L), host(1.0 / lay.of_columns(fitted.tau)), None
     if lay.noise_has_prior:
-        noisy = None if information is None else np.isnan(information)
+        noisy = None if told is None else np.isnan(told)
         weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
     deviations = None
     if fitted.C is not None:
@@ -631,9 +633,10 @@ def _solution(
         deviations = np.sqrt(np.clip(variances, 0.0, None))
         deviations = np.where(np.any(weights, axis=0), deviations, 0.0)
     strength = np.sum(weights**2, axis=0)
-    around = _around_weights(noise, deviations, information)
-    linked = view_correlations(weights, around, host(lay.view))
-    alive = _in_order(lay.block, linked, strength)
+    doubt = np.zeros_like(weights) if deviations is None else deviations**2
+    groups = _groups(noise, doubt, activity, told, table)
+    correlation = view_correlations(weights, host(lay.view), groups)
+    alive = _in_order(lay.block, correlation, strength)
     L = weights[:, alive]
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     return Solution(
@@ -642,7 +645,7 @@ def _solution(
         mu=host(fitted.mu),
         noise=noise,
         latent_view=lay.block[alive] - 1,
-        view_correlation=linked[alive],
+        view_correlation=correlation[alive],
         n_removed=int(possible - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
         densities=densities,
@@ -651,27 +654,37 @@ def _solution(
     )
 
 
-def _in_order(block: np.ndarray, linked: np.ndarray, strength: np.ndarray) -> np.ndarray:
+def _in_order(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """The latents that are left: those open to all views first, by how much views share them, as
     canonical correlations are ordered; then those of each view's own. Where no two views share
     them, the strongest first.
 
     Without any structure one latent without loadings stays, so that scores have a column.
     """
-    order = np.lexsort((-strength, -linked, block))
+    order = np.lexsort((-strength, -np.maximum(correlation, 0.0), block))
     alive: np.ndarray = order[strength[order] > 0]
     return alive if alive.size else order[:1]
 
 
-def _around_weights(
-    noise: np.ndarray, deviations: np.ndarray | None, information: np.ndarray | None
-) -> np.ndarray:
-    """(p,) The variance of a column around the means of its weights times the latents: noise, in
-    the mean over groups of samples, and what is not known of the weights."""
-    around: np.ndarray = 1.0 / np.mean(1.0 / noise, axis=0) if noise.ndim == 2 else noise
-    if information is not None:
-        around = np.where(np.isnan(information), around, 1.0 / information)
-    return around if deviations is None else around + np.sum(deviations**2, axis=1)
+def _groups(
+    noise: np.ndarray,
+    doubt: np.ndarray,
+    activity: np.ndarray | None,
+    told: np.ndarray | None,
+    table: GroupedTable | None,
+) -> list[Group]:
+    """What `view_correlations` needs to know of the samples: all alike, or of several groups.
+
+    ``doubt`` (p, Q) are the variances of the weights; the others are as in `_solution`.
+    """
+    p, Q = doubt.shape
+    if table is None or activity is None:
+        if told is not None:
+            noise = np.where(np.isnan(told), noise, 1.0 / told)
+        return [Group(1.0, np.ones(Q), noise + doubt.sum(axis=1), np.ones(p, dtype=bool))]
+    sizes = np.array([member.samples.n for member in table.members], dtype=float)
+    parts = zip(sizes / sizes.sum(), activity, noise, table.counted, strict=True)
+    return [Group(share, v, own + doubt @ v, counted) for share, v, own, counted in parts]
 
 
 def _lonely_as_noise(

@@ -18,7 +18,6 @@ from ...inference.progress import Progress
 from .model import (
     COARSE,
     FINE,
-    Neighbours,
     RegressionFit,
     RegressionMoments,
     alone,
@@ -37,9 +36,11 @@ from .pairs import correlated_pairs, with_best_pair
 
 FEW = 15  # active variables: more are ever less probable, before y is seen
 ALL_AT_ONCE = 200  # variables, at most, that a search starts with
-# Sets of one size that no exchange betters: how large they are, from how many single variables they
-# grow, after how many of these that led to nothing new no more are tried, and how many are kept.
-SETTLED_SIZE, SINGLES, NOTHING_NEW, MOST_SETTLED = 8, 40, 10, 10
+# Sets that grow from single variables, see `from_singles`
+SINGLES = 40  # variables, at most, from each of which one grows
+GROWN = 8  # variables of each
+NOTHING_NEW = 10  # of these in a row that led to sets known already: no more are tried
+MOST_GROWN = 10  # sets that are kept
 
 
 class SearchRules(NamedTuple):
@@ -96,27 +97,19 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
             return best_of(state, joined(data, fit, near, j, COARSE))
         if less > 0.0:
             return best_of(state, left_by(data, fit, i, COARSE))
-        other = with_another(data, fit, near, n)  # q times as many to choose from
-        return state if other is None else best_of(state, other)
+        swap = exchange_gains(fit, near, n)  # q times as many
+        swap[fit.v] = -np.inf
+        j, i = divmod(int(swap.argmax()), q)
+        if not swap[j, i] > 0.0:
+            return state
+        v = np.append(np.delete(fit.v, i), j)
+        return best_of(state, optimise(data, evaluate(data, v, fit.log_ratio), COARSE))
 
     def best_of(state: SearchState, fit: RegressionFit) -> SearchState:
         bound = rules.posterior(fit)
         return SearchState(fit, bound) if bound > state.bound else state
 
     return step
-
-
-def with_another(
-    data: RegressionMoments, fit: RegressionFit, near: Neighbours, n: float
-) -> RegressionFit | None:
-    """The best model with one variable exchanged for another, None if that does not help."""
-    swap = exchange_gains(fit, near, n)
-    swap[fit.v] = -np.inf
-    j, i = divmod(int(swap.argmax()), fit.v.size)
-    if not swap[j, i] > 0.0:
-        return None
-    v = np.append(np.delete(fit.v, i), j)
-    return optimise(data, evaluate(data, v, fit.log_ratio), COARSE)
 
 
 def largest_models(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
@@ -258,43 +251,38 @@ def search(
 
 
 def from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
-    """A climb from the best of many sets of one size, each of which no exchange betters; the others
-    are passed.
+    """A climb from the best of many sets, each of which has grown from one of the variables most
+    correlated with y and lost what is of least use again; the best of these sets are passed.
 
     Where a few variables explain y together and none of them much alone, sets with one or two of
-    them are less probable than none, and a climb that starts from none takes up others instead.
-    Of sets of one size only the fit decides, and exchanges lead to these few from many sides: from
-    each of the variables most correlated with y, with what adds most to it.
+    them are less probable than none, and the variable most correlated with y, from which a climb
+    out of none starts, need not be one of them. But one of them is likely to be among the first
+    dozens, and next to it the others are seen more clearly.
     """
-    n, size = data.n - rules.lost, min(SETTLED_SIZE, rules.allowed)
+    size = min(GROWN, rules.allowed)
     if size < 2:
         return []
-    met: dict[frozenset[int], RegressionFit] = {}
-    old = 0  # starts that led to nothing new, since the last that did
+    grown: dict[frozenset[int], RegressionFit] = {}
+    repeats = 0  # starts since the last that led to a new set
     for j in np.argsort(-np.abs(data.b) / np.sqrt(data.d), kind="stable")[:SINGLES]:
         fit = alone(data, int(j))
         while fit.v.size < size:
             fit = with_one_more(data, fit, COARSE)
-        fit = settled(data, fit, n)
-        variables = frozenset(fit.v.tolist())
-        old = old + 1 if variables in met else 0
-        if old == NOTHING_NEW:
+        repeats = 0 if _add(grown, fit) else repeats + 1
+        if repeats == NOTHING_NEW:
             break
-        met[variables] = fit
-    bests = [way_back(data, fit, rules).best for fit in met.values()]
-    bests = sorted(bests, key=rules.posterior, reverse=True)
+    left: dict[frozenset[int], RegressionFit] = {}
+    for fit in grown.values():
+        _add(left, way_back(data, fit, rules).best)
+    bests = sorted(left.values(), key=rules.posterior, reverse=True)[:MOST_GROWN]
     run = climb(data, bests[0], rules)
-    passed = tuple(fit.v for fit in bests[:MOST_SETTLED])
+    passed = tuple(fit.v for fit in bests)
     return [run._replace(state=run.state._replace(passed=passed))]
 
 
-def settled(data: RegressionMoments, fit: RegressionFit, n: float) -> RegressionFit:
-    """``fit`` after exchanges of single variables, until none raises the evidence."""
-    while True:
-        other = with_another(data, fit, outside(data, fit, n), n)
-        if other is None or not other.log_evidence > fit.log_evidence:
-            return fit
-        fit = other
+def _add(sets: dict[frozenset[int], RegressionFit], fit: RegressionFit) -> bool:
+    """Add a model to others, if none of them has the same variables, and say whether."""
+    return sets.setdefault(frozenset(fit.v.tolist()), fit) is fit
 
 
 def with_pairs(
