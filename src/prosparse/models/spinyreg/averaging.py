@@ -255,6 +255,23 @@ def stepping_stones(data: RegressionMoments, prior: SetPrior, sets: list[np.ndar
     return Stones(kept, signs, {v: i for i, v in enumerate(kept)}, log_density)
 
 
+class Visits(NamedTuple):
+    """The states of the jump process that were met, in the order of their first visits."""
+
+    number: dict[tuple[Signed, int], int]  # of each set, with signs, and kind of weights
+    sets: list[Signed]
+    places: list[Place]
+    rates: list[np.ndarray]  # summed up, of each
+    spent: list[float]  # time in each
+
+    def inclusion(self, since: np.ndarray) -> np.ndarray:
+        """(p,) of every variable, over the time that was spent after ``since`` was, of the first
+        of the states."""
+        time = np.array(self.spent)
+        time[: since.size] -= since
+        return time @ np.array([at.inclusion for at in self.places]) / time.sum()
+
+
 def sample(
     data: RegressionMoments,
     prior: SetPrior,
@@ -266,40 +283,33 @@ def sample(
     sets that may be stepping stones."""
     p = data.b.size
     stones = stepping_stones(data, prior, [v, v[:0], *passed])
-    seen: dict[Signed, float] = {}  # time spent in each set
-    known: dict[tuple[Signed, int], Place] = {}
-    inclusion, half, total, half_total = np.zeros(p), np.zeros(p), 0.0, 0.0
-    by_number: dict[int, np.ndarray] = {}  # of `inclusion`, with so many active variables
-    check = FEWEST_STATES
+    met = Visits({}, [], [], [], [])
+    half, check = np.zeros(0), FEWEST_STATES  # time spent in the first half
     here: Signed = (tuple(sorted(v.tolist())), None)
     a = best_own(data, prior, np.sort(v))
     for t in range(1, MOST_STATES + 1):
-        at = known.get((here, a))
-        if at is None:
+        k = met.number.get((here, a))
+        if k is None:
+            k = met.number[here, a] = len(met.sets)
             signs = None if here[1] is None else np.array(here[1])
             at = place(data, prior, np.array(here[0], dtype=int), signs, a)
-            at = at._replace(rates=np.append(at.rates, stones.rates(here, a)))
-            known[here, a] = at
-        steps = np.cumsum(at.rates)
-        time = 1.0 / float(steps[-1])
-        total += time
-        seen[here] = seen.get(here, 0.0) + time
-        inclusion += time * at.inclusion
-        add_by_number(by_number, here[0], time * at.inclusion)
+            met.sets.append(here)
+            met.places.append(at)
+            met.rates.append(np.cumsum(np.append(at.rates, stones.rates(here, a))))
+            met.spent.append(0.0)
+        steps = met.rates[k]
+        met.spent[k] += 1.0 / float(steps[-1])
         if t == check:
-            if half_total:
-                late = (inclusion - half) / (total - half_total)
-                if float(np.abs(late - half / half_total).max()) < STEADY:
+            if half.size:
+                early = half @ np.array([at.inclusion for at in met.places[: half.size]])
+                apart = met.inclusion(half) - early / half.sum()
+                if float(np.abs(apart).max()) < STEADY:
                     break
-            half, half_total, check = inclusion.copy(), total, 2 * check
+            half, check = np.array(met.spent), 2 * check
         j = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
         j = min(j, steps.size - 1)  # rounding
-        here, a = moved(prior, stones, p, here, a, at, j)
-    sizes = [len(v) for v, _ in seen]
-    number = np.bincount(sizes, list(seen.values()), max(by_number) + 1) / total
-    columns = [by_number.get(q, np.zeros(p)) / total for q in range(number.size)]
-    told = Inclusion(inclusion / total, np.column_stack(columns), number)
-    return gathered(data, prior, seen, told)
+        here, a = moved(prior, stones, p, here, a, met.places[k], j)
+    return gathered(data, prior, met)
 
 
 def moved(
@@ -341,23 +351,32 @@ def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ..
     return after if not after or after[0] > 0.0 else tuple(-s for s in after)
 
 
-def add_by_number(
-    by_number: dict[int, np.ndarray], here: tuple[int, ...], inclusion: np.ndarray
-) -> None:
-    """Add the inclusion of each variable, given all others of the set ``here``, to where it
-    belongs: with a variable of the set there are as many as it has, with another one more."""
-    q, inside = len(here), list(here)
-    for number in (q, q + 1):
-        by_number.setdefault(number, np.zeros(inclusion.size))
-    by_number[q][inside] += inclusion[inside]
-    by_number[q + 1] += inclusion
-    by_number[q + 1][inside] -= inclusion[inside]
+def told_by(met: Visits, p: int) -> Inclusion:
+    """How probable variables are, with 0 .. Q active ones.
+
+    Of each variable, given all others of the set here: with a variable of the set there are as many
+    as it has, with another one more.
+    """
+    sizes = np.array([len(v) for v, _ in met.sets])
+    time = np.array(met.spent) / sum(met.spent)
+    given = np.array([at.inclusion for at in met.places])  # (states, p)
+    inside = np.zeros(given.shape, dtype=bool)
+    for row, (v, _) in zip(inside, met.sets, strict=True):
+        row[list(v)] = True
+    by_number = np.zeros((p, int(sizes.max()) + 2))
+    for q in np.unique(sizes):
+        some = sizes == q
+        by_number[:, q] += time[some] @ np.where(inside[some], given[some], 0.0)
+        by_number[:, q + 1] += time[some] @ np.where(inside[some], 0.0, given[some])
+    number = np.bincount(sizes, time, by_number.shape[1])
+    return Inclusion(met.inclusion(np.zeros(0)), by_number, number)
 
 
-def gathered(
-    data: RegressionMoments, prior: SetPrior, seen: dict[Signed, float], told: Inclusion
-) -> Average:
+def gathered(data: RegressionMoments, prior: SetPrior, met: Visits) -> Average:
     """Moments of the weights over the sets that were seen, each with its share of the time."""
+    seen: dict[Signed, float] = {}
+    for each, spent in zip(met.sets, met.spent, strict=True):
+        seen[each] = seen.get(each, 0.0) + spent
     visited = np.unique(np.concatenate([np.array(v, dtype=int) for v, _ in seen]))
     total = sum(seen.values())
     sums = no_sums(visited.size)
@@ -376,6 +395,7 @@ def gathered(
         add_sets(sums, prior, np.searchsorted(visited, places), of, at, weights)
     mean = np.zeros(data.b.size)
     mean[visited] = sums.first
+    told = told_by(met, data.b.size)
     return average_of(data, told, mean, visited, sums, len({v for v, _ in seen}))
 
 

@@ -41,6 +41,7 @@ SINGLES = 40  # variables, at most, from each of which one grows
 GROWN = 8  # variables of each
 NOTHING_NEW = 10  # of these in a row that led to sets known already: no more are tried
 MOST_GROWN = 10  # sets that are kept
+CLEAR = 20.0  # in log posterior: none grow where what was found is so much more probable than none
 
 
 class SearchRules(NamedTuple):
@@ -246,7 +247,9 @@ def search(
             start = optimise(data, evaluate(data, others, found.log_ratio), COARSE)
             runs += ascend(data, start, rules)
         runs += with_pairs(data, runs, rules)
-        runs += from_singles(data, rules)
+        best = max(rules.posterior(run.state.fit) for run in runs)
+        if best - rules.posterior(empty(data)) < CLEAR:
+            runs += from_singles(data, rules)
     return sorted(runs, key=lambda run: rules.posterior(run.state.fit))
 
 
