@@ -266,6 +266,22 @@ def test_no_more_sets_grow_where_all_grow_alike(monkeypatch):
     assert len(grown_from(monkeypatch, data, rules)) == 4  # one new, and three like it
 
 
+def test_no_sets_grow_where_what_was_found_is_clear(monkeypatch):
+    calls = []
+    monkeypatch.setattr(stepwise, "from_singles", lambda data, rules: calls.append(data) or [])
+    data, rules, _ = five_of_a_thousand(1009)
+    stepwise.search(data, lambda: data.b, rules)
+    assert len(calls) == 1
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 300))
+    y = X[:, :4].sum(axis=1) + 0.1 * rng.standard_normal(100)
+    clear = rg.moments(X.T @ X, X.T @ y, float(y @ y), 100)
+    rules = stepwise.rules_for(100, 300, True, max_iter=500, tol=1e-9)
+    runs = stepwise.search(clear, lambda: clear.b, rules)
+    assert sorted(runs[-1].state.fit.v.tolist()) == [0, 1, 2, 3]
+    assert len(calls) == 1
+
+
 def test_nothing_grows_where_models_have_one_variable_at_most():
     _, _, data, _ = problem(4, 12)
     rules = stepwise.rules_for(4, 12, True, max_iter=9, tol=0.0)
