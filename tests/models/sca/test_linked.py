@@ -110,6 +110,19 @@ def test_what_is_not_known_of_weights_counts_as_noise(rng):
     np.testing.assert_allclose(mixed.around, [noise[0], 4.0, noise[2], 0.25])
 
 
+def test_groups_have_their_own_noise_activity_and_columns(rng):
+    noise, doubt = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
+    activity, counted = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
+    members = [SimpleNamespace(samples=SimpleNamespace(n=n)) for n in (30, 10)]
+    table = SimpleNamespace(members=members, counted=counted)
+    first, second = _groups(noise, doubt, activity, None, table)
+    assert (first.share, second.share) == (0.75, 0.25)
+    np.testing.assert_allclose(first.around, noise[0] + doubt[:, 0])
+    np.testing.assert_allclose(second.around, noise[1] + 0.5 * doubt[:, 0] + 3.0 * doubt[:, 1])
+    np.testing.assert_array_equal(second.variances, activity[1])
+    np.testing.assert_array_equal(second.counted, counted[1])
+
+
 def test_what_entries_tell_of_their_linear_predictors():
     """The variance of an entry: p (1 - p) of 0 and 1, the mean of counts."""
     rows = SimpleNamespace(p=3, likelihood=np.array(["bernoulli", "poisson", "gaussian"]))

@@ -132,6 +132,20 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
     np.testing.assert_allclose(found.mean, mean, atol=0.05 * size.max())
     np.testing.assert_allclose(found.covariance, covariance, atol=0.05 * size.max() ** 2)
     assert found.sigma2 == pytest.approx(noise, rel=0.02)
+    exact = av.sum_all(data, prior)
+    numbers = exact.number.size
+    np.testing.assert_allclose(found.by_number[:, :numbers], exact.by_number, atol=0.02)
+    np.testing.assert_allclose(found.number[:numbers], exact.number, atol=0.03)
+
+
+def test_a_later_half_of_the_run_is_told_from_the_first():
+    """Two states, and a third that is met in the second half only."""
+    places = [
+        av.Place(*(np.array(each) for each in ([1.0], q, [], []))) for q in ([0.1], [0.5], [0.9])
+    ]
+    met = av.Visits({}, [((0,), None)] * 3, places, [], [2.0, 3.0, 5.0])
+    np.testing.assert_allclose(met.inclusion(np.zeros(0)), [(0.2 + 1.5 + 4.5) / 10.0])
+    np.testing.assert_allclose(met.inclusion(np.array([2.0, 1.0])), [(0.0 + 1.0 + 4.5) / 7.0])
 
 
 def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
