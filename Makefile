@@ -44,7 +44,7 @@ hooks: $(VENV)/installed # lint and types at every commit
 	$(BIN)/pre-commit install
 
 docs: $(VENV)/installed
-	rm -rf build/docs docs/gallery docs/api/generated
+	rm -rf build/docs docs/benchmarks docs/gallery docs/api/generated
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going \
 	  --nitpicky --quiet --doctree-dir build/doctrees docs build/docs
 
@@ -55,13 +55,13 @@ release:
 	PYTHON=$(PYTHON) .ci/release
 
 bench: $(VENV)/installed # twelve figures beside what the machine needs at least, then the details
-	$(BIN)/python benchmarks/track.py
-	$(BIN)/python benchmarks/gsppca.py
-	$(BIN)/python benchmarks/scale.py
-	$(BIN)/python benchmarks/peers.py
+	$(BIN)/python -m benchmarks.track
+	$(BIN)/python -m benchmarks.gsppca
+	$(BIN)/python -m benchmarks.scale
+	$(BIN)/python -m benchmarks.peers
 
 results: $(VENV)/installed # with the data sets in the folder PROSPARSE_DATA
-	$(BIN)/prosparse reproduce --all --jobs 2 --output docs
+	$(BIN)/python -m papers --all --jobs 2 --output papers/results
 
 clean:
-	rm -rf $(VENV) $(DEMO) demo-output build dist docs/gallery docs/api/generated
+	rm -rf $(VENV) $(DEMO) demo-output build dist docs/benchmarks docs/gallery docs/api/generated

@@ -1,9 +1,9 @@
 """Gene panels chosen without labels: GSPPCA's ranking beside scanpy's highly variable genes.
 
-    python benchmarks/cells.py                     # some ten minutes; needs PROSPARSE_DATA
-    python benchmarks/cells.py --seeds 5           # rougher
-    python benchmarks/cells.py --picture docs/images/gene_panel.png
-    python benchmarks/cells.py --min-cells 3       # without genes that hardly any cell expresses
+    python -m benchmarks.cells                     # some ten minutes; needs PROSPARSE_DATA
+    python -m benchmarks.cells --seeds 5           # rougher
+    python -m benchmarks.cells --picture docs/images/gene_panel.png
+    python -m benchmarks.cells --min-cells 3       # without genes that hardly any cell expresses
 
 2,700 blood cells with all their genes, counts normalised to 10,000 a cell and logarithmised. The
 first 200, 500, 1000 and 2000 genes of every ranking are reduced to 30 principal components and

@@ -1,8 +1,8 @@
-"""Sparse PCA with a proof, one line for each matrix and K: python benchmarks/certified.py
+"""Sparse PCA with a proof, one line for each matrix and K: python -m benchmarks.certified
 
-    python benchmarks/certified.py                         # matrices that everybody can make
-    python benchmarks/certified.py --folder DATA           # and the 22 of experiment E21
-    python benchmarks/certified.py --only wine --only lung --seconds 20
+    python -m benchmarks.certified                         # matrices that everybody can make
+    python -m benchmarks.certified --folder DATA           # and the 22 of experiment E21
+    python -m benchmarks.certified --only wine --only lung --seconds 20
 
 Laid out as benchmarks of optimisers are: *data sets* (functions that return a covariance matrix),
 *solvers* (functions from a matrix, K and a time limit to a value and a bound), and one table of

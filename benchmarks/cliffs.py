@@ -1,8 +1,8 @@
 """Cliffs: every estimator on a grid of shapes, units and cardinalities, in time per entry.
 
-    python benchmarks/cliffs.py                     # some minutes on one thread
-    python benchmarks/cliffs.py --output cliffs.png # with a picture
-    python benchmarks/cliffs.py --only EMPCA --limit 60
+    python -m benchmarks.cliffs                     # some minutes on one thread
+    python -m benchmarks.cliffs --output cliffs.png # with a picture
+    python -m benchmarks.cliffs --only EMPCA --limit 60
 
 A cell is a cliff if it takes 20 times as long as a neighbour: the same estimator on a table of the
 same shape and another content, or, per entry, on the next smaller shape. Cliffs are named at the

@@ -1,7 +1,7 @@
 """``prosparse select`` on a large CSV file beside the bare fit of the same table in memory.
 
-    python benchmarks/command.py                   # 50,000 x 2,000, a few minutes, 3 GB of disk
-    python benchmarks/command.py 5000 200          # a smaller one
+    python -m benchmarks.command                   # 50,000 x 2,000, a few minutes, 3 GB of disk
+    python -m benchmarks.command 5000 200          # a smaller one
 
 The table is written to a temporary folder. Fit and command each run in a process of their own,
 whose peak of resident memory is set beside the size of the table (rows x columns x 8 bytes); the

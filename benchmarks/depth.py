@@ -1,6 +1,6 @@
 """Counts of real depths that share nothing: what is chosen of them all the same?
 
-    python benchmarks/depth.py      # two minutes; needs PROSPARSE_DATA
+    python -m benchmarks.depth      # two minutes; needs PROSPARSE_DATA
 
 Rows are drawn from one multinomial each, with the totals of the rows of a real table and the shares
 of its columns (those that occur in more than ten rows), so that rows differ in nothing but size.

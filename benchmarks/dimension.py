@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""How often each rule finds the number of components: python benchmarks/dimension.py
+"""How often each rule finds the number of components: python -m benchmarks.dimension
 
 On the simulators of the papers, 50 draws each; writes docs/number_of_components.md. The last
 column is `GSPPCA(n_components="auto")`, which counts on the columns that share structure.
@@ -52,7 +52,7 @@ different size, nearly every eigenvalue stands out from white noise. Five other 
 | `parallel_count` | independent columns with the same variances (parallel analysis) | structure that raises the variance of its columns, as in the tables below: far too few |
 
 Share of {draws} draws (seeds {first} to {last}) in which the number is exactly right, and the median
-number in brackets. Written by `python benchmarks/dimension.py`.
+number in brackets. Written by `python -m benchmarks.dimension`.
 
 """
 

@@ -1,4 +1,4 @@
-"""EMPCA beside its peers, in one run and on one thread: python benchmarks/empca.py
+"""EMPCA beside its peers, in one run and on one thread: python -m benchmarks.empca
 
 1. scikit-learn's SparsePCA, 200 x 5000, 5 components.
 2. abess's SparsePCA at equal cardinality, n > p (with n < p it returns all ones).

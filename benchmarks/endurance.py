@@ -1,7 +1,7 @@
 """Long runs: 10,000 iterations without drift, 200 fits without growing memory.
 
-    python benchmarks/endurance.py                                  # some minutes
-    python benchmarks/endurance.py --iterations 300 --fits 20       # a short run
+    python -m benchmarks.endurance                                  # some minutes
+    python -m benchmarks.endurance --iterations 300 --fits 20       # a short run
 
 The loop is made to go on whatever the objective does, with plain steps, so that rounding has every
 chance to add up. Shown for every estimator that iterates: how far the objective ever fell, as a
@@ -25,7 +25,8 @@ from unittest import mock
 
 import numpy as np
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, baselines
+from papers import baselines
+from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference import loop
 

@@ -1,6 +1,6 @@
 """What was broken on purpose, and what came of it: the tests of faults as one record.
 
-python benchmarks/faults.py --record docs/reliability/faults.json
+python -m benchmarks.faults --record docs/reliability/faults.json
 """
 
 from __future__ import annotations

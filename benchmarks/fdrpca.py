@@ -1,8 +1,8 @@
 """FDRPCA beside thin SVDs of the same tables, in one run.
 
-    python benchmarks/fdrpca.py                 # a minute or two
-    python benchmarks/fdrpca.py wide nothing    # some of the tables
-    python benchmarks/fdrpca.py --repeats 1     # rougher
+    python -m benchmarks.fdrpca                 # a minute or two
+    python -m benchmarks.fdrpca wide nothing    # some of the tables
+    python -m benchmarks.fdrpca --repeats 1     # rougher
 
 Tables: wide (200 x 20,000, ten factors on 100 columns), nothing (the same without them), few (the
 same with 60 columns, which are confirmed one by one), tall (5,000 x 2,000, ten factors on 100

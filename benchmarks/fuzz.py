@@ -1,7 +1,7 @@
 """Damaged and hostile files against the readers and the model loader.
 
-    python benchmarks/fuzz.py                           # 100,000 inputs, half an hour on two cores
-    python benchmarks/fuzz.py --inputs 2000 --seed 1    # a short run
+    python -m benchmarks.fuzz                           # 100,000 inputs, half an hour on two cores
+    python -m benchmarks.fuzz --inputs 2000 --seed 1    # a short run
 
 Valid files of every format are damaged: bits flipped, bytes cut out, repeated, replaced by others
 or by numbers that claim huge sizes, two files spliced, text rewritten; files built to do harm come

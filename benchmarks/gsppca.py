@@ -1,6 +1,6 @@
 """GSPPCA beside bare products, thin SVDs and plain VEM, in one run.
 
-    python benchmarks/gsppca.py            # a minute or two
+    python -m benchmarks.gsppca            # a minute or two
 
 Times are the best of several, on the threads BLAS takes by default; what counts are the ratios.
 Golub's table is read from the folder PROSPARSE_DATA; without it a simulated 38 x 3051 table

@@ -1,6 +1,6 @@
 """Would the tests notice? Small changes to the mathematics, one at a time.
 
-    python benchmarks/mutation.py --seed 2 --count 300 --output docs/reliability
+    python -m benchmarks.mutation --seed 2 --count 300 --output docs/reliability
 
 makes a clone of the last commit, lets mutmut (3.8, with pytest 8: it does not know 9) write every
 mutant of ``inference``, ``numerics``, ``selection`` and ``models``, draws some by seed, runs the
@@ -33,7 +33,7 @@ only_mutate = ["src/prosparse/inference/*", "src/prosparse/numerics/*",
     "src/prosparse/selection/*", "src/prosparse/models/*"]
 pytest_add_cli_args = ["-p", "no:cacheprovider"]
 pytest_add_cli_args_test_selection = ["tests/inference", "tests/numerics",
-    "tests/selection", "tests/models", "tests/baselines", "tests/contract/test_operators.py"]
+    "tests/selection", "tests/models", "tests/contract/test_operators.py"]
 also_copy = ["README.md", "LICENSE", "benchmarks"]
 use_git_change_detection = false
 process_isolation = "forkserver"

@@ -1,8 +1,8 @@
 """Panel beside other ways of choosing columns, in one run: time and, where asked, what they give.
 
-    python benchmarks/panel.py                 # times, a minute or two
-    python benchmarks/panel.py --peers         # packages on the tables of E19, from PROSPARSE_DATA
-    python benchmarks/panel.py --columns 50    # fewer columns
+    python -m benchmarks.panel                 # times, a minute or two
+    python -m benchmarks.panel --peers         # packages on the tables of E19, from PROSPARSE_DATA
+    python -m benchmarks.panel --columns 50    # fewer columns
 
 Times: 200 columns of a table of 200 x 20,000 (50 factors on 5,000 columns), by `Panel`, which also
 judges its panels in held-out rows, and by forward selection component analysis as it is published:
@@ -10,7 +10,7 @@ the residual of every column on every other one, step by step. Best of several, 
 not count, on the threads that BLAS takes by default; what counts is the ratio.
 
 Peers, where they are installed: fastcan, skfeature-chappers (NDFS, UDFS, SPEC), spapros (its PCA
-score), scmer. Those of E19 itself are in `prosparse.experiments.columns_peers`.
+score), scmer. Those of E19 itself are in `papers.columns_peers`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ import warnings
 import numpy as np
 from threadpoolctl import threadpool_info
 
-from prosparse import Panel
-from prosparse.experiments.columns_peers import forward_selection
-from prosparse.experiments.data import Data
-from prosparse.experiments.panels import (
+from papers.columns_peers import forward_selection
+from papers.data import Data
+from papers.panels import (
     FIRST_SEED,
     SIZES,
     clusters_agree,
@@ -35,6 +34,7 @@ from prosparse.experiments.panels import (
     rebuilt,
     split_of,
 )
+from prosparse import Panel
 
 MOST_COLUMNS = 2_000  # for peers whose time grows with the square or cube of the columns
 

@@ -1,4 +1,4 @@
-"""Every method here beside its peers, one run, one table: python benchmarks/peers.py
+"""Every method here beside its peers, one run, one table: python -m benchmarks.peers
 
 Simulated tables in which 10 factors reach 20 variables at random positions (100 x 200, 100 x
 1,000, 200 x 5,000), 200 further rows held out, and, where PROSPARSE_DATA names a folder that has
@@ -30,10 +30,10 @@ from scipy import sparse
 from sklearn.decomposition import PCA, MiniBatchSparsePCA, SparsePCA
 from threadpoolctl import threadpool_limits
 
+from papers.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
+from papers.peers import cca_zoo, mofa
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA
-from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 from prosparse.datasets import make_globally_sparse
-from prosparse.experiments.peers import cca_zoo, mofa
 from prosparse.metrics import adjusted_explained_variance, support_f_score
 
 D, Q, HELD_OUT = 10, 20, 200

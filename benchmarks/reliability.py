@@ -1,6 +1,6 @@
 """Every estimator on random tables for as long as wished: what came of it, as a record.
 
-    python benchmarks/reliability.py --seconds 3600 --output docs/reliability
+    python -m benchmarks.reliability --seconds 3600 --output docs/reliability
 
 tries tables and parameters as the property tests do (`tests/properties`), goes on after a failure,
 and writes ``properties.json``: for every estimator the examples tried, the valid fits, the refusals

@@ -1,4 +1,4 @@
-"""The page about reliability, from the records of the runs: python benchmarks/reliability_page.py
+"""The page about reliability, from the records of the runs: python -m benchmarks.reliability_page
 
 Reads ``docs/reliability/*.json`` (each names the script that wrote it) and
 ``docs/reliability/mended.md``, and writes ``docs/reliability.md``.
@@ -18,7 +18,7 @@ INTRODUCTION = """\
 # Reliability
 
 What was tried to break the library, how often, and what came of it. Written by
-`python benchmarks/reliability_page.py` from the records of the runs; do not edit.
+`python -m benchmarks.reliability_page` from the records of the runs; do not edit.
 """
 
 

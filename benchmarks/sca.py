@@ -1,9 +1,9 @@
 """SCA beside mofapy2, mofaflex and cca-zoo on the same views, in one run.
 
-    python benchmarks/sca.py tables       # nutrimouse, TCGA, mfeat; most of the time is peers'
-    python benchmarks/sca.py simulated    # views whose weights are known
-    python benchmarks/sca.py gaps         # a tenth of the entries missing
-    python benchmarks/sca.py cells        # sparse genes and peaks; --cells says how many
+    python -m benchmarks.sca tables       # nutrimouse, TCGA, mfeat; most of the time is peers'
+    python -m benchmarks.sca simulated    # views whose weights are known
+    python -m benchmarks.sca gaps         # a tenth of the entries missing
+    python -m benchmarks.sca cells        # sparse genes and peaks; --cells says how many
 
 ``tables`` needs PROSPARSE_DATA, the folder of the three data sets. Every view is standardised by
 its training samples. On the samples held out of every split it shows
@@ -40,9 +40,9 @@ from scipy.special import expit
 from sklearn.model_selection import StratifiedKFold
 from threadpoolctl import threadpool_limits
 
+from papers.peers import cca_zoo, mofa, mofaflex, ours
+from papers.views import canonical_correlation, correlations, standardised
 from prosparse import SCA
-from prosparse.experiments.peers import cca_zoo, mofa, mofaflex, ours
-from prosparse.experiments.views import canonical_correlation, correlations, standardised
 
 WIDTHS = (400, 300, 200)
 PASSES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)

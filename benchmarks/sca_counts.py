@@ -1,6 +1,6 @@
 """SCA on views of counts and of 0 and 1, beside SCA on Gaussian views and mofapy2.
 
-    python benchmarks/sca_counts.py            # some minutes, most of them mofapy2's
+    python -m benchmarks.sca_counts            # some minutes, most of them mofapy2's
 
 Two views of 300 samples share four sparse latents; the second view of 300 more samples is missing.
 What counts is the largest angle between the true and the found latents of all samples, in

@@ -1,8 +1,8 @@
 """GSPPCA on large tables: what an iteration, a fit, a cluster and a file cost.
 
-    python benchmarks/scale.py                                 # all sections, some minutes
-    python benchmarks/scale.py iteration linear                # some of them
-    python benchmarks/scale.py iteration fit --device cuda --rows 100000 --columns 20000 -d 50
+    python -m benchmarks.scale                                 # all sections, some minutes
+    python -m benchmarks.scale iteration linear                # some of them
+    python -m benchmarks.scale iteration fit --device cuda --rows 100000 --columns 20000 -d 50
 
 Sections: iteration (against the two bare products), fit, agreement (single precision on the
 device against double precision on the host), linear (cost against rows and columns), dask (two

@@ -1,7 +1,7 @@
 """Small gene panels chosen without labels, judged by how well they tell sorted cells apart.
 
-    python benchmarks/sorted_cells.py                  # some minutes; needs PROSPARSE_DATA
-    python benchmarks/sorted_cells.py --picture docs/images/sorted_cells.png
+    python -m benchmarks.sorted_cells                  # some minutes; needs PROSPARSE_DATA
+    python -m benchmarks.sorted_cells --picture docs/images/sorted_cells.png
 
 3,774 blood cells that were sorted into ten types by proteins on their surface (Zheng et al. 2017),
 and all of their genes that at least 1 % of them express. Every ranking sees the counts of all cells

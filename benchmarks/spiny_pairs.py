@@ -1,4 +1,4 @@
-"""Two variables that help only together, found or not: python benchmarks/spiny_pairs.py
+"""Two variables that help only together, found or not: python -m benchmarks.spiny_pairs
 
 The response is the difference of two columns that are correlated by 0.95, and noise; there are more
 columns than rows. How often SpinyRegressor finds both, with its look at pairs of correlated

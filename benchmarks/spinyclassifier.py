@@ -1,4 +1,4 @@
-"""SpinyClassifier beside its peers, on one thread: python benchmarks/spinyclassifier.py
+"""SpinyClassifier beside its peers, on one thread: python -m benchmarks.spinyclassifier
 
 1. Ten simulated designs: log loss on 2000 new rows and F-score of the chosen variables, beside
    scikit-learn's LogisticRegressionCV with an l1 penalty, and abess where it is installed.

@@ -1,4 +1,4 @@
-"""SpinyRegressor beside its peers, in one run and on one thread: python benchmarks/spinyreg.py
+"""SpinyRegressor beside its peers, in one run and on one thread: python -m benchmarks.spinyreg
 
 1. scikit-learn's ARDRegression at many shapes (best of several fits; F-scores beside).
 2. scikit-learn's LassoCV at 200 x 10,000.
@@ -22,9 +22,9 @@ from joblib import parallel_config
 from sklearn.linear_model import ARDRegression, LassoCV
 from threadpoolctl import threadpool_limits
 
+from papers import regression_grid
 from prosparse import SpinyRegressor
 from prosparse.datasets import make_sparse_regression
-from prosparse.experiments import regression_grid
 from prosparse.metrics import support_f_score
 
 # samples, variables, true variables

@@ -1,4 +1,4 @@
-"""SPPCA beside scikit-learn's SparsePCA at equal cardinality: python benchmarks/sppca.py
+"""SPPCA beside scikit-learn's SparsePCA at equal cardinality: python -m benchmarks.sppca
 
 One thread, one run. SparsePCA is fitted at its default penalty (times ``--alpha``); SPPCA at the
 penalty, found by bisection outside the clock, that leaves at most as many nonzero loadings. Both
@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.decomposition import SparsePCA
 from threadpoolctl import threadpool_limits
 
-from empca import factors
+from benchmarks.empca import factors
 from prosparse import SPPCA
 from prosparse.metrics import adjusted_explained_variance, cardinality
 

@@ -1,7 +1,7 @@
 """Fits on the threads that they choose, on one thread and on all, idle and beside busy processes.
 
-    python benchmarks/threads.py            # a few minutes on two cores
-    python benchmarks/threads.py --busy 0   # only as the machine is now
+    python -m benchmarks.threads            # a few minutes on two cores
+    python -m benchmarks.threads --busy 0   # only as the machine is now
 
 Best of several wall times, the settings in turn. Users set nothing: the first column should never
 be much above the smaller of the other two. Run it on a machine that does nothing else, as the

@@ -1,8 +1,8 @@
 """Twelve figures that matter, each beside what the machine needs at least: make bench
 
-    python benchmarks/track.py                 # a minute or two, on one thread
-    python benchmarks/track.py --only GSPPCA   # some of them, which are not kept
-    python benchmarks/track.py --no-record     # all, and not kept either
+    python -m benchmarks.track                 # a minute or two, on one thread
+    python -m benchmarks.track --only GSPPCA   # some of them, which are not kept
+    python -m benchmarks.track --no-record     # all, and not kept either
 
 First the machine is measured: how many multiplications and additions it does in a second in a
 product of two matrices, and how many bytes it moves. From these follows for every figure the least

@@ -1,5 +1,6 @@
 """How the site is built; `make docs` does it. Nothing in it is fetched from a network."""
 
+import shutil
 import sys
 import warnings
 from pathlib import Path
@@ -11,6 +12,13 @@ import prosparse
 mpl.use("agg")
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "_extensions"))
+
+# The pages of the experiments are kept with their records.
+benchmarks = HERE / "benchmarks"
+benchmarks.mkdir(exist_ok=True)
+for page in (HERE.parent / "papers" / "results").iterdir():
+    if page.suffix in (".md", ".png"):
+        shutil.copy2(page, benchmarks)
 
 project = "prosparse"
 author = "The prosparse developers"

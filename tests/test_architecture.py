@@ -39,7 +39,7 @@ def test_every_layer_imports_only_what_stands_below_it():
 # and other people's containers, in which sparse matrices are a matter of the format.
 QUESTIONS = {"issparse", "is_dask_array", "is_numpy_array", "is_torch_array", "is_cupy_array"}
 QUESTIONS |= {"is_jax_array", "is_array_api_obj", "isspmatrix"}
-OUTSIDE = ("data/", "tables/", "anndata/", "experiments/")
+OUTSIDE = ("data/", "tables/", "anndata/")
 
 
 def test_only_data_asks_what_a_table_is():
@@ -71,14 +71,14 @@ def test_no_model_names_a_sparse_matrix_or_a_cluster():
 
 
 def rooms_that_import(module, graph):
-    """The methods, baselines and other packages that use a module, as one name each; what uses a
+    """The methods and other packages that use a module, as one name each; what uses a
     neighbour that uses it counts as well."""
     rooms = set()
     for user in graph.find_modules_that_directly_import(module):
         parts = user.split(".")[1:] or ["prosparse"]  # the public names
         if user.rpartition(".")[0] == module.rpartition(".")[0]:
             rooms |= rooms_that_import(user, graph)
-        rooms.add(".".join(parts[:2]) if parts[0] in ("models", "baselines") else parts[0])
+        rooms.add(".".join(parts[:2]) if parts[0] == "models" else parts[0])
     return rooms
 
 

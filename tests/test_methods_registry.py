@@ -17,7 +17,7 @@ mpl.use("agg")
 from matplotlib import pyplot as plt
 
 import prosparse
-from prosparse import GSPPCA, InputError, ModelFileError, baselines, plot
+from prosparse import GSPPCA, InputError, ModelFileError, plot
 from prosparse.datasets import make_globally_sparse
 from prosparse.findings import findings_of
 from prosparse.registry import ESTIMATORS, METHODS, Option, method_of, offered
@@ -156,7 +156,6 @@ def test_contract_tests_take_it_in():
 
 def test_every_public_estimator_is_registered():
     public = [getattr(prosparse, name) for name in prosparse.__all__]
-    public += [getattr(baselines, name) for name in baselines.__all__]
     expected = {one for one in public if isinstance(one, type) and hasattr(one, "fit")}
     assert set(ESTIMATORS.values()) == expected
     assert all(METHODS[name].estimator.__name__ == name for name in METHODS)

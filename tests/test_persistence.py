@@ -24,7 +24,6 @@ from prosparse import (
     Panel,
     SpinyClassifier,
     SpinyRegressor,
-    baselines,
     load,
     save,
 )
@@ -67,12 +66,6 @@ MODELS = {
     "SpinyRegressor, student": SpinyRegressor(noise="student"),
     "SpinyClassifier": SpinyClassifier(),
     "SpinyClassifier, alone": SpinyClassifier(choose="map", average=False, fit_intercept=False),
-    "ThresholdedPCA": baselines.ThresholdedPCA(2, n_nonzero=4),
-    "SPCA": baselines.SPCA(2, n_nonzero=4),
-    "SSPCA": baselines.SSPCA(2, n_features_to_select=5),
-    "PathSPCA": baselines.PathSPCA(2, n_nonzero=4),
-    "DSPCA": baselines.DSPCA(1, penalty=0.5),
-    "NSPCA": baselines.NSPCA(2, random_state=0),
 }
 
 

@@ -22,7 +22,6 @@ from prosparse import (
     Panel,
     ParameterError,
     SpinyRegressor,
-    baselines,
     plot,
 )
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
@@ -495,7 +494,7 @@ def test_without_matplotlib(model, monkeypatch):
 def test_a_picture_of_what_a_model_has_not_got():
     """It is fitted, which is not what is wrong with it."""
     X = make_globally_sparse(40, 8, n_components=1, n_informative=4, random_state=0).X
-    model = baselines.ThresholdedPCA(1, n_nonzero=3)
+    model = FDRPCA(1)
     for display, attribute in (
         (EvidenceDisplay, "log_evidence_path_"),
         (SlopeDisplay, "log_likelihood_path_"),
@@ -504,8 +503,7 @@ def test_a_picture_of_what_a_model_has_not_got():
         with pytest.raises(NotFittedError):
             display.from_estimator(clone(model))
         said = (
-            f"ThresholdedPCA has no `{attribute}`, which {display.__name__} draws. For "
-            "ThresholdedPCA, use RelevanceDisplay, LoadingsDisplay or ScoresDisplay."
+            f"FDRPCA has no `{attribute}`, which {display.__name__} draws. For FDRPCA, use "
         )
         with pytest.raises(InputError, match=re.escape(said)):
             display.from_estimator(clone(model).fit(X))

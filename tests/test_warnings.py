@@ -11,7 +11,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor, errors
-from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA
 
 pytestmark = pytest.mark.quick
 
@@ -29,11 +28,6 @@ COUNTS = np.random.default_rng(2).poisson(np.geomspace(1e-2, 1e3, 250), (400, 25
         (SPPCA(2, penalty=1e9), X),
         (EMPCA(2, n_nonzero=4, max_iter=1, random_state=0), X),
         (SpinyRegressor(), X),
-        (SPCA(2, penalty=1e9), X),
-        (SSPCA(2, penalty=1e9), X),
-        (NSPCA(2, max_iter=1, random_state=0), X),
-        (DSPCA(penalty=0.3, max_iter=1), X),
-        (PathSPCA(3, n_nonzero=1), X[:, [0, 0]]),
     ],
     ids=lambda value: type(value).__name__,
 )

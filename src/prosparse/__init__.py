@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import baselines, datasets, interpretation, metrics, plot, stability
+    from . import datasets, interpretation, metrics, plot, stability
     from .errors import (
         CheckpointError,
         FewerComponentsWarning,
@@ -52,7 +52,6 @@ __all__ = [
     "SpinyRegressor",
     "TableError",
     "__version__",
-    "baselines",
     "datasets",
     "interpretation",
     "load",

@@ -16,7 +16,6 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
-from .baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 from .data.arrays import host
 from .errors import InputError
 from .fitted import PROJECTION, SELECTOR, Contents, Field, counts, numbers
@@ -637,61 +636,6 @@ METHODS: dict[str, Method] = {
                     "unlikely_variance_": "n_sets_",
                 },
             ),
-        ),
-        Method(
-            "thresholded",
-            ThresholdedPCA,
-            "PCA whose smallest loadings are set to zero",
-            example={"n_components": 2, "n_nonzero": 4},
-            grid={"n_nonzero": [3, 4]},
-            explanations=(asked_for("n_nonzero", "loadings per component"),),
-            number="n_nonzero",
-            traces=None,
-        ),
-        Method(
-            "spca",
-            SPCA,
-            "sparse PCA as a regression with an elastic net",
-            example={"n_components": 2, "penalty": 30.0},
-            grid={"penalty": [20.0, 30.0]},
-            explanations=(asked_for("n_nonzero", "loadings per component"),),
-            number="n_nonzero",
-            traces=None,
-        ),
-        Method(
-            "sspca",
-            SSPCA,
-            "structured sparse PCA, with groups of variables or one set for all components",
-            example={"n_components": 2, "n_features_to_select": 5},
-            grid={"n_features_to_select": [5, 6]},
-            explanations=(asked_for("n_features_to_select", "variables"),),
-            number="n_features_to_select",
-        ),
-        Method(
-            "pathspca",
-            PathSPCA,
-            "sparse PCA by adding one variable after the other",
-            example={"n_components": 2, "n_nonzero": 4},
-            grid={"n_nonzero": [3, 4]},
-            explanations=(asked_for("n_nonzero", "loadings per component"),),
-            number="n_nonzero",
-            traces=None,
-        ),
-        Method(
-            "dspca",
-            DSPCA,
-            "sparse PCA by semidefinite programming",
-            example={"n_components": 2, "penalty": 0.2},
-            grid={"penalty": [0.1, 0.2]},
-            traces=None,
-            saved=Contents(fields={"values_": numbers("d"), "gaps_": numbers("d")}),
-        ),
-        Method(
-            "nspca",
-            NSPCA,
-            "sparse and non-negative PCA",
-            example={"n_components": 2, "beta": 0.1, "random_state": 0},
-            grid={"beta": [0.0, 0.1]},
         ),
     )
 }

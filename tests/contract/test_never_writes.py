@@ -160,10 +160,6 @@ CONFIGURED = {
     "SCA": {"n_components": 2, "max_iter": 30},
     "SPPCA": {"n_components": 2, "penalty": 2.0, "max_iter": 50},
     "EMPCA": {"n_components": 2, "n_nonzero": 4, "random_state": 0},
-    "SSPCA": {"n_components": 2, "n_penalties": 3, "cv": 2, "random_state": 0},  # folds are drawn
-    "DSPCA": {"n_components": 1},
-    "PathSPCA": {"n_components": 2},
-    "NSPCA": {"n_components": 2, "random_state": 0},
     "SpinyClassifier": {"choose": "map", "average": False},
 }
 

@@ -14,7 +14,6 @@ from prosparse import (
     Panel,
     SpinyClassifier,
     SpinyRegressor,
-    baselines,
 )
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import ESTIMATORS
@@ -41,12 +40,6 @@ MODELS = [
     SpinyRegressor(refit="ols", normalize=False),
     SpinyClassifier(),
     SpinyClassifier(choose="map", average=False, normalize=False),
-    baselines.ThresholdedPCA(2, n_nonzero=4),
-    baselines.SPCA(2, n_nonzero=4, scale=True),
-    baselines.SSPCA(2, n_features_to_select=5),
-    baselines.PathSPCA(2, n_nonzero=4, scale=True),
-    baselines.DSPCA(1, penalty=0.5),
-    baselines.NSPCA(2, random_state=0, scale=True),
 ]
 
 

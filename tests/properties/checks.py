@@ -32,7 +32,7 @@ WORDS = (
     ConvergenceWarning,
 )
 ORTHONORMAL = {"GSPPCA", "SSPCA"}
-UNIT = {"EMPCA", "ThresholdedPCA", "SPCA", "PathSPCA", "DSPCA", "NSPCA"}
+UNIT = {"EMPCA"}
 
 OUTCOMES: dict[str, Counter] = {}
 """How often every estimator ended in which way, for the record of a long run."""
@@ -152,7 +152,7 @@ def assert_classifier(model: Any, X: Any) -> None:
 def assert_projection(model: Any, X: Any) -> None:
     name, W, (n, p) = type(model).__name__, model.components_, X.shape
     d = W.shape[0]
-    assert d >= 1 or name in UNIT | {"SSPCA", "FDRPCA", "Panel"}
+    assert d >= 1 or name in UNIT | {"FDRPCA", "Panel"}
     assert W.shape == (d, p)
     used = np.any(W != 0, axis=0)
     # A chosen variable that is orthogonal to the others may have no part in the components.
@@ -186,7 +186,7 @@ def assert_projection(model: Any, X: Any) -> None:
 def assert_constraints(model: Any, W: np.ndarray) -> None:
     """Those that the parameters ask for, exactly."""
     asked = model.get_params()
-    if asked.get("nonnegative") or type(model).__name__ == "NSPCA":
+    if asked.get("nonnegative"):
         assert np.all(W >= 0)
     most = asked.get("n_nonzero")
     if most is not None:

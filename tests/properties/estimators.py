@@ -86,54 +86,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "average": flags,
         "max_iter": one_of(1, 5, 100),
     },
-    "ThresholdedPCA": {
-        "n_components": few,
-        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
-        "renormalize": flags,
-        "scale": flags,
-    },
-    "SPCA": {
-        "n_components": few,
-        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
-        "penalty": one_of(0.0, 0.1, 10.0),
-        "ridge": one_of(0.0, 1e-6, 1.0, float("inf")),
-        "scale": flags,
-        "max_iter": one_of(1, 5, 50),
-    },
-    "SSPCA": {
-        "n_components": few,
-        "penalty": one_of("cv", "cv-refit", 0.0, 0.1, 10.0),
-        "n_features_to_select": st.one_of(st.none(), st.none(), st.integers(1, 8)),
-        "n_penalties": one_of(2, 4),
-        "cv": one_of(2, 5),
-        "scale": flags,
-        "max_iter": one_of(1, 5, 50),
-        "random_state": seeds,
-    },
-    "PathSPCA": {
-        "n_components": few,
-        "n_nonzero": st.one_of(st.none(), st.integers(1, 8)),
-        "scale": flags,
-    },
-    "DSPCA": {
-        "n_components": few,
-        "penalty": one_of(0.0, 0.1, 0.5, 1.0, 3.0),
-        "scale": flags,
-        "max_iter": one_of(1, 5, 50),
-    },
-    "NSPCA": {
-        "n_components": few,
-        "alpha": one_of(0.0, 0.1, 1.0, 100.0),
-        "beta": one_of(0.0, 0.1, 1.0, 10.0),
-        "scale": flags,
-        "n_restarts": one_of(1, 2),
-        "max_iter": one_of(1, 10),
-        "random_state": seeds,
-    },
 }
-
-# NSPCA visits every entry by itself, DSPCA decomposes matrices of the width of the table.
-WIDEST = {"NSPCA": 40, "DSPCA": 40}
 
 
 @st.composite

@@ -18,7 +18,6 @@ from joblib import Parallel, delayed
 from scipy import sparse
 from sklearn.base import clone
 
-from prosparse.baselines import DSPCA, NSPCA, SPCA, SSPCA, PathSPCA, ThresholdedPCA
 from prosparse.models.empca import EMPCA
 from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
@@ -55,15 +54,9 @@ CLAIMS = {
     "SpinyClassifier": Claim(
         SpinyClassifier(choose="map", average=False), 1e-5, 1e-5, 1e-5, 1e-5, 1e-5
     ),
-    "DSPCA": Claim(DSPCA(penalty=0.2), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
-    "NSPCA": Claim(NSPCA(1, random_state=0), columns=None, signs=None),
-    "SPCA": Claim(SPCA(1, n_nonzero=3)),
-    "SSPCA": Claim(SSPCA(2, penalty=2.0), 1e-4, 1e-4, 1e-4, 1e-4, 1e-4),
-    "PathSPCA": Claim(PathSPCA(2, n_nonzero=3)),
-    "ThresholdedPCA": Claim(ThresholdedPCA(2, n_nonzero=3)),
 }
 # Parameters in powers of the unit.
-IN_UNITS = {"SPPCA": ("penalty", -1), "SSPCA": ("penalty", 1), "SPCA": ("ridge", 2)}
+IN_UNITS = {"SPPCA": ("penalty", -1)}
 
 
 def test_none_is_forgotten():

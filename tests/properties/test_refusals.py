@@ -22,8 +22,6 @@ GOOD = build(Spec(12, 6, "noisy low rank", 2))
 # What would take its time for nothing.
 QUICK = {
     "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
-    "SSPCA": {"n_penalties": 3, "cv": 2},
-    "DSPCA": {"max_iter": 50},
     "SpinyClassifier": {"choose": "map", "average": False},
 }
 

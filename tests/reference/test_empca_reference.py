@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import lars_path_gram
 
+from papers.baselines import PathSPCA
 from prosparse import EMPCA
-from prosparse.baselines import PathSPCA
 
 FILES = {"cbcl": "cbcl_faces_2429x361.npz", "armstrong": "armstrong_mll_72x12582.npz"}
 

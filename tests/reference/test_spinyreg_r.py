@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+from papers.spinyreg import R_DIABETES, R_PROSTATE
 from prosparse import SpinyRegressor
-from prosparse.experiments.spinyreg import R_DIABETES, R_PROSTATE
 
 
 @pytest.fixture(scope="module")

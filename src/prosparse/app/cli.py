@@ -45,9 +45,6 @@ COMMANDS = {
     "demo": Entry(
         "commands", "Fit built-in data, say what was chosen, draw why, and write a report."
     ),
-    "reproduce": Entry(
-        "reproduce", "Run experiments of the papers and put our figures beside the published ones."
-    ),
 }
 
 

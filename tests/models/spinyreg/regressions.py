@@ -1,6 +1,9 @@
 """Regression problems and slow oracles, for the tests of their evidence and of the search."""
 
+from typing import NamedTuple
+
 import numpy as np
+from scipy.linalg import cholesky, toeplitz
 from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_sparse_regression
@@ -25,3 +28,33 @@ def dense(X, y, v, alpha, gamma):
 
 def precisions(fit):
     return np.exp(fit.log_ratio) / fit.sigma2, 1.0 / fit.sigma2
+
+
+class CorrelatedDesign(NamedTuple):
+    """A regression on correlated variables, and its true coefficients."""
+
+    X: np.ndarray
+    y: np.ndarray
+    coef: np.ndarray
+    covariance: np.ndarray
+    noise_variance: float
+
+    def relative_error(self, coef):
+        """Expected squared test error of ``coef`` over that of the true coefficients."""
+        difference = coef - self.coef
+        return 1.0 + float(difference @ self.covariance @ difference) / self.noise_variance
+
+
+def correlated_design(seed, n=50, p=1000, n_true=5, ratio=6.0, correlation=0.35, n_new=200):
+    """Five coefficients of random sign at random positions; autoregressive columns.
+
+    This is the design of experiment E22, whose draws have ``n_new`` further rows.
+    """
+    rng = np.random.default_rng([seed, n, p, round(1e6 * ratio), 1])
+    covariance = toeplitz(correlation ** np.arange(p))
+    coef = np.zeros(p)
+    coef[rng.choice(p, n_true, replace=False)] = rng.choice([-1.0, 1.0], n_true)
+    noise_variance = float(coef @ covariance @ coef) / ratio
+    rows = rng.standard_normal((n + n_new, p)) @ cholesky(covariance)
+    y = rows @ coef + np.sqrt(noise_variance) * rng.standard_normal(n + n_new)
+    return CorrelatedDesign(rows[:n], y[:n], coef, covariance, noise_variance)

@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from regressions import problem
+from regressions import correlated_design, problem
 from scipy import sparse
 from scipy.special import softmax
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
-from prosparse.experiments.regression_grid import RANDOM, draw, relative_error
 from prosparse.models.spinyreg import alike as av_alike
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg.model import moments
@@ -413,11 +412,11 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
 
 def test_variables_that_matter_only_together_are_found():
     """Five of a thousand: none of them is among the climbs that start from nothing."""
-    truth = draw("50 x 1000", 6.0, RANDOM, 1009)
+    truth = correlated_design(1009)
     model = SpinyRegressor().fit(truth.X, truth.y)
     true = truth.coef != 0.0
     assert model.inclusion_probability_[true].min() > 0.5
-    assert relative_error(model.coef_mean_, truth) < 2.0
+    assert truth.relative_error(model.coef_mean_) < 2.0
 
 
 def test_what_is_not_allowed():

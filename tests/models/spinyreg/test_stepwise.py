@@ -5,11 +5,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from regressions import SHAPES, dense, precisions, problem
+from regressions import SHAPES, correlated_design, dense, precisions, problem
 from scipy.integrate import quad
 
 from prosparse.data import DenseOperator
-from prosparse.experiments.regression_grid import RANDOM, draw
 from prosparse.models.spinyreg import model as rg
 from prosparse.models.spinyreg import shortlist, stepwise
 from prosparse.selection.model_priors import log_multiplicity
@@ -195,7 +194,7 @@ def test_with_too_many_variables_climbs_start_from_none_and_from_large_weights(s
 
 def five_of_a_thousand(seed):
     """Each of the five alone tells little of y."""
-    truth = draw("50 x 1000", 6.0, RANDOM, seed)
+    truth = correlated_design(seed)
     X, y = truth.X - truth.X.mean(axis=0), truth.y - truth.y.mean()
     X /= X.std(axis=0)
     data = rg.moments(X.T @ X, X.T @ y, float(y @ y), 50)

@@ -1,0 +1,270 @@
+"""NSPCA: non-negative sparse PCA, all components at once.
+
+[ZS07]  R. Zass, A. Shashua. Nonnegative sparse PCA. NeurIPS 19, 2007.
+
+    maximise  1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)   over U >= 0,  (p, d)
+
+one entry after the other: in a single entry the objective is a quartic, whose maximum over
+u >= 0 is at zero or at a root of a cubic ([ZS07] section 3). Orthogonality and unit length
+hold only as far as alpha enforces them, and the number of zeros follows from beta.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from prosparse.data import Columns, Operator
+from prosparse.errors import (
+    FewerComponentsWarning,
+    InputError,
+    ParameterError,
+    check_bool,
+    check_integer,
+    check_non_negative,
+    warn,
+)
+from prosparse.inference.loop import Run, iterate
+from prosparse.inference.progress import Progress
+from prosparse.models._base import SparseProjection
+from prosparse.numerics.quadratic import Floats
+
+WIDEST = 5000  # C is p x p
+
+
+class State(NamedTuple):
+    """All components at once."""
+
+    U: Floats  # (p, d)
+    bound: float  # the objective
+
+
+def objective(C: Floats, U: Floats, alpha: float, beta: float) -> float:
+    """1/2 tr(U'CU) - alpha/4 |I - U'U|^2 - beta sum(U)."""
+    d = U.shape[1]
+    distance = np.sum((np.eye(d) - U.T @ U) ** 2)
+    return float(0.5 * np.sum(U * (C @ U)) - 0.25 * alpha * distance - beta * np.sum(U))
+
+
+def best_entry(alpha: float, c2: float, c1: float) -> float:
+    """The u >= 0 that maximises -alpha/4 u^4 + c2/2 u^2 + c1 u."""
+    # Stationary: u^3 - (c2/alpha) u - c1/alpha = 0; by Cardano, without complex numbers.
+    a, b = -c2 / alpha, -c1 / alpha
+    discriminant = (b / 2.0) ** 2 + (a / 3.0) ** 3
+    if discriminant > 0.0:
+        root = np.sqrt(discriminant)
+        candidates = (np.cbrt(-b / 2.0 + root) + np.cbrt(-b / 2.0 - root),)
+    else:
+        radius = 2.0 * np.sqrt(max(-a / 3.0, 0.0))
+        cosine = 0.0 if radius == 0.0 else 3.0 * b / (a * radius)
+        angle = np.arccos(min(1.0, max(-1.0, cosine))) / 3.0
+        # of three real roots the largest and the smallest are maxima; only one can be positive
+        candidates = (radius * np.cos(angle),)
+    best, value = 0.0, 0.0
+    for u in candidates:
+        height = ((-0.25 * alpha * u * u + 0.5 * c2) * u + c1) * u
+        if u > 0.0 and height > value:
+            best, value = float(u), height
+    return best
+
+
+def make_step(C: Floats, alpha: float, beta: float) -> Callable[[State], State]:
+    """One sweep over all entries of U; C U and U'U are kept up to date by rank-one changes."""
+
+    def step(state: State) -> State:
+        U = state.U.copy()
+        gram = U.T @ U
+        for s in range(U.shape[1]):
+            image = C @ U[:, s]  # C u_s
+            others = gram[s].copy()
+            others[s] = 0.0
+            for r in range(U.shape[0]):
+                u, row = U[r, s], U[r]
+                across = row @ row - u * u
+                c2 = C[r, r] + alpha - alpha * (gram[s, s] - u * u + across)
+                c1 = image[r] - C[r, r] * u - alpha * (others @ row - u * across) - beta
+                new = best_entry(alpha, c2, c1)
+                change = new - u
+                if change == 0.0:
+                    continue
+                gram[s, s] += new * new - u * u
+                others += change * row
+                others[s] = 0.0
+                image += change * C[:, r]
+                U[r, s] = new
+            gram[s] = gram[:, s] = U.T @ U[:, s]
+        return State(U, objective(C, U, alpha, beta))
+
+    return step
+
+
+class NSPCA(SparseProjection):
+    """Non-negative sparse PCA with penalties for sparsity and for departures from orthogonality.
+
+    Parameters
+    ----------
+    n_components : int, default=1
+        Found together; some can come out as zero, and are left out.
+    alpha : float, default=1.0
+        Weight of ``|I - U'U|^2``, in units of the largest eigenvalue of the covariance.
+    beta : float, default=0.0
+        Weight of the sum of the loadings, in the same units. Larger means sparser.
+    scale : bool, default=False
+        Divide every column by its standard deviation first.
+    n_restarts : int, default=5
+        Random starts; the best is kept.
+    max_iter : int, default=200
+        The most sweeps.
+    tol : float, default=1e-6
+        A sweep that raises the objective by less, in the same units, is the last.
+    random_state : int, RandomState or None, default=None
+        Where the random starts come from; an integer makes results reproducible.
+    verbose : int, default=0
+        Show a progress bar.
+
+    Attributes
+    ----------
+    components_ : array (n_components_, n_features_in_)
+        Unit rows with exact zeros and no negative entry; components of which nothing is left
+        are left out.
+    objective_ : float
+        In the same units.
+    bounds_ : array
+        The objective after every sweep, never falling.
+    n_iter_ : int
+        The number of these sweeps.
+    stop_reason_ : StopReason
+        Why the best start ended.
+    support_ : bool array (n_features_in_,)
+        Variables used by any component.
+    n_selected_ : int
+        The number of these variables.
+    n_nonzero_ : int array (n_components_,)
+        The number of nonzeros of each component.
+    n_components_ : int
+        The number of components found.
+    explained_variance_ : array (n_components_,)
+        Variance of the scores, with denominator n - 1.
+    explained_variance_ratio_ : array (n_components_,)
+        The share of the total variance that each component adds to those before.
+    relevance_ : array (n_features_in_,)
+        Largest weight of a variable in any component, weighted by that component's standard
+        deviation, as a share of the largest.
+    ranking_ : int array (n_features_in_,)
+        1 for the most relevant variable, and so on.
+    mean_ : array (n_features_in_,)
+        Means of the columns.
+    scale_ : array (n_features_in_,)
+        What the columns were divided by: ones unless ``scale=True``.
+    varying_ : bool array (n_features_in_,)
+        False for constant columns.
+
+    Examples
+    --------
+    >>> from papers import baselines
+    >>> from prosparse import datasets
+    >>> X = datasets.make_globally_sparse(random_state=0).X
+    >>> model = baselines.NSPCA(2, beta=0.1, random_state=0).fit(X)
+    >>> bool((model.components_ >= 0).all())
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        alpha: float = 1.0,
+        beta: float = 0.0,
+        scale: bool = False,
+        n_restarts: int = 5,
+        max_iter: int = 200,
+        tol: float = 1e-6,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+    ):
+        self.n_components = n_components
+        self.alpha = alpha
+        self.beta = beta
+        self.scale = scale
+        self.n_restarts = n_restarts
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Find all components of ``X`` jointly.
+
+        Parameters
+        ----------
+        X : table (n_samples, n_features)
+            In memory, dense or sparse.
+        y : ignored
+            Here for scikit-learn's sake.
+
+        Returns
+        -------
+        NSPCA
+            Itself.
+        """
+        return self._fit_whole(lambda: self._fit(X))
+
+    def _fit(self, X: Any) -> None:
+        op, columns = self._standardised(X, self.scale)
+        p = op.shape[1]
+        if self.n_components > p:
+            raise ParameterError(
+                f"`n_components` must be at most the number of columns that vary, {p}, got "
+                f"{self.n_components}"
+            )
+        if p > WIDEST:
+            raise InputError(
+                f"X has {p} columns that vary, and NSPCA needs their covariance matrix; at most "
+                f"{WIDEST} are allowed. Choose columns first, or use EMPCA(nonnegative=True)."
+            )
+        C = np.asarray(op.gram())
+        C = C / float(np.linalg.eigvalsh(C)[-1])
+        rng = check_random_state(self.random_state)
+        alpha, beta = max(float(self.alpha), 1e-9), float(self.beta)
+        step = make_step(C, alpha, beta)
+        best: Run[State] | None = None
+        for _ in range(self.n_restarts):
+            U = np.abs(rng.standard_normal((p, self.n_components)))
+            U /= np.linalg.norm(U, axis=0)
+            begun = State(U, objective(C, U, alpha, beta))
+            progress = Progress(self.max_iter, "NSPCA", self.verbose)
+            run = iterate(step, begun, max_iter=self.max_iter, tol=self.tol, progress=progress)
+            if best is None or run.state.bound > best.state.bound:
+                best = run
+        assert best is not None
+        self._set_results(op, columns, best)
+
+    def _set_results(self, op: Operator, columns: Columns, run: Run[State]) -> None:
+        """Unit rows, the largest variance first; components that are zero are left out."""
+        lengths = np.linalg.norm(run.state.U, axis=0)
+        kept = lengths > 0
+        W = (run.state.U[:, kept] / lengths[kept]).T
+        along = np.sum(np.asarray(op.matmul(W.T)) ** 2, axis=0)
+        self._set_components(op, columns, W[np.argsort(-along)], float(op.shape[0]))
+        self.objective_, self.bounds_ = run.state.bound, np.array(run.bounds)
+        self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
+
+    def _check_parameters(self) -> None:
+        check_integer("n_components", self.n_components, 1)
+        check_integer("n_restarts", self.n_restarts, 1)
+        check_integer("max_iter", self.max_iter, 1)
+        check_bool("scale", self.scale)
+        for name in ("alpha", "beta", "tol"):
+            check_non_negative(name, getattr(self, name))
+
+    def _warn(self) -> None:
+        self._warn_unfinished()
+        if self.n_components_ < self.n_components:
+            warn(
+                f"NSPCA: {self.n_components_} of {self.n_components} components are not zero: "
+                "lower `beta`",
+                FewerComponentsWarning,
+            )

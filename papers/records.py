@@ -1,0 +1,154 @@
+"""Run experiments, store their results as JSON records, and write the records as pages."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from sklearn.exceptions import ConvergenceWarning
+
+from prosparse.errors import FewerComponentsWarning, FewVariablesWarning, NoStructureWarning
+from prosparse.files import write_text
+
+from .base import Result, Row
+from .data import Data
+from .registry import experiment, experiments
+
+INDEX = "index.md"
+
+
+def run(name: str, quick: bool, data: Data, output: Path) -> dict[str, Any]:
+    """Run one experiment; write its record and plots to ``output``."""
+    selected = experiment(name)
+    output.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # Some of the hundreds of fits have no signal by design.
+        for category in (
+            ConvergenceWarning,
+            FewerComponentsWarning,
+            FewVariablesWarning,
+            NoStructureWarning,
+        ):
+            warnings.simplefilter("ignore", category)
+        result = selected.run(quick, data, output)
+    record = record_of(selected.name, result, quick, time.perf_counter() - start)
+    write_text(output / f"{selected.name}.json", json.dumps(record, indent=1) + "\n")
+    return record
+
+
+def record_of(name: str, result: Result, quick: bool, seconds: float) -> dict[str, Any]:
+    return {
+        "name": name,
+        "quick": quick,
+        "seconds": round(seconds, 1),
+        "seeds": result.seeds,
+        "remarks": result.remarks,
+        "rows": [_plain(row) for row in result.rows],
+        "claims": [claim._asdict() for claim in result.claims],
+        "figures": [path.name for path in result.figures],
+    }
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """Round to ten significant digits, so that records are comparable; NaN becomes null."""
+    values = row._asdict()
+    for key in ("ours", "error", "published"):
+        value = values[key]
+        if value is not None:
+            values[key] = float(f"{value:.10g}") if math.isfinite(value) else None
+    return values
+
+
+def cell(value: float | None, sign: bool = False) -> str:
+    """Format a number with four significant digits and no trailing zeros."""
+    if value is None:
+        return ""
+    size = abs(value)
+    decimals = 0 if size >= 1000 else 1 if size >= 100 else 2 if size >= 10 else 3
+    text = f"{value:{'+' if sign else ''}.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def cells(row: dict[str, Any]) -> tuple[str, str, str, str, str]:
+    """Return quantity, result with standard error, published value, difference and note."""
+    ours, published = row["ours"], row["published"]
+    shown = "none" if ours is None else cell(ours)
+    if row["error"] is not None:
+        shown += f" ± {cell(row['error'])}"
+    apart = cell(ours - published, sign=True) if None not in (ours, published) else ""
+    return row["quantity"], shown, cell(published), apart, row["note"]
+
+
+def section(record: dict[str, Any]) -> str:
+    """Return the page of one experiment as Markdown."""
+    about = experiments()[record["name"]]
+    lines = [f"# {about.name}: {about.title}", "", f"{about.paper}."]
+    if record["remarks"]:
+        lines[-1] += f" {record['remarks']}"
+    lines += ["", f"Seeds: {record['seeds']}. Run time: {record['seconds']:g} s."]
+    if record["quick"]:
+        lines[-1] += " **Quick run: fewer repetitions than in the paper.**"
+    if record["claims"]:
+        lines += ["", "| claim | holds | evidence |", "|---|---|---|"]
+        for claim in record["claims"]:
+            shown = "yes" if claim["holds"] else "**no**"
+            lines.append(f"| {claim['text']} | {shown} | {claim['note']} |")
+    lines += ["", "| quantity | prosparse | published | difference | note |"]
+    lines += ["|---|---:|---:|---:|---|"]
+    lines += ["| " + " | ".join(cells(row)) + " |" for row in record["rows"]]
+    for figure in record["figures"]:
+        lines += ["", f"![{about.title}]({figure})"]
+    return "\n".join(lines) + "\n"
+
+
+def write_pages(folder: Path) -> Path:
+    """Write one page per record in ``folder``, and their index; return the index."""
+    records = []
+    for name in experiments():
+        path = folder / f"{name}.json"
+        if path.is_file():
+            records.append(json.loads(path.read_text()))
+    for record in records:
+        write_text(folder / f"{record['name']}.md", section(record))
+    index = folder / INDEX
+    write_text(index, index_page(records))
+    return index
+
+
+def index_page(records: list[dict[str, Any]]) -> str:
+    """Return the index of the pages: how many claims hold in each experiment, and which fail."""
+    total = sum(len(record["claims"]) for record in records)
+    failed = [
+        f"- [{record['name']}]({record['name']}.md): {claim['text']} ({claim['note']})"
+        for record in records
+        for claim in record["claims"]
+        if not claim["holds"]
+    ]
+    lines = [
+        "# Benchmarks",
+        "",
+        "`python -m papers --all` writes these pages. A result of prosparse is the mean over the "
+        "seeds with its standard error. The published result is the value printed in the paper, if "
+        "there is one. A claim is a finding of the paper or the comparison that the experiment was "
+        f"designed for: {total - len(failed)} of {total} hold.",
+        "",
+        "| experiment | paper | claims that hold |",
+        "|---|---|---:|",
+    ]
+    for record in records:
+        about = experiments()[record["name"]]
+        held = sum(claim["holds"] for claim in record["claims"])
+        lines.append(
+            f"| [{about.name}: {about.title}]({about.name}.md) | {about.paper} | "
+            f"{held} of {len(record['claims'])} |"
+        )
+    if failed:
+        lines += ["", "Claims that do not hold:", "", *failed]
+    names = [record["name"] for record in records]
+    lines += ["", "```{toctree}", ":hidden:", "", *names, "```"]
+    return "\n".join(lines) + "\n"

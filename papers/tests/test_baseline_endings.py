@@ -1,0 +1,42 @@
+"""A loop that broke down is not one that converged."""
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from papers.baselines import DSPCA, NSPCA, dspca, nspca
+from prosparse.inference.loop import StopReason
+
+
+def table():
+    return np.random.default_rng(0).standard_normal((30, 6))
+
+
+def test_dspca_names_a_decomposition_that_failed(monkeypatch):
+    make_step = dspca.make_step
+
+    def breaking(*arguments):
+        step, turns = make_step(*arguments), []
+
+        def broken(state):
+            turns.append(state)
+            if len(turns) == 3:
+                raise np.linalg.LinAlgError
+            return step(state)
+
+        return broken
+
+    monkeypatch.setattr(dspca, "make_step", breaking)
+    with pytest.warns(ConvergenceWarning, match="could not be decomposed"):
+        model = DSPCA(2, penalty=0.2, tol=0).fit(table())
+    assert model.stop_reason_ is StopReason.DECOMPOSITION_FAILED
+    assert model.n_iter_ == 3
+
+
+def test_nspca_names_a_sweep_that_lowered_its_objective(monkeypatch):
+    monkeypatch.setattr(
+        nspca, "make_step", lambda *a: lambda state: state._replace(bound=state.bound - 1.0)
+    )
+    with pytest.warns(ConvergenceWarning, match="lowered the objective"):
+        model = NSPCA(random_state=0).fit(table())
+    assert model.stop_reason_ is StopReason.FELL

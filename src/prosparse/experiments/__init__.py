@@ -1,1 +1,0 @@
-"""The experiments of the papers, runnable by name; each prints ours beside the published."""
