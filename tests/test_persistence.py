@@ -343,3 +343,68 @@ def test_two_headers_are_one_too_many(tmp_path):
         archive.writestr("model.json", header)
     with pytest.raises(ModelFileError, match="or with more than one"):
         load(path)
+
+
+LABELS = {
+    "integers": np.array([3, 7]),
+    "bytes of integers": np.array([3, 7], dtype=np.uint8),
+    "numbers": np.array([0.5, 1.5]),
+    "single precision": np.array([0.1, 1.5], dtype=np.float32),
+    "truth values": np.array([False, True]),
+    "complex numbers": np.array([1j, 2.0]),
+    "bytes": np.array([b"a", b"\xff"]),
+    "dates": np.array(["2024-02-29", "2024-03-01"], dtype="datetime64[D]"),
+    "times": np.array(["2024-02-29T12:00", "2024-03-01"], dtype="datetime64[ns]"),
+    "durations": np.array([1, 2], dtype="timedelta64[h]"),
+    "texts": np.array(["a", "höher"]),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS.keys())
+def test_groups_of_rows_keep_their_labels(labels, tmp_path):
+    groups = np.tile(labels, 30)
+    model = SCA(1).fit(X, groups=groups)
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(model.groups_, labels)
+    np.testing.assert_array_equal(again.groups_, labels)
+    assert again.groups_.dtype == model.groups_.dtype == labels.dtype
+    np.testing.assert_array_equal(
+        again.transform(X, groups=groups), model.transform(X, groups=groups)
+    )
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([(1, 2.5), (2, 0.5)], dtype=[("donor", int), ("dose", float)]),
+        pd.MultiIndex.from_tuples([("a", 1), ("a", 2)]),
+        np.array([b"\xff", b"a"], dtype=object),
+    ],
+    ids=["records", "tuples", "bytes in an array of objects"],
+)
+@pytest.mark.parametrize("estimator", [SCA(1), Panel(2), FDRPCA(1)], ids=lambda e: type(e).__name__)
+def test_labels_without_an_order_are_saved_as_texts(estimator, labels, tmp_path):
+    model = clone(estimator).fit(X, groups=np.tile(np.asarray(labels), 30))
+    again = load(save(model, tmp_path / "model"))
+    if isinstance(estimator, SCA):
+        assert again.groups_.tolist() == sorted(str(label) for label in labels.tolist())
+
+
+@pytest.mark.parametrize(
+    "name", ["integers", "truth values", "dates", "times", "durations", "texts"]
+)
+def test_classes_keep_their_labels(name, tmp_path):
+    labels = LABELS[name]
+    model = SpinyClassifier().fit(X, labels[(RESPONSE > 0).astype(int)])
+    again = load(save(model, tmp_path / "model"))
+    np.testing.assert_array_equal(again.classes_, labels)
+    assert again.classes_.dtype == model.classes_.dtype == labels.dtype
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+@pytest.mark.parametrize(
+    "scalar", [np.complex128(1j), np.datetime64("2024-02-29"), np.bytes_(b"a")]
+)
+def test_scalars_that_json_lacks_are_refused_by_name(scalar, tmp_path):
+    with pytest.raises(ModelFileError, match="`n_features` holds a"):
+        save(Panel(n_features=scalar), tmp_path / "model")

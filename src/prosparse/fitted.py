@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .data.row_groups import LABEL_TYPES
 from .errors import ModelFileError
 from .inference.loop import StopReason
 from .selection.slope import Slope
@@ -27,6 +28,7 @@ class Field(NamedTuple):
     """What an attribute must be."""
 
     kinds: str  # of NumPy: b, i, f for arrays of truth values, integers and numbers; O for texts
+    # alone or, with others, for labels
     shape: tuple[str, ...] = ()  # none for single numbers
     finite: bool = False
     least: float = -np.inf  # must not be below, or, of `positive` numbers, not at this
@@ -48,6 +50,11 @@ def numbers(
 def counts(*shape: str, least: float = 0) -> Field:
     """A field of whole numbers."""
     return Field("iu", shape, least=least)
+
+
+def labels(*shape: str) -> Field:
+    """A field of labels: texts, numbers, truth values, bytes, dates or durations."""
+    return Field("O" + LABEL_TYPES, shape)
 
 
 # In this order: a letter is the first number that it stands for.
@@ -212,7 +219,7 @@ def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> 
     else:
         _check_shape(name, value, field, sizes)
     if "O" in field.kinds:
-        if not all(isinstance(text, str) for text in value):
+        if value.dtype.kind == "O" and not all(isinstance(text, str) for text in value):
             raise ModelFileError(f"`{name}` must hold texts only")
         return
     values = np.asarray(value)
@@ -226,6 +233,7 @@ def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> 
 def _check_shape(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in field.kinds:
         what = {"b": "truth values", "i": "integers", "O": "texts"}.get(field.kinds[0], "numbers")
+        what = "labels" if field.kinds[1:] == LABEL_TYPES else what
         raise ModelFileError(f"`{name}` must be an array of {what}, got {_said(value)}")
     if value.ndim == len(field.shape):
         for letter, size in zip(field.shape, value.shape, strict=True):
@@ -274,12 +282,9 @@ def _check_averaged(name: str, state: Mapping[str, Any]) -> None:
 
 
 def _check_classes(name: str, state: Mapping[str, Any]) -> None:
-    """Two different numbers or texts, the smaller one first."""
+    """Two different labels, the smaller one first."""
     classes = state[name]
-    _check_shape(name, classes, Field("OUbfiu", ("c",)), {})
-    texts = classes.dtype.kind == "O"
-    if texts and not all(isinstance(each, str) for each in classes):
-        raise ModelFileError(f"`{name}` must hold numbers or texts")
+    _check_field(name, classes, labels("c"), {})
     if classes.size != 2 or not classes[0] < classes[1]:
         raise ModelFileError(f"`{name}` must hold two different classes, the smaller one first")
 

@@ -49,6 +49,7 @@ RECORDS: dict[str, Any] = {"Slope": Slope}
 _HEADER = "model.json"
 _STATE, _REST = ("parameters", "fitted"), ("versions", "about")  # objects in it
 _ARRAY = "arrays/{}.npy"
+_ARRAY_TYPES = PLAIN_TYPES + "SMm"  # labels may be bytes, dates and durations, too
 # A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
 _MOST_MEMBERS = 10_000
 _WIDEST_SCALAR = 2**16  # bytes: a text of this length; a type may claim any width
@@ -139,7 +140,8 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     value = fetched(value)  # of a fit on a GPU, a file keeps the numbers, not where they were
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
-    if isinstance(value, np.generic):  # before float and str: np.float64 and np.str_ are such
+    # before float and str: np.float64 and np.str_ are such
+    if isinstance(value, np.generic) and isinstance(value.item(), bool | int | float | str):
         return {"$scalar": [value.dtype.str, value.item()]}
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -171,10 +173,10 @@ def _on_host(value: Any) -> Any:
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:
     if value.dtype == object and all(type(text) is str for text in value.flat) and value.ndim == 1:
         return {"$strings": value.tolist()}
-    if value.dtype.kind not in PLAIN_TYPES or type(value) is not np.ndarray:
+    if value.dtype.kind not in _ARRAY_TYPES or type(value) is not np.ndarray:
         raise ModelFileError(
             f"`{where}` is an array of {value.dtype}, which a model file cannot hold: only "
-            "numbers and texts can be saved"
+            "numbers, texts, bytes and dates can be saved"
         )
     arrays.append(value)
     return {"$array": len(arrays) - 1}
@@ -267,7 +269,7 @@ def _writer(header: dict[str, Any]) -> str:
 def _array(raw: bytes) -> np.ndarray:
     """An array in NumPy's format; its header must describe exactly the bytes that follow."""
     file = io.BytesIO(raw)
-    shape, fortran, dtype = read_header(file, len(raw))
+    shape, fortran, dtype = read_header(file, len(raw), _ARRAY_TYPES)
     flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
     return flat.reshape(shape, order="F" if fortran else "C")
 

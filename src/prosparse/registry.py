@@ -18,7 +18,7 @@ from sklearn.utils import get_tags
 
 from .data.arrays import host
 from .errors import InputError
-from .fitted import PROJECTION, SELECTOR, Contents, Field, counts, numbers
+from .fitted import PROJECTION, SELECTOR, Contents, Field, counts, labels, numbers
 from .models._base import SparseProjection, VariableSelector
 from .models.empca import EMPCA
 from .models.fdrpca import FDRPCA
@@ -410,7 +410,7 @@ METHODS: dict[str, Method] = {
                     "explained_variance_per_view_": numbers("v", "d"),
                     "view_correlation_": numbers("d", finite=True),
                     "knee_": numbers("p", finite=True, least=0, positive=True),
-                    "groups_": Field("OUSiufb", ("g",)),
+                    "groups_": labels("g"),
                     "group_sizes_": counts("g", least=1),
                     "group_means_": numbers("g", "p", finite=True),
                     "group_noise_variance_": numbers("g", "p", finite=True, least=0, positive=True),

@@ -8,13 +8,16 @@ import numpy as np
 
 from ..errors import ParameterError
 
+# The kinds of NumPy's types that labels keep; all others become texts.
+LABEL_TYPES = "biufcSUMm"
+
 
 class RowGroups(NamedTuple):
     """Which rows belong together."""
 
     codes: np.ndarray  # (n,) 0, 1, ...
     sizes: np.ndarray  # (groups,)
-    labels: np.ndarray  # (groups,) as they were given
+    labels: np.ndarray  # (groups,) as they were given; texts unless of one of `LABEL_TYPES`
 
 
 def row_groups(labels: object, n: int) -> RowGroups | None:
@@ -38,8 +41,8 @@ def row_groups(labels: object, n: int) -> RowGroups | None:
             f"`groups` must have a label for each row, {lacking} of the {n} have none: give these "
             "rows one, or leave them out"
         )
-    if given.dtype.kind == "O":  # labels of several types have no order
-        given = given.astype(str)
+    if given.dtype.kind not in LABEL_TYPES:  # objects of several types have no order
+        given = np.array([str(label) for label in given.tolist()])
     kept, codes, sizes = np.unique(given, return_inverse=True, return_counts=True)
     return RowGroups(codes.reshape(-1), sizes, kept)
 
