@@ -137,13 +137,29 @@ def test_other_methods(inside, method, options, scale):
         assert said["n_selected"] == model.support_.sum()
 
 
-def test_gaps_are_filled_by_principal_components(inside):
+def test_missing_values_are_filled_by_principal_components(inside):
     X = DATA.X.copy()
     X[3, 5] = np.nan
     path = sheet(inside / "t.csv", X=X, label=False)
-    said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
+    arguments = ["select", path, "--json", "--missing", "impute", "--method", "gsppca"]
+    said = json.loads(run(app, [*arguments, "--components", "2"]).stdout)
     assert any("filled in by principal components" in note for note in said["notes"])
-    assert said["n_selected"] == FDRPCA().fit(imputed(X)).n_selected_
+    assert said["n_selected"] == GSPPCA(2).fit(imputed(X)).n_selected_
+
+
+def test_the_test_of_columns_sees_no_values_predicted_from_other_columns(inside):
+    """`--missing impute` fills with column means for FDRPCA: predictions would look correlated."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 1)) + 0.1 * rng.normal(size=(100, 8))
+    X[:, 7] = rng.normal(size=100)  # unrelated to the others, and half of it is missing
+    X[51:, 7] = np.nan
+    path = sheet(inside / "t.csv", X=X, label=False, names=NAMES[:8])
+    said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
+    assert any("filled with column means" in note for note in said["notes"])
+    model = FDRPCA().fit(np.where(np.isnan(X), np.nanmean(X, axis=0), X))
+    assert said["n_selected"] == model.n_selected_ == 7
+    found = {row["variable"]: row for row in rows_of(inside / "t-prosparse" / "selected.csv")}
+    assert float(found["v7"]["communality"]) == pytest.approx(model.communality_[7], rel=1e-6)
 
 
 def test_missing_values(inside):
@@ -168,7 +184,7 @@ def test_missing_values(inside):
     assert len(rows_of(inside / "t-prosparse" / "scores.csv")) == 58
     filled = json.loads(run(app, [*arguments, "--missing", "impute"]).stdout)
     assert (filled["rows"], filled["variables"]) == (60, 19)
-    assert any("filled in by principal components" in note for note in filled["notes"])
+    assert any("filled with column means" in note for note in filled["notes"])
     exact = json.loads(run(app, [*arguments, "--missing", "impute", "--method", "sca"]).stdout)
     assert any("exactly" in note for note in exact["notes"])
 

@@ -369,7 +369,7 @@ def test_gaps_are_counted_and_named(kind):
     assert str(refused.value).startswith(
         f"Input X contains NaN: 3 value(s), the first in row 2, column {third}; 2 row(s) and 2 "
         f"column(s) have any: column {third} (2), column {first} (1). FDRPCA needs finite values: "
-        "fill gaps in first (`prosparse.SCA().fit(X).impute(X)`"
+        "fill missing values with column means first (scikit-learn's SimpleImputer)"
     )
     X[0, 0] = np.inf
     with pytest.raises(InputError, match=r"NaN and infinity: 4 value\(s\).*logarithms of zero"):

@@ -71,8 +71,8 @@ def select_variables(
         Normalised and logarithmised counts, say; X is taken as it is.
     n_components : int, "auto" or None
         Dimension of the common structure; None: 30, or as many as a smaller table allows.
-        "auto" counts what stands out from white noise; counts of cells, whose noise is not, give
-        far too many.
+        "auto" counts the components of the variables that share variance with others; see
+        `GSPPCA`.
     n_features_to_select : int or None
         How many variables; None: the evidence decides.
     scale : bool
@@ -921,7 +921,7 @@ def _check_finite(table: Annotated, method: str) -> None:
         where = found.in_words(names, table.data.obs_names[found.row])
         raise InputError(
             f"the table contains {where}. {method} needs finite values: leave these observations "
-            "or variables out, or fill gaps in first (`prosparse.SCA().fit(X).impute(X)`)."
+            "or variables out, or fill missing values with the means of the variables."
         )
 
 

@@ -152,10 +152,11 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
     count, columns = int(gaps.sum()), int(np.count_nonzero(gaps))
     if wish.missing == "error":
         in_all = "It is the only gap" if count == 1 else f"{count:,} values are missing in all"
+        by = "with column means" if wish.asked.tests else "from the other values of their rows"
         raise TableError(
             f"{table.path}, {_row_called(table, first[0])}, column {table.names[first[1]]!r}: the "
-            f"value is missing. {in_all}. Say --missing impute to fill gaps in from the other "
-            f"values of their rows, or --missing drop, which {_would_leave(table)}"
+            f"value is missing. {in_all}. Say --missing impute to fill missing values {by}, or "
+            f"--missing drop, which {_would_leave(table)}"
         )
     said = f"{count:,} values in {columns:,} columns were missing"
     if wish.missing == "drop":
@@ -164,6 +165,12 @@ def _without_gaps(table: Table, wish: Wish) -> Table:
     if wish.asked.allows_gaps:
         name = wish.asked.estimator.__name__
         return table._replace(notes=[*table.notes, f"{said}: {name} leaves them open, exactly"])
+    if wish.asked.tests:
+        # Values predicted from other columns share variance with them by construction, and the
+        # test would select these columns.
+        filled = np.where(np.isnan(table.X), np.nanmean(table.X, axis=0), table.X)
+        note = f"{said} and were filled with column means"
+        return table._replace(X=filled, notes=[*table.notes, note])
     note = f"{said} and were filled in by principal components, from the other values of their rows"
     return table._replace(X=imputed(table.X), notes=[*table.notes, note])
 

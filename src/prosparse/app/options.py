@@ -145,7 +145,8 @@ class Preparing(NamedTuple):
             metavar="|".join(MISSING),
             rich_help_panel=_TABLE,
             help="What to do about missing values. drop: leave out rows or columns, whichever "
-            "loses less; impute: fill in by principal components.",
+            "loses less; impute: fill with column means (fdrpca) or by principal components (other "
+            "methods).",
         ),
     ] = "error"
 

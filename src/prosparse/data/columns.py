@@ -250,8 +250,8 @@ def _refuse_not_finite(low: np.ndarray, high: np.ndarray) -> None:
         what = "NaN" if np.isnan(low[bad[0]] + high[bad[0]]) else "infinity"
         raise InputError(
             f"Input X contains {what} in {bad.size:,} column(s), the first of them column "
-            f"{bad[0]}: leave out these columns or the rows that have it, or fill gaps in first "
-            "(`prosparse.SCA().fit(part).impute(part)` on parts that fit into memory)"
+            f"{bad[0]}: leave out these columns or the rows that have it, or fill missing values "
+            "with column means first"
         )
 
 

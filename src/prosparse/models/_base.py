@@ -41,9 +41,7 @@ from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
 from ..parallel import blas_threads, suit_blas_threads
 
 _LEAVE_OUT = "leave these rows or columns out"
-_FILL_IN = (
-    "fill gaps in first (`prosparse.SCA().fit(X).impute(X)`, or scikit-learn's SimpleImputer)"
-)
+_FILL_IN = "fill missing values with column means first (scikit-learn's SimpleImputer)"
 _MEND = "look for divisions by zero and logarithms of zero, which give infinity"
 # What to do about entries that are not finite numbers.
 _ADVICE = {

@@ -37,10 +37,10 @@ _CONSTANT = 1e-9
 class FDRPCA(SparseProjection):
     """PCA of the variables that share structure, at a stated false discovery rate.
 
-    A variable carries common structure if the principal components of the *other* variables
-    explain more of it than chance would. Each variable is tested in that way, whatever its noise,
-    its scale or its distribution, and no number of components has to be known. PCA of the chosen
-    variables, each scaled to unit variance, gives the components.
+    Each variable is tested for association with the leading principal components of the
+    *remaining* variables. No common noise variance, no common scale and no number of components
+    are needed; the rows must be exchangeable (see Notes). Variables selected by the
+    Benjamini-Hochberg procedure are scaled to unit variance and passed to PCA.
 
     What is chosen is *significant*; how much a variable shares with the others is its
     ``communality_``. In large tables nearly everything shares a little: see ``min_communality``.
@@ -78,12 +78,15 @@ class FDRPCA(SparseProjection):
     pvalues_ : array (n_features_in_,)
         Of the test that a variable shares nothing with the others.
     qvalues_ : array (n_features_in_,)
-        The smallest false discovery rate at which a variable would be chosen.
+        Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
+        communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``,
+        at which the set grows: for another rate, fit again.
     communality_ : array (n_features_in_,)
         The share of a variable's variance that the components explain, the variable itself left
-        out of them. Chance alone gives ``chance_communality_`` on average.
+        out of them. Its null expectation is ``chance_communality_``.
     chance_communality_ : float
-        ``n_components_`` / (n_samples - 1).
+        ``n_components_`` / (n_samples - 1); with groups, ``n_components_`` / (n_samples -
+        n_groups).
     components_ : array (n_components_, n_features_in_)
         Orthonormal rows, of variables scaled to unit variance; exact zeros for those not chosen.
     n_components_ : int
@@ -95,7 +98,8 @@ class FDRPCA(SparseProjection):
     relevance_ : array (n_features_in_,)
         The communality as a share of the largest.
     ranking_ : int array (n_features_in_,)
-        1 for the chosen variable with the largest communality, and so on.
+        1 for the selected variable with the largest communality, and so on; after the selected
+        variables the others, by communality.
     sampled_ : bool array (n_features_in_,)
         Variables so far from Gaussian that random orders of their rows gave the p-value, which
         is then no smaller than the number of orders allows.
@@ -120,14 +124,20 @@ class FDRPCA(SparseProjection):
     the one given. Time series are not, nor are several rows of one patient: give the patients as
     ``groups``, and rows are compared within each. A warning says when neighbouring rows are alike.
 
+    Rows of unequal noise, or a few outlying rows, violate this assumption and make uncorrelated
+    columns significant: all columns have large entries in the same rows. No warning reports it.
+    Leave out outlying rows, or divide rows by their size. Strongly skewed columns have heavier
+    tails than the fitted null distribution; take logarithms or ``transform="rank"``.
+
     Of counts x in a row of size N and a column with the share pi of all counts, Pearson's residual
     is (x - N pi) / sqrt(N pi), which has mean 0 and variance 1 whatever the size of the row, if it
     differs from others in nothing else. Rows whose residuals are larger throughout are scaled
     down. ``mean_`` and ``scale_`` are those of the residuals times sqrt(pi), and
     ``inverse_transform`` gives these.
 
-    Missing values are refused: fill them in first (``SCA().impute``, or scikit-learn's imputers),
-    or leave out the columns that have many.
+    Missing values raise an error. Drop incomplete rows or columns, or fill with column means
+    (scikit-learn's ``SimpleImputer``). Values imputed from other columns share variance with them
+    by construction, and the false discovery rate no longer holds.
 
     References
     ----------

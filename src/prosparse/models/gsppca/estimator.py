@@ -32,8 +32,9 @@ class GSPPCA(HasDensity, SparseProjection):
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Fewer than min(n_samples, n_features). "auto": those of the columns that share structure
-        with others beyond chance, each column measured in its own noise; see `FDRPCA`.
+        Fewer than min(n_samples, n_features). "auto": the number of components of the columns that
+        the test of `FDRPCA` selects at a false discovery rate of 0.05, each column divided by its
+        noise standard deviation; with fewer than five rows, as many as stand out from white noise.
     n_features_to_select : int or None, default=None
         How many variables to keep, at least ``n_components``. None: the evidence decides.
     scale : bool, default=False

@@ -207,7 +207,7 @@ class SCA(HasDensity, SparseProjection):
     n_selected_ : int
         How many these are.
     relevance_ : array (n_features_in_,)
-        The norm of a variable's loadings, relative to the largest.
+        The norm of a variable's loadings in the units of the table, relative to the largest.
     ranking_ : int array (n_features_in_,)
         1 for the variable of the largest relevance, and so on.
     mean_ : array (n_features_in_,)
