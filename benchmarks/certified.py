@@ -24,7 +24,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 from prosparse import EMPCA
-from prosparse.selection.bounds import relaxed_bound
+from prosparse.models.empca.certify.bounds import relaxed_bound
 
 FILE = "sparse_pca_matrices_22.npz"
 

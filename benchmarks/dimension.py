@@ -38,7 +38,7 @@ TEXT = """# How many components?
 `n_components="auto"` of `SCA`, `SPPCA` and `EMPCA` counts the eigenvalues that stand out from white
 noise (Kritchman & Nadler 2008, `prosparse.selection.dimension.count_signals`). `FDRPCA` and `GSPPCA`
 look for the columns that share structure first, and count on these, each measured in its own noise
-(`prosparse.selection.structure.count_components`): on real tables, whose columns have noise of
+(`prosparse.structure.search.count_components`): on real tables, whose columns have noise of
 different size, nearly every eigenvalue stands out from white noise. Five other rules stand beside it in
 `prosparse.selection.dimension`; all take the eigenvalues of X'X of a centred table.
 

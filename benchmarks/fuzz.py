@@ -156,6 +156,99 @@ def annotated() -> dict[str, bytes]:
     return found
 
 
+_OPEN = "http://schemas.openxmlformats.org"
+_OFFICE = f"{_OPEN}/officeDocument/2006/relationships"
+_MAIN = f'xmlns="{_OPEN}/spreadsheetml/2006/main"'
+_ODS = "urn:oasis:names:tc:opendocument:xmlns"
+# Pieces of XML that change what a sheet claims.
+MARKUP = (
+    b"<c r='XFD1048576'><v>1</v></c>", b'<c r="A0"><v>1</v></c>', b'<c r=""><v/></c>',
+    b'<c r="ZZZZZZ9" t="s"><v>99999</v></c>', b'<c t="s"><v>-1</v></c>', b'<c t="e"><v>#</v></c>',
+    b'<c t="d"><v>2024-99-99</v></c>', b'<c s="1"><v>1e308</v></c>', b'<c s="99"><v>nan</v></c>',
+    b'<row r="1048577">', b'<row r="0">', b'<mergeCell ref="B3:A1"/>', b'<mergeCell ref="A0"/>',
+    b'<mergeCell ref="A1:A1048576"/>', b'<mergeCell ref="ZZZ1:ZZZ99999999"/>', b"<f>1+1</f>",
+    b'<dimension ref="A1:XFD1048576"/>', b"</row>", b"</sheetData>", b"<v>", b"</c>", b"<is><t>",
+    b"<!--", b"-->", b"<![CDATA[", b"]]>", b"&a;", b"&#0;", b"&#x110000;", b"\xff", b"<", b">",
+    b'<!DOCTYPE a [<!ENTITY a "' + b"a" * 1000 + b'"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]>',
+    b' table:number-rows-repeated="1000000"', b' table:number-columns-repeated="16384"',
+    b' table:number-rows-repeated="-1"', b' table:number-columns-repeated="99999999999"',
+    b' table:formula="of:=1+1"', b' office:value-type="date" office:date-value="9999-99-99"',
+    b' office:value-type="time" office:time-value="PT99999999999H"', b'office:value="x"',
+    b' office:value-type="boolean"', b"<text:s text:c=\"1000000000\"/>", b"<table:table>",
+)  # fmt: skip
+
+
+def _xlsx() -> bytes:
+    X, names, ids = table()
+    texts = ["id", *names, *ids]
+    rows = [[f'<c t="s"><v>{k}</v></c>' for k in range(5)]]
+    for k, row in enumerate(X):
+        cells = (
+            [f'<c t="s"><v>{5 + k}</v></c>'] if k % 2 else [f'<c t="s" s="0"><v>{5 + k}</v></c>']
+        )
+        cells += ["<c/>" if np.isnan(v) else f'<c s="{k % 3}"><f>1</f><v>{v}</v></c>' for v in row]
+        rows.append(cells)
+    sheet = "".join(
+        f'<row r="{i}">'
+        + "".join(c.replace("<c", f'<c r="{"ABCDE"[j]}{i}"', 1) for j, c in enumerate(row))
+        + "</row>"
+        for i, row in enumerate(rows, 1)
+    )
+    shared = "".join(f"<si><t>{text}</t></si>" for text in texts)
+    kinds = {
+        "w": ("worksheet", "worksheets/s.xml"),
+        "s": ("styles", "styles.xml"),
+        "t": ("sharedStrings", "sharedStrings.xml"),
+    }
+    relations = "".join(
+        f'<Relationship Id="{key}" Type="{_OFFICE}/{kind}" Target="{target}"/>'
+        for key, (kind, target) in kinds.items()
+    )
+    package = f'xmlns="{_OPEN}/package/2006/relationships"'
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{_OPEN}/package/2006/content-types"/>',
+        "_rels/.rels": f'<Relationships {package}><Relationship Id="b" '
+        f'Type="{_OFFICE}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook {_MAIN} xmlns:r="{_OFFICE}"><sheets>'
+        '<sheet name="S" sheetId="1" r:id="w"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f"<Relationships {package}>{relations}</Relationships>",
+        "xl/styles.xml": f'<styleSheet {_MAIN}><cellXfs><xf numFmtId="0"/><xf numFmtId="14"/>'
+        '<xf numFmtId="46"/></cellXfs></styleSheet>',
+        "xl/sharedStrings.xml": f"<sst {_MAIN}>{shared}</sst>",
+        "xl/worksheets/s.xml": f"<worksheet {_MAIN}><sheetData>{sheet}</sheetData><mergeCells>"
+        '<mergeCell ref="A2:A3"/></mergeCells></worksheet>',
+    }
+    return archive({name: text.encode() for name, text in parts.items()}, zipfile.ZIP_DEFLATED)
+
+
+def _ods() -> bytes:
+    X, names, ids = table()
+
+    def cell(value: Any) -> str:
+        if isinstance(value, str):
+            text = f"<text:p>{value}</text:p>"
+            return f'<table:table-cell office:value-type="string">{text}</table:table-cell>'
+        if np.isnan(value):
+            return '<table:table-cell table:number-columns-repeated="1"/>'
+        return f'<table:table-cell office:value-type="float" office:value="{value}"/>'
+
+    rows = [["id", *names], *([one, *row] for one, row in zip(ids, X, strict=True))]
+    body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
+    spaces = " ".join(f'xmlns:{one}="{_ODS}:{one}:1.0"' for one in ("office", "table", "text"))
+    parts = {
+        "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+        "content.xml": f"<office:document-content {spaces}><office:body><office:spreadsheet>"
+        f'<table:table table:name="S">{body}</table:table></office:spreadsheet></office:body>'
+        "</office:document-content>",
+        "META-INF/manifest.xml": f'<manifest:manifest xmlns:manifest="{_ODS}:manifest:1.0"/>',
+    }
+    return archive({name: text.encode() for name, text in parts.items()}, zipfile.ZIP_DEFLATED)
+
+
+def workbooks() -> dict[str, bytes]:
+    return {"t.xlsx": _xlsx(), "t.ods": _ods()}
+
+
 def models() -> dict[str, bytes]:
     X = np.nan_to_num(table()[0])
     found = {}
@@ -322,10 +415,59 @@ def _nested(depth: int) -> Any:
 
 def damaged(rng: np.random.Generator, seeds: list[bytes]) -> bytes:
     """One to four changes to one of the seeds."""
-    raw = bytearray(seeds[rng.integers(len(seeds))])
+    seed = seeds[rng.integers(len(seeds))]
+    if (b"content.xml" in seed or b"workbook.xml" in seed) and rng.random() < 0.8:
+        return _damaged_member(rng, seed)
+    raw = bytearray(seed)
     for _ in range(rng.integers(1, 5)):
         _CHANGES[rng.integers(len(_CHANGES))](rng, raw, seeds)
     return bytes(raw)
+
+
+def _damaged_member(rng: np.random.Generator, seed: bytes) -> bytes:
+    """Changes inside the files of an archive, mostly to their XML; the archive stays whole."""
+    with zipfile.ZipFile(io.BytesIO(seed)) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    names = sorted(parts, key=lambda name: len(parts[name]))
+    for _ in range(rng.integers(1, 3)):
+        # the largest files hold the data
+        name = names[-1 - min(int(rng.exponential(0.5)), len(names) - 1)]
+        raw = bytearray(parts[name])
+        if b"<" in raw and rng.random() < 0.8:
+            _markup(rng, raw)
+        else:
+            _CHANGES[rng.integers(len(_CHANGES))](rng, raw, list(parts.values()))
+        parts[name] = bytes(raw)
+    if rng.random() < 0.05:
+        del parts[names[rng.integers(len(names))]]
+    return archive(parts, zipfile.ZIP_DEFLATED)
+
+
+def _markup(rng: np.random.Generator, raw: bytearray) -> None:
+    """A piece of XML put before a tag, inside a tag or in the place of a tag or of a value."""
+    import re
+
+    piece = MARKUP[rng.integers(len(MARKUP))]
+    tags = list(re.finditer(rb"<[^<>]*>", raw))
+    values = list(re.finditer(rb'"[^"<>]*"', raw))
+    if not tags:
+        return
+    tag = tags[rng.integers(len(tags))]
+    action = rng.integers(5)
+    if action == 0:
+        raw[tag.start() : tag.start()] = piece
+    elif action == 1:
+        raw[tag.start() : tag.end()] = piece
+    elif action == 2 or not values:
+        space = raw.find(b" ", tag.start(), tag.end())
+        at = space if space >= 0 else tag.end() - 1
+        raw[at:at] = piece
+    elif action == 3:
+        value = values[rng.integers(len(values))]
+        raw[value.start() + 1 : value.end() - 1] = str(LARGE[rng.integers(len(LARGE))]).encode()
+    else:
+        other = tags[rng.integers(len(tags))]
+        raw[tag.start() : tag.end()] = bytes(raw[other.start() : other.end()])
 
 
 def _place(rng: np.random.Generator, raw: bytearray) -> int:
@@ -398,6 +540,7 @@ FORMATS: dict[str, tuple[Callable[[], dict[str, bytes]], int]] = {
     "matrix market": (matrices, 10),
     "h5ad": (annotated, 1),
     "model": (models, 22),
+    "workbook": (workbooks, 2),  # as H5AD
 }
 
 HOSTILE: dict[str, Callable[[str], dict[str, bytes]]] = {
@@ -443,6 +586,8 @@ def outcome(path: Path, number: int) -> tuple[str, str]:
                 return "finding", f"a table of shape {read.X.shape} with {len(read.names)} names"
     except (TableError, ModelFileError) as error:
         said = str(error)
+        if "panicked" in said or "stack backtrace" in said:
+            return "finding", f"a message for developers: {said[:200]}"
         if not said.startswith(str(path)) or len(said) > 2000:
             return "finding", f"an error without the file, or too long: {said[:200]}"
         return type(error).__name__, said
@@ -480,6 +625,9 @@ def worker(kind: str, jobs: Any, answers: Any, folder: str) -> None:
         reset_peak()
         before, started = peak(), time.perf_counter()
         word, said = outcome(path, number)
+        child = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        if child > MEMORY + 2**28:  # the limit, and the packages
+            word, said = "finding", f"{child / 2**20:.0f} MiB of memory in a child process"
         answers.put((number, word, said, time.perf_counter() - started, peak() - before))
 
 

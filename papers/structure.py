@@ -20,7 +20,7 @@ from scipy import sparse
 from prosparse.metrics import support_f_score
 from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
-from prosparse.selection.false_discoveries import discoveries
+from prosparse.structure.false_discoveries import discoveries
 
 from .base import Claim, Experiment, Result, Row, figure_of, mean_row, saved
 from .data import Data

@@ -35,7 +35,7 @@ from prosparse.errors import (
 from prosparse.inference.loop import Run, StopReason, iterate, worst
 from prosparse.inference.progress import Progress
 from prosparse.models._base import SparseProjection
-from prosparse.numerics.quadratic import Floats, Gram, leading_pair
+from prosparse.models.empca.quadratic import Floats, Gram, leading_pair
 
 WIDEST = 1500  # C is p x p, and a matrix of the side of the variables left is decomposed per turn
 OVER_RELAXATION = 1.6

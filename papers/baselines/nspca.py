@@ -30,7 +30,7 @@ from prosparse.errors import (
 from prosparse.inference.loop import Run, iterate
 from prosparse.inference.progress import Progress
 from prosparse.models._base import SparseProjection
-from prosparse.numerics.quadratic import Floats
+from prosparse.models.empca.quadratic import Floats
 
 WIDEST = 5000  # C is p x p
 

@@ -18,7 +18,7 @@ from scipy.sparse.linalg import ArpackError, eigsh
 from prosparse.errors import FewerComponentsWarning, check_bool, check_integer, warn
 from prosparse.inference.loop import StopReason
 from prosparse.models._base import SparseProjection
-from prosparse.numerics.quadratic import Floats, Indices, Quadratic, leading_pair, quadratic_of
+from prosparse.models.empca.quadratic import Floats, Indices, Quadratic, leading_pair, quadratic_of
 
 RANK_TOL = 1e-12
 SMALL = 64  # blocks up to here are decomposed from scratch

@@ -12,9 +12,9 @@ import numpy as np
 
 from prosparse.errors import ParameterError, check_bool, check_integer
 from prosparse.models._base import SparseProjection
-from prosparse.numerics.quadratic import quadratic_of
+from prosparse.models.empca.quadratic import quadratic_of
+from prosparse.models.empca.thresholds import Constraint, renormalised, threshold
 from prosparse.numerics.spectrum import principal_components
-from prosparse.numerics.thresholds import Constraint, renormalised, threshold
 
 
 class ThresholdedPCA(SparseProjection):

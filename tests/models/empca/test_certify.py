@@ -14,7 +14,7 @@ from prosparse.models.empca.certify import branching, many
 from prosparse.models.empca.certify.branching import RESOLUTION, certify
 from prosparse.models.empca.certify.clock import Clock
 from prosparse.models.empca.certify.symmetry import exchangeable
-from prosparse.numerics.quadratic import Gram
+from prosparse.models.empca.quadratic import Gram
 from prosparse.persistence import load, save
 
 

@@ -16,8 +16,8 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import component_angles
 from prosparse.models.empca import search
 from prosparse.models.empca.model import init, make_step
-from prosparse.numerics.quadratic import Gram
-from prosparse.numerics.thresholds import Constraint, threshold
+from prosparse.models.empca.quadratic import Gram
+from prosparse.models.empca.thresholds import Constraint, threshold
 
 
 def table_with_covariance(C, n=40, seed=0):

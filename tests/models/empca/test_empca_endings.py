@@ -12,8 +12,8 @@ from prosparse.inference.loop import StopReason
 from prosparse.models.empca import nonnegative, search
 from prosparse.models.empca.exchange import best_swap, exact_swaps, make_polish_step, rough_swaps
 from prosparse.models.empca.model import Support
-from prosparse.numerics.quadratic import Gram
-from prosparse.numerics.thresholds import Constraint
+from prosparse.models.empca.quadratic import Gram
+from prosparse.models.empca.thresholds import Constraint
 
 
 def noise(n=30, p=40, seed=16):

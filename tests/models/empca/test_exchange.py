@@ -17,9 +17,9 @@ from prosparse.models.empca.exchange import (
 )
 from prosparse.models.empca.model import Support
 from prosparse.models.empca.nonnegative import best_weights, no_worse
+from prosparse.models.empca.quadratic import Gram, leading_pair
 from prosparse.models.empca.search import seeds
-from prosparse.numerics.quadratic import Gram, leading_pair
-from prosparse.numerics.thresholds import Constraint, threshold
+from prosparse.models.empca.thresholds import Constraint, threshold
 
 pytestmark = pytest.mark.quick
 

@@ -8,7 +8,7 @@ import pytest
 from prosparse import EMPCA, ParameterError
 from prosparse.models.empca.certify import joint, orthogonal
 from prosparse.models.empca.certify.clock import Clock
-from prosparse.selection.relaxation import Multipliers
+from prosparse.models.empca.certify.relaxation import Multipliers
 
 
 def all_sums(C, sizes):

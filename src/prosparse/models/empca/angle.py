@@ -29,9 +29,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import minimize
 
-from ...numerics.quadratic import Floats, Indices, Quadratic
-from ...numerics.thresholds import Constraint, spread_weights, strength
 from .model import Support
+from .quadratic import Floats, Indices, Quadratic
+from .thresholds import Constraint, spread_weights, strength
 
 SLACK = 1e-12  # kept from the constraint, so that rounding does not break it
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from ...data import Columns, DenseOperator, Operator
 from ...data.columns import unit_of
 from ...errors import InputError, ParameterError, check_integer
-from ...numerics.quadratic import Floats, Gram
+from .quadratic import Floats, Gram
 
 # Entries C_ij and C_ji may differ by this share of the largest: printed digits, say.
 ASYMMETRY = 1e-6

@@ -30,9 +30,9 @@ from ...errors import (
     warn,
 )
 from ...inference.loop import StopReason
-from ...selection.bounds import gaps
 from ...selection.dimension import MOST_COUNTED
 from .._base import SparseProjection, few_columns
+from .certify.bounds import gaps
 from .covariance import covariance_of
 from .search import Effort
 from .solve import (

@@ -22,10 +22,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy.linalg import lapack
 
-from ...numerics.quadratic import Floats, Indices, Quadratic
-from ...numerics.thresholds import Constraint, spread_weights, strength, threshold
 from .model import Support
 from .nonnegative import best_weights
+from .quadratic import Floats, Indices, Quadratic
+from .thresholds import Constraint, spread_weights, strength, threshold
 
 # A step is an improvement if it raises the objective by more than this share: below, it is
 # rounding, and two supports of equal value would be exchanged for ever.

@@ -35,8 +35,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ...inference.loop import StopReason
-from ...numerics.quadratic import Floats, Quadratic
-from ...numerics.thresholds import Constraint, threshold
+from .quadratic import Floats, Quadratic
+from .thresholds import Constraint, threshold
 
 
 class State(NamedTuple):

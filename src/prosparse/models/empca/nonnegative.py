@@ -16,9 +16,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ...inference.loop import iterate
-from ...numerics.quadratic import Floats, Quadratic
-from ...numerics.thresholds import Constraint, renormalised, spread_weights
 from .model import Support
+from .quadratic import Floats, Quadratic
+from .thresholds import Constraint, renormalised, spread_weights
 
 ROUNDING = 1e-15  # of the objective, as a share of it
 # On supports of up to some hundred variables these steps ended after at most 33.

@@ -21,13 +21,13 @@ import numpy as np
 
 from ...inference.loop import StopReason, iterate, worst
 from ...inference.progress import Progress
-from ...numerics.quadratic import Floats, Quadratic
-from ...numerics.thresholds import Constraint, renormalised, spread_weights, threshold
 from ...parallel import in_processes
 from .angle import feasible, make_angle_step
 from .exchange import Exchange, best_swap, exact_swaps, make_polish_step, rough_swaps
 from .model import State, Support, init, make_step
 from .nonnegative import best_weights, no_worse
+from .quadratic import Floats, Quadratic
+from .thresholds import Constraint, renormalised, spread_weights, threshold
 
 # Up to this K p the best of all exchanges is made, then the next; beyond, many together.
 CHEAP_SWAPS = 10_000

@@ -19,16 +19,16 @@ from ...data import Operator
 from ...data.arrays import host
 from ...inference.loop import StopReason, worst
 from ...inference.progress import Progress
-from ...numerics.quadratic import Floats, Mask, Quadratic, quadratic_of
-from ...numerics.thresholds import Constraint
-from ...selection.bounds import Candidate
 from ...selection.dimension import count_signals
+from .certify.bounds import Candidate
 from .certify.branching import Certificate
 from .certify.clock import Clock
 from .certify.component import prove_component
 from .certify.joint import MOST_JOINT, certify_sum, raised
 from .certify.orthogonal import orthogonal_bound
+from .quadratic import Floats, Mask, Quadratic, quadratic_of
 from .search import Climb, Effort, find_at_angle, find_component
+from .thresholds import Constraint
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
@@ -324,7 +324,7 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
 
 
 def candidates(solution: Solution) -> Iterator[Candidate]:
-    """Every component with the problem that it solves; for `selection.bounds.gaps`."""
+    """Every component with the problem that it solves; for `models.empca.certify.bounds.gaps`."""
     remaining, options = everything(solution.quadratic), solution.options
     for K, found in zip(options.cardinalities, solution.components, strict=False):
         c = constraint(remaining, K, options.nonnegative)

@@ -1,5 +1,5 @@
 """PCA of the columns that share structure, at a stated false discovery rate: `model`, `rows` and
-the `estimator`; the test itself is `selection.structure`."""
+the `estimator`; the test itself is `structure.search`."""
 
 from .estimator import FDRPCA
 

@@ -2,10 +2,10 @@
 
 Symbols: X (n x p) with centred columns of one variance; S the chosen columns; d components. The
 *communality* of a column is the share of its variance that the first d principal components of the
-chosen columns explain, the column itself left out of them: R2(d) of `numerics.secular`. Chance
+chosen columns explain, the column itself left out of them: R2(d) of `leave_one_out`. Chance
 alone gives d / (n - 1) on average.
 
-The test that chooses S is in `selection.structure`; nothing is iterated here.
+The test that chooses S is in `structure.search`; nothing is iterated here.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ...errors import ParameterError
-from ...numerics.secular import left_out_shares
-from ...selection.false_discoveries import qvalues
-from ...selection.leading import FINE, Sample
-from ...selection.structure import Structure, count_components, find_structure
+from ...structure.false_discoveries import qvalues
+from ...structure.leading_components import FINE, Sample
+from ...structure.leave_one_out import left_out_shares
+from ...structure.search import Structure, count_components, find_structure
 
 
 class Options(NamedTuple):

@@ -6,8 +6,8 @@ import numpy as np
 
 from ...data.row_groups import row_groups
 from ...errors import InputError, ParameterError
-from ...selection.leading import Groups, Sample
-from ...selection.structure import FEWEST_FREEDOM
+from ...structure.leading_components import Groups, Sample
+from ...structure.search import FEWEST_FREEDOM
 
 # Columns, and entries in all, that are looked at to judge the order of the rows.
 _COLUMNS = 400

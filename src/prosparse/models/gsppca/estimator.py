@@ -16,7 +16,7 @@ from ...inference.checkpoint import Checkpoint
 from ...numerics.density import NoisyPlane, log_density
 from ...selection.model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
-from ...selection.structure import FEWEST_FREEDOM
+from ...structure.search import FEWEST_FREEDOM
 from .._base import HasDensity, SparseProjection
 from .doubts import Doubt
 from .evidence import EVIDENCES, EvidenceKind

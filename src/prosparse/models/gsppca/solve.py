@@ -3,7 +3,7 @@
 The relaxed model ranks the variables (`model`), the evidence along the ranking says how many to
 keep (`evidence`), and PCA on those columns gives the components. If the number of components is
 left to the data, it is that of the columns which share structure with others beyond chance
-(`selection.structure`), whatever the noise of each.
+(`structure.search`), whatever the noise of each.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
-from ...selection.leading import Sample
 from ...selection.model_priors import log_prior
 from ...selection.noise import noise_variance
-from ...selection.structure import count_components, find_structure
+from ...structure.leading_components import Sample
+from ...structure.search import count_components, find_structure
 from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left, nothing_shared
 from .evidence import EvidenceKind, NestedModels
 from .latents import (

@@ -1,7 +1,7 @@
 """The best K variables, with a proof: best-first branch and bound.
 
 A node says which variables are in the best set S (``pinned``) and which can still be (the rest of
-``variables``). Its bound is that of `selection.relaxation`, whose multipliers it has from its
+``variables``). Its bound is that of `relaxation`, whose multipliers it has from its
 parent. At every node
 
 1. variables that cannot be in an S better than the best one known are left out, and those without
@@ -29,9 +29,13 @@ import numpy as np
 
 from ....inference.loop import iterate
 from ....inference.progress import Progress
-from ....numerics.quadratic import Floats, Gram, Indices, Mask
-from ....numerics.thresholds import Constraint, spread_weights
-from ....selection.relaxation import (
+from ..exchange import best_swap, make_polish_step
+from ..model import Support
+from ..nonnegative import best_weights
+from ..quadratic import Floats, Gram, Indices, Mask
+from ..thresholds import Constraint, spread_weights
+from .clock import Clock
+from .relaxation import (
     EPS,
     Multipliers,
     Problem,
@@ -44,10 +48,6 @@ from ....selection.relaxation import (
     prove,
     taken,
 )
-from ..exchange import best_swap, make_polish_step
-from ..model import Support
-from ..nonnegative import best_weights
-from .clock import Clock
 from .symmetry import exchangeable
 
 RESOLUTION = 1e-9

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ....inference.progress import Progress
-from ....numerics.quadratic import Floats, Quadratic
-from ....numerics.thresholds import Constraint, spread_weights
+from ..quadratic import Floats, Quadratic
+from ..thresholds import Constraint, spread_weights
 from .branching import RESOLUTION, Certificate, certify
 from .clock import Clock
 from .many import MOST, survivors

@@ -1,6 +1,6 @@
 """Several components at once: the largest sum of variances, with a proof.
 
-d components w_c on sets S_c of K_c variables that do not meet. The bound of `selection.relaxation`
+d components w_c on sets S_c of K_c variables that do not meet. The bound of `relaxation`
 holds for their sum with one change: unit vectors on sets that do not meet are orthonormal, so that
 w_1'P w_1 + ... + w_d'P w_d is at most the sum of the d largest eigenvalues of P,
 
@@ -23,19 +23,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ....inference.progress import Progress
-from ....numerics.quadratic import Floats, Gram, Indices, Mask
-from ....numerics.thresholds import Constraint, spread_weights
-from ....selection.relaxation import (
-    EPS,
-    FAR_BELOW,
-    SMOOTH_SUMS,
-    Multipliers,
-    Smoothed,
-    largest_shares,
-    lowered,
-    taken,
-)
+from ..quadratic import Floats, Gram, Indices, Mask
 from ..search import Effort, find_component
+from ..thresholds import Constraint, spread_weights
 from .branching import (
     ITERATIONS,
     LEAST_GAP,
@@ -46,6 +36,16 @@ from .branching import (
     WORTHWHILE,
 )
 from .clock import Clock
+from .relaxation import (
+    EPS,
+    FAR_BELOW,
+    SMOOTH_SUMS,
+    Multipliers,
+    Smoothed,
+    largest_shares,
+    lowered,
+    taken,
+)
 
 FREE = -1
 # Up to so many variables the sum is bounded as a whole, by eigenproblems of this side.

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....numerics.quadratic import Floats, Indices, Mask, Quadratic
-from ....selection.relaxation import EPS
+from ..quadratic import Floats, Indices, Mask, Quadratic
+from .relaxation import EPS
 
 # So few variables are left to `branching`, which forms their block of C.
 FEW = 1500

@@ -1,6 +1,6 @@
 """Orthogonal components that may share variables: a bound on the sum of their variances.
 
-d orthonormal components w_c on sets S_c of K_c variables. The bound of `selection.relaxation` holds
+d orthonormal components w_c on sets S_c of K_c variables. The bound of `relaxation` holds
 for their sum with the d largest eigenvalues of P, as in `joint`; since sets may meet, every
 component counts rows of its own:
 
@@ -18,8 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ....numerics.quadratic import Floats
-from ....selection.relaxation import (
+from ..quadratic import Floats
+from .clock import Clock
+from .relaxation import (
     EPS,
     FAR_BELOW,
     SMOOTH_SUMS,
@@ -28,7 +29,6 @@ from ....selection.relaxation import (
     largest_shares,
     lowered,
 )
-from .clock import Clock
 
 STEPS = 40  # of L-BFGS, between two looks at the bound
 # Of the smoothing: a share of the bound, and how much smaller it is each time.

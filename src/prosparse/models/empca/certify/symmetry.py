@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ....numerics.quadratic import Floats, Indices
+from ..quadratic import Floats, Indices
 
 # Entries that differ by less than this share of the largest are the same: far below what
 # `branching.RESOLUTION` tells apart.

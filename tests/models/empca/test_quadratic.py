@@ -8,8 +8,8 @@ from scipy import sparse
 
 from prosparse.data import DenseOperator
 from prosparse.data.operators.sparse import SparseOperator
-from prosparse.numerics import quadratic
-from prosparse.numerics.quadratic import Gram, TableForm, lanczos_pair, leading_pair
+from prosparse.models.empca import quadratic
+from prosparse.models.empca.quadratic import Gram, TableForm, lanczos_pair, leading_pair
 
 pytestmark = pytest.mark.quick
 

@@ -5,9 +5,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from prosparse.selection import relaxation
-from prosparse.selection.bounds import relaxed_bound, row_norm_bound, spectral_bound
-from prosparse.selection.relaxation import Multipliers, Problem
+from prosparse.models.empca.certify import relaxation
+from prosparse.models.empca.certify.bounds import relaxed_bound, row_norm_bound, spectral_bound
+from prosparse.models.empca.certify.relaxation import Multipliers, Problem
 
 
 def value_on(C, S, nonnegative):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from prosparse.numerics import secular
-from prosparse.numerics.secular import (
+from prosparse.structure import leave_one_out as secular
+from prosparse.structure.leave_one_out import (
     bounds_of_left_out_shares,
     left_out_coordinates,
     left_out_shares,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from prosparse.selection.false_discoveries import NESTED, combined, discoveries, qvalues
-from prosparse.selection.permutation import gaussian_pvalues
+from prosparse.structure.false_discoveries import NESTED, combined, discoveries, qvalues
+from prosparse.structure.null_distribution import gaussian_pvalues
 
 pytestmark = pytest.mark.quick
 

@@ -5,7 +5,7 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from prosparse.selection.permutation import (
+from prosparse.structure.null_distribution import (
     Orders,
     OwnScores,
     _limits,

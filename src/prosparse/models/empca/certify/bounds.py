@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize_scalar
 
-from ..numerics.quadratic import Floats, Mask, Quadratic, largest_eigenvalue
-from ..numerics.thresholds import Constraint
+from ..quadratic import Floats, Mask, Quadratic, largest_eigenvalue
+from ..thresholds import Constraint
 from .relaxation import Problem, from_leading_vector, from_row_norms, improve, prove
 
 GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
@@ -235,7 +235,7 @@ def _dual_value(A: Floats, s: Floats, norms: Floats, rho: float, scaled: Floats)
 
 
 def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 200) -> float:
-    """The convex bound of ``prosparse.selection.relaxation``, with rounding on the safe side.
+    """The convex bound of `relaxation`, with rounding on the safe side.
 
     Parameters
     ----------

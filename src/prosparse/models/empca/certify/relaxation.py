@@ -39,7 +39,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from ..numerics.quadratic import Floats, Indices, Mask
+from ..quadratic import Floats, Indices, Mask
 
 EPS = float(np.finfo(float).eps)
 # Of the smoothed objective, as shares of the smoothing of the largest eigenvalue.

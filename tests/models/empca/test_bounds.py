@@ -8,11 +8,9 @@ import pytest
 from scipy.optimize import linprog
 
 from prosparse import EMPCA
-from prosparse.numerics import quadratic
-from prosparse.numerics.quadratic import Gram
-from prosparse.numerics.thresholds import Constraint
-from prosparse.selection import bounds
-from prosparse.selection.bounds import (
+from prosparse.models.empca import quadratic
+from prosparse.models.empca.certify import bounds
+from prosparse.models.empca.certify.bounds import (
     Candidate,
     dual_bound,
     gaps,
@@ -23,6 +21,8 @@ from prosparse.selection.bounds import (
     trace_bound,
     upper_bound,
 )
+from prosparse.models.empca.quadratic import Gram
+from prosparse.models.empca.thresholds import Constraint
 
 
 def best_support(C, K):

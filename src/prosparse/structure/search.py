@@ -1,7 +1,7 @@
 """Which columns of a table share structure with others, at a stated false discovery rate?
 
 A column carries common structure if the principal components *of the other columns* explain more
-of it than chance. All p decompositions without one column follow from one (`numerics.secular`);
+of it than chance. All p decompositions without one column follow from one (`leave_one_out`);
 what chance explains is known for any column (`permutation`); no number of components is chosen,
 as the tests with 1, 2, ..., D of them are combined (`false_discoveries`).
 
@@ -38,16 +38,16 @@ from array_api_compat import array_namespace
 
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
-from ..numerics.secular import (
+from ..parallel import in_parallel, slices_of, usable_cores
+from ..selection.dimension import MOST_COUNTED, count_signals
+from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
+from .leading_components import FINE, ROUGH, Components, Sample
+from .leave_one_out import (
     bounds_of_left_out_shares,
     left_out_coordinates,
     left_out_shares,
 )
-from ..parallel import in_parallel, slices_of, usable_cores
-from .dimension import MOST_COUNTED, count_signals
-from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
-from .leading import FINE, ROUGH, Components, Sample
-from .permutation import (
+from .null_distribution import (
     Orders,
     OwnScores,
     bounds_of_matched_pvalues,

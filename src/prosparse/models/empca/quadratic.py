@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from ..data import Array, Operator
-from ..data.arrays import host, in_kind, on_host
-from .spectrum import new_direction
+from ...data import Array, Operator
+from ...data.arrays import host, in_kind, on_host
+from ...numerics.spectrum import new_direction
 
 # On the host: weights, images Cw and blocks of C, positions of variables, and which of them.
 Floats = NDArray[np.float64]

@@ -6,11 +6,11 @@ from scipy import sparse
 
 from prosparse.data import standardise
 from prosparse.datasets import make_globally_sparse
-from prosparse.numerics.secular import left_out_coordinates
-from prosparse.selection import leading
-from prosparse.selection.false_discoveries import discoveries
-from prosparse.selection.leading import Groups, Sample
-from prosparse.selection.structure import (
+from prosparse.structure import leading_components as leading
+from prosparse.structure.false_discoveries import discoveries
+from prosparse.structure.leading_components import Groups, Sample
+from prosparse.structure.leave_one_out import left_out_coordinates
+from prosparse.structure.search import (
     ColumnTests,
     Scores,
     components_tested,
@@ -266,7 +266,7 @@ def test_count_with_many_rows():
 def test_scores_without_a_column_of_a_large_table(monkeypatch):
     """What the leading components leave of the column lies at the ceiling; a column that is no
     member is in none of them."""
-    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    monkeypatch.setattr("prosparse.structure.leading_components.EXACT_SIDE", 50)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 300))
     X[:, :150] += 0.8 * rng.standard_normal((150, 5)) @ rng.standard_normal((5, 150))
@@ -292,7 +292,7 @@ def test_scores_without_a_column_of_a_large_table(monkeypatch):
 
 def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypatch):
     """What is not known of a column is noise, and not missing."""
-    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    monkeypatch.setattr("prosparse.structure.leading_components.EXACT_SIDE", 50)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 300))
     X[:, :150] += 0.8 * rng.standard_normal((150, 5)) @ rng.standard_normal((5, 150))
@@ -303,7 +303,7 @@ def test_components_of_a_large_table_are_counted_from_the_leading_ones(monkeypat
 
 def test_components_are_counted_until_one_does_not_stand_out(monkeypatch):
     """More of them than the leading ones that a large table is asked for at first."""
-    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    monkeypatch.setattr("prosparse.structure.leading_components.EXACT_SIDE", 50)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 300))
     X += rng.standard_normal((400, 40)) @ rng.standard_normal((40, 300))
@@ -314,7 +314,7 @@ def test_components_are_counted_until_one_does_not_stand_out(monkeypatch):
 
 def test_what_the_last_test_knew_only_saves_time(monkeypatch):
     """All that it knew stand out: more are asked for at once, and the count is the same."""
-    monkeypatch.setattr("prosparse.selection.leading.EXACT_SIDE", 50)
+    monkeypatch.setattr("prosparse.structure.leading_components.EXACT_SIDE", 50)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 300))
     X[:, :250] += rng.standard_normal((400, 40)) @ rng.standard_normal((40, 250))
