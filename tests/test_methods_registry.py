@@ -75,7 +75,7 @@ def test_command(registered, table):
     assert answer["why"] == "the 5 widest were wanted"
     page = Path("table-prosparse/report.html").read_text("utf-8")
     assert "5: the 5 widest were wanted." in page
-    assert "Height against the width; the marked point was chosen." in page
+    assert "Height against the width; the marked point was selected." in page
     again = prosparse.load("table-prosparse/model.prosparse")
     np.testing.assert_array_equal(again.components_, Widest(2, n_widest=5).fit(X).components_)
     refused = command("select", "table.csv", "--widest", "5", "--output", "other")

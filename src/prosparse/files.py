@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import stat
 import tempfile
@@ -62,6 +63,12 @@ def flush(path: Path) -> None:
     """Bring a file to the disk: or a power cut may leave a new name on an empty file."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 digest of a file, in hexadecimal."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:

@@ -14,7 +14,16 @@ from programs import Program
 pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
-from prosparse import FDRPCA, Panel, SpinyClassifier, SpinyRegressor, __version__, load  # noqa: E402
+from prosparse import (  # noqa: E402
+    FDRPCA,
+    GSPPCA,
+    Panel,
+    SpinyClassifier,
+    SpinyRegressor,
+    __version__,
+    load,
+    save,
+)
 from prosparse.app import commands  # noqa: E402
 from prosparse.app.analysis import classes_of  # noqa: E402
 from prosparse.app.cli import COMMANDS, app, loaded  # noqa: E402
@@ -255,6 +264,48 @@ def test_a_report_reads_other_files_as_it_is_told(inside):
     assert "'kind'" in refused.stderr
 
 
+def test_a_page_of_new_data_is_titled_after_it(inside):
+    assert run(app, ["fit", table(inside / "old.csv"), "-q"]).exit_code == 0
+    table(inside / "new.csv", X=DATA.X[:20] + 1.0)
+    words = ["report", "old.prosparse", "--output", "page.html", "--data"]
+
+    def heading(*more):
+        answer(*words, *more)
+        page = (inside / "page.html").read_text("utf-8")
+        assert re.findall("<title>(.*?)</title>", page) == re.findall("<h1>(.*?)</h1>", page)
+        return page, re.findall("<h1>(.*?)</h1>", page)[0]
+
+    page, title = heading("new.csv")
+    assert title == "Scores of new.csv from the model old.prosparse, fitted to old.csv"
+    assert "<dt>file</dt><dd>new.csv</dd>" in page
+    assert "<dt>rows</dt><dd>20</dd>" in page
+    assert "<dt>file (model)</dt><dd>old.csv</dd>" in page
+    assert heading("old.csv")[1] == "What carries the structure of old.csv"
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["select", "t.csv", "--sheet", "2"], "--sheet"),
+        (["regress", "t.csv", "--response", "v0", "--sheet", "2"], "--sheet"),
+        (["panel", "t.CSV.gz", "--sheet", "2"], "--sheet"),
+        (["fit", "t.parquet", "--separator", ";"], "--separator"),
+        (["fit", "t.xlsx", "--encoding", "latin-1"], "--encoding"),
+        (["fit", "t.npy", "--no-header"], "--no-header"),
+        (["report", "m.prosparse", "--data", "t.csv", "--sheet", "2"], "--sheet"),
+        (["report", "m.prosparse", "--label", "kind"], "--label"),
+    ],
+)
+def test_options_that_a_file_has_no_use_for(inside, words, option):
+    table(inside / "t.csv")
+    for name in ("t.CSV.gz", "t.parquet", "t.xlsx", "t.npy"):
+        (inside / name).write_bytes(b"never read")
+    save(GSPPCA(1).fit(DATA.X), "m.prosparse")
+    refused = run(app, words)
+    assert refused.exit_code == 2, refused.output
+    assert f"prosparse: {option} has no effect" in said(refused)
+
+
 # --- regress and panel
 
 
@@ -410,15 +461,71 @@ def test_panel(inside):
         (["--keep", "v1", "--exclude", "v1"], "--keep and --exclude both name 'v1'"),
         (["--costs", "few.csv"], "--costs: 7 of the 8 variables have no cost in the file"),
         (["--costs", "text.csv"], "'dear', the cost of 'v0', is not a number"),
+        (["--costs", "twice.csv"], "twice.csv, column 'variable': 'v3' occurs more than once"),
         (["--variables", "9"], "--variables must be at most 8"),
     ],
 )
 def test_panels_that_cannot_be(inside, words, message):
     (inside / "few.csv").write_text("variable,price\nv0,1\n")
     (inside / "text.csv").write_text("variable,price\nv0,dear\n")
+    costs = [*(f"{name},1" for name in NAMES), "v3,99"]
+    (inside / "twice.csv").write_text("\n".join(["variable,price", *costs]))
     refused = run(app, ["panel", table(inside / "t.csv"), *words])
     assert refused.exit_code in (1, 2)
     assert message in said(refused)
+
+
+@pytest.mark.parametrize("command", ["select", "fit"])
+def test_any_error_of_a_fit_is_one_line(inside, monkeypatch, command):
+    def broken(self, X, y=None, **more):
+        raise ValueError("not enough values to unpack (expected 3, got 0)")
+
+    monkeypatch.setattr(FDRPCA, "fit", broken)
+    refused = run(app, [command, table(inside / "t.csv")])
+    assert isinstance(refused.exception, SystemExit)
+    assert refused.exit_code == 1
+    assert said(refused) == (
+        f"prosparse: {inside / 't.csv'}: FDRPCA cannot be fitted to this table (not enough values "
+        "to unpack (expected 3, got 0))"
+    )
+    assert [p.name for p in inside.iterdir()] == ["t.csv"]
+
+
+@pytest.mark.parametrize("words", [["select", "t.xlsx"], ["panel", "t.csv", "--costs", "t.xlsx"]])
+def test_panics_of_other_libraries_are_not_shown(inside, monkeypatch, words):
+    """A library that panics as Rust does, with a backtrace, where spreadsheets are read."""
+    pytest.importorskip("python_calamine")
+    (inside / "fake").mkdir()
+    (inside / "fake" / "python_calamine.py").write_text(
+        "import sys\n"
+        "class PasswordError(Exception): pass\n"
+        "class PanicException(BaseException): pass\n"
+        "class CalamineWorkbook:\n"
+        "    @staticmethod\n"
+        "    def from_path(path):\n"
+        "        sys.stderr.write(\"thread '<unnamed>' panicked at src/lib.rs:1:2:\\n\"\n"
+        "            'stack backtrace: 0: rust_begin_unwind\\n')\n"
+        "        raise PanicException('called `Option::unwrap()` on a `None` value')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(inside / "fake"))
+    table(inside / "t.csv")
+    (inside / "t.xlsx").write_bytes(b"not a spreadsheet")
+    refused = run(app, words)
+    assert isinstance(refused.exception, SystemExit)
+    assert refused.exit_code == 1
+    assert len(refused.stderr.splitlines()) == 1
+    assert "t.xlsx: not a whole spreadsheet" in said(refused)
+    for word in ("panicked", "backtrace", "unwind", "lib.rs", "Traceback"):
+        assert word not in said(refused)
+
+
+def test_a_panel_of_which_everything_is_excluded(inside):
+    excluded = [word for name in NAMES for word in ("--exclude", name)]
+    refused = run(app, ["panel", table(inside / "t.csv"), *excluded])
+    assert isinstance(refused.exception, SystemExit)
+    assert refused.exit_code in (1, 2)
+    assert refused.stderr.startswith("prosparse: ")
+    assert len(refused.stderr.splitlines()) == 1
 
 
 # --- names that collide

@@ -107,7 +107,8 @@ def test_links_are_followed_and_permissions_stay(inside, name):
     real.chmod(0o600)
     written = real.read_bytes()
     if name != "checkpoint":
-        real.write_text("old")
+        if name not in ("fit", "report command"):  # these refuse files of others
+            real.write_text("old")
         WRITERS[name](inside / "link")
     assert (inside / "link").is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
@@ -213,11 +214,11 @@ def test_an_input_is_never_replaced(inside):
         assert refused.exit_code == 2, said(refused)
         assert "which the results would replace" in said(refused)
     refused = run(app, ["fit", "far.csv", "--output", "d/selected.csv"])
-    assert (refused.exit_code, "is what is read" in said(refused)) == (2, True)
+    assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
     save(GSPPCA(1).fit(X), "m")
     for data, output in (("far.csv", "m"), ("far.csv", "d/selected.csv")):
         refused = run(app, ["report", "m", "--data", data, "--output", output])
-        assert (refused.exit_code, "is what is read" in said(refused)) == (2, True)
+        assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
     assert (inside / "d" / "selected.csv").read_bytes() == before
     assert load("m").n_features_in_ == 8
 
@@ -333,7 +334,7 @@ def test_another_name_of_the_input_is_the_input(inside):
     table(inside / "t.csv")
     os.link("t.csv", "hard.prosparse")
     refused = run(app, ["fit", "t.csv", "--output", "hard.prosparse"])
-    assert (refused.exit_code, "is what is read" in said(refused)) == (2, True)
+    assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
 
 
 @pytest.mark.parametrize("words", [["report", "m.prosparse"], ["demo", "."]])
@@ -350,8 +351,80 @@ def test_an_earlier_page_is_replaced(inside):
     save(GSPPCA(1).fit(X), "m.prosparse")
     for _ in range(2):
         assert run(app, ["report", "m.prosparse"]).exit_code == 0
-    (inside / "m.html").write_text("precious")
     assert run(app, ["report", "m.prosparse", "--output", "m.html"]).exit_code == 0
+    (inside / "m.html").write_text("precious")
+    refused = run(app, ["report", "m.prosparse", "--output", "m.html"])
+    assert (refused.exit_code, "is not a report of prosparse" in said(refused)) == (2, True)
+    assert (inside / "m.html").read_text() == "precious"
+
+
+def test_a_report_replaces_reports_only(inside):
+    table(inside / "b.csv")
+    assert select("b.csv", "--output", "found").exit_code == 0
+    (inside / "copy.csv").write_bytes((inside / "b.csv").read_bytes())
+    (inside / "page.html").write_text("<!DOCTYPE html>\n<title>prosparse</title>")
+    protected = {
+        "b.csv": "is the table that the model was fitted to (b.csv, same SHA-256)",
+        "copy.csv": "is the table that the model was fitted to (b.csv, same SHA-256)",
+        "found/selected.csv": "is not a report of prosparse",
+        "page.html": "is not a report of prosparse",
+        "found/model.prosparse": "is an input of this command",
+    }
+    before = {name: (inside / name).read_bytes() for name in protected}
+    for name, message in protected.items():
+        refused = run(app, ["report", "found", "--output", name])
+        assert refused.exit_code == 2, name
+        assert message in said(refused)
+        assert (inside / name).read_bytes() == before[name]
+    (inside / "b.csv").write_text("a,b\n1,2\n")  # changed since, and protected nevertheless
+    assert run(app, ["report", "found", "--output", "b.csv"]).exit_code == 2
+
+
+def test_a_model_replaces_models_only(inside):
+    table(inside / "t.csv")
+    (inside / "other.csv").write_text("precious")
+    (inside / "damaged.zip").write_bytes(b"PK\x05\x06" + 8 * b"\xff" + 10 * b"\0")
+    for name in ("other.csv", "damaged.zip"):
+        before = (inside / name).read_bytes()
+        refused = run(app, ["fit", "t.csv", "--output", name])
+        assert (refused.exit_code, "is not a model of prosparse" in said(refused)) == (2, True)
+        assert (inside / name).read_bytes() == before
+    for _ in range(2):
+        assert run(app, ["fit", "t.csv", "--output", "m", "-q"]).exit_code == 0
+
+
+def named_rows(path):
+    names = [f"v{k}" for k in range(8)]
+    rows = [",".join([f"s{k}", *map(repr, row)]) for k, row in enumerate(X.tolist())]
+    path.write_text("\n".join([",".join(["sample", *names]), *rows]) + "\n", "utf-8")
+    return str(path)
+
+
+def test_labels_and_costs_are_inputs_too(inside):
+    named_rows(inside / "t.csv")
+    assert select("t.csv", "--output", "ot").exit_code == 0
+    labels = "\n".join(["sample,age", *(f"s{k},{20 + k}" for k in range(len(X)))])
+    costs = "\n".join(["name,cost", *(f"v{k},1" for k in range(8))])
+    for name in ("lab.csv", "ot/scores.csv"):
+        (inside / name).write_text(labels)
+    (inside / "ot" / "selected.csv").write_text(costs)
+    (inside / "costs.csv").write_text(costs)
+    files = ("t.csv", "lab.csv", "costs.csv", "ot/scores.csv", "ot/selected.csv", "ot/report.html")
+    before = {name: (inside / name).read_bytes() for name in files}
+    aside = ["--labels", "ot/scores.csv", "--label", "age"]
+    for words in (
+        ["fit", "t.csv", "--labels", "lab.csv", "--label", "age", "--output", "lab.csv"],
+        ["select", "t.csv", *aside, "--output", "ot"],
+        ["regress", "t.csv", *aside[:2], "--response", "age", "--output", "ot"],
+        ["panel", "t.csv", *aside, "--output", "ot"],
+        ["panel", "t.csv", "--costs", "ot/selected.csv", "--output", "ot"],
+        ["report", "ot", "--data", "t.csv", *aside, "--output", "ot/scores.csv"],
+        ["report", "ot", "--data", "t.csv", *aside, "--output", "t.csv"],
+    ):
+        refused = run(app, words)
+        assert refused.exit_code == 2, said(refused)
+        assert "is an input" in said(refused) or "which the results would replace" in said(refused)
+        assert {name: (inside / name).read_bytes() for name in files} == before, words
 
 
 # --- what terminals can show

@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -215,6 +216,31 @@ def test_regression(tmp_path):
     assert 'id="scores-chart"' not in page
     score = f"{model.expected_f_score_:.2f}"
     assert f"{q}: of all sets, this one has the largest expected F-score, {score}" in page
+
+
+@pytest.mark.parametrize(("seed", "choose"), [(0, "f-score"), (2, "median"), (7, "f-score")])
+def test_the_plot_shows_what_decided_the_number(seed, choose):
+    """With few rows the evidence grows with every variable: only with the prior is it compared."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(40, 30))
+    y = rng.normal(size=40) + 0.35 * X[:, 0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = SpinyRegressor(choose=choose).fit(X, y)
+    page = render(fitted)
+    drawn, path = data_of(page)["choice"], fitted.log_posterior_path_
+    selected = list(fitted.cardinalities_).index(fitted.n_selected_)
+    assert drawn["x"][drawn["best"]] == fitted.n_selected_
+    np.testing.assert_allclose(drawn["y"], path - path[selected], rtol=1e-3, atol=1e-3)
+    highest = int(fitted.cardinalities_[np.argmax(path)])
+    caption = "Log posterior probability against the number of variables; the marked point was "
+    if highest == fitted.n_selected_:
+        assert max(drawn["y"]) == 0.0
+        assert f"<figcaption>{caption}selected.</figcaption>" in page
+    else:
+        assert f"{caption}selected for the reason above. The maximum is at {highest} " in page
+    if fitted.n_selected_ == 0:
+        assert "None of the 30 variables is shown to predict the response." in page
 
 
 def test_what_is_shared_is_shown_as_it_is():

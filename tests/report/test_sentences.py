@@ -13,7 +13,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 
-from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyClassifier, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.findings import findings_of
 from prosparse.phrases import percent, quoted, times
@@ -401,8 +401,12 @@ PATTERNS = [
     (rf"In rows that were held out, all other variables together tell {SHARE} of a variable; by "
      rf"chance it would be {SHARE}\.",
      held_by_chance),
-    (rf"The chosen variables explain {SHARE} of the variance of the response, in these rows; by "
-     rf"chance they would explain {SHARE}\.", explained),
+    (rf"The model explains {SHARE} of the variance of the response in these rows; fitted to the "
+     rf"response in random order, it explains {SHARE} on average, whether or not it selects "
+     r"variables\.", explained),
+    (rf"The model classifies {SHARE} of these rows correctly; fitted to the classes in random "
+     rf"order, it classifies {SHARE} on average, whether or not it selects variables\.",
+     explained),
     (rf"{N} of {N} variables chosen; {N} would be by chance\.", headline_of_chance),
     (rf"No common structure of the {N} variables stands out from noise\.", nothing_stands_out),
     (rf"None of the {N} variables predicts the response better than chance would\.",
@@ -459,6 +463,23 @@ def test_every_number_of_a_regression():
     checked = Checked(model, frame, *doubts)
     for sentence in reading(checked.found, doubts=doubts):
         checked.check(sentence)
+
+
+def test_every_number_of_classes():
+    """The mean is over all shuffled tables, also over those of which nothing is selected."""
+    rng = np.random.default_rng(5)
+    frame = pd.DataFrame(rng.normal(size=(40, 30)), columns=[f"v{k}" for k in range(30)])
+    y = (2 * frame["v0"].to_numpy() + rng.normal(size=40) > 1.5).astype(int)
+    model = SpinyClassifier().fit(frame, y)
+    doubts = Doubts(shuffled(model, frame, 10, y=y, random_state=0))
+    none = doubts.chance.counts == 0
+    assert 0 < none.sum() < 10
+    assert np.all(doubts.chance.chance_held[none] >= max(y.mean(), 1 - y.mean()))
+    checked = Checked(model, frame, *doubts)
+    said = doubts.chance.words()
+    for sentence in said:
+        checked.check(sentence)
+    assert "whether or not it selects variables" in said[1]
 
 
 def tables_of_noise_and_not():

@@ -155,3 +155,14 @@ def test_tables_are_the_same_however_many_are_fitted_at_a_time(by_evidence):
         again = shuffled(GSPPCA(2).fit(table), table, 5, random_state=0, n_jobs=2)
     np.testing.assert_array_equal(again.counts, by_evidence.counts)
     np.testing.assert_array_equal(again.chance_held, by_evidence.chance_held)
+
+
+def test_tables_of_which_nothing_is_selected_count_as_nothing():
+    rng = np.random.default_rng(1)
+    factor = rng.normal(size=(30, 1)) + 0.5 * rng.normal(size=(30, 4))
+    X = np.hstack([factor, rng.normal(size=(30, 12))])
+    found = shuffled(SCA().fit(X), X, 6, random_state=0)
+    none = found.counts == 0
+    assert 0 < none.sum() < 6
+    assert np.all(found.chance_held[none] == 0.0)
+    assert found.mean_held == pytest.approx(np.sum(found.chance_held[~none]) / 6)

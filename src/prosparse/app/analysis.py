@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import math
 import time
 import warnings
@@ -18,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 from ..data import kind_of
 from ..data.arrays import host
 from ..errors import InputError, ModelFileError, ParameterError, TableError
+from ..files import sha256
 from ..findings import Findings, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
@@ -451,10 +451,12 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         return _analysed(table, ask, wish, command)
     except TableError:
         raise
-    except (InputError, ParameterError) as error:
+    except ValueError as error:
         words = in_words_of_the_command(str(error), wish.asked)
         if isinstance(error, ParameterError):
             raise ParameterError(words) from error
+        if not isinstance(error, InputError):
+            words = f"{wish.asked.estimator.__name__} cannot be fitted to this table ({words})"
         raise TableError(f"{table.path}: {words}") from error
 
 
@@ -615,6 +617,36 @@ def checked_about(about: Any) -> dict[str, Any]:
     return known
 
 
+def about_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str, Any]:
+    """Describe a report of a saved model with the scores of a table.
+
+    Parameters
+    ----------
+    about : dict
+        What `checked_about` returns for the model.
+    table : Table
+        Table whose rows have the scores.
+    model : str
+        Name of the model file, or of the folder of results.
+
+    Returns
+    -------
+    dict
+        Unchanged if the model was fitted to this very file.
+    """
+    if about["file"].get("SHA-256") == sha256(table.path):
+        return about
+    new, old = table.path.name, about["data"].get("file")
+    fitted_to = f", fitted to {old}" if old else ""
+    training = {f"{key} (model)": value for key, value in about["data"].items()}
+    return about | {
+        "title": f"Scores of {new} from the model {model}{fitted_to}",
+        "data": {"file": new, "rows": f"{table.X.shape[0]:,}", "model": model, **training},
+        "file": {f"{key} (model)": value for key, value in about["file"].items()},
+        "notes": [*about["notes"], *(f"{new}: {note}" for note in table.notes)],
+    }
+
+
 def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
     """How the table of a saved model was read and prepared; it was scaled by ``scaled_by``."""
     read, wish = about.get("read", {}), about.get("wish", {})
@@ -660,9 +692,7 @@ def _total_variance(X: Any) -> float:
 
 def fingerprint_of_file(path: Path) -> dict[str, str]:
     """What tells this file from one that was changed."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return {"file size": f"{path.stat().st_size:,} bytes", "SHA-256": digest}
+    return {"file size": f"{path.stat().st_size:,} bytes", "SHA-256": sha256(path)}
 
 
 def scores_of_table(model: VariableSelector, found: Findings, table: Table) -> np.ndarray:

@@ -36,6 +36,7 @@ from .analysis import (
     MISSING,
     Result,
     Wish,
+    about_new_data,
     analyse,
     checked_about,
     prepared,
@@ -62,11 +63,15 @@ from .places import (
     REPORT,
     check_file,
     check_folder,
+    check_model,
     check_not_of_another,
     check_page,
     earlier_table,
+    inputs_of,
+    name_of,
     page_of,
     stem_of,
+    table_of,
 )
 from .results import intercept_of, scores_in, whole_folder, write_results
 from .terminal import as_typed, harmless, shows_everything
@@ -141,7 +146,7 @@ def select(
     with told(choosing.method):
         check_choice("--method", choosing.method, tuple(offered()))
         wish = _wish(choosing, of_methods, iterating, preparing, answering)
-        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
+        written = _to_folder(file, reading.ask(file), _doubted(wish, doubting), answering, output)
     _answer(*written, answering)
 
 
@@ -185,7 +190,9 @@ def panel(
             variables={"keep": _names(keep), "exclude": _names(exclude)},
             costs={} if costs is None else _costs(costs),
         )
-        written = _to_folder(file, reading.ask(), _doubted(wish, doubting), answering, output)
+        written = _to_folder(
+            file, reading.ask(file), _doubted(wish, doubting), answering, output, costs
+        )
     _answer(*written, answering)
 
 
@@ -211,7 +218,7 @@ def regress(
     with told("spinyreg"):
         wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
         written = _to_folder(
-            file, reading.ask(response), _doubted(wish, doubting), answering, output
+            file, reading.ask(file, response), _doubted(wish, doubting), answering, output
         )
     _answer(*written, answering)
 
@@ -236,12 +243,14 @@ def fit(
     """Fit a model and save it, and nothing else."""
     path = output or Path(f"{stem_of(file)}.prosparse")
     with told(choosing.method):
-        check_file(path, [file])
+        ask = reading.ask(file)
+        check_file(path, inputs_of(ask, file))
+        check_model(path)
         if output is None:
             check_not_of_another(path, path, file)
         check_choice("--method", choosing.method, tuple(offered()))
         wish = _wish(choosing, of_methods, iterating, preparing, answering)
-        result = _analysed(file, reading.ask(), wish, answering)
+        result = _analysed(file, ask, wish, answering)
         replaced = _replaces(path, result)
         save(result.model, path, about=result.about)
     _answer(result, path, replaced, answering)
@@ -274,9 +283,8 @@ def report(
     source = model if folder is None else folder / MODEL
     path = output or (page_of(model) if folder is None else folder / REPORT)
     with told():
-        check_file(path, [source] if data is None else [source, data])
-        if output is None:
-            check_page(path)
+        now = reading.ask(data)
+        check_file(path, inputs_of(now, source, data))
         if folder is not None and not source.is_file():
             raise ModelFileError(
                 f"{folder}: this folder holds no {MODEL}: it is no folder of results"
@@ -284,17 +292,19 @@ def report(
         fitted, rest = load_with_about(source)
         about = {"title": f"What {source.name} found"} | checked_about(rest["about"])
         about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
+        check_page(path, table_of(about))
         found = findings_of(fitted, about.get("total_variance"))
         scores = ids = label = None
         notes: list[str] = []
         if data is not None:
             ask, wish = remembered(about)
             names = tuple(found.names) if found.named else ()
-            ask = _asked_again(ask, reading)._replace(variables=names)
+            ask = _asked_again(ask, now)._replace(variables=names)
             about["label"] = ask.label
             table = scaled_as(prepared(_read(data, ask, answering), wish), about.get("scaled_by"))
             scores = scores_of_table(fitted, found, table)
             ids, label, notes = table.ids, table.label, table.notes
+            about = about_new_data(about, table, name_of(model))
         elif folder is not None:
             scores, ids, label = scores_in(folder, found)
         page = render(found, scores=scores, ids=ids, label=label, about=about)
@@ -370,6 +380,11 @@ def _costs(path: Path) -> dict[str, float]:
     names, values = list(read_labels(path).columns.items())[:2]
     costs: dict[str, float] = {}
     for name, value in zip(names[1], values[1], strict=True):
+        if name in costs:
+            raise TableError(
+                f"{path}, column {names[0]!r}: {name!r} occurs more than once: give one cost for "
+                "each variable"
+            )
         try:
             costs[name] = float(value)
         except ValueError:
@@ -379,9 +394,9 @@ def _costs(path: Path) -> dict[str, float]:
     return costs
 
 
-def _asked_again(ask: Ask, reading: Reading) -> Ask:
+def _asked_again(ask: Ask, now: Ask) -> Ask:
     """How a table is read: as before, but for what is said now."""
-    now, left_out = reading.ask(), Ask()
+    left_out = Ask()
     if ask.labels is not None:  # they were those of other rows
         ask = ask.without_aside()._replace(labels=None)
     ask = ask._replace(response=None)
@@ -416,12 +431,17 @@ def _analysed(file: Path, ask: Ask, wish: Wish, answering: Answering) -> Result:
 
 
 def _to_folder(
-    file: Path, ask: Ask, wish: Wish, answering: Answering, output: Path | None
+    file: Path,
+    ask: Ask,
+    wish: Wish,
+    answering: Answering,
+    output: Path | None,
+    costs: Path | None = None,
 ) -> tuple[Result, Path, str | None]:
     """From a table to a folder of results: what was found, where it is, and the table whose
     results were replaced."""
     folder = output or Path(f"{stem_of(file)}-prosparse")
-    check_folder(folder, [file])
+    check_folder(folder, inputs_of(ask, file, costs))
     if output is None:
         check_not_of_another(folder, folder / MODEL, file)
     result = _analysed(file, ask, wish, answering)

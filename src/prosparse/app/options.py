@@ -17,7 +17,9 @@ import typer
 
 from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
-from ..tables import Ask
+from ..tables import READERS, Ask, ending_of
+from ..tables.delimited import read_delimited
+from ..tables.workbook import ENDINGS
 from .analysis import DEFAULT, MISSING
 from .terminal import as_typed
 
@@ -26,6 +28,14 @@ _TABLE, ANSWER = "What is done to the table", "The answer"
 LOOKED_FOR = "What is looked for"
 _DATA = "The table: CSV, TSV, XLSX, ODS, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
 File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
+_TEXT = tuple(ending for ending, reader in READERS.items() if reader is read_delimited)
+# Options that only some formats use, and the endings of these.
+_OF_FORMATS = {
+    "sheet": ENDINGS,
+    "encoding": _TEXT,
+    "separator": _TEXT,
+    "no_header": (*_TEXT, *ENDINGS),
+}
 _Column = functools.partial(typer.Option, metavar="COLUMN", rich_help_panel=_COLUMNS)
 
 
@@ -97,8 +107,26 @@ class Reading(NamedTuple):
         ),
     ] = None
 
-    def ask(self, response: str | None = None) -> Ask:
-        """What the readers of tables are asked."""
+    def ask(self, file: Path | None, response: str | None = None) -> Ask:
+        """Return the options for the reader of a table.
+
+        Parameters
+        ----------
+        file : Path or None
+            The table; None if the command reads none.
+        response : str or None
+            Name of the response.
+
+        Returns
+        -------
+        Ask
+
+        Raises
+        ------
+        ParameterError
+            If an option has no effect on the file, or no possible value.
+        """
+        self._refuse_unused(file)
         separator, decimal = self.separator, self.decimal
         if separator is not None:
             separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(
@@ -126,6 +154,24 @@ class Reading(NamedTuple):
             sheet=_typed(self.sheet),
             labels=None if self.labels is None else str(self.labels),
         )
+
+    def _refuse_unused(self, file: Path | None) -> None:
+        """Refuse options that the file's format does not use."""
+        left_out = Reading()
+        given = [name for name in self._fields if getattr(self, name) != getattr(left_out, name)]
+        if file is None and given:
+            raise ParameterError(
+                f"--{typed(given[0])} has no effect without a table: name one with --data, or "
+                f"leave out --{typed(given[0])}"
+            )
+        ending = "" if file is None else ending_of(file).lower().removesuffix(".gz")
+        for name in given:
+            endings = _OF_FORMATS.get(name)
+            if endings is not None and ending not in endings:
+                raise ParameterError(
+                    f"--{typed(name)} has no effect on {file}: it is for files that end in "
+                    f"{', '.join(endings)}. Leave it out"
+                )
 
 
 def _typed(word: str | None) -> str | None:

@@ -1,7 +1,7 @@
-"""Where results go: names made from that of the table, and places that are refused before the work.
+"""Output paths: default names, and the checks that run before any work is done.
 
-Results never take the place of what they were made from, of folders with anything else in them,
-or, unless the place was named, of the results of another table.
+An output never replaces an input, a file or folder that prosparse did not write, or, unless the
+path was given, the results of another table.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..errors import ModelFileError, ParameterError
+from ..files import sha256
 from ..persistence import load_with_about
-from ..tables import ending_of
+from ..report import is_report
+from ..tables import Ask, ending_of
 
 MODEL, REPORT = "model.prosparse", "report.html"
-_PAGE = b'<p class="kicker">prosparse'  # in every report, and hardly anywhere else
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
 OF_REGRESSIONS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
 _OURS = {*RESULTS, *OF_REGRESSIONS}
@@ -30,10 +31,34 @@ def stem_of(path: Path) -> str:
     return path.name.removesuffix(ending_of(path)) or path.name
 
 
-def page_of(model: Path) -> Path:
-    """The page of a model; models in folders of results all have one name, the folders have not."""
+def name_of(model: Path) -> str:
+    """Return the name of a model file, or of its folder of results."""
     model = Path(os.path.abspath(model))
-    return Path(f"{model.parent.name if model.name == MODEL else model.stem}.html")
+    return model.parent.name if model.name == MODEL else model.name
+
+
+def page_of(model: Path) -> Path:
+    """Return the default path of the report of a model file."""
+    name = name_of(model)
+    return Path(f"{name if model.name == MODEL else Path(name).stem}.html")
+
+
+def inputs_of(ask: Ask, *files: Path | None) -> list[Path]:
+    """Every file that a command reads, none of which an output may replace.
+
+    Parameters
+    ----------
+    ask : Ask
+        Reading options, which may name a file of labels.
+    *files : Path or None
+        Table, model, costs and new data of the command; None is skipped.
+
+    Returns
+    -------
+    list of Path
+    """
+    labels = None if ask.labels is None else Path(ask.labels)
+    return [one for one in (*files, labels) if one is not None]
 
 
 def check_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
@@ -80,20 +105,54 @@ def _is_model(path: Path) -> bool:
     """Whether a file is a model, as far as a short look can tell."""
     if not path.is_file() or not zipfile.is_zipfile(path):  # a pipe would never answer
         return False
-    with zipfile.ZipFile(path) as archive:
-        return "model.json" in archive.namelist()
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "model.json" in archive.namelist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):  # a damaged archive
+        return False
 
 
-def check_page(path: Path) -> None:
-    """Refuse a place that was not named by the user if a file of another kind is there."""
-    if path.is_file() and _PAGE not in path.read_bytes():
+def check_page(path: Path, table: Earlier | None = None) -> None:
+    """Refuse to replace a file that is not a report.
+
+    Parameters
+    ----------
+    path : Path
+        Where the report goes.
+    table : Earlier or None
+        Table that the model was fitted to, for the message.
+    """
+    if not path.is_file() or is_report(path):
+        return
+    if table is not None and sha256(path) == table.digest:
         raise ParameterError(
-            f"{path} exists and is not a report of prosparse: move it away, or choose another place"
+            f"{path} is the table that the model was fitted to ({table.file}, same SHA-256) and "
+            "would be replaced: name another file with --output"
+        )
+    raise ParameterError(
+        f"{path} exists and is not a report of prosparse: move it, or name another file with "
+        "--output"
+    )
+
+
+def check_model(path: Path) -> None:
+    """Refuse to replace a file that is not a model."""
+    if path.is_file() and not _is_model(path):
+        raise ParameterError(
+            f"{path} exists and is not a model of prosparse: move it, or name another file with "
+            "--output"
         )
 
 
 def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a place where no file can be written, before the work is done."""
+    """Refuse a path where no file can be written, or where an input is.
+
+    Parameters
+    ----------
+    path : Path
+    inputs : iterable of Path
+        Files that are read, and must not be replaced.
+    """
     with _long_names_refused(path):
         if path.is_dir():
             raise ParameterError(f"{path} is a folder: name a file with --output")
@@ -107,7 +166,10 @@ def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
     _check_writable(path, Path(os.path.realpath(path)).parent)
     for one in inputs:
         if _same(one, path):
-            raise ParameterError(f"{path} is what is read: name another file with --output")
+            raise ParameterError(
+                f"{path} is an input of this command and would be replaced: name another file "
+                "with --output"
+            )
 
 
 def _same(one: Path, other: Path) -> bool:
@@ -157,9 +219,16 @@ class Earlier(NamedTuple):
 def earlier_table(model: Path) -> Earlier | None:
     """What the model in a file was fitted to; None if there is no model."""
     try:
-        about = load_with_about(model)[1]["about"]
+        return table_of(load_with_about(model)[1]["about"])
+    except (ModelFileError, OSError):
+        return None
+
+
+def table_of(about: Any) -> Earlier | None:
+    """The table that a saved model was fitted to; None if its file does not say."""
+    try:
         return Earlier(str(about["data"]["file"]), str(about["file"]["SHA-256"]))
-    except (ModelFileError, OSError, KeyError, TypeError):
+    except (KeyError, TypeError):
         return None
 
 

@@ -1,6 +1,6 @@
 """What a fitted model found, in words and as one page: ``write_report(model, "report.html")``."""
 
 from ..findings import Findings, findings_of
-from .page import render, write_report
+from .page import is_report, render, write_report
 
-__all__ = ["Findings", "findings_of", "render", "write_report"]
+__all__ = ["Findings", "findings_of", "is_report", "render", "write_report"]

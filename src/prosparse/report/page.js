@@ -116,8 +116,7 @@
     if (zoomed) { from = Math.max(0, c.best - 15); to = Math.min(to, c.best + 15); }
     const xs = c.x.slice(from, to + 1), ys = c.y.slice(from, to + 1), best = c.best - from;
     const word = `${Number(c.x[c.best].toPrecision(6)).toLocaleString("en")} ${c.noun}`;
-    const label = `${c.yLabel} against ${c.xLabel}, from ${shown(xs[0])} to ${shown(xs.at(-1))}; ` +
-      `the highest point, ${word}, was chosen`;
+    const label = `${c.caption} Marked: ${word}; shown from ${shown(xs[0])} to ${shown(xs.at(-1))}`;
     const plot = frame(host, label, { ...span(xs, 0.02), label: c.xLabel },
       { ...span(ys, 0.09), label: c.yLabel });
     add(plot.svg, "path", { class: "line", d: pathOf(xs, ys, plot) });

@@ -30,6 +30,8 @@ from .alike import Alike, alike, named
 from .links import Place, place_of
 from .words import Doubts, kept, reading
 
+GENERATOR = "prosparse"  # content of the meta tag by which a report is recognised
+_HEAD = 1024  # bytes of a file in which that tag must be
 MOST_POINTS = 3000  # in the scatter of scores
 MOST_PATH = 1500  # points of a curve
 MOST_BARS = 800
@@ -101,6 +103,24 @@ def write_report(
     return path
 
 
+def is_report(path: str | os.PathLike[str]) -> bool:
+    """Return whether a file is a report, by the generator named in its first lines.
+
+    Parameters
+    ----------
+    path : str or path
+        A regular file.
+
+    Returns
+    -------
+    bool
+    """
+    with Path(path).open("rb") as file:
+        head = file.read(_HEAD)
+    tag = f'<meta name="generator" content="{GENERATOR}">'.encode()
+    return head.startswith(b"<!DOCTYPE html>") and tag in head
+
+
 def render(
     model: VariableSelector | Findings,
     *,
@@ -154,6 +174,7 @@ def render(
     context = {
         "about": about,
         "found": found,
+        "generator": GENERATOR,
         "title": about.get("title") or f"{found.method} report",
         "reading": reading(found, warnings=about.get("warnings"), doubts=doubts),
         "doubtful": doubts.chance is not None
@@ -166,6 +187,7 @@ def render(
         "heat": heat,
         "views": _views(found),
         "converges": bool(found.stop or found.traces),
+        "curve_caption": None if found.choice is None else _curve_caption(found.choice),
         "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
         "data": _embedded(
@@ -268,17 +290,36 @@ def _shared(shared: Shared, order: np.ndarray) -> dict[str, Any]:
 
 
 def _curve(choice: Choice) -> dict[str, Any]:
+    y = choice.compared
     kept = _thinned(choice.x.size, MOST_PATH, choice.best)
-    kept = kept[np.isfinite(choice.y[kept])]
+    kept = kept[np.isfinite(y[kept])]
     return {
         "x": _numbers(choice.x[kept], 6),
-        # relative to the best: -6211.9 and -6224.8 look alike with four digits
-        "y": _numbers(choice.y[kept] - choice.y[choice.best]),
+        # Four digits would not distinguish -6211.9 from -6224.8.
+        "y": _numbers(y[kept] - y[choice.best]),
         "best": int(np.searchsorted(kept, choice.best)),
         "xLabel": choice.x_label,
-        "yLabel": f"{choice.y_label}, relative to the best",
+        "yLabel": f"{_compared_label(choice)}, relative to the selected model",
+        "caption": _curve_caption(choice),
         "noun": choice.noun,
     }
+
+
+def _compared_label(choice: Choice) -> str:
+    """Return the name of what the models were compared by."""
+    return choice.y_label if choice.posterior is None else "log posterior probability"
+
+
+def _curve_caption(choice: Choice) -> str:
+    """Describe the plot of the compared models, and where its maximum is if not selected."""
+    label = _compared_label(choice)
+    said = f"{label[0].upper()}{label[1:]} against the {choice.x_label}; the marked point was "
+    y = np.where(np.isfinite(choice.compared), choice.compared, -np.inf)
+    if not choice.evidence or y[choice.best] >= np.max(y):
+        return f"{said}selected."
+    highest = int(choice.x[int(np.argmax(y))])
+    noun = choice.noun.removesuffix("s") if highest == 1 else choice.noun
+    return f"{said}selected for the reason above. The maximum is at {highest:,} {noun}."
 
 
 def _trace(trace: np.ndarray) -> dict[str, Any]:

@@ -83,9 +83,7 @@ def headline(found: Findings, chance: Chance | None = None) -> str:
     it, if that is anything; else what the chosen variables are."""
     p, q = len(found.names), found.n_selected
     if q == 0:
-        if found.shared is not None:
-            return f"None of the {p:,} variables is chosen: {found.why}."
-        return f"None of the {p:,} variables carries structure that could be told from noise."
+        return _none_selected(found)
     if _nothing_stands_out(found, chance):
         if found.regression:
             return f"None of the {p:,} variables predicts the response better than chance would."
@@ -93,6 +91,15 @@ def headline(found: Findings, chance: Chance | None = None) -> str:
     if chance is not None and chance.telling:
         return f"{chance.headline()}."
     return _what_is_chosen(found)
+
+
+def _none_selected(found: Findings) -> str:
+    p = len(found.names)
+    if found.shared is not None:
+        return f"None of the {p:,} variables is chosen: {found.why}."
+    if found.regression:
+        return f"None of the {p:,} variables is shown to predict the response."
+    return f"None of the {p:,} variables carries structure that could be told from noise."
 
 
 def kept(found: Findings, chance: Chance | None = None) -> str:

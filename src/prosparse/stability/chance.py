@@ -49,7 +49,8 @@ class Chance:
     held : float or None
         A size that the method is after, of the table itself; see ``what``.
     chance_held : array (n_shuffles,)
-        The same of each shuffled table; NaN where there is none.
+        The same of each shuffled table; 0 where no variable is selected, unless the model
+        predicts without variables; NaN where it is not known.
     what : {"variance", "attainable", "response", "classes"}
         What ``held`` is: the share of the variance of all variables that the components hold, the
         share of a variable that all others tell in rows that were held out, or the share of the
@@ -213,12 +214,13 @@ _HELD_WORDS = {
         "chance it would be {by_chance}."
     ),
     "response": (
-        "The chosen variables explain {given} of the variance of the response, in these rows; by "
-        "chance they would explain {by_chance}."
+        "The model explains {given} of the variance of the response in these rows; fitted to the "
+        "response in random order, it explains {by_chance} on average, whether or not it selects "
+        "variables."
     ),
     "classes": (
-        "The chosen variables tell the class of {given} of these rows; by chance they would tell "
-        "that of {by_chance}."
+        "The model classifies {given} of these rows correctly; fitted to the classes in random "
+        "order, it classifies {by_chance} on average, whether or not it selects variables."
     ),
 }
 
@@ -305,14 +307,17 @@ def _looked_at(
     rows: Rows, parameters: dict[str, Any], shuffled: tuple[list[Any], np.ndarray | None]
 ) -> tuple[int, float]:
     """How many variables the method chooses in a shuffled table, and how much of what it is after
-    it finds there; none in a table that it refuses."""
+    it finds there: none in a table that it refuses, or of which it selects no variable."""
     tables, y = shuffled
+    nothing = math.nan if rows.method.classifies else 0.0  # without variables, accuracy is not 0
     again = rows.fitted_to_shuffled(tables, y, parameters)
     if again is None:
-        return 0, math.nan
+        return 0, nothing
     found = findings_of(again)
     size = _held(found, again, tables if rows.several else tables[0], y)[1]
-    return found.n_selected, math.nan if size is None else size
+    if size is None:
+        return found.n_selected, math.nan if found.n_selected else nothing
+    return found.n_selected, size
 
 
 def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:
