@@ -52,8 +52,23 @@ def dangers(tree):
 def test_the_source_runs_no_text_and_no_program(path):
     # but for a Python of ours, which tries H5AD files and spreadsheets first, and for the number of
     # processes, which nobody but joblib knows
-    allowed = {"trial.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
+    allowed = {"limited.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
     assert list(dangers(ast.parse(path.read_text("utf-8")))) == allowed
+
+
+def test_the_page_states_the_limits_of_the_code():
+    from prosparse.tables import base, limited
+
+    page = " ".join((Path(__file__).parents[1] / "SECURITY.md").read_text("utf-8").split())
+    assert limited.BYTES_PER_SECOND == 1e6  # "one more for each MB"
+    assert limited.MAX_OUTPUT == 0.25
+    for said in (
+        f"{limited.MIN_MEMORY / 2**30:.0f} GiB and {limited.MEMORY_PER_BYTE} bytes for each byte",
+        f"{limited.MIN_SECONDS:.0f} seconds and one more for each MB",
+        "at most a quarter of the memory limit",
+        f"{base.MOST_EXPANSION} times their size (and over {base.LARGEST_UNPACKED / 2**20:.0f} MiB",
+    ):
+        assert said in page
 
 
 def test_joblib_only_counts_processes():
