@@ -269,6 +269,9 @@ def test_wrong_parameters_are_refused_in_words(parameter, value, words, frame):
         ({"n_features": 2, "keep": [1], "bundles": [[1, 2, 3]]}, "`keep` has 3 columns"),
         ({"n_features": 9, "exclude": range(10)}, "at most 8"),
         ({"n_features": 2, "bundles": [slice(0, 9), slice(9, 18)]}, "at least 9, the columns of"),
+        ({"exclude": slice(None)}, r"`exclude` leaves no column to select: it has 18 of the 18"),
+        ({"exclude": [0], "bundles": [slice(None)]}, "`exclude` leaves no column to select"),
+        ({"n_features": 1, "exclude": range(18)}, "`exclude` leaves no column to select"),
     ],
 )
 def test_wishes_that_cannot_be_fulfilled(wishes, words, frame):
@@ -286,6 +289,11 @@ def test_a_constant_column_cannot_be_kept(frame):
     assert found.stand_in_[4] == -1
     with pytest.raises(ParameterError, match="at most 17"):
         Panel(18).fit(still)
+
+
+def test_only_constant_columns_are_not_excluded(frame):
+    with pytest.raises(ParameterError, match=r"17 of the 18 columns .* the others are constant"):
+        Panel(exclude=slice(1, None)).fit(frame.assign(**{"gene 0": 7.0}))
 
 
 def test_tables_that_are_too_small(X):
@@ -324,6 +332,54 @@ def test_nothing_in_common_at_all():
     rest, deviation = found.predict_rest(X[:, found.support_], return_std=True)
     np.testing.assert_allclose(rest, means[:, ~found.support_], atol=1e-12)
     assert np.all(deviation > 0)
+
+
+@pytest.mark.parametrize("criterion", ["reconstruction", "information"])
+@pytest.mark.parametrize(("wanted", "selected"), [(1, 1), (None, 1), (2, 2)])
+def test_columns_that_vary_in_one_row_have_no_factor(wanted, selected, criterion):
+    """Without this row the columns are constant, so that no component can be validated."""
+    X = np.zeros((20, 40))
+    X[3] = 1.0
+    with pytest.warns(NoStructureWarning):
+        found = Panel(wanted, criterion=criterion).fit(X)
+    assert (found.n_selected_, found.n_components_) == (selected, 0)
+    np.testing.assert_allclose(
+        found.recovered_path_, np.arange(1, len(found.recovered_path_) + 1) / 40
+    )
+
+
+def test_folds_without_variance_have_no_part_in_the_path():
+    """All held-out rows but two are at the mean; these two determine the path."""
+    X = np.zeros((20, 4))
+    X[3], X[4] = 1.0, -1.0
+    found = Panel(4).fit(X)
+    assert found.recovered_path_[0] == pytest.approx(0.9997)
+    assert found.recovered_path_[-1] == pytest.approx(1.0)
+    assert np.all(found.recovered_path_std_ < 1e-9)
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.parametrize("seed", [11, 29, 32])
+def test_nearly_equal_large_counts(seed):
+    rng = np.random.default_rng(seed)
+    counts = np.full((20, 4), 1e8)
+    one, other = rng.choice(20, 2, replace=False)
+    change = rng.integers(-2, 3, 4)
+    counts[one] += change
+    counts[other] -= change
+    found = Panel(2, counts=True).fit(counts)
+    for name in ("recovered_path_", "recovered_path_std_", "attained_path_", "recovered_"):
+        assert np.all(np.isfinite(getattr(found, name))), name
+
+
+def test_held_out_rows_that_do_not_vary(monkeypatch):
+    monkeypatch.setattr(factors, "MOST_HELD_OUT", 2)
+    splits = factors.splits_of(np.ones(30, dtype=bool), factors.FOLDS_OF_FEW, None, 0)
+    never, never_either, *_ = np.flatnonzero(~np.any([split.held_out for split in splits], axis=0))
+    X = np.zeros((30, 3))
+    X[never], X[never_either] = 1.0, -1.0
+    with pytest.raises(InputError, match="none of the 20 rows held out for validation differs"):
+        Panel(2).fit(X)
 
 
 def test_no_panel_recovers_so_much(monkeypatch):

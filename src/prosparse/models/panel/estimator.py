@@ -278,6 +278,12 @@ class Panel(SparseProjection):
             )
         allowed = np.ones(width, dtype=bool)
         allowed[exclude] = False
+        if not np.any(allowed & varying):
+            others = ", and the others are constant" if exclude.size < width else ""
+            raise ParameterError(
+                f"`exclude` leaves no column to select: it has {exclude.size} of the {width} "
+                f"columns of X, those of their bundles included{others}. Exclude fewer columns."
+            )
         bundles = [bundle[varying[bundle]] for bundle in bundles]
         bundles = [bundle for bundle in bundles if bundle.size > 1]
         if self.n_features is not None:

@@ -29,6 +29,7 @@ from scipy.optimize import isotonic_regression
 from ...data import Operator
 from ...data.arrays import Array, host, in_kind, on_accelerator
 from ...data.operators.weighted import WeightedOperator
+from ...errors import InputError
 from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
 from ...parallel import in_parallel
 
@@ -278,9 +279,23 @@ def common_variances(
     Returns
     -------
     array (r,)
-        Of the leading components, as long as it is more than the standard error of a variance.
+        Of the leading components, as long as it is more than the standard error of a variance;
+        empty if the training rows of a fold do not vary.
+
+    Raises
+    ------
+    InputError
+        If no held-out row varies.
     """
     r = min(fold.scores.shape[1] for fold in folds)
+    if r == 0:
+        return np.zeros(0)
+    if not squares.any():
+        held_out = sum(int(fold.held_out.sum()) for fold in folds)
+        raise InputError(
+            f"X varies in too few of its rows: none of the {held_out:,} rows held out for "
+            "validation differs from the column means. Fit on a sample with more rows that vary."
+        )
     along = sum(np.sum(fold.scores[:, :r] ** 2, axis=0) for fold in folds)
     delta = isotonic_regression(along, increasing=False).x
     # held-out rows vary a little more, as the mean is not theirs, and by chance

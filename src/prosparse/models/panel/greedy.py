@@ -277,8 +277,9 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     same_cost = np.all(wishes.costs == wishes.costs[0])
     inside = np.zeros(wishes.allowed.size, dtype=bool)
     inside[chosen.order] = True
-    nobody_else = not np.any(wishes.allowed & ~inside)
-    if not same_cost or wishes.bundles or not open_places or nobody_else:
+    no_other = not np.any(wishes.allowed & ~inside)
+    no_factor = model.W.shape[1] == 0  # no column gains anything
+    if not same_cost or wishes.bundles or not open_places or no_other or no_factor:
         return chosen
     A = model.W.T @ model.W
     S = posterior_covariance(model, chosen.order)

@@ -49,6 +49,7 @@ LONGEST = 300
 # and this share of it.
 _OF_COMMON = 0.5
 _OF_ALL = 0.05
+ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 
 
 class Options(NamedTuple):
@@ -286,9 +287,12 @@ def path_of(found: list[Shares], squares: np.ndarray, count: int) -> Path:
     ratio = np.where(attainable > 1e-9 * total, others / np.maximum(attainable, 1e-300), 1.0)
     sizes, steps = sizes_up_to(count), np.arange(1, count + 1)
     weights = squares.sum(axis=1) / total
+    # if all held-out rows of a fold are at the mean, up to rounding, their R2 is not defined
+    varying = everything[weights > ROUNDING]
+    spread = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(everything.shape[1])
     return Path(
         np.interp(steps, sizes, weights @ everything),
-        np.interp(steps, sizes, everything.std(axis=0, ddof=1)),
+        np.interp(steps, sizes, spread),
         np.interp(steps, sizes, ratio),
     )
 

@@ -27,7 +27,7 @@ TWO_SIDED_95 = 1.959963984540054
 class Shares(NamedTuple):
     """What panels of growing size recover in the held-out rows of one fold."""
 
-    everything: np.ndarray  # (sizes,) share of the sum of squares of all columns
+    everything: np.ndarray  # (sizes,) share of the sum of squares of all columns; 0 if that is 0
     others: np.ndarray  # (sizes,) sum of squares that is recovered of columns outside the panel
     attainable: np.ndarray  # (sizes,) the same from all columns together
 
@@ -107,7 +107,8 @@ def shares_along(
         if times:
             left = total - 2.0 * np.sum(m * onto) + np.sum((m @ A) * m)
             left -= np.sum((columns[:, :q] - m @ model.W[order[:q]].T) ** 2)
-            found += times * [(1.0 - left / total, total - own - left, promised)]
+            share = 1.0 - left / total if total > 0.0 else 0.0
+            found += times * [(share, total - own - left, promised)]
     everything, others, attainable = np.array(found).T
     return Shares(everything, others, attainable)
 
