@@ -50,7 +50,7 @@ def dangers(tree):
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
 def test_the_source_runs_no_text_and_no_program(path):
-    # but for a Python of ours, which tries H5AD files and spreadsheets first, and for the number of
+    # but for a Python of ours, which reads H5AD files and spreadsheets, and for the number of
     # processes, which nobody but joblib knows
     allowed = {"limited.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
     assert list(dangers(ast.parse(path.read_text("utf-8")))) == allowed

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import READERS, Ask, matrices, read_table
+from prosparse.tables import READERS, Ask, limited, read_table
+from prosparse.tables.formulas import escaped
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
@@ -576,6 +577,31 @@ def test_files_that_unpack_to_far_more_than_their_size(tmp_path, monkeypatch):
             read_table(tmp_path / name)
 
 
+@pytest.mark.parametrize("cell", ["-" + " " * 10**5 + "x", "1" * 10**5 + "x"])
+def test_long_cells_are_searched_in_linear_time(tmp_path, cell):
+    # patterns that try every division of the cell in two would not end
+    rows = "".join(f"{cell}{k},{k},{k * k}\n" for k in range(5))
+    table = read_table(write(tmp_path / "t.csv", f"id,a,b\n{rows}"))
+    assert table.names == ["a", "b"]
+    assert escaped(f"-{'1' * 10**5}x").startswith("'-")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"id,k\n" + b"r1,u\n" * 10**4 + b"r2,\xff\n", b'id,k\nr1,"u\n' + b"r2,v\n" * 10**5]
+)
+def test_damaged_files_of_labels(tmp_path, raw):
+    path = write(tmp_path / "t.csv", text_table())
+    (tmp_path / "l.csv").write_bytes(raw)
+    with pytest.raises(TableError, match=r"l\.csv"):
+        read_table(path, Ask(labels=str(tmp_path / "l.csv")))
+
+
+def test_an_unknown_column_to_drop_next_to_text(tmp_path):
+    path = write(tmp_path / "t.csv", text_table())
+    with pytest.raises(TableError, match="there is no column 'nothing'"):
+        read_table(path, Ask(drop=("text,nothing",)))
+
+
 def test_sparse_positions_outside_the_table(tmp_path):
     S = sparse.csr_array(np.eye(3))
     sparse.save_npz(tmp_path / "t.npz", S)
@@ -675,15 +701,15 @@ def test_h5ad_that_claims_or_points(change, said, tmp_path):
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("import time; time.sleep(60)", "could not be read in 1 seconds"),
+        ("import time; time.sleep(60)", "stopped after the limit of 1 seconds"),
         ("import os; os.abort()", "HDF5 library crashed"),
     ],
 )
 def test_h5ad_on_which_the_library_hangs_or_crashes(program, said, tmp_path, monkeypatch):
     pytest.importorskip("anndata", reason="anndata is not installed")
-    monkeypatch.setattr(matrices, "_PROBE", write(tmp_path / "probe.py", program))
+    monkeypatch.setattr(limited, "PROGRAM", write(tmp_path / "child.py", program))
     if "sleep" in program:
-        monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
+        monkeypatch.setattr(limited, "MIN_SECONDS", 1.0)
     with pytest.raises(TableError, match=said):
         read_table(write(tmp_path / "t.h5ad", "x"))
 

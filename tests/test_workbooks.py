@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import Ask, read_table
+from prosparse.tables import Ask, child, layout, limited, read_table
+from prosparse.tables.base import unique_names
 
 pytestmark = pytest.mark.quick
 
@@ -219,35 +220,187 @@ def test_files_that_are_no_spreadsheets(tmp_path):
             read_table(path)
 
 
-def test_a_cell_far_away_is_refused(tmp_path):
-    far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
-    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS}, extra=far)
-    with pytest.raises(TableError, match="reaches to row 1,048,576 and column XFD, but only 16"):
-        read_table(path)
-
-
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("import time; time.sleep(60)", "could not be read in 1 seconds.*save it as CSV"),
+        ("import time; time.sleep(60)", "stopped after the limit of 1 seconds.*save it as CSV"),
         ("import os; os.abort()", "python-calamine crashed"),
     ],
 )
 def test_files_on_which_the_library_hangs_or_crashes(tmp_path, monkeypatch, program, message):
-    (tmp_path / "probe.py").write_text(program)
-    monkeypatch.setattr("prosparse.tables.workbook._PROBE", tmp_path / "probe.py")
-    monkeypatch.setattr("prosparse.tables.trial.PATIENCE", 1.0)
+    (tmp_path / "child.py").write_text(program)
+    monkeypatch.setattr(limited, "PROGRAM", tmp_path / "child.py")
+    monkeypatch.setattr(limited, "MIN_SECONDS", 1.0)
     with pytest.raises(TableError, match=message):
         read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
 
 
-def test_a_bomb_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr("prosparse.tables.workbook.LARGEST_UNPACKED", 1000)
-    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS})
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("xl/media/big.bin", bytes(10**6 * 5))
-    with pytest.raises(TableError, match="unpacks to over 200 times its size"):
+def test_messages_for_developers_are_not_shown(tmp_path, monkeypatch, capfd):
+    program = (
+        "import sys\n"
+        "sys.stderr.write('thread panicked at src/lib.rs\\nstack backtrace:\\n')\n"
+        "raise BaseException('called `Option::unwrap()` on a `None` value')"
+    )
+    (tmp_path / "child.py").write_text(program)
+    monkeypatch.setattr(limited, "PROGRAM", tmp_path / "child.py")
+    with pytest.raises(
+        TableError, match=r"t.xlsx: not a whole spreadsheet \(python-calamine crash"
+    ):
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_structures_of_rust_are_not_shown(tmp_path):
+    path = ods(tmp_path / "t.ods", ROWS)
+    replace(path, "content.xml", "<table:table-row>", "<table:table-row><wrong/>")
+    with pytest.raises(TableError, match="not a whole spreadsheet") as refused:
         read_table(path)
+    assert not any(word in str(refused.value) for word in ("Bytes", "Borrowed", "{"))
+
+
+def replace(path, member, old, new):
+    """Change the text of one file in an archive."""
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert old in parts[member]
+    parts[member] = parts[member].replace(old, new)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in parts.items():
+            archive.writestr(name, text)
+
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory")
+TOO_MUCH = r"t.xlsx: reading stopped at the memory limit of 1.0 GiB.*save it as CSV"
+
+
+@linux
+@pytest.mark.parametrize(
+    "cell",
+    [
+        '<c r="XFD6000"><v>1</v></c>',
+        "<c r='XFD6000'><v>1</v></c>",
+        '<c r = "XFD6000" ><v>1</v></c>',
+        '<c r="xfd6000"><v>1</v></c>',
+        '<c r="XFD0006000"><v>1</v></c>',
+    ],
+)
+def test_a_cell_far_away_exceeds_the_memory_limit(tmp_path, cell):
+    extra = f'<row r="6000">{cell}</row>'
+    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS}, extra=extra)
+    with pytest.raises(TableError, match=TOO_MUCH):
+        read_table(path)
+
+
+@linux
+def test_a_long_text_in_many_cells_exceeds_the_memory_limit(tmp_path):
+    rows = "".join(f'<row r="{k}"><c r="A{k}" t="s"><v>0</v></c></row>' for k in range(5, 3000))
+    path = xlsx(tmp_path / "t.xlsx", {"Data": ROWS}, extra=rows)
+    kind = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/sharedStrings"
+    shared = f'<Relationship Id="t" Type="{kind}" Target="sharedStrings.xml"/></Relationships>'
+    with zipfile.ZipFile(path, "a") as archive:
+        main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+        text = "a" * 10**6
+        archive.writestr(
+            "xl/sharedStrings.xml", f'<sst xmlns="{main}"><si><t>{text}</t></si></sst>'
+        )
+    replace(path, "xl/_rels/workbook.xml.rels", "</Relationships>", shared)
+    with pytest.raises(TableError, match=TOO_MUCH):
+        read_table(path)
+
+
+@linux
+def test_the_output_of_the_child_process_is_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(limited, "MAX_OUTPUT", 1e-9)
+    with pytest.raises(TableError, match=TOO_MUCH):
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": ROWS}))
+
+
+def test_no_limits_where_the_system_has_none(monkeypatch):
+    monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
+    assert child.limit_resources(1, 0.0) is None
+
+
+def test_the_usual_width_takes_linear_time(monkeypatch):
+    compared = 0
+
+    class Width(int):
+        def __eq__(self, other):
+            nonlocal compared
+            compared += 1
+            return int(self) == int(other)
+
+        __hash__ = int.__hash__
+
+    monkeypatch.setattr(layout, "len", lambda row: Width(row.__len__()), raising=False)
+    rows = [(k, ["a", "b"] if k == 1 else ["1", "2"]) for k in range(1, 1001)]
+    assert layout.take_header(None, rows, []).names == ["a", "b"]
+    assert compared < 10 * len(rows)
+
+
+def test_names_given_many_times_take_linear_time():
+    asked = 0
+
+    class Name(str):
+        __slots__ = ()
+
+        def __format__(self, how):
+            nonlocal asked
+            asked += 1
+            return str(self)
+
+    numbered = [f"a.{k}" for k in range(2, 1000)]
+    names, _ = unique_names([*numbered, *(Name("a") for _ in range(1000))])
+    assert names[-1] == "a.1998"
+    assert asked < 5000
+
+
+@pytest.mark.parametrize("merged", ["H2:H3", "A20:A30", "B3:B9", "A1:A99"])
+def test_empty_merged_cells_and_those_beyond_the_table(tmp_path, merged):
+    rows = [[None, "a", "b"], [None, 1.5, 2], [None, None, 3], [None, 4, 0]]
+    table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=[merged]))
+    np.testing.assert_array_equal(table.X, [[1.5, 2], [np.nan, 3], [4, 0]])
+    assert "merged" not in said(table)
+
+
+def test_merged_cells_that_end_below_the_table(tmp_path):
+    rows = [["donor", "a", "b"], ["d1", 1, 2], ["d2", 3, 5], [None, 4, 4]]
+    path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A3:A9"])
+    assert read_table(path, Ask(groups="donor")).groups == ["d1", "d2", "d2"]
+
+
+def test_formulas_without_a_stored_value(tmp_path):
+    rows = [["a", "b"], [1, 2], [3, 5]]
+    cells = (
+        '<c r="A4"><f>A2</f></c><c r="B4"><f>1</f><v/></c>',
+        '<c r="A5"><f>A2</f><v>9</v></c><c r="B5"><f>1</f><v></v></c>',
+    )
+    extra = "".join(f'<row r="{k}">{row}</row>' for k, row in enumerate(cells, 4))
+    table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, extra=extra))
+    assert np.isnan(table.X[-1, 1])
+    assert "3 cells hold a formula without a stored value and are read as missing" in said(table)
+    assert "(first: 'A4')" in said(table)
+    empty = '<row r="4"><c r="A4"><v>1</v></c><c r="B4" t="str"><f>IF(1,"")</f><v></v></c></row>'
+    table = read_table(xlsx(tmp_path / "s.xlsx", {"Data": rows}, extra=empty))
+    assert "formula" not in said(table)
+
+
+def test_formulas_without_a_stored_value_in_opendocument(tmp_path):
+    path = ods(tmp_path / "t.ods", [["a", "b"], [1, 2], [3, 5]])
+    stored = ' office:value-type="float" office:value="5"'
+    replace(path, "content.xml", stored, ' table:formula="of:=1>0"' + stored)
+    assert "formula" not in said(read_table(path))
+    replace(path, "content.xml", stored, "")
+    assert "1 cell holds a formula without a stored value and is read as" in said(read_table(path))
+    assert "(first: 'B3')" in said(read_table(path))
+
+
+def test_formulas_without_a_stored_value_in_labels(tmp_path):
+    (tmp_path / "t.csv").write_text("id,a,b\ns1,1,2\ns2,3,4\n")
+    extra = '<row r="3"><c r="A3" t="inlineStr"><is><t>s2</t></is></c><c r="B3"><f>1</f></c></row>'
+    path = xlsx(tmp_path / "l.xlsx", {"L": [["id", "k"], ["s1", "u"]]}, extra=extra)
+    table = read_table(tmp_path / "t.csv", Ask(labels=str(path)))
+    assert table.label == ["u", ""]
+    assert "l.xlsx: 1 cell holds a formula without a stored value" in said(table)
 
 
 def test_without_the_reader(tmp_path, monkeypatch):

@@ -8,7 +8,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..errors import TableError
-from .base import Ask, Mistaken, Table, Unusable, check_size, drops_text, quietly
+from .base import (
+    Ask,
+    Mistaken,
+    Table,
+    Unusable,
+    check_size,
+    drops_text,
+    errors_as_table_error,
+)
 from .columnar import read_arrow, read_parquet
 from .dates import tell_dates
 from .delimited import read_delimited
@@ -85,27 +93,10 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
             f"{path}: this is not a regular file, but a device, a pipe or a socket: write what it "
             "holds to a file first"
         )
-    try:
+    with errors_as_table_error(path, "excel" if ending in ENDINGS else "cli"):
         if path.stat().st_size == 0:
             raise TableError(f"{path}: the file is empty")
         table = _usable(READERS[ending], path, ask)
-    except ModuleNotFoundError as error:
-        extra = "excel" if ending in ENDINGS else "cli"
-        raise TableError(
-            f"{path}: reading it needs {error.name}, which is not installed: "
-            f"pip install 'prosparse[{extra}]'"
-        ) from error
-    except TableError:
-        raise
-    except MemoryError as error:
-        raise TableError(f"{path}: there is not enough memory for this table") from error
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise TableError(f"{path}: it cannot be read ({quietly(why, 200)})") from error
-    except Exception as error:
-        # Parsers of other people's formats raise whatever they stumble over in a damaged file.
-        why = quietly(f"{type(error).__name__}: {error}", 200)
-        raise TableError(f"{path}: it is damaged, or not what its ending says ({why})") from error
     if ask.transpose:
         table = transposed(table, ask)
     if labels is not None:

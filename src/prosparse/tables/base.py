@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 import gzip
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, NoReturn
 
@@ -180,6 +181,37 @@ class Mistaken(Exception):  # noqa: N818 (no error: the file is read again)
         self.names = names
 
 
+@contextmanager
+def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
+    """Raise every error of reading a file as a `TableError`.
+
+    Parameters
+    ----------
+    path : Path
+        File that is read.
+    extra : str
+        Optional dependencies of prosparse that reading needs.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise TableError(
+            f"{path}: reading it needs {error.name}, which is not installed: "
+            f"pip install 'prosparse[{extra}]'"
+        ) from error
+    except TableError:
+        raise
+    except MemoryError as error:
+        raise TableError(f"{path}: there is not enough memory for this table") from error
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise TableError(f"{path}: it cannot be read ({quietly(why, 200)})") from error
+    except Exception as error:
+        # Parsers of other people's formats raise whatever they stumble over in a damaged file.
+        why = quietly(f"{type(error).__name__}: {error}", 200)
+        raise TableError(f"{path}: it is damaged, or not what its ending says ({why})") from error
+
+
 def quietly(text: Any, limit: int = 60) -> str:
     """A piece of a file in a message: quoted, on one line, and not longer than ``limit``."""
     shown = repr(str(text))
@@ -246,14 +278,15 @@ ALL_TEXT = "text"  # with --drop: all columns that are not numbers
 def dropped(path: Path, names: Sequence[str], ask: Ask) -> list[str]:
     """The columns that are to be left out, as far as they are known by name."""
     gone: list[str] = []
+    known = {*names}
     for asked in ask.drop:
         parts = [one.strip() for one in asked.split(",")]
-        if asked in names:
+        if asked in known:
             gone.append(asked)
-        elif all(one in names or one == ALL_TEXT for one in parts):
-            gone += [one for one in parts if one in names]
+        elif all(one in known or one == ALL_TEXT for one in parts):
+            gone += [one for one in parts if one in known]
         else:
-            unknown_column(path, next(one for one in parts if one not in names), names)
+            unknown_column(path, next(one for one in parts if one not in {*known, ALL_TEXT}), names)
     return gone
 
 
@@ -264,15 +297,16 @@ def drops_text(ask: Ask) -> bool:
 
 def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str], list[str]]:
     """The names, numbered from the second of the same name on; and what is to be said of that."""
-    taken, count = {*names}, dict[str, int]()
+    taken, count, following = {*names}, dict[str, int](), dict[str, int]()
     unique, changed = list[str](), dict[str, list[str]]()
     for name in names:
         count[name] = count.get(name, 0) + 1
         new = name
         if count[name] > 1:
-            number = count[name]
+            number = following.get(name, 2)
             while (new := f"{name}.{number}") in taken:
                 number += 1
+            following[name] = number + 1  # all numbers before it are taken
             taken.add(new)
             changed.setdefault(name, []).append(new)
         unique.append(new)

@@ -82,11 +82,16 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     return table_of(path, shape.layout, roles, read, lambda: _records(path, shape), notes, ask)
 
 
-def read_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]]]:
-    """All cells of a file as text: the names of the columns, and the rows."""
+def read_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return all cells of a file as text: names of the columns, rows, and notes about values."""
     shape, _ = find_shape(path, ask, [])
-    rows = [row for _, row in _records(path, shape)]
-    return shape.layout.names, rows
+    try:
+        rows = [row for _, row in _records(path, shape)]
+    except UnicodeError:
+        _blame_encoding(path, shape.encoding, shape.separator)
+    except csv.Error as error:
+        raise TableError(f"{path}: it cannot be read as a table: {error}") from None
+    return shape.layout.names, rows, []
 
 
 # --- how the file is written
@@ -398,15 +403,16 @@ def _advice(cell: str, shape: Shape) -> str | None:
 def _blame_encoding(path: Path, encoding: str, separator: str) -> NoReturn:
     """Say where the text of a file is not in its encoding."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    line, begun = 1, ""  # the number of a line, and its text so far
+    line, separators = 1, 0  # the number of a line, and the separators in it so far
     with opened(path) as file:
         while block := file.read(2**16):
             text, wrong = _decoded(decoder, block)
             line += text.count("\n")
-            begun = text.rpartition("\n")[2] if "\n" in text else begun + text
+            last = text.rpartition("\n")[2]
+            separators = last.count(separator) + (0 if "\n" in text else separators)
             if wrong:
                 raise TableError(
-                    f"{path}, line {line}, column {begun.count(separator) + 1}: the text is not "
+                    f"{path}, line {line}, column {separators + 1}: the text is not "
                     f"{encoding} (byte 0x{wrong.hex()}). Save the file as UTF-8, or name its "
                     "encoding: --encoding cp1252 is common for spreadsheets on Windows"
                 )

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import Ask, Table, quietly, unknown_column
+from .base import Ask, Table, errors_as_table_error, quietly, unknown_column
 from .delimited import read_texts
 from .workbook import ENDINGS, sheet_texts
 
-_READ: dict[str, Callable[[Path, Ask], tuple[list[str], list[list[str]]]]] = {
+_READ: dict[str, Callable[[Path, Ask], tuple[list[str], list[list[str]], list[str]]]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), read_texts),
     **dict.fromkeys(ENDINGS, sheet_texts),
 }
@@ -26,6 +26,7 @@ class Labels(NamedTuple):
 
     path: Path
     columns: dict[str, list[str]]
+    notes: list[str]  # what the user should know about the values
 
     def rest_of(self, ask: Ask) -> Ask:
         """What is asked of the table: all but the columns that this file must have."""
@@ -45,13 +46,8 @@ def read_labels(path: Path) -> Labels:
         )
     if not path.is_file():
         raise TableError(f"{path}: there is no such file")
-    try:
-        names, rows = _READ[ending](path, Ask())
-    except ModuleNotFoundError as error:
-        raise TableError(
-            f"{path}: reading it needs {error.name}, which is not installed: "
-            "pip install 'prosparse[excel]'"
-        ) from error
+    with errors_as_table_error(path, "excel"):
+        names, rows, notes = _READ[ending](path, Ask())
     columns = {
         name: [row[k].strip() if k < len(row) else "" for row in rows]
         for k, name in enumerate(names)
@@ -61,7 +57,7 @@ def read_labels(path: Path) -> Labels:
             f"{path}: a file of labels needs a column with the names of the samples and another "
             f"with labels; it has {len(columns)} column(s)"
         )
-    return Labels(path, columns)
+    return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
 
 
 def labelled(table: Table, labels: Labels, ask: Ask) -> Table:
@@ -104,7 +100,7 @@ def labelled(table: Table, labels: Labels, ask: Ask) -> Table:
         label=found.get("label", table.label),
         groups=found.get("groups", table.groups),
         response=found.get("response", table.response),
-        notes=[*table.notes, note],
+        notes=[*table.notes, note, *labels.notes],
     )
 
 

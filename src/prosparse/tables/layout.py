@@ -7,6 +7,7 @@ into numbers, row by row.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -157,8 +158,8 @@ def _fitted_header(
     path: Path, line: int, names: list[str], body: list[list[str]]
 ) -> tuple[list[str], str]:
     """The header with as many names as rows have cells, if separators at an end are the reason."""
-    widths = [len(row) for row in body]
-    extra = max(widths, key=widths.count) - len(names)  # of most rows: one may be too long
+    usual = Counter(map(len, body)).most_common(1)[0][0]
+    extra = usual - len(names)  # one row may be too long
     if extra > 0 and not any(cell.strip() for row in body for cell in row[len(names) :]):
         return [*names, *[""] * extra], "without a name"  # rows end in separators
     if extra > 1 or (extra == 1 and len(names) == 1):
@@ -197,6 +198,7 @@ def find_layout(header: Header, decimal: str, ask: Ask, notes: list[str]) -> Lay
     index, because = _index(names, body, decimal, header.because)
     unnamed = tuple(k for k, name in enumerate(names) if not name and k not in index)
     names, blank = _without_blanks(names, body, index, ask)
+    empty = {*blank}
     if blank:
         notes.append(f"{len(blank)} column(s) without a name and without a value were left out")
     names, said = unique_names(names)
@@ -206,7 +208,7 @@ def find_layout(header: Header, decimal: str, ask: Ask, notes: list[str]) -> Lay
         index,
         because,
         tuple(k for k in candidates(names) if _tells_rows_apart(names[k], k, body)),
-        tuple(k for k in unnamed if k not in blank),
+        tuple(k for k in unnamed if k not in empty),
         blank,
         any(k >= header.written for k in blank),
     )
@@ -404,11 +406,12 @@ def _say_index(path: Path, layout: Layout, ids: list[str]) -> str:
 
 def _say_unnamed(layout: Layout, roles: Roles, ask: Ask) -> list[str]:
     """Notes about variables that have no name in the file."""
+    variables, known = {*roles.variables}, {*ask.keep, *ask.variables}
     return [
         f"the column {k + 1} has no name and was taken as a variable, called "
         f"{quietly(layout.names[k])}; to leave it out, say --drop {quietly(layout.names[k])}"
         for k in layout.unnamed
-        if k in roles.variables and layout.names[k] not in (*ask.keep, *ask.variables)
+        if k in variables and layout.names[k] not in known
     ]
 
 

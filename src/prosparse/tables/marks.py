@@ -33,8 +33,8 @@ _DECIMALS = {mark: _decimals(mark) for mark in ".,"}
 _GROUPS = {mark: _groups(mark) for mark in ".,"}
 # Numbers as people write them: with separators of thousands, a currency or per cent.
 _DECORATED = re.compile(
-    r"\(?[-+\u2212]?\s*[$\u20ac\u00a3\u00a5]?\s*"
-    r"(?:\d{1,3}(?:[,.\s'\u2019]\d{3})+(?:[.,]\d+)?|\d*[.,]?\d+(?:[eE][-+]?\d+)?)"
+    r"\(?[-+\u2212]?\s*(?:[$\u20ac\u00a3\u00a5]\s*)?"
+    r"(?:\d{1,3}(?:[,.\s'\u2019]\d{3})+(?:[.,]\d+)?|(?:\d+(?:[.,]\d+)?|[.,]\d+)(?:[eE][-+]?\d+)?)"
     r"\s*[%\u2030$\u20ac\u00a3\u00a5]?\)?"
 )
 _CALLED = {",": "comma", ".": "point"}

@@ -30,11 +30,10 @@ from .base import (
     unknown_column,
 )
 from .identifiers import candidates, how_rows_are_told_apart
+from .limited import read_in_child
 from .market import read_market
 from .orientation import rows_by_name
-from .trial import try_first
 
-_PROBE = Path(__file__).with_name("probe.py")
 _MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
@@ -112,9 +111,9 @@ def read_h5ad(path: Path, ask: Ask) -> Table:
             f"{path}: reading H5AD needs anndata, which is not installed: "
             "pip install 'prosparse[anndata]'"
         ) from error
-    try_first(
+    read_in_child(
         path,
-        _PROBE,
+        "hdf5",
         "H5AD file",
         "the HDF5 library",
         "copy it to a local one, or read it with anndata and use prosparse.anndata.",

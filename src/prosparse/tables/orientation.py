@@ -144,7 +144,8 @@ def transposed(table: Table, ask: Ask) -> Table:
 def _of_rows(table: Table, names: Sequence[str], ask: Ask) -> tuple[str, ...]:
     """Of what is to be left out, that which is a row."""
     parts = [one.strip() for asked in ask.drop for one in (asked, *asked.split(","))]
-    return tuple(one for one in parts if one in table.rows or one in names)
+    known = {*table.rows, *names}
+    return tuple(one for one in parts if one in known)
 
 
 def _row(X: Any, k: int) -> list[Any]:

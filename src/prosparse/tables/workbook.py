@@ -1,37 +1,30 @@
 """Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): one sheet, read as a text file of its cells would be.
 
-python-calamine reads all of these formats. Cells become texts that say the same, to the last digit,
-and `layout` finds out which is what: so titles, names, text columns and empty rows are treated as
-those of a CSV file are. Dates are text; a percentage is the number behind it, 0.12 for 12 %.
+python-calamine reads all of these formats, in a process with limited memory (`limited`). Cells
+become texts that say the same, to the last digit, and `layout` finds out which is what: so titles,
+names, text columns and empty rows are treated as those of a CSV file are. Dates are text; a
+percentage is the number behind it, 0.12 for 12 %.
 """
 
 from __future__ import annotations
 
-import datetime
-import re
-import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from ..errors import TableError
-from .base import LARGEST_UNPACKED, MOST_EXPANSION, Ask, Table, quietly, refuse_bomb
+from .base import Ask, Table, quietly
 from .layout import Row, find_layout, no_header, read_rows, roles_of, table_of, take_header
+from .limited import read_in_child
 from .orientation import rows_by_name
-from .trial import try_first
 
-_PROBE = Path(__file__).with_name("probe_workbook.py")
 ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _SAMPLE = 200  # rows to look at
-_MOST_EMPTY = 10**7  # cells of a sheet that may be empty, or
-_EMPTY = 50  # times those that are not
-_PLACE = re.compile(rb'<(?:\w+:)?c\b[^>]*?\br="([A-Z]{1,3})(\d{1,7})"')
 
 
 def read_workbook(path: Path, ask: Ask) -> Table:
-    notes: list[str] = []
-    rows = _cells(path, ask, notes)
+    sheet = _read_sheet(path, ask)
+    rows, notes = sheet.rows, sheet.notes
     header = take_header(path, rows, notes) if ask.header else no_header(rows, 0)
     columns, named = rows_by_name(header.names, ask)
     below = [row for row in rows if row[0] > header.line]
@@ -48,81 +41,69 @@ def read_workbook(path: Path, ask: Ask) -> Table:
     return table_of(path, layout, roles, read, records, notes, columns)
 
 
-def sheet_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]]]:
-    """All cells of a sheet as text: the names of the columns, and the rows."""
-    rows = _cells(path, ask, [])
-    header = take_header(path, rows, [])
+def sheet_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]], list[str]]:
+    """Return all cells of a sheet as text: names of the columns, rows, and notes about values."""
+    sheet = _read_sheet(path, ask)
+    header = take_header(path, sheet.rows, [])
     layout = find_layout(header, ".", ask, [])
-    return layout.names, header.body
+    return layout.names, header.body, sheet.unstored
 
 
-def _cells(path: Path, ask: Ask, notes: list[str]) -> list[Row]:
-    """The rows of a sheet that hold anything, with their numbers, from 1 on; without empty columns
-    at the ends."""
-    import python_calamine as calamine
+class Sheet(NamedTuple):
+    """The rows of a sheet that hold anything, without empty columns at either side."""
 
-    _refuse_large(path)
-    try_first(path, _PROBE, "spreadsheet", "python-calamine", "save it as CSV")
-    with calamine.CalamineWorkbook.from_path(path) as book:
-        sheet = _sheet(path, book, ask, notes)
-        cells = sheet.to_python(skip_empty_area=False)
-        merged = sheet.merged_cell_ranges or []
-    _fill_merged(cells, merged, notes)
-    rows = [(line, [_text(one) for one in row]) for line, row in enumerate(cells, 1)]
-    filled = [(line, row) for line, row in rows if any(map(str.strip, row))]
-    if not filled:
-        raise TableError(f"{path}: the sheet {quietly(sheet.name)} is empty; say --sheet NAME")
-    first = min(next(k for k, cell in enumerate(row) if cell.strip()) for _, row in filled)
-    last = max(k for _, row in filled for k, cell in enumerate(row) if cell.strip()) + 1
-    return [(line, row[first:last]) for line, row in filled]
+    rows: list[Row]  # with their numbers, from 1 on
+    notes: list[str]  # what the user should know about the sheet
+    unstored: list[str]  # of these, the one about formulas
 
 
-def _sheet(path: Path, book: Any, ask: Ask, notes: list[str]) -> Any:
-    """The sheet that was asked for, or the first with anything in it."""
-    names = list(book.sheet_names)
-    if ask.sheet is not None:
-        asked = ask.sheet
-        if asked not in names and asked.isdecimal() and 1 <= int(asked) <= len(names):
-            asked = names[int(asked) - 1]
-        if asked not in names:
-            raise TableError(
-                f"{path}: there is no sheet {quietly(asked)}; there are "
-                f"{', '.join(map(quietly, names))}"
-            )
-        return book.get_sheet_by_name(asked)
-    sheets = (book.get_sheet_by_name(name) for name in names)
-    chosen = next((sheet for sheet in sheets if sheet.height), None)
-    if chosen is None:
-        raise TableError(f"{path}: none of its sheets holds anything")
-    if len(names) > 1:
-        others = ", ".join(quietly(name) for name in names if name != chosen.name)
-        notes.append(
-            f"the sheet {quietly(chosen.name)} was read; for another ({others}), say --sheet"
+def _read_sheet(path: Path, ask: Ask) -> Sheet:
+    import python_calamine  # noqa: F401 (the child process needs it)
+
+    found = read_in_child(
+        path, "workbook", "spreadsheet", "python-calamine", "save it as CSV", sheet=ask.sheet
+    )
+    *spans, about = found
+    names, name = about["sheets"], about["sheet"]
+    if name is None and ask.sheet is not None:
+        raise TableError(
+            f"{path}: there is no sheet {quietly(ask.sheet)}; there are "
+            f"{', '.join(map(quietly, names))}"
         )
-    return chosen
+    unstored = _say_unstored(*about["formulas"])
+    if not spans:
+        raise TableError(
+            f"{path}: none of its sheets holds anything"
+            if name is None
+            else "; ".join(
+                [f"{path}: the sheet {quietly(name)} is empty", *unstored, "say --sheet NAME"]
+            )
+        )
+    notes = list(unstored)
+    if ask.sheet is None and len(names) > 1:
+        others = ", ".join(quietly(one) for one in names if one != name)
+        notes.append(f"the sheet {quietly(name)} was read; for another ({others}), say --sheet")
+    if about["merged"]:
+        notes.append(f"{about['merged']:,} merged cell(s) hold the text of the first of them")
+    first = min(start for _, start, _ in spans)
+    last = max(start + len(cells) for _, start, cells in spans)
+    rows = [
+        (line, [""] * (start - first) + cells + [""] * (last - start - len(cells)))
+        for line, start, cells in spans
+    ]
+    return Sheet(rows, notes, unstored)
 
 
-def _fill_merged(cells: list[list[Any]], merged: list[Any], notes: list[str]) -> None:
-    """A text in merged cells one below the other is that of all these rows, such as a patient's."""
-    filled = 0
-    for (top, left), (bottom, right) in merged:
-        if left == right and bottom < len(cells) and isinstance(cells[top][left], str):
-            for row in range(top + 1, bottom + 1):
-                cells[row][left] = cells[top][left]
-                filled += 1
-    if filled:
-        notes.append(f"{filled:,} merged cell(s) hold the text of the first of them")
-
-
-def _text(value: Any) -> str:
-    """A cell as text."""
-    if isinstance(value, bool):
-        return str(int(value))
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, datetime.datetime) and value.time() == datetime.time():
-        return value.date().isoformat()
-    return str(value)
+def _say_unstored(count: int, first: str) -> list[str]:
+    """Return a note about formulas without a value."""
+    if not count:
+        return []
+    cells = "1 cell holds" if count == 1 else f"{count:,} cells hold"
+    return [
+        f"{cells} a formula without a stored value and {'is' if count == 1 else 'are'} read as "
+        f"missing (first: {quietly(first)}); to calculate the values, open the file in a "
+        "spreadsheet program and save it"
+    ]
 
 
 def _advice(cell: str) -> str | None:
@@ -140,42 +121,3 @@ def _advice(cell: str) -> str | None:
         "It is stored as text: turn the column into numbers in the spreadsheet program; if it is "
         "no variable"
     )
-
-
-def _refuse_large(path: Path) -> None:
-    """Refuse files that unpack to far more than their size, and sheets that are nearly empty but
-    reach far: every cell up to the last would take memory."""
-    if not zipfile.is_zipfile(path):  # XLS is none
-        return
-    try:
-        _look_into(path)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error) as error:
-        raise TableError(f"{path}: not a whole spreadsheet ({quietly(error, 300)})") from error
-
-
-def _look_into(path: Path) -> None:
-    with zipfile.ZipFile(path) as archive:
-        members = archive.infolist()
-        unpacked = sum(member.file_size for member in members)
-        if unpacked > max(LARGEST_UNPACKED, MOST_EXPANSION * path.stat().st_size):
-            refuse_bomb(path)
-        for member in members:
-            if member.filename.startswith("xl/worksheets/") and member.filename.endswith(".xml"):
-                _refuse_stray(path, archive.read(member))
-
-
-def _refuse_stray(path: Path, sheet: bytes) -> None:
-    count = rows = columns = 0
-    last = b""
-    for found in _PLACE.finditer(sheet):
-        count += 1
-        rows = max(rows, int(found[2]))
-        if len(found[1]) > len(last) or (len(found[1]) == len(last) and found[1] > last):
-            last = found[1]
-    for letter in last:
-        columns = 26 * columns + letter - ord("A") + 1
-    if rows * columns > _MOST_EMPTY + _EMPTY * count:
-        raise TableError(
-            f"{path}: a sheet reaches to row {rows:,} and column {last.decode()}, but only "
-            f"{count:,} of its cells hold anything: copy the table to a new sheet"
-        )

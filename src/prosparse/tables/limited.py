@@ -1,0 +1,117 @@
+"""Reading of files by libraries that hang, crash or exhaust the memory on some of them.
+
+`child` reads such a file in a process with limits on memory and time. Linux enforces both limits;
+Windows and macOS do not enforce the limit on memory.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from ..errors import TableError
+from .base import quietly
+from .child import FAILED, OUT_OF_MEMORY
+
+PROGRAM = Path(__file__).with_name("child.py")
+MIN_MEMORY = 2**30  # bytes that reading any file may take,
+MEMORY_PER_BYTE = 100  # and those per byte of the file in addition
+MAX_OUTPUT = 0.25  # proportion of the memory limit: texts in Python take four times their length
+MIN_SECONDS = 15.0  # time that reading any file may take,
+BYTES_PER_SECOND = 1e6  # and a second per this many bytes in addition
+# What Rust, HDF5 and Python write when an allocation fails.
+_NO_MEMORY = re.compile(rb"memory allocation|unable to allocate|MemoryError", re.IGNORECASE)
+
+
+def read_in_child(
+    path: Path, task: str, what: str, library: str, remedy: str, **options: Any
+) -> list[Any]:
+    """Read a file in a process with limits on memory and time.
+
+    Parameters
+    ----------
+    path : Path
+        File to read.
+    task : str
+        Key of `child.TASKS`.
+    what : str
+        Noun phrase for the file format in messages.
+    library : str
+        Library that reads the file.
+    remedy : str
+        Advice for a sound file that exceeds a limit.
+    **options
+        Further arguments of the task.
+
+    Returns
+    -------
+    list
+        Values that the task has written.
+
+    Raises
+    ------
+    TableError
+        If the file is damaged or exceeds a limit.
+    """
+    size = path.stat().st_size
+    memory = MIN_MEMORY + MEMORY_PER_BYTE * size
+    seconds = MIN_SECONDS + size / BYTES_PER_SECOND
+    arguments = [task, str(path), str(memory), str(seconds), json.dumps(options)]
+    command = [sys.executable, "-P", str(PROGRAM), *arguments]
+    expired = threading.Event()
+    values, written = [], 0
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+        ) as process,
+    ):
+
+        def stop() -> None:
+            expired.set()
+            process.kill()
+
+        timer = threading.Timer(seconds, stop)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                written += len(line)
+                if written > MAX_OUTPUT * memory:
+                    break
+                if line.endswith(b"\n"):  # or else the process was ended
+                    values.append(json.loads(line))
+            else:
+                process.wait()
+        finally:
+            process.kill()
+            timer.cancel()
+        process.wait()
+        errors.seek(0)
+        said = errors.read(2**20)  # never shown: these are messages for developers
+    if expired.is_set():
+        raise TableError(
+            f"{path}: reading stopped after the limit of {seconds:.0f} seconds. The file is "
+            f"damaged, or on a slow disk. If it is sound, {remedy}"
+        )
+    reason = values.pop() if process.returncode == FAILED and values else ""
+    if (
+        written > MAX_OUTPUT * memory
+        or process.returncode == OUT_OF_MEMORY
+        or _NO_MEMORY.search(said + str(reason).encode())
+    ):
+        raise TableError(
+            f"{path}: reading stopped at the memory limit of {memory / 2**30:.1f} GiB. Cells far "
+            f"from the table, or long texts in many cells, can be the reason. If the file is "
+            f"sound, {remedy}"
+        )
+    if process.returncode:
+        why = quietly(reason, 300) if reason else f"{library} crashed"
+        raise TableError(f"{path}: not a whole {what} ({why})")
+    return values
