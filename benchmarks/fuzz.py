@@ -186,7 +186,7 @@ def _xlsx() -> bytes:
         cells = (
             [f'<c t="s"><v>{5 + k}</v></c>'] if k % 2 else [f'<c t="s" s="0"><v>{5 + k}</v></c>']
         )
-        cells += ["<c/>" if np.isnan(v) else f'<c s="{k % 3}"><f>1</f><v>{v}</v></c>' for v in row]
+        cells += ["<c/>" if np.isnan(v) else f'<c s="0"><f>1</f><v>{v}</v></c>' for v in row]
         rows.append(cells)
     sheet = "".join(
         f'<row r="{i}">'
