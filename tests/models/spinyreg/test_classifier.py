@@ -295,3 +295,20 @@ def test_what_else_is_refused():
         SpinyClassifier(choose="best").fit(X, Y)
     with pytest.raises(ParameterError, match="`sample_weight` must hold one number"):
         SpinyClassifier().fit(X, Y, sample_weight=[1.0])
+
+
+@pytest.mark.parametrize("power", [6, 9, 12, 15])
+@pytest.mark.parametrize(("n", "p", "seed"), [(15, 12, 0), (15, 12, 1), (15, 12, 3), (30, 5, 2)])
+def test_uneven_weights(n, p, seed, power):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, p))
+    y = X[:, 0] + rng.standard_normal(n) > 0
+    weights = 10.0 ** rng.uniform(0, power, n)
+    if seed == 3:
+        weights = np.where(np.arange(n) < 2, 10.0**power, 1.0)
+    model = SpinyClassifier().fit(X, y, sample_weight=weights)
+    inclusion = model.inclusion_probability_
+    assert np.all((inclusion >= 0.0) & (inclusion <= 1.0))
+    assert np.isfinite(model.log_evidence_path_).all()
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert np.all(model.relevance_[model.support_] > 0.0)

@@ -227,3 +227,20 @@ def test_average_probability(mu, deviation):
     assert found[1] == pytest.approx(math.log(second), abs=1e-3)
     assert math.exp(found[1]) == pytest.approx(second, abs=1e-10)
     assert np.exp(found).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("power", [0, 6, 12])
+@pytest.mark.parametrize("doubling", [-2, 4])
+def test_mode_with_large_counts(power, doubling):
+    """The gradient vanishes at the mode, also where classes are separated and counts differ."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((20, 6))
+    t = (X[:, 0] > 0.0).astype(float)
+    counts = 10.0 ** rng.uniform(0, power, 20)
+    data = lg.labelled(X - counts @ X / counts.sum(), t, counts, True)
+    fit = lg.fit_model(data, np.arange(6), doubling * math.log(2.0), np.full(7, 30.0))
+    Z, lam = lg.design(data, fit.v), math.exp(lg.log_lambda(data, fit.log_tau))
+    gradient = Z.T @ fit.residual - lam * np.append(0.0, fit.m)
+    assert gradient @ fit.C @ gradient < 1e-6
+    residual = np.where(t > 0.0, expit(-Z @ fit.mode), -expit(Z @ fit.mode))
+    np.testing.assert_allclose(fit.residual, counts * residual, rtol=1e-6)

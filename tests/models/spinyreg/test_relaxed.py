@@ -71,8 +71,3 @@ def test_nothing_is_in_and_nothing_comes_in():
     run = iterate(relaxed.make_step(*empty), relaxed.init(*empty, np.zeros(0)), max_iter=5, tol=0.0)
     assert run.state.bound == pytest.approx(-2.5 * np.log(2 * np.pi * 0.6) - 2.5)
     assert len(run.bounds) == 1
-
-
-def test_relevance_is_relative():
-    np.testing.assert_allclose(relaxed.relevance(np.array([4.0, 0.0, 1.0])), [1.0, 0.0, 0.5])
-    np.testing.assert_array_equal(relaxed.relevance(np.zeros(2)), np.zeros(2))

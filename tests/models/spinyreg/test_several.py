@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 from sklearn.model_selection import cross_val_score
 
 from prosparse import (
@@ -245,3 +245,30 @@ def test_a_column_is_a_vector():
     with pytest.warns(match="column-vector y"):
         column = SpinyRegressor().fit(X, Y[:, :1])
     np.testing.assert_array_equal(column.coef_, SpinyRegressor().fit(X, Y[:, 0]).coef_)
+
+
+@pytest.mark.parametrize("refit", ["posterior", "ols"])
+def test_intervals_of_the_coefficients(refit):
+    model = SpinyRegressor(refit=refit).fit(X, Y)
+    ends = model.coef_interval(0.9)
+    assert ends.shape == (3, 15, 2)
+    assert np.all(ends[:, ~model.support_] == 0.0)
+    std = np.sqrt(np.diagonal(model.coef_covariance_, axis1=1, axis2=2))
+    mean = model.coef_[:, model.support_]
+    expected = np.stack([mean - norm.ppf(0.95) * std, mean + norm.ppf(0.95) * std], axis=-1)
+    np.testing.assert_allclose(ends[:, model.support_], expected)
+
+
+def test_least_squares_of_an_exact_fit():
+    """The precision of the noise is that of the model, as for one response."""
+    rng = np.random.default_rng(3)
+    table = rng.integers(0, 4, (20, 4)).astype(float)
+    responses = table[:, :2] @ rng.integers(-2, 3, (2, 2)).astype(float)
+    model = SpinyRegressor(refit="ols").fit(table, responses)
+    posterior = SpinyRegressor().fit(table, responses)
+    np.testing.assert_allclose(model.predict(table), responses, atol=1e-9)
+    assert np.isfinite(model.gamma_).all()
+    assert np.isfinite(model.alpha_).all()
+    np.testing.assert_allclose(model.gamma_, posterior.gamma_)
+    np.testing.assert_allclose(model.alpha_, posterior.alpha_)
+    assert np.all(model.noise_variance_ <= posterior.noise_variance_)

@@ -9,7 +9,9 @@ import polars as pl
 import pytest
 from scipy import sparse
 from scipy.stats import multivariate_normal
+from sklearn.datasets import load_diabetes
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.feature_selection import SelectFromModel
 from sklearn.linear_model import LinearRegression
 
 from prosparse import InputError, NoStructureWarning, ParameterError, SpinyRegressor
@@ -18,7 +20,7 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import relaxed, stepwise
 from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
-from prosparse.models.spinyreg.solve import Options, relax
+from prosparse.models.spinyreg.solve import Options, relax, relevance
 from prosparse.models.spinyreg.stepwise import log_number_prior, regression_path
 
 
@@ -702,3 +704,57 @@ def test_what_is_no_weight(weights, message):
     X, y, _ = make_sparse_regression(50, 8, n_informative=3, random_state=1)
     with pytest.raises(ParameterError, match=message):
         SpinyRegressor().fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("noise", "p", "seed", "weight"),
+    [("student", 12, 4, 1e3), ("student", 100, 0, 1e3), ("gaussian", 100, 0, 1e9)],
+)
+def test_average_over_one_certain_set(noise, p, seed, weight):
+    """Uneven weights can leave all neighbours of a set without probability."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, p))
+    y = X[:, 0] + 0.5 * rng.standard_normal(30)
+    weights = np.where(np.arange(30) < 3, weight, 1.0)
+    model = SpinyRegressor(noise=noise).fit(X, y, sample_weight=weights)
+    inclusion = model.inclusion_probability_
+    assert np.all((inclusion >= 0.0) & (inclusion <= 1.0))
+    assert model.n_active_probability_.sum() == pytest.approx(1.0)
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+
+
+def test_selected_variables_are_relevant():
+    X, y = load_diabetes(return_X_y=True)
+    model = SpinyRegressor().fit(X, y)
+    assert np.all(model.relevance_[model.support_] > 0.0)
+    assert model.relevance_.max() == 1.0
+    selector = SelectFromModel(
+        model, prefit=True, importance_getter="feature_importances_", threshold=1e-12
+    )
+    np.testing.assert_array_equal(selector.get_support(), model.support_)
+
+
+def test_relevance_is_relative():
+    ranked, m = np.array([3, 1, 0]), np.array([1.0, -0.5])
+    found = relevance(4, ranked, np.array([4.0, 0.0, 1.0]), np.array([3, 1]), m)
+    np.testing.assert_allclose(found, [0.5, 0.25, 0.0, 1.0])
+    none = np.zeros(0, dtype=int)
+    np.testing.assert_array_equal(relevance(4, ranked, np.zeros(0), none, m[:0]), np.zeros(4))
+    pruned = relevance(2, np.array([1]), np.zeros(1), np.array([1]), np.zeros(1))
+    assert pruned[0] == 0.0
+    assert pruned[1] > 0.0
+
+
+@pytest.mark.parametrize("p", [8, 30])
+def test_sign_changes_of_columns(p, rng):
+    """The map rule does not depend on the signs of columns, the average only on relative signs."""
+    X = rng.standard_normal((60, p))
+    y = X[:, :5] @ np.array([1.0, -1.0, 0.5, 0.3, -0.3]) + 1.5 * rng.standard_normal(60)
+    signs = rng.choice([-1.0, 1.0], p)
+    options = {"choose": "map", "average": False}
+    expected = SpinyRegressor(**options).fit(X, y)
+    found = SpinyRegressor(**options).fit(X * signs, y)
+    np.testing.assert_allclose(found.coef_, signs * expected.coef_, atol=1e-9)
+    expected, found = SpinyRegressor().fit(X, y), SpinyRegressor().fit(-X, y)
+    np.testing.assert_allclose(found.coef_mean_, -expected.coef_mean_, atol=1e-9)

@@ -59,6 +59,7 @@ ALL_SETS = 10  # of so many variables, at most, are summed
 MOST_VISITED = 400  # variables
 MOST_STATES = 1000  # of the jump process
 FEWEST_STATES = 100
+MIN_RATE = 1e-300  # total rate of jumps below which a state lasts for good
 STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
 STEEP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
 LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
@@ -184,6 +185,7 @@ def average_of(
     Where all sets are summed all covariances are kept; of many variables those of the likely ones,
     and the others are taken to be as far from their means as they are on average.
     """
+    told = told._replace(probability=np.minimum(told.probability, 1.0))  # 1 + rounding
     covariance, inclusion = sums.second - np.outer(sums.first, sums.first), told.probability
     kept = np.arange(seen.size)
     if mean.size > ALL_SETS:
@@ -298,7 +300,10 @@ def sample(
             met.rates.append(np.cumsum(np.append(at.rates, stones.rates(here, a))))
             met.spent.append(0.0)
         steps = met.rates[k]
-        met.spent[k] += 1.0 / float(steps[-1])
+        total = float(steps[-1])
+        met.spent[k] += 1.0 / max(total, MIN_RATE)
+        if total < MIN_RATE:  # All neighbours together have no probability in double precision.
+            break
         if t == check:
             if half.size:
                 early = half @ np.array([at.inclusion for at in met.places[: half.size]])
@@ -306,7 +311,7 @@ def sample(
                 if float(np.abs(apart).max()) < STEADY:
                     break
             half, check = np.array(met.spent), 2 * check
-        j = int(np.searchsorted(steps, rng.random() * steps[-1], side="right"))
+        j = int(np.searchsorted(steps, rng.random() * total, side="right"))
         j = min(j, steps.size - 1)  # rounding
         here, a = moved(prior, stones, p, here, a, met.places[k], j)
     return gathered(data, prior, met)
@@ -475,7 +480,7 @@ def set_prior(
 def mixture_interval(
     inclusion: np.ndarray, mean: np.ndarray, deviation: np.ndarray, level: float
 ) -> np.ndarray:
-    """(p, 2): the quantiles of weights that leave (1 - level)/2 on either side.
+    """(..., 2): the quantiles of weights that leave (1 - level)/2 on either side.
 
     A weight is exactly zero with the probability 1 - ``inclusion``, else it is normal. If zero
     alone holds the quantile, it is the quantile.
@@ -488,7 +493,7 @@ def mixture_interval(
         share = np.where(tail < negative, tail, tail - (1.0 - a)) / a  # of the normal part, below
         end = mean + spread * ndtri(np.clip(share, least, 1.0 - 1e-16))
         ends.append(np.where((tail >= negative) & (tail <= negative + 1.0 - a), 0.0, end))
-    return np.column_stack(ends)
+    return np.stack(ends, axis=-1)
 
 
 def stand_ins_of(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:

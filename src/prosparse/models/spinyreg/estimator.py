@@ -116,7 +116,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         How many variables were chosen.
     relevance_ : array (n_features_in_,)
         Root of the prior variance of the weight in the relaxed model of the variables on the
-        path, between 0 (out of it, or not on the path) and 1.
+        path, relative to the largest, between 0 and 1. For a selected variable it is at least the
+        absolute value of its weight, relative to the same number, so that it is positive.
     ranking_ : int array (n_features_in_,)
         1 for the variable that would be given up last; beyond the path, by what each would add.
     cardinalities_ : int array
@@ -224,9 +225,12 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Coefficients (of scaled columns) may each be of a size of its own, or all of
-    about one size with signs that may differ: both are as probable before y is seen. Up to ten
-    variables all sets are summed; of more, a run through at most 1000 states, among the (about 400)
-    most promising variables, draws them.
+    about one size with signs that may differ: both are as probable before y is seen. The prior on
+    the signs favours equal signs. Therefore inclusion probabilities and the selection can change
+    when a single column is multiplied by -1. The sign of y never matters, and ``choose="map"``
+    with ``average=False`` does not depend on any sign. Up to ten variables all sets are summed; of
+    more, a run through at most 1000 states, among the (about 400) most promising variables, draws
+    them.
 
     References
     ----------
@@ -376,14 +380,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         _refuse_units_of_several(found, length, units, scale)
         factor = units[:, None] / (length * scale)  # (m, q)
         self.coef_ = np.zeros((units.size, self.support_.size))
-        self.coef_[:, places] = found.fit.M.T * factor
+        self.coef_[:, places] = found.weights.mean.T * factor
         self.intercept_ = means - self.coef_ @ self.mean_
         rising = np.argsort(places)
-        within = found.fit.sigma2[:, None, None] * found.covariance[rising][:, rising]
+        shape = found.weights.shape[rising][:, rising]
+        within = found.weights.sigma2[:, None, None] * shape
         self.coef_covariance_ = within * factor[:, rising, None] * factor[:, None, rising]
-        self.noise_variance_ = units**2 * found.fit.sigma2
+        self.noise_variance_ = units**2 * found.weights.sigma2
         self.intercept_variance_ = self.noise_variance_ / n * float(self.fit_intercept)
-        self.gamma_ = 1.0 / self.noise_variance_
+        self.gamma_ = 1.0 / (units**2 * found.fit.sigma2)
         self.alpha_ = self.gamma_ * math.exp(found.fit.log_ratio) * length**2
         self.cardinalities_ = np.arange(found.log_evidence.size)
         shift = float(np.log(units).sum())
@@ -566,8 +571,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
         Returns
         -------
-        array (n_features_in_, 2)
-            The lower and the upper end of each.
+        ndarray of shape (n_features_in_, 2)
+            Lower and upper end of every interval; (n_responses, n_features_in_, 2) for several
+            responses.
         """
         check_is_fitted(self)
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
@@ -581,8 +587,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             inclusion, mean, std = self.inclusion_probability_, self.active_mean_, self.active_std_
         else:
             inclusion, mean = self.support_.astype(float), self.coef_
-            std = np.zeros(mean.size)
-            std[self.support_] = np.sqrt(np.diagonal(self.coef_covariance_))
+            std = np.zeros_like(mean)
+            variance = np.diagonal(self.coef_covariance_, axis1=-2, axis2=-1)
+            std[..., self.support_] = np.sqrt(variance)
         return mixture_interval(inclusion, mean, std, level)
 
     def _predict_several(
@@ -669,7 +676,7 @@ def _refuse_units_of_several(
 ) -> None:
     """As `_refuse_units`."""
     log_units, log_length = np.log(units), math.log(length)
-    gamma = -np.log(np.maximum(found.fit.sigma2, 1e-300)) - 2.0 * log_units
+    gamma = -np.log(found.fit.sigma2) - 2.0 * log_units
     alpha = 2.0 * log_length + found.fit.log_ratio + gamma
     size = (log_units[:, None] - log_length - np.log(scale)).ravel()
     powers = np.concatenate([gamma, alpha, 2.0 * size]) / math.log(10.0)

@@ -36,8 +36,9 @@ MOST_STEPS = 100  # of Newton's method
 # quadratic, next to nothing is left.
 NEWTON_TOL = 1e-6
 ROUNDING = 1e-13  # of the log density, as a share of it
-SHORTEST = 1e-9  # share of a step that is worth trying
-# Far from the mode the curvature in b can vanish: so much of that where h = 0 is added to a step.
+MAX_CHANGE = 10.0  # of the log odds of a row in one step, besides their present maximum
+# Far from the mode the curvature in b can vanish. This proportion of the sum of the absolute
+# residuals is added; the sum is of the size of the curvature at the mode.
 DAMPING = 1e-8
 
 
@@ -98,8 +99,20 @@ def design(data: Labelled, v: np.ndarray) -> np.ndarray:
 
 def log_density(data: Labelled, h: np.ndarray, w: np.ndarray, lam: float) -> float:
     """l(theta) without the constant of the prior."""
-    likelihood = data.counts @ (data.t * h - np.logaddexp(0.0, h))
+    # log(1 + exp(-h)) directly: the difference t h - log(1 + exp(h)) cancels where h is large.
+    likelihood = -(data.counts @ np.logaddexp(0.0, (1.0 - 2.0 * data.t) * h))
     return float(likelihood) - 0.5 * lam * float(w @ w)
+
+
+def derivatives(data: Labelled, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(n,) and (n,): c_i (t_i - s_i) and c_i s_i (1 - s_i).
+
+    Both use s(-h) for 1 - s(h). The difference would cancel where h is large, which large counts
+    do not forgive.
+    """
+    first, second = expit(-h), expit(h)
+    residual = data.counts * np.where(data.t > 0.0, first, -second)
+    return residual, data.counts * first * second
 
 
 def fit_model(
@@ -107,38 +120,51 @@ def fit_model(
 ) -> LogisticFit:
     """The mode of model v by Newton's method, from ``start`` on, and the evidence there.
 
-    The density is concave; a step that lowers it is halved until it does not.
+    Newton's method starts without weights if ``start`` has a lower density.
+    The density is concave. A step that lowers it is halved until it does not, at most to
+    log(1 + r) / r of the Newton step, where r is the largest change of a row's log odds: this step
+    raises the density (Bach 2010, Electronic Journal of Statistics 4).
     """
     Z, c = design(data, v), data.intercept
     precision = log_lambda(data, log_tau)
     lam = math.exp(precision)
     prior = np.full(c + v.size, lam)
     prior[:c] = 0.0
-    damping = np.where(prior > 0.0, 0.0, 0.25 * DAMPING * data.n)
-    theta = without_weights(data, v.size) if start is None else start
+    theta = without_weights(data, v.size)
     h = Z @ theta
     value = log_density(data, h, theta[c:], lam)
+    if start is not None:
+        h_start = Z @ start
+        value_start = log_density(data, h_start, start[c:], lam)
+        if value_start > value:
+            theta, h, value = start, h_start, value_start
     for _ in range(MOST_STEPS):
-        prob = expit(h)
-        gradient = Z.T @ (data.counts * (data.t - prob)) - prior * theta
-        L = _factor(Z, data.counts * prob * (1.0 - prob), prior + damping)
-        step = dpotrs(L, gradient, lower=1)[0] if theta.size else gradient
-        last = 0.5 * float(step @ gradient) <= NEWTON_TOL
-        along, size = Z @ step, 1.0
+        residual, S = derivatives(data, h)
+        gradient = Z.T @ residual - prior * theta
+        damped = prior.copy()
+        damped[:c] = DAMPING * float(np.abs(residual).sum())
+        step = _solve(_factor(Z, S, damped), gradient)
+        rounding = ROUNDING * abs(value)
+        last = 0.5 * float(step @ gradient) <= max(NEWTON_TOL, rounding)
+        along = Z @ step
+        change = max(float(np.abs(along).max(initial=0.0)), 1e-3)
+        longest = MAX_CHANGE + float(np.abs(h).max(initial=0.0))
+        size, shortest = min(1.0, longest / change), math.log1p(change) / change
         while True:
             reached = log_density(data, h + size * along, theta[c:] + size * step[c:], lam)
-            if reached >= value - ROUNDING * abs(value) or size < SHORTEST:
+            if reached >= value - rounding or size <= shortest:
                 break
-            size *= 0.5
+            size = max(0.5 * size, shortest)
+        if reached < value - rounding:
+            break  # Rounding hides any further increase.
         theta, h, value = theta + size * step, h + size * along, reached
         if last:
             break
-    prob = expit(h)
-    S = data.counts * prob * (1.0 - prob)
+    residual, S = derivatives(data, h)
     L = _factor(Z, S, prior)
     log_det = 2.0 * float(np.log(L.diagonal()).sum())
     evidence = value + 0.5 * (v.size * precision + c * math.log(2.0 * math.pi) - log_det)
-    return LogisticFit(v, log_tau, theta, _inverse(L), data.counts * (data.t - prob), S, evidence)
+    return LogisticFit(v, log_tau, theta, _inverse(L), residual, S, evidence)
 
 
 def without_weights(data: Labelled, q: int) -> np.ndarray:
@@ -151,16 +177,30 @@ def without_weights(data: Labelled, q: int) -> np.ndarray:
 
 
 def _factor(Z: np.ndarray, S: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The Cholesky factor of Z'SZ + diag(prior), as the lower triangle."""
+    """The Cholesky factor of Z'SZ + diag(prior), as the lower triangle.
+
+    Rows of very different weight can make the matrix indefinite by rounding. A QR decomposition of
+    its root has the same factor and only the square root of the condition number.
+    """
     A = (Z.T * S) @ Z
     A.flat[:: A.shape[0] + 1] += prior
     if not A.size:
         return A
-    L, failed = dpotrf(A, lower=1)
+    factor: np.ndarray
+    factor, failed = dpotrf(A, lower=1)
     if failed:
-        raise np.linalg.LinAlgError("the curvature of a logistic model is not positive")
-    factor: np.ndarray = L
+        root = np.concatenate([np.sqrt(S)[:, None] * Z, np.diag(np.sqrt(prior))])
+        upper = np.linalg.qr(root).R
+        factor = np.asfortranarray((upper * np.where(upper.diagonal() < 0.0, -1.0, 1.0)[:, None]).T)
     return factor
+
+
+def _solve(L: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """(L L')^-1 ``right``."""
+    if not L.size:
+        return right
+    solution: np.ndarray = dpotrs(L, right, lower=1)[0]
+    return solution
 
 
 def _inverse(L: np.ndarray) -> np.ndarray:

@@ -170,8 +170,8 @@ def propose(
         back = float(there.exchanges[fit.v[i], np.searchsorted(there.fit.v, j)])
     if not back > 0.0:
         return there, 0.0
-    odds = there.height - here.height + math.log(back * here.total / (forth * there.total))
-    return there, math.exp(min(odds, 0.0))
+    rates = math.log(back) + math.log(here.total) - math.log(forth) - math.log(there.total)
+    return there, math.exp(min(there.height - here.height + rates, 0.0))
 
 
 def sample(
@@ -229,7 +229,7 @@ def average_of(data: Labelled, sets: list[Weighed]) -> LogisticAverage:
         first[at] += share * fit.mode
         second[np.ix_(at, at)] += share * (fit.C + np.outer(fit.mode, fit.mode))
     covariance = second - np.outer(first, first)
-    mean, inclusion = np.zeros(p), by_number.sum(axis=1)
+    mean, inclusion = np.zeros(p), np.minimum(by_number.sum(axis=1), 1.0)  # 1 + rounding
     mean[visited] = first[1:]
     likely = np.argsort(-inclusion[visited], kind="stable")[:MOST_LIKELY]
     kept = np.sort(likely[inclusion[visited[likely]] >= LIKELY])

@@ -38,6 +38,7 @@ from .logistic_search import (
     search,
     state_of,
 )
+from .model import relative_size
 from .solve import Choose
 
 SHORTLIST = 1000  # variables, at most, that are searched at once
@@ -215,7 +216,7 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     relevance = np.zeros(p)
     if best:
         size = np.abs(fit.m) * np.sqrt(data.counts @ data.squares[:, fit.v])
-        relevance[listed.places[fit.v]] = size / max(float(size.max()), np.finfo(float).tiny)
+        relevance[listed.places[fit.v]] = relative_size(size)
     return LogisticSolution(
         order=ranking(op, labels, listed, path, fit),
         relevance=relevance,

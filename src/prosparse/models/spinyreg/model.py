@@ -65,6 +65,15 @@ def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMome
     return RegressionMoments(G, b, yy, n, d, low, high, LEAST_REGRESSION_NOISE * yy / n)
 
 
+def relative_size(size: np.ndarray) -> np.ndarray:
+    """Sizes of selected variables relative to the largest, all of them positive."""
+    largest = float(size.max(initial=0.0))
+    if largest == 0.0:
+        return np.ones_like(size)
+    relative: np.ndarray = np.maximum(size / largest, np.finfo(float).eps)
+    return relative
+
+
 class FitSums(NamedTuple):
     """All that the best lambda of a model depends on."""
 

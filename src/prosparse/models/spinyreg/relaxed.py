@@ -82,8 +82,3 @@ def make_step(
         return State(np.array(t), bound)
 
     return step
-
-
-def relevance(t: np.ndarray) -> np.ndarray:
-    """u in [0, 1]: u_j^2 is proportional to t_j, and the most relevant variable has 1."""
-    return np.sqrt(t / t.max()) if t.size and t.max() > 0 else np.zeros_like(t)

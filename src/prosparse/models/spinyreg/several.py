@@ -25,7 +25,7 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
-from .model import LEAST_REGRESSION_NOISE, REACH
+from .model import LEAST_REGRESSION_NOISE, REACH, relative_size
 from .stepwise import SearchRules
 
 SHORTLIST = 1000  # variables, at most, that are searched at once
@@ -275,6 +275,14 @@ class SeveralResponses(NamedTuple):
     n: float  # observations
 
 
+class SeveralWeights(NamedTuple):
+    """The weights of the selected variables: posterior means, or least squares."""
+
+    mean: np.ndarray  # (q, m)
+    shape: np.ndarray  # (q, q) covariance of the weights, divided by the noise variance
+    sigma2: np.ndarray  # (m,) noise variances, zero for responses that are fitted exactly
+
+
 class SeveralSolution(NamedTuple):
     """All that a fit finds, in the operator's columns and units, and those of the responses."""
 
@@ -282,7 +290,7 @@ class SeveralSolution(NamedTuple):
     chosen: np.ndarray  # (q,) variables kept, in the order of `fit`
     relevance: np.ndarray  # (p,) between 0 and 1
     fit: SeveralFit
-    covariance: np.ndarray  # (q, q) of the weights, of noise of unit variance
+    weights: SeveralWeights
     log_evidence: np.ndarray  # (K + 1,) along the path
     log_posterior: np.ndarray  # (K + 1,)
     n_free: float
@@ -367,22 +375,22 @@ def described(
     gain[ranked] = np.inf
     size = np.sqrt((best.M**2 / best.sigma2).sum(axis=1) * data.d[best.v])
     relevance = np.zeros(p)
-    relevance[at.places[best.v]] = size / size.max() if size.size else size
+    relevance[at.places[best.v]] = relative_size(size)
     reason = worst([run.reason for run in runs])
     if not best.v.size and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
-    covariance = best.P
+    weights = SeveralWeights(best.M, best.P, best.sigma2)
     if refit_ols and best.v.size:
-        covariance = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
-        M = covariance @ data.B[best.v]
+        inverse = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
+        M = inverse @ data.B[best.v]
         left = np.maximum(data.yy - (data.B[best.v] * M).sum(axis=0), 0.0)
-        best = best._replace(M=M, sigma2=left / max(n - best.v.size, 1.0))
+        weights = SeveralWeights(M, inverse, left / max(n - best.v.size, 1.0))
     return SeveralSolution(
         order=np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :]),
         chosen=at.places[best.v],
         relevance=relevance,
         fit=best,
-        covariance=covariance,
+        weights=weights,
         log_evidence=np.array([fit.log_evidence for fit in fits]),
         log_posterior=log_posterior,
         n_free=n,

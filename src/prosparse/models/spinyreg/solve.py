@@ -108,10 +108,11 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     reason = worst([*(each.reason for each in runs), run.reason])
     if best == 0 and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
+    selected, ranked = shortlist.listed[chosen.v], shortlist.listed[path.order]
     return Solution(
         order=ranking(among, shortlist, path, chosen),
-        relevance=relevance(p, shortlist.listed[path.order], run.state.t),
-        chosen=shortlist.listed[chosen.v],
+        relevance=relevance(p, ranked, run.state.t, selected, chosen.m),
+        chosen=selected,
         weights=weights_of(data, chosen, options),
         posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
         path=path,
@@ -169,10 +170,23 @@ def ranking(
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
 
-def relevance(p: int, ranked: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """u of all p variables; ``t`` are the prior variances of the first of ``ranked``."""
+def relevance(
+    p: int, ranked: np.ndarray, t: np.ndarray, selected: np.ndarray, m: np.ndarray
+) -> np.ndarray:
+    """Relevance of all p variables, between 0 and 1.
+
+    It is proportional to the root of the prior variances ``t`` of the first of ``ranked``. The
+    relaxed model can give a variance of zero to one of ``selected``; for these, |m| is the minimum.
+    """
     u = np.zeros(p)
-    u[ranked[: t.size]] = relaxed.relevance(t)
+    if not selected.size:
+        return u
+    u[ranked[: t.size]] = np.sqrt(t)
+    u[selected] = np.maximum(u[selected], np.abs(m))
+    largest = float(u.max())
+    if largest > 0.0:
+        u /= largest
+    u[selected] = np.maximum(u[selected], np.finfo(float).eps)
     return u
 
 
