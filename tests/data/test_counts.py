@@ -77,9 +77,11 @@ def test_the_noise_of_a_multinomial_is_the_same_for_all_columns(rng):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_are_no_counts(kind, rng):
-    negative, empty = counts(rng), counts(rng)
+    negative, empty, large, small = (counts(rng) for _ in range(4))
     negative[5, 2] = -3.0
     empty[9] = 0.0
+    large[9, 0] = 1e100
+    small[9] *= 1e-200
     for wrong, words in (
         (negative, r"negative entry, -3: counts .* `counts=False`"),
         (empty, "row 9 of X has no counts at all: .* leave out empty rows"),
@@ -89,6 +91,10 @@ def test_what_are_no_counts(kind, rng):
             kind_of(table).row_totals(table)
         with pytest.raises(InputError, match=words.replace("row 9", "row( 9)?")):
             dense(kind_of(table).root_shares(table, 1.0))
+    for wrong, total in ((large, r"1e\+100"), (small, r"\de-19\d")):
+        table = KINDS[kind](wrong)
+        with pytest.raises(InputError, match=f"row 9 of X has a total of .*{total} counts; totals"):
+            kind_of(table).row_totals(table)
 
 
 def test_a_memory_map_is_refused(rng, tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from array_api_compat import array_namespace
+from array_api_compat import array_namespace, is_numpy_array
 from scipy import sparse
 
 from ..errors import InputError
@@ -25,6 +25,9 @@ _ADVICE = (
     "counts (of molecules, words, species) are at least 0, and every row has some: leave out empty "
     "rows, or fit with `counts=False`"
 )
+
+# Beyond it, double precision does not distinguish a count from the next one.
+MAX_TOTAL = 2.0**53
 
 
 def dense_totals(X: Array) -> Array:
@@ -42,16 +45,25 @@ def sparse_totals(X: Any) -> np.ndarray:
     return np.asarray(X.sum(axis=1), dtype=float).reshape(-1)
 
 
-def refuse_empty_rows(totals: np.ndarray) -> None:
-    """Rows without any counts have no shares."""
+def refuse_totals(totals: np.ndarray) -> None:
+    """Rows without any counts have no shares; squares of very large or small ones are not
+    finite, or zero."""
     if totals.size and totals.min() <= 0.0:
         raise InputError(f"row {int(np.argmin(totals))} of X has no counts at all: {_ADVICE}")
+    wrong = np.flatnonzero(~((totals >= 1.0 / MAX_TOTAL) & (totals <= MAX_TOTAL)))
+    if wrong.size:
+        raise InputError(
+            f"row {wrong[0]} of X has a total of {totals[wrong[0]]:.3g} counts; totals between "
+            f"{1.0 / MAX_TOTAL:.3g} and {MAX_TOTAL:.3g} are allowed. Check that X holds counts and "
+            "in which unit, or fit with `counts=False`."
+        )
 
 
 def dense_squares(X: Array) -> Array:
-    """x^2, in floating point."""
+    """x^2, in floating point; of NumPy's arrays in double precision."""
     xp = array_namespace(X)
-    wide = X if xp.isdtype(X.dtype, "real floating") else xp.astype(X, xp.float64)
+    keeps = xp.isdtype(X.dtype, "real floating") and not is_numpy_array(X)
+    wide = X if keeps else xp.astype(X, xp.float64)
     return wide * wide
 
 

@@ -38,7 +38,7 @@ from .counts import (
     dense_roots,
     dense_squares,
     dense_totals,
-    refuse_empty_rows,
+    refuse_totals,
     roots_of_block,
     sparse_roots,
     sparse_squares,
@@ -166,7 +166,7 @@ class Kind:
     def row_totals(self, X: Table) -> np.ndarray:
         """The sum of the counts of every row, on the host; refuses what cannot be counts."""
         totals = np.asarray(host(dense_totals(X)), dtype=float)
-        refuse_empty_rows(totals)
+        refuse_totals(totals)
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
@@ -356,7 +356,7 @@ class SparseTable(Kind):
 
     def row_totals(self, X: Table) -> np.ndarray:
         totals = sparse_totals(X)
-        refuse_empty_rows(totals)
+        refuse_totals(totals)
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
@@ -472,7 +472,7 @@ class RowBlocks(Kind, ABC):
 
     def row_totals(self, X: Table) -> np.ndarray:
         totals = np.asarray(self.source(X).gather(totals_of_block), dtype=float)
-        refuse_empty_rows(totals)
+        refuse_totals(totals)
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:

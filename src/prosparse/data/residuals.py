@@ -37,6 +37,7 @@ from .operators.weighted import WeightedOperator
 
 # Sizes and mean squares depend on each other; after so many rounds both stay.
 _ROUNDS = 3
+MAX_ROUNDING = 1e-4  # proportion of a sum of squares that is taken for rounding, at most
 
 
 class Null(NamedTuple):
@@ -44,7 +45,7 @@ class Null(NamedTuple):
 
     weights: np.ndarray  # (p,) of the columns in the size of a row
     shares: np.ndarray  # (p,) pi; 0 for columns without counts
-    noise: np.ndarray  # (p,) V, the mean squares of Pearson's residuals
+    noise: np.ndarray  # (p,) V, the mean squares of Pearson's residuals; 0 if they are rounding
 
 
 class Rows(NamedTuple):
@@ -58,7 +59,7 @@ class Moments(NamedTuple):
     """Means and standard deviations of the residuals of columns."""
 
     mean: np.ndarray  # (p,)
-    deviation: np.ndarray  # (p,)
+    deviation: np.ndarray  # (p,) 0 if it is rounding
 
 
 def null_of(counts: Operator, squares: Operator) -> Null:
@@ -87,7 +88,8 @@ def null_of(counts: Operator, squares: Operator) -> Null:
         size = np.maximum(size * (everything / float(size.sum())), _least(everything, n))
         # sum_i (x - N pi)^2 / (N pi), where sum_i N pi is the total of the column
         squared = _over(_onto_columns(squares, 1.0 / size), shares) - totals
-        noise = np.where(totals > 0.0, np.maximum(squared, 0.0) / n, 1.0)
+        squared = np.where(squared > _rounding(counts) * totals, squared, 0.0)
+        noise = np.where(totals > 0.0, squared / n, 1.0)
     return Null(weights, shares, noise)
 
 
@@ -137,9 +139,12 @@ def moments_of(counts: Operator, squares: Operator, null: Null, rows: Rows) -> M
     (size, factor), pi, n = rows, null.shares, counts.shape[0]
     weight = factor**2
     mean = (_onto_columns(counts, factor) - pi * float(factor @ size)) / n
-    square = _onto_columns(squares, weight) - 2.0 * pi * _onto_columns(counts, weight * size)
+    raw = _onto_columns(squares, weight)
+    square = raw - 2.0 * pi * _onto_columns(counts, weight * size)
     square += pi**2 * float(weight @ size**2)
-    return Moments(mean, np.sqrt(np.maximum(square / n - mean**2, 0.0)))
+    variance = square / n - mean**2
+    varying = (null.noise > 0.0) & (variance > _rounding(counts) * raw / n)
+    return Moments(mean, np.sqrt(np.where(varying, variance, 0.0)))
 
 
 def residuals_of(counts: Operator, shares: np.ndarray, rows: Rows, mean: np.ndarray) -> Operator:
@@ -173,6 +178,11 @@ def residuals_of(counts: Operator, shares: np.ndarray, rows: Rows, mean: np.ndar
 def _over(numerator: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Divided by shares, and zero where there is none."""
     return np.where(shares > 0.0, numerator / np.where(shares > 0.0, shares, 1.0), 0.0)
+
+
+def _rounding(counts: Operator) -> float:
+    """Relative rounding error of a sum over the rows."""
+    return min(counts.shape[0] * counts.epsilon, MAX_ROUNDING)
 
 
 def _least(total: float, n: int) -> float:

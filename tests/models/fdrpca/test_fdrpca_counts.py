@@ -102,9 +102,45 @@ def test_columns_that_never_occur_are_left_alone():
     assert np.all(np.isfinite(model.transform(X)))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
+@pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("value", [1, 3, 7, 1000, 12345, 10**7])
+@pytest.mark.parametrize("shape", [(30, 6), (200, 20), (10, 50)])
+def test_columns_proportional_to_the_size_of_a_row(shape, value, make, dtype):
+    n, p = shape
+    for size in (np.ones(n), np.arange(1, n + 1)):
+        X = np.tile(value * size[:, None], (1, p)).astype(dtype)
+        with pytest.raises(InputError, match=f"{p} of the {p} columns of X are proportional"):
+            FDRPCA(counts=True).fit(make(X))
+
+
+def test_a_column_proportional_to_the_size_of_a_row_changes_no_other():
+    """Its residuals are rounding, by which no row may be weighted."""
+    rng = np.random.default_rng(0)
+    half = (rng.standard_normal((200, 2)) @ rng.standard_normal((2, 20)) > 0).astype(float)
+    X = np.hstack([half, 1.0 - half])  # all rows have one size, as no column has a V above 1
+    alone = FDRPCA(2, counts=True).fit(X)
+    other = FDRPCA(2, counts=True).fit(np.column_stack([X, np.full(200, 1 / 3)]))
+    assert other.varying_.tolist() == 40 * [True] + [False]
+    assert other.count_noise_[-1] == 0.0
+    np.testing.assert_allclose(other.communality_[:-1], alone.communality_, rtol=1e-9)
+
+
+def test_large_columns_leave_others_their_variance():
+    X, _ = counts()
+    X[:, :2] *= 1e9
+    assert FDRPCA(counts=True).fit(X).varying_.all()
+
+
 def test_what_cannot_be_counts_is_refused(fitted):
     X, model = fitted
-    for wrong, word in ((X - 1.0, "negative"), (np.vstack([X, 0 * X[:1]]), "no counts at all")):
+    for wrong, word in (
+        (X - 1.0, "negative"),
+        (np.vstack([X, 0 * X[:1]]), "no counts at all"),
+        (1e100 * X, r"row 0 of X has a total of .*e\+10. counts; totals between"),
+        (1e300 * X, r"row 0 of X has a total of .*e\+30. counts; totals between"),
+        (1e-200 * X, r"row 0 of X has a total of .*e-19. counts; totals between"),
+    ):
         with pytest.raises(InputError, match=word):
             FDRPCA(counts=True).fit(wrong)
         with pytest.raises(InputError, match=word):

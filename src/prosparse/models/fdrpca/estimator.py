@@ -23,15 +23,12 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...selection.leading import Sample
+from ...structure.leading_components import Sample
 from .._base import SparseProjection, few_columns, seed_of
 from .model import Options, Solution, solve
 from .rows import grouped_rows, likeness_of_neighbours
 
 Transform = Literal["rank"]
-
-# Of the largest standard deviation of residuals: a column below it does not vary.
-_CONSTANT = 1e-9
 
 
 class FDRPCA(SparseProjection):
@@ -251,7 +248,13 @@ class FDRPCA(SparseProjection):
         null = null_of(counts, squares)
         rows = rows_of(counts, squares, null)
         mean, deviation = moments_of(counts, squares, null, rows)
-        varying = deviation > _CONSTANT * float(deviation.max(initial=0.0))
+        varying = deviation > 0.0
+        if varying.sum() < 2:
+            raise InputError(
+                f"{varying.size - int(varying.sum())} of the {varying.size} columns of X are "
+                "proportional to the size of their row, up to rounding; at least 2 must differ "
+                "from it, or there is nothing to select from. Check how the table was read."
+            )
         like = counts.column_squares()
         mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
         there = in_kind(mean, like, counts.dtype), in_kind(deviation, like, counts.dtype)
