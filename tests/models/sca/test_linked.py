@@ -188,3 +188,13 @@ def test_groups_are_pooled_by_their_size(sizes, most, rng):
     found = float(fitted.view_correlation_[0])
     assert found == pytest.approx(np.corrcoef(one, other)[0, 1], abs=0.08)
     assert found < most
+
+
+def test_columns_with_next_to_no_noise_tell_the_latents(model):
+    """Then I + M is M, up to rounding, and may be singular."""
+    L, noise = model
+    for scale in (1e-10, 1e-20, 1e-40):
+        found = view_correlations(L, VIEW, one_group(scale * noise))
+        np.testing.assert_allclose(found[:2], 1.0, atol=1e-6)
+    few = np.where(np.arange(15) % 5 == 0, scale * noise, noise)  # of some views one column
+    assert np.all(np.abs(view_correlations(L, VIEW, one_group(few))) <= 1.0 + 1e-12)

@@ -281,8 +281,16 @@ def test_units_of_gaussian_columns_do_not_matter():
 def test_what_is_not_allowed_is_said():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 4))
-    with pytest.raises(InputError, match="'poisson' may only hold 0, 1, 2 and so on; row 0, col"):
+    counts = (
+        r"'poisson' may only hold 0, 1, 2 and so on up to 9.01e\+15; row {}, column {} holds {}"
+    )
+    with pytest.raises(InputError, match=counts.format(0, 0, "0.125")):
         SCA(1, likelihood="poisson").fit(X)
+    for prior in ("ard", "hyperbolic"):
+        large = rng.poisson(2.0, (30, 4)).astype(float)
+        large[7, 2] = 1e150
+        with pytest.raises(InputError, match=counts.format(7, 2, r"1e\+150")):
+            SCA(2, likelihood="poisson", prior=prior).fit(large)
     with pytest.raises(InputError, match="'bernoulli' may only hold 0 or 1"):
         SCA(1, likelihood="bernoulli").fit(rng.poisson(2.0, (30, 4)))
     with pytest.raises(ParameterError, match="one of 'gaussian', 'bernoulli', 'poisson'"):

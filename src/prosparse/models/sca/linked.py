@@ -55,10 +55,15 @@ def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> n
 
 
 def _told(L: np.ndarray, around: np.ndarray) -> np.ndarray:
-    """T, (Q, Q): what is told of the latents; symmetric."""
-    M = (L / around[:, None]).T @ L
-    T: np.ndarray = np.linalg.solve(np.eye(M.shape[0]) + M, M)
-    return T
+    """T = (I + M)^-1 M with M = L' diag(around)^-1 L, (Q, Q): what is told of the latents.
+
+    By singular values, as I + M is singular in floating point where columns have next to no noise.
+    """
+    R = np.linalg.qr(L / np.sqrt(around)[:, None], mode="r")
+    _, values, V = np.linalg.svd(R, full_matrices=False)
+    share = values**2 / (1.0 + values**2)
+    V = V * np.any(L != 0.0, axis=0)  # no rounding where a view has no weights of a latent
+    return np.asarray((V.T * share) @ V)
 
 
 def _ratio(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:

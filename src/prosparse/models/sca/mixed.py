@@ -9,6 +9,7 @@ from typing import NamedTuple, cast, get_args
 import numpy as np
 
 from ...data import kind_of, take_columns
+from ...data.counts import MAX_TOTAL
 from ...data.kinds import Table
 from ...errors import InputError, ParameterError
 from .bounded import Rows, settled_rows
@@ -60,12 +61,11 @@ def check_host(X: Table) -> None:
 
 def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None:
     """Refuse entries that a column's likelihood does not know."""
-    for name, what in (("bernoulli", "0 or 1"), ("poisson", "0, 1, 2 and so on")):
+    counts = f"0, 1, 2 and so on up to {MAX_TOTAL:.3g}"
+    for name, what, largest in (("bernoulli", "0 or 1", 1.0), ("poisson", counts, MAX_TOTAL)):
         columns = np.flatnonzero(likelihood == name)
         part = X[:, columns]
-        wrong = part < 0
-        wrong |= (part > 1) if name == "bernoulli" else False
-        wrong |= part != np.round(part)
+        wrong = (part < 0) | (part > largest) | (part != np.round(part))
         wrong &= ~np.isnan(part)
         if wrong.any():
             row, at = np.argwhere(wrong)[0]
