@@ -236,6 +236,12 @@ def test_no_pickle_is_ever_read(parts, tmp_path):
         ({"fitted": {"transform": 1}}, "'transform' cannot be a fitted attribute"),
         ({"fitted": {"__class__": 1}}, "'__class__' cannot be a fitted attribute"),
         ({"fitted": {"tol": 1}}, "'tol' cannot be a fitted attribute"),
+        ({"fitted": {"__sklearn_is_fitted__": 1}}, "'__sklearn_is_fitted__' cannot be a fitted"),
+        ({"fitted": {"_metadata_request": 1}}, "'_metadata_request' cannot be a fitted"),
+        (
+            {"fitted": {"_sklearn_output_config": {"$dict": [["transform", "excel"]]}}},
+            "must say what `set_output` asked for",
+        ),
         ({"fitted": {"a_": {"$call": ["os", "system"]}}}, "unknown kind '\\$call'"),
         ({"fitted": {"a_": {"$enum": ["StopReason", "__class__"]}}}, "KeyError"),
         ({"fitted": {"a_": {"$record": ["Popen", {}]}}}, "KeyError"),
@@ -294,6 +300,54 @@ def test_sizes_beyond_the_file(parts, tmp_path):
     path.write_bytes(raw)
     with pytest.raises(ModelFileError, match="its members claim"):
         load(path)
+
+
+def test_stored_sizes_beyond_the_file(parts, tmp_path):
+    """`zipfile` allocates the compressed size of a member before it reads the member."""
+    path = written(tmp_path / "model", parts)
+    raw = bytearray(path.read_bytes())
+    entry = raw.rindex(b"PK\x01\x02")
+    raw[entry + 20 : entry + 24] = (2**31).to_bytes(4, "little")  # its compressed size
+    path.write_bytes(raw)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match="its members claim"):
+            load(path)
+        assert tracemalloc.get_traced_memory()[1] < 10**6
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_name_that_the_system_refuses(tmp_path):
+    with pytest.raises(ModelFileError, match="cannot be read: File name too long"):
+        load(tmp_path / ("n" * 5000))
+
+
+@pytest.mark.parametrize("value", [["gaussian"], {"$strings": ["a", "b"]}, 3, None])
+def test_parameters_of_a_fitted_model_are_checked(value, tmp_path):
+    """Methods of a fitted model use its parameters."""
+    path = save(SpinyRegressor().fit(X, RESPONSE), tmp_path / "model")
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(parts["model.json"])
+    header["parameters"]["noise"] = value
+    written(path, parts | {"model.json": json.dumps(header)})
+    with pytest.raises(ModelFileError, match="`noise` must be one of 'gaussian'"):
+        load(path)
+
+
+def test_parameters_are_checked_before_a_fitted_model_is_saved(tmp_path):
+    model = GSPPCA(2).fit(X).set_params(max_iter="many")
+    with pytest.raises(ModelFileError, match="`max_iter` must be an integer"):
+        save(model, tmp_path / "model")
+    assert not list(tmp_path.iterdir())
+
+
+def test_ranges_of_columns_are_saved_as_lists(tmp_path):
+    model = SCA(1, views=[range(6), range(6, 12)]).fit(X)
+    again = load(save(model, tmp_path / "model"))
+    assert again.views == [list(range(6)), list(range(6, 12))]
+    np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
 def test_damaged_anywhere(parts, tmp_path):

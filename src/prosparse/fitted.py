@@ -116,6 +116,9 @@ SELECTOR = (
 )
 """What every fitted estimator has."""
 
+PRIVATE = ("_optimality_gap", "_gap_problem", "_sklearn_output_config")
+"""Attributes of fitted estimators whose names begin with an underscore."""
+
 PROJECTION = (*SELECTOR, "components_", "n_components_", "explained_variance_")
 """What every fitted estimator has that gives rows scores."""
 
@@ -128,6 +131,11 @@ class Contents(NamedTuple):
     loadings: str = "components_"  # the attribute that is zero for variables that are not chosen
     parameters: Mapping[str, Field] = {}  # those that are spoken of when the choice is explained
     together: Mapping[str, str] = {}  # attributes that mean nothing without another one
+
+
+def all_or_none(*names: str) -> dict[str, str]:
+    """Attributes of which a model has all or none, for ``Contents.together``."""
+    return dict(zip(names, (*names[1:], names[0]), strict=True))
 
 
 # A path of models means nothing without what the models are.
@@ -231,7 +239,7 @@ def _check_field(name: str, value: Any, field: Field, sizes: dict[str, int]) -> 
 
 
 def _check_shape(name: str, value: Any, field: Field, sizes: dict[str, int]) -> None:
-    if not isinstance(value, np.ndarray) or value.dtype.kind not in field.kinds:
+    if not isinstance(value, np.ndarray) or not _has_kind(value, field):
         what = {"b": "truth values", "i": "integers", "O": "texts"}.get(field.kinds[0], "numbers")
         what = "labels" if field.kinds[1:] == LABEL_TYPES else what
         raise ModelFileError(f"`{name}` must be an array of {what}, got {_said(value)}")
@@ -249,6 +257,12 @@ def _check_shape(name: str, value: Any, field: Field, sizes: dict[str, int]) -> 
         f"`{name}` has shape {value.shape}, which does not belong to the rest of the model: "
         f"({allowed}) would"
     )
+
+
+def _has_kind(value: np.ndarray, field: Field) -> bool:
+    """Whether an array is of one of the field's kinds; SciPy takes no long doubles."""
+    too_wide = value.dtype.kind == "f" and value.dtype.itemsize > 8 and "O" not in field.kinds
+    return value.dtype.kind in field.kinds and not too_wide
 
 
 def _said(value: Any) -> str:
@@ -271,6 +285,10 @@ def _check_bounds(name: str, state: Mapping[str, Any]) -> None:
     traces = state[name] if isinstance(state[name], list) else [state[name]]
     for trace in traces:
         _check_shape(name, trace, numbers("i"), {})
+    if isinstance(state[name], list) and len(traces) != len(state["components_"]):
+        raise ModelFileError(f"`{name}` must hold one trace for each component")
+    if not all(trace.size for trace in traces):
+        raise ModelFileError(f"`{name}` must hold at least one iteration")
 
 
 def _check_averaged(name: str, state: Mapping[str, Any]) -> None:
@@ -323,8 +341,11 @@ def _check_gap(name: str, state: Mapping[str, Any]) -> None:
 def _check_output(name: str, state: Mapping[str, Any]) -> None:
     """What `set_output` asked for."""
     settings = state[name]
-    if not isinstance(settings, dict) or not all(
-        isinstance(part, str) for pair in settings.items() for part in pair
+    containers = [None, "default", "pandas", "polars"]
+    if (
+        not isinstance(settings, dict)
+        or not set(settings) <= {"transform"}
+        or settings.get("transform") not in containers
     ):
         raise ModelFileError(f"`{name}` must say what `set_output` asked for")
 
@@ -402,10 +423,12 @@ def _check_views(state: Mapping[str, Any], sizes: dict[str, int]) -> None:
         ("view_components_", ("d", "c"), "fiu"),
         ("view_names_", ("c",), "OU"),
     ):
-        parts = state.get(name, [])
-        if not isinstance(parts, list) or (parts and len(parts) != len(views)):
+        if name not in state:
+            continue
+        parts = state[name]
+        if not isinstance(parts, list) or len(parts) != len(views):
             raise ModelFileError(f"`{name}` must be a list with one entry for each view")
-        for part, columns in zip(parts, views, strict=False):
+        for part, columns in zip(parts, views, strict=True):
             if not (part is None and name == "view_names_"):
                 d = np.shape(state["components_"])[:1]
                 known = {"c": columns.size} | ({"d": d[0]} if d else {})

@@ -22,7 +22,6 @@ more memory than the file's size, whatever the file says about itself.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
@@ -35,11 +34,11 @@ import numpy as np
 
 from ._version import __version__
 from .data.arrays import fetched
-from .errors import ModelFileError
+from .errors import ModelFileError, ParameterError
 from .files import whole_file
-from .fitted import check_fitted, check_told
+from .fitted import PRIVATE, check_fitted, check_told
 from .inference.loop import StopReason
-from .npy import PLAIN_TYPES, read_header
+from .npy import PLAIN_TYPES, check_members, read_array
 from .registry import ESTIMATORS, METHODS
 from .selection.slope import Slope
 
@@ -50,8 +49,6 @@ _HEADER = "model.json"
 _STATE, _REST = ("parameters", "fitted"), ("versions", "about")  # objects in it
 _ARRAY = "arrays/{}.npy"
 _ARRAY_TYPES = PLAIN_TYPES + "SMm"  # labels may be bytes, dates and durations, too
-# A table in memory is a few hundred arrays at the very most; a directory of millions is an attack.
-_MOST_MEMBERS = 10_000
 _WIDEST_SCALAR = 2**16  # bytes: a text of this length; a type may claim any width
 
 
@@ -109,6 +106,8 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
     parameters = model.get_params(deep=False)
     fitted = {k: v for k, v in model.__getstate__().items() if k not in parameters}
     check_fitted(kind, METHODS[kind].saved, {k: _on_host(v) for k, v in fitted.items()})
+    if fitted:
+        _check_parameters(model)
     arrays: list[np.ndarray] = []
     header = {
         "format": FORMAT,
@@ -120,6 +119,14 @@ def save(model: Any, path: str | os.PathLike[str], *, about: dict[str, Any] | No
         "about": about or {},
     }
     return _write_whole(Path(path), json.dumps(header, indent=1), arrays)
+
+
+def _check_parameters(model: Any) -> None:
+    """Refuse parameters that no fit would have accepted; methods of a fitted model use them."""
+    try:
+        model._check_parameters()
+    except ParameterError as error:
+        raise ModelFileError(f"the parameters are not those of a fitted model: {error}") from None
 
 
 def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:
@@ -150,7 +157,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     if isinstance(value, tuple) and RECORDS.get(type(value).__name__) is type(value):
         fields = {k: inside(v) for k, v in zip(type(value)._fields, value)}  # type: ignore[attr-defined]
         return {"$record": [type(value).__name__, fields]}
-    if type(value) is list:
+    if type(value) in (list, range):  # columns may be given as a range
         return [inside(part) for part in value]
     if type(value) is tuple:
         return {"$tuple": [inside(part) for part in value]}
@@ -209,11 +216,9 @@ def load(path: str | os.PathLike[str]) -> Any:
 def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
     """The estimator in ``path``, and the rest of the file: ``about`` and ``versions``."""
     path = Path(path)
-    if path.exists() and not path.is_file():  # a pipe would never answer
-        raise ModelFileError(
-            f"{path}: this is not a regular file, but a folder, a pipe or a device"
-        )
     try:
+        if path.exists() and not path.is_file():  # a pipe would never answer
+            _refuse("this is not a regular file, but a folder, a pipe or a device")
         with zipfile.ZipFile(path) as archive:
             header, arrays = _members(archive, path)
         model = _rebuild(header, arrays)
@@ -221,6 +226,8 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
         raise ModelFileError(f"{path}: {error}") from None
     except FileNotFoundError:
         raise ModelFileError(f"{path}: there is no such file") from None
+    except OSError as error:
+        raise ModelFileError(f"{path}: it cannot be read: {error.strerror or error}") from error
     except Exception as error:
         # whatever the standard library says of a file that was damaged or made up
         raise ModelFileError(
@@ -232,14 +239,10 @@ def load_with_about(path: str | os.PathLike[str]) -> tuple[Any, dict[str, Any]]:
 
 def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict[int, np.ndarray]]:
     """The JSON and the arrays, once their declared sizes are known to fit into the file."""
-    entries = archive.infolist()
-    if len(entries) > _MOST_MEMBERS:
-        _refuse(f"it has {len(entries)} members, more than any model needs")
-    if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-        _refuse("its members are compressed, which those of a model file never are")
-    declared, actual = sum(entry.file_size for entry in entries), path.stat().st_size
-    if declared > actual:
-        _refuse(f"its members claim {declared} bytes, but the file has {actual}")
+    try:
+        check_members(archive, path.stat().st_size)
+    except ValueError as error:
+        _refuse(str(error))
     if archive.namelist().count(_HEADER) != 1:
         _refuse(f"it is a zip archive without {_HEADER}, or with more than one")
     header = json.loads(archive.read(_HEADER))
@@ -255,23 +258,15 @@ def _members(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dict
             _refuse(
                 f"{key!r} in {_HEADER} must be an object, got {_cut(repr(header.get(key)), 60)}"
             )
-    names = [entry.filename for entry in entries if entry.filename != _HEADER]
+    names = [name for name in archive.namelist() if name != _HEADER]
     if names != [_ARRAY.format(k) for k in range(len(names))]:
         _refuse("its arrays are not numbered one after the other")
-    return header, {k: _array(archive.read(name)) for k, name in enumerate(names)}
+    return header, {k: read_array(archive.read(name), _ARRAY_TYPES) for k, name in enumerate(names)}
 
 
 def _writer(header: dict[str, Any]) -> str:
     written = header.get("versions")
     return f", {written.get('prosparse')}" if isinstance(written, dict) else ""
-
-
-def _array(raw: bytes) -> np.ndarray:
-    """An array in NumPy's format; its header must describe exactly the bytes that follow."""
-    file = io.BytesIO(raw)
-    shape, fortran, dtype = read_header(file, len(raw), _ARRAY_TYPES)
-    flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
-    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
@@ -286,13 +281,16 @@ def _rebuild(header: dict[str, Any], arrays: dict[int, np.ndarray]) -> Any:
         setattr(model, name, value)
     fitted: dict[str, Any] = {}
     for name, value in header["fitted"].items():
-        # A fitted attribute may not take the place of a method.
-        if not name.isidentifier() or name in parameters or hasattr(type(model), name):
+        # A fitted attribute may not take the place of a method, nor be one that Python or
+        # scikit-learn looks for, such as `__sklearn_is_fitted__`.
+        hidden = name.startswith("_") and name not in PRIVATE
+        if not name.isidentifier() or hidden or name in parameters or hasattr(type(model), name):
             _refuse(f"{name!r} cannot be a fitted attribute of {kind}")
         fitted[name] = _decode(value, arrays)
     check_fitted(kind, METHODS[kind].saved, fitted)
     if fitted:
         check_told(METHODS[kind].saved, parameters)
+        _check_parameters(model)
     for name, value in fitted.items():
         setattr(model, name, value)
     return model

@@ -18,7 +18,16 @@ from sklearn.utils import get_tags
 
 from .data.arrays import host
 from .errors import InputError
-from .fitted import PROJECTION, SELECTOR, Contents, Field, counts, labels, numbers
+from .fitted import (
+    PROJECTION,
+    SELECTOR,
+    Contents,
+    Field,
+    all_or_none,
+    counts,
+    labels,
+    numbers,
+)
 from .models._base import SparseProjection, VariableSelector
 from .models.empca import EMPCA
 from .models.fdrpca import FDRPCA
@@ -358,6 +367,7 @@ METHODS: dict[str, Method] = {
                     "fdr": numbers(finite=True, least=0),
                     "min_communality": numbers(finite=True, least=0),
                 },
+                together=all_or_none("count_weights_", "count_shares_", "count_noise_"),
             ),
         ),
         Method(
@@ -418,15 +428,14 @@ METHODS: dict[str, Method] = {
                     "latent_variance_per_group_": numbers("g", "d", finite=True, least=0),
                     "explained_variance_per_group_": numbers("g", "v", "d"),
                 },
-                together=dict.fromkeys(
-                    (
-                        "group_sizes_",
-                        "group_means_",
-                        "group_noise_variance_",
-                        "group_varying_",
-                        "latent_variance_per_group_",
-                    ),
+                together=all_or_none(
                     "groups_",
+                    "group_sizes_",
+                    "group_means_",
+                    "group_noise_variance_",
+                    "group_varying_",
+                    "latent_variance_per_group_",
+                    "explained_variance_per_group_",
                 ),
             ),
         ),
@@ -479,7 +488,7 @@ METHODS: dict[str, Method] = {
             ),
             explanations=(asked_for("n_nonzero", "loadings per component"),),
             number="n_nonzero",
-            saved=Contents((*PROJECTION, "_optimality_gap")),
+            saved=Contents((*PROJECTION, "bounds_", "_optimality_gap", "_gap_problem")),
         ),
         Method(
             "panel",
@@ -599,6 +608,7 @@ METHODS: dict[str, Method] = {
                     "likely_covariance_": "unlikely_variance_",
                     "unlikely_variance_": "noise_variance_mean_",
                     "noise_variance_mean_": "n_sets_",
+                    **all_or_none("active_mean_", "active_std_"),
                 },
             ),
         ),

@@ -162,10 +162,18 @@ def test_no_fitted_attribute_may_be_something_else(files, name, wrong):
         ("Panel", "order_", lambda a: a[[0, 0, 1, 2]], "`order_` must hold the columns of"),
         ("Panel", "stand_in_", lambda a: 0 * a + 7, "`stand_in_` must hold columns of `support_`"),
         ("Panel", "rest_std_", lambda a: -1.0 - a, "`rest_std_` must be at least 0"),
+        ("GSPPCA", "bounds_", lambda a: a[:0], "`bounds_` must hold at least one iteration"),
     ],
 )
 def test_what_cannot_be(files, name, attribute, change, message):
     refused(run(changed(files, name, arrays={attribute: change})), message)
+
+
+@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="has no long doubles")
+def test_long_doubles(files):
+    """SciPy's functions refuse them."""
+    path = changed(files, "GSPPCA", arrays={"mean_": lambda a: a.astype(np.longdouble)})
+    refused(run(path), "`mean_` must be an array of numbers, got an array of float")
 
 
 def test_what_belongs_together(files):
@@ -180,6 +188,59 @@ def test_what_belongs_together(files):
     refused(run(changed(files, "Panel", fitted(recovered_by_group_=shares))), "must be a number")
     overlapping = [{"$array": 0}, {"$array": 0}]
     refused(run(changed(files, "SCA", fitted(view_columns_=overlapping))), "share out the 12")
+
+
+COUNTS = np.random.default_rng(0).poisson(np.exp(X / 2)).astype(float)
+ALL_OR_NONE = {
+    "groups": (SCA(2), X, {"groups": np.repeat(["a", "b", "c"], 20)}),
+    "counts": (FDRPCA(counts=True), COUNTS, {}),
+    "responses": (SpinyRegressor(), X, {"y": X[:, 0] - X[:, 3]}),
+    "proofs": (EMPCA(2, n_nonzero=4, random_state=0), X, {}),
+}
+
+
+@pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
+@pytest.mark.parametrize(
+    ("name", "prefixes"),
+    [
+        ("groups", ("group", "latent_variance_per_group_")),
+        ("counts", ("count_",)),
+        ("responses", ("active_",)),
+        ("proofs", ("bounds_", "_gap_problem", "_optimality_gap")),
+    ],
+)
+def test_attributes_of_which_a_model_has_all_or_none(tmp_path, name, prefixes):
+    """Each of them is used by a method without a question whether it is there."""
+    model, table, given = ALL_OR_NONE[name]
+    save(model.fit(table, **given), tmp_path / name)
+    with zipfile.ZipFile(tmp_path / name) as archive:
+        content = json.loads(archive.read("model.json"))["fitted"]
+    related = [attribute for attribute in content if attribute.startswith(prefixes)]
+    assert len(related) > 1
+    for attribute in related:
+
+        def without(header, attribute=attribute):
+            del header["fitted"][attribute]
+
+        with pytest.raises(ModelFileError, match=attribute):
+            load(changed(tmp_path, name, without))
+
+
+def test_one_trace_for_each_component_and_one_entry_for_each_view(files):
+    refused(run(changed(files, "EMPCA", fitted(bounds_=[]))), "one trace for each component")
+    refused(run(changed(files, "SCA", fitted(view_names_=[]))), "one entry for each view")
+
+
+@pytest.mark.parametrize("path", ["log_evidence_path_", "log_posterior_path_"])
+def test_evidence_that_is_not_known(files, path):
+    """Sizes whose evidence is not a number are not compared."""
+    name = "GSPPCA" if path == "log_evidence_path_" else "SpinyRegressor"
+
+    def first_unknown(values):
+        return np.concatenate([[np.nan], values[1:]])
+
+    assert run(changed(files, name, arrays={path: first_unknown})).exit_code == 0
+    assert run(changed(files, name, arrays={path: lambda a: a + np.nan})).exit_code == 0
 
 
 @pytest.mark.parametrize("key", ["parameters", "fitted", "versions", "about"])
