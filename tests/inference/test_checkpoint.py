@@ -1,7 +1,10 @@
 """A fit that is killed goes on where it was, and refuses to go on with something else."""
 
+import io
 import os
 import signal
+import tracemalloc
+import zipfile
 
 import array_api_strict
 import numpy as np
@@ -196,3 +199,110 @@ def test_nothing_is_pickled(table, tmp_path):
     GSPPCA(4).fit(table, checkpoint=path)
     with np.load(path, allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
+
+
+# --- files that are no checkpoints, or were changed
+
+
+def members(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def written(path, parts, compression=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, raw in parts.items():
+            archive.writestr(name, raw)
+    return path
+
+
+def claimed(shape, body=b""):
+    """An array in NumPy's format whose header claims ``shape``."""
+    text = repr({"descr": "<f8", "fortran_order": False, "shape": shape}).encode()
+    text += b" " * (-(len(text) + 11) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + body
+
+
+def deep_json():
+    buffer = io.BytesIO()
+    np.save(buffer, np.array("[" * 10**5))
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "compression"),
+    [
+        ("claims.npy", claimed((10**11,)), zipfile.ZIP_STORED),
+        ("bomb.npy", claimed((10**7,), bytes(8 * 10**7)), zipfile.ZIP_DEFLATED),
+        ("parameters.npy", deep_json(), zipfile.ZIP_STORED),
+        ("text.npy", b"no array", zipfile.ZIP_STORED),
+    ],
+)
+def test_hostile_files_take_no_memory(table, tmp_path, name, raw, compression):
+    path = tmp_path / "fit.npz"
+    GSPPCA(4).fit(table, checkpoint=path)
+    written(path, members(path) | {name: raw}, compression)
+    size = path.stat().st_size
+    tracemalloc.start()
+    try:
+        with pytest.raises(CheckpointError, match="is not a checkpoint"):
+            GSPPCA(4).fit(table, checkpoint=path)
+        assert tracemalloc.get_traced_memory()[1] < 10 * size + 10**6
+    finally:
+        tracemalloc.stop()
+
+
+def test_numbers_that_were_changed_are_refused(table, tmp_path):
+    path = tmp_path / "fit.npz"
+    GSPPCA(4).fit(table, checkpoint=path)
+    with np.load(path) as file:
+        found = {name: file[name] for name in file.files}
+    found[STAGE + "position.best.Y"] = -found[STAGE + "position.best.Y"] - 1.0
+    np.savez(path, **found)
+    with pytest.raises(CheckpointError, match="do not match its checksum"):
+        GSPPCA(4).fit(table, checkpoint=path)
+
+
+def test_another_version_is_refused(table, tmp_path, monkeypatch):
+    path = tmp_path / "fit.npz"
+    with monkeypatch.context() as patch:
+        patch.setattr("prosparse.inference.checkpoint.__version__", "0.0.1")
+        GSPPCA(4).fit(table, checkpoint=path)
+    with pytest.raises(CheckpointError, match=r"prosparse was 0\.0\.1, is"):
+        GSPPCA(4).fit(table, checkpoint=path)
+
+
+def test_random_states_are_compared_by_their_seeds(table, tmp_path):
+    path, X = tmp_path / "fit.npz", table[:, :20]
+    whole = SCA(2, random_state=np.random.RandomState(0)).fit(X, checkpoint=path)
+    again = SCA(2, random_state=np.random.RandomState(0)).fit(X, checkpoint=path)
+    np.testing.assert_array_equal(again.components_, whole.components_)
+    with pytest.raises(CheckpointError, match="other parameters: random_state was"):
+        SCA(2, random_state=np.random.RandomState(1)).fit(X, checkpoint=path)
+
+
+@pytest.mark.parametrize("path", [3, True, ["fit.npz"], b"fit.npz"])
+def test_a_checkpoint_is_a_path(table, path):
+    with pytest.raises(ParameterError, match="`checkpoint` must be the path of a file or"):
+        GSPPCA(4).fit(table, checkpoint=path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes of Unix")
+def test_places_that_hold_no_file_are_refused_before_the_fit(table, tmp_path, monkeypatch):
+    def step(*arguments, **named):
+        raise AssertionError("the fit began")
+
+    monkeypatch.setattr("prosparse.models.gsppca.solve.iterate", step)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "nowhere").symlink_to(tmp_path / "no" / "fit.npz")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name, message in (
+        ("pipe", "it is not a regular file"),
+        ("nowhere", "there is no folder"),
+        ("loop", "it is not a regular file"),
+        ("n" * 300, "File name too long"),
+        ("a\0b", "null"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            GSPPCA(4).fit(table, checkpoint=tmp_path / name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["loop", "nowhere", "pipe"]

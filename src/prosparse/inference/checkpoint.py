@@ -7,17 +7,21 @@ belongs to.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any, TypeVar
-from zipfile import BadZipFile
+from zipfile import ZipFile
 
 import numpy as np
 
+from .._version import __version__
 from ..data.arrays import host, in_kind
-from ..errors import CheckpointError, check_integer
-from ..files import whole_file
+from ..errors import CheckpointError, ParameterError, check_integer
+from ..files import PARTIAL, whole_file
+from ..npy import check_members, read_array
 
 T = TypeVar("T")
 
@@ -35,6 +39,10 @@ class Checkpoint:
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int = 10):
+        if not isinstance(path, str | os.PathLike) or isinstance(os.fspath(path), bytes):
+            raise ParameterError(
+                f"`checkpoint` must be the path of a file or a `Checkpoint`, got {path!r}"
+            )
         check_integer("every", every, 1)
         self.path, self.every = Path(path), every
         self.stored: dict[str, np.ndarray] = {}
@@ -49,19 +57,18 @@ class Checkpoint:
         table : array
             The fingerprint of the table's content, see ``prosparse.data.fingerprint``.
         """
+        # Another version may give the same arrays another meaning.
         now = {name: repr(_plain(value)) for name, value in parameters.items()}
+        now["prosparse"] = __version__
         text = json.dumps(now, sort_keys=True)
         self.stored = {"parameters": np.array(text), "table": table}
-        self._refuse_place()
-        if not self.path.exists():
+        if not self._check_place():
             return self
         try:
             found, before = _read(self.path)
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-            raise CheckpointError(
-                f"{self.path} is not a checkpoint: {error}. Give the name of a file that does not "
-                "exist yet, or of one that a fit has written."
-            ) from error
+            digest = found.pop("digest", None)
+        except Exception as error:  # `zipfile`, NumPy and `json` raise errors of many types
+            raise self._not_a_checkpoint(str(error)) from error
         other = [k for k in sorted({*now, *before}) if now.get(k) != before.get(k)]
         if other:
             change = ", ".join(
@@ -70,21 +77,52 @@ class Checkpoint:
             raise CheckpointError(f"{self.path} belongs to other parameters: {change}. {_ADVICE}")
         if not np.array_equal(found["table"], table):
             raise CheckpointError(f"{self.path} belongs to another table. {_ADVICE}")
+        if not np.array_equal(digest, _digest(found)):  # type: ignore[arg-type]
+            raise self.damaged("its contents do not match its checksum")
         self.stored = found
         return self
 
-    def _refuse_place(self) -> None:
-        """Before the fit, not when its first hours are to be written."""
-        folder = self.path.parent
-        if not folder.is_dir():
+    def _check_place(self) -> bool:
+        """Whether the file exists; raise if it cannot be read or written.
+
+        This happens before the fit, not when its first hours are to be written.
+        """
+        try:
+            place = Path(os.path.realpath(self.path))
+            if not place.parent.is_dir():
+                raise CheckpointError(
+                    f"{self.path} cannot be written: there is no folder {place.parent}. Make it "
+                    "first."
+                )
+            exists = _is_there(place)
+            if exists and not place.is_file():  # reading a pipe would never end
+                raise self._not_a_checkpoint("it is not a regular file")
+            if not os.access(place if exists else place.parent, os.W_OK):
+                raise CheckpointError(
+                    f"{self.path} cannot be written: there is no permission to. Give another "
+                    "`checkpoint`."
+                )
+            with tempfile.NamedTemporaryFile(dir=place.parent, prefix=PARTIAL):
+                return exists
+        except (OSError, ValueError) as error:  # ValueError: a null byte in the name
+            if isinstance(error, CheckpointError):
+                raise
+            reason = error.strerror if isinstance(error, OSError) else error
             raise CheckpointError(
-                f"{self.path} cannot be written: there is no folder {folder}. Make it first."
-            )
-        if not os.access(self.path if self.path.exists() else folder, os.W_OK):
-            raise CheckpointError(
-                f"{self.path} cannot be written: there is no permission to. Give another "
-                "`checkpoint`."
-            )
+                f"{self.path} cannot be written: {reason}. Give another `checkpoint`."
+            ) from error
+
+    def damaged(self, what: str) -> CheckpointError:
+        """The error for a file that holds something other than the positions of this fit."""
+        return CheckpointError(
+            f"{self.path} is damaged, or was written by another version: {what}. {_ADVICE}"
+        )
+
+    def _not_a_checkpoint(self, reason: str) -> CheckpointError:
+        return CheckpointError(
+            f"{self.path} is not a checkpoint: {reason}. Give the name of a file that does not "
+            "exist yet, or of one that a fit has written."
+        )
 
     def stage(self, name: str) -> Stage:
         """The place of one run of the loop; a fit may have several."""
@@ -92,21 +130,41 @@ class Checkpoint:
 
     def write(self) -> None:
         with whole_file(self.path) as partial, partial.open("wb") as file:
-            np.savez(file, allow_pickle=False, **self.stored)
+            np.savez(file, allow_pickle=False, **self.stored, digest=_digest(self.stored))
+
+
+def _is_there(place: Path) -> bool:
+    """Whether the name is in use; OSError or ValueError if the system refuses it."""
+    try:
+        place.lstat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _read(path: Path) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """All arrays of a file, and the parameters it belongs to; ValueError and the like if it is
-    anything but a checkpoint."""
-    file = np.load(path, allow_pickle=False)
-    if not isinstance(file, np.lib.npyio.NpzFile):
-        raise ValueError("it holds one array")
-    with file:
-        found = {name: file[name] for name in file.files}
+    """All arrays of a file, and the parameters it belongs to; raises for any other file."""
+    with ZipFile(path) as archive:
+        check_members(archive, path.stat().st_size)
+        found = {
+            name.removesuffix(".npy"): read_array(archive.read(name)) for name in archive.namelist()
+        }
+    if "parameters" not in found or "table" not in found:
+        raise ValueError("it does not say which parameters and data it belongs to")
     parameters = json.loads(str(found["parameters"]))
-    if not isinstance(parameters, dict) or "table" not in found:
-        raise ValueError("it does not tell what it belongs to")
+    if not isinstance(parameters, dict):
+        raise ValueError("its parameters are not a dictionary")
     return found, parameters
+
+
+def _digest(arrays: dict[str, np.ndarray]) -> np.ndarray:
+    """SHA-256 of the names, types, shapes and contents of ``arrays``."""
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(repr((name, array.dtype.str, array.shape)).encode())
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return np.frombuffer(digest.digest(), dtype=np.uint8)
 
 
 def _plain(value: Any) -> Any:
@@ -116,6 +174,8 @@ def _plain(value: Any) -> Any:
         return value.tolist()
     if isinstance(value, list | tuple | range):
         return [_plain(part) for part in value]
+    if isinstance(value, np.random.RandomState):  # which prints its address
+        return _plain(value.get_state())
     return value
 
 
@@ -142,14 +202,8 @@ class Stage:
         try:
             position = _rebuilt(like, f"{self.name}/position", self.file.stored)
         except (TypeError, ValueError) as error:
-            raise self.damaged(str(error)) from error
+            raise self.file.damaged(str(error)) from error
         return position, str(self.file.stored[f"{self.name}/reason"])
-
-    def damaged(self, what: str) -> CheckpointError:
-        """What to raise where the file holds something else than this loop's position."""
-        return CheckpointError(
-            f"{self.file.path} is damaged, or was written by another version: {what}. {_ADVICE}"
-        )
 
     def save(self, position: Any, reason: str = "") -> None:
         prefix = f"{self.name}/"

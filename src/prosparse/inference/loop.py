@@ -202,7 +202,7 @@ def iterate(
         at, reason = found
         if reason:
             if checkpoint and reason not in StopReason.__members__:
-                raise checkpoint.damaged(f"{reason!r} is no reason to stop")
+                raise checkpoint.file.damaged(f"{reason!r} is no reason to stop")
             return Run(at.best, at.bounds, StopReason[reason])
     with progress or Progress(0, ""):
         for _ in range(max_iter - len(at.bounds)):
