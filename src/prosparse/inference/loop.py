@@ -166,8 +166,8 @@ class Run(NamedTuple, Generic[S]):
     """What the loop found."""
 
     state: S  # the best
-    # One objective per iteration, as the step computed it, a fall included; where a step was
-    # withdrawn (an accelerated one, or one that met rounding), that of the state before it.
+    # The objective of the best state after each iteration, non-decreasing. A step that lowers it is
+    # not accepted: the objective is then that of the state before, and `reason` reports the fall.
     bounds: list[float]
     reason: StopReason
 
@@ -230,12 +230,9 @@ def _advance(
     result, trouble = _tried(step, at, slack)
     accepted = result is not None and not result.bound < best.bound
     rise = result.bound - best.bound if result is not None and accepted else 0.0
-    # Where a step is withdrawn the objective stays; where it is wrong, the fall must be seen.
-    wrong = at.plain and trouble is StopReason.FELL
-    height = result.bound if result is not None and (accepted or wrong) else best.bound
     best = result if accepted else best
     quiet = at.quiet + 1 if rise <= tol else 0
-    here = Position(best, best, at.memory, True, quiet, False, [*at.bounds, height])
+    here = Position(best, best, at.memory, True, quiet, False, [*at.bounds, best.bound])
     if trouble is not None and at.plain:
         return here, trouble
     if exhausted(best):

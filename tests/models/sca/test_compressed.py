@@ -5,6 +5,7 @@ import pytest
 from scipy import sparse
 
 from prosparse.data import DenseOperator, standardise
+from prosparse.inference.loop import StopReason
 from prosparse.models.sca import compressed as module
 from prosparse.models.sca.compressed import compressed
 from prosparse.models.sca.samples import CompleteSamples
@@ -88,6 +89,7 @@ def test_few_passes_over_the_whole_table_are_left(
     assert fast.bounds[-1] > slow.bounds[-1] - 1e-4 * abs(slow.bounds[-1])
     assert fast.bounds.size < 0.6 * slow.bounds.size
     assert np.all(np.diff(fast.bounds) >= -1e-8 * abs(fast.bounds[-1]))
+    assert fast.reason is StopReason.CONVERGED
 
 
 def test_a_prior_that_keeps_its_zeros_only_starts_there(cells, small_tables_are_large, monkeypatch):

@@ -8,8 +8,10 @@ from scipy import sparse
 from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm, poisson
+from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import SCA, InputError, ParameterError
+from prosparse.inference.loop import StopReason
 from prosparse.models.sca import bounded
 from prosparse.models.sca.bounded import (
     Rows,
@@ -304,3 +306,22 @@ def test_more_latents_than_needed_are_found_to_be_too_many():
     Z = rng.standard_normal((200, 1))
     X = rng.poisson(np.exp(0.8 * Z * np.r_[np.ones(8), np.zeros(8)] + 0.5))
     assert SCA(likelihood="poisson").fit(X.astype(float)).n_components_ == 1
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+def test_the_path_of_a_fit_that_fell_is_that_of_accepted_states(prior, monkeypatch):
+    calls = []
+
+    def falls_after_five(*given):
+        calls.append(given)
+        found = bounded_step(*given)
+        return found if len(calls) <= 5 else found._replace(bound=-1e9 * len(calls))
+
+    monkeypatch.setattr("prosparse.models.sca.solve.bounded_step", falls_after_five)
+    rng = np.random.default_rng(3)
+    X = rng.poisson(np.exp(1.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))))
+    with pytest.warns(ConvergenceWarning, match="an iteration lowered the objective"):
+        model = SCA(2, likelihood="poisson", prior=prior).fit(X)
+    assert model.stop_reason_ is StopReason.FELL
+    assert model.n_iter_ == len(calls) > 5
+    assert np.all(np.diff(model.bounds_) >= 0.0)

@@ -12,7 +12,7 @@ import prosparse
 from prosparse import SCA
 from prosparse.data.row_groups import row_groups
 from prosparse.errors import InputError, ParameterError
-from prosparse.inference.loop import iterate
+from prosparse.inference.loop import StopReason, iterate
 from prosparse.models.sca.group_tables import grouped_table
 from prosparse.models.sca.grouped import (
     best_variances,
@@ -172,6 +172,7 @@ def test_the_bound_of_groups_never_falls(case, noise):
         step, state, max_iter=40, tol=0.0, accelerator=grouped_accelerator(members, lay)
     )
     assert np.diff([bounds[-1], *accelerated.bounds]).min() > -1e-9 * abs(bounds[-1])
+    assert accelerated.reason in (StopReason.CONVERGED, StopReason.MAX_ITER)
 
 
 def test_the_variances_of_latents_maximise_the_dense_marginal_likelihood(rng):

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 from sklearn.datasets import load_breast_cancer, load_wine
 
 from prosparse.data import DenseOperator
+from prosparse.inference.loop import StopReason
 from prosparse.models.sppca import model, newton
 from prosparse.models.sppca.path import fit_one, fit_path, problem_of
 from prosparse.numerics.spectrum import spectrum
@@ -149,6 +150,7 @@ def test_the_optimum_is_that_of_expectation_maximisation():
     assert sum(len(run.bounds) for run in by_newton.runs) < 20
     bounds = np.concatenate([run.bounds for run in by_newton.runs])
     assert np.all(np.diff(bounds) >= 0)
+    assert {run.reason for run in by_newton.runs} == {StopReason.CONVERGED}
 
 
 def test_columns_of_very_different_size():
@@ -185,6 +187,7 @@ def test_tiny_penalties_beside_tiny_noise():
     for fit in fits:
         for run in fit.runs:
             assert np.all(np.diff(run.bounds) >= 0)
+            assert run.reason is not StopReason.FELL
 
 
 def test_a_table_of_exactly_as_many_components(rng):

@@ -220,7 +220,7 @@ class SCA(HasDensity, SparseProjection):
     bounds_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
-        scale). Where a view is not Gaussian, lower bounds of these. Never falls.
+        scale). Where a view is not Gaussian, lower bounds of these. Non-decreasing.
     n_iter_ : int
         Passes over the data.
     stop_reason_ : StopReason
