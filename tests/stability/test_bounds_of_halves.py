@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from prosparse import ParameterError
 from prosparse.stability import expected_low, unimodal_factor, worst_factor
 
 pytestmark = pytest.mark.quick
@@ -50,3 +51,25 @@ def test_the_worst_case_is_near_what_the_theorem_says(rng):
         chosen = np.sum(np.where(draws < both, 2, draws < both + one), axis=2)
         worst = max(worst, float(np.mean(np.sum(chosen >= 2 * B * tau, axis=1))))
     assert worst < expected_low(tau, B, theta, theta * p, p)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"n_pairs": 0}, "`n_pairs` must be an integer of at least 1, got 0"),
+        ({"low": -1.0}, "`low` must be a non-negative number"),
+        ({"low": math.nan}, "`low` must be a non-negative number"),
+        ({"low": 2.0}, "`low` must be at most 1, got 2.0"),
+        ({"threshold": "0.9"}, "`threshold` must be a non-negative number"),
+        ({"threshold": math.nan}, "`threshold` must be a non-negative number"),
+        ({"mean_chosen": -5.0}, "`mean_chosen` must be a non-negative number"),
+    ],
+)
+def test_arguments_that_are_no_probabilities_or_numbers(given, message):
+    usual = {"threshold": 0.9, "n_pairs": 25, "low": 0.1, "mean_chosen": 5.0, "n_features": 50}
+    with pytest.raises(ParameterError, match=message):
+        expected_low(**(usual | given))
+
+
+def test_no_bound_up_to_a_half_even_if_nothing_is_selected():
+    assert expected_low(0.5, 25, 0.0, 0.0, 50) == math.inf

@@ -48,3 +48,17 @@ def test_without_evidence():
     for model in (FDRPCA(), GSPPCA(2, n_features_to_select=5)):
         with pytest.raises(InputError, match="did not choose its number of variables by evidence"):
             equally_good(model.fit(X))
+
+
+def test_evidence_that_is_not_a_number():
+    """Such sizes are left out; the selected one stays."""
+    model = GSPPCA(3).fit(X)
+    every = equally_good(model, 1e6)
+    model.log_evidence_path_[np.flatnonzero(model.cardinalities_ == every.lowest)] = np.nan
+    assert equally_good(model, 1e6).sizes == every.sizes[1:]
+    model.log_evidence_path_[:] = np.nan
+    assert equally_good(model).sizes == (model.n_selected_,)
+
+
+def test_a_factor_beyond_the_largest_number():
+    assert "within a factor of exp(1000) of the best" in EquallyGood(5, (5, 6), 1000.0, 2).words()

@@ -26,12 +26,15 @@ from __future__ import annotations
 
 import math
 
+from ..errors import ParameterError, check_integer, check_non_negative
+
 LARGEST_LOW = 1.0 / math.sqrt(3.0)  # theta, for Theorem 2
 _ROUNDING = 1e-9
 
 
 def worst_factor(threshold: float) -> float:
     """1 / (2 tau - 1), which holds without any assumption; infinite up to a half."""
+    _check_probabilities(threshold=threshold)
     return 1.0 / (2.0 * threshold - 1.0) if threshold > 0.5 else math.inf  # [SS13] Theorem 1 (a)
 
 
@@ -51,6 +54,8 @@ def unimodal_factor(threshold: float, n_pairs: int, low: float) -> float:
     -------
     float
     """
+    _check_probabilities(threshold=threshold, low=low)
+    check_integer("n_pairs", n_pairs, 1)
     tau, B = math.ceil(2 * n_pairs * threshold - _ROUNDING) / (2.0 * n_pairs), float(n_pairs)
     if low > LARGEST_LOW or tau > 1.0 or tau < 0.5 + 1.0 / B - _ROUNDING:
         return math.inf
@@ -92,7 +97,20 @@ def expected_low(
     float
         Infinite for a threshold of a half and less.
     """
+    _check_probabilities(low=low)
+    check_non_negative("mean_chosen", mean_chosen)
+    check_integer("n_features", n_features, 1)
     factor = worst_factor(threshold)
+    if not math.isfinite(factor):
+        return factor
     if unimodal:
         factor = min(factor, unimodal_factor(threshold, n_pairs, low))
     return factor * low * min(mean_chosen, low * n_features)
+
+
+def _check_probabilities(**values: float) -> None:
+    """Raise unless every value is a number from 0 to 1."""
+    for name, value in values.items():
+        check_non_negative(name, value)
+        if value > 1.0:
+            raise ParameterError(f"`{name}` must be at most 1, got {value!r}")

@@ -13,13 +13,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import t as student
 
-from ..errors import check_integer, check_jobs
+from ..errors import InputError, check_integer, check_jobs, check_non_negative
 from ..findings import Findings, findings_of
 from ..models._base import SparseProjection, VariableSelector, seed_of
 from ..parallel import in_processes
@@ -274,6 +274,7 @@ def shuffled(
     """
     check_jobs(n_jobs)
     check_integer("n_shuffles", n_shuffles, 1)
+    check_non_negative("max_seconds", max_seconds, infinite=True)
     rows = Rows(model, X, y, groups)
     rng = np.random.default_rng(seed_of(random_state))
     parameters = settled(model, rows.n)
@@ -281,15 +282,17 @@ def shuffled(
     what, held = _held(found, model, rows.table, rows.y)
     looked_at = functools.partial(_looked_at, rows, parameters)
     tables = _within(max_seconds, (rows.shuffled(rng) for _ in range(n_shuffles)))
-    counts, chance_held = zip(*in_processes(looked_at, tables, n_jobs, n_shuffles), strict=True)
+    results = in_processes(looked_at, tables, n_jobs, n_shuffles)
+    if all(result.error is not None for result in results):
+        raise InputError(f"{found.method} refuses every permuted table: {results[0].error}")
     return Chance(
         method=found.method,
         n_features=len(found.names),
         n_selected=found.n_selected,
         asked=found.asked,
-        counts=np.array(counts),
+        counts=np.array([result.n_selected for result in results]),
         held=held,
-        chance_held=np.array(chance_held),
+        chance_held=np.array([result.held for result in results]),
         what=what,
     )
 
@@ -303,21 +306,29 @@ def _within(max_seconds: float, pieces: Iterator[Piece]) -> Iterator[Piece]:
             return
 
 
+class _Permuted(NamedTuple):
+    """What a permuted table gives."""
+
+    n_selected: int
+    held: float  # see `Chance.chance_held`
+    error: Exception | None = None  # if the method refuses the table
+
+
 def _looked_at(
     rows: Rows, parameters: dict[str, Any], shuffled: tuple[list[Any], np.ndarray | None]
-) -> tuple[int, float]:
+) -> _Permuted:
     """How many variables the method chooses in a shuffled table, and how much of what it is after
     it finds there: none in a table that it refuses, or of which it selects no variable."""
     tables, y = shuffled
     nothing = math.nan if rows.method.classifies else 0.0  # without variables, accuracy is not 0
     again = rows.fitted_to_shuffled(tables, y, parameters)
-    if again is None:
-        return 0, nothing
+    if isinstance(again, Exception):
+        return _Permuted(0, nothing, again)
     found = findings_of(again)
     size = _held(found, again, tables if rows.several else tables[0], y)[1]
     if size is None:
-        return found.n_selected, math.nan if found.n_selected else nothing
-    return found.n_selected, size
+        return _Permuted(found.n_selected, math.nan if found.n_selected else nothing)
+    return _Permuted(found.n_selected, size)
 
 
 def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:

@@ -14,6 +14,7 @@ from ..models._base import VariableSelector
 # A difference of 3 in log evidence is a factor of 20: less than that is hardly worth a mention on
 # the scale of Kass and Raftery (1995, Bayes factors, JASA 90), who call it "positive" evidence.
 WITHIN = 3.0
+_LARGE = 20.0  # a difference of log evidence that is written as a power of e
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class EquallyGood:
 
     def words(self) -> str:
         """What it says, in one sentence."""
-        factor = f"within a factor of {math.exp(self.within):.0f} of the best"
+        size = f"{math.exp(self.within):.0f}" if self.within < _LARGE else f"exp({self.within:g})"
+        factor = f"within a factor of {size} of the best"
         if len(self.sizes) == 1:
             return f"No other number of variables has evidence {factor}."
         between = self.highest - self.lowest + 1
@@ -101,7 +103,10 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
             "path of evidence to compare numbers on"
         )
     evidence = choice.compared
-    near = np.sort(choice.x[evidence >= np.max(evidence) - within].astype(int))
+    largest = np.max(evidence[np.isfinite(evidence)], initial=-np.inf)
+    close = evidence >= largest - within  # False where the evidence is not a number
+    close[choice.best] = True
+    near = np.sort(choice.x[close].astype(int))
     between = (choice.x >= near[0]) & (choice.x <= near[-1])
     return EquallyGood(
         best=int(choice.x[choice.best]),

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ..data.row_groups import RowGroups
-from ..errors import InputError, ParameterError, check_integer, check_jobs
+from ..errors import InputError, ParameterError, check_integer, check_jobs, check_non_negative
 from ..findings import findings_of
 from ..models._base import VariableSelector, seed_of
 from ..parallel import in_processes
@@ -26,6 +26,7 @@ from ..phrases import number, percent
 from .bounds import expected_low
 from .refits import Rows, settled
 
+_MIN_ROWS = 4
 _FEWEST_GROUPS = 4  # of which two are in each half
 THRESHOLD = 0.9
 
@@ -80,6 +81,7 @@ class Stability:
 
     def stable_at(self, threshold: float) -> np.ndarray:
         """The stable set at another threshold, (n_features,) bool."""
+        check_non_negative("threshold", threshold)
         return np.asarray(self.times >= threshold * self.n_subsamples - 1e-9)
 
     @property
@@ -116,7 +118,7 @@ class Stability:
         float
         """
         tau = self.threshold if threshold is None else checked_threshold(threshold)
-        theta = self.low if low is None else float(low)
+        theta = self.low if low is None else low
         mean, pairs = float(np.mean(self.counts)), self.n_subsamples // 2
         return expected_low(tau, pairs, theta, mean, len(self.names), unimodal=unimodal)
 
@@ -311,19 +313,26 @@ def assess(
     rng = np.random.default_rng(seed_of(random_state))
     parameters = settled(model, rows.n // 2, choice_alone=True)
     times = np.zeros(int(model.n_features_in_), dtype=int)
-    counts, refused = [], 0
+    if rows.n < _MIN_ROWS:
+        raise InputError(
+            f"X has {rows.n} rows: at least {_MIN_ROWS} are needed for halves of 2 rows. Collect "
+            "more rows."
+        )
+    counts, refused = [], []
     halves = [
         half for _ in range(n_subsamples // 2) for half in pair_of_halves(rows.n, rows.groups, rng)
     ]
     part = functools.partial(rows.part, parameters=parameters)
     for chosen in in_processes(part, halves, n_jobs, len(halves)):
-        refused += chosen is None
-        times += 0 if chosen is None else chosen
-        counts.append(0 if chosen is None else int(chosen.sum()))
-    if refused == n_subsamples:
+        if isinstance(chosen, Exception):
+            refused.append(chosen)
+            counts.append(0)
+        else:
+            times += chosen
+            counts.append(int(chosen.sum()))
+    if len(refused) == n_subsamples:
         raise InputError(
-            f"{type(model).__name__} refuses every half of these {rows.n} rows: there are too few "
-            "of them to ask how often a variable would be chosen"
+            f"{type(model).__name__} refuses every half of these {rows.n} rows: {refused[0]}"
         )
     found = findings_of(model)
     return Stability(
@@ -333,7 +342,7 @@ def assess(
         times=times,
         counts=np.array(counts),
         n_rows=round(float(np.mean([half.size for half in halves]))),
-        n_refused=refused,
+        n_refused=len(refused),
         threshold=threshold,
     )
 

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from ..data import kind_of
 from ..data.arrays import host
 from ..data.row_groups import RowGroups, row_groups
-from ..errors import InputError
+from ..errors import InputError, ParameterError
 from ..findings import refuse_unfitted
 from ..models._base import VariableSelector
 from ..registry import Method, method_of
@@ -35,21 +35,36 @@ class Rows:
     def __init__(
         self, model: VariableSelector, X: Any, y: ArrayLike | None, groups: ArrayLike | None
     ):
-        refuse_unfitted(model)
         self.model, self.method = model, method_of(model)
+        refuse_unfitted(model)
+        model._check_parameters()
         # SCA takes its views as a list of tables; a list of rows is one table
-        several = isinstance(X, list) and all(hasattr(view, "shape") for view in X)
+        several = isinstance(X, list) and bool(X) and all(hasattr(view, "shape") for view in X)
         self.tables = X if several else [X if hasattr(X, "shape") else np.asarray(X)]
         self.several = several
+        for table in self.tables:
+            if len(table.shape) != 2:
+                raise InputError(f"X must have rows and columns, got shape {tuple(table.shape)}")
         self.n = int(self.tables[0].shape[0])
+        if any(table.shape[0] != self.n for table in self.tables):
+            numbers = ", ".join(str(table.shape[0]) for table in self.tables)
+            raise InputError(f"the views must have the same rows, got {numbers} rows")
         width = sum(int(table.shape[1]) for table in self.tables)
         if width != model.n_features_in_:
             raise InputError(
                 f"X has {width} columns, and this {type(model).__name__} was fitted to "
                 f"{model.n_features_in_}: give the table that it was fitted to"
             )
-        self.y = _response(self.method, y, self.n)
+        self._check_values()
+        self.y = _response(self.method, model, y, self.n)
         self.groups: RowGroups | None = row_groups(groups, self.n)
+
+    def _check_values(self) -> None:
+        """Refuse a table that the model itself refuses: every part of it would be refused."""
+        with warnings.catch_warnings():
+            # a model that was given its names afterwards
+            warnings.filterwarnings("ignore", message="X (does not have valid|has) feature names")
+            self.model.select(self.table)
 
     @property
     def table(self) -> Any:
@@ -57,7 +72,7 @@ class Rows:
         return self.tables if self.several else self.tables[0]
 
     def fitted(self, tables: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
-        """The method fitted to some tables, without a word; None if it refuses them."""
+        """The method fitted to some tables, without warnings; the error if it refuses them."""
         again = clone(self.model).set_params(**parameters)
         given = {} if groups is None or not self.method.takes_groups else {"groups": groups}
         with warnings.catch_warnings():
@@ -65,15 +80,15 @@ class Rows:
             warnings.simplefilter("ignore")
             try:
                 return again.fit(tables if self.several else tables[0], y, **given)
-            except InputError:
-                return None
+            except (InputError, ParameterError) as error:  # of `groups`, for one: few rows a group
+                return error
 
-    def part(self, rows: np.ndarray, parameters: dict[str, Any]) -> np.ndarray | None:
-        """What the method chooses in some of the rows, (p,) bool; None if it refuses them."""
+    def part(self, rows: np.ndarray, parameters: dict[str, Any]) -> np.ndarray | Exception:
+        """The variables selected in some of the rows, (p,) bool; the error if they are refused."""
         tables = [kind_of(table).take_rows(table, rows) for table in self.tables]
         labels = None if self.groups is None else self.groups.codes[rows]
         again = self.fitted(tables, None if self.y is None else self.y[rows], labels, parameters)
-        return None if again is None else host(again.support_).astype(bool)
+        return again if isinstance(again, Exception) else host(again.support_).astype(bool)
 
     def shuffled(self, rng: np.random.Generator) -> tuple[list[Any], np.ndarray | None]:
         """Tables and response of rows that share nothing: of a regression the response in random
@@ -86,20 +101,41 @@ class Rows:
     def fitted_to_shuffled(
         self, tables: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
     ) -> Any:
-        """The method fitted to what `shuffled` gave; None if it refuses them."""
+        """The method fitted to what `shuffled` gave; the error if it refuses them."""
         return self.fitted(
             tables, y, None if self.groups is None else self.groups.codes, parameters
         )
 
 
-def _response(method: Method, y: ArrayLike | None, n: int) -> np.ndarray | None:
+def _response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:
+    """The response as an array, checked against that of the fit."""
     if not method.predicts:
         return None
     if y is None:
         raise InputError(f"{method.estimator.__name__} predicts a response: give it as `y`")
-    response = np.asarray(y) if method.classifies else np.asarray(y, dtype=float)
+    try:
+        response = np.asarray(y) if method.classifies else np.asarray(y, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"`y` must hold numbers: {error}") from error
     if response.ndim not in (1, 2) or response.shape[0] != n:
         raise InputError(f"`y` must have one value for each of the {n} rows, got {response.shape}")
+    if response.ndim == 2 and response.shape[1] == 1:
+        response = response[:, 0]
+    n_responses = 1 if method.classifies or model.coef_.ndim == 1 else model.coef_.shape[0]
+    if response.size != n * n_responses:
+        raise InputError(
+            f"`y` has {response.size // n} columns, and this {type(model).__name__} was fitted to "
+            f"{n_responses}: give the response that it was fitted to"
+        )
+    if method.classifies:
+        unknown = [label for label in response.tolist() if label not in model.classes_.tolist()]
+        if unknown:
+            raise InputError(
+                f"`y` must hold the classes of the fit, {model.classes_.tolist()}, got "
+                f"{unknown[0]!r}"
+            )
+    elif not np.isfinite(response).all():
+        raise InputError("`y` has missing or infinite values: leave these rows out")
     return response
 
 
