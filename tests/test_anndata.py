@@ -1114,3 +1114,52 @@ def test_the_log_names_what_is_there(function, wanted, caplog):
         assert name in caplog.text
     for name, place in re.findall(r"'(\w+)' \(\.(\w+)\)", caplog.text):
         assert name in getattr(adata, place)
+
+
+# --- what was not fitted for, and what the data lack
+
+
+def test_a_panel_whose_size_the_data_decide():
+    data = annotated()
+    psa.pp.select_panel(data, None, counts=False)
+    expected = Panel().fit(data.X)
+    np.testing.assert_array_equal(data.var["panel"], expected.support_)
+    assert "n_genes" not in data.uns["panel"]["params"]
+    assert data.uns["panel"]["n_selected"] == expected.n_selected_
+
+
+@pytest.mark.parametrize("kind", [str, complex])
+@pytest.mark.parametrize("function", [*vars(psa.pp).values(), *vars(psa.tl).values()])
+def test_tables_that_hold_no_real_numbers(function, kind):
+    data = annotated()
+    data.layers["other"] = data.X.astype(kind)
+    with pytest.raises(InputError, match="the table must hold real numbers, got"):
+        function(data, layer="other")
+
+
+def test_columns_of_one_name():
+    data = annotated()
+    data.obs["batch"] = ["a", "b"] * 30
+    data.obs = data.obs.iloc[:, [0, 0]]
+    with pytest.raises(ParameterError, match=r"'batch', which 2 columns of `\.obs` are called"):
+        psa.tl.fdrpca(data, batch_key="batch")
+
+
+def test_modalities_that_are_none(mdata):
+    with pytest.raises(ParameterError, match="`modality` must name modalities, got 1"):
+        psa.tl.fdrpca(mdata, modality=1)
+    with pytest.raises(ParameterError, match="`bundles` must be a list of lists, got 5"):
+        psa.pp.select_panel(mdata, 4, modality="prot", bundles=5)
+
+
+@pytest.mark.parametrize("function", [*vars(psa.pp).values(), *vars(psa.tl).values()])
+def test_modalities_without_observations(mudata, function):
+    data = mudata.MuData({"rna": annotated(), "prot": annotated(table(1)[:0], "p")})
+    with pytest.raises(InputError, match="'prot' has 0 observations and 40 variables"):
+        function(data)
+
+
+def test_a_modality_that_the_mudata_does_not_know_yet(mdata):
+    mdata.mod["new"] = annotated(table(2)[:, :8], "n")
+    with pytest.raises(InputError, match=r"'new' has changed .*`update\(\)` first"):
+        psa.tl.sca(mdata, 2)

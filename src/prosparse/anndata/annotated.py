@@ -63,13 +63,16 @@ def tables_of(
 
 
 def _check_names(what: str, names: Any, there: list[str]) -> None:
+    if not isinstance(names, Iterable):
+        raise ParameterError(f"{what} must name modalities, got {names!r}")
+    names = list(names)
     for name in names:
         if name not in there:
             raise ParameterError(
                 f"{what} must be among the modalities {', '.join(map(repr, there))}, got {name!r}"
             )
     if len(names) == 0 or len(set(names)) < len(names):
-        raise ParameterError(f"{what} must name different modalities, got {list(names)!r}")
+        raise ParameterError(f"{what} must name different modalities, got {names!r}")
 
 
 def of_modality(value: Any, modality: str | None) -> Any:
@@ -91,6 +94,13 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
         there = ", ".join(map(repr, names)) or "there are none"
         raise ParameterError(f"`layer` must be one of the layers{where} ({there}), got {layer!r}")
     X, places = _readable(X), np.arange(adata.n_vars)
+    if np.dtype(X.dtype).kind not in "biufO":
+        raise InputError(f"the table{where} must hold real numbers, got {X.dtype} values")
+    if modality is not None and 0 in X.shape:
+        raise InputError(
+            f"modality {modality!r} has {X.shape[0]} observations and {X.shape[1]} variables: "
+            "leave it out with `modality`"
+        )
     if mask is not None:
         places = np.flatnonzero(mask)
         X = take_columns(X, places)
@@ -106,6 +116,11 @@ def column_of(
         there = ", ".join(repr(str(column)) for column in columns.columns) or "there are none"
         raise ParameterError(
             f"`{parameter}` must be one of the columns of `.{axis}`{where} ({there}), got {name!r}"
+        )
+    if columns[name].ndim > 1:
+        raise ParameterError(
+            f"`{parameter}` names {name!r}, which {columns[name].shape[1]} columns of "
+            f"`.{axis}`{where} are called: rename or remove all but one"
         )
     return columns[name]
 
@@ -265,15 +280,14 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
     some_sparse = any(kind_of(table.X).is_sparse for table in tables)
     X, places = [], []
     for name, table in zip(names, tables, strict=True):
+        if name not in mdata.obsmap or name not in mdata.varmap:
+            raise _changed(name)
         # The maps count from 1; 0 stands for what a modality lacks.
         rows, columns = (
             np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
         )
         if rows.max() > table.X.shape[0] or np.count_nonzero(columns) != table.data.n_vars:
-            raise InputError(
-                f"modality {name!r} has changed since the MuData was put together: call its "
-                "`update()` first"
-            )
+            raise _changed(name)
         places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
         # Beside a sparse table a dense one is made sparse, never the other way round.
         part = csr_array(table.X) if some_sparse and not kind_of(table.X).is_sparse else table.X
@@ -290,3 +304,10 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
             part = np.where(lacking[:, None], np.nan, part)
         X.append(part)
     return X, np.concatenate(places)
+
+
+def _changed(name: str) -> InputError:
+    return InputError(
+        f"modality {name!r} has changed since the MuData was put together: call its `update()` "
+        "first"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, Literal
@@ -783,7 +783,7 @@ def _fitted_panel(
     keep, exclude = (columns_named(table, name, given[name]) for name in ("keep", "exclude"))
     bundles = None
     if given["bundles"] is not None:
-        if isinstance(given["bundles"], str):
+        if not isinstance(given["bundles"], Iterable) or isinstance(given["bundles"], str):
             raise ParameterError(f"`bundles` must be a list of lists, got {given['bundles']!r}")
         bundles = [columns_named(table, "bundles", names) for names in given["bundles"]]
     _check_finite(table, "Panel")
@@ -885,7 +885,7 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
         costs=given["costs"],
         bundles=None if given["bundles"] is None else [_names(one) for one in given["bundles"]],
     )
-    del params["n_features"]
+    params.pop("n_features", None)  # under the name `n_genes`
     part.uns[key] = {
         "params": params,
         "n_components": model.n_components_,
