@@ -24,9 +24,9 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from sklearn.base import is_classifier
 
-from papers import baselines
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, SpinyRegressor
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyClassifier, SpinyRegressor
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference import loop
 
@@ -43,14 +43,11 @@ ITERATIVE: dict[str, tuple[Any, np.ndarray, str]] = {
     "SPPCA": (SPPCA(2, penalty=5.0, penalties=[5.0]), DATA.X, ""),
     "EMPCA": (EMPCA(1, n_nonzero=4, n_restarts=1, random_state=0), DATA.X, "unit"),
     "SpinyRegressor": (SpinyRegressor(), DATA.X, ""),
-    "SPCA": (baselines.SPCA(2, n_nonzero=4), DATA.X, "unit"),
-    "SSPCA": (baselines.SSPCA(2, n_features_to_select=5), DATA.X, ""),
-    "DSPCA": (baselines.DSPCA(1, penalty=0.5), DATA.X, "unit"),
-    "NSPCA": (baselines.NSPCA(1, random_state=0), DATA.X, "unit"),
 }
 OTHERS: dict[str, tuple[Any, np.ndarray, str]] = {
-    "ThresholdedPCA": (baselines.ThresholdedPCA(2, n_nonzero=4), DATA.X, ""),
-    "PathSPCA": (baselines.PathSPCA(2, n_nonzero=4), DATA.X, ""),
+    "FDRPCA": (FDRPCA(2), DATA.X, ""),
+    "Panel": (Panel(4, random_state=0), DATA.X, ""),
+    "SpinyClassifier": (SpinyClassifier(random_state=0), DATA.X, ""),
 }
 
 
@@ -97,7 +94,7 @@ def drift(name: str, iterations: int) -> dict[str, Any]:
     with warnings.catch_warnings(), mock.patch.object(loop, "_advance", forced):
         warnings.simplefilter("ignore")  # that it did not converge
         model = type(model)(**model.get_params()).set_params(max_iter=iterations)
-        model.fit(X, RESPONSE) if name == "SpinyRegressor" else model.fit(X)
+        model.fit(X, RESPONSE)
     return {
         "steps": forced.steps,
         "longest run": forced.longest,
@@ -118,7 +115,7 @@ def growth(name: str, fits: int, warm: int = 10) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(times):
-                model.fit(X, RESPONSE) if name == "SpinyRegressor" else model.fit(X)
+                model.fit(X, RESPONSE > 0.0 if is_classifier(model) else RESPONSE)
         gc.collect()
 
     fit(warm)
@@ -145,7 +142,7 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=200)
     parser.add_argument("--record", type=Path, help="file for the record")
     given = parser.parse_args()
-    record: dict[str, Any] = {"command": " ".join(["benchmarks/endurance.py", *sys.argv[1:]])}
+    record: dict[str, Any] = {"command": " ".join(["python -m benchmarks.endurance", *sys.argv[1:]])}
     record["drift"], record["memory"] = {}, {}
     for name in ITERATIVE:
         record["drift"][name] = drift(name, given.iterations)

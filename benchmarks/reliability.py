@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from properties.checks import OUTCOMES, outcome
-from properties.estimators import PARAMETERS, WIDEST, estimators
+from properties.estimators import PARAMETERS, estimators
 from properties.tables import build, response, specs
 
 LONGEST = 60  # seconds for one example; a fit that takes more may never end
@@ -74,8 +74,7 @@ def hunt(name: str, seconds: float, first_seed: int) -> dict[str, Any]:
         suppress_health_check=list(HealthCheck),
     )
     while time.perf_counter() - began < seconds:
-        tables = specs(WIDEST.get(name, 200))
-        examples = given(estimators(name), tables, st.integers(-150, 150))(check)
+        examples = given(estimators(name), specs(200), st.integers(-150, 150))(check)
         seed(first_seed + batch)(wishes(examples))()
         batch += 1
     ends = OUTCOMES.get(name, Counter())

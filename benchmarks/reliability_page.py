@@ -1,7 +1,9 @@
-"""The page about reliability, from the records of the runs: python -m benchmarks.reliability_page
+"""Write the page about robustness from the records of the runs.
 
-Reads ``docs/reliability/*.json`` (each names the script that wrote it) and
-``docs/reliability/mended.md``, and writes ``docs/reliability.md``.
+    python -m benchmarks.reliability_page
+
+The script reads ``docs/reliability/*.json``, each written by one script of this folder, and
+``docs/reliability/limitations.md``, and writes ``docs/reliability.md``.
 """
 
 from __future__ import annotations
@@ -15,18 +17,18 @@ DOCS = Path(__file__).parents[1] / "docs"
 RECORDS = DOCS / "reliability"
 
 INTRODUCTION = """\
-# Reliability
+# Robustness tests
 
-What was tried to break the library, how often, and what came of it. Written by
-`python -m benchmarks.reliability_page` from the records of the runs; do not edit.
+This page reports randomised tests, fuzzing, fault injection and long runs. The script
+`python -m benchmarks.reliability_page` writes it from the records of the runs; do not edit it.
 """
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[Any]], words: int = 1) -> str:
-    """A Markdown table; all columns but the first, or the first ``words``, are numbers."""
+def table(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Return a Markdown table whose first column is text and whose other columns are numbers."""
     names = list(head)
-    marks = ["---"] * words + ["---:"] * (len(names) - words)
-    lines = [names, marks, *(map(str, row) for row in rows)]
+    alignment = ["---"] + ["---:"] * (len(names) - 1)
+    lines = [names, alignment, *(map(str, row) for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
@@ -43,22 +45,22 @@ def properties(record: dict[str, Any]) -> str:
     ]
     total = ("all", *(sum(column) for column in list(zip(*counts, strict=True))[1:]))
     lines = [(one[0], *map(number, one[1:])) for one in (*counts, total)]
-    return f"""## Any table
+    return f"""## Random data matrices and parameters
 
-Tables of 2 x 1 to 50 x 200 with random ranks, units from 1e-150 to 1e150, types, layouts, sparse
-formats, copies, constant columns, outliers of 1e8 and ties, with random parameters. Each must end
-in a valid fit (everything finite, constraints exact, the objective never falling) or in a refusal
-in words; anything else, a warning nobody can act on included, is a failure
-(`benchmarks/reliability.py`; a few of them are in every run of the tests, `tests/properties`).
+`python -m benchmarks.reliability` draws data matrices of 2 x 1 to 50 x 200 and random parameters.
+The matrices vary in rank, unit (1e-150 to 1e150), data type, memory layout and sparse format; they
+contain duplicates, constant columns, ties and outliers of 1e8. Each fit must either be valid or raise
+an informative error. A fit is valid if all attributes are finite, the constraints hold exactly and
+the objective is non-decreasing. The test suite runs a small sample (`tests/properties`).
 
-{table(["estimator", "examples", "valid fits", "refused", "failures"], lines)}
+{table(["estimator", "examples", "valid fits", "informative errors", "failures"], lines)}
 """
 
 
 def fuzzing(record: dict[str, Any]) -> str:
     rows = [
         (
-            kind,
+            name,
             number(one["inputs"]),
             number(one["read"]),
             number(sum(one["refused"].values())),
@@ -66,18 +68,17 @@ def fuzzing(record: dict[str, Any]) -> str:
             f"{one['slowest']['seconds']:.1f} s",
             f"{one['most memory']['MiB']:.0f} MiB",
         )
-        for kind, one in record["formats"].items()
+        for name, one in record["formats"].items()
     ]
-    head = ["format", "inputs", "read", "refused", "findings", "slowest", "most memory"]
-    remark = f"\n{record['remark']}\n" if record.get("remark") else ""
-    return f"""## Any file
+    head = ["format", "inputs", "read", "rejected", "failures", "slowest", "peak memory"]
+    return f"""## Damaged and malicious files
 
-{record["inputs"]:,} damaged and hostile files for the readers and the model loader
-(`benchmarks/fuzz.py`). A finding is a crash, a hang, an error that is not ours, more than 1 GiB of
-memory, or code that was run; there were {record["findings"]}.
+`python -m benchmarks.fuzz` passes {record["inputs"]:,} damaged or malicious files to the readers and
+to `prosparse.load`. A failure is a crash, a hang, an exception of another library, a peak memory
+above 1 GiB or the execution of code from the file. There were {record["findings"]} failures.
 
 {table(head, rows)}
-{remark}"""
+"""
 
 
 def faults(record: list[dict[str, Any]]) -> str:
@@ -86,8 +87,8 @@ def faults(record: list[dict[str, Any]]) -> str:
     ]
     return f"""## Faults
 
-What is there before stays whole, nothing half-written stays behind (`tests/test_faults.py` and the
-tests of checkpoints and clusters, by `benchmarks/faults.py`).
+`python -m benchmarks.faults` runs the tests that inject faults. Existing files must stay intact, and
+no partial file may remain.
 
 {table(["fault", "cases", "failures", "skipped"], rows)}
 """
@@ -96,10 +97,10 @@ tests of checkpoints and clusters, by `benchmarks/faults.py`).
 def endurance(record: dict[str, Any]) -> str:
     drift = [
         (name, number(one["steps"]), number(one["largest fall, as a share"]))
-        + ("yes" if one["finite"] else "NO", number(one["departure of the components"]))
+        + ("yes" if one["finite"] else "**no**", number(one["departure of the components"]))
         for name, one in record["drift"].items()
     ]
-    names = ["loop", "forced steps", "largest fall", "finite", "off unit length"]
+    names = ["loop", "forced iterations", "largest decrease", "finite", "norm error"]
     memory = [
         (name, number(one["fits"]), *(f"{one[key]:.0f}" for key in one if key.endswith("KiB")))
         for name, one in record["memory"].items()
@@ -107,105 +108,33 @@ def endurance(record: dict[str, Any]) -> str:
     grown = [key for key in next(iter(record["memory"].values())) if key.endswith("KiB")]
     return f"""## Long runs
 
-Iterations that go on long after nothing is left to gain (`benchmarks/endurance.py`; falls are
-shares of the objective, that is, rounding):
+`python -m benchmarks.endurance` continues iterations long after convergence. The table gives the
+largest decrease of the objective between two iterations, relative to its size, and the deviation of
+the components from orthonormality or unit norm.
 
 {table(names, drift)}
 
-Memory after many fits in one process:
+Memory growth over repeated fits in one process:
 
 {table(["estimator", "fits", *grown], memory)}
 """
 
 
-# Where the code is now of modules that had another name when mutants were drawn.
-TODAY = {
-    "engine.acceleration": ("inference.acceleration",),
-    "engine.angle": ("models.empca.angle",),
-    "engine.ard": ("models.spinyreg.relaxed",),
-    "engine.checkpoint": ("inference.checkpoint",),
-    "engine.conditional": ("models.sca.conditional",),
-    "engine.density": ("numerics.density",),
-    "engine.expansion": ("models.gsppca.expansion",),
-    "engine.factors": ("models.sca.model",),
-    "engine.gig": ("models.sca.hyperbolic",),
-    "engine.l1": ("models.sppca.l1",),
-    "engine.linalg": ("numerics.spectrum",),
-    "engine.loop": ("inference.loop",),
-    "engine.progress": ("inference.progress",),
-    "engine.prox": ("models.sca.prox",),
-    "engine.quadratic": ("numerics.quadratic",),
-    "engine.relevance": ("models.gsppca.relevance",),
-    "engine.rows": ("models.sca.weights",),
-    "engine.search": ("models.empca.search",),
-    "engine.special": ("numerics.bessel",),
-    "engine.start": ("models.sca.start",),
-    "engine.support": ("models.empca.exchange", "numerics.thresholds"),
-    "selection.evidence": ("models.gsppca.evidence",),
-    "selection.noisy": ("models.gsppca.noisy",),
-    "selection.prior": ("selection.model_priors",),
-    "selection.regression": ("models.spinyreg.model", "models.spinyreg.stepwise"),
-    "selection.shortlist": ("models.spinyreg.shortlist",),
-}
-
-
-def today(module: str) -> str:
-    """Where the code of a module is now; empty for the row of all."""
-    if module == "all":
-        return ""
-    return ", ".join(f"`prosparse.{place}`" for place in TODAY.get(module, (module,)))
-
-
-def mutation(record: dict[str, Any]) -> str:
-    keys = ("mutants", "tried", "killed", "survived")
-    whole, *modules = record["rows"]
-    lines = [
-        (row["module"], today(row["module"]), *(number(row[key]) for key in keys))
-        for row in (*modules, whole)
-    ]
-    survivors = [one for row in modules for one in row["survivors"]]
-    named = "\n".join(
-        f"- `{one['name'].removeprefix('prosparse.')}`: {one['why']}" for one in survivors
-    )
-    return f"""## Broken on purpose
-
-A random sample of small changes to the mathematics, one at a time (mutmut, by
-`benchmarks/mutation.py`): do the tests notice? {whole["share_killed"]:.1%} were noticed. That was
-at commit {whole["commit"]}, before `FDRPCA`, when some modules had other names.
-
-{table(["module then", "its code today", *keys], lines, words=2)}
-
-Those that were not, {whole["equivalent"]} of {whole["survived"]} because they change nothing that
-could be seen; where it was a gap in the tests, it is closed now:
-
-{named}
-"""
-
-
-def coverage(record: dict[str, Any]) -> str:
-    return f"""## Lines that the tests run
-
-{record["percent"]:.1f} % of {record["statements"]:,} statements ({record["command"]}).
-"""
-
-
-PARTS: dict[str, Callable[[Any], str]] = {
+SECTIONS: dict[str, Callable[[Any], str]] = {
     "properties": properties,
     "fuzzing": fuzzing,
     "faults": faults,
     "endurance": endurance,
-    "mutation": mutation,
-    "coverage": coverage,
 }
 
 
 def page() -> str:
-    parts = [
+    sections = [
         write(json.loads((RECORDS / f"{name}.json").read_text(encoding="utf-8")))
-        for name, write in PARTS.items()
+        for name, write in SECTIONS.items()
     ]
-    mended = (RECORDS / "mended.md").read_text(encoding="utf-8")
-    return "\n".join([INTRODUCTION, *parts, mended])
+    limitations = (RECORDS / "limitations.md").read_text(encoding="utf-8")
+    return "\n".join([INTRODUCTION, *sections, limitations])
 
 
 if __name__ == "__main__":

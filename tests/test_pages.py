@@ -54,7 +54,7 @@ def test_pages_have_examples():
     assert without <= {
         "docs/results.md",
         "docs/reliability.md",
-        "docs/reliability/mended.md",
+        "docs/reliability/limitations.md",
         "docs/references.md",
         "docs/architecture.md",
         "docs/howto/index.md",

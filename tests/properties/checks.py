@@ -17,6 +17,7 @@ from prosparse import (
     InputError,
     ManyComponentsWarning,
     NoStructureWarning,
+    RowOrderWarning,
     ParameterError,
     ShortPanelWarning,
 )
@@ -28,6 +29,7 @@ WORDS = (
     FewVariablesWarning,
     ManyComponentsWarning,
     NoStructureWarning,
+    RowOrderWarning,
     ShortPanelWarning,
     ConvergenceWarning,
 )
