@@ -5,7 +5,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.stats  # noqa: F401
 from hypothesis import HealthCheck, settings
+
+# scikit-learn 1.6 refuses to import its estimator checks with array-api-compat installed unless
+# SCIPY_ARRAY_API is set. SciPy, imported above, has already read the variable and ignores it.
+with pytest.MonkeyPatch.context() as patch:
+    patch.setenv("SCIPY_ARRAY_API", "1")
+    import sklearn.utils.estimator_checks  # noqa: F401
 
 # Of random tables the suite tries a few, always the same; `--hypothesis-profile=long`, or
 # HYPOTHESIS_PROFILE=long in the environment, tries new ones for hours.

@@ -142,7 +142,9 @@ def main() -> None:
     parser.add_argument("--fits", type=int, default=200)
     parser.add_argument("--record", type=Path, help="file for the record")
     given = parser.parse_args()
-    record: dict[str, Any] = {"command": " ".join(["python -m benchmarks.endurance", *sys.argv[1:]])}
+    record: dict[str, Any] = {
+        "command": " ".join(["python -m benchmarks.endurance", *sys.argv[1:]])
+    }
     record["drift"], record["memory"] = {}, {}
     for name in ITERATIVE:
         record["drift"][name] = drift(name, given.iterations)

@@ -36,7 +36,7 @@ from scipy import io as matrix_market
 from scipy import sparse
 
 from prosparse import GSPPCA, SCA, SPPCA, ModelFileError, TableError, load, save
-from prosparse.tables import Ask, read_table
+from prosparse.tables import ReadOptions, read_table
 
 MEMORY = 2**30  # bytes that reading one small file may take beyond the packages
 LARGE = (0, 1, -1, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1)
@@ -565,12 +565,13 @@ def inputs(kind: str, count: int, seed: int, trace: str) -> Iterator[tuple[str, 
         yield f"{number}{ending}", damaged(rng, by_ending[ending])
 
 
-def asks(number: int) -> Ask:
+def asks(number: int) -> ReadOptions:
     """What the user may say, in turn."""
     every = (
-        Ask(), Ask(), Ask(), Ask(label="id"), Ask(drop=("id",)), Ask(id_column="id"),
-        Ask(transpose=True), Ask(header=False), Ask(encoding="latin-1"), Ask(separator=";"),
-        Ask(encoding="utf-16"), Ask(drop=("x1",)), Ask(label="kind"),
+        ReadOptions(), ReadOptions(), ReadOptions(), ReadOptions(label="id"),
+        ReadOptions(drop=("id",)), ReadOptions(id_column="id"),
+        ReadOptions(transpose=True), ReadOptions(header=False), ReadOptions(encoding="latin-1"), ReadOptions(separator=";"),
+        ReadOptions(encoding="utf-16"), ReadOptions(drop=("x1",)), ReadOptions(label="kind"),
     )  # fmt: skip
     return every[number % len(every)]
 

@@ -21,7 +21,7 @@ from prosparse import GSPPCA
 from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import iterate
-from prosparse.models.gsppca.latents import make_latent_step, over_latents, with_latents
+from prosparse.models.gsppca.factors import make_latent_step, over_latents, with_latents
 from prosparse.models.gsppca.model import init
 from prosparse.numerics.spectrum import spectrum
 

@@ -15,7 +15,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from prosparse import SpinyRegressor
-from prosparse.models.spinyreg import pairs
+from prosparse.models.spinyreg import suppressors
 
 ROWS = 100
 COLUMNS = (200, 1000)
@@ -37,7 +37,7 @@ def found(p: int, ratio: float, tables: int) -> tuple[int, float]:
     both, start = 0, time.process_time()
     for seed in range(tables):
         X, y = cancelling(ROWS, p, ratio, seed)
-        model = SpinyRegressor(choose="map", average=False).fit(X, y)
+        model = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
         both += bool(model.support_[:2].all())
     return both, (time.process_time() - start) / tables
 
@@ -47,14 +47,14 @@ if __name__ == "__main__":
     parser.add_argument("--tables", type=int, default=20)
     tables = parser.parse_args().tables
     warnings.simplefilter("ignore")  # nothing found
-    least = pairs.CANCELLING
+    least = suppressors.CANCELLING
     print(f"both found, of {tables} tables{'without pairs':>24s}{'with them':>22s}")
     with threadpool_limits(1):
         for p in COLUMNS:
             for ratio in RATIOS:
                 line = f"{ROWS} x {p}, ratio {ratio:g}"
                 print(f"{line:32s}", end="")
-                for pairs.CANCELLING in (np.inf, least):
+                for suppressors.CANCELLING in (np.inf, least):
                     both, seconds = found(p, ratio, tables)
                     print(f"{both:10d} ({seconds:.3f} s)", end="")
                 print(flush=True)

@@ -82,7 +82,7 @@ Method = Callable[[np.ndarray, np.ndarray, np.ndarray], Chosen]
 
 def ours(choose: str) -> Method:
     def fit(X: np.ndarray, y: np.ndarray, new: np.ndarray) -> Chosen:
-        model = SpinyClassifier(choose=choose).fit(X, y)
+        model = SpinyClassifier(selection_rule=choose).fit(X, y)
         return Chosen(model.predict_proba(new)[:, 1], model.support_)
 
     return fit
@@ -180,7 +180,7 @@ def of_noise(first: int, draws: int) -> None:
             rng = np.random.default_rng(first + draw)
             X, y = rng.standard_normal((n, p)), rng.integers(0, 2, n)
             for choose in counts:
-                model = SpinyClassifier(choose=choose, average=False).fit(X, y)
+                model = SpinyClassifier(selection_rule=choose, average=False).fit(X, y)
                 counts[choose] += model.n_selected_ > 0
         print(f"{n} x {p}: " + ", ".join(f"{name} {c} of {draws}" for name, c in counts.items()))
 

@@ -166,7 +166,7 @@ def empca_wide(machine: Machine) -> Figure:
     W = rng.standard_normal((5, 5000)) * (rng.random((5, 5000)) < 0.05)
     X = 2.0 * rng.standard_normal((200, 5)) @ W + rng.standard_normal((200, 5000))
     fit = lambda: EMPCA(5, n_nonzero=250, random_state=0).fit(X)  # noqa: E731
-    iterations = sum(len(trace) for trace in fit().bounds_)
+    iterations = sum(len(trace) for trace in fit().objective_path_)
     least = iterations * 2 * X.nbytes / machine.bytes
     return Figure("EMPCA, 200 x 5000, 5 of 250 nonzeros", best(fit, 2), least, "X twice a step")
 
@@ -174,7 +174,7 @@ def empca_wide(machine: Machine) -> Figure:
 def empca_noise(machine: Machine) -> Figure:
     X = np.random.default_rng(0).standard_normal((900, 900))
     fit = lambda: EMPCA(3, n_nonzero=450, random_state=0).fit(X)  # noqa: E731
-    iterations = sum(len(trace) for trace in fit().bounds_)
+    iterations = sum(len(trace) for trace in fit().objective_path_)
     least = (2 * 900 * X.size + iterations * 20 * 2 * 450**2) / machine.flops
     return Figure(
         "EMPCA, noise 900 x 900, 3 of 450 nonzeros", best(fit, 1), least, "20 products a step"

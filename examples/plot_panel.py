@@ -47,7 +47,7 @@ for ax, (title, chosen) in zip(axes, places.items(), strict=False):
         )
     ax.set_title(title)
     ax.set_axis_off()
-axes[2].imshow(model.recovered_.reshape(8, 8), cmap="Blues", vmin=0, vmax=1)
+axes[2].imshow(model.heldout_r2_.reshape(8, 8), cmap="Blues", vmin=0, vmax=1)
 axes[2].set_title("share recovered of each")
 axes[2].set_axis_off()
 plt.show()
@@ -74,8 +74,8 @@ plt.show()
 # the panel and by the pixels that share most; and how many entries lie within 1.96 standard
 # deviations of what was predicted.
 
-others = Panel(20, keep=alike).fit(train)
-rest, deviation = model.predict_rest(model.select(test), return_std=True)
+others = Panel(20, include=alike).fit(train)
+rest, deviation = model.predict_unmeasured(model.select(test), return_std=True)
 inside = np.abs(test.to_numpy()[:, ~model.support_] - rest) <= 1.96 * deviation
 print(f"recovered: {model.score(test):.2f}; by those that share most: {others.score(test):.2f}")
 print(f"within the intervals: {inside.mean():.1%} of the entries")

@@ -52,7 +52,7 @@ time = np.arange(traces.shape[1])
 axes[1].vlines(time, 0, model.communality_, color="#9ab0c4", linewidth=0.8)
 chosen = np.flatnonzero(model.support_)
 axes[1].vlines(chosen, 0, model.communality_[chosen], color="#c2410c", linewidth=0.8)
-axes[1].axhline(model.chance_communality_, color="0.3", linestyle="--", linewidth=1)
+axes[1].axhline(model.null_communality_, color="0.3", linestyle="--", linewidth=1)
 axes[1].set_ylabel("communality")
 for number, component in enumerate(model.components_[:2], start=1):
     axes[2].plot(time, component, linewidth=0.8, label=f"component {number}")

@@ -56,7 +56,7 @@ image = ax.imshow(
     vmax=largest,
     interpolation="none",
 )
-names = ["shared" if view < 0 else ("genes", "lipids")[view] for view in model.latent_view_]
+names = ["shared" if view < 0 else ("genes", "lipids")[view] for view in model.factor_view_]
 ax.set_yticks(np.arange(len(names)), names)
 ax.axvline(119.5, color="black", linewidth=0.8)
 ax.set_xticks([60, 130], ["120 genes", "21 lipids"])

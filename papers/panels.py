@@ -175,10 +175,10 @@ def promised_and_found(table: Labelled, seed: int) -> tuple[float, float, float,
         warnings.simplefilter("ignore")
         model = Panel().fit(table.X[train])
     rest = table.X[test][:, ~model.support_]
-    predicted, deviation = model.predict_rest(model.select(table.X[test]), return_std=True)
+    predicted, deviation = model.predict_unmeasured(model.select(table.X[test]), return_std=True)
     varies = deviation[0] > 0.0
     inside = np.abs(rest - predicted)[:, varies] <= 1.96 * deviation[:, varies]
-    promised = float(model.recovered_path_[model.n_selected_ - 1])
+    promised = float(model.heldout_r2_path_[model.n_selected_ - 1])
     return promised, model.score(table.X[test]), float(inside.mean()), model.n_selected_
 
 

@@ -43,7 +43,7 @@ def ours(train: Views, k: int | Literal["auto"], **options: Any) -> Fit:
 
     free = np.concatenate(
         [
-            part[(model.latent_view_ == -1) | (model.latent_view_ == v)].ravel()
+            part[(model.factor_view_ == -1) | (model.factor_view_ == v)].ravel()
             for v, part in enumerate(model.view_components_)
         ]
     )

@@ -70,7 +70,7 @@ def laplace(X: Array, strictness: float) -> SCA:
     noise = values[N_DIRECTIONS:].sum() / (n * p)
     a, rate = float(p * N_DIRECTIONS), strictness * np.sqrt(n / noise)
     model = SCA(
-        N_DIRECTIONS, prior="hyperbolic", a=a, b=0.5 * rate**2, noise="view", tol=1e-8
+        N_DIRECTIONS, prior="hyperbolic", shape=a, rate=0.5 * rate**2, noise="view", tol=1e-8
     )  # the noise of the paper
     return model.fit(X)
 

@@ -91,7 +91,7 @@ def test_gsppca_equals_the_estimator(kind, dtype):
     np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
     np.testing.assert_array_equal(kept["log_evidence_path"], model.log_evidence_path_)
     np.testing.assert_array_equal(kept["cardinalities"], model.cardinalities_)
-    np.testing.assert_array_equal(kept["bounds"], model.bounds_)
+    np.testing.assert_array_equal(kept["bounds"], model.objective_path_)
     assert kept["n_selected"] == model.n_selected_ == adata.var["gsppca"].sum()
     assert kept["stop_reason"].startswith("converged")
     assert kept["params"]["n_components"] == D
@@ -122,7 +122,7 @@ def test_fdrpca_equals_the_estimator(kind):
     kept = adata.uns["fdrpca"]
     assert kept["n_selected"] == model.n_selected_
     assert kept["n_components"] == model.n_components_
-    assert kept["chance_communality"] == model.chance_communality_
+    assert kept["chance_communality"] == model.null_communality_
     np.testing.assert_array_equal(kept["variance"], model.explained_variance_)
     np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
     assert kept["params"]["fdr"] == 0.05
@@ -140,8 +140,8 @@ def test_fdrpca_of_counts():
 
 def test_parameters_of_fdrpca():
     adata = annotated()
-    psa.tl.fdrpca(adata, 2, fdr=0.1, min_communality=0.4, transform="rank", key_added="shared")
-    model = FDRPCA(2, fdr=0.1, min_communality=0.4, transform="rank").fit(table())
+    psa.tl.fdrpca(adata, 2, fdr=0.1, min_communality=0.4, rank_transform=True, key_added="shared")
+    model = FDRPCA(2, fdr=0.1, min_communality=0.4, rank_transform=True).fit(table())
     np.testing.assert_array_equal(adata.var["shared"], model.support_)
     np.testing.assert_array_equal(adata.obsm["X_shared"], model.transform(table()))
     assert adata.uns["shared"]["params"]["transform"] == "rank"
@@ -516,7 +516,7 @@ def test_sca_with_views_in_a_column():
     assert not adata.varm["sca"][~mask].any()
     kept = adata.uns["sca"]
     assert kept["views"].tolist() == ["even", "odd"]
-    names = ["shared" if v < 0 else ["even", "odd"][v] for v in model.latent_view_]
+    names = ["shared" if v < 0 else ["even", "odd"][v] for v in model.factor_view_]
     assert kept["latent_view"].tolist() == names
     assert "odd" in names
     np.testing.assert_allclose(kept["view_variance"].sum(axis=0), kept["variance"])
@@ -818,16 +818,16 @@ def test_select_panel_equals_the_estimator(kind):
     assert ranked.tolist() == list(range(1, 11))
     assert ranked.index.tolist() == [f"gene{k}" for k in model.order_]
     np.testing.assert_array_equal(adata.var["panel_communality"], model.communality_)
-    np.testing.assert_array_equal(adata.var["panel_recovered"], model.recovered_)
-    names = ["" if k < 0 else f"gene{k}" for k in model.stand_in_]
+    np.testing.assert_array_equal(adata.var["panel_recovered"], model.heldout_r2_)
+    names = ["" if k < 0 else f"gene{k}" for k in model.proxy_]
     assert adata.var["panel_stand_in"].tolist() == names
     assert "" in names
     np.testing.assert_array_equal(adata.obsm["X_panel"], model.transform(X))
     kept = adata.uns["panel"]
-    np.testing.assert_array_equal(kept["recovered_path"], model.recovered_path_)
-    np.testing.assert_array_equal(kept["recovered_path_std"], model.recovered_path_std_)
-    np.testing.assert_array_equal(kept["attained_path"], model.attained_path_)
-    assert kept["attainable"] == model.attainable_
+    np.testing.assert_array_equal(kept["recovered_path"], model.heldout_r2_path_)
+    np.testing.assert_array_equal(kept["recovered_path_std"], model.heldout_r2_path_std_)
+    np.testing.assert_array_equal(kept["attained_path"], model.relative_r2_path_)
+    assert kept["attainable"] == model.attainable_r2_
     assert kept["params"]["n_genes"] == 10
     assert kept["params"]["counts"]
     assert not {"recovered_by_batch", "keep", "exclude"} & (set(kept) | set(kept["params"]))
@@ -840,7 +840,7 @@ def test_panel_on_a_layer_with_genes_that_must_be_in_or_out():
     free = psa.pp.select_panel(adata, 6, layer="counts", copy=True)
     best = free.var_names[free.var["panel_rank"] == 1][0]
     wanted = [name for name in adata.var_names if not free.var["panel"][name]][:2]
-    psa.pp.select_panel(adata, 6, layer="counts", keep=wanted, exclude=best, key_added="probes")
+    psa.pp.select_panel(adata, 6, layer="counts", include=wanted, exclude=best, key_added="probes")
     assert adata.var["probes"].sum() == 6
     assert adata.var["probes"][wanted].all()
     assert sorted(adata.var["probes_rank"][wanted]) == [1, 2]
@@ -857,12 +857,12 @@ def test_panel_of_some_variables():
     mask = np.arange(60) % 4 > 0
     X = cells()
     adata = annotated(X)
-    psa.pp.select_panel(adata, 5, mask_var=mask, keep=["gene7"], exclude=["gene0", "gene1"])
+    psa.pp.select_panel(adata, 5, mask_var=mask, include=["gene7"], exclude=["gene0", "gene1"])
     places = np.flatnonzero(mask)
     inside = [int(np.flatnonzero(places == k)[0]) for k in (7, 1)]  # gene0 is not looked at
-    model = Panel(5, keep=inside[:1], exclude=inside[1:], counts=True).fit(X[:, mask])
+    model = Panel(5, include=inside[:1], exclude=inside[1:], counts=True).fit(X[:, mask])
     np.testing.assert_array_equal(adata.var["panel"][mask], model.support_)
-    np.testing.assert_array_equal(adata.var["panel_recovered"][mask], model.recovered_)
+    np.testing.assert_array_equal(adata.var["panel_recovered"][mask], model.heldout_r2_)
     for name in ("rank", "communality", "recovered"):
         assert adata.var[f"panel_{name}"][~mask].isna().all()
     assert not adata.var["panel"][~mask].any()
@@ -870,7 +870,7 @@ def test_panel_of_some_variables():
     chosen = set(adata.var_names[adata.var["panel"]])
     assert set(adata.var["panel_stand_in"]) <= chosen | {""}
     with pytest.raises(ParameterError, match="`keep` names 'gene4', which `mask_var` leaves out"):
-        psa.pp.select_panel(adata, 5, mask_var=mask, keep="gene4")
+        psa.pp.select_panel(adata, 5, mask_var=mask, include="gene4")
 
 
 def test_panel_within_batches(tmp_path):
@@ -881,7 +881,7 @@ def test_panel_within_batches(tmp_path):
     model = Panel(6, counts=True).fit(X, groups=batch)
     np.testing.assert_array_equal(adata.var["panel"], model.support_)
     shares = adata.uns["panel"]["recovered_by_batch"]["recovered"]
-    assert shares.to_dict() == model.recovered_by_group_
+    assert shares.to_dict() == model.heldout_r2_by_group_
     assert list(shares.index) == ["a/1", "b"]
     assert adata.uns["panel"]["params"]["batch_key"] == "donor"
     adata.write_h5ad(tmp_path / "cells.h5ad")
@@ -908,7 +908,7 @@ def test_panel_with_costs_and_bundles():
     model = Panel(6, costs=adata.var["price"][mask], counts=True).fit(X[:, mask])
     np.testing.assert_array_equal(adata.var["panel"][mask], model.support_)
     both = [["gene0", "gene1", "gene2"]]
-    psa.pp.select_panel(adata, 8, bundles=both, keep="gene1")
+    psa.pp.select_panel(adata, 8, bundles=both, include="gene1")
     assert adata.var["panel"][both[0]].all()
     with pytest.raises(ParameterError, match=r"`costs`.*60 variables, got shape \(2,\)"):
         psa.pp.select_panel(adata, 6, costs=[1.0, 2.0])
@@ -992,13 +992,13 @@ def test_missing_values_in_panels_are_named():
 
 def test_panels_of_modalities(mudata):
     mdata = mudata.MuData({"rna": annotated(cells()), "prot": annotated(cells(p=40, seed=1), "p")})
-    psa.pp.select_panel(mdata, {"rna": 6, "prot": 4}, keep={"rna": ["gene3"]})
+    psa.pp.select_panel(mdata, {"rna": 6, "prot": 4}, include={"rna": ["gene3"]})
     rna, prot = mdata.mod["rna"], mdata.mod["prot"]
     assert (rna.var["panel"].sum(), prot.var["panel"].sum()) == (6, 4)
     assert rna.var["panel"]["gene3"]
     np.testing.assert_array_equal(prot.var["panel"], Panel(4, counts=True).fit(prot.X).support_)
     with pytest.raises(ParameterError, match=r"'gene3', which is not among.* of modality 'prot'"):
-        psa.pp.select_panel(mdata, 4, keep="gene3", key_added="again")
+        psa.pp.select_panel(mdata, 4, include="gene3", key_added="again")
     assert "again" not in rna.var
 
 

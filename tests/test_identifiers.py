@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import Ask, read_table
+from prosparse.tables import ReadOptions, read_table
 from prosparse.tables.identifiers import how_rows_are_told_apart
 
 pytest.importorskip("pyarrow")
@@ -61,11 +61,11 @@ def test_numbers_of_rows_are_no_variable(tmp_path, kind, name, values):
     assert table.row_numbers == (name,)
     (note,) = (n for n in table.notes if f"--keep {name!r}" in n)
     assert "no variable" in note
-    kept = read_table(path, Ask(keep=(name,)))
+    kept = read_table(path, ReadOptions(keep=(name,)))
     assert kept.names == [name, "a", "b", "c"]
     assert kept.ids is None
     np.testing.assert_array_equal(kept.X[:, 0], values)
-    assert read_table(path, Ask(drop=(name,))).ids is None
+    assert read_table(path, ReadOptions(drop=(name,))).ids is None
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_numbers_of_rows_beside_names_of_rows(tmp_path):
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["s0", "s1"])
     assert any("'id' numbers the rows from 0 to 299: it is no variable" in n for n in table.notes)
-    assert read_table(path, Ask(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
-    assert read_table(path, Ask(label="id")).label[:2] == ["0", "1"]
+    assert read_table(path, ReadOptions(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
+    assert read_table(path, ReadOptions(label="id")).label[:2] == ["0", "1"]
     twice = frame(**{"Unnamed: 0.1": range(ROWS), "Unnamed: 0": range(ROWS)})
     assert read_table(written(twice, tmp_path, "csv")).names == ["a", "b", "c"]
 
@@ -130,7 +130,7 @@ def test_the_index_that_pandas_states(tmp_path, kind, index, ids):
     assert any("holds the names of the rows" in note and "--keep" in note for note in read.notes)
     if index.nlevels == 1 and index.dtype.kind in "if":
         called = index.name or "__index_level_0__"
-        kept = read_table(path, Ask(keep=(called,)))
+        kept = read_table(path, ReadOptions(keep=(called,)))
         assert kept.names == ["a", "b", "c", called]
         np.testing.assert_array_equal(kept.X[:, 3], index)
 
@@ -140,7 +140,7 @@ def test_a_first_column_without_a_name_can_be_kept(tmp_path):
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["0", "1"])
     assert any("--keep 'column 1'" in note for note in table.notes)
-    kept = read_table(path, Ask(keep=("column 1",)))
+    kept = read_table(path, ReadOptions(keep=("column 1",)))
     assert kept.names == ["column 1", "a", "b", "c"]
     np.testing.assert_array_equal(kept.X[:, 0], range(ROWS))
 
@@ -148,8 +148,8 @@ def test_a_first_column_without_a_name_can_be_kept(tmp_path):
 def test_what_is_asked_is_checked(tmp_path):
     path = written(frame(id=range(ROWS)), tmp_path, "csv")
     with pytest.raises(TableError, match="did you mean 'id'"):
-        read_table(path, Ask(keep=("idd",)))
-    for ask in (Ask(drop=("id",)), Ask(label="id"), Ask(id_column="id")):
+        read_table(path, ReadOptions(keep=("idd",)))
+    for ask in (ReadOptions(drop=("id",)), ReadOptions(label="id"), ReadOptions(id_column="id")):
         with pytest.raises(TableError, match="'id' is named by --keep"):
             read_table(path, ask._replace(keep=("id",)))
     (tmp_path / "two.csv").write_text("id,a\n1,0.5\n2,0.25\n3,1.5\n")

@@ -111,7 +111,7 @@ def test_pictures(registered):
     }  # fmt: skip
     drawn = plot.EvidenceDisplay.from_estimator(model)
     np.testing.assert_array_equal(drawn.line_.get_ydata(), model.heights_)
-    with pytest.raises(InputError, match="Widest has no `bounds_`"):
+    with pytest.raises(InputError, match="Widest has no `objective_path_`"):
         plot.ConvergenceDisplay.from_estimator(model)
     plt.close("all")
 
@@ -180,7 +180,7 @@ def test_what_is_said_of_fits_is_true(name):
     assert (found.path is None) == (method.path is None)
     assert (found.penalties is None) == (not method.slope)
     assert bool(found.traces) == (method.traces is not None)
-    assert ("bounds_" in vars(model)) == (method.traces is not None)
+    assert ("objective_path_" in vars(model)) == (method.traces is not None)
     assert method.projects != method.predicts
 
 

@@ -41,7 +41,7 @@ CLASSES = np.where(RESPONSE > 0, "höher", "lower")
 FRAME = pd.DataFrame(X, columns=[f"gene {k} é😀" for k in range(12)])
 MODELS = {
     "FDRPCA": FDRPCA(),
-    "FDRPCA, ranks": FDRPCA(2, transform="rank", fdr=0.1, random_state=1),
+    "FDRPCA, ranks": FDRPCA(2, rank_transform=True, fdr=0.1, random_state=1),
     "GSPPCA": GSPPCA(2, scale=True),
     "GSPPCA, given": GSPPCA(2, n_features_to_select=np.int64(4)),
     "SCA": SCA(2),
@@ -54,7 +54,7 @@ MODELS = {
     "Panel": Panel(4),
     "Panel, wishes": Panel(
         6,
-        keep=(1,),
+        include=(1,),
         exclude=[2, -9],
         costs=np.linspace(1.0, 2.0, 12),
         bundles=[slice(4, 6), np.array([7, 8])],
@@ -62,10 +62,12 @@ MODELS = {
         random_state=np.int64(3),
     ),
     "SpinyRegressor": SpinyRegressor(),
-    "SpinyRegressor, ols": SpinyRegressor(refit="ols", normalize=False),
+    "SpinyRegressor, ols": SpinyRegressor(refit="ols", scale=False),
     "SpinyRegressor, student": SpinyRegressor(noise="student"),
     "SpinyClassifier": SpinyClassifier(),
-    "SpinyClassifier, alone": SpinyClassifier(choose="map", average=False, fit_intercept=False),
+    "SpinyClassifier, alone": SpinyClassifier(
+        selection_rule="map", average=False, fit_intercept=False
+    ),
 }
 
 
@@ -461,4 +463,4 @@ def test_classes_keep_their_labels(name, tmp_path):
 )
 def test_scalars_that_json_lacks_are_refused_by_name(scalar, tmp_path):
     with pytest.raises(ModelFileError, match="`n_features` holds a"):
-        save(Panel(n_features=scalar), tmp_path / "model")
+        save(Panel(n_features_to_select=scalar), tmp_path / "model")

@@ -82,8 +82,8 @@ def test_regression():
     posterior = display.posterior_line_.get_ydata()
     assert display.posterior_line_.get_xdata()[np.argmax(posterior)] == model.n_selected_ == 4
     assert any("4 variables" in text.get_text() for text in display.ax_.texts)
-    with pytest.raises(InputError, match="has no `n_active_probability_`, which NumberDisplay"):
-        NumberDisplay.from_estimator(SpinyRegressor(choose="map", average=False).fit(X, y))
+    with pytest.raises(InputError, match="has no `model_size_probability_`, which NumberDisplay"):
+        NumberDisplay.from_estimator(SpinyRegressor(selection_rule="map", average=False).fit(X, y))
     bars = RelevanceDisplay.from_estimator(model)
     assert [bar.get_height() for bar in bars.bars_][:20] == list(
         model.relevance_[np.argsort(model.ranking_)]
@@ -213,7 +213,7 @@ def test_probabilities_with_credible_sets():
     ]
     assert legend_of(display) == ["chosen (4)", "not chosen (17)"]
     number = NumberDisplay.from_estimator(model)
-    assert [bar.get_height() for bar in number.bars_] == list(model.n_active_probability_)
+    assert [bar.get_height() for bar in number.bars_] == list(model.model_size_probability_)
     assert number.ax_.texts[0].get_text() == "4 chosen"
     with pytest.raises(InputError, match="has no `inclusion_probability_`, which InclusionDisplay"):
         InclusionDisplay.from_estimator(EMPCA(1, n_nonzero=2).fit(X))
@@ -248,7 +248,7 @@ def test_the_layout_never_collapses(long_names, size):
 
 def test_convergence(model):
     display = ConvergenceDisplay.from_estimator(model)
-    below = model.bounds_[-1] - model.bounds_
+    below = model.objective_path_[-1] - model.objective_path_
     np.testing.assert_array_equal(display.lines_[0].get_ydata(), below[below > 0])
     assert display.ax_.get_yscale() == "log"
     two = EMPCA(2, n_nonzero=5, random_state=0).fit(make_globally_sparse(random_state=0).X)
@@ -264,7 +264,7 @@ def test_communality():
     both = display.chosen_.get_data().values + display.rest_.get_data().values
     np.testing.assert_array_equal(both, display.communality)
     assert np.count_nonzero(display.chosen_.get_data().values) == model.n_selected_
-    assert set(display.chance_line_.get_ydata()) == {model.chance_communality_}
+    assert set(display.chance_line_.get_ydata()) == {model.null_communality_}
     few = CommunalityDisplay.from_estimator(model, max_features=4)
     assert [one.get_text() for one in few.ax_.get_xticklabels()] == list(few.names[:4])
     with pytest.raises(InputError, match="EMPCA has no `communality_`"):
@@ -283,23 +283,23 @@ def panel():
 
 def test_panel(panel):
     display = PanelDisplay.from_estimator(panel)
-    np.testing.assert_array_equal(display.line_.get_ydata(), panel.recovered_path_)
-    np.testing.assert_array_equal(display.attained_line_.get_ydata(), panel.attained_path_)
-    assert set(display.attainable_line_.get_ydata()) == {panel.attainable_}
+    np.testing.assert_array_equal(display.line_.get_ydata(), panel.heldout_r2_path_)
+    np.testing.assert_array_equal(display.attained_line_.get_ydata(), panel.relative_r2_path_)
+    assert set(display.attainable_line_.get_ydata()) == {panel.attainable_r2_}
     edge = np.concatenate([path.vertices[:, 1] for path in display.band_.get_paths()])
-    assert edge.max() == pytest.approx((panel.recovered_path_ + panel.recovered_path_std_).max())
+    assert edge.max() == pytest.approx((panel.heldout_r2_path_ + panel.heldout_r2_path_std_).max())
     left, right = display.ax_
-    at = panel.recovered_path_[2]
+    at = panel.heldout_r2_path_[2]
     assert [text.get_text() for text in left.texts] == [f"3 variables: {at:.2f}"]
     rows = [text.get_text() for text in right.get_yticklabels()]
     assert rows == [panel.feature_names_in_[k] for k in panel.order_]
     columns = [text.get_text() for text in right.get_xticklabels()]
     assert {name[0] for name in columns} == set("abc")  # what shares nothing is not drawn
     assert [name for name in columns if name in rows] == rows  # each before those it stands for
-    stand_in = dict(zip(panel.feature_names_in_, panel.stand_in_))
+    stand_in = dict(zip(panel.feature_names_in_, panel.proxy_))
     for name, row in zip(columns, display.stand_in):
         assert panel.feature_names_in_[stand_in[name]] == rows[row]
-    drawn = int(np.sum(panel.stand_in_ >= 0))
+    drawn = int(np.sum(panel.proxy_ >= 0))
     assert display.shares.shape == (3, drawn)
     assert f"{drawn} variables" in right.get_xlabel()
     assert f"{23 - drawn} others are not drawn" in right.get_xlabel()
@@ -311,7 +311,7 @@ def test_panel(panel):
 def test_panel_shares_end_where_held_out_rows_say(panel):
     display = PanelDisplay.from_estimator(panel)
     place = {name: k for k, name in enumerate(panel.feature_names_in_)}
-    recovered = panel.recovered_[[place[name] for name in display.column_names]]
+    recovered = panel.heldout_r2_[[place[name] for name in display.column_names]]
     np.testing.assert_allclose(display.shares[-1], recovered)
     assert np.all(np.diff(display.shares, axis=0) >= 0)
     groups = [name[0] for name in display.chosen_names]
@@ -330,12 +330,12 @@ def test_panel_that_the_data_decide_on():
     X = make_globally_sparse(100, 60, n_components=3, n_informative=50, random_state=0).X
     model = Panel().fit(X)
     display = PanelDisplay.from_estimator(model)
-    assert model.recovered_path_.size > model.n_selected_ == display.n_selected
+    assert model.heldout_r2_path_.size > model.n_selected_ == display.n_selected
     labels = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
     assert labels[-1] == "asked for: 0.9 of what all tell"
     assert display.column_names.size > 40
     assert not list(display.ax_[1].get_xticklabels())
-    with pytest.raises(InputError, match="GSPPCA has no `recovered_path_`"):
+    with pytest.raises(InputError, match="GSPPCA has no `heldout_r2_path_`"):
         PanelDisplay.from_estimator(GSPPCA(2).fit(X))
     assert PanelDisplay in displays_of(Panel)
     assert PanelDisplay not in displays_of(FDRPCA)
@@ -498,13 +498,11 @@ def test_a_picture_of_what_a_model_has_not_got():
     for display, attribute in (
         (EvidenceDisplay, "log_evidence_path_"),
         (SlopeDisplay, "log_likelihood_path_"),
-        (ConvergenceDisplay, "bounds_"),
+        (ConvergenceDisplay, "objective_path_"),
     ):
         with pytest.raises(NotFittedError):
             display.from_estimator(clone(model))
-        said = (
-            f"FDRPCA has no `{attribute}`, which {display.__name__} draws. For FDRPCA, use "
-        )
+        said = f"FDRPCA has no `{attribute}`, which {display.__name__} draws. For FDRPCA, use "
         with pytest.raises(InputError, match=re.escape(said)):
             display.from_estimator(clone(model).fit(X))
     with pytest.raises(InputError, match="SpinyRegressor has no `components_`"):

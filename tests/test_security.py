@@ -158,7 +158,7 @@ def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     testing = pytest.importorskip("typer.testing")
     from prosparse.app.cli import app
-    from prosparse.tables import Ask, read_table
+    from prosparse.tables import ReadOptions, read_table
 
     monkeypatch.chdir(tmp_path)
     names = ["=cmd|' /C calc'!A0", "+a", "-a", "@a", "\ta", "\ra", "'=a", "' -a", "\uff1da", "-2"]
@@ -181,7 +181,7 @@ def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
         column = "row" if name == "scores" else "variable"
         drop = ("chosen",) if name == "selected" else ()
         label = "=label" if name == "scores" else None
-        again = read_table(path, Ask(id_column=column, drop=drop, label=label))
+        again = read_table(path, ReadOptions(id_column=column, drop=drop, label=label))
         assert set(again.ids) == true
         if label:
             assert again.label == list(table["=label"])

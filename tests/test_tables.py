@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import READERS, Ask, limited, read_table
+from prosparse.tables import READERS, ReadOptions, limited, read_table
 from prosparse.tables.formulas import escaped
 
 pa = pytest.importorskip("pyarrow")
@@ -63,10 +63,10 @@ def test_text(tmp_path, separator, decimal, ending, newline, encoding):
 def test_label_drop_and_compressed(tmp_path):
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(text_table(label=True).encode()))
-    table = read_table(path, Ask(label="kind", drop=("b c",)))
+    table = read_table(path, ReadOptions(label="kind", drop=("b c",)))
     assert (table.label, table.names) == (LABEL, ["a", "é😀"])
     np.testing.assert_array_equal(table.X, X[:, [0, 2]])
-    assert read_table(path, Ask(id_column="kind", drop=("id",))).ids == LABEL
+    assert read_table(path, ReadOptions(id_column="kind", drop=("id",))).ids == LABEL
 
 
 def test_index_without_a_name(tmp_path):
@@ -89,11 +89,13 @@ def test_odd_but_readable(tmp_path):
     assert table.ids is None
     header = write(tmp_path / "h.csv", "1,2\n3,4\n5,6\n")
     assert any("--no-header" in note for note in read_table(header).notes)
-    np.testing.assert_array_equal(read_table(header, Ask(header=False)).X, [[1, 2], [3, 4], [5, 6]])
+    np.testing.assert_array_equal(
+        read_table(header, ReadOptions(header=False)).X, [[1, 2], [3, 4], [5, 6]]
+    )
     lines = write(tmp_path / "l.csv", 'name,a,b\n"two\nlines",1,2\nx,3,4\n')
     assert read_table(lines).ids == ["two\nlines", "x"]
     odd = write(tmp_path / "o.csv", "a:b\n1:2\n3:4\n")
-    np.testing.assert_array_equal(read_table(odd, Ask(separator=":")).X, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(read_table(odd, ReadOptions(separator=":")).X, [[1, 2], [3, 4]])
 
 
 def test_streamed_in_blocks(tmp_path, monkeypatch):
@@ -104,7 +106,7 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
     rows = "\n".join(",".join(map(repr, row)) for row in values.tolist())
     path = write(tmp_path / "t.csv", "a,b,c,d\n" + rows + "\n")
     seen = []
-    table = read_table(path, Ask(progress=seen.append))
+    table = read_table(path, ReadOptions(progress=seen.append))
     np.testing.assert_array_equal(table.X, values)
     assert table.X.flags.c_contiguous
     assert len(seen) > 5
@@ -122,7 +124,7 @@ def test_very_wide(tmp_path, monkeypatch, widest):
     table = read_table(write(tmp_path / "wide.csv", head + "\n" + rows + "\n"))
     np.testing.assert_array_equal(table.X, values)
     with pytest.raises(TableError, match="cannot be cut into columns"):
-        read_table(tmp_path / "wide.csv", Ask(separator="|"))
+        read_table(tmp_path / "wide.csv", ReadOptions(separator="|"))
 
 
 BAD = {
@@ -180,7 +182,7 @@ def test_thousands_or_decimals(tmp_path, name, mark, separator):
     else:
         with pytest.raises(TableError, match=f"with a separator of thousands.*--decimal {called}"):
             read_table(path)
-    told = read_table(path, Ask(decimal=mark))
+    told = read_table(path, ReadOptions(decimal=mark))
     np.testing.assert_array_equal(told.X[:, 0], values)
 
 
@@ -188,10 +190,12 @@ def test_decimals_of_another_column_settle_it(tmp_path):
     path = write(tmp_path / "t.csv", "a;b\n2,626;0,5\n688;1,5\n1,200;2,5\n")
     np.testing.assert_array_equal(read_table(path).X, [[2.626, 0.5], [688, 1.5], [1.2, 2.5]])
     with pytest.raises(TableError, match="cannot separate both"):
-        read_table(path, Ask(separator=",", decimal=","))
+        read_table(path, ReadOptions(separator=",", decimal=","))
     # and the comma separates columns only where it does not begin decimals
     spare = write(tmp_path / "s.csv", "a;b\n1,5;2,5\n3,5;4,5\n")
-    np.testing.assert_array_equal(read_table(spare, Ask(decimal=",")).X, [[1.5, 2.5], [3.5, 4.5]])
+    np.testing.assert_array_equal(
+        read_table(spare, ReadOptions(decimal=",")).X, [[1.5, 2.5], [3.5, 4.5]]
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +220,7 @@ def test_blank_lines_before_and_in_the_header(tmp_path, newline, encoding, monke
         table = read_table(write(tmp_path / "q.csv", broken.replace("\n", newline), encoding))
         assert table.names == [f"a{newline}{newline}unit", "b"]
         np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
-    none = read_table(write(tmp_path / "n.csv", "\n1,2\n3,4\n"), Ask(header=False))
+    none = read_table(write(tmp_path / "n.csv", "\n1,2\n3,4\n"), ReadOptions(header=False))
     np.testing.assert_array_equal(none.X, [[1, 2], [3, 4]])
     sheet = read_table(write(tmp_path / "s.csv", ",,\na,b,c\n1,2,3\n4,5,6\n"))
     assert sheet.names == ["a", "b", "c"]
@@ -231,7 +235,7 @@ def test_a_line_that_names_the_separator(tmp_path):
         table = read_table(write(tmp_path / "t.csv", start + "a,b;c\n1;2\n3;4\n"))
         assert table.names == ["a,b", "c"]
         np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
-    bare = read_table(write(tmp_path / "t.csv", "sep=;\n1;2\n3;4\n"), Ask(header=False))
+    bare = read_table(write(tmp_path / "t.csv", "sep=;\n1;2\n3;4\n"), ReadOptions(header=False))
     np.testing.assert_array_equal(bare.X, [[1, 2], [3, 4]])
 
 
@@ -293,35 +297,35 @@ def test_rows_without_any_value_at_the_end(tmp_path):
 
 def test_separators_that_are_none_and_those_of_other_scripts(tmp_path):
     path = write(tmp_path / "t.csv", "a§b\n1§2\n3§4\n")
-    np.testing.assert_array_equal(read_table(path, Ask(separator="§")).X, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(read_table(path, ReadOptions(separator="§")).X, [[1, 2], [3, 4]])
     for odd in '"\n.-5':
         with pytest.raises(TableError, match="cannot separate columns"):
-            read_table(path, Ask(separator=odd))
+            read_table(path, ReadOptions(separator=odd))
 
 
 def test_encodings_that_contradict_the_mark(tmp_path):
     for written, asked in (("utf-16", "utf-16-le"), ("utf-16", "UTF16"), ("utf-32", "utf-32-le")):
         path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", written)
-        assert read_table(path, Ask(encoding=asked)).names == ["a", "b"]
+        assert read_table(path, ReadOptions(encoding=asked)).names == ["a", "b"]
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
     with pytest.raises(TableError, match="begins with the mark of utf-8, and is not cp1252"):
-        read_table(path, Ask(encoding="cp1252"))
+        read_table(path, ReadOptions(encoding="cp1252"))
     for odd in ("hex", "rot13"):
         with pytest.raises(TableError, match="no encoding of text called"):
-            read_table(path, Ask(encoding=odd))
+            read_table(path, ReadOptions(encoding=odd))
 
 
 def test_the_byte_order_mark_is_no_part_of_a_name(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
     for encoding in ("utf-8", "UTF8", "U8"):
-        assert read_table(path, Ask(encoding=encoding)).names == ["a", "b"]
+        assert read_table(path, ReadOptions(encoding=encoding)).names == ["a", "b"]
 
 
 @pytest.mark.parametrize("widest", [0, 50_000])
 def test_names_that_were_escaped_for_spreadsheets(tmp_path, monkeypatch, widest):
     monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
     path = write(tmp_path / "t.csv", "id,'=a,'b,''-c,kind\n'=r,1,2,3,'+k\n'@s,4,5,6,-1\n")
-    table = read_table(path, Ask(label="kind"))
+    table = read_table(path, ReadOptions(label="kind"))
     assert table.names == ["=a", "'b", "'-c"]
     assert (table.ids, table.label) == (["=r", "@s"], ["+k", "-1"])
 
@@ -340,9 +344,9 @@ def test_escaped_texts_come_back_and_are_no_formulas(text):
 
 def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
     path = write(tmp_path / "t.csv", text_table(";", ",", label=True))
-    blocks = read_table(path, Ask(label="kind"))
+    blocks = read_table(path, ReadOptions(label="kind"))
     monkeypatch.setattr("prosparse.tables.delimited.WIDEST", 1)
-    rows = read_table(path, Ask(label="kind"))
+    rows = read_table(path, ReadOptions(label="kind"))
     np.testing.assert_array_equal(rows.X, blocks.X)
     assert rows[2:] == blocks[2:]
 
@@ -364,12 +368,12 @@ def test_wrong_encoding(tmp_path):
     early = write(tmp_path / "early.csv", "name,b,c\nx,1,2\nMüller,3,4\n", "cp1252")
     with pytest.raises(TableError, match=r"line 3, column 1: the text is not utf-8 \(byte 0xfc"):
         read_table(early)
-    assert read_table(early, Ask(encoding="cp1252")).ids == ["x", "Müller"]
+    assert read_table(early, ReadOptions(encoding="cp1252")).ids == ["x", "Müller"]
     late = "name,b,c\n" + "".join(f"x{k},1,2\n" for k in range(300)) + "Müller,3,4\n"
     with pytest.raises(TableError, match="line 302, column 1: the text is not utf-8"):
         read_table(write(tmp_path / "late.csv", late, "cp1252"))
     with pytest.raises(TableError, match="no encoding of text called 'klingon'"):
-        read_table(early, Ask(encoding="klingon"))
+        read_table(early, ReadOptions(encoding="klingon"))
 
 
 def test_files_that_are_not_there_or_not_tables(tmp_path):
@@ -386,7 +390,7 @@ def test_files_that_are_not_there_or_not_tables(tmp_path):
         with pytest.raises(TableError, match=f"t.{ending}"):
             read_table(write(tmp_path / f"t.{ending}", "no table at all\n"))
     with pytest.raises(TableError, match="no column 'colour'; did you mean 'color'"):
-        read_table(write(tmp_path / "c.csv", "color,b\n1,2\n"), Ask(label="colour"))
+        read_table(write(tmp_path / "c.csv", "color,b\n1,2\n"), ReadOptions(label="colour"))
 
 
 def arrow_table(label=False):
@@ -406,7 +410,7 @@ def test_columnar(tmp_path, kind):
         new = ipc.new_file if kind == "arrow file" else ipc.new_stream
         with new(path, data.schema) as writer:
             writer.write_table(data, max_chunksize=2)
-    table = read_table(path, Ask(label="kind"))
+    table = read_table(path, ReadOptions(label="kind"))
     np.testing.assert_array_equal(table.X, X)
     assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
     with pytest.raises(TableError, match=r"column 5 \('kind'\): it holds string, not numbers"):
@@ -427,7 +431,9 @@ def test_whole_numbers_beyond_what_floats_hold(tmp_path):
     parquet.write_table(big, tmp_path / "t.parquet", row_group_size=1)
     with pytest.raises(TableError, match=r"row 2, column 1 \('k'\): 9007199254740993 is beyond 2"):
         read_table(tmp_path / "t.parquet")
-    assert read_table(tmp_path / "t.parquet", Ask(id_column="k")).ids[1] == "9007199254740993"
+    assert (
+        read_table(tmp_path / "t.parquet", ReadOptions(id_column="k")).ids[1] == "9007199254740993"
+    )
     exact = big.set_column(0, "k", [[1, 2**53, -(2**53)]])
     feather.write_feather(exact, tmp_path / "t.feather")
     assert read_table(tmp_path / "t.feather").X[2, 0] == -(2**53)
@@ -435,11 +441,11 @@ def test_whole_numbers_beyond_what_floats_hold(tmp_path):
 
 def test_numpy_and_matrix_market(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, names=np.array(NAMES), ids=np.array(IDS), kind=LABEL)
-    table = read_table(tmp_path / "t.npz", Ask(label="kind"))
+    table = read_table(tmp_path / "t.npz", ReadOptions(label="kind"))
     np.testing.assert_array_equal(table.X, X)
     assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
     np.save(tmp_path / "t.npy", X)
-    assert read_table(tmp_path / "t.npy", Ask(drop=("x1",))).names == ["x0", "x2"]
+    assert read_table(tmp_path / "t.npy", ReadOptions(drop=("x1",))).names == ["x0", "x2"]
     S = sparse.random_array((6, 4), density=0.5, rng=np.random.default_rng(0), format="csr")
     sparse.save_npz(tmp_path / "s.npz", S)
     io.mmwrite(tmp_path / "s.mtx", S)
@@ -466,11 +472,11 @@ def test_columns_and_arrays_of_a_numpy_archive(tmp_path):
     path = tmp_path / "t.npz"
     full = np.nan_to_num(X)
     np.savez(path, X=full, names=np.array([b"a", b"b", b"c"]), kind=np.array(LABEL))
-    table = read_table(path, Ask(label="a", id_column="kind"))
+    table = read_table(path, ReadOptions(label="a", id_column="kind"))
     assert (table.names, table.label, table.ids) == (["b", "c"], full[:, 0].tolist(), LABEL)
     assert "the names of the rows are not all different" in table.notes
-    assert read_table(path, Ask(id_column="b")).names == ["a", "c"]
-    for ask in (Ask(id_column="nope"), Ask(label="nope")):
+    assert read_table(path, ReadOptions(id_column="b")).names == ["a", "c"]
+    for ask in (ReadOptions(id_column="nope"), ReadOptions(label="nope")):
         with pytest.raises(TableError, match="no column 'nope'"):
             read_table(path, ask)
     np.savez(path, X=full, ids=np.arange(6).reshape(3, 2))
@@ -593,13 +599,13 @@ def test_damaged_files_of_labels(tmp_path, raw):
     path = write(tmp_path / "t.csv", text_table())
     (tmp_path / "l.csv").write_bytes(raw)
     with pytest.raises(TableError, match=r"l\.csv"):
-        read_table(path, Ask(labels=str(tmp_path / "l.csv")))
+        read_table(path, ReadOptions(labels=str(tmp_path / "l.csv")))
 
 
 def test_an_unknown_column_to_drop_next_to_text(tmp_path):
     path = write(tmp_path / "t.csv", text_table())
     with pytest.raises(TableError, match="there is no column 'nothing'"):
-        read_table(path, Ask(drop=("text,nothing",)))
+        read_table(path, ReadOptions(drop=("text,nothing",)))
 
 
 def test_sparse_positions_outside_the_table(tmp_path):
@@ -658,11 +664,11 @@ def test_h5ad(tmp_path):
         var=pandas.DataFrame(index=NAMES),
     )
     data.write_h5ad(tmp_path / "t.h5ad")
-    table = read_table(tmp_path / "t.h5ad", Ask(label="kind"))
+    table = read_table(tmp_path / "t.h5ad", ReadOptions(label="kind"))
     assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
     np.testing.assert_array_equal(table.X.toarray(), np.nan_to_num(X))
     with pytest.raises(TableError, match="no column 'sort'"):
-        read_table(tmp_path / "t.h5ad", Ask(label="sort"))
+        read_table(tmp_path / "t.h5ad", ReadOptions(label="sort"))
 
 
 def h5_file(path, change):
@@ -728,11 +734,11 @@ def test_without_pyarrow(tmp_path, monkeypatch):
 
 def test_transposed(tmp_path):
     path = write(tmp_path / "t.csv", text_table())
-    table = read_table(path, Ask(transpose=True))
+    table = read_table(path, ReadOptions(transpose=True))
     np.testing.assert_array_equal(table.X, X.T)
     assert (table.names, table.ids) == (IDS, NAMES)
     twice = write(tmp_path / "d.csv", ",a,b\nx,1,2\nx,3,4\n")
-    table = read_table(twice, Ask(transpose=True))
+    table = read_table(twice, ReadOptions(transpose=True))
     assert table.names == ["x", "x.2"]
     assert any("2 rows have the name 'x'" in note for note in table.notes)
 
@@ -758,7 +764,7 @@ def test_any_numbers_under_any_names(rows, names, style, tmp_path_factory):
         writer = csv.writer(file, delimiter=separator, quoting=csv.QUOTE_ALL)
         writer.writerow(names)
         writer.writerows([[cell(v, decimal) for v in row] for row in rows])
-    table = read_table(path, Ask(separator=separator))
+    table = read_table(path, ReadOptions(separator=separator))
     assert table.names == names
     if not (decimal == "," and not any("." in cell(v) for row in rows for v in row)):
         np.testing.assert_array_equal(table.X, rows)
@@ -783,9 +789,9 @@ def test_thousands_that_come_late_are_seen(tmp_path, thousand):
 def test_columns_that_are_no_variables_settle_no_mark(tmp_path):
     path = write(tmp_path / "t.csv", "v;n;m\n0.5;1.234;5\n0.7;234;6\n0.9;2.345;9\n")
     with pytest.raises(TableError, match=r"is '1\.234' 1234, with a separator of thousands"):
-        read_table(path, Ask(drop=("v",)))
+        read_table(path, ReadOptions(drop=("v",)))
     text = "v;n;m\n1.2;1,5;2\n1.3;2,5;4\n1.4;2,5;9\n"
-    table = read_table(write(tmp_path / "t.csv", text), Ask(drop=("v",)))
+    table = read_table(write(tmp_path / "t.csv", text), ReadOptions(drop=("v",)))
     np.testing.assert_array_equal(table.X, [[1.5, 2], [2.5, 4], [2.5, 9]])
 
 
@@ -794,7 +800,7 @@ def test_numbers_that_could_all_be_thousands_are_remarked_upon(tmp_path):
     table = read_table(path)
     assert table.X[1, 0] == 61.5
     assert any("every comma in the column 'a' has three digits" in note for note in table.notes)
-    assert not any("three digits" in n for n in read_table(path, Ask(decimal=",")).notes)
+    assert not any("three digits" in n for n in read_table(path, ReadOptions(decimal=",")).notes)
     settled = write(tmp_path / "t.tsv", "a\tb\n52,000\t0,5\n61,500\t2\n")
     assert not any("three digits" in note for note in read_table(settled).notes)
 
@@ -863,7 +869,9 @@ def test_empty_lines_without_end(tmp_path, monkeypatch):
     assert read_table(write(path, "a,b\n" + "\n" * 900 + "1,2\n3,4\n")).X.shape == (2, 2)
 
 
-@pytest.mark.parametrize("ask", [Ask(separator="ab"), Ask(separator=""), Ask(decimal="x")])
+@pytest.mark.parametrize(
+    "ask", [ReadOptions(separator="ab"), ReadOptions(separator=""), ReadOptions(decimal="x")]
+)
 def test_marks_of_more_or_less_than_one_character(tmp_path, ask):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,5\n")
     if ask.separator == "":
@@ -883,7 +891,7 @@ def test_only_text_has_a_separator(tmp_path):
 @pytest.mark.parametrize("kind", ["npz", "h5ad"])
 def test_values_stored_in_parts_are_put_together(tmp_path, kind):
     """log(1 + x) of each part would not add up to that of the value."""
-    from prosparse.app.analysis import Wish, prepared
+    from prosparse.app.analysis import AnalysisOptions, prepared
 
     parts = sparse.csr_matrix((np.array([1.0, 2, 4, 5]), [0, 0, 1, 1], [0, 2, 4]), shape=(2, 2))
     path = tmp_path / f"t.{kind}"
@@ -893,7 +901,7 @@ def test_values_stored_in_parts_are_put_together(tmp_path, kind):
         pytest.importorskip("anndata").AnnData(X=parts).write_h5ad(path)
     table = read_table(path)
     assert table.X.nnz == 2
-    logarithms = prepared(table, Wish(log1p=True)).X.toarray()
+    logarithms = prepared(table, AnalysisOptions(log1p=True)).X.toarray()
     np.testing.assert_allclose(logarithms, np.log1p([[3, 0], [0, 9]]))
 
 

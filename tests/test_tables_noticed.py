@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import Ask, read_table
+from prosparse.tables import ReadOptions, read_table
 from prosparse.tables.marks import with_points
 
 pa = pytest.importorskip("pyarrow")
@@ -103,25 +103,25 @@ def test_all_columns_that_are_not_numbers_in_one_message(tmp_path):
 
 def test_text_is_left_out_when_asked(tmp_path):
     path = write(tmp_path / "t.csv", TEXT)
-    table = read_table(path, Ask(drop=("text",)))
+    table = read_table(path, ReadOptions(drop=("text",)))
     assert table.names == ["a", "b"]
     assert "3 columns are not numbers and left out, as asked: 'city'" in said(table)
-    table = read_table(path, Ask(drop=("text",), label="city"))
+    table = read_table(path, ReadOptions(drop=("text",), label="city"))
     assert (table.names, table.label) == (["a", "b"], ["Rome", "Bonn", "Rome"])
     with pytest.raises(TableError, match="1 would be variables"):
-        read_table(path, Ask(drop=("text, a",)))
+        read_table(path, ReadOptions(drop=("text, a",)))
 
 
 def test_names_with_commas_between(tmp_path):
     path = write(tmp_path / "t.csv", TEXT)
-    assert read_table(path, Ask(drop=("city,sex, conc",))).names == ["a", "b"]
+    assert read_table(path, ReadOptions(drop=("city,sex, conc",))).names == ["a", "b"]
     with pytest.raises(TableError, match="no column 'sax'; did you mean 'sex'"):
-        read_table(path, Ask(drop=("city,sax",)))
+        read_table(path, ReadOptions(drop=("city,sax",)))
 
 
 def test_a_column_called_text_goes_with_the_others(tmp_path):
     path = write(tmp_path / "t.csv", "a,text,b,c\n1,5,2,y\n3,6,4,z\n")
-    assert read_table(path, Ask(drop=("text",))).names == ["a", "b"]
+    assert read_table(path, ReadOptions(drop=("text",))).names == ["a", "b"]
 
 
 def test_text_in_parquet(tmp_path):
@@ -129,7 +129,7 @@ def test_text_in_parquet(tmp_path):
     parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
     with pytest.raises(TableError, match=r"2 columns are not numbers: 'k' \(string\), 'm'"):
         read_table(tmp_path / "t.parquet")
-    table = read_table(tmp_path / "t.parquet", Ask(drop=("text",)))
+    table = read_table(tmp_path / "t.parquet", ReadOptions(drop=("text",)))
     assert table.names == ["a", "b"]
     assert "left out, as asked: 'k' (string), 'm' (string)" in said(table)
 
@@ -207,7 +207,9 @@ def test_variables_in_rows_are_noticed(tmp_path, text, words):
     table = read_table(write(tmp_path / "t.csv", text))
     for word in [*words, "say --transpose"]:
         assert word in said(table)
-    assert "may be variables" not in said(read_table(tmp_path / "t.csv", Ask(transpose=True)))
+    assert "may be variables" not in said(
+        read_table(tmp_path / "t.csv", ReadOptions(transpose=True))
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +225,7 @@ def test_transposed_by_mistake(tmp_path):
     text += "".join(f"GSM{k},{k},2,3,{k * k}\n" for k in range(5))
     path = write(tmp_path / "t.csv", text)
     assert "may be variables" not in said(read_table(path))
-    assert "leave --transpose out" in said(read_table(path, Ask(transpose=True)))
+    assert "leave --transpose out" in said(read_table(path, ReadOptions(transpose=True)))
 
 
 LABELLED = "gene,GSM1,GSM2,GSM3\nclass,ALL,AML,ALL\nG1,1,2,3\nage,50,60,70\nG2,4,5,6\n"
@@ -232,24 +234,24 @@ LABELLED = "gene,GSM1,GSM2,GSM3\nclass,ALL,AML,ALL\nG1,1,2,3\nage,50,60,70\nG2,4
 def test_labels_in_a_row(tmp_path):
     path = write(tmp_path / "t.csv", LABELLED)
     with pytest.raises(TableError, match=r"line 2: it holds no number, but 'ALL', 'AML'.*--label"):
-        read_table(path, Ask(transpose=True))
+        read_table(path, ReadOptions(transpose=True))
     described = write(tmp_path / "d.csv", "gene,what,GSM1,GSM2\nG1,x,1,2\nG2,y,4,5\n")
     with pytest.raises(TableError, match=r"--drop 'what' leaves it out, --id-column 'what'"):
-        read_table(described, Ask(transpose=True))
-    table = read_table(path, Ask(transpose=True, label="class", drop=("age",)))
+        read_table(described, ReadOptions(transpose=True))
+    table = read_table(path, ReadOptions(transpose=True, label="class", drop=("age",)))
     assert (table.names, table.ids, table.label) == (
         ["G1", "G2"],
         ["GSM1", "GSM2", "GSM3"],
         ["ALL", "AML", "ALL"],
     )
     np.testing.assert_array_equal(table.X, [[1, 4], [2, 5], [3, 6]])
-    table = read_table(path, Ask(transpose=True, groups="class", label="age"))
+    table = read_table(path, ReadOptions(transpose=True, groups="class", label="age"))
     assert (table.groups, table.label) == (["ALL", "AML", "ALL"], ["50", "60", "70"])
     with pytest.raises(TableError, match="there is no row 'clas'; did you mean 'class'"):
-        read_table(path, Ask(transpose=True, label="clas", drop=("class",)))
+        read_table(path, ReadOptions(transpose=True, label="clas", drop=("class",)))
     # a row of numbers, in a file that knows numbers only
     np.savez(tmp_path / "t.npz", X=X, ids=["G1", "age", "G2"], names=["s1", "s2", "s3"])
-    table = read_table(tmp_path / "t.npz", Ask(transpose=True, label="age"))
+    table = read_table(tmp_path / "t.npz", ReadOptions(transpose=True, label="age"))
     assert (table.names, table.label) == (["G1", "G2"], [4.0, 5.0, 6.0])
 
 
@@ -259,17 +261,19 @@ LABELS = "kind;name;donor\nALL;GSM1;p\nAML;GSM2;q\nALL;GSM4;q\nALL;GSM3;p\n"
 def test_labels_in_another_file(tmp_path):
     path = write(tmp_path / "t.csv", "gene,GSM1,GSM2,GSM3\nG1,1,2,3\nG2,4,5,6\n")
     labels = str(write(tmp_path / "labels.csv", LABELS))
-    table = read_table(path, Ask(transpose=True, labels=labels, label="kind", groups="donor"))
+    table = read_table(
+        path, ReadOptions(transpose=True, labels=labels, label="kind", groups="donor")
+    )
     assert (table.label, table.groups) == (["ALL", "AML", "ALL"], ["p", "q", "p"])
     assert "'kind' and 'donor' came from labels.csv, by the names in its column 'name', of" in said(
         table
     )
     with pytest.raises(TableError, match=r"labels\.csv: there is no column 'kin'; did you mean"):
-        read_table(path, Ask(transpose=True, labels=labels, label="kin"))
+        read_table(path, ReadOptions(transpose=True, labels=labels, label="kin"))
     with pytest.raises(TableError, match=r"which of its columns.*'kind', 'donor'"):
-        read_table(path, Ask(transpose=True, labels=labels))
+        read_table(path, ReadOptions(transpose=True, labels=labels))
     one = str(write(tmp_path / "one.csv", "name,kind\nGSM1,a\nGSM2,b\nGSM3,a\n"))
-    assert read_table(path, Ask(transpose=True, labels=one)).label == ["a", "b", "a"]
+    assert read_table(path, ReadOptions(transpose=True, labels=one)).label == ["a", "b", "a"]
 
 
 @pytest.mark.parametrize(
@@ -285,18 +289,18 @@ def test_labels_that_do_not_match(tmp_path, text, message):
     path = write(tmp_path / "t.csv", "gene,GSM1,GSM2,GSM3\nG1,1,2,3\nG2,4,5,6\n")
     labels = str(write(tmp_path / "labels.csv", text))
     with pytest.raises(TableError, match=message):
-        read_table(path, Ask(transpose=True, labels=labels, label="kind"))
+        read_table(path, ReadOptions(transpose=True, labels=labels, label="kind"))
 
 
 def test_labels_need_names_of_rows(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n")
     labels = str(write(tmp_path / "labels.csv", LABELS))
     with pytest.raises(TableError, match=r"rows have no names.*--id-column"):
-        read_table(path, Ask(labels=labels, label="kind"))
+        read_table(path, ReadOptions(labels=labels, label="kind"))
     with pytest.raises(TableError, match=r"no\.csv: there is no such file"):
-        read_table(path, Ask(labels=str(tmp_path / "no.csv"), label="kind"))
+        read_table(path, ReadOptions(labels=str(tmp_path / "no.csv"), label="kind"))
     with pytest.raises(TableError, match=r"labels are read from files that end in \.csv"):
-        read_table(path, Ask(labels=str(tmp_path / "t.parquet"), label="kind"))
+        read_table(path, ReadOptions(labels=str(tmp_path / "t.parquet"), label="kind"))
 
 
 @pytest.mark.parametrize("name", ["MRN", "patient_id", "Sample ID", "barcode", "patient number"])
@@ -316,7 +320,7 @@ def test_a_file_of_the_gene_expression_omnibus(tmp_path, monkeypatch, widest):
         '!series_matrix_table_begin\n"ID_REF"\t"GSM1"\t"GSM2"\t"GSM3"\t"GSM4"\n'
         '"1007_s_at"\t1.5\t2\t3\t4\n"1053_at"\t5\t6\t7\t8\n!series_matrix_table_end\n',
     )
-    table = read_table(path, Ask(transpose=True))
+    table = read_table(path, ReadOptions(transpose=True))
     assert (table.names, table.ids) == (["1007_s_at", "1053_at"], ["GSM1", "GSM2", "GSM3", "GSM4"])
     np.testing.assert_array_equal(table.X, [[1.5, 5], [2, 6], [3, 7], [4, 8]])
     assert "say --transpose" in said(read_table(path))

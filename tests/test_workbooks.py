@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from prosparse import TableError
-from prosparse.tables import Ask, child, layout, limited, read_table
+from prosparse.tables import ReadOptions, child, layout, limited, read_table
 from prosparse.tables.base import unique_names
 
 pytestmark = pytest.mark.quick
@@ -158,8 +158,8 @@ def test_dates_percentages_truth_and_errors(tmp_path):
     rows += [[(45292 + k,), (0.12 * k, "%"), bool(k % 2), k / 3, "#DIV/0!"] for k in range(4)]
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows})
     with pytest.raises(TableError, match=r"line 2, column 1 \('day'\): '2024-01-01' is not a"):
-        read_table(path, Ask(keep=("day",)))
-    table = read_table(path, Ask(drop=("text",), id_column="day"))
+        read_table(path, ReadOptions(keep=("day",)))
+    table = read_table(path, ReadOptions(drop=("text",), id_column="day"))
     assert table.ids == ["2024-01-01", "2024-01-02", "2024-01-03", "2024-01-04"]
     np.testing.assert_array_equal(table.X[:, 0], [0.12 * k for k in range(4)])
     np.testing.assert_array_equal(table.X[:, 1], [0, 1, 0, 1])
@@ -173,12 +173,12 @@ def test_which_sheet(tmp_path):
     table = read_table(path)
     assert table.names == ["a", "b", "c"]
     assert "the sheet 'Data' was read; for another ('Notes', 'More'), say --sheet" in said(table)
-    assert read_table(path, Ask(sheet="More")).names == ["x", "y"]
-    assert read_table(path, Ask(sheet="3")).names == ["x", "y"]
+    assert read_table(path, ReadOptions(sheet="More")).names == ["x", "y"]
+    assert read_table(path, ReadOptions(sheet="3")).names == ["x", "y"]
     with pytest.raises(TableError, match="no sheet 'Dat'; there are 'Notes', 'Data', 'More'"):
-        read_table(path, Ask(sheet="Dat"))
+        read_table(path, ReadOptions(sheet="Dat"))
     with pytest.raises(TableError, match="the sheet 'Notes' is empty"):
-        read_table(path, Ask(sheet="Notes"))
+        read_table(path, ReadOptions(sheet="Notes"))
     with pytest.raises(TableError, match="none of its sheets holds anything"):
         read_table(xlsx(tmp_path / "e.xlsx", {"Notes": []}))
 
@@ -186,7 +186,7 @@ def test_which_sheet(tmp_path):
 def test_merged_cells_of_a_group(tmp_path):
     rows = [["donor", "a", "b"], ["d1", 1, 2], [None, 3, 5], ["d2", 4, 4], [None, 0, 1]]
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A2:A3", "A4:A5"])
-    table = read_table(path, Ask(groups="donor"))
+    table = read_table(path, ReadOptions(groups="donor"))
     assert table.groups == ["d1", "d1", "d2", "d2"]
     assert "2 merged cell(s) hold the text of the first of them" in said(table)
 
@@ -196,20 +196,20 @@ def test_text_and_labels(tmp_path):
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows})
     with pytest.raises(TableError, match=r"line 2, column 5 \('kind'\): 'u' is not a number"):
         read_table(path)
-    assert read_table(path, Ask(label="kind")).label == ["u", "v", "u"]
+    assert read_table(path, ReadOptions(label="kind")).label == ["u", "v", "u"]
     rows = [["gene", "s1", "s2", "s3"], ["class", "u", "v", "u"], ["g1", 1, 2, 3], ["g2", 4, 5, 6]]
     path = xlsx(tmp_path / "g.xlsx", {"Data": rows})
-    table = read_table(path, Ask(transpose=True, label="class"))
+    table = read_table(path, ReadOptions(transpose=True, label="class"))
     assert (table.names, table.label) == (["g1", "g2"], ["u", "v", "u"])
     labels = xlsx(tmp_path / "l.xlsx", {"L": [["n", "k"], ["s2", "b"], ["s1", "a"], ["s3", "a"]]})
-    table = read_table(path, Ask(transpose=True, labels=str(labels), drop=("class",)))
+    table = read_table(path, ReadOptions(transpose=True, labels=str(labels), drop=("class",)))
     assert table.label == ["a", "b", "a"]
 
 
 def test_numbers_stored_as_text_with_commas(tmp_path):
     rows = [["a", "b"], ["1,5", 2], ["2,5", 3]]
     with pytest.raises(TableError, match=r"'1,5' is not a number. It is stored as text"):
-        read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}), Ask(keep=("a",)))
+        read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}), ReadOptions(keep=("a",)))
 
 
 def test_files_that_are_no_spreadsheets(tmp_path):
@@ -365,7 +365,7 @@ def test_empty_merged_cells_and_those_beyond_the_table(tmp_path, merged):
 def test_merged_cells_that_end_below_the_table(tmp_path):
     rows = [["donor", "a", "b"], ["d1", 1, 2], ["d2", 3, 5], [None, 4, 4]]
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A3:A9"])
-    assert read_table(path, Ask(groups="donor")).groups == ["d1", "d2", "d2"]
+    assert read_table(path, ReadOptions(groups="donor")).groups == ["d1", "d2", "d2"]
 
 
 def test_formulas_without_a_stored_value(tmp_path):
@@ -398,7 +398,7 @@ def test_formulas_without_a_stored_value_in_labels(tmp_path):
     (tmp_path / "t.csv").write_text("id,a,b\ns1,1,2\ns2,3,4\n")
     extra = '<row r="3"><c r="A3" t="inlineStr"><is><t>s2</t></is></c><c r="B3"><f>1</f></c></row>'
     path = xlsx(tmp_path / "l.xlsx", {"L": [["id", "k"], ["s1", "u"]]}, extra=extra)
-    table = read_table(tmp_path / "t.csv", Ask(labels=str(path)))
+    table = read_table(tmp_path / "t.csv", ReadOptions(labels=str(path)))
     assert table.label == ["u", ""]
     assert "l.xlsx: 1 cell holds a formula without a stored value" in said(table)
 
@@ -410,4 +410,4 @@ def test_without_the_reader(tmp_path, monkeypatch):
         read_table(path)
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3,4\n")
     with pytest.raises(TableError, match=r"pip install 'prosparse\[excel\]'"):
-        read_table(tmp_path / "t.csv", Ask(labels=str(path)))
+        read_table(tmp_path / "t.csv", ReadOptions(labels=str(path)))

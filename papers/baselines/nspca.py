@@ -132,7 +132,7 @@ class NSPCA(SparseProjection):
         are left out.
     objective_ : float
         In the same units.
-    bounds_ : array
+    objective_path_ : array
         The objective after every sweep, never falling.
     n_iter_ : int
         The number of these sweeps.
@@ -249,7 +249,7 @@ class NSPCA(SparseProjection):
         W = (run.state.U[:, kept] / lengths[kept]).T
         along = np.sum(np.asarray(op.matmul(W.T)) ** 2, axis=0)
         self._set_components(op, columns, W[np.argsort(-along)], float(op.shape[0]))
-        self.objective_, self.bounds_ = run.state.bound, np.array(run.bounds)
+        self.objective_, self.objective_path_ = run.state.bound, np.array(run.bounds)
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _check_parameters(self) -> None:

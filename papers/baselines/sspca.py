@@ -217,7 +217,7 @@ class SSPCA(SparseProjection):
         The penalties tried.
     cv_errors_ : array
         The mean square of what the components leave of rows held out, at each of them.
-    bounds_ : array
+    objective_path_ : array
         Minus the objective after every turn, never falling.
     support_ : bool array (n_features_in_,)
         The chosen variables.
@@ -308,7 +308,7 @@ class SSPCA(SparseProjection):
         self.ranking_ = 1 + np.argsort(np.argsort(-self.relevance_, kind="stable"))
         self.penalty_ = self._asked(columns.length(penalty))
         self.n_selected_ = int(self.support_.sum())
-        self.bounds_ = columns.variance(np.array(run.bounds))
+        self.objective_path_ = columns.variance(np.array(run.bounds))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason
 
     def _group(self, varying: Array) -> Array:

@@ -104,7 +104,7 @@ def test_nspca_components():
     model = NSPCA(2, beta=0.02, random_state=0, max_iter=2000).fit(X)
     assert np.all(model.components_ >= 0)
     np.testing.assert_allclose(np.linalg.norm(model.components_, axis=1), 1.0)
-    assert np.all(np.diff(model.bounds_) >= 0)
+    assert np.all(np.diff(model.objective_path_) >= 0)
     sparser = NSPCA(2, beta=0.2, random_state=0, max_iter=2000).fit(X)
     assert sparser.n_nonzero_.sum() < model.n_nonzero_.sum()
 

@@ -111,7 +111,7 @@ def test_components_are_orthonormal_and_of_the_wanted_size():
         np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(5), atol=1e-10)
         assert not model.components_[:, ~model.support_].any()
         assert set(np.flatnonzero(model.support_)) == set(np.argsort(model.ranking_)[:q])
-        assert np.all(np.diff(model.bounds_) >= 0)
+        assert np.all(np.diff(model.objective_path_) >= 0)
     assert support_f_score(support, SSPCA(5, n_features_to_select=10).fit(X).support_) == 1.0
 
 

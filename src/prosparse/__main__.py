@@ -4,13 +4,13 @@ import os
 import signal
 import sys
 
-from .app.terminal import speak_plainly
+from .app.terminal import install_ascii_fallback
 
 
 def main() -> None:
     # `kill` and a batch system's time limit end the command as Ctrl-C does: files are tidied up
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    speak_plainly()
+    install_ascii_fallback()
     try:
         from .app.cli import app
     except ModuleNotFoundError as error:

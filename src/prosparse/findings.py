@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from .data.arrays import host
 from .errors import InputError
 from .models._base import SparseProjection, VariableSelector
-from .models.panel.telling import added_shares
+from .models.panel.incremental_r2 import added_shares
 from .registry import Choice, ChoicePath, Method, method_of
 from .selection.slope import Slope
 
@@ -36,7 +36,7 @@ __all__ = [
 
 
 # A method that always has this attribute chooses variables for what they tell of all others.
-TELLS = "recovered_path_"
+TELLS = "heldout_r2_path_"
 # A method that always has this attribute fits several views of the same rows jointly.
 VIEWS = "view_columns_"
 
@@ -333,13 +333,13 @@ def _penalties(fitted: Mapping[str, Any]) -> Penalties | None:
 def _shared(fitted: Mapping[str, Any]) -> Shared:
     arrays = (host(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
     communality, pvalues, qvalues = arrays
-    return Shared(communality, float(fitted["chance_communality_"]), pvalues, qvalues)
+    return Shared(communality, float(fitted["null_communality_"]), pvalues, qvalues)
 
 
 def _probable(fitted: Mapping[str, Any]) -> Probable | None:
     if "inclusion_probability_" not in fitted:
         return None
-    number = fitted.get("n_active_probability_")
+    number = fitted.get("model_size_probability_")
     return Probable(
         inclusion=host(fitted["inclusion_probability_"]),
         groups=[host(group).astype(int) for group in fitted.get("credible_sets_", [])],
@@ -351,13 +351,13 @@ def _told(model: VariableSelector) -> Told:
     fitted, parameters = vars(model), model.get_params(deep=False)
     return Told(
         order=host(fitted["order_"]).astype(int),
-        recovered_path=host(fitted["recovered_path_"]).astype(float),
-        recovered_path_std=host(fitted["recovered_path_std_"]).astype(float),
-        attained_path=host(fitted["attained_path_"]).astype(float),
-        attainable=float(fitted["attainable_"]),
+        recovered_path=host(fitted["heldout_r2_path_"]).astype(float),
+        recovered_path_std=host(fitted["heldout_r2_path_std_"]).astype(float),
+        attained_path=host(fitted["relative_r2_path_"]).astype(float),
+        attainable=float(fitted["attainable_r2_"]),
         wanted=float(parameters["recover"]) if parameters["n_features"] is None else None,
-        recovered=host(fitted["recovered_"]).astype(float),
-        stand_in=host(fitted["stand_in_"]).astype(int),
+        recovered=host(fitted["heldout_r2_"]).astype(float),
+        stand_in=host(fitted["proxy_"]).astype(int),
         communality=host(fitted["communality_"]).astype(float),
         loadings=host(fitted["loadings_"]).astype(float),
         variances=host(fitted["explained_variance_"]).astype(float),
@@ -383,7 +383,7 @@ def _views(fitted: Mapping[str, Any]) -> Views:
     left = np.array([of_column[positions].sum() for positions in columns])
     total = explained.sum(axis=1) + left
     shares = explained / np.where(total > 0, total, 1.0)[:, None]
-    latents = fitted.get("latent_view_")
+    latents = fitted.get("factor_view_")
     latent_view = np.full(len(squares), -1) if latents is None else host(latents).astype(int)
     return Views(columns, latent_view, shares)
 

@@ -74,7 +74,7 @@ FIELDS: dict[str, Field] = {
     "n_nonzero_": counts("d"),
     "explained_variance_": numbers("d"),
     "explained_variance_ratio_": numbers("d"),
-    "latent_view_": counts("d", least=-1),
+    "factor_view_": counts("d", least=-1),
     "_optimality_gap": numbers("d"),
     "certified_": Field("b", ("d",)),
     "coef_": numbers("p", finite=True),
@@ -102,7 +102,7 @@ FIELDS: dict[str, Field] = {
     "noise_variance_": numbers(finite=True, least=0),
     "active_noise_variance_": numbers(finite=True, least=0),
     "n_iter_": counts(),
-    "n_removed_": counts(),
+    "n_pruned_": counts(),
 }
 SELECTOR = (
     "n_features_in_",
@@ -143,7 +143,7 @@ TOGETHER = {
     "log_evidence_path_": "cardinalities_",
     "n_private_": "view_columns_",
     "likelihood_": "view_columns_",
-    "latent_view_": "view_columns_",
+    "factor_view_": "view_columns_",
 }
 
 
@@ -367,8 +367,10 @@ def _check_likelihood(name: str, state: Mapping[str, Any]) -> None:
         or any(not isinstance(one, str) or one not in known for one in names)
     ):
         raise ModelFileError(f"`{name}` must hold one of {known} for each view")
-    if any(one != "gaussian" for one in names) and "knee_" not in state:
-        raise ModelFileError(f"`{name}` has a view that is not Gaussian, but there is no `knee_`")
+    if any(one != "gaussian" for one in names) and "linear_threshold_" not in state:
+        raise ModelFileError(
+            f"`{name}` has a view that is not Gaussian, but there is no `linear_threshold_`"
+        )
 
 
 def _check_shares(name: str, state: Mapping[str, Any]) -> None:
@@ -392,16 +394,16 @@ def _check_criterion(name: str, state: Mapping[str, Any]) -> None:
 _CHECKS: dict[str, Callable[[str, Mapping[str, Any]], None]] = {
     "averaged_": _check_averaged,
     "classes_": _check_classes,
-    "likely_": _check_likely,
+    "candidate_indices_": _check_likely,
     "credible_sets_": _check_credible,
     "stop_reason_": _check_reason,
-    "bounds_": _check_bounds,
+    "objective_path_": _check_bounds,
     "slope_": _check_slope,
     "criterion_": _check_criterion,
     "_gap_problem": _check_gap,
     "n_private_": _check_private,
     "likelihood_": _check_likelihood,
-    "recovered_by_group_": _check_shares,
+    "heldout_r2_by_group_": _check_shares,
 }
 
 
@@ -441,10 +443,10 @@ def _check_panel(state: Mapping[str, Any]) -> None:
     chosen = np.flatnonzero(state["support_"])
     if not np.array_equal(np.sort(state["order_"]), chosen):
         raise ModelFileError("`order_` must hold the columns of `support_`, each once")
-    if not np.isin(state["stand_in_"], [-1, *chosen]).all():
-        raise ModelFileError("`stand_in_` must hold columns of `support_`, or -1")
-    if state["attained_path_"].size < chosen.size:
-        raise ModelFileError(f"`attained_path_` must reach to {chosen.size} columns")
+    if not np.isin(state["proxy_"], [-1, *chosen]).all():
+        raise ModelFileError("`proxy_` must hold columns of `support_`, or -1")
+    if state["relative_r2_path_"].size < chosen.size:
+        raise ModelFileError(f"`relative_r2_path_` must reach to {chosen.size} columns")
 
 
 def _check_selection(state: Mapping[str, Any], loadings: str) -> None:
@@ -462,15 +464,15 @@ def _check_selection(state: Mapping[str, Any], loadings: str) -> None:
         raise ModelFileError("`support_` has columns that do not vary, according to `varying_`")
     if "components_" in state:
         d, shared = len(state["components_"]), state["n_components_"]
-        if shared > d or (shared < d and "latent_view_" not in state):
+        if shared > d or (shared < d and "factor_view_" not in state):
             raise ModelFileError(f"`n_components_` is {shared}, but `components_` has {d} rows")
     if "cardinalities_" in state and state["n_selected_"] not in state["cardinalities_"]:
         raise ModelFileError("`n_selected_` must be one of the `cardinalities_`")
     if "order_" in state and np.any(state["order_"] >= p):
         raise ModelFileError(f"`order_` must hold columns below {p}")
-    if "stand_in_" in state:
+    if "proxy_" in state:
         _check_panel(state)
-    if "latent_view_" in state:
+    if "factor_view_" in state:
         views = len(state.get("view_columns_", []))
-        if np.any(state["latent_view_"] >= views):
-            raise ModelFileError(f"`latent_view_` must hold views below {views}")
+        if np.any(state["factor_view_"] >= views):
+            raise ModelFileError(f"`factor_view_` must hold views below {views}")

@@ -487,7 +487,7 @@ class NumberDisplay:
 
     @classmethod
     def from_estimator(cls, estimator: VariableSelector, *, ax: Axes | None = None) -> Self:
-        """Draw ``n_active_probability_`` of a fitted estimator.
+        """Draw ``model_size_probability_`` of a fitted estimator.
 
         Parameters
         ----------
@@ -505,7 +505,7 @@ class NumberDisplay:
     def from_findings(cls, found: Findings, *, ax: Axes | None = None) -> Self:
         """As `from_estimator`, of what was read already."""
         if found.probable is None or found.probable.number is None:
-            raise _lacks(cls, found, "n_active_probability_")
+            raise _lacks(cls, found, "model_size_probability_")
         return cls(found.probable.number, found.n_selected).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
@@ -1493,7 +1493,7 @@ class ConvergenceDisplay:
     def from_estimator(
         cls, estimator: VariableSelector, *, ax: Axes | None = None, **line: Any
     ) -> Self:
-        """Draw ``bounds_`` of a fitted estimator.
+        """Draw ``objective_path_`` of a fitted estimator.
 
         Parameters
         ----------
@@ -1513,7 +1513,7 @@ class ConvergenceDisplay:
     def from_findings(cls, found: Findings, *, ax: Axes | None = None, **line: Any) -> Self:
         """As `from_estimator`, of what was read already."""
         if not found.traces:
-            raise _lacks(cls, found, "bounds_")
+            raise _lacks(cls, found, "objective_path_")
         return cls(found.traces).plot(ax, **line)
 
     def plot(self, ax: Axes | None = None, **line: Any) -> Self:
@@ -1571,7 +1571,7 @@ def displays_of(estimator: type[VariableSelector] | VariableSelector) -> list[Di
         displays.append(EvidenceDisplay)
     if "inclusion_probability_" in method.saved.fields:
         displays.append(InclusionDisplay)
-    if "n_active_probability_" in method.saved.fields:
+    if "model_size_probability_" in method.saved.fields:
         displays.append(NumberDisplay)
     if method.tests:
         displays.append(CommunalityDisplay)

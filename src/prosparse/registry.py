@@ -146,7 +146,7 @@ class Method:
     slope: bool = False
     tests: bool = False
     scales: bool = False
-    traces: str | None = "bounds_"
+    traces: str | None = "objective_path_"
     number: str | None = None
     quick: Mapping[str, float] = field(default_factory=dict)
     predicts: bool = False
@@ -219,7 +219,10 @@ def by_evidence(model: VariableSelector, choice: Choice | None, n_selected: int)
 
 def by_probability(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """What is expected of the chosen set, where it was chosen by the average over sets."""
-    choose, expected = model.get_params(deep=False)["choose"], vars(model).get("expected_f_score_")
+    choose, expected = (
+        model.get_params(deep=False)["selection_rule"],
+        vars(model).get("expected_f_score_"),
+    )
     if choose == "map":
         return None
     if n_selected == 0:
@@ -251,7 +254,7 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
 
 def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """What the panel predicts of the others, as a share of what all variables together do."""
-    attained = float(host(model.attained_path_)[n_selected - 1])
+    attained = float(host(model.relative_r2_path_)[n_selected - 1])
     if attained >= 1.0:
         return (
             "they recover as much of the others as all variables together do, in rows that were "
@@ -352,22 +355,22 @@ METHODS: dict[str, Method] = {
             scales=True,
             traces=None,
             saved=Contents(
-                (*PROJECTION, "pvalues_", "qvalues_", "communality_", "chance_communality_"),
+                (*PROJECTION, "pvalues_", "qvalues_", "communality_", "null_communality_"),
                 {
                     "pvalues_": numbers("p", finite=True, least=0),
                     "qvalues_": numbers("p", finite=True, least=0),
                     "communality_": numbers("p", finite=True, least=0),
-                    "chance_communality_": numbers(finite=True, least=0),
-                    "sampled_": Field("b", ("p",)),
+                    "null_communality_": numbers(finite=True, least=0),
+                    "permutation_tested_": Field("b", ("p",)),
                     "count_weights_": numbers("p", finite=True, least=0),
-                    "count_shares_": numbers("p", finite=True, least=0),
+                    "count_proportions_": numbers("p", finite=True, least=0),
                     "count_noise_": numbers("p", finite=True, least=0),
                 },
                 parameters={
                     "fdr": numbers(finite=True, least=0),
                     "min_communality": numbers(finite=True, least=0),
                 },
-                together=all_or_none("count_weights_", "count_shares_", "count_noise_"),
+                together=all_or_none("count_weights_", "count_proportions_", "count_noise_"),
             ),
         ),
         Method(
@@ -419,13 +422,13 @@ METHODS: dict[str, Method] = {
                     "feature_noise_variance_": numbers("p", finite=True, least=0, positive=True),
                     "explained_variance_per_view_": numbers("v", "d"),
                     "view_correlation_": numbers("d", finite=True),
-                    "knee_": numbers("p", finite=True, least=0, positive=True),
+                    "linear_threshold_": numbers("p", finite=True, least=0, positive=True),
                     "groups_": labels("g"),
                     "group_sizes_": counts("g", least=1),
                     "group_means_": numbers("g", "p", finite=True),
                     "group_noise_variance_": numbers("g", "p", finite=True, least=0, positive=True),
                     "group_varying_": Field("b", ("g", "p")),
-                    "latent_variance_per_group_": numbers("g", "d", finite=True, least=0),
+                    "factor_variance_per_group_": numbers("g", "d", finite=True, least=0),
                     "explained_variance_per_group_": numbers("g", "v", "d"),
                 },
                 together=all_or_none(
@@ -434,7 +437,7 @@ METHODS: dict[str, Method] = {
                     "group_means_",
                     "group_noise_variance_",
                     "group_varying_",
-                    "latent_variance_per_group_",
+                    "factor_variance_per_group_",
                     "explained_variance_per_group_",
                 ),
             ),
@@ -488,25 +491,25 @@ METHODS: dict[str, Method] = {
             ),
             explanations=(asked_for("n_nonzero", "loadings per component"),),
             number="n_nonzero",
-            saved=Contents((*PROJECTION, "bounds_", "_optimality_gap", "_gap_problem")),
+            saved=Contents((*PROJECTION, "objective_path_", "_optimality_gap", "_gap_problem")),
         ),
         Method(
             "panel",
             Panel,
             "few variables from which all others can be told",
-            example={"n_features": 5},
-            grid={"n_features": [4, 5]},
+            example={"n_features_to_select": 5},
+            grid={"n_features_to_select": [4, 5]},
             options=(
                 Option(
                     "variables",
-                    "n_features",
+                    "n_features_to_select",
                     "how many variables (left out, the data decide)",
                     kind=int,
                     least=1,
                 ),
                 Option(
-                    "recover",
-                    "recover",
+                    "target-recovery",
+                    "target_recovery",
                     "the share of what all variables together tell of the others that the chosen "
                     "ones must tell, where --variables is left out",
                     kind=float,
@@ -514,8 +517,8 @@ METHODS: dict[str, Method] = {
                 ),
                 COUNTS,
             ),
-            explanations=(asked_for("n_features", "variables"), by_recovery),
-            number="n_features",
+            explanations=(asked_for("n_features_to_select", "variables"), by_recovery),
+            number="n_features_to_select",
             scales=True,
             traces=None,
             saved=Contents(
@@ -523,32 +526,32 @@ METHODS: dict[str, Method] = {
                     *PROJECTION,
                     "explained_variance_ratio_",
                     "order_",
-                    "recovered_path_",
-                    "recovered_path_std_",
-                    "attained_path_",
+                    "heldout_r2_path_",
+                    "heldout_r2_path_std_",
+                    "relative_r2_path_",
                     "bound_path_",
                     "criterion_path_",
-                    "attainable_",
-                    "recovered_",
-                    "recovered_by_group_",
+                    "attainable_r2_",
+                    "heldout_r2_",
+                    "heldout_r2_by_group_",
                     "communality_",
-                    "stand_in_",
+                    "proxy_",
                     "loadings_",
-                    "rest_std_",
+                    "unmeasured_std_",
                     "depth_",
                 ),
                 {
                     "order_": counts("s"),
-                    "recovered_path_": numbers("k", finite=True),
-                    "recovered_path_std_": numbers("k", finite=True, least=0),
-                    "attained_path_": numbers("k", finite=True),
+                    "heldout_r2_path_": numbers("k", finite=True),
+                    "heldout_r2_path_std_": numbers("k", finite=True, least=0),
+                    "relative_r2_path_": numbers("k", finite=True),
                     "bound_path_": numbers("k", finite=True, least=0),
-                    "attainable_": numbers(finite=True),
-                    "recovered_": numbers("p", finite=True),
+                    "attainable_r2_": numbers(finite=True),
+                    "heldout_r2_": numbers("p", finite=True),
                     "communality_": numbers("p", finite=True, least=0),
-                    "stand_in_": counts("p", least=-1),
+                    "proxy_": counts("p", least=-1),
                     "loadings_": numbers("d", "p", finite=True),
-                    "rest_std_": numbers("p", finite=True, least=0),
+                    "unmeasured_std_": numbers("p", finite=True, least=0),
                     "depth_": numbers(finite=True, least=0),
                 },
             ),
@@ -581,16 +584,16 @@ METHODS: dict[str, Method] = {
                     "gamma_": numbers(stacked="m"),
                     "coef_mean_": numbers("p", finite=True),
                     "coef_std_": numbers("p", finite=True, least=0),
-                    "active_mean_": numbers("p", finite=True),
-                    "active_std_": numbers("p", finite=True, least=0),
-                    "n_active_probability_": numbers("p+1", finite=True, least=0),
+                    "conditional_coef_mean_": numbers("p", finite=True),
+                    "conditional_coef_std_": numbers("p", finite=True, least=0),
+                    "model_size_probability_": numbers("p+1", finite=True, least=0),
                     "expected_f_score_": numbers(finite=True, least=0),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),
                     "intercept_mean_variance_": numbers(finite=True, least=0),
-                    "likely_": counts("l"),
-                    "likely_covariance_": numbers("l", "l", finite=True),
-                    "unlikely_variance_": numbers(finite=True, least=0),
+                    "candidate_indices_": counts("l"),
+                    "candidate_covariance_": numbers("l", "l", finite=True),
+                    "excluded_variance_": numbers(finite=True, least=0),
                     "noise_variance_mean_": numbers(finite=True, least=0),
                     "degrees_of_freedom_": numbers(finite=True, least=2, positive=True),
                     "row_weight_": numbers("rows", finite=True, least=0),
@@ -603,12 +606,12 @@ METHODS: dict[str, Method] = {
                     "coef_mean_": "inclusion_probability_",
                     "inclusion_probability_": "intercept_mean_",
                     "intercept_mean_": "intercept_mean_variance_",
-                    "intercept_mean_variance_": "likely_",
-                    "likely_": "likely_covariance_",
-                    "likely_covariance_": "unlikely_variance_",
-                    "unlikely_variance_": "noise_variance_mean_",
+                    "intercept_mean_variance_": "candidate_indices_",
+                    "candidate_indices_": "candidate_covariance_",
+                    "candidate_covariance_": "excluded_variance_",
+                    "excluded_variance_": "noise_variance_mean_",
                     "noise_variance_mean_": "n_sets_",
-                    **all_or_none("active_mean_", "active_std_"),
+                    **all_or_none("conditional_coef_mean_", "conditional_coef_std_"),
                 },
             ),
         ),
@@ -616,7 +619,7 @@ METHODS: dict[str, Method] = {
             "spinyclass",
             SpinyClassifier,
             "logistic regression on few variables, chosen by evidence",
-            grid={"choose": ["map", "median"]},
+            grid={"selection_rule": ["map", "median"]},
             explanations=(by_evidence,),
             path=_EVIDENCE._replace(posterior="log_posterior_path_"),
             predicts=True,
@@ -630,9 +633,9 @@ METHODS: dict[str, Method] = {
                     "coef_mean_": numbers("p", finite=True),
                     "inclusion_probability_": numbers("p", finite=True, least=0),
                     "intercept_mean_": numbers(finite=True),
-                    "likely_": counts("l"),
-                    "likely_covariance_": numbers("l+1", "l+1", finite=True),
-                    "unlikely_variance_": numbers(finite=True, least=0),
+                    "candidate_indices_": counts("l"),
+                    "candidate_covariance_": numbers("l+1", "l+1", finite=True),
+                    "excluded_variance_": numbers(finite=True, least=0),
                     "n_sets_": counts(least=1),
                 },
                 loadings="coef_",
@@ -640,10 +643,10 @@ METHODS: dict[str, Method] = {
                 together={
                     "coef_mean_": "inclusion_probability_",
                     "inclusion_probability_": "intercept_mean_",
-                    "intercept_mean_": "likely_",
-                    "likely_": "likely_covariance_",
-                    "likely_covariance_": "unlikely_variance_",
-                    "unlikely_variance_": "n_sets_",
+                    "intercept_mean_": "candidate_indices_",
+                    "candidate_indices_": "candidate_covariance_",
+                    "candidate_covariance_": "excluded_variance_",
+                    "excluded_variance_": "n_sets_",
                 },
             ),
         ),

@@ -27,9 +27,9 @@ from prosparse import (  # noqa: E402
 from prosparse.app import commands  # noqa: E402
 from prosparse.app.analysis import classes_of  # noqa: E402
 from prosparse.app.cli import COMMANDS, app, loaded  # noqa: E402
-from prosparse.app.gaps import complete_part  # noqa: E402
-from prosparse.app.places import OF_REGRESSIONS  # noqa: E402
-from prosparse.app.words import in_words_of_the_command  # noqa: E402
+from prosparse.app.cli_messages import in_words_of_the_command  # noqa: E402
+from prosparse.app.complete_cases import complete_part  # noqa: E402
+from prosparse.app.output_paths import OF_REGRESSIONS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.registry import METHODS, offered  # noqa: E402
@@ -442,7 +442,7 @@ def test_panel(inside):
     (inside / "prices.csv").write_text("\n".join(lines))
     words = ["panel", path, "--variables", "3", "--keep", "v7", "--exclude", "v0"]
     found = answer(*words, "--costs", "prices.csv")
-    model = Panel(3, keep=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
+    model = Panel(3, include=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
     assert found["selected"] == [NAMES[k] for k in model.order_]
     assert "v0" not in found["selected"]
     assert found["selected"][0] == "v7"

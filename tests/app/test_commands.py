@@ -25,7 +25,7 @@ from prosparse.app.cli import app  # noqa: E402
 from prosparse.app.results import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.phrases import number  # noqa: E402
-from prosparse.stability import assess, shuffled  # noqa: E402
+from prosparse.stability import permutation_null, stability_selection  # noqa: E402
 
 pytestmark = pytest.mark.quick
 
@@ -331,7 +331,7 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
             "has no effect with --method panel",
         ),
         (["--method", "panel", "--variables", "99"], "--variables must be at most 20"),
-        (["--method", "panel", "--recover", "2"], "--recover must be between 0 and 1"),
+        (["--method", "panel", "--recover", "2"], "--target-recovery must be between 0 and 1"),
         (["--method", "sppca", "--penalty", "bik"], "--penalty must be one of"),
         (["--separator", "ab"], "--separator must be one character"),
         (["--output", "t.csv"], "t.csv is a file"),
@@ -484,10 +484,10 @@ def test_a_panel(inside):
     np.testing.assert_array_equal(load("t-prosparse/model.prosparse").order_, model.order_)
     result = run(app, ["select", path, "--method", "panel", "--recover", "0.5", "--json"])
     assert result.exit_code == 0, result.output
-    model = Panel(recover=0.5).fit(DATA.X)
+    model = Panel(target_recovery=0.5).fit(DATA.X)
     said = json.loads(result.stdout)
     assert said["n_selected"] == model.n_selected_
-    attained = model.attained_path_[model.n_selected_ - 1]
+    attained = model.relative_r2_path_[model.n_selected_ - 1]
     much = f"{attained:.1%} of what" if attained < 1 else "as much of the others as"
     assert said["why"].startswith(f"they recover {much} all variables together")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
@@ -551,7 +551,7 @@ def test_what_chance_would_choose_is_said(inside):
 
 
 def test_what_would_take_long_is_skipped_and_said(inside, monkeypatch):
-    monkeypatch.setattr("prosparse.app.doubts._CHEAP", 0.0)
+    monkeypatch.setattr("prosparse.app.diagnostics._CHEAP", 0.0)
     path = sheet(inside / "t.csv", label=False)
     said = json.loads(run(app, ["select", path, "--json"]).stdout)
     assert said["n_selected_by_chance"] is None
@@ -565,11 +565,11 @@ def test_halves_of_the_rows(inside):
     said = json.loads(
         run(app, ["select", path, "--drop", "kind", "--json", "--stability", "4"]).stdout
     )
-    seen = assess(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
+    seen = stability_selection(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
     at = [NAMES.index(name) for name in said["selected"]]
     np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
-    assert seen.words()[0] in page
+    assert seen.summary()[0] in page
     refused = run(app, ["select", path, "--stability", "5"])
     assert refused.exit_code == 2
     assert "--stability must be even" in refused.stderr
@@ -618,10 +618,12 @@ def test_a_regression_is_doubted_and_repeated_as_well(inside, capsys):
     X, y = np.delete(DATA.X, real, axis=1), DATA.X[:, real]
     others = [name for name in NAMES if name != NAMES[real]]
     model = SpinyRegressor().fit(X, y)
-    seen = assess(model, X, 4, y=y, random_state=0)
+    seen = stability_selection(model, X, 4, y=y, random_state=0)
     at = [others.index(name) for name in said["selected"]]
     np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
-    assert said["n_selected_by_chance"] == shuffled(model, X, 5, y=y, random_state=0).expected
+    assert (
+        said["n_selected_by_chance"] == permutation_null(model, X, 5, y=y, random_state=0).expected
+    )
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "with the response in random order" in page
     found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)

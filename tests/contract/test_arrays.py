@@ -62,8 +62,8 @@ ESTIMATORS = {
     "SCA hyperbolic, views": SCA(
         3,
         prior="hyperbolic",
-        b=0.5,
-        a=100.0,
+        rate=0.5,
+        shape=100.0,
         n_private=1,
         views=[slice(0, 15), slice(15, None)],
         max_iter=60,
@@ -155,7 +155,7 @@ def test_single_precision_does_not_look_like_a_falling_objective(library, name):
     model = clone(SETTLED[name]).fit(LIBRARIES[library](of_shape("wide"), "float32"))
     assert model.stop_reason_ is StopReason.CONVERGED
     # rounding in the seventh digit, and no more
-    height = arrays.host(model.bounds_)
+    height = arrays.host(model.objective_path_)
     assert np.diff(height).min() > -1e-5 * np.abs(height[-1])
 
 
@@ -186,7 +186,7 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
     plain = numpy_fit(name, shape)
     tol = TOLERANCE[dtype] * (10 if name.startswith("S") else 1)  # their weights settle slowly
     for key, value in array_attributes(plain).items():
-        if key in ("bounds_", "cardinalities_", "ranking_"):
+        if key in ("objective_path_", "cardinalities_", "ranking_"):
             continue  # as long as the iterations; integers are compared below
         if key == "n_parameters_path_" and dtype == "float32":
             continue  # loadings on the verge of zero
@@ -196,11 +196,13 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
     if hasattr(plain, "cardinalities_"):
         np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
     if isinstance(plain, EMPCA):  # one trace per component
-        for trace, other in zip(ours.bounds_, plain.bounds_, strict=True):
+        for trace, other in zip(ours.objective_path_, plain.objective_path_, strict=True):
             assert array_namespace(trace) is array_namespace(X)
             assert float(trace[-1]) == pytest.approx(other[-1], rel=tol)
     else:
-        np.testing.assert_allclose(attributes["bounds_"][-1], plain.bounds_[-1], rtol=tol)
+        np.testing.assert_allclose(
+            attributes["objective_path_"][-1], plain.objective_path_[-1], rtol=tol
+        )
     np.testing.assert_allclose(arrays.host(scores), plain.transform(table), rtol=tol, atol=10 * tol)
     np.testing.assert_allclose(arrays.host(chosen), table[:, plain.support_], rtol=1e-6)
     if hasattr(plain, "score"):
@@ -230,7 +232,7 @@ def test_small_arrays_travel_there_and_back(make, what, pinned, monkeypatch):
     there = arrays.in_kind(values, like)
     assert array_namespace(there) is array_namespace(like)
     assert device(there) == device(like)
-    wait = arrays.on_its_way(there)
+    wait = arrays.copy_to_host_async(there)
     del there  # its memory may be used again before the copy is looked at
     busy = like @ like
     np.testing.assert_array_equal(wait(), values)

@@ -12,6 +12,7 @@ from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
 from prosparse.data.operators import dask as dask_operator
 from prosparse.data.operators import mapped
 from prosparse.datasets import make_globally_sparse
+from prosparse.registry import METHODS
 
 da = pytest.importorskip("dask.array", reason="Dask is not installed")
 
@@ -265,3 +266,64 @@ def test_samples_of_a_map(tmp_path):
     X = np.memmap(tmp_path / "X", "float64", "w+", shape=(1000, 3))
     X[:] = np.arange(3000.0).reshape(1000, 3)
     np.testing.assert_array_equal(mapped.MappedRows(X).every(7), np.array(X)[::7])
+
+
+# --- blocks that are not what the chunks declare
+
+
+def _without_last_rows(block):
+    return block[:-3]
+
+
+def _twice(block):
+    return np.vstack([block, block])
+
+
+def _as_csr(block):
+    return sparse.csr_array(block[:-3])
+
+
+WRONG_BLOCKS = {"fewer rows": _without_last_rows, "more rows": _twice, "sparse": _as_csr}
+
+
+def wrongly_chunked(X, change=_without_last_rows):
+    whole = da.from_array(X, chunks=(20, -1))
+    return whole.map_blocks(change, chunks=whole.chunks, dtype=float, meta=np.empty((0, 0)))
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_blocks_of_another_shape_than_declared_are_refused(name):
+    X = np.abs(of_shape("tall"))[:60, :12]
+    y = X[:, 0] > np.median(X[:, 0]) if METHODS[name].classifies else X[:, 0]
+    model = METHODS[name].estimator(**METHODS[name].example)
+    for change in WRONG_BLOCKS.values():
+        with pytest.raises(
+            InputError, match=r"block \(\d, 0\) of the Dask array X has shape \(\d+"
+        ):
+            clone(model).fit(wrongly_chunked(X, change), y)
+    model.fit(X, y)
+    asked = {"transform": X, "score_samples": X, "predict": X}
+    if hasattr(model, "inverse_transform"):
+        asked["inverse_transform"] = model.transform(X)
+    for method, rows in asked.items():
+        if hasattr(model, method):
+            with pytest.raises(InputError, match=r"but its chunks declare \(20, "):
+                np.asarray(getattr(model, method)(wrongly_chunked(rows)))
+    with pytest.raises(InputError, match=r"but its chunks declare \(20, 12\)"):
+        model.score(wrongly_chunked(X), y)
+
+
+def test_blocks_of_views_and_of_column_chunks_are_refused():
+    X = of_shape("tall")[:60, :12]
+    with pytest.raises(InputError, match=r"but its chunks declare \(20, 12\)"):
+        SCA(1).fit([wrongly_chunked(X), da.from_array(X, chunks=(20, -1))])
+    parts = da.from_array(X, chunks=(20, 4))
+    with pytest.raises(InputError, match=r"has shape \(17, 4\), but its chunks declare \(20, 4\)"):
+        SCA(1).fit(parts.map_blocks(_without_last_rows, chunks=parts.chunks, dtype=float))
+
+
+def test_chunk_sizes_that_were_computed_are_accepted():
+    X = of_shape("tall")[:60, :12]
+    kept = np.arange(60) % 20 < 17
+    model = GSPPCA(2).fit(wrongly_chunked(X).compute_chunk_sizes())
+    np.testing.assert_allclose(model.mean_, X[kept].mean(axis=0))

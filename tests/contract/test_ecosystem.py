@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer
@@ -246,3 +247,39 @@ def test_score_is_the_share_of_squares_that_least_squares_rebuild(name, scale):
     left = new - coefficients.T @ model.components_
     assert model.score(X[40:]) == pytest.approx(1 - np.sum(left**2) / np.sum(new**2), rel=1e-9)
     assert model.score(X[:40]) == pytest.approx(model.explained_variance_ratio_.sum(), rel=1e-9)
+
+
+def arrow(frame):
+    return pa.Table.from_pandas(pd.DataFrame(frame), preserve_index=False)
+
+
+def values_of(found):
+    return np.asarray(found.to_pandas() if hasattr(found, "column_names") else found)
+
+
+@pytest.mark.parametrize("fitted_to", ["pandas", "pyarrow"])
+@pytest.mark.parametrize("name", ALL)
+def test_every_method_takes_a_pyarrow_table(name, fitted_to):
+    table, y = arrow(X), response(name)
+    frame_model = made(name).fit(X, y)
+    model = frame_model if fitted_to == "pandas" else made(name).fit(table, y)
+    assert list(model.feature_names_in_) == NAMES
+    assert type(model.select(table)) is pa.Table
+    assert model.select(table).column_names == frame_model.select(X).columns.tolist()
+    asked = {
+        "transform": (X,),
+        "score": (X, y),
+        "score_samples": (X,),
+        "impute": (X,),
+        "select": (X,),
+        "predict": (X,),
+        "predict_proba": (X,),
+        "predict_unmeasured": (frame_model.select(X),),
+    }
+    if hasattr(model, "inverse_transform"):
+        asked["inverse_transform"] = (pd.DataFrame(frame_model.transform(X)).add_prefix("score "),)
+    for method, (frame, *others) in asked.items():
+        if hasattr(model, method):
+            expected = getattr(frame_model, method)(frame, *others)
+            found = getattr(model, method)(arrow(frame), *others)
+            np.testing.assert_array_equal(values_of(found), np.asarray(expected), method)

@@ -160,7 +160,7 @@ CONFIGURED = {
     "SCA": {"n_components": 2, "max_iter": 30},
     "SPPCA": {"n_components": 2, "penalty": 2.0, "max_iter": 50},
     "EMPCA": {"n_components": 2, "n_nonzero": 4, "random_state": 0},
-    "SpinyClassifier": {"choose": "map", "average": False},
+    "SpinyClassifier": {"selection_rule": "map", "average": False},
 }
 
 

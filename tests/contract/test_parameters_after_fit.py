@@ -24,12 +24,12 @@ GAPS = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
 NAMES = [f"v{k}" for k in range(12)]
 MODELS = [
     FDRPCA(),
-    FDRPCA(2, fdr=0.1, transform="rank"),
+    FDRPCA(2, fdr=0.1, rank_transform=True),
     GSPPCA(2),
     GSPPCA(2, scale=True, noise="ml", model_prior="sparse"),
     SCA(2),
     SCA(1, n_private=[1, 0], views=[slice(0, 6), slice(6, 12)]),
-    SCA(2, prior="hyperbolic", a=1.0, b=1.0),
+    SCA(2, prior="hyperbolic", shape=1.0, rate=1.0),
     SPPCA(2, penalty=10.0),
     EMPCA(2, n_nonzero=4, random_state=0),
     EMPCA(2, n_nonzero=4, nonnegative=True, scale=True, random_state=0),
@@ -37,9 +37,9 @@ MODELS = [
     Panel(4),
     SpinyRegressor(),
     SpinyRegressor(fit_intercept=False),
-    SpinyRegressor(refit="ols", normalize=False),
+    SpinyRegressor(refit="ols", scale=False),
     SpinyClassifier(),
-    SpinyClassifier(choose="map", average=False, normalize=False),
+    SpinyClassifier(selection_rule="map", average=False, scale=False),
 ]
 
 
@@ -68,9 +68,9 @@ def said(model):
         answers["density"] = model.score_samples(X)
     if hasattr(model, "optimality_gap_"):
         answers["gap"] = model.optimality_gap_
-    if hasattr(model, "predict_rest"):
-        answers["rest"], answers["off"] = model.predict_rest(model.select(X), return_std=True)
-        answers["stands for"] = str(model.stands_for())
+    if hasattr(model, "predict_unmeasured"):
+        answers["rest"], answers["off"] = model.predict_unmeasured(model.select(X), return_std=True)
+        answers["stands for"] = str(model.proxied_variables())
     if hasattr(model, "impute"):
         answers["imputed"] = model.impute(GAPS)
         answers["gappy density"] = model.score_samples(GAPS)

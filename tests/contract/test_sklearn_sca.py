@@ -10,7 +10,11 @@ from prosparse import SCA
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
-    [SCA(), SCA(2, prior="hyperbolic"), SCA(1, prior="hyperbolic", a=2.0, b=1.0, n_private=1)]
+    [
+        SCA(),
+        SCA(2, prior="hyperbolic"),
+        SCA(1, prior="hyperbolic", shape=2.0, rate=1.0, n_private=1),
+    ]
 )
 def test_sklearn_checks(estimator, check):
     check(estimator)

@@ -11,7 +11,7 @@ from prosparse import SpinyClassifier
 @parametrize_with_checks(
     [
         SpinyClassifier(),
-        SpinyClassifier(choose="map", average=False, normalize=False, fit_intercept=False),
+        SpinyClassifier(selection_rule="map", average=False, scale=False, fit_intercept=False),
     ]
 )
 def test_sklearn_checks(estimator, check):

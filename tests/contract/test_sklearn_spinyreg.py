@@ -13,7 +13,7 @@ from prosparse import SpinyRegressor
         SpinyRegressor(),
         SpinyRegressor(refit="ols"),
         SpinyRegressor(fit_intercept=False),
-        SpinyRegressor(normalize=False),
+        SpinyRegressor(scale=False),
         SpinyRegressor(noise="student", average=False),
     ]
 )

@@ -81,7 +81,7 @@ def test_other_libraries_resume_in_kind(table, tmp_path):
         GSPPCA(4, max_iter=6).fit(X, checkpoint=Checkpoint(path, every=3))
     resumed = GSPPCA(4).fit(X, checkpoint=path)
     np.testing.assert_array_equal(host(resumed.components_), host(whole.components_))
-    np.testing.assert_array_equal(host(resumed.bounds_), host(whole.bounds_))
+    np.testing.assert_array_equal(host(resumed.objective_path_), host(whole.objective_path_))
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
@@ -93,7 +93,7 @@ def test_nested_states(table, tmp_path, prior):
         SCA(2, prior=prior, max_iter=6).fit(table, checkpoint=Checkpoint(path, every=2))
     resumed = SCA(2, prior=prior).fit(table, checkpoint=path)
     np.testing.assert_array_equal(resumed.components_, whole.components_)
-    np.testing.assert_array_equal(resumed.bounds_, whole.bounds_)
+    np.testing.assert_array_equal(resumed.objective_path_, whole.objective_path_)
 
 
 def test_checkpoints_of_something_else_are_refused(table, tmp_path):

@@ -14,7 +14,7 @@ from prosparse.inference.loop import (
     residual_rounding,
     worst,
 )
-from prosparse.models.gsppca.secants import Secants
+from prosparse.models.gsppca.quasi_newton import Secants
 
 pytestmark = pytest.mark.quick
 

@@ -17,8 +17,8 @@ from prosparse import (
     InputError,
     ManyComponentsWarning,
     NoStructureWarning,
-    RowOrderWarning,
     ParameterError,
+    RowOrderWarning,
     ShortPanelWarning,
 )
 from prosparse.inference.loop import StopReason
@@ -116,7 +116,7 @@ def assert_valid(model: Any, X: Any) -> None:
     if hasattr(model, "ranking_"):
         assert sorted(model.ranking_) == list(range(1, p + 1))
         assert np.all((model.relevance_ >= 0) & (model.relevance_ <= 1))
-    assert_rising(getattr(model, "bounds_", []))
+    assert_rising(getattr(model, "objective_path_", []))
     if hasattr(model, "components_"):
         assert_projection(model, X)
     elif hasattr(model, "classes_"):
@@ -127,7 +127,7 @@ def assert_valid(model: Any, X: Any) -> None:
 
 def assert_rising(bounds: Any) -> None:
     for one in bounds if isinstance(bounds, list) else [bounds]:
-        assert np.all(np.diff(one) >= 0), f"bounds_ falls: {one}"
+        assert np.all(np.diff(one) >= 0), f"objective_path_ falls: {one}"
 
 
 def assert_regression(model: Any, X: Any) -> None:

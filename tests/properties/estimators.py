@@ -23,7 +23,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "n_components": counts,
         "fdr": one_of(0.05, 0.5),
         "min_communality": one_of(0.0, 0.0, 0.5),
-        "transform": one_of(None, "rank"),
+        "rank_transform": flags,
     },
     "GSPPCA": {
         "n_components": counts,
@@ -74,15 +74,15 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "SpinyRegressor": {
         "fit_intercept": flags,
-        "normalize": flags,
+        "scale": flags,
         "noise": one_of("gaussian", "gaussian", "student"),
         "refit": one_of("posterior", "ols"),
         "max_iter": one_of(1, 5, 100),
     },
     "SpinyClassifier": {
         "fit_intercept": flags,
-        "normalize": flags,
-        "choose": one_of("f-score", "map", "median"),
+        "scale": flags,
+        "selection_rule": one_of("f-score", "map", "median"),
         "average": flags,
         "max_iter": one_of(1, 5, 100),
     },

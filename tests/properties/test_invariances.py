@@ -52,7 +52,7 @@ CLAIMS = {
     # it believes that effects often go one way, and a variable that changes its sign goes another
     "SpinyRegressor": Claim(SpinyRegressor(), signs=None),
     "SpinyClassifier": Claim(
-        SpinyClassifier(choose="map", average=False), 1e-5, 1e-5, 1e-5, 1e-5, 1e-5
+        SpinyClassifier(selection_rule="map", average=False), 1e-5, 1e-5, 1e-5, 1e-5, 1e-5
     ),
 }
 # Parameters in powers of the unit.

@@ -22,7 +22,7 @@ GOOD = build(Spec(12, 6, "noisy low rank", 2))
 # What would take its time for nothing.
 QUICK = {
     "SPPCA": {"penalties": [0.0, 1.0, 10.0]},
-    "SpinyClassifier": {"choose": "map", "average": False},
+    "SpinyClassifier": {"selection_rule": "map", "average": False},
 }
 
 

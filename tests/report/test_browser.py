@@ -13,7 +13,7 @@ from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA
 from prosparse.datasets import make_globally_sparse
 from prosparse.report import write_report
 from prosparse.report.page import MOST_PRINTED
-from prosparse.stability import Chance, Stability
+from prosparse.stability import PermutationNull, Stability
 
 pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -300,7 +300,7 @@ def large(tmp_path_factory):
     model = GSPPCA(10, n_features_to_select=250).fit(frame)
     selected = model.support_
     stability = Stability("GSPPCA", tuple(names), selected, 4 * selected, np.full(4, 250), 35)
-    chance = Chance(
+    chance = PermutationNull(
         "GSPPCA", 300, 250, True, np.array([250, 250]), 0.5, np.array([0.2, 0.3]), "variance"
     )
     return write_report(

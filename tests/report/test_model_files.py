@@ -122,7 +122,7 @@ def test_no_array_may_be_longer_or_shorter_than_the_model(files, name):
         content = json.loads(archive.read("model.json"))["fitted"]
     sized = [k for k, v in content.items() if isinstance(v, dict) and "$array" in v]
     assert set(sized) >= LONGER
-    for attribute in sorted(set(sized) - {"bounds_"}):
+    for attribute in sorted(set(sized) - {"objective_path_"}):
         for change in (lambda a: a[:-1], lambda a: np.concatenate([a, a]), lambda a: a[None]):
             path = changed(files, name, arrays={attribute: change})
             with pytest.raises(ModelFileError, match=r"shape|must|without"):
@@ -158,11 +158,16 @@ def test_no_fitted_attribute_may_be_something_else(files, name, wrong):
         ("GSPPCA", "varying_", lambda a: ~a, "do not vary"),
         ("GSPPCA", "cardinalities_", lambda a: a + 50, "one of the `cardinalities_`"),
         ("SCA", "noise_variance_", lambda a: 0 * a, "`noise_variance_` must be above 0"),
-        ("SCA", "latent_view_", lambda a: a + 9, "views below 2"),
+        ("SCA", "factor_view_", lambda a: a + 9, "views below 2"),
         ("Panel", "order_", lambda a: a[[0, 0, 1, 2]], "`order_` must hold the columns of"),
-        ("Panel", "stand_in_", lambda a: 0 * a + 7, "`stand_in_` must hold columns of `support_`"),
-        ("Panel", "rest_std_", lambda a: -1.0 - a, "`rest_std_` must be at least 0"),
-        ("GSPPCA", "bounds_", lambda a: a[:0], "`bounds_` must hold at least one iteration"),
+        ("Panel", "proxy_", lambda a: 0 * a + 7, "`proxy_` must hold columns of `support_`"),
+        ("Panel", "unmeasured_std_", lambda a: -1.0 - a, "`unmeasured_std_` must be at least 0"),
+        (
+            "GSPPCA",
+            "objective_path_",
+            lambda a: a[:0],
+            "`objective_path_` must hold at least one iteration",
+        ),
     ],
 )
 def test_what_cannot_be(files, name, attribute, change, message):
@@ -185,7 +190,7 @@ def test_what_belongs_together(files):
     refused(run(changed(files, "GSPPCA", fitted(n_selected_=5))), "`n_selected_` is 5")
     refused(run(changed(files, "GSPPCA", fitted(n_components_=3))), "`n_components_` is 3")
     shares = {"$dict": [["a", "much"]]}
-    refused(run(changed(files, "Panel", fitted(recovered_by_group_=shares))), "must be a number")
+    refused(run(changed(files, "Panel", fitted(heldout_r2_by_group_=shares))), "must be a number")
     overlapping = [{"$array": 0}, {"$array": 0}]
     refused(run(changed(files, "SCA", fitted(view_columns_=overlapping))), "share out the 12")
 
@@ -203,10 +208,10 @@ ALL_OR_NONE = {
 @pytest.mark.parametrize(
     ("name", "prefixes"),
     [
-        ("groups", ("group", "latent_variance_per_group_")),
+        ("groups", ("group", "factor_variance_per_group_")),
         ("counts", ("count_",)),
         ("responses", ("active_",)),
-        ("proofs", ("bounds_", "_gap_problem", "_optimality_gap")),
+        ("proofs", ("objective_path_", "_gap_problem", "_optimality_gap")),
     ],
 )
 def test_attributes_of_which_a_model_has_all_or_none(tmp_path, name, prefixes):
@@ -227,7 +232,9 @@ def test_attributes_of_which_a_model_has_all_or_none(tmp_path, name, prefixes):
 
 
 def test_one_trace_for_each_component_and_one_entry_for_each_view(files):
-    refused(run(changed(files, "EMPCA", fitted(bounds_=[]))), "one trace for each component")
+    refused(
+        run(changed(files, "EMPCA", fitted(objective_path_=[]))), "one trace for each component"
+    )
     refused(run(changed(files, "SCA", fitted(view_names_=[]))), "one entry for each view")
 
 

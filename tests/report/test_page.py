@@ -15,9 +15,9 @@ pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.report import findings_of, render, write_report
-from prosparse.report.alike import Alike, alike
+from prosparse.report.narrative import reading
 from prosparse.report.page import MOST_PRINTED
-from prosparse.report.words import reading
+from prosparse.report.redundancy import Alike, alike
 
 pytestmark = pytest.mark.quick
 
@@ -93,7 +93,7 @@ def test_small_for_many_variables(tmp_path):
     model.cardinalities_ = np.arange(11, p + 1)
     model.log_evidence_path_ = -((model.cardinalities_ - 3000.0) ** 2)
     model.explained_variance_ratio_ = np.full(10, 0.05)
-    model.bounds_, model.stop_reason_ = np.arange(900.0), "converged"
+    model.objective_path_, model.stop_reason_ = np.arange(900.0), "converged"
     scores = rng.normal(size=(n, 10))
     path = tmp_path / "report.html"
     path.write_text(
@@ -218,7 +218,9 @@ def test_regression(tmp_path):
     assert f"{q}: of all sets, this one has the largest expected F-score, {score}" in page
 
 
-@pytest.mark.parametrize(("seed", "choose"), [(0, "f-score"), (2, "median"), (7, "f-score")])
+@pytest.mark.parametrize(
+    ("seed", "selection_rule"), [(0, "f-score"), (2, "median"), (7, "f-score")]
+)
 def test_the_plot_shows_what_decided_the_number(seed, choose):
     """With few rows the evidence grows with every variable: only with the prior is it compared."""
     rng = np.random.default_rng(seed)
@@ -226,7 +228,7 @@ def test_the_plot_shows_what_decided_the_number(seed, choose):
     y = rng.normal(size=40) + 0.35 * X[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = SpinyRegressor(choose=choose).fit(X, y)
+        fitted = SpinyRegressor(selection_rule=choose).fit(X, y)
     page = render(fitted)
     drawn, path = data_of(page)["choice"], fitted.log_posterior_path_
     selected = list(fitted.cardinalities_).index(fitted.n_selected_)
@@ -342,7 +344,7 @@ def test_variables_that_stand_for_each_other(tmp_path):
     assert members == [{0, 1, 2, 3}, {4, 5, 6}]
     assert groups.groups[0].first == min(members[0], key=lambda k: model.ranking_[k])
     page = html.unescape(write_report(model, tmp_path / "r.html", X=table).read_text("utf-8"))
-    assert groups.words(found) in page
+    assert groups.summary(found) in page
     assert f"Of the {model.n_selected_} chosen variables, 7 are in 2 groups" in page
     again = Alike.from_json(json.loads(json.dumps(groups.to_json())), 12)
     assert again == groups
@@ -360,11 +362,11 @@ def test_a_panel_says_who_stands_for_whom():
     found = findings_of(model)
     for one in alike(found, None).groups:
         assert model.support_[one.first]
-        assert all(model.stand_in_[k] == one.first for k in one.others)
+        assert all(model.proxy_[k] == one.first for k in one.others)
     assert "So many others each of the first stands for" in " ".join(reading(found))
 
 
-@pytest.mark.parametrize("key", ["shuffled", "stability", "alike"])
+@pytest.mark.parametrize("key", ["permutation_null", "stability", "alike"])
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -17,8 +17,8 @@ from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyClassifier,
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.findings import findings_of
 from prosparse.phrases import percent, quoted, times
-from prosparse.report.words import Doubts, reading
-from prosparse.stability import assess, shuffled
+from prosparse.report.narrative import Doubts, reading
+from prosparse.stability import permutation_null, stability_selection
 
 pytestmark = [
     pytest.mark.quick,
@@ -46,7 +46,7 @@ METHODS = {
     "empca": EMPCA(2, n_nonzero=4, scale=True, n_restarts=1, random_state=0),
     "empca one": EMPCA(1, n_nonzero=1, scale=True, n_restarts=1, random_state=0),
     "panel": Panel(5),
-    "panel free": Panel(recover=0.5),
+    "panel free": Panel(target_recovery=0.5),
 }
 
 N = r"([\d,]+(?:\.\d+)?(?:e[-+]\d+)?)"
@@ -183,7 +183,7 @@ def by_prior(c, chosen):
 
 def recovers(c, chosen, share):
     assert value(chosen) == c.q
-    attained = float(c.m.attained_path_[c.q - 1])
+    attained = float(c.m.relative_r2_path_[c.q - 1])
     assert share == (percent(attained) if attained < 1.0 else None)
 
 
@@ -239,14 +239,14 @@ def spread(c, k, loadings, text, share):
 
 
 def told_share(c, share, attainable):
-    assert share == percent(max(float(c.m.recovered_path_[c.q - 1]), 0.0))
-    assert attainable == percent(max(float(c.m.attainable_), 0.0))
+    assert share == percent(max(float(c.m.heldout_r2_path_[c.q - 1]), 0.0))
+    assert attainable == percent(max(float(c.m.attainable_r2_), 0.0))
 
 
-def stands_for(c, text):
+def proxied_variables(c, text):
     said = []
     for k in c.m.order_[:5]:
-        others = np.sum((c.m.stand_in_ == k) & ~c.m.support_)
+        others = np.sum((c.m.proxy_ == k) & ~c.m.support_)
         said.append(f"{c.names[k]} for {others}")
     assert text == ", ".join(said)
 
@@ -345,7 +345,7 @@ PATTERNS = [
      none_chosen),
     (r"The table may have no common structure, or too few rows to show it\.", lambda c: None),
     (rf"(?:One component holds|Their (\d+) components hold) {SHARE} of the variance of all {N} "
-     rf"variables, each scaled to unit variance\. Chance alone would explain {SHARE} of a "
+     rf"variables, each scaled to unit variance\. PermutationNull alone would explain {SHARE} of a "
      r"variable\.", holds_scaled),
     (rf"Variables are chosen at a false discovery rate of {N}: on average, at most {N} of a "
      r"hundred chosen ones are there by chance\.", at_a_rate),
@@ -392,7 +392,7 @@ PATTERNS = [
      rf"they hold {SHARE} of it \(in squares\)\.", carried),
     (rf"In rows that were held out, they tell {SHARE} of the variance of all variables, themselves "
      rf"included; of a variable, all others together tell {SHARE}\.", told_share),
-    (r"So many others each of the first stands for: (.+)\.", stands_for),
+    (r"So many others each of the first stands for: (.+)\.", proxied_variables),
     (rf"Of (\d+) tables with .+, which share nothing, (\w+) chooses {N} variables on average"
      rf"(?:, {N} to {N})?\.", chosen_by_chance),
     (r"Of (\d+) tables with .+, which share nothing, (\w+) chooses no variable\.", none_by_chance),
@@ -442,7 +442,8 @@ def test_every_number_of_chance_and_halves(method):
     frame = TABLES["wine"]
     model = METHODS[method].fit(frame)
     doubts = Doubts(
-        shuffled(model, frame, 2, random_state=0), assess(model, frame, 4, random_state=0)
+        permutation_null(model, frame, 2, random_state=0),
+        stability_selection(model, frame, 4, random_state=0),
     )
     checked = Checked(model, frame, *doubts)
     said = reading(checked.found, doubts=doubts)
@@ -457,8 +458,8 @@ def test_every_number_of_a_regression():
     frame = pd.DataFrame(data.X, columns=[f"v{k}" for k in range(15)])
     model = SpinyRegressor().fit(frame, data.y)
     doubts = Doubts(
-        shuffled(model, frame, 3, y=data.y, random_state=0),
-        assess(model, frame, 6, y=data.y, random_state=0),
+        permutation_null(model, frame, 3, y=data.y, random_state=0),
+        stability_selection(model, frame, 6, y=data.y, random_state=0),
     )
     checked = Checked(model, frame, *doubts)
     for sentence in reading(checked.found, doubts=doubts):
@@ -471,12 +472,12 @@ def test_every_number_of_classes():
     frame = pd.DataFrame(rng.normal(size=(40, 30)), columns=[f"v{k}" for k in range(30)])
     y = (2 * frame["v0"].to_numpy() + rng.normal(size=40) > 1.5).astype(int)
     model = SpinyClassifier().fit(frame, y)
-    doubts = Doubts(shuffled(model, frame, 10, y=y, random_state=0))
+    doubts = Doubts(permutation_null(model, frame, 10, y=y, random_state=0))
     none = doubts.chance.counts == 0
     assert 0 < none.sum() < 10
     assert np.all(doubts.chance.chance_held[none] >= max(y.mean(), 1 - y.mean()))
     checked = Checked(model, frame, *doubts)
-    said = doubts.chance.words()
+    said = doubts.chance.summary()
     for sentence in said:
         checked.check(sentence)
     assert "whether or not it selects variables" in said[1]
@@ -512,7 +513,7 @@ def test_headlines_of_ten_tables_and_of_ten_shuffled_ones(kind):
             model = FDRPCA() if kind == "fdrpca" else GSPPCA(2, scale=True)
             model.fit(X)
             # of four, which vary by chance, the limit is beyond what the simulated table holds
-            chance = shuffled(model, X, 12, random_state=1) if kind == "gsppca" else None
+            chance = permutation_null(model, X, 12, random_state=1) if kind == "gsppca" else None
             said = reading(findings_of(model), doubts=Doubts(chance))[0]
             assert said.startswith(NOTHING) == nothing, (name, nothing, said, chance)
 
@@ -523,7 +524,7 @@ def test_every_number_of_the_terminal(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     from prosparse import load
     from prosparse.app.cli import app
-    from prosparse.app.commands import Chance, Stability
+    from prosparse.app.commands import PermutationNull, Stability
     from prosparse.persistence import load_with_about
 
     monkeypatch.chdir(tmp_path)
@@ -536,7 +537,7 @@ def test_every_number_of_the_terminal(tmp_path, monkeypatch):
     rows = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in lines)
     model = load("wine-prosparse/model.prosparse")
     about = load_with_about("wine-prosparse/model.prosparse")[1]["about"]
-    chance = Chance.from_json(about["shuffled"])
+    chance = PermutationNull.from_json(about["shuffled"])
     stability = Stability.from_json(about["stability"], list(frame.columns))
     checked = Checked(model, frame, chance, stability)
     assert rows["table"] == "wine.csv, 178 rows, 13 variables"

@@ -7,7 +7,7 @@ from scipy.stats import binom
 from prosparse import ManyComponentsWarning
 from prosparse.datasets import make_globally_sparse
 from prosparse.selection import noise
-from prosparse.selection.dimension import MOST_COUNTED, count_signals, counted
+from prosparse.selection.dimension import MAX_COUNTED, count_signals, counted
 from prosparse.selection.model_priors import inclusion_probability, log_prior
 
 pytestmark = pytest.mark.quick
@@ -94,9 +94,9 @@ def test_noise_has_no_components(n, p):
 
 def test_counts_without_white_noise_are_cut_off_in_words(rng):
     spread = np.sort(rng.gamma(0.05, 1e6, 400))[::-1]  # eigenvalues over many decades
-    assert count_signals(spread, 500, 400) > MOST_COUNTED
+    assert count_signals(spread, 500, 400) > MAX_COUNTED
     with pytest.warns(ManyComponentsWarning, match=r"finds more than 100 components"):
-        assert counted(spread, 500, 400) == MOST_COUNTED
+        assert counted(spread, 500, 400) == MAX_COUNTED
     white = eigenvalues(rng.standard_normal((500, 400)))
     assert count_signals(white, 500, 400) == 0
     assert counted(white, 500, 400) == 1

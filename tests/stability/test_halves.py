@@ -21,7 +21,7 @@ from prosparse import (
 )
 from prosparse.data.row_groups import row_groups
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
-from prosparse.stability import Stability, assess
+from prosparse.stability import Stability, stability_selection
 from prosparse.stability.halves import pair_of_halves
 
 pytestmark = pytest.mark.quick
@@ -33,7 +33,7 @@ REGRESSION = make_sparse_regression(100, 20, random_state=0)
 @pytest.fixture(scope="module")
 def found():
     frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(24)])
-    return assess(FDRPCA().fit(frame), frame, 12, random_state=0)
+    return stability_selection(FDRPCA().fit(frame), frame, 12, random_state=0)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def found():
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_every_method_finds_the_real_ones_on_halves(model):
-    seen = assess(model.fit(X), X, 10, random_state=0)
+    seen = stability_selection(model.fit(X), X, 10, random_state=0)
     real, others = seen.frequency[TRUTH].mean(), seen.frequency[~TRUTH].mean()
     assert real > (0.6 if isinstance(model, Panel) else 0.85)
     assert others < 0.35
@@ -61,13 +61,13 @@ def test_every_method_finds_the_real_ones_on_halves(model):
 
 def test_a_regression_needs_its_response():
     model = SpinyRegressor().fit(REGRESSION.X, REGRESSION.y)
-    seen = assess(model, REGRESSION.X, 10, y=REGRESSION.y, random_state=0)
+    seen = stability_selection(model, REGRESSION.X, 10, y=REGRESSION.y, random_state=0)
     strong = np.abs(model.coef_) > 1
     assert seen.frequency[strong].min() > 0.9
     with pytest.raises(InputError, match="give it as `y`"):
-        assess(model, REGRESSION.X, 10)
+        stability_selection(model, REGRESSION.X, 10)
     with pytest.raises(InputError, match="one value for each of the 100 rows"):
-        assess(model, REGRESSION.X, 10, y=REGRESSION.y[:5])
+        stability_selection(model, REGRESSION.X, 10, y=REGRESSION.y[:5])
 
 
 def test_what_it_holds(found):
@@ -84,7 +84,7 @@ def test_what_it_holds(found):
 
 
 def test_the_words_say_its_numbers(found):
-    said = " ".join(found.words())
+    said = " ".join(found.summary())
     assert f"{found.counts.min()} to {found.counts.max()} over 12 halves of 40 rows" in said
     assert f"on all rows it chose {found.selected.sum()}" in said
     assert f"{found.stable.sum()} are stable: chosen on at least 90% of the halves" in said
@@ -100,7 +100,7 @@ def test_there_and_back_as_json(found):
     again = Stability.from_json(found.to_json(), list(found.names))
     np.testing.assert_array_equal(again.times, found.times)
     assert repr(again) == repr(found)
-    assert again.words() == found.words()
+    assert again.summary() == found.summary()
     for wrong in (None, {}, {**found.to_json(), "times": [99]}, {**found.to_json(), "counts": 3}):
         assert Stability.from_json(wrong, list(found.names)) is None
     assert Stability.from_json(found.to_json(), ["a"]) is None
@@ -130,7 +130,7 @@ def test_groups_stay_together_and_reach_the_method(monkeypatch):
     groups = np.repeat(np.arange(8), 10)
     model = FDRPCA().fit(X, groups=groups)
     monkeypatch.setattr(FDRPCA, "fit", noted)
-    assess(model, X, 4, groups=groups, random_state=0)
+    stability_selection(model, X, 4, groups=groups, random_state=0)
     assert [np.unique(one).size for one in asked] == [4] * 4
     for first, second in zip(asked[::2], asked[1::2], strict=True):
         assert not set(first) & set(second)
@@ -138,31 +138,33 @@ def test_groups_stay_together_and_reach_the_method(monkeypatch):
 
 def test_of_other_tables():
     model = FDRPCA().fit(X)
-    expected = assess(model, X, 2, random_state=0).times
+    expected = stability_selection(model, X, 2, random_state=0).times
     for table in (sparse.csr_array(X), pd.DataFrame(X), X.tolist()):
-        np.testing.assert_array_equal(assess(model, table, 2, random_state=0).times, expected)
+        np.testing.assert_array_equal(
+            stability_selection(model, table, 2, random_state=0).times, expected
+        )
 
 
 def test_views_given_as_a_list():
     views = [X[:, :12], X[:, 12:]]
     model = SCA(2, prior="hyperbolic", max_iter=20, tol=1e-3).fit(views)
-    assert assess(model, views, 2, random_state=0).times.size == 24
+    assert stability_selection(model, views, 2, random_state=0).times.size == 24
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_refusals():
     with pytest.raises(InputError, match="not fitted"):
-        assess(FDRPCA(), X)
+        stability_selection(FDRPCA(), X)
     model = FDRPCA().fit(X)
     with pytest.raises(ParameterError, match="even"):
-        assess(model, X, 5)
+        stability_selection(model, X, 5)
     with pytest.raises(ParameterError, match=r"above 0\.5"):
-        assess(model, X, 4, threshold=0.5)
+        stability_selection(model, X, 4, threshold=0.5)
     with pytest.raises(InputError, match="was fitted to 24"):
-        assess(model, X[:, :5], 4)
+        stability_selection(model, X[:, :5], 4)
     small = FDRPCA().fit(X[:7])
     with pytest.raises(InputError, match="refuses every half of these 7 rows"):
-        assess(small, X[:7], 4)
+        stability_selection(small, X[:7], 4)
 
 
 def test_the_bound_holds():
@@ -174,7 +176,7 @@ def test_the_bound_holds():
             40, 60, n_components=1, n_informative=6, random_state=seed
         )
         model = EMPCA(1, n_nonzero=18, n_restarts=1, random_state=0).fit(table)
-        seen = assess(model, table, 20, threshold=0.6, random_state=seed)
+        seen = stability_selection(model, table, 20, threshold=0.6, random_state=seed)
         assert np.all(seen.counts == 18)
         false.append(int(np.sum(seen.stable & ~truth)))
         bounds.append(seen.expected_false())
@@ -194,7 +196,7 @@ def test_halves_are_fitted_as_many_at_a_time_as_asked(found, monkeypatch):
     monkeypatch.setattr(parallel, "Parallel", backwards)
     monkeypatch.setattr(parallel, "delayed", lambda f: lambda *args: partial(f, *args))
     frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(24)])
-    again = assess(FDRPCA().fit(frame), frame, 12, random_state=0, n_jobs=3)
+    again = stability_selection(FDRPCA().fit(frame), frame, 12, random_state=0, n_jobs=3)
     assert asked == [3]
     np.testing.assert_array_equal(again.times, found.times)
     np.testing.assert_array_equal(again.counts, found.counts)

@@ -15,14 +15,14 @@ from prosparse import (
     SpinyRegressor,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.stability import assess, shuffled
+from prosparse.stability import permutation_null, stability_selection
 
 pytestmark = pytest.mark.quick
 
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X
 Y = X[:, 0] - X[:, 3]
 CLASSES = np.where(Y > 0, "b", "a")
-FUNCTIONS = pytest.mark.parametrize("function", [assess, shuffled])
+FUNCTIONS = pytest.mark.parametrize("function", [stability_selection, permutation_null])
 
 
 def missing(value):
@@ -83,17 +83,17 @@ def test_models_that_cannot_be_fitted_again(function):
 
 def test_halves_have_two_rows():
     with pytest.raises(InputError, match="X has 3 rows: at least 4 are needed"):
-        assess(SCA(1).fit(X), X[:3], 2)
+        stability_selection(SCA(1).fit(X), X[:3], 2)
 
 
 def test_halves_with_too_few_rows_in_a_group_count_as_refused():
     """One label has most rows: the half without it has as many labels as rows."""
     groups = np.array([0] * 54 + [1, 2, 3, 4, 5, 6])
-    found = assess(FDRPCA().fit(X), X, 4, groups=groups, random_state=0)
+    found = stability_selection(FDRPCA().fit(X), X, 4, groups=groups, random_state=0)
     assert found.n_refused == 2
 
 
 def test_seconds_are_a_number():
     for seconds in (None, "1", -1.0, np.nan):
         with pytest.raises(ParameterError, match="`max_seconds` must be"):
-            shuffled(FDRPCA().fit(X), X, 2, max_seconds=seconds)
+            permutation_null(FDRPCA().fit(X), X, 2, max_seconds=seconds)

@@ -152,7 +152,7 @@ def select_panel(
     *,
     recover: float = 0.9,
     criterion: PanelCriterion = "reconstruction",
-    keep: Any = (),
+    include: Any = (),
     exclude: Any = (),
     batch_key: Any = None,
     counts: Any = None,
@@ -183,7 +183,7 @@ def select_panel(
     criterion : {"reconstruction", "information"}
         What a gene is worth: the error in rebuilding all genes that it takes away, or the
         information about the latent scores that it adds; see `Panel`.
-    keep : names of variables
+    include : names of variables
         Genes that must be in the panel, from ``adata.var_names``: known markers.
     exclude : names of variables
         Genes that must not be in it: those that no probe can be made for. They are predicted like
@@ -206,7 +206,7 @@ def select_panel(
         Consider only these variables, as in `select_variables`. The others are not predicted,
         either, and have NaN for all that was not measured.
     modality : str, list of str or None
-        See `select_variables`; ``n_genes``, ``keep``, ``exclude``, ``batch_key``, ``counts``,
+        See `select_variables`; ``n_genes``, ``include``, ``exclude``, ``batch_key``, ``counts``,
         ``costs`` and ``bundles``, too, may be dictionaries from modality to value.
     key_added : str
         Under which name the results are kept.
@@ -239,7 +239,7 @@ def select_panel(
     >>> from prosparse.datasets import make_cell_counts
     >>> data = make_cell_counts(300, 200, n_types=4, n_markers=10, random_state=0)
     >>> adata = anndata.AnnData(data.X)
-    >>> psa.pp.select_panel(adata, 8, keep=["7"])
+    >>> psa.pp.select_panel(adata, 8, include=["7"])
     >>> int(adata.var["panel"].sum()), bool(adata.var["panel"]["7"])
     (8, True)
     """
@@ -253,7 +253,7 @@ def select_panel(
     target = _writable(adata, key_added, copy)
     given = {
         "n_genes": n_genes,
-        "keep": keep,
+        "include": include,
         "exclude": exclude,
         "batch_key": batch_key,
         "counts": counts,
@@ -269,7 +269,7 @@ def select_panel(
     for (table, own, model), rows in zip(fits, scores, strict=True):
         _write_panel(table, own, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
-        recovered = float(host(model.recovered_path_)[model.n_selected_ - 1])
+        recovered = float(host(model.heldout_r2_path_)[model.n_selected_ - 1])
         ends = ("", "_rank", "_communality", "_recovered", "_stand_in")
         names = [f"'{key_added}{end}' (.var)" for end in ends]
         report.finish(
@@ -390,7 +390,7 @@ def fdrpca(
     *,
     fdr: float = 0.05,
     min_communality: float = 0.0,
-    transform: Literal["rank"] | None = None,
+    rank_transform: bool = False,
     counts: bool = False,
     batch_key: Any = None,
     layer: Any = None,
@@ -419,7 +419,7 @@ def fdrpca(
         The false discovery rate: the share of false variables among the chosen, on average.
     min_communality : float
         Choose only variables that share at least this much of their variance, between 0 and 1.
-    transform : {"rank"} or None
+    rank_transform : bool
         "rank": the test looks at the ranks of each variable, so that no outlier can decide.
     counts : bool
         Whether X, or the layer, holds counts as they were measured. Observations then may differ in
@@ -481,7 +481,7 @@ def fdrpca(
             "auto" if wanted is None else wanted,
             fdr=fdr,
             min_communality=min_communality,
-            transform=transform,
+            rank_transform=rank_transform,
             counts=counts,
             random_state=random_state,
             verbose=verbose,
@@ -505,7 +505,7 @@ def fdrpca(
             ),
             "n_components": model.n_components_,
             "n_selected": model.n_selected_,
-            "chance_communality": model.chance_communality_,
+            "chance_communality": model.null_communality_,
             "variance": host(model.explained_variance_),
             "variance_ratio": host(model.explained_variance_ratio_),
         }
@@ -652,8 +652,8 @@ def sca(
     model = SCA(
         latents,
         prior=prior,
-        a=a,
-        b=b,
+        shape=a,
+        rate=b,
         n_private=n_private,
         noise=noise,
         rotation=rotation,
@@ -675,7 +675,7 @@ def sca(
         "params": _parameters(model, layer, mask_var, modality, views=views, batch_key=batch_key),
         "views": np.array(names, dtype=object),
         "latent_view": np.array(
-            ["shared" if v < 0 else names[v] for v in host(model.latent_view_)], dtype=object
+            ["shared" if v < 0 else names[v] for v in host(model.factor_view_)], dtype=object
         ),
         "variance": host(model.explained_variance_),
         "view_variance": host(model.explained_variance_per_view_),
@@ -780,7 +780,7 @@ def _fitted_panel(
 ) -> Panel:
     """The panel of a table; ``given`` are this table's own wishes, by variable names."""
     labels = labels_of_rows(table, given["batch_key"])
-    keep, exclude = (columns_named(table, name, given[name]) for name in ("keep", "exclude"))
+    include, exclude = (columns_named(table, name, given[name]) for name in ("include", "exclude"))
     bundles = None
     if given["bundles"] is not None:
         if not isinstance(given["bundles"], Iterable) or isinstance(given["bundles"], str):
@@ -788,10 +788,10 @@ def _fitted_panel(
         bundles = [columns_named(table, "bundles", names) for names in given["bundles"]]
     _check_finite(table, "Panel")
     counts = _counts(table, given["counts"], report)
-    _check_number_of_genes(table, given["n_genes"], keep, exclude)
+    _check_number_of_genes(table, given["n_genes"], include, exclude)
     model = Panel(
         given["n_genes"],
-        keep=keep,
+        include=include,
         exclude=exclude,
         costs=_costs(table, given["costs"]),
         bundles=bundles,
@@ -802,20 +802,20 @@ def _fitted_panel(
 
 
 def _check_number_of_genes(
-    table: Annotated, n_genes: Any, keep: np.ndarray, exclude: np.ndarray
+    table: Annotated, n_genes: Any, include: np.ndarray, exclude: np.ndarray
 ) -> None:
     """Refuse what cannot be had, with the names that the variables have here."""
     varying = varying_columns(table.X)
-    for place in keep.tolist():
+    for place in include.tolist():
         name = table.data.var_names[table.places[place]]
         if not varying[place]:
             raise ParameterError(
-                f"`keep` names {name!r}, which is the same in all observations and tells nothing "
-                "of others: leave it out of `keep`"
+                f"`include` names {name!r}, which is the same in all observations and tells nothing "
+                "of others: leave it out of `include`"
             )
         if place in exclude:
             raise ParameterError(
-                f"{name!r} is in `keep` and in `exclude`: leave it out of one of them"
+                f"{name!r} is in `include` and in `exclude`: leave it out of one of them"
             )
     if n_genes is None:
         return
@@ -826,8 +826,8 @@ def _check_number_of_genes(
             f"`n_genes` must be at most {varying.sum()}, the variables that vary and are not "
             f"excluded, got {n_genes}"
         )
-    if keep.size > n_genes:
-        raise ParameterError(f"`keep` has {keep.size} names, more than `n_genes`, {n_genes}")
+    if include.size > n_genes:
+        raise ParameterError(f"`include` has {include.size} names, more than `n_genes`, {n_genes}")
 
 
 def _counts(table: Annotated, given: Any, report: Report) -> bool:
@@ -867,20 +867,20 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
     rank = np.full(table.places.size, np.nan)
     rank[order] = np.arange(1, order.size + 1)
     stand_in = np.full(part.n_vars, "", dtype=object)
-    found = host(model.stand_in_)
+    found = host(model.proxy_)
     names = part.var_names[table.places].astype(str).to_numpy(dtype=object)
     stand_in[table.places] = np.where(found >= 0, names[found], "")
     part.var[key] = table.spread(model.support_)
     part.var[f"{key}_rank"] = table.known(rank)
     part.var[f"{key}_communality"] = table.known(model.communality_)
-    part.var[f"{key}_recovered"] = table.known(model.recovered_)
+    part.var[f"{key}_recovered"] = table.known(model.heldout_r2_)
     part.var[f"{key}_stand_in"] = stand_in
     params = _parameters(
         model,
         **table.asked,
         n_genes=given["n_genes"],
         batch_key=given["batch_key"],
-        keep=_names(given["keep"]),
+        include=_names(given["include"]),
         exclude=_names(given["exclude"]),
         costs=given["costs"],
         bundles=None if given["bundles"] is None else [_names(one) for one in given["bundles"]],
@@ -890,18 +890,18 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
         "params": params,
         "n_components": model.n_components_,
         "n_selected": model.n_selected_,
-        "recovered_path": host(model.recovered_path_),
-        "recovered_path_std": host(model.recovered_path_std_),
-        "attained_path": host(model.attained_path_),
-        "attainable": model.attainable_,
+        "recovered_path": host(model.heldout_r2_path_),
+        "recovered_path_std": host(model.heldout_r2_path_std_),
+        "attained_path": host(model.relative_r2_path_),
+        "attainable": model.attainable_r2_,
         "variance": host(model.explained_variance_),
         "variance_ratio": host(model.explained_variance_ratio_),
     }
-    if model.recovered_by_group_:
+    if model.heldout_r2_by_group_:
         # not a dictionary: in a file, a label with a slash would be a folder
         part.uns[key]["recovered_by_batch"] = DataFrame(
-            {"recovered": list(model.recovered_by_group_.values())},
-            index=list(model.recovered_by_group_),
+            {"recovered": list(model.heldout_r2_by_group_.values())},
+            index=list(model.heldout_r2_by_group_),
         )
 
 
@@ -983,7 +983,7 @@ def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
 
 def _course(model: Any) -> dict[str, Any]:
     return {
-        "bounds": host(model.bounds_),
+        "bounds": host(model.objective_path_),
         "n_iter": model.n_iter_,
         "stop_reason": str(model.stop_reason_),
     }

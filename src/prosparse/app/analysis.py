@@ -23,14 +23,14 @@ from ..models._base import VariableSelector
 from ..persistence import versions
 from ..registry import METHODS, Method, method_of, offered
 from ..selection.dimension import completed
-from ..tables import Ask, Table
+from ..tables import ReadOptions, Table
 from ..tables.base import MISSING as MISSING_CELLS
 from ..tables.marks import with_points
-from .doubts import look
-from .gaps import complete_part
-from .python import as_python
+from .cli_messages import in_words_of_the_command
+from .complete_cases import complete_part
+from .diagnostics import look
+from .script_export import as_python
 from .units import tell_units
-from .words import in_words_of_the_command
 
 _MOSTLY = 0.5  # a column with more gaps than this share is not filled in
 _EXACT_SIDE = 2_000  # up to this side all eigenvalues of a table are computed, beyond only the
@@ -42,7 +42,7 @@ MISSING = ("error", "drop", "impute")  # what can be done about missing values
 CLASSES = next(one.name for one in METHODS.values() if one.classifies)
 
 
-class Wish(NamedTuple):
+class AnalysisOptions(NamedTuple):
     """What the user wants done with the table."""
 
     method: str = DEFAULT
@@ -77,7 +77,7 @@ class Result(NamedTuple):
 # --- the table made ready
 
 
-def prepared(table: Table, wish: Wish) -> Table:
+def prepared(table: Table, wish: AnalysisOptions) -> Table:
     """Logarithms taken, missing values treated."""
     X = table.X.data if kind_of(table.X).is_sparse else table.X
     if wish.log1p:
@@ -102,7 +102,7 @@ def scaled_as(table: Table, scales: Sequence[float] | None) -> Table:
     return table._replace(X=scaler.transform(table.X), notes=[*table.notes, note])
 
 
-def scales_for(table: Table, wish: Wish) -> list[float] | None:
+def scales_for(table: Table, wish: AnalysisOptions) -> list[float] | None:
     """Standard deviations of the columns, if the method cannot scale by itself."""
     method = wish.asked
     if not wish.scale or method.scales or method.takes("scale"):
@@ -135,7 +135,7 @@ def _refuse(table: Table, bad: Callable[[np.ndarray], np.ndarray], what: str) ->
             )
 
 
-def _without_gaps(table: Table, wish: Wish) -> Table:
+def _without_gaps(table: Table, wish: AnalysisOptions) -> Table:
     if kind_of(table.X).is_sparse:
         _refuse(table, np.isnan, "is missing; a sparse table cannot have gaps")
         return table
@@ -247,7 +247,7 @@ def imputed(X: np.ndarray) -> np.ndarray:
 # --- the fit
 
 
-def estimator(wish: Wish, names: Sequence[str] = ()) -> VariableSelector:
+def estimator(wish: AnalysisOptions, names: Sequence[str] = ()) -> VariableSelector:
     """The estimator that was asked for, for a table of variables of these names."""
     method = wish.asked
     for parameter, given, typed in (
@@ -288,7 +288,7 @@ def estimator(wish: Wish, names: Sequence[str] = ()) -> VariableSelector:
     return method.estimator(**parameters, **_about_variables(wish, names))
 
 
-def _about_variables(wish: Wish, names: Sequence[str]) -> dict[str, Any]:
+def _about_variables(wish: AnalysisOptions, names: Sequence[str]) -> dict[str, Any]:
     """Parameters that are about single variables, which the estimator knows by position."""
     place = {name: k for k, name in enumerate(names)}
     parameters: dict[str, Any] = {}
@@ -330,7 +330,9 @@ def _that_take(name: str) -> list[str]:
 # --- the rows
 
 
-def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.ndarray]]:
+def _responses(
+    table: Table, ask: ReadOptions, wish: AnalysisOptions
+) -> tuple[Table, dict[str, np.ndarray]]:
     """The rows for which the response is known, and the response as a fit takes it."""
     if table.response is None:
         return table, {}
@@ -349,7 +351,9 @@ def _responses(table: Table, ask: Ask, wish: Wish) -> tuple[Table, dict[str, np.
     return table, {"y": np.array(table.response)}
 
 
-def _with_response(table: Table, ask: Ask, wish: Wish) -> tuple[Table, Wish]:
+def _with_response(
+    table: Table, ask: ReadOptions, wish: AnalysisOptions
+) -> tuple[Table, AnalysisOptions]:
     """The table with a response of numbers, or of two classes, NaN or None where there is none;
     and the method for it: two different values are classes, whatever they are."""
     if table.response is None:
@@ -409,7 +413,7 @@ def _plain(value: Any) -> float | str | None:
         return str(value).strip()
 
 
-def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
+def _number(table: Table, row: int, ask: ReadOptions, value: Any) -> float:
     if _is_missing(value):
         return math.nan
     try:
@@ -425,7 +429,7 @@ def _number(table: Table, row: int, ask: Ask, value: Any) -> float:
     return number
 
 
-def _groups(table: Table, ask: Ask, wish: Wish) -> dict[str, list[str]]:
+def _groups(table: Table, ask: ReadOptions, wish: AnalysisOptions) -> dict[str, list[str]]:
     """Which rows belong together, as a fit takes it, if that was said."""
     if table.groups is None:
         return {}
@@ -438,14 +442,14 @@ def _groups(table: Table, ask: Ask, wish: Wish) -> dict[str, list[str]]:
     return {"groups": [str(label) for label in table.groups]}
 
 
-def _refuse_groups(ask: Ask, wish: Wish) -> None:
+def _refuse_groups(ask: ReadOptions, wish: AnalysisOptions) -> None:
     """Groups that the method would not look at."""
     if ask.groups is not None and not wish.asked.takes_groups:
         known = " or ".join(one.name for one in offered().values() if one.takes_groups)
         raise ParameterError(f"--groups has no effect with --method {wish.method}; use {known}")
 
 
-def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
+def analyse(table: Table, ask: ReadOptions, wish: AnalysisOptions, command: str = "") -> Result:
     """Prepare the table, fit it, and put together what there is to say."""
     try:
         return _analysed(table, ask, wish, command)
@@ -460,7 +464,7 @@ def analyse(table: Table, ask: Ask, wish: Wish, command: str = "") -> Result:
         raise TableError(f"{table.path}: {words}") from error
 
 
-def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
+def _analysed(table: Table, ask: ReadOptions, wish: AnalysisOptions, command: str) -> Result:
     started = time.perf_counter()
     estimator(wish._replace(variables={}, costs={}))  # refused before the work, if it must be
     _refuse_groups(ask, wish)
@@ -525,29 +529,29 @@ def _analysed(table: Table, ask: Ask, wish: Wish, command: str) -> Result:
     return Result(table, model, about, found)
 
 
-def _preparation(wish: Wish) -> dict[str, Any]:
+def _preparation(wish: AnalysisOptions) -> dict[str, Any]:
     """What was wished that changes the table itself."""
     known = wish._asdict()
     changed = {name: known[name] for name in ("scale", "log1p", "missing")}
-    standard = Wish()._asdict()
+    standard = AnalysisOptions()._asdict()
     asked = {name: value for name, value in changed.items() if value != standard[name]}
     return {"method": wish.method, **asked} if asked else {}
 
 
-def _as_read(ask: Ask, table: Table) -> dict[str, Any]:
+def _as_read(ask: ReadOptions, table: Table) -> dict[str, Any]:
     """How to read another table as this one was read, in plain JSON."""
     known = ask._replace(row_numbers=(*ask.row_numbers, *table.row_numbers))
     return {k: v for k, v in known._asdict().items() if k not in ("progress", "variables")}
 
 
-def _as_wished(wish: Wish) -> dict[str, object]:
+def _as_wished(wish: AnalysisOptions) -> dict[str, object]:
     """What was asked for, in plain JSON."""
     plain = wish._replace(verbose=0)._asdict()
     return {**plain.pop("options"), **plain.pop("variables"), **plain}
 
 
 def _data_words(
-    table: Table, model: VariableSelector, read: tuple[int, int], ask: Ask
+    table: Table, model: VariableSelector, read: tuple[int, int], ask: ReadOptions
 ) -> dict[str, str]:
     n, p = table.X.shape
     words = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
@@ -564,7 +568,7 @@ def _data_words(
     return words
 
 
-def _asked(wish: Wish) -> dict[str, str]:
+def _asked(wish: AnalysisOptions) -> dict[str, str]:
     method = wish.asked
     settings = {"variables": "decided by the data"}
     for option in method.options or ():
@@ -647,11 +651,11 @@ def about_new_data(about: dict[str, Any], table: Table, model: str) -> dict[str,
     }
 
 
-def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
+def remembered(about: dict[str, Any]) -> tuple[ReadOptions, AnalysisOptions]:
     """How the table of a saved model was read and prepared; it was scaled by ``scaled_by``."""
     read, wish = about.get("read", {}), about.get("wish", {})
     ask: dict[str, Any] = {}
-    for name, default in Ask()._asdict().items():
+    for name, default in ReadOptions()._asdict().items():
         value = read.get(name)
         if isinstance(default, bool) and isinstance(value, bool):
             ask[name] = value
@@ -665,7 +669,7 @@ def remembered(about: dict[str, Any]) -> tuple[Ask, Wish]:
     for name, choices in (("method", methods), ("missing", MISSING)):
         if wish.get(name) in choices:
             steps[name] = wish[name]
-    return Ask(**ask), Wish(**steps)
+    return ReadOptions(**ask), AnalysisOptions(**steps)
 
 
 def total_variance(X: Any) -> float:

@@ -27,15 +27,15 @@ from ..findings import findings_of
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
+from ..report.narrative import kept, percent, quoted, sharing_most
 from ..report.page import doubts_of
-from ..report.words import kept, percent, quoted, sharing_most
-from ..stability import Chance, Stability, equally_good
-from ..tables import Ask, Table, read_table
+from ..stability import PermutationNull, Stability, near_optimal_sizes
+from ..tables import ReadOptions, Table, read_table
 from ..tables.labels import read_labels
 from .analysis import (
     MISSING,
+    AnalysisOptions,
     Result,
-    Wish,
     about_new_data,
     analyse,
     checked_about,
@@ -44,6 +44,7 @@ from .analysis import (
     scaled_as,
     scores_of_table,
 )
+from .cli_messages import in_words_of_the_command
 from .flags import Command
 from .options import (
     ANSWER,
@@ -58,7 +59,7 @@ from .options import (
     Reading,
     with_options,
 )
-from .places import (
+from .output_paths import (
     MODEL,
     REPORT,
     check_file,
@@ -75,7 +76,6 @@ from .places import (
 )
 from .results import intercept_of, scores_in, whole_folder, write_results
 from .terminal import as_typed, harmless, shows_everything
-from .words import in_words_of_the_command
 
 _FEW = 8  # variables to name on the terminal
 Folder = Annotated[
@@ -349,12 +349,12 @@ def _wish(
     iterating: Iterating,
     preparing: Preparing,
     answering: Answering,
-) -> Wish:
+) -> AnalysisOptions:
     check_choice("--missing", preparing.missing, MISSING)
     given = choosing.components
     if given != "auto" and not (given.isdecimal() and int(given) > 0):
         raise ParameterError(f"--components must be a positive number or auto, got {given!r}")
-    return Wish(
+    return AnalysisOptions(
         choosing.method,
         "auto" if given == "auto" else int(given),
         of_methods,
@@ -367,7 +367,7 @@ def _wish(
     )
 
 
-def _doubted(wish: Wish, doubting: Doubting) -> Wish:
+def _doubted(wish: AnalysisOptions, doubting: Doubting) -> AnalysisOptions:
     return wish._replace(**doubting.checked()._asdict())
 
 
@@ -394,9 +394,9 @@ def _costs(path: Path) -> dict[str, float]:
     return costs
 
 
-def _asked_again(ask: Ask, now: Ask) -> Ask:
+def _asked_again(ask: ReadOptions, now: ReadOptions) -> ReadOptions:
     """How a table is read: as before, but for what is said now."""
-    left_out = Ask()
+    left_out = ReadOptions()
     if ask.labels is not None:  # they were those of other rows
         ask = ask.without_aside()._replace(labels=None)
     ask = ask._replace(response=None)
@@ -408,7 +408,7 @@ def _command_line() -> str:
     return shlex.join(["prosparse", *sys.argv[1:]])
 
 
-def _read(file: Path, ask: Ask, answering: Answering) -> Table:
+def _read(file: Path, ask: ReadOptions, answering: Answering) -> Table:
     if answering.quiet or not sys.stderr.isatty():
         return read_table(file, ask)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
@@ -421,7 +421,7 @@ def _read(file: Path, ask: Ask, answering: Answering) -> Table:
         return read_table(file, ask._replace(progress=rows))
 
 
-def _analysed(file: Path, ask: Ask, wish: Wish, answering: Answering) -> Result:
+def _analysed(file: Path, ask: ReadOptions, wish: AnalysisOptions, answering: Answering) -> Result:
     table = _read(file, ask, answering)
     if wish.verbose:
         n, p = table.X.shape
@@ -432,8 +432,8 @@ def _analysed(file: Path, ask: Ask, wish: Wish, answering: Answering) -> Result:
 
 def _to_folder(
     file: Path,
-    ask: Ask,
-    wish: Wish,
+    ask: ReadOptions,
+    wish: AnalysisOptions,
     answering: Answering,
     output: Path | None,
     costs: Path | None = None,
@@ -576,7 +576,7 @@ def show(result: Result, output: Path, replaced: str | None = None) -> None:
         ("method", _method_words(result)),
         ("variables kept", kept(found, doubts.chance)),
         ("why that many", found.why),
-        *(("as good", equally_good(found).words()) for _ in range(found.by_evidence)),
+        *(("as good", near_optimal_sizes(found).summary()) for _ in range(found.by_evidence)),
         *(("by chance", one) for one in _in_short(doubts.chance)),
         *(("on half the rows", one) for one in _in_short(doubts.stability)),
         _strength_words(result),
@@ -607,6 +607,6 @@ def _strength_words(result: Result) -> tuple[str, str]:
     return "variance retained", percent(result.found.retained)
 
 
-def _in_short(looked: Chance | Stability | None) -> list[str]:
+def _in_short(looked: PermutationNull | Stability | None) -> list[str]:
     """What was looked at says, in one entry of the short table, if it was."""
-    return [] if looked is None else [" ".join(looked.words())]
+    return [] if looked is None else [" ".join(looked.summary())]

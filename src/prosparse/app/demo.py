@@ -26,7 +26,7 @@ from ..models.gsppca import GSPPCA
 from ..phrases import percent
 from ..plot import CommunalityDisplay, EvidenceDisplay, RelevanceDisplay
 from ..report import write_report
-from .places import REPORT, check_page
+from .output_paths import REPORT, check_page
 
 _MOST_NAMES = 12
 

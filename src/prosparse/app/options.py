@@ -17,7 +17,7 @@ import typer
 
 from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
-from ..tables import READERS, Ask, ending_of
+from ..tables import READERS, ReadOptions, ending_of
 from ..tables.delimited import read_delimited
 from ..tables.workbook import ENDINGS
 from .analysis import DEFAULT, MISSING
@@ -107,7 +107,7 @@ class Reading(NamedTuple):
         ),
     ] = None
 
-    def ask(self, file: Path | None, response: str | None = None) -> Ask:
+    def ask(self, file: Path | None, response: str | None = None) -> ReadOptions:
         """Return the options for the reader of a table.
 
         Parameters
@@ -119,7 +119,7 @@ class Reading(NamedTuple):
 
         Returns
         -------
-        Ask
+        ReadOptions
 
         Raises
         ------
@@ -139,7 +139,7 @@ class Reading(NamedTuple):
         if decimal is not None:
             check_choice("--decimal", decimal, ("point", "comma", ".", ","))
             decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
-        return Ask(
+        return ReadOptions(
             id_column=_typed(self.id_column),
             label=_typed(self.label),
             drop=tuple(map(as_typed, self.drop or ())),

@@ -22,7 +22,7 @@ from ..registry import method_of
 from ..report import render
 from ..tables.formulas import escaped, unescaped
 from .analysis import Result, scores_of_table, without_names
-from .places import MODEL, REPORT, RESULTS, check_folder
+from .output_paths import MODEL, REPORT, RESULTS, check_folder
 
 __all__ = ["RESULTS", "scores_in", "whole_folder", "write_results"]
 SCORES = "scores.csv"

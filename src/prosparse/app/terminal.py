@@ -41,7 +41,7 @@ def harmless(text: str) -> str:
     return _OBEYED.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
-def speak_plainly() -> None:
+def install_ascii_fallback() -> None:
     """Let standard output and standard error take any text from now on; if they are closed, as by
     ``2>&-``, it goes nowhere."""
     codecs.register_error(_HANDLER, _plainly)

@@ -6,7 +6,7 @@ keeping rows, `arrays` the way between array libraries, `identity` which table i
 
 from .arrays import Array
 from .columns import Columns
-from .kinds import (
+from .containers import (
     Kind,
     fingerprint,
     is_lazy,

@@ -1,7 +1,7 @@
 """Between array libraries: where an array lives, and the way from there to the host and back.
 
 Tables stay where they are. What goes to the host is small, at most as long as the table is
-wide, and goes through `host`, or through `on_its_way` where a GPU has something to do meanwhile;
+wide, and goes through `host`, or through `copy_to_host_async` where a GPU has something to do meanwhile;
 what comes back goes through `in_kind`.
 """
 
@@ -38,7 +38,7 @@ def host(array: Array) -> np.ndarray:
     return np.asarray(array)
 
 
-def on_its_way(array: Array) -> Callable[[], np.ndarray]:
+def copy_to_host_async(array: Array) -> Callable[[], np.ndarray]:
     """Send a small array to the host, and return a function that waits for it and gives it.
 
     `host` waits at once. Here a GPU can be handed more work first, for which nobody then waits.
@@ -133,7 +133,7 @@ def with_row(array: Array, place: int, row: Array) -> Array:
     return array
 
 
-def lets_change(array: Array) -> bool:
+def is_writable(array: Array) -> bool:
     """Whether the library of ``array`` lets parts of it be written to, where it is."""
     return bool(is_numpy_array(array) or is_torch_array(array) or is_cupy_array(array))
 

@@ -372,10 +372,10 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         """Scores that a user gives back, in kind."""
         check_is_fitted(self)
         kind = kind_of(X)
+        X = kind.readable(X, allow_nan=False)
         if kind.stays:
             scores = kind.finite(kind.checked(X, 1))
         else:
-            X = kind.readable(X, allow_nan=False)
             scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
             raise ValueError(

@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from scipy.linalg import solve_triangular
 
 from ..data import Array, DenseOperator, Operator
-from ..data.arrays import host, in_kind, on_its_way
+from ..data.arrays import copy_to_host_async, host, in_kind
 from ..parallel import blas_threads
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
@@ -99,7 +99,7 @@ def latents(op: Operator, filters: Array) -> Latents:
         return Latents(XY.T, lambda: host(YY))
     Y = op.matmul(xp.astype(filters, op.dtype))
     wide = xp.astype(Y, xp.float64, copy=False)
-    squares = on_its_way(wide.T @ wide)
+    squares = copy_to_host_async(wide.T @ wide)
     return Latents(xp.astype(across(op, Y), filters.dtype, copy=False), squares)
 
 

@@ -25,10 +25,10 @@ from ..findings import Choice, Findings, Shared, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
 from ..phrases import listed, percent
-from ..stability import Chance, Stability
-from .alike import Alike, alike, named
+from ..stability import PermutationNull, Stability
 from .links import Place, place_of
-from .words import Doubts, kept, reading
+from .narrative import Doubts, kept, reading
+from .redundancy import Alike, alike, named
 
 GENERATOR = "prosparse"  # content of the meta tag by which a report is recognised
 _HEAD = 1024  # bytes of a file in which that tag must be
@@ -50,7 +50,7 @@ def write_report(
     ids: Sequence[Any] | None = None,
     label: Sequence[Any] | None = None,
     about: dict[str, Any] | None = None,
-    chance: Chance | None = None,
+    chance: PermutationNull | None = None,
     stability: Stability | None = None,
 ) -> Path:
     """Write what a model found to one HTML file that needs no network.
@@ -68,10 +68,10 @@ def write_report(
         What colours them: numbers, or names of groups.
     about : dict or None
         ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
-    chance : Chance or None
-        What `prosparse.stability.shuffled` found, for the headline.
+    chance : PermutationNull or None
+        What `prosparse.stability.permutation_null` found, for the headline.
     stability : Stability or None
-        What `prosparse.stability.assess` found.
+        What `prosparse.stability.stability_selection` found.
 
     Returns
     -------
@@ -206,7 +206,7 @@ def render(
 def doubts_of(found: Findings, about: dict[str, Any]) -> Doubts:
     """What the command, or a caller, did to see how sure the choice is."""
     return Doubts(
-        Chance.from_json(about.get("shuffled")),
+        PermutationNull.from_json(about.get("shuffled")),
         Stability.from_json(about.get("stability"), found.names),
     )
 
@@ -214,7 +214,7 @@ def doubts_of(found: Findings, about: dict[str, Any]) -> Doubts:
 def _alike(groups: Alike, found: Findings) -> dict[str, Any]:
     shown = groups.groups[:MOST_ALIKE]
     return {
-        "words": groups.words(found),
+        "words": groups.summary(found),
         "rows": [(found.names[one.first], len(one.others), named(one, found)) for one in shown],
         "left_out": len(groups.groups) - len(shown),
     }

@@ -38,7 +38,7 @@ _TRACY_WIDOM_999 = 3.2724
 # Eigenvalues of a Gram matrix below this share of the largest are rounding.
 RANK_TOL = 1e-13
 # More components than this are taken for another kind of noise.
-MOST_COUNTED = 100
+MAX_COUNTED = 100
 _MOST_FILLINGS = 20  # of holes, before counting; each costs one eigendecomposition
 
 
@@ -341,20 +341,20 @@ def _log(x: np.ndarray, size: float) -> np.ndarray:
 
 
 def counted(values: np.ndarray, n: int, p: int, noise: float | None = None) -> int:
-    """What "auto" means: `count_signals`, at least 1, at most `MOST_COUNTED`.
+    """What "auto" means: `count_signals`, at least 1, at most `MAX_COUNTED`.
 
     Counts of molecules or words, copies, and columns in different units have no white noise, and
     nearly every component stands out from what there is.
     """
     found = count_signals(values, n, p, noise)
-    if found > MOST_COUNTED:
+    if found > MAX_COUNTED:
         warn(
-            f'`n_components="auto"` finds more than {MOST_COUNTED} components that stand out from '
+            f'`n_components="auto"` finds more than {MAX_COUNTED} components that stand out from '
             "white noise, and takes the first of them. Either there are so many, or the noise is "
             "not white (counts? columns in different units?). Say how many you want.",
             ManyComponentsWarning,
         )
-    return max(1, min(found, MOST_COUNTED))
+    return max(1, min(found, MAX_COUNTED))
 
 
 def resolve_dimension(

@@ -18,7 +18,7 @@ _LARGE = 20.0  # a difference of log evidence that is written as a power of e
 
 
 @dataclass(frozen=True)
-class EquallyGood:
+class NearOptimalSizes:
     """Numbers of variables whose evidence is nearly that of the best.
 
     Parameters
@@ -48,7 +48,7 @@ class EquallyGood:
         """The most variables."""
         return self.sizes[-1]
 
-    def words(self) -> str:
+    def summary(self) -> str:
         """What it says, in one sentence."""
         size = f"{math.exp(self.within):.0f}" if self.within < _LARGE else f"exp({self.within:g})"
         factor = f"within a factor of {size} of the best"
@@ -67,7 +67,9 @@ class EquallyGood:
         )
 
 
-def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> EquallyGood:
+def near_optimal_sizes(
+    model: VariableSelector | Findings, within: float = WITHIN
+) -> NearOptimalSizes:
     """The numbers of variables whose evidence is within a factor of the best.
 
     Parameters
@@ -79,7 +81,7 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
 
     Returns
     -------
-    EquallyGood
+    NearOptimalSizes
 
     Raises
     ------
@@ -89,9 +91,9 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
     Examples
     --------
     >>> from prosparse import GSPPCA, datasets
-    >>> from prosparse.stability import equally_good
+    >>> from prosparse.stability import near_optimal_sizes
     >>> X = datasets.make_globally_sparse(random_state=0).X
-    >>> equally_good(GSPPCA(5).fit(X)).words()
+    >>> near_optimal_sizes(GSPPCA(5).fit(X)).summary()
     'No other number of variables has evidence within a factor of 20 of the best.'
     """
     check_non_negative("within", within)
@@ -108,7 +110,7 @@ def equally_good(model: VariableSelector | Findings, within: float = WITHIN) -> 
     close[choice.best] = True
     near = np.sort(choice.x[close].astype(int))
     between = (choice.x >= near[0]) & (choice.x <= near[-1])
-    return EquallyGood(
+    return NearOptimalSizes(
         best=int(choice.x[choice.best]),
         sizes=tuple(near.tolist()),
         within=float(within),

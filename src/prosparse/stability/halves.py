@@ -122,7 +122,7 @@ class Stability:
         mean, pairs = float(np.mean(self.counts)), self.n_subsamples // 2
         return expected_low(tau, pairs, theta, mean, len(self.names), unimodal=unimodal)
 
-    def words(self) -> list[str]:
+    def summary(self) -> list[str]:
         """What it says, in sentences."""
         p, q = len(self.names), int(self.selected.sum())
         n_stable, both = int(self.stable.sum()), int((self.stable & self.selected).sum())
@@ -242,7 +242,7 @@ def checked_threshold(value: Any) -> float:
     return float(value)
 
 
-def assess(
+def stability_selection(
     model: VariableSelector,
     X: Any,
     n_subsamples: int = 50,
@@ -295,9 +295,9 @@ def assess(
     Examples
     --------
     >>> from prosparse import FDRPCA, datasets
-    >>> from prosparse.stability import assess
+    >>> from prosparse.stability import stability_selection
     >>> X, truth, _ = datasets.make_globally_sparse(100, 50, scale=True, random_state=0)
-    >>> found = assess(FDRPCA().fit(X), X, 20, random_state=0)
+    >>> found = stability_selection(FDRPCA().fit(X), X, 20, random_state=0)
     >>> bool((found.stable == truth).all())
     True
     """

@@ -101,7 +101,7 @@ class Rows:
     def fitted_to_shuffled(
         self, tables: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
     ) -> Any:
-        """The method fitted to what `shuffled` gave; the error if it refuses them."""
+        """The method fitted to what `permutation_null` gave; the error if it refuses them."""
         return self.fitted(
             tables, y, None if self.groups is None else self.groups.codes, parameters
         )

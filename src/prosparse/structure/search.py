@@ -39,7 +39,7 @@ from array_api_compat import array_namespace
 from ..data.arrays import Array, host, in_kind
 from ..data.operators.base import Block
 from ..parallel import in_parallel, slices_of, usable_cores
-from ..selection.dimension import MOST_COUNTED, count_signals
+from ..selection.dimension import MAX_COUNTED, count_signals
 from .false_discoveries import cauchy_terms, combined, discoveries, from_cauchy_terms
 from .leading_components import FINE, ROUGH, Components, Sample
 from .leave_one_out import (
@@ -57,9 +57,9 @@ from .null_distribution import (
 )
 
 # Degrees of freedom that the test needs: one less than rows, or rows less groups.
-FEWEST_FREEDOM = 4
+MIN_FREEDOM = 4
 # The most components that a column is tested against; weaker ones seldom help and cost power.
-MOST_TESTED = 16
+MAX_TESTED = 16
 # Rates at which the set grows before the stated one; chosen on draws of simulated tables that are
 # not among those of the experiments.
 GENEROUS = (0.5, 0.4, 0.3, 0.2, 0.1)
@@ -104,7 +104,7 @@ class Structure(NamedTuple):
 
 def components_tested(freedom: int) -> int:
     """How many components columns of that many degrees of freedom are tested against, at most."""
-    return max(1, min(MOST_TESTED, (freedom + 1) // 3))
+    return max(1, min(MAX_TESTED, (freedom + 1) // 3))
 
 
 def find_structure(sample: Sample, rate: float, seed: int = 0) -> Structure:
@@ -462,7 +462,7 @@ class Scores:
 # --- how many components
 
 
-def count_components(sample: Sample, chosen: np.ndarray, most: int = MOST_COUNTED) -> int:
+def count_components(sample: Sample, chosen: np.ndarray, most: int = MAX_COUNTED) -> int:
     """How many components the chosen columns share, each column measured in its own noise.
 
     What components leave of a column estimates its own noise, its *uniqueness* in the language of

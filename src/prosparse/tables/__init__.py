@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ..errors import TableError
 from .base import (
-    Ask,
     Mistaken,
+    ReadOptions,
     Table,
     Unusable,
     check_size,
@@ -25,9 +25,9 @@ from .matrices import read_h5ad, read_mtx, read_numpy
 from .orientation import tell_orientation, transposed
 from .workbook import ENDINGS, read_workbook
 
-__all__ = ["READERS", "Ask", "Table", "ending_of", "read_table"]
+__all__ = ["READERS", "ReadOptions", "Table", "ending_of", "read_table"]
 
-READERS: dict[str, Callable[[Path, Ask], Table]] = {
+READERS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     ".csv": read_delimited,
     ".tsv": read_delimited,
     ".tab": read_delimited,
@@ -56,14 +56,14 @@ def ending_of(path: str | os.PathLike[str]) -> str:
     return Path(name[:-3]).suffix + name[-3:] if packed else Path(name).suffix
 
 
-def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
+def read_table(path: str | os.PathLike[str], ask: ReadOptions | None = None) -> Table:
     """The numbers in a file, with their names.
 
     Parameters
     ----------
     path : str or path
         Its ending says what it is; see `READERS`.
-    ask : Ask or None
+    ask : ReadOptions or None
         Which column is what, where that is not clear from the file.
 
     Returns
@@ -75,7 +75,7 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
     TableError
         Names the file and, where there is one, row and column.
     """
-    path, asked = Path(path), ask or Ask()
+    path, asked = Path(path), ask or ReadOptions()
     labels = None if asked.labels is None else read_labels(Path(asked.labels))
     ask = asked if labels is None else labels.rest_of(asked)
     ending = ending_of(path).lower().removesuffix(".gz") or ending_of(path).lower()
@@ -110,7 +110,7 @@ def read_table(path: str | os.PathLike[str], ask: Ask | None = None) -> Table:
     return check_size(table)
 
 
-def _usable(read: Callable[[Path, Ask], Table], path: Path, ask: Ask) -> Table:
+def _usable(read: Callable[[Path, ReadOptions], Table], path: Path, ask: ReadOptions) -> Table:
     """The table without what is not numbers, if that is to be left out; read again where the first
     rows were misleading."""
     try:

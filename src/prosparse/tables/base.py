@@ -32,7 +32,7 @@ def _silent(rows: int) -> None:
     """No progress shown."""
 
 
-class Ask(NamedTuple):
+class ReadOptions(NamedTuple):
     """What the user said about the file.
 
     Attributes
@@ -99,7 +99,7 @@ class Ask(NamedTuple):
         named = {"label": self.label, "groups": self.groups, "response": self.response}
         return {what: name for what, name in named.items() if name is not None}
 
-    def without_aside(self, *found: str) -> Ask:
+    def without_aside(self, *found: str) -> ReadOptions:
         """The same, but for the columns that are read beside the variables: those that were
         ``found`` elsewhere, or all of them."""
         gone = found or ("label", "groups", "response")
@@ -225,7 +225,7 @@ def column_called(path: Path, names: Sequence[str], k: int) -> str:
 def assign_roles(
     path: Path,
     names: Sequence[str],
-    ask: Ask,
+    ask: ReadOptions,
     index: Sequence[int] = (),
     row_numbers: Sequence[int] = (),
 ) -> Roles:
@@ -275,7 +275,7 @@ def assign_roles(
 ALL_TEXT = "text"  # with --drop: all columns that are not numbers
 
 
-def dropped(path: Path, names: Sequence[str], ask: Ask) -> list[str]:
+def dropped(path: Path, names: Sequence[str], ask: ReadOptions) -> list[str]:
     """The columns that are to be left out, as far as they are known by name."""
     gone: list[str] = []
     known = {*names}
@@ -290,7 +290,7 @@ def dropped(path: Path, names: Sequence[str], ask: Ask) -> list[str]:
     return gone
 
 
-def drops_text(ask: Ask) -> bool:
+def drops_text(ask: ReadOptions) -> bool:
     """Whether all columns that are not numbers are to be left out."""
     return any(ALL_TEXT in map(str.strip, asked.split(",")) for asked in ask.drop)
 
@@ -322,7 +322,7 @@ def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str]
 
 
 def tell_row_numbers(
-    names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], ask: Ask
+    names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], ask: ReadOptions
 ) -> tuple[list[str], list[str]]:
     """Notes about the columns that number the rows, and the names of those that do not after all.
 
@@ -342,7 +342,7 @@ def tell_row_numbers(
     return notes, mistaken
 
 
-def tell_identifiers(names: Sequence[str], roles: Roles, ask: Ask) -> list[str]:
+def tell_identifiers(names: Sequence[str], roles: Roles, ask: ReadOptions) -> list[str]:
     """Notes about variables that have the names of identifiers."""
     return [
         f"the column {quietly(names[k])} was taken as a variable, though its name is that of an "

@@ -10,9 +10,9 @@ from typing import Any
 from ..errors import TableError
 from .base import (
     EXACT,
-    Ask,
     Growing,
     Mistaken,
+    ReadOptions,
     Roles,
     Table,
     Unusable,
@@ -33,7 +33,7 @@ ENTRIES = 2**22  # numbers in a batch, about
 _UNNAMED = "__index_level_"  # what pandas calls an index without a name begins so
 
 
-def read_parquet(path: Path, ask: Ask) -> Table:
+def read_parquet(path: Path, ask: ReadOptions) -> Table:
     import pyarrow as pa
     from pyarrow import parquet
 
@@ -47,7 +47,7 @@ def read_parquet(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
 
 
-def read_arrow(path: Path, ask: Ask) -> Table:
+def read_arrow(path: Path, ask: ReadOptions) -> Table:
     """Arrow's file format (Feather's, too) or its stream format."""
     import pyarrow as pa
     from pyarrow import ipc
@@ -67,7 +67,7 @@ def read_arrow(path: Path, ask: Ask) -> Table:
         raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
 
 
-def _table(path: Path, ask: Ask, schema: Any, batches: Iterable[Any], rows: int) -> Table:
+def _table(path: Path, ask: ReadOptions, schema: Any, batches: Iterable[Any], rows: int) -> Table:
     kinds = [schema.field(k).type for k in range(len(schema.names))]
     index = _index(schema)
     names, repeated = unique_names(schema.names)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .base import MISSING, Ask, Growing, Roles, Table, opened, quietly
+from .base import MISSING, Growing, ReadOptions, Roles, Table, opened, quietly
 from .layout import (
     Layout,
     RowsRead,
@@ -71,7 +71,7 @@ class Shape(NamedTuple):
     named: NamedRows
 
 
-def read_delimited(path: Path, ask: Ask) -> Table:
+def read_delimited(path: Path, ask: ReadOptions) -> Table:
     notes: list[str] = []
     shape, ask = find_shape(path, ask, notes)
     roles = roles_of(path, shape.layout, ask)
@@ -82,7 +82,7 @@ def read_delimited(path: Path, ask: Ask) -> Table:
     return table_of(path, shape.layout, roles, read, lambda: _records(path, shape), notes, ask)
 
 
-def read_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]], list[str]]:
+def read_texts(path: Path, ask: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
     """Return all cells of a file as text: names of the columns, rows, and notes about values."""
     shape, _ = find_shape(path, ask, [])
     try:
@@ -97,7 +97,7 @@ def read_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]], list[s
 # --- how the file is written
 
 
-def find_shape(path: Path, ask: Ask, notes: list[str]) -> tuple[Shape, Ask]:
+def find_shape(path: Path, ask: ReadOptions, notes: list[str]) -> tuple[Shape, ReadOptions]:
     """How the file is written, and what is asked of its columns."""
     encoding = _encoding(path, ask)
     lines, whole = _first_lines(path, encoding, ask)
@@ -145,7 +145,7 @@ def find_shape(path: Path, ask: Ask, notes: list[str]) -> tuple[Shape, Ask]:
     return shape, columns
 
 
-def _check_separator(path: Path, separator: str, ask: Ask) -> None:
+def _check_separator(path: Path, separator: str, ask: ReadOptions) -> None:
     if len(separator) != 1 or ask.decimal not in (None, ".", ","):
         raise TableError(
             f"{path}: columns are separated by one character, and decimals by a point or a comma, "
@@ -204,7 +204,7 @@ def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
     return first + 1, found[1]
 
 
-def _encoding(path: Path, ask: Ask) -> str:
+def _encoding(path: Path, ask: ReadOptions) -> str:
     with opened(path) as file:
         start = file.read(4096)
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
@@ -231,7 +231,7 @@ def _encoding(path: Path, ask: Ask) -> str:
     return encoding
 
 
-def _first_lines(path: Path, encoding: str, ask: Ask) -> tuple[list[str], bool]:
+def _first_lines(path: Path, encoding: str, ask: ReadOptions) -> tuple[list[str], bool]:
     """Lines to look at, blank ones among them, and whether these are all."""
     try:
         with io.TextIOWrapper(opened(path), encoding=encoding, newline="") as file:
@@ -270,7 +270,7 @@ def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield reader.line_num, row
 
 
-def _separator(path: Path, lines: list[str], ask: Ask) -> str:
+def _separator(path: Path, lines: list[str], ask: ReadOptions) -> str:
     """The separator that cuts the lines into most columns, the same number in nearly all."""
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
@@ -298,7 +298,7 @@ def _separator(path: Path, lines: list[str], ask: Ask) -> str:
 # --- the numbers
 
 
-def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
+def _stream(path: Path, shape: Shape, roles: Roles, ask: ReadOptions) -> RowsRead:
     """Block after block into one array."""
     import pyarrow as pa
     from pyarrow import csv as arrow
@@ -346,7 +346,7 @@ def _stream(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
     return RowsRead(growing.finish(), others, [], {})
 
 
-def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: Ask) -> RowsRead:
+def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: ReadOptions) -> RowsRead:
     """The same as `_stream`, slowly: for rows of very many cells, and for all that is unusual."""
     try:
         return read_rows(

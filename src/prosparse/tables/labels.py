@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import Ask, Table, errors_as_table_error, quietly, unknown_column
+from .base import ReadOptions, Table, errors_as_table_error, quietly, unknown_column
 from .delimited import read_texts
 from .workbook import ENDINGS, sheet_texts
 
-_READ: dict[str, Callable[[Path, Ask], tuple[list[str], list[list[str]], list[str]]]] = {
+_READ: dict[str, Callable[[Path, ReadOptions], tuple[list[str], list[list[str]], list[str]]]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), read_texts),
     **dict.fromkeys(ENDINGS, sheet_texts),
 }
@@ -28,7 +28,7 @@ class Labels(NamedTuple):
     columns: dict[str, list[str]]
     notes: list[str]  # what the user should know about the values
 
-    def rest_of(self, ask: Ask) -> Ask:
+    def rest_of(self, ask: ReadOptions) -> ReadOptions:
         """What is asked of the table: all but the columns that this file must have."""
         for name in ask.aside.values():
             if name not in self.columns:
@@ -47,7 +47,7 @@ def read_labels(path: Path) -> Labels:
     if not path.is_file():
         raise TableError(f"{path}: there is no such file")
     with errors_as_table_error(path, "excel"):
-        names, rows, notes = _READ[ending](path, Ask())
+        names, rows, notes = _READ[ending](path, ReadOptions())
     columns = {
         name: [row[k].strip() if k < len(row) else "" for row in rows]
         for k, name in enumerate(names)
@@ -60,7 +60,7 @@ def read_labels(path: Path) -> Labels:
     return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
 
 
-def labelled(table: Table, labels: Labels, ask: Ask) -> Table:
+def labelled(table: Table, labels: Labels, ask: ReadOptions) -> Table:
     """The table with label, groups and response from the second file."""
     if table.ids is None:
         raise TableError(

@@ -18,9 +18,9 @@ from ..errors import TableError
 from .base import (
     EXACT,
     MISSING,
-    Ask,
     Growing,
     Mistaken,
+    ReadOptions,
     Roles,
     Table,
     assign_roles,
@@ -185,7 +185,7 @@ def no_header(rows: list[Row], line: int) -> Header:
 # --- which column is what
 
 
-def find_layout(header: Header, decimal: str, ask: Ask, notes: list[str]) -> Layout:
+def find_layout(header: Header, decimal: str, ask: ReadOptions, notes: list[str]) -> Layout:
     """Which column is what, by its name and by the first rows."""
     names, body = list(header.names), header.body
     if ask.header and all(number(name, decimal) is not None for name in names):
@@ -233,7 +233,7 @@ def _index(
 
 
 def _without_blanks(
-    names: list[str], body: list[list[str]], index: tuple[int, ...], ask: Ask
+    names: list[str], body: list[list[str]], index: tuple[int, ...], ask: ReadOptions
 ) -> tuple[list[str], tuple[int, ...]]:
     """Names for columns that have none (the index may stay without), and which are empty."""
     full = [name or ("" if k in index else f"column {k + 1}") for k, name in enumerate(names)]
@@ -252,13 +252,13 @@ def _without_blanks(
 # --- from cells to a table
 
 
-def roles_of(path: Path, layout: Layout, ask: Ask) -> Roles:
+def roles_of(path: Path, layout: Layout, ask: ReadOptions) -> Roles:
     """Which columns are variables."""
     without = ask._replace(drop=(*ask.drop, *(layout.names[k] for k in layout.blank)))
     return assign_roles(path, layout.names, without, _index_of(layout, ask), layout.row_numbers)
 
 
-def _index_of(layout: Layout, ask: Ask) -> tuple[int, ...]:
+def _index_of(layout: Layout, ask: ReadOptions) -> tuple[int, ...]:
     # text that could be an index is one only if the user names no other
     by_text = layout.index_because == "text" and ask.id_column is not None
     return () if by_text else layout.index_at
@@ -268,7 +268,7 @@ def read_rows(
     path: Path,
     layout: Layout,
     roles: Roles,
-    ask: Ask,
+    ask: ReadOptions,
     records: Records,
     decimal: str,
     named: NamedRows,
@@ -322,7 +322,7 @@ def table_of(
     read: RowsRead,
     records: Records,
     notes: list[str],
-    ask: Ask,
+    ask: ReadOptions,
 ) -> Table:
     """The table, with what is to be said about it."""
     names = layout.names
@@ -404,7 +404,7 @@ def _say_index(path: Path, layout: Layout, ids: list[str]) -> str:
     )
 
 
-def _say_unnamed(layout: Layout, roles: Roles, ask: Ask) -> list[str]:
+def _say_unnamed(layout: Layout, roles: Roles, ask: ReadOptions) -> list[str]:
     """Notes about variables that have no name in the file."""
     variables, known = {*roles.variables}, {*ask.keep, *ask.variables}
     return [

@@ -17,7 +17,7 @@ from .base import (
     EXACT,
     LARGEST_UNPACKED,
     MOST_EXPANSION,
-    Ask,
+    ReadOptions,
     Table,
     assign_roles,
     column_called,
@@ -37,7 +37,7 @@ from .orientation import rows_by_name
 _MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
 
 
-def read_numpy(path: Path, ask: Ask) -> Table:
+def read_numpy(path: Path, ask: ReadOptions) -> Table:
     """One array of two dimensions (called X if there are several), names and ids if they are there,
     or a sparse matrix as ``scipy.sparse.save_npz`` writes it."""
     try:
@@ -99,11 +99,11 @@ def _check_archive(path: Path) -> None:
                 read_header(file, member.file_size, PLAIN_TYPES + "S")  # SciPy names formats so
 
 
-def read_mtx(path: Path, ask: Ask) -> Table:
+def read_mtx(path: Path, ask: ReadOptions) -> Table:
     return _named(path, ask, read_market(path))
 
 
-def read_h5ad(path: Path, ask: Ask) -> Table:
+def read_h5ad(path: Path, ask: ReadOptions) -> Table:
     try:
         import anndata
     except ImportError as error:
@@ -172,7 +172,7 @@ def _as_floats(X: Any) -> Any:
 
 def _named(
     path: Path,
-    ask: Ask,
+    ask: ReadOptions,
     X: Any,
     names: Any = None,
     ids: Any = None,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import ALL_TEXT, Ask, Table, quietly, unique_names, unknown_column
+from .base import ALL_TEXT, ReadOptions, Table, quietly, unique_names, unknown_column
 from .formulas import unescaped
 
 _MANY = 5  # times as many rows as columns are far more
@@ -92,7 +92,7 @@ class NamedRows(NamedTuple):
         return unescaped(row[self.at].strip())
 
 
-def rows_by_name(names: Sequence[str], ask: Ask) -> tuple[Ask, NamedRows]:
+def rows_by_name(names: Sequence[str], ask: ReadOptions) -> tuple[ReadOptions, NamedRows]:
     """What is asked of the columns, and the rows that are asked for by name."""
     if not ask.transpose:
         return ask, NamedRows(frozenset(), 0)
@@ -109,7 +109,7 @@ def rows_by_name(names: Sequence[str], ask: Ask) -> tuple[Ask, NamedRows]:
 # --- turned round
 
 
-def transposed(table: Table, ask: Ask) -> Table:
+def transposed(table: Table, ask: ReadOptions) -> Table:
     """Variables were in rows: the ids become names, and the names ids.
 
     Rows that were asked for by name are taken out: from the text that the reader kept, or from the
@@ -141,7 +141,7 @@ def transposed(table: Table, ask: Ask) -> Table:
     )
 
 
-def _of_rows(table: Table, names: Sequence[str], ask: Ask) -> tuple[str, ...]:
+def _of_rows(table: Table, names: Sequence[str], ask: ReadOptions) -> tuple[str, ...]:
     """Of what is to be left out, that which is a row."""
     parts = [one.strip() for asked in ask.drop for one in (asked, *asked.split(","))]
     known = {*table.rows, *names}

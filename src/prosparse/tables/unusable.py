@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from .base import Ask, Unusable, column_called, quietly
+from .base import ReadOptions, Unusable, column_called, quietly
 
 MOST_NAMED = 20  # columns in a message
 
@@ -63,7 +63,7 @@ Advice = Callable[[str], str | None]
 
 
 def refuse_unusable(
-    path: Path, names: Sequence[str], bad: Bad, advice: Advice, ask: Ask
+    path: Path, names: Sequence[str], bad: Bad, advice: Advice, ask: ReadOptions
 ) -> NoReturn:
     """Say which columns, or which lines, are not numbers."""
     if bad.lines and not bad.outside and len(bad.lines) < bad.rows:
@@ -117,7 +117,7 @@ def _listed(parts: list[str]) -> str:
     return ", ".join(parts[:MOST_NAMED]) + more
 
 
-def _lines_of_text(bad: Bad, ask: Ask) -> str:
+def _lines_of_text(bad: Bad, ask: ReadOptions) -> str:
     line, cells = next(iter(bad.lines.items()))
     more = f" (and {len(bad.lines) - 1} more)" if len(bad.lines) > 1 else ""
     what = f"line {line}{more}: it holds no number, but {', '.join(map(quietly, cells))}, ..."

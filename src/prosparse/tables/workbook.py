@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import Ask, Table, quietly
+from .base import ReadOptions, Table, quietly
 from .layout import Row, find_layout, no_header, read_rows, roles_of, table_of, take_header
 from .limited import read_in_child
 from .orientation import rows_by_name
@@ -22,7 +22,7 @@ ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _SAMPLE = 200  # rows to look at
 
 
-def read_workbook(path: Path, ask: Ask) -> Table:
+def read_workbook(path: Path, ask: ReadOptions) -> Table:
     sheet = _read_sheet(path, ask)
     rows, notes = sheet.rows, sheet.notes
     header = take_header(path, rows, notes) if ask.header else no_header(rows, 0)
@@ -41,7 +41,7 @@ def read_workbook(path: Path, ask: Ask) -> Table:
     return table_of(path, layout, roles, read, records, notes, columns)
 
 
-def sheet_texts(path: Path, ask: Ask) -> tuple[list[str], list[list[str]], list[str]]:
+def sheet_texts(path: Path, ask: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
     """Return all cells of a sheet as text: names of the columns, rows, and notes about values."""
     sheet = _read_sheet(path, ask)
     header = take_header(path, sheet.rows, [])
@@ -57,7 +57,7 @@ class Sheet(NamedTuple):
     unstored: list[str]  # of these, the one about formulas
 
 
-def _read_sheet(path: Path, ask: Ask) -> Sheet:
+def _read_sheet(path: Path, ask: ReadOptions) -> Sheet:
     import python_calamine  # noqa: F401 (the child process needs it)
 
     found = read_in_child(

@@ -248,8 +248,8 @@ def test_every_component_is_proved(table, orthogonality, nonnegative):
     assert model.optimality_gap_.tolist() == [0.0, 0.0]
     C = np.cov(table.T)
     assert model.explained_variance_[0] == pytest.approx(best_value(C, 4, nonnegative))
-    np.testing.assert_allclose(model.upper_bound_, [trace[-1] for trace in model.bounds_])
-    assert all(np.all(np.diff(trace) >= -1e-9 * trace[-1]) for trace in model.bounds_)
+    np.testing.assert_allclose(model.upper_bound_, [trace[-1] for trace in model.objective_path_])
+    assert all(np.all(np.diff(trace) >= -1e-9 * trace[-1]) for trace in model.objective_path_)
 
 
 def test_without_a_proof_nothing_is_certified(table):

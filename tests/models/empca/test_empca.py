@@ -141,9 +141,9 @@ def test_objective_never_falls_and_constraints_hold(options, shape):
     model = EMPCA(3, random_state=0, **options).fit(X)
     W = model.components_
     np.testing.assert_allclose(np.linalg.norm(W, axis=1), 1.0, atol=1e-12)
-    for bounds in model.bounds_:
+    for bounds in model.objective_path_:
         assert np.all(np.diff(bounds) >= 0)
-    assert model.n_iter_ == sum(map(len, model.bounds_))
+    assert model.n_iter_ == sum(map(len, model.objective_path_))
     K = np.broadcast_to(options.get("n_nonzero", shape[1]), 3)
     assert np.all(np.count_nonzero(W, axis=1) <= K)
     if not options.get("nonnegative"):
@@ -400,7 +400,7 @@ def test_the_same_components_however_many_sets_are_improved_at_a_time(parameters
     with parallel_config(backend="threading"):
         together = EMPCA(2, n_nonzero=4, random_state=0, n_jobs=2, **parameters).fit(X)
     np.testing.assert_array_equal(together.components_, alone.components_)
-    for bounds, others in zip(alone.bounds_, together.bounds_, strict=True):
+    for bounds, others in zip(alone.objective_path_, together.objective_path_, strict=True):
         np.testing.assert_array_equal(bounds, others)
 
 

@@ -141,7 +141,7 @@ def test_a_joint_fit_needs_enough_columns(pitprops):
 
 
 def test_many_columns_have_the_bound_of_each_component(monkeypatch):
-    monkeypatch.setattr("prosparse.models.empca.solve.MOST_JOINT", 10)
+    monkeypatch.setattr("prosparse.models.empca.solve.MAX_JOINT", 10)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 20))
     model = EMPCA(2, n_nonzero=3, orthogonality="disjoint", joint=True, certify=True, gap=0.3)

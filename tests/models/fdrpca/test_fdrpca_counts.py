@@ -146,7 +146,7 @@ def test_what_cannot_be_counts_is_refused(fitted):
         with pytest.raises(InputError, match=word):
             model.transform(wrong)
     with pytest.raises(ParameterError, match="two ways to change the columns"):
-        FDRPCA(counts=True, transform="rank").fit(X)
+        FDRPCA(counts=True, rank_transform=True).fit(X)
     with pytest.raises(ParameterError, match="counts"):
         FDRPCA(counts="yes").fit(X)
 

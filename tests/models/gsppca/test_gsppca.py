@@ -166,8 +166,8 @@ def test_attributes(fitted):
     assert np.all(np.diff(model.relevance_[np.argsort(model.ranking_)]) <= 0)
     np.testing.assert_array_equal(model.support_, model.ranking_ <= model.n_selected_)
     assert model.cardinalities_.shape == model.log_evidence_path_.shape
-    assert np.all(np.diff(model.bounds_) >= 0)
-    assert len(model.bounds_) == model.n_iter_
+    assert np.all(np.diff(model.objective_path_) >= 0)
+    assert len(model.objective_path_) == model.n_iter_
     assert model.stop_reason_ is StopReason.CONVERGED
     np.testing.assert_allclose(model.mean_, X.mean(axis=0))
     np.testing.assert_array_equal(model.scale_, np.ones(30))
@@ -342,7 +342,7 @@ def test_rotated_samples(fitted, rng):
     inner = np.linalg.qr(rng.standard_normal((49, 49)))[0]
     rotated = GSPPCA(5).fit(Q @ inner @ Q.T @ centred)
     np.testing.assert_allclose(rotated.relevance_, model.relevance_, atol=1e-6)
-    np.testing.assert_allclose(rotated.bounds_[-1], model.bounds_[-1], rtol=1e-8)
+    np.testing.assert_allclose(rotated.objective_path_[-1], model.objective_path_[-1], rtol=1e-8)
 
 
 @pytest.mark.parametrize("factor", [1e-150, 1e-3, 7.0, 1e150])
@@ -359,7 +359,9 @@ def test_rescaled_table(fitted, factor):
     np.testing.assert_allclose(
         scaled.log_evidence_path_ + shift, model.log_evidence_path_, rtol=1e-6
     )
-    np.testing.assert_allclose(scaled.bounds_[-1] + shift, model.bounds_[-1], rtol=1e-6)
+    np.testing.assert_allclose(
+        scaled.objective_path_[-1] + shift, model.objective_path_[-1], rtol=1e-6
+    )
 
 
 def test_shifted_table(fitted):
@@ -494,7 +496,7 @@ def test_an_exact_fit_stays_finite(rng):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoStructureWarning)
             model = GSPPCA(d).fit(X)
-        for name in ("components_", "log_evidence_path_", "relevance_", "bounds_"):
+        for name in ("components_", "log_evidence_path_", "relevance_", "objective_path_"):
             assert np.all(np.isfinite(getattr(model, name)))
         assert np.isfinite(model.score(X))
         np.testing.assert_allclose(model.components_ @ model.components_.T, np.eye(d), atol=1e-9)
@@ -677,7 +679,7 @@ def test_columns_on_scales_far_apart(d):
     X = load_breast_cancer().data
     model = GSPPCA(d).fit(X)
     assert model.stop_reason_ is StopReason.CONVERGED
-    assert np.all(np.diff(model.bounds_) >= -1e-9 * np.abs(model.bounds_[1:]))
+    assert np.all(np.diff(model.objective_path_) >= -1e-9 * np.abs(model.objective_path_[1:]))
     assert np.isfinite(model.log_evidence_path_).all()
 
 

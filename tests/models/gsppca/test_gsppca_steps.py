@@ -12,15 +12,15 @@ from prosparse.data.operators.sparse import SparseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
-from prosparse.models.gsppca.latents import (
+from prosparse.models.gsppca.factors import (
     make_latent_step,
     make_mixed_step,
     over_latents,
     with_latents,
 )
 from prosparse.models.gsppca.model import init, make_step
+from prosparse.models.gsppca.quasi_newton import Secants
 from prosparse.models.gsppca.relevance import update_variances
-from prosparse.models.gsppca.secants import Secants
 from prosparse.models.gsppca.solve import in_single_precision
 from prosparse.numerics.spectrum import spectrum
 

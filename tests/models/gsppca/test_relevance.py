@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from prosparse.models.gsppca.expansion import expand
+from prosparse.models.gsppca.parameter_expansion import expand
 from prosparse.models.gsppca.relevance import update_variances
 
 pytestmark = pytest.mark.quick

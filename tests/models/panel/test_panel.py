@@ -71,13 +71,13 @@ def test_attributes(model):
     np.testing.assert_allclose(model.loadings_ @ model.loadings_.T, np.eye(d), atol=1e-10)
     assert np.all(np.diff(model.explained_variance_) <= 0)
     np.testing.assert_allclose(model.explained_variance_ratio_, model.explained_variance_ / P)
-    for name in ("recovered_path_", "recovered_path_std_", "attained_path_", "bound_path_"):
+    for name in ("heldout_r2_path_", "heldout_r2_path_std_", "relative_r2_path_", "bound_path_"):
         assert getattr(model, name).shape == (5,)
     assert np.all(model.criterion_path_ <= model.bound_path_)
-    assert np.all(model.recovered_[model.support_] == 1.0)
+    assert np.all(model.heldout_r2_[model.support_] == 1.0)
     np.testing.assert_allclose(model.relevance_, model.communality_ / model.communality_.max())
-    assert model.attainable_ == pytest.approx(model.communality_.mean())
-    assert model.recovered_by_group_ == {}
+    assert model.attainable_r2_ == pytest.approx(model.communality_.mean())
+    assert model.heldout_r2_by_group_ == {}
     assert model.depth_ == 0.0
     others = model.communality_[~model.support_]
     np.testing.assert_array_equal(
@@ -92,15 +92,15 @@ def test_one_of_each_family_is_chosen():
     X = np.repeat(kinds, 4, axis=1) + 0.4 * rng.standard_normal((100, 20))
     found = Panel(5).fit(X)
     assert sorted(found.order_ // 4) == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(found.stand_in_ // 4, np.arange(20) // 4)
+    np.testing.assert_array_equal(found.proxy_ // 4, np.arange(20) // 4)
     decided = Panel().fit(X)
     assert sorted(decided.order_[:5] // 4) == [0, 1, 2, 3, 4]
-    assert decided.attained_path_[decided.n_selected_ - 1] >= 0.9
-    assert np.all(decided.attained_path_[: decided.n_selected_ - 1] < 0.9)
+    assert decided.relative_r2_path_[decided.n_selected_ - 1] >= 0.9
+    assert np.all(decided.relative_r2_path_[: decided.n_selected_ - 1] < 0.9)
 
 
 def test_a_share_that_is_easier_to_reach_needs_fewer(frame):
-    sizes = [Panel(recover=share).fit(frame).n_selected_ for share in (0.3, 0.6, 0.9)]
+    sizes = [Panel(target_recovery=share).fit(frame).n_selected_ for share in (0.3, 0.6, 0.9)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1]
 
@@ -112,7 +112,7 @@ def test_scores_and_what_they_rebuild(model, frame, X):
     rebuilt = model.inverse_transform(scores)
     expected = (scores @ model.loadings_) * X.std(axis=0) + X.mean(axis=0)
     np.testing.assert_allclose(rebuilt, expected, atol=1e-10)
-    rest = model.predict_rest(X[:, model.support_])
+    rest = model.predict_unmeasured(X[:, model.support_])
     np.testing.assert_allclose(rest, rebuilt[:, ~model.support_], atol=1e-10)
 
 
@@ -139,22 +139,22 @@ def test_columns_that_hardly_varied_do_not_decide_the_score():
 
 
 def test_stands_for(model):
-    told = model.stands_for()
+    told = model.proxied_variables()
     assert list(told) == [NAMES[k] for k in model.order_]
     for name, others in told.items():
         places = [NAMES.index(other) for other in others]
-        assert all(model.stand_in_[place] == NAMES.index(name) for place in places)
+        assert all(model.proxy_[place] == NAMES.index(name) for place in places)
         assert NAMES.index(name) not in places
-        shares = model.recovered_[places]
+        shares = model.heldout_r2_[places]
         assert np.all(np.diff(shares) <= 0)
-    assert sum(map(len, told.values())) == np.sum(model.stand_in_ >= 0) - 5
-    renamed = model.stands_for([f"v{k}" for k in range(P)])
+    assert sum(map(len, told.values())) == np.sum(model.proxy_ >= 0) - 5
+    renamed = model.proxied_variables([f"v{k}" for k in range(P)])
     assert list(renamed) == [f"v{k}" for k in model.order_]
-    assert list(Panel(2).fit(structured()).stands_for()) == [
+    assert list(Panel(2).fit(structured()).proxied_variables()) == [
         str(k) for k in Panel(2).fit(structured()).order_
     ]
     with pytest.raises(ParameterError, match="`names` must have 18 names, got 2"):
-        model.stands_for(["a", "b"])
+        model.proxied_variables(["a", "b"])
 
 
 # --- wishes
@@ -162,27 +162,27 @@ def test_stands_for(model):
 
 def test_keep_and_exclude(frame, X, model):
     worst = int(np.argmax(model.ranking_))
-    kept = Panel(4, keep=[NAMES[worst]]).fit(frame)
+    kept = Panel(4, include=[NAMES[worst]]).fit(frame)
     assert kept.order_[0] == worst
-    by_place = Panel(4, keep=[worst - P]).fit(X)
+    by_place = Panel(4, include=[worst - P]).fit(X)
     np.testing.assert_array_equal(by_place.order_, kept.order_)
     mask = np.zeros(P, dtype=bool)
     mask[model.order_] = True
     without = Panel(4, exclude=mask).fit(X)
     assert not np.any(without.support_ & mask)
-    assert np.all(without.recovered_[mask] < 1.0)
-    nothing = Panel(5, exclude=np.zeros(P, dtype=bool), keep=None).fit(X)
+    assert np.all(without.heldout_r2_[mask] < 1.0)
+    nothing = Panel(5, exclude=np.zeros(P, dtype=bool), include=None).fit(X)
     np.testing.assert_array_equal(nothing.order_, model.order_)
 
 
 def test_more_to_keep_than_would_be_enough(X):
-    kept = Panel(recover=0.01, keep=[0, 1, 2, 3]).fit(X)
+    kept = Panel(target_recovery=0.01, include=[0, 1, 2, 3]).fit(X)
     assert set(kept.order_[:4]) == {0, 1, 2, 3}
 
 
 def test_all_columns_with_some_to_keep(X):
     """There is nobody left to exchange them for."""
-    assert sorted(Panel(P, keep=[0, 5]).fit(X).order_) == list(range(P))
+    assert sorted(Panel(P, include=[0, 5]).fit(X).order_) == list(range(P))
 
 
 def test_costs(X, model):
@@ -195,7 +195,7 @@ def test_costs(X, model):
 @pytest.mark.parametrize("recover", [0.3, 0.9])
 def test_bundles_are_never_cut(X, wanted, recover):
     bundles = [slice(0, 3), [3, 4], range(5, 9), [9, 10, 11]]
-    found = Panel(wanted, recover=recover, bundles=bundles).fit(X)
+    found = Panel(wanted, target_recovery=recover, bundles=bundles).fit(X)
     for bundle in (range(3), range(3, 5), range(5, 9), range(9, 12)):
         assert found.support_[list(bundle)].sum() in (0, len(bundle))
     assert wanted is None or found.n_selected_ <= wanted
@@ -206,16 +206,16 @@ def test_as_many_bundles_as_are_enough(recover):
     """All columns come in threes, and no panel ends within one."""
     for seed in range(3):
         threes = [slice(k, k + 3) for k in range(0, P, 3)]
-        found = Panel(recover=recover, bundles=threes).fit(structured(seed))
+        found = Panel(target_recovery=recover, bundles=threes).fit(structured(seed))
         assert np.all(found.support_.reshape(-1, 3).sum(axis=1) % 3 == 0)
         ends = np.arange(3, found.n_selected_ + 1, 3)
-        assert np.all(found.attained_path_[ends[:-1] - 1] < recover)
-        assert found.attained_path_[ends[-1] - 1] >= recover
+        assert np.all(found.relative_r2_path_[ends[:-1] - 1] < recover)
+        assert found.relative_r2_path_[ends[-1] - 1] >= recover
 
 
 def test_a_bundle_is_kept_or_left_out_as_a_whole(frame):
     bundles = [NAMES[0:3], NAMES[3:5]]
-    found = Panel(6, keep=[NAMES[1]], exclude=[NAMES[4]], bundles=bundles).fit(frame)
+    found = Panel(6, include=[NAMES[1]], exclude=[NAMES[4]], bundles=bundles).fit(frame)
     assert set(found.order_[:3]) == {0, 1, 2}
     assert not found.support_[3:5].any()
 
@@ -282,11 +282,11 @@ def test_wishes_that_cannot_be_fulfilled(wishes, words, frame):
 def test_a_constant_column_cannot_be_kept(frame):
     still = frame.assign(**{"gene 4": 7.0})
     with pytest.raises(ParameterError, match="column 'gene 4' of `keep` is constant"):
-        Panel(3, keep=["gene 4"]).fit(still)
+        Panel(3, include=["gene 4"]).fit(still)
     found = Panel(3, bundles=[["gene 3", "gene 4"]]).fit(still)
     assert not found.support_[4]
-    assert found.recovered_[4] == 0.0
-    assert found.stand_in_[4] == -1
+    assert found.heldout_r2_[4] == 0.0
+    assert found.proxy_[4] == -1
     with pytest.raises(ParameterError, match="at most 17"):
         Panel(18).fit(still)
 
@@ -311,7 +311,7 @@ def test_no_structure(rng):
     with pytest.warns(NoStructureWarning, match="Panel: held-out rows confirm no common structure"):
         found = Panel(3).fit(rng.standard_normal((200, 15)))
     assert found.n_selected_ == 3
-    assert found.attainable_ < 0.01
+    assert found.attainable_r2_ < 0.01
 
 
 @pytest.mark.parametrize(("n", "p"), [(100, 20), (40, 200), (30, 10)])
@@ -329,7 +329,7 @@ def test_nothing_in_common_at_all():
     assert found.n_components_ == 0
     means = np.tile(X.mean(axis=0), (50, 1))
     np.testing.assert_allclose(found.inverse_transform(found.transform(X)), means, atol=1e-12)
-    rest, deviation = found.predict_rest(X[:, found.support_], return_std=True)
+    rest, deviation = found.predict_unmeasured(X[:, found.support_], return_std=True)
     np.testing.assert_allclose(rest, means[:, ~found.support_], atol=1e-12)
     assert np.all(deviation > 0)
 
@@ -344,7 +344,7 @@ def test_columns_that_vary_in_one_row_have_no_factor(wanted, selected, criterion
         found = Panel(wanted, criterion=criterion).fit(X)
     assert (found.n_selected_, found.n_components_) == (selected, 0)
     np.testing.assert_allclose(
-        found.recovered_path_, np.arange(1, len(found.recovered_path_) + 1) / 40
+        found.heldout_r2_path_, np.arange(1, len(found.heldout_r2_path_) + 1) / 40
     )
 
 
@@ -353,9 +353,9 @@ def test_folds_without_variance_have_no_part_in_the_path():
     X = np.zeros((20, 4))
     X[3], X[4] = 1.0, -1.0
     found = Panel(4).fit(X)
-    assert found.recovered_path_[0] == pytest.approx(0.9997)
-    assert found.recovered_path_[-1] == pytest.approx(1.0)
-    assert np.all(found.recovered_path_std_ < 1e-9)
+    assert found.heldout_r2_path_[0] == pytest.approx(0.9997)
+    assert found.heldout_r2_path_[-1] == pytest.approx(1.0)
+    assert np.all(found.heldout_r2_path_std_ < 1e-9)
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
@@ -368,7 +368,7 @@ def test_nearly_equal_large_counts(seed):
     counts[one] += change
     counts[other] -= change
     found = Panel(2, counts=True).fit(counts)
-    for name in ("recovered_path_", "recovered_path_std_", "attained_path_", "recovered_"):
+    for name in ("heldout_r2_path_", "heldout_r2_path_std_", "relative_r2_path_", "heldout_r2_"):
         assert np.all(np.isfinite(getattr(found, name))), name
 
 
@@ -387,7 +387,7 @@ def test_no_panel_recovers_so_much(monkeypatch):
     monkeypatch.setattr("prosparse.models.panel.model.LONGEST", 2)
     X = structured(r=6)
     with pytest.warns(ShortPanelWarning, match=r"Panel: 2 variables recover 0\.\d+ of .* 0.99"):
-        found = Panel(recover=0.99).fit(X)
+        found = Panel(target_recovery=0.99).fit(X)
     assert found.n_selected_ == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -422,8 +422,8 @@ def test_groups_are_compared_within(rng):
     assert plain.communality_[:2].min() > 0.8
     assert within.communality_[:2].max() < 0.2
     assert not within.support_[:2].any()
-    assert list(within.recovered_by_group_) == ["0", "1", "2", "3", "4", "5"]
-    assert all(0.1 < share < 1.0 for share in within.recovered_by_group_.values())
+    assert list(within.heldout_r2_by_group_) == ["0", "1", "2", "3", "4", "5"]
+    assert all(0.1 < share < 1.0 for share in within.heldout_r2_by_group_.values())
 
 
 def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
@@ -436,9 +436,9 @@ def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
         lambda rows, count, codes, seed: factors.splits_of(rows, count, None, seed),
     )
     found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
-    assert list(found.recovered_by_group_) == ["a", "b", "c"]
+    assert list(found.heldout_r2_by_group_) == ["a", "b", "c"]
     np.testing.assert_array_equal(found.order_, plain.order_)
-    for name in ("scale_", "communality_", "recovered_", "recovered_path_", "rest_std_"):
+    for name in ("scale_", "communality_", "heldout_r2_", "heldout_r2_path_", "unmeasured_std_"):
         np.testing.assert_allclose(getattr(found, name), getattr(plain, name), atol=1e-8)
 
 
@@ -453,11 +453,11 @@ def test_columns_that_differ_between_groups_alone(make, frame):
     rest = np.delete(np.arange(P), [2, 5])
     without = Panel(4).fit(X[:, rest], groups=group)
     np.testing.assert_array_equal(found.order_, rest[without.order_])
-    np.testing.assert_allclose(found.recovered_[rest], without.recovered_, atol=1e-10)
-    assert np.all(found.recovered_[[2, 5]] == 0.0)
-    assert np.isfinite(found.predict_rest(X[:, found.support_])).all()
+    np.testing.assert_allclose(found.heldout_r2_[rest], without.heldout_r2_, atol=1e-10)
+    assert np.all(found.heldout_r2_[[2, 5]] == 0.0)
+    assert np.isfinite(found.predict_unmeasured(X[:, found.support_])).all()
     with pytest.raises(ParameterError, match="column 2 of `keep` is constant"):
-        Panel(4, keep=[2]).fit(X, groups=group)
+        Panel(4, include=[2]).fit(X, groups=group)
 
 
 def test_groups_that_leave_nothing(X):
@@ -471,8 +471,8 @@ def test_groups_that_leave_nothing(X):
 def test_the_whole_is_what_groups_recover_together():
     label = np.arange(90) % 3
     found = Panel(4).fit(structured(), groups=label)
-    shares = np.array(list(found.recovered_by_group_.values()))
-    assert shares.min() - 1e-9 <= found.recovered_.mean() <= shares.max() + 1e-9
+    shares = np.array(list(found.heldout_r2_by_group_.values()))
+    assert shares.min() - 1e-9 <= found.heldout_r2_.mean() <= shares.max() + 1e-9
 
 
 # --- kinds of tables
@@ -531,7 +531,7 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
             found = host(getattr(ours, name))
             np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7, err_msg=name)
     assert ours.depth_ == plain.depth_
-    assert ours.recovered_by_group_ == pytest.approx(plain.recovered_by_group_)
+    assert ours.heldout_r2_by_group_ == pytest.approx(plain.heldout_r2_by_group_)
     assert ours.score(table) == pytest.approx(plain.score(X), rel=1e-9)
     scores = ours.transform(table)
     np.testing.assert_allclose(host(scores), plain.transform(X), atol=1e-7)
@@ -540,8 +540,8 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
     )
     chosen = ours.select(table)
     for found, expected in zip(
-        ours.predict_rest(chosen, return_std=True),
-        plain.predict_rest(X[:, plain.support_], return_std=True),
+        ours.predict_unmeasured(chosen, return_std=True),
+        plain.predict_unmeasured(X[:, plain.support_], return_std=True),
         strict=True,
     ):
         np.testing.assert_allclose(host(found), expected, rtol=1e-6, atol=1e-6)
@@ -557,7 +557,7 @@ def test_large_tables_by_their_leading_components(kind, monkeypatch):
     monkeypatch.setattr(factors, "_RESIDUAL", 1e-6)
     plain, found = (Panel(5).fit(table, groups=groups) for table in (X, KINDS[kind](X)))
     np.testing.assert_array_equal(host(found.order_), exact.order_)
-    for name in ("communality_", "recovered_", "recovered_path_"):
+    for name in ("communality_", "heldout_r2_", "heldout_r2_path_"):
         ours = host(getattr(found, name))
         np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-4)
         np.testing.assert_allclose(ours, getattr(exact, name), atol=0.02)
@@ -569,7 +569,7 @@ def test_predictions_in_kind(make, dtype, X):
     X = X.astype(dtype)
     fitted = Panel(3).fit(make(X))
     np.testing.assert_array_equal(host(fitted.order_), Panel(3).fit(X).order_)
-    rest, deviation = fitted.predict_rest(fitted.select(make(X)), return_std=True)
+    rest, deviation = fitted.predict_unmeasured(fitted.select(make(X)), return_std=True)
     assert type(rest) is type(deviation) is type(make(X))
     assert rest.dtype == make(X).dtype
     assert type(fitted.order_) is type(make(X))
@@ -599,16 +599,16 @@ def test_predicted_counts():
     X, new = counted(n=200), counted(n=400)[200:]
     fitted = Panel(8, counts=True).fit(X)
     chosen = new[:, fitted.support_]
-    told = fitted.predict_rest(chosen, totals=new.sum(axis=1))
-    guessed = fitted.predict_rest(chosen)
+    told = fitted.predict_unmeasured(chosen, totals=new.sum(axis=1))
+    guessed = fitted.predict_unmeasured(chosen)
     truth = new[:, ~fitted.support_]
     assert told.sum() == pytest.approx(truth.sum(), rel=0.05)
     assert np.corrcoef(told.ravel(), truth.ravel())[0, 1] > 0.9
     assert np.mean((told - truth) ** 2) < np.mean((guessed - truth) ** 2)
-    middle, deviation = fitted.predict_rest(chosen, True, totals=new.sum(axis=1))
+    middle, deviation = fitted.predict_unmeasured(chosen, True, totals=new.sum(axis=1))
     inside = np.abs(truth - middle) <= 1.96 * deviation
     assert 0.9 < inside.mean() < 0.99
-    doubled = fitted.predict_rest(2.0 * chosen, totals=2.0 * new.sum(axis=1))
+    doubled = fitted.predict_unmeasured(2.0 * chosen, totals=2.0 * new.sum(axis=1))
     np.testing.assert_allclose(doubled, 2.0 * told)
 
 
@@ -625,14 +625,14 @@ def test_counts_that_are_none():
         fitted.transform(empty)
     chosen = X[:, fitted.support_]
     with pytest.raises(ParameterError, match=r"`totals` must have one number .* 80 rows"):
-        fitted.predict_rest(chosen, totals=[3.0])
+        fitted.predict_unmeasured(chosen, totals=[3.0])
     with pytest.raises(InputError, match="must hold counts"):
-        fitted.predict_rest(-chosen)
+        fitted.predict_unmeasured(-chosen)
     nothing = chosen.copy()
     nothing[0] = 0.0
     with pytest.raises(InputError, match="give their `totals`"):
-        fitted.predict_rest(nothing)
-    assert np.isfinite(fitted.predict_rest(nothing, totals=X.sum(axis=1))).all()
+        fitted.predict_unmeasured(nothing)
+    assert np.isfinite(fitted.predict_unmeasured(nothing, totals=X.sum(axis=1))).all()
 
 
 def test_what_was_fitted_to_counts_stays_so():
@@ -643,7 +643,7 @@ def test_what_was_fitted_to_counts_stays_so():
 
     def said():
         scores = fitted.transform(X)
-        rebuilt, rest = fitted.inverse_transform(scores), fitted.predict_rest(chosen)
+        rebuilt, rest = fitted.inverse_transform(scores), fitted.predict_unmeasured(chosen)
         return scores, rebuilt, rest, fitted.score(X)
 
     expected = said()
@@ -657,16 +657,18 @@ def test_what_was_fitted_to_counts_stays_so():
 
 def test_panels_of_other_columns_are_refused(model, frame, X):
     chosen = frame[[NAMES[k] for k in np.flatnonzero(model.support_)]]
-    np.testing.assert_allclose(model.predict_rest(chosen), model.predict_rest(X[:, model.support_]))
+    np.testing.assert_allclose(
+        model.predict_unmeasured(chosen), model.predict_unmeasured(X[:, model.support_])
+    )
     with pytest.raises(InputError, match="it has others, or another order"):
-        model.predict_rest(chosen[chosen.columns[::-1]])
+        model.predict_unmeasured(chosen[chosen.columns[::-1]])
     lacking = chosen.rename(columns={chosen.columns[1]: "other"})
     with pytest.raises(InputError, match=f"it lacks '{chosen.columns[1]}'"):
-        model.predict_rest(lacking)
+        model.predict_unmeasured(lacking)
     with pytest.raises(InputError, match=r"must have the 5 columns of the panel.* got 18"):
-        model.predict_rest(X)
+        model.predict_unmeasured(X)
     with pytest.raises(ValueError, match="NaN"):
-        model.predict_rest(np.full((2, 5), np.nan))
+        model.predict_unmeasured(np.full((2, 5), np.nan))
 
 
 # --- parameters and files
@@ -679,11 +681,13 @@ def test_saved_and_loaded(tmp_path):
     }  # fmt: skip
     fitted = Panel(6, counts=True, **wishes).fit(X, groups=groups)
     again = load(save(fitted, tmp_path / "model"))
-    assert again.recovered_by_group_ == fitted.recovered_by_group_
-    assert again.stands_for() == fitted.stands_for()
+    assert again.heldout_r2_by_group_ == fitted.heldout_r2_by_group_
+    assert again.proxied_variables() == fitted.proxied_variables()
     assert again.score(X) == fitted.score(X)
     chosen = X[:, fitted.support_]
-    np.testing.assert_array_equal(again.predict_rest(chosen), fitted.predict_rest(chosen))
+    np.testing.assert_array_equal(
+        again.predict_unmeasured(chosen), fitted.predict_unmeasured(chosen)
+    )
     parameters = again.get_params()
     assert (parameters["keep"], parameters["exclude"]) == ((2,), [3, 4])
     assert parameters["bundles"] == [[5, 6]]
@@ -692,7 +696,7 @@ def test_saved_and_loaded(tmp_path):
 
 
 def test_names_of_columns_are_saved(frame, tmp_path):
-    fitted = Panel(4, keep=["gene 3"], exclude="gene 5").fit(frame)
+    fitted = Panel(4, include=["gene 3"], exclude="gene 5").fit(frame)
     again = load(save(fitted, tmp_path / "model"))
     assert (again.keep, again.exclude) == (["gene 3"], "gene 5")
     np.testing.assert_array_equal(again.fit(frame).order_, fitted.order_)

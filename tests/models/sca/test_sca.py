@@ -66,7 +66,7 @@ def test_dense_data_and_a_vague_prior_give_the_ppca_subspace(prior, rng):
 def test_two_views_recover_planted_directions(prior, seed):
     X1, X2, W, z, own = two_views(seed=seed)
     model = SCA(2, n_private=1, prior=prior).fit([X1, X2])
-    assert model.latent_view_.tolist() == [-1, -1, 0, 1]
+    assert model.factor_view_.tolist() == [-1, -1, 0, 1]
     Z = model.transform([X1, X2])
     both = np.corrcoef(np.hstack([Z, z, own]).T)[:4, 4:]
     shared = np.abs(both[:2, :2])
@@ -116,7 +116,7 @@ def test_imputation(prior, seed):
 def test_normal_jeffreys_and_laplace_are_limits(near, limit):
     """The same fit just beside the limit, by Bessel functions, and at it, in closed form."""
     X = make_sparse_projection(100, random_state=2).X
-    fits = [SCA(6, prior="hyperbolic", a=a, b=b).fit(X) for a, b in (near, limit)]
+    fits = [SCA(6, prior="hyperbolic", shape=a, rate=b).fit(X) for a, b in (near, limit)]
     np.testing.assert_allclose(
         fits[0].inverse_transform(fits[0].transform(X)),
         fits[1].inverse_transform(fits[1].transform(X)),
@@ -127,7 +127,7 @@ def test_normal_jeffreys_and_laplace_are_limits(near, limit):
 def test_a_larger_b_gives_more_zeros():
     X = make_sparse_projection(100, random_state=2).X
     counts = [
-        np.sum(SCA(4, prior="hyperbolic", a=40.0, b=b).fit(X).components_ != 0)
+        np.sum(SCA(4, prior="hyperbolic", shape=40.0, rate=b).fit(X).components_ != 0)
         for b in (0.0, 10.0, 1000.0)
     ]
     assert counts[0] > counts[1] > counts[2] > 0
@@ -136,7 +136,7 @@ def test_a_larger_b_gives_more_zeros():
 def test_dead_components_are_removed():
     data = make_sparse_projection(2000, n_components=2, random_state=1)
     model = SCA(5, prior="hyperbolic").fit(data.X)
-    assert model.n_components_ + model.n_removed_ == 5
+    assert model.n_components_ + model.n_pruned_ == 5
     assert model.n_components_ < 5
     assert model.components_.shape == (model.n_components_, 10)
     assert np.all(np.any(model.components_ != 0, axis=1))
@@ -180,9 +180,9 @@ def test_attributes(fitted):
     np.testing.assert_allclose(model.mean_, np.hstack([X1, X2]).mean(axis=0))
     assert model.n_components_ == 2
     assert model.n_private_ == [1, 1]
-    assert model.n_removed_ == 0
-    assert np.all(np.diff(model.bounds_) >= 0)
-    assert len(model.bounds_) == model.n_iter_
+    assert model.n_pruned_ == 0
+    assert np.all(np.diff(model.objective_path_) >= 0)
+    assert len(model.objective_path_) == model.n_iter_
     np.testing.assert_array_equal(model.support_, np.any(model.components_ != 0, axis=0))
     if model.prior == "ard":
         std = model.components_std_
@@ -460,14 +460,14 @@ def test_awkward_tables_give_numbers(spoil, prior, rng):
         model.components_,
         model.noise_variance_,
         model.mean_,
-        model.bounds_,
+        model.objective_path_,
         model.transform(X),
         model.impute(X),
         model.inverse_transform(model.transform(X)),
         model.score_samples(X),
     ):
         assert np.all(np.isfinite(result))
-    assert np.all(np.diff(model.bounds_) >= 0)
+    assert np.all(np.diff(model.objective_path_) >= 0)
     if "constant" in spoil:
         assert not model.support_[3]
         assert np.all(model.impute(X)[:, 3] == 7.0)
@@ -521,10 +521,10 @@ def test_a_column_that_a_latent_fits_exactly_keeps_noise(rng):
 def test_nothing_there_is_said(rng):
     X = rng.standard_normal((300, 6))
     with pytest.warns(NoStructureWarning, match="no common structure"):
-        model = SCA(1, prior="hyperbolic", a=6.0, b=1e5).fit(X)
+        model = SCA(1, prior="hyperbolic", shape=6.0, rate=1e5).fit(X)
     assert not model.support_.any()
     assert model.transform(X).shape == (300, 1)
-    assert model.n_removed_ == 1
+    assert model.n_pruned_ == 1
 
 
 def noise_tables():
@@ -565,7 +565,7 @@ def test_the_objective_without_latents_is_the_density_of_noise(rng):
     assert not model.support_.any()
     centred = X - X.mean(axis=0)
     slow = norm.logpdf(centred, scale=centred.std()).sum()
-    np.testing.assert_allclose(model.bounds_[-1], slow, rtol=1e-12)
+    np.testing.assert_allclose(model.objective_path_[-1], slow, rtol=1e-12)
 
 
 def test_running_out_of_passes_is_said():

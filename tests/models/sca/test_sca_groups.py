@@ -212,7 +212,7 @@ def test_which_latent_is_active_in_which_group_is_found(model, data):
     scores = model.transform(X, groups=groups)
     match = np.argmax(np.abs(np.corrcoef(scores.T, Z.T))[:3, 3:], axis=1)
     assert sorted(match) == [0, 1, 2]
-    found = model.latent_variance_per_group_
+    found = model.factor_variance_per_group_
     assert np.all(found[ACTIVE[:, match] == 0] < 0.03)
     assert np.all(found[ACTIVE[:, match] == 1] > 0.5)
     np.testing.assert_allclose(model.group_sizes_ @ found / 160, 1.0)
@@ -226,7 +226,7 @@ def test_which_latent_is_active_in_which_group_is_found(model, data):
         np.testing.assert_allclose(model.group_means_[g], X[groups == name].mean(axis=0))
         assert np.median(np.abs(np.log(model.group_noise_variance_[g] / noise[g]))) < 0.15
     np.testing.assert_allclose(model.mean_, X.mean(axis=0))
-    assert np.diff(model.bounds_).min() >= 0
+    assert np.diff(model.objective_path_).min() >= 0
 
 
 def test_one_noise_for_every_view_and_group(data):
@@ -240,7 +240,13 @@ def test_one_noise_for_every_view_and_group(data):
 def test_no_groups_and_one_group_are_the_same_fit(data):
     X = data[0]
     plain, one = SCA(3, views=VIEWS).fit(X), SCA(3, views=VIEWS).fit(X, groups=["a"] * len(X))
-    for name in ("components_", "components_std_", "feature_noise_variance_", "mean_", "bounds_"):
+    for name in (
+        "components_",
+        "components_std_",
+        "feature_noise_variance_",
+        "mean_",
+        "objective_path_",
+    ):
         np.testing.assert_array_equal(getattr(plain, name), getattr(one, name))
     assert not hasattr(plain, "groups_")
     assert one.explained_variance_per_group_.shape == (1, 2, plain.n_components_)
@@ -255,10 +261,12 @@ def test_groups_do_not_depend_on_units_nor_on_the_order_of_rows(model, data, rng
     other = SCA("auto", views=VIEWS).fit(X[order] * units, groups=groups[order])
     np.testing.assert_allclose(other.components_, model.components_ * units, rtol=1e-4, atol=1e-7)
     np.testing.assert_allclose(
-        other.latent_variance_per_group_, model.latent_variance_per_group_, atol=1e-5
+        other.factor_variance_per_group_, model.factor_variance_per_group_, atol=1e-5
     )
     jacobian = len(X) * np.log(units).sum()
-    assert other.bounds_[-1] == pytest.approx(model.bounds_[-1] - jacobian, rel=1e-7)
+    assert other.objective_path_[-1] == pytest.approx(
+        model.objective_path_[-1] - jacobian, rel=1e-7
+    )
 
 
 def test_sparse_tables_and_lists_of_tables_give_the_same(data):
@@ -305,10 +313,10 @@ def dense_laws(model):
     return [
         (
             model.group_means_[g],
-            (model.components_.T * model.latent_variance_per_group_[g]) @ model.components_
+            (model.components_.T * model.factor_variance_per_group_[g]) @ model.components_
             + np.diag(
                 model.group_noise_variance_[g]
-                + model.latent_variance_per_group_[g] @ model.components_std_**2
+                + model.factor_variance_per_group_[g] @ model.components_std_**2
             ),
         )
         for g in range(len(model.groups_))

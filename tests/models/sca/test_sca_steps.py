@@ -12,6 +12,9 @@ from scipy.stats import gamma, multivariate_normal
 from prosparse.data import DenseOperator
 from prosparse.inference.loop import iterate
 from prosparse.models.sca.hyperbolic import HyperbolicPrior
+from prosparse.models.sca.loadings import hyperbolic_rows, relevance_rows, row_covariances
+from prosparse.models.sca.missing_data import standardise_observed
+from prosparse.models.sca.missing_e_step import SamplesWithGaps
 from prosparse.models.sca.model import (
     accelerator,
     hyperbolic_step,
@@ -22,10 +25,7 @@ from prosparse.models.sca.model import (
     view_layout,
 )
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
 from prosparse.models.sca.start import initial_weights, varimax
-from prosparse.models.sca.table_with_gaps import standardise_observed
-from prosparse.models.sca.weights import hyperbolic_rows, relevance_rows, row_covariances
 from prosparse.numerics.spectrum import spectrum
 
 # n, columns of the views, shared latents, private latents, share of missing entries

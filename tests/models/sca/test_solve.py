@@ -9,7 +9,9 @@ import pytest
 from prosparse import SCA
 from prosparse.data import DenseOperator, standardise
 from prosparse.inference.loop import Run, StopReason, iterate
-from prosparse.models.sca.filled_start import fit_of_filled
+from prosparse.models.sca.imputed_init import fit_of_filled
+from prosparse.models.sca.missing_data import standardise_observed
+from prosparse.models.sca.missing_e_step import SamplesWithGaps
 from prosparse.models.sca.model import (
     FactorParameters,
     State,
@@ -18,17 +20,15 @@ from prosparse.models.sca.model import (
     view_layout,
 )
 from prosparse.models.sca.samples import CompleteSamples, fewest_rows
-from prosparse.models.sca.samples_with_gaps import SamplesWithGaps
 from prosparse.models.sca.solve import (
     Counts,
     SCAOptions,
     _needed_latents,
-    _race,
     _towards,
+    compare_after_equal_iterations,
     solve,
 )
 from prosparse.models.sca.start import initial_weights
-from prosparse.models.sca.table_with_gaps import standardise_observed
 from prosparse.selection.dimension import variational_count
 
 pytestmark = pytest.mark.quick
@@ -54,20 +54,22 @@ def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, noise, g
     options = SCAOptions(1, [1, 0], prior, 0.0, columns.per_variance(1e-4), 9, 1000, 1e-9, noise)
     solution = solve(op, seen, groups, options)
     views = [slice(0, 4), slice(4, 9)]
-    model = SCA(1, prior=prior, b=1e-4, n_private=[1, 0], noise=noise, views=views, tol=1e-9)
+    model = SCA(1, prior=prior, rate=1e-4, n_private=[1, 0], noise=noise, views=views, tol=1e-9)
     model.fit(table)
     np.testing.assert_array_equal(model.components_, size * solution.L.T)
     np.testing.assert_array_equal(model.feature_noise_variance_, size**2 * solution.noise)
     means = [model.feature_noise_variance_[view].mean() for view in views]
     np.testing.assert_allclose(model.noise_variance_, means, rtol=1e-14)
     assert np.unique(solution.noise).size == (2 if noise == "view" else 9)
-    np.testing.assert_array_equal(model.latent_view_, solution.latent_view)
+    np.testing.assert_array_equal(model.factor_view_, solution.latent_view)
     # what a density of so many numbers changes by in other units
     numbers = np.isfinite(table).sum(axis=0)
     if prior == "hyperbolic":
         numbers += np.r_[np.full(4, 2), np.ones(5, int)]
     np.testing.assert_array_equal(solution.densities, numbers)
-    np.testing.assert_allclose(model.bounds_, solution.bounds - numbers @ np.log(size), rtol=1e-12)
+    np.testing.assert_allclose(
+        model.objective_path_, solution.bounds - numbers @ np.log(size), rtol=1e-12
+    )
     again = solve(op, seen, groups, options)
     for one, other in zip(solution, again, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -189,7 +191,9 @@ def test_fewer_latents_are_not_taken_for_passes_that_the_others_did_not_have(bel
         bounds = [state.bound + state.speed * (k + 1) for k in range(passes)]
         return Run(state._replace(bound=bounds[-1]), bounds, StopReason.MAX_ITER)
 
-    held, trial = _race(Climber(0.0, 1.0), None, Climber(-below, speed), None, run_from)
+    held, trial = compare_after_equal_iterations(
+        Climber(0.0, 1.0), None, Climber(-below, speed), None, run_from
+    )
     assert (trial.bound > held.bound) is wins
     assert sum(taken) <= 20  # and it is seen early
 
@@ -298,5 +302,5 @@ def test_auto_finds_the_latents_whatever_it_begins_with(views, likely, found):
 def test_few_passes_are_all_of_the_likely_number():
     views = sparse_views(101, 200, (60, 40), 4, 0.3, 0.8)
     model, told = SCA(max_iter=3).fit(views), SCA(likely_number(views), max_iter=3).fit(views)
-    np.testing.assert_array_equal(model.bounds_, told.bounds_)
+    np.testing.assert_array_equal(model.objective_path_, told.objective_path_)
     np.testing.assert_array_equal(model.components_, told.components_)

@@ -5,9 +5,9 @@ import pytest
 
 from prosparse import InputError
 from prosparse.data import DenseOperator, side_by_side
+from prosparse.models.sca.missing_data import standardise_observed
+from prosparse.models.sca.missing_e_step import SamplesWithGaps, inverses
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.samples_with_gaps import SamplesWithGaps, inverses
-from prosparse.models.sca.table_with_gaps import standardise_observed
 from prosparse.models.sca.views import in_old_places
 
 pytestmark = pytest.mark.quick
@@ -94,9 +94,7 @@ def test_moments_of_a_table_with_holes_row_by_row(
     Q, uncertain, repeated, gaps, noise, rng, monkeypatch
 ):
     """[AB08] (17) and (25), one sample at a time."""
-    monkeypatch.setattr(
-        "prosparse.models.sca.samples_with_gaps.PATTERN_ENTRIES_PER_BLOCK", 5 * Q * Q
-    )
+    monkeypatch.setattr("prosparse.models.sca.missing_e_step.PATTERN_ENTRIES_PER_BLOCK", 5 * Q * Q)
     n, p = 23, 9
     seen = rng.random((n, p)) > gaps
     if repeated:

@@ -12,8 +12,8 @@ from scipy.special import softmax
 
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
-from prosparse.models.spinyreg import alike as av_alike
 from prosparse.models.spinyreg import averaging as av
+from prosparse.models.spinyreg import common_magnitude as av_alike
 from prosparse.models.spinyreg.model import moments
 from prosparse.models.spinyreg.stepwise import log_number_prior, rules_for, search
 
@@ -195,7 +195,7 @@ def test_rates_are_those_of_the_densities(terms):
     states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), alike)]
     states += [((2,), (1.0,), alike), ((0, 1, 2, 3, 4), (1.0, 1.0, 1.0, -1.0, 1.0), alike)]
     states += [((0, 1, 4), (1.0, -1.0, -1.0), a) for a in range(kinds.n_own, kinds.rho.size, 4)]
-    nowhere = av.Stones([], [], {}, np.zeros((0, kinds.rho.size)))
+    nowhere = av.JumpTargets([], [], {}, np.zeros((0, kinds.rho.size)))
     for v, s, a in states:
         at = av.place(data, prior, np.array(v, int), None if s is None else np.array(s), a)
         q = len(v)
@@ -238,7 +238,7 @@ def conditional(heights, v, s, a, j):
 def test_every_jump_between_kinds_of_weights_can_be_undone(summed):
     """Else the process would not sample what it should."""
     data, _, prior, _ = summed
-    nowhere, p = av.Stones([], [], {}, np.zeros((0, prior.kinds.rho.size))), data.b.size
+    nowhere, p = av.JumpTargets([], [], {}, np.zeros((0, prior.kinds.rho.size))), data.b.size
     v, n_own = (0, 1, 4), prior.kinds.n_own
 
     def targets(signs, a):
@@ -322,8 +322,8 @@ def test_saved_and_pickled_averages_are_the_same(open_question, tmp_path):
 
 def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
     X, y, _, model = open_question
-    alone = SpinyRegressor(choose="map", average=False).fit(X, y)
-    np.testing.assert_array_equal(alone.coef_, SpinyRegressor(choose="map").fit(X, y).coef_)
+    alone = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
+    np.testing.assert_array_equal(alone.coef_, SpinyRegressor(selection_rule="map").fit(X, y).coef_)
     np.testing.assert_allclose(alone.predict(X), X @ alone.coef_ + alone.intercept_)
     assert not hasattr(alone, "coef_mean_")
     ols = SpinyRegressor(refit="ols").fit(X, y)
@@ -333,7 +333,7 @@ def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
 
 def test_the_median_model_holds_what_is_more_probable_than_not(open_question):
     X, y, _, model = open_question
-    median = SpinyRegressor(choose="median").fit(X, y)
+    median = SpinyRegressor(selection_rule="median").fit(X, y)
     np.testing.assert_array_equal(median.support_, model.inclusion_probability_ > 0.5)
     np.testing.assert_array_equal(median.coef_ != 0, median.support_)
     assert median.n_selected_ == median.support_.sum()
@@ -344,7 +344,7 @@ def test_the_median_model_holds_what_is_more_probable_than_not(open_question):
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize(
     ("options", "least", "most"),
-    [({}, 0.92, 0.97), ({"choose": "map", "average": False}, 0.0, 0.92)],
+    [({}, 0.92, 0.97), ({"selection_rule": "map", "average": False}, 0.0, 0.92)],
 )
 def test_intervals_cover(options, least, most):
     """Those of the chosen set alone are too short: they know of no other set."""
@@ -389,7 +389,7 @@ def test_the_average_of_noise_predicts_next_to_nothing():
     for seed in range(20):
         rng = np.random.default_rng(seed)
         X, y = rng.standard_normal((50, 10)), rng.standard_normal(50)
-        model = SpinyRegressor(choose="median").fit(X, y)
+        model = SpinyRegressor(selection_rule="median").fit(X, y)
         shares.append((model.n_selected_, np.var(model.predict(X)) / np.var(y)))
     assert np.mean([n == 0 for n, _ in shares]) >= 0.85
     assert np.median([share for _, share in shares]) < 0.05
@@ -407,7 +407,7 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
     assert model.inclusion_probability_[coef != 0].min() > 0.95
     others = np.setdiff1d(np.arange(600), visited)
     assert not model.inclusion_probability_[others].any()
-    assert np.all(np.diff(model.likely_) > 0)
+    assert np.all(np.diff(model.candidate_indices_) > 0)
 
 
 def test_variables_that_matter_only_together_are_found():
@@ -421,8 +421,10 @@ def test_variables_that_matter_only_together_are_found():
 
 def test_what_is_not_allowed():
     X, y, _ = make_sparse_regression(20, 5, n_informative=2, random_state=0)
-    with pytest.raises(ParameterError, match="`choose` must be one of 'f-score', 'map', 'median'"):
-        SpinyRegressor(choose="best").fit(X, y)
+    with pytest.raises(
+        ParameterError, match="`selection_rule` must be one of 'f-score', 'map', 'median'"
+    ):
+        SpinyRegressor(selection_rule="best").fit(X, y)
     with pytest.raises(ParameterError, match="`average` must be True or False, got 1"):
         SpinyRegressor(average=1).fit(X, y)
 

@@ -34,7 +34,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def alone():
-    return SpinyClassifier(choose="map", average=False).fit(X, NAMES)
+    return SpinyClassifier(selection_rule="map", average=False).fit(X, NAMES)
 
 
 def test_it_finds_the_variables(model):
@@ -47,7 +47,7 @@ def test_it_finds_the_variables(model):
     assert np.all(np.abs(standard[:3] - [1.5, -1.5, 1.5]) < 0.6)
     assert set(np.argsort(model.ranking_)[:3]) == {0, 1, 2}
     assert np.all(model.inclusion_probability_[:3] > 0.9)
-    assert np.all(np.diff(model.bounds_) >= 0.0)
+    assert np.all(np.diff(model.objective_path_) >= 0.0)
     assert model.n_selected_ == model.cardinalities_[model.log_posterior_path_.argmax()] == 3
 
 
@@ -78,8 +78,8 @@ def test_the_average_is_less_sure_than_the_chosen_set():
     weak, classes = drawn(80, 10, size=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
-        one = SpinyClassifier(choose="median", average=False).fit(weak, classes)
-        many = SpinyClassifier(choose="median").fit(weak, classes)
+        one = SpinyClassifier(selection_rule="median", average=False).fit(weak, classes)
+        many = SpinyClassifier(selection_rule="median").fit(weak, classes)
     assert np.array_equal(one.coef_, many.coef_)
     assert many.n_sets_ > 10
     assert 0.0 < many.inclusion_probability_[3:].max() < 1.0
@@ -123,14 +123,14 @@ def test_the_score_of_noise():
 
 
 def test_classes_trade_places(alone):
-    other = SpinyClassifier(choose="map", average=False).fit(X, ~Y)
+    other = SpinyClassifier(selection_rule="map", average=False).fit(X, ~Y)
     np.testing.assert_allclose(other.coef_, -alone.coef_, rtol=1e-6)
     np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], alone.predict_proba(X), atol=1e-7)
 
 
 def test_units_and_names_do_not_matter(alone):
     frame = pd.DataFrame(1000.0 * X - 7.0, columns=[f"gene {k}" for k in range(12)])
-    other = SpinyClassifier(choose="map", average=False).fit(frame, NAMES)
+    other = SpinyClassifier(selection_rule="map", average=False).fit(frame, NAMES)
     assert np.array_equal(other.support_, alone.support_)
     np.testing.assert_allclose(other.predict_proba(frame), alone.predict_proba(X), atol=1e-6)
     assert list(other.select(frame).columns) == ["gene 0", "gene 1", "gene 2"]
@@ -138,9 +138,9 @@ def test_units_and_names_do_not_matter(alone):
 
 def test_sparse_tables(alone):
     table = np.where(np.abs(X - 3.0) < 0.5 * X.std(axis=0), 0.0, X - 3.0)
-    dense = SpinyClassifier(choose="map", average=False).fit(table, Y)
+    dense = SpinyClassifier(selection_rule="map", average=False).fit(table, Y)
     for kind in (sparse.csr_array, sparse.csc_matrix):
-        other = SpinyClassifier(choose="map", average=False).fit(kind(table), Y)
+        other = SpinyClassifier(selection_rule="map", average=False).fit(kind(table), Y)
         np.testing.assert_allclose(other.coef_, dense.coef_, rtol=1e-6)
         np.testing.assert_allclose(
             other.predict_proba(kind(table)), dense.predict_proba(table), atol=1e-8
@@ -163,7 +163,7 @@ def test_weights_count_rows():
 def test_separated_classes(average):
     rng = np.random.default_rng(0)
     table = rng.standard_normal((60, 12))
-    found = SpinyClassifier(choose="map", average=average).fit(table, table[:, 4] > 0)
+    found = SpinyClassifier(selection_rule="map", average=average).fit(table, table[:, 4] > 0)
     assert list(np.flatnonzero(found.support_)) == [4]
     assert 1.0 < found.coef_[0, 4] < 100.0
     assert np.all(np.isfinite(found.predict_log_proba(1e3 * table)))
@@ -177,7 +177,7 @@ def test_noise_selects_nothing():
         rng = np.random.default_rng(seed)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            found = SpinyClassifier(choose="map", average=False).fit(
+            found = SpinyClassifier(selection_rule="map", average=False).fit(
                 rng.standard_normal((100, 50)), rng.integers(0, 2, 100)
             )
         chosen += found.n_selected_ > 0
@@ -188,10 +188,10 @@ def test_noise_selects_nothing():
 def test_many_variables_go_through_a_shortlist(monkeypatch):
     """The same as all of them at once."""
     table, classes = drawn(150, 120, seed=5)
-    whole = SpinyClassifier(choose="map", average=False).fit(table, classes)
+    whole = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
     monkeypatch.setattr(logistic_solve, "SHORTLIST", 40)
     for kind in (np.asarray, sparse.csr_array):
-        listed = SpinyClassifier(choose="map", average=False).fit(kind(table), classes)
+        listed = SpinyClassifier(selection_rule="map", average=False).fit(kind(table), classes)
         assert np.array_equal(listed.support_, whole.support_)
         np.testing.assert_allclose(listed.coef_, whole.coef_, rtol=1e-5)
         assert sorted(listed.ranking_) == list(range(1, 121))
@@ -203,7 +203,7 @@ def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
     table = rng.standard_normal((400, 60))
     classes = rng.random(400) < expit(4.0 * table[:, 0] + 0.8 * table[:, 1] - 0.8 * table[:, 2])
     monkeypatch.setattr(logistic_solve, "SHORTLIST", 8)
-    found = SpinyClassifier(choose="map", average=False).fit(table, classes)
+    found = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
     assert {0, 1, 2} <= set(np.flatnonzero(found.support_))
 
 
@@ -232,7 +232,7 @@ def test_credible_sets():
     table = rng.standard_normal((200, 12))
     table[:, 7] = table[:, 2] + 0.1 * rng.standard_normal(200)
     classes = rng.random(200) < expit(2.0 * table[:, 2] - 2.0 * table[:, 5])
-    found = SpinyClassifier(choose="map", average=False).fit(table, classes)
+    found = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
     groups = dict(zip(np.flatnonzero(found.support_), found.credible_sets_, strict=True))
     assert list(groups[5]) == [5]
     (twin,) = set(groups) - {5}
@@ -290,9 +290,11 @@ def test_what_else_is_refused():
     with pytest.raises(InputError, match="all 12 columns of X are constant"):
         SpinyClassifier().fit(np.ones_like(X), Y)
     with pytest.raises(InputError, match="the largest column of X is"):
-        SpinyClassifier(normalize=False).fit(X * np.geomspace(1.0, 1e9, 12), Y)
-    with pytest.raises(ParameterError, match="`choose` must be one of 'f-score', 'map', 'median'"):
-        SpinyClassifier(choose="best").fit(X, Y)
+        SpinyClassifier(scale=False).fit(X * np.geomspace(1.0, 1e9, 12), Y)
+    with pytest.raises(
+        ParameterError, match="`selection_rule` must be one of 'f-score', 'map', 'median'"
+    ):
+        SpinyClassifier(selection_rule="best").fit(X, Y)
     with pytest.raises(ParameterError, match="`sample_weight` must hold one number"):
         SpinyClassifier().fit(X, Y, sample_weight=[1.0])
 

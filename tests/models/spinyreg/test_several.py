@@ -91,7 +91,7 @@ def test_of_one_response_it_is_the_model_of_one():
     np.testing.assert_allclose(fit.M[:, 0], other.m, rtol=1e-3)
     rules = rules_for(80, 15, True, max_iter=100, tol=1e-7)
     chosen = several.search(data, rules)[-1].state.fit.v
-    vector = SpinyRegressor(choose="map").fit(X, Y[:, 0])
+    vector = SpinyRegressor(selection_rule="map").fit(X, Y[:, 0])
     assert set(chosen) == set(np.flatnonzero(vector.support_))
     means = several.posterior(rules, fit)
     assert means == pytest.approx(rules.posterior(other))
@@ -133,7 +133,7 @@ def test_shapes(model):
     np.testing.assert_allclose(model.coef_ / 10.0 ** np.arange(3)[:, None], W.T, atol=0.4)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), [1.0, 10.0, 100.0], rtol=0.3)
     assert model.score(X, Y) > 0.5
-    assert np.all(np.diff(model.bounds_) >= 0.0)
+    assert np.all(np.diff(model.objective_path_) >= 0.0)
     inside = np.abs(Y - prediction) < 2.0 * deviation
     assert 0.9 < inside.mean() <= 1.0
 
@@ -152,7 +152,7 @@ def test_least_squares_of_the_chosen_variables():
 def test_equal_columns_are_sure_of_the_same():
     """Evidence adds: the same coefficients, a choice that is at least as large."""
     y = Y[:, 0]
-    single = SpinyRegressor(choose="map", average=False).fit(X, y)
+    single = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
     triple = SpinyRegressor().fit(X, np.column_stack([y, y, y]))
     assert np.array_equal(triple.coef_[0], triple.coef_[1])
     assert set(np.flatnonzero(single.support_)) <= set(np.flatnonzero(triple.support_))
@@ -229,8 +229,8 @@ def test_noise_selects_nothing():
 def test_what_is_refused():
     with pytest.raises(ParameterError, match="`noise` must be 'gaussian' for several responses"):
         SpinyRegressor(noise="student").fit(X, Y)
-    with pytest.raises(ParameterError, match="`choose` must not be 'median' for several"):
-        SpinyRegressor(choose="median").fit(X, Y)
+    with pytest.raises(ParameterError, match="`selection_rule` must not be 'median' for several"):
+        SpinyRegressor(selection_rule="median").fit(X, Y)
     with pytest.raises(InputError, match="Input y contains NaN"):
         SpinyRegressor().fit(X, np.where(Y > 5.0, np.nan, Y))
     with pytest.raises(InputError, match="inconsistent numbers of samples"):

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 
 from prosparse.data import DenseOperator
 from prosparse.models.spinyreg import model as rg
-from prosparse.models.spinyreg import shortlist, stepwise
+from prosparse.models.spinyreg import screening, stepwise
 from prosparse.selection.model_priors import log_multiplicity
 
 pytestmark = pytest.mark.quick
@@ -221,7 +221,7 @@ def test_sets_that_have_grown_are_passed_once_each(seed):
     passed = [frozenset(v.tolist()) for v in run.state.passed]
     assert true in passed
     assert true != frozenset(run.state.fit.v.tolist())
-    assert len(set(passed)) == len(passed) <= stepwise.MOST_GROWN
+    assert len(set(passed)) == len(passed) <= stepwise.MAX_GROWN
     heights = [
         rules.posterior(rg.optimise(data, rg.evaluate(data, v, 1.0), 1e-6))
         for v in run.state.passed
@@ -347,24 +347,24 @@ def test_all_in_is_ridge_regression(n, p):
     X, y, data, _ = problem(n, p)
     ridge = 0.01 * np.trace(X.T @ X) / min(n, p)
     slow = np.linalg.solve(X.T @ X + ridge * np.eye(p), X.T @ y)
-    among = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
+    among = screening.candidates(DenseOperator(X), y, data.yy, y.size)
     np.testing.assert_allclose(among.G, data.G, atol=1e-9)
-    np.testing.assert_allclose(shortlist.all_in(among), slow, atol=1e-9)
+    np.testing.assert_allclose(screening.all_in(among), slow, atol=1e-9)
 
 
 def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     X, y, data, coef = problem(80, 120, q=6, correlation=0.5)
     rules = stepwise.rules_for(80, 120, True, max_iter=500, tol=1e-9)
-    everyone = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
-    monkeypatch.setattr(shortlist, "SHORTLIST", 12)
-    some = shortlist.candidates(DenseOperator(X), y, data.yy, y.size)
-    assert shortlist.first_shortlist(some, shortlist.all_in(some)).listed.size <= 12
+    everyone = screening.candidates(DenseOperator(X), y, data.yy, y.size)
+    monkeypatch.setattr(screening, "SHORTLIST", 12)
+    some = screening.candidates(DenseOperator(X), y, data.yy, y.size)
+    assert screening.first_shortlist(some, screening.all_in(some)).listed.size <= 12
     found, gains = [], []
     for among in (everyone, some):
-        listed, runs, _ = shortlist.search_all(among, rules)
+        listed, runs, _ = screening.search_all(among, rules)
         fit = rg.optimise(listed.data, runs[-1].state.fit, rg.EXACT)
         found.append(set(listed.listed[fit.v]))
-        gains.append(shortlist.gains(among, listed, fit))
+        gains.append(screening.gains(among, listed, fit))
     assert found[0] == found[1] == set(np.flatnonzero(coef))
     np.testing.assert_allclose(gains[1], gains[0], atol=1e-4)
 
@@ -377,15 +377,15 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     X[:, 31] -= X[:, 31] @ y / (y @ y) * y
     X[:, 7] = z + X[:, 31]
     rules = stepwise.rules_for(200, 60, False, max_iter=500, tol=1e-9)
-    everyone = shortlist.candidates(DenseOperator(X), y, float(y @ y), y.size)
-    best = shortlist.search_all(everyone, rules).runs[-1].state.fit
+    everyone = screening.candidates(DenseOperator(X), y, float(y @ y), y.size)
+    best = screening.search_all(everyone, rules).runs[-1].state.fit
     assert set(best.v) == {7, 31}
-    monkeypatch.setattr(shortlist, "SHORTLIST", 6)
-    some = shortlist.candidates(DenseOperator(X), y, float(y @ y), y.size)
-    first = shortlist.first_shortlist(some, shortlist.all_in(some))
+    monkeypatch.setattr(screening, "SHORTLIST", 6)
+    some = screening.candidates(DenseOperator(X), y, float(y @ y), y.size)
+    first = screening.first_shortlist(some, screening.all_in(some))
     assert 7 in first.listed
     assert 31 not in first.listed
-    last, runs, _ = shortlist.search_all(some, rules)
+    last, runs, _ = screening.search_all(some, rules)
     fit = runs[-1].state.fit
     assert set(last.listed[fit.v]) == {7, 31}
     assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

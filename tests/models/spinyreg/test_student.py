@@ -116,7 +116,7 @@ def test_rows_are_a_scale_mixture():
 # --- the estimator
 
 
-@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"normalize": False}])
+@pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"scale": False}])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_bound_never_falls(options, seed):
     X, y, _ = drawn(seed=seed)

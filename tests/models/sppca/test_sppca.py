@@ -276,9 +276,9 @@ def test_the_true_variables_are_found(example):
     # 30 x 2 loadings less one that the choice of axes makes zero, and the noise: as PPCA has
     assert model.n_parameters_path_[0] == 60
     assert model.n_parameters_path_[-1] == 1  # the largest penalty leaves no loading
-    assert np.all(np.diff(model.bounds_) >= 0)
+    assert np.all(np.diff(model.objective_path_) >= 0)
     assert model.stop_reason_ is StopReason.CONVERGED
-    assert len(model.bounds_) == model.n_iter_
+    assert len(model.objective_path_) == model.n_iter_
 
 
 def test_criteria_are_those_of_the_path(example):

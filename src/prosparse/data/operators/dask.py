@@ -33,6 +33,28 @@ def checked_dask(X: Any) -> Any:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
+def with_declared_blocks(X: Any) -> Any:
+    """The Dask array, each block of which is refused when it is computed if it has not the shape
+    that the chunks declare: sums would be divided by a wrong number of rows."""
+    if any(math.isnan(length) for length in X.shape):
+        return X
+    return X.map_blocks(_declared_block, dtype=X.dtype)
+
+
+def _declared_block(block: Any, block_info: Any = None) -> Any:
+    if not block_info:  # Dask looks at the type of the result
+        return block
+    declared = tuple(high - low for low, high in block_info[0]["array-location"])
+    if block.shape != declared:
+        number = ", ".join(map(str, block_info[0]["chunk-location"]))
+        raise InputError(
+            f"block ({number}) of the Dask array X has shape {tuple(block.shape)}, but its chunks "
+            f"declare {declared}: correct the `chunks` given to `map_blocks` or `from_delayed`, or "
+            "call `X.compute_chunk_sizes()`"
+        )
+    return block
+
+
 class DaskRows(Source):
     """The row chunks of a Dask array."""
 

@@ -30,7 +30,7 @@ from ...errors import (
     warn,
 )
 from ...inference.loop import StopReason
-from ...selection.dimension import MOST_COUNTED
+from ...selection.dimension import MAX_COUNTED
 from .._base import SparseProjection, few_columns
 from .certify.bounds import gaps
 from .covariance import covariance_of
@@ -128,11 +128,11 @@ class EMPCA(SparseProjection):
         than 1 / (1 - gap) times this one's variance. 0 proves the component optimal. With
         ``joint=True`` the gap of the sum, for every component.
     upper_bound_ : array (n_components_,)
-        What no such component exceeds: the last of ``bounds_`` / (1 - ``optimality_gap_``).
+        What no such component exceeds: the last of ``objective_path_`` / (1 - ``optimality_gap_``).
     certified_ : bool array (n_components_,)
         Whether a proof is complete: asked for with ``certify=True``, with a gap of at most
         ``gap``, and none that rounding could break.
-    bounds_ : list of arrays, one per component
+    objective_path_ : list of arrays, one per component
         The objective after every iteration of the start that won, as a variance; never falls.
     n_iter_ : int
         The number of these iterations, of all components together.
@@ -167,7 +167,7 @@ class EMPCA(SparseProjection):
 
     _takes_any_table = True
 
-    bounds_: list[Array]
+    objective_path_: list[Array]
     certified_: Array
     n_iter_: int
     _gap_problem: Solution | None  # until the gap is computed
@@ -340,11 +340,11 @@ class EMPCA(SparseProjection):
     @property
     def upper_bound_(self) -> Array:
         """What no component under the same constraints, given those before, exceeds: the last of
-        ``bounds_`` / (1 - ``optimality_gap_``). With ``joint=True``, what the sum over all
+        ``objective_path_`` / (1 - ``optimality_gap_``). With ``joint=True``, what the sum over all
         components does not exceed, in proportion to theirs."""
         check_is_fitted(self)
         self._solve_gap()
-        last = np.array([float(host(trace)[-1]) for trace in self.bounds_])
+        last = np.array([float(host(trace)[-1]) for trace in self.objective_path_])
         return in_kind(last / (1.0 - self._optimality_gap), self.mean_)
 
     def _solve_gap(self) -> None:
@@ -379,7 +379,7 @@ class EMPCA(SparseProjection):
 
     def _options(self, op: Operator, count: int) -> EmpcaOptions:
         """What is asked for, checked against the table."""
-        d = max(1, min(count, MOST_COUNTED)) if isinstance(self.n_components, str) else count
+        d = max(1, min(count, MAX_COUNTED)) if isinstance(self.n_components, str) else count
         return EmpcaOptions(
             cardinalities=self._cardinalities(d, op.shape[1]),
             nonnegative=self.nonnegative,
@@ -477,7 +477,7 @@ class EMPCA(SparseProjection):
         """Fitted attributes, in the table's own columns and units; see `Columns`."""
         self._set_components(op, columns, solution.W, total)
         traces = [np.array(found.trace) / (total - 1.0) for found in solution.components]
-        self.bounds_ = [columns.values(columns.variance(trace)) for trace in traces]
+        self.objective_path_ = [columns.values(columns.variance(trace)) for trace in traces]
         self.n_iter_ = sum(trace.size for trace in traces)
         self.stop_reason_ = solution.reason
         proofs = solution.certificates
@@ -501,9 +501,9 @@ class EMPCA(SparseProjection):
                 f"components: {StopReason.EXHAUSTED}",
                 FewerComponentsWarning,
             )
-        if isinstance(self.n_components, str) and count > MOST_COUNTED:
+        if isinstance(self.n_components, str) and count > MAX_COUNTED:
             warn(
-                f'`n_components="auto"` finds more than {MOST_COUNTED} components that stand out '
+                f'`n_components="auto"` finds more than {MAX_COUNTED} components that stand out '
                 "from white noise, and takes the first of them. Either there are so many, or the "
                 "noise is not white (counts? columns in different units?). Say how many you want.",
                 ManyComponentsWarning,

@@ -24,7 +24,7 @@ from .certify.bounds import Candidate
 from .certify.branching import Certificate
 from .certify.clock import Clock
 from .certify.component import prove_component
-from .certify.joint import MOST_JOINT, certify_sum, raised
+from .certify.joint import MAX_JOINT, certify_sum, raised
 from .certify.orthogonal import orthogonal_bound
 from .quadratic import Floats, Mask, Quadratic, quadratic_of
 from .search import Climb, Effort, find_at_angle, find_component
@@ -243,12 +243,12 @@ def solve_joint(
         ceilings[K] = proof.upper_bound
     W, ceiling = begun.W, sum(ceilings[K] for K in sizes.tolist())
     value, n_nodes = begun.value, 0
-    if quadratic.width <= MOST_JOINT and options.orthogonality == "quasi":
+    if quadratic.width <= MAX_JOINT and options.orthogonality == "quasi":
         C = quadratic.block(np.arange(quadratic.width))
         iterations = 0 if options.proving is None else ORTHOGONAL_ITERATIONS
         bound = orthogonal_bound(C, sizes.tolist(), max_iter=iterations, clock=clock)
         ceiling = max(value, min(ceiling, bound))
-    elif quadratic.width <= MOST_JOINT:
+    elif quadratic.width <= MAX_JOINT:
         C = quadratic.block(np.arange(quadratic.width))
         rng = check_random_state(options.random_state)
         W = raised(C, W, sizes, options.effort, rng)

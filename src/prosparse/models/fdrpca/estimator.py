@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, Self, get_args
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...data import Array, Columns, Operator, kind_of, operator_of, standardise, take_columns
 from ...data.arrays import TableLike, as_like, host, in_kind
-from ...data.kinds import Table
-from ...data.residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
+from ...data.containers import Table
+from ...data.pearson_residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
 from ...errors import (
     InputError,
     NoStructureWarning,
     ParameterError,
     RowOrderWarning,
     check_bool,
-    check_choice,
     check_integer,
     check_non_negative,
     warn,
@@ -27,8 +25,6 @@ from ...structure.leading_components import Sample
 from .._base import SparseProjection, few_columns, seed_of
 from .model import Options, Solution, solve
 from .rows import grouped_rows, likeness_of_neighbours
-
-Transform = Literal["rank"]
 
 
 class FDRPCA(SparseProjection):
@@ -54,9 +50,9 @@ class FDRPCA(SparseProjection):
     min_communality : float, default=0.0
         Choose only variables that share at least this much of their variance with others, between
         0 and 1.
-    transform : {"rank"} or None, default=None
-        "rank": the test looks at normal scores of the ranks of each column, so that no outlier can
-        decide. Components and scores are those of the columns themselves all the same.
+    rank_transform : bool, default=False
+        Whether the test uses normal scores of the ranks of each column, which reduces the influence
+        of outliers. Components and scores are computed from the untransformed columns.
     counts : bool, default=False
         Whether the table holds counts (molecules of genes, words, species) of rows that differ in
         size. They are replaced by residuals of what size alone would give, without which all
@@ -80,8 +76,8 @@ class FDRPCA(SparseProjection):
         at which the set grows: for another rate, fit again.
     communality_ : array (n_features_in_,)
         The share of a variable's variance that the components explain, the variable itself left
-        out of them. Its null expectation is ``chance_communality_``.
-    chance_communality_ : float
+        out of them. Its null expectation is ``null_communality_``.
+    null_communality_ : float
         ``n_components_`` / (n_samples - 1); with groups, ``n_components_`` / (n_samples -
         n_groups).
     components_ : array (n_components_, n_features_in_)
@@ -97,7 +93,7 @@ class FDRPCA(SparseProjection):
     ranking_ : int array (n_features_in_,)
         1 for the selected variable with the largest communality, and so on; after the selected
         variables the others, by communality.
-    sampled_ : bool array (n_features_in_,)
+    permutation_tested_ : bool array (n_features_in_,)
         Variables so far from Gaussian that random orders of their rows gave the p-value, which
         is then no smaller than the number of orders allows.
     mean_ : array (n_features_in_,)
@@ -109,7 +105,7 @@ class FDRPCA(SparseProjection):
     count_weights_ : array (n_features_in_,)
         Only for counts: the size of a row is the sum of its entries with these weights, which are
         small for columns that vary much.
-    count_shares_ : array (n_features_in_,)
+    count_proportions_ : array (n_features_in_,)
         Only for counts: the share of every column in all of them.
     count_noise_ : array (n_features_in_,)
         Only for counts: mean squares of Pearson's residuals, 1 for columns that vary by chance
@@ -124,7 +120,7 @@ class FDRPCA(SparseProjection):
     Rows of unequal noise, or a few outlying rows, violate this assumption and make uncorrelated
     columns significant: all columns have large entries in the same rows. No warning reports it.
     Leave out outlying rows, or divide rows by their size. Strongly skewed columns have heavier
-    tails than the fitted null distribution; take logarithms or ``transform="rank"``.
+    tails than the fitted null distribution; take logarithms or ``rank_transform=True``.
 
     Of counts x in a row of size N and a column with the share pi of all counts, Pearson's residual
     is (x - N pi) / sqrt(N pi), which has mean 0 and variance 1 whatever the size of the row, if it
@@ -155,10 +151,10 @@ class FDRPCA(SparseProjection):
     pvalues_: Array
     qvalues_: Array
     communality_: Array
-    chance_communality_: float
-    sampled_: Array
+    null_communality_: float
+    permutation_tested_: Array
     count_weights_: Array
-    count_shares_: Array
+    count_proportions_: Array
     count_noise_: Array
 
     def __init__(
@@ -167,7 +163,7 @@ class FDRPCA(SparseProjection):
         *,
         fdr: float = 0.05,
         min_communality: float = 0.0,
-        transform: Transform | None = None,
+        rank_transform: bool = False,
         counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
@@ -175,7 +171,7 @@ class FDRPCA(SparseProjection):
         self.n_components = n_components
         self.fdr = fdr
         self.min_communality = min_communality
-        self.transform = transform  # type: ignore[assignment, method-assign]
+        self.rank_transform = rank_transform
         self.counts = counts
         self.random_state = random_state
         self.verbose = verbose
@@ -207,7 +203,7 @@ class FDRPCA(SparseProjection):
                 raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
             itself = Sample(op, rows)
             tested = itself
-            if self._asked_transform == "rank":
+            if self.rank_transform:
                 tested = Sample(self._ranked(table, columns), rows)
             found = solve(tested, itself, self._options())
             self._describe(found, itself, columns)
@@ -260,7 +256,7 @@ class FDRPCA(SparseProjection):
         there = in_kind(mean, like, counts.dtype), in_kind(deviation, like, counts.dtype)
         columns = Columns(*there, 1.0, in_kind(varying, like))
         self.count_weights_ = columns.values(null.weights)
-        self.count_shares_ = columns.values(null.shares)
+        self.count_proportions_ = columns.values(null.shares)
         self.count_noise_ = columns.values(null.noise)
         op = _standard_residuals(table, columns.kept, null.shares, rows, mean, deviation)
         op.remember_column_squares(in_kind(np.full(op.shape[1], float(op.shape[0])), like))
@@ -273,7 +269,7 @@ class FDRPCA(SparseProjection):
         null = Null(
             *(
                 host(v).astype(float)
-                for v in (self.count_weights_, self.count_shares_, self.count_noise_)
+                for v in (self.count_weights_, self.count_proportions_, self.count_noise_)
             )
         )
         rows = rows_of(*_counts_and_squares(X), null)
@@ -297,20 +293,13 @@ class FDRPCA(SparseProjection):
             raise ParameterError(
                 f"`min_communality` must be between 0 and 1, got {self.min_communality!r}"
             )
-        if self._asked_transform is not None:
-            check_choice("transform", self._asked_transform, get_args(Transform))
+        check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
-        if self.counts and self._asked_transform is not None:
+        if self.counts and self.rank_transform:
             raise ParameterError(
-                f"`transform={self._asked_transform!r}` and `counts=True` are two ways to change "
-                "the columns before the test: ask for one of them"
+                "`rank_transform=True` and `counts=True` exclude each other: both transform the "
+                "columns before the test. Set one of them."
             )
-
-    @property
-    def _asked_transform(self) -> str | None:
-        """The parameter; ``self.transform`` is the method. See `ParameterBesideMethod`."""
-        asked: str | None = self.__dict__["transform"]
-        return asked
 
     # --- from the answer to attributes
 
@@ -335,8 +324,8 @@ class FDRPCA(SparseProjection):
         self.pvalues_ = columns.values(spread_out(found.structure.pvalues, 1.0))
         self.qvalues_ = columns.values(spread_out(found.qvalues, 1.0))
         self.communality_ = columns.numbers(spread_out(found.communality, 0.0))
-        self.sampled_ = columns.values(spread_out(found.structure.sampled, 0.0) > 0.0)
-        self.chance_communality_ = self.n_components_ / sample.freedom
+        self.permutation_tested_ = columns.values(spread_out(found.structure.sampled, 0.0) > 0.0)
+        self.null_communality_ = self.n_components_ / sample.freedom
         self.explained_variance_ = columns.numbers(found.squares / sample.freedom)
         total = max(float(np.sum(sample.squares)), np.finfo(float).tiny)
         self.explained_variance_ratio_ = columns.numbers(found.squares / total)
@@ -409,28 +398,3 @@ def _standard_residuals(
     zeros, there = (as_like(v, some, some.dtype) for v in (np.zeros(which.size), scale))
     counts = operator_of(some, zeros, there)
     return residuals_of(counts, shares[which] / scale, rows, mean[which] / scale)
-
-
-class ParameterBesideMethod:
-    """A parameter that has the name of a method.
-
-    scikit-learn keeps parameters as attributes of the same name; the method must stay callable
-    under it. Setting the attribute sets the parameter, getting it gets the method, and
-    ``get_params`` looks at what was set.
-    """
-
-    def __init__(self, name: str, method: Callable[..., Any]):
-        self.name, self.method = name, method
-        self.__doc__ = method.__doc__
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        return self.method if instance is None else self.method.__get__(instance, owner)
-
-    def __set__(self, instance: object, value: object) -> None:
-        instance.__dict__[self.name] = value
-
-
-# After the class is made, as scikit-learn replaces the `transform` that it finds in a new class.
-FDRPCA.transform = ParameterBesideMethod(  # type: ignore[assignment, method-assign]
-    "transform", SparseProjection.transform
-)

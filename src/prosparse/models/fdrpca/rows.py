@@ -7,7 +7,7 @@ import numpy as np
 from ...data.row_groups import row_groups
 from ...errors import InputError, ParameterError
 from ...structure.leading_components import Groups, Sample
-from ...structure.search import FEWEST_FREEDOM
+from ...structure.search import MIN_FREEDOM
 
 # Columns, and entries in all, that are looked at to judge the order of the rows.
 _COLUMNS = 400
@@ -33,16 +33,16 @@ def grouped_rows(groups: object, n: int) -> Groups | None:
     """
     given = row_groups(groups, n)
     if given is None:
-        if n - 1 < FEWEST_FREEDOM:
+        if n - 1 < MIN_FREEDOM:
             raise InputError(
                 f"{n} rows (n_samples={n}) are too few to tell structure from chance: at least "
-                f"{FEWEST_FREEDOM + 1} are needed"
+                f"{MIN_FREEDOM + 1} are needed"
             )
         return None
-    if n - given.sizes.size < FEWEST_FREEDOM:
+    if n - given.sizes.size < MIN_FREEDOM:
         raise ParameterError(
             f"`groups` has {given.sizes.size} labels for {n} rows: rows are compared within their "
-            f"group, and at least {FEWEST_FREEDOM} more rows than groups are needed"
+            f"group, and at least {MIN_FREEDOM} more rows than groups are needed"
         )
     return Groups(given.codes, given.sizes)
 

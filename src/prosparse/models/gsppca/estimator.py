@@ -10,15 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, standardise, take_columns
 from ...data.arrays import as_like, host
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
 from ...numerics.density import NoisyPlane, log_density
 from ...selection.model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
-from ...structure.search import FEWEST_FREEDOM
+from ...structure.search import MIN_FREEDOM
 from .._base import HasDensity, SparseProjection
-from .doubts import Doubt
+from .diagnostics import Doubt
 from .evidence import EVIDENCES, EvidenceKind
 from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 
@@ -93,7 +93,7 @@ class GSPPCA(HasDensity, SparseProjection):
         Variance of the inactive variables, as it enters the evidence.
     active_noise_variance_ : float
         Variance of the active variables around the principal subspace.
-    bounds_ : array (n_iter_,)
+    objective_path_ : array (n_iter_,)
         The variational bound after every pass; never falls.
     n_iter_ : int
         How many passes there were.
@@ -197,7 +197,7 @@ class GSPPCA(HasDensity, SparseProjection):
     def _scaled(self, op: Operator, X: Table) -> Operator | None:
         """The table with columns of one variance, if components are to be counted."""
         counted = isinstance(self.n_components, str) and self.n_components == "auto"
-        if not counted or op.shape[0] <= FEWEST_FREEDOM:
+        if not counted or op.shape[0] <= MIN_FREEDOM:
             return None
         if self.scale:
             return op
@@ -230,7 +230,7 @@ class GSPPCA(HasDensity, SparseProjection):
         self.explained_variance_ratio_ = columns.numbers(found.shares)
         self.noise_variance_ = float(columns.variance(found.noise))
         self.active_noise_variance_ = float(columns.variance(found.active_noise))
-        self.bounds_ = columns.values(columns.log_density(found.bounds, entries))
+        self.objective_path_ = columns.values(columns.log_density(found.bounds, entries))
         self.n_iter_ = int(found.bounds.size)
         self.stop_reason_ = found.reason
 

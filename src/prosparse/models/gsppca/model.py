@@ -34,7 +34,7 @@ from scipy.linalg.lapack import dtrtri
 from ...data import Array, Operator
 from ...data.arrays import Namespace, host, in_kind
 from ...numerics.spectrum import Spectrum, latents
-from .expansion import expand
+from .parameter_expansion import expand
 from .relevance import VarianceUpdate, update_variances
 
 # The noise variance may not fall below this share of the mean square of X: when d components

@@ -27,9 +27,15 @@ from ...selection.model_priors import log_prior
 from ...selection.noise import noise_variance
 from ...structure.leading_components import Sample
 from ...structure.search import count_components, find_structure
-from .doubts import Doubt, doubts_about_rows, doubts_about_structure, nothing_left, nothing_shared
+from .diagnostics import (
+    Doubt,
+    doubts_about_rows,
+    doubts_about_structure,
+    nothing_left,
+    nothing_shared,
+)
 from .evidence import EvidenceKind, NestedModels
-from .latents import (
+from .factors import (
     LatentState,
     make_latent_step,
     make_mixed_step,
@@ -37,7 +43,7 @@ from .latents import (
     with_latents,
 )
 from .model import State, init, least_noise, make_step, ranking, relevance
-from .secants import Secants
+from .quasi_newton import Secants
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]

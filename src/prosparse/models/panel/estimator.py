@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ...data import Array, Columns, Operator, kind_of, standardise
 from ...data.arrays import TableLike, as_like, host, in_kind, is_floating
+from ...data.containers import Table
 from ...data.groups import ColumnGroup, positions
-from ...data.kinds import Table
 from ...data.operators.shifted import within_groups
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
@@ -29,8 +29,8 @@ from ...errors import (
 from .._base import SparseProjection, few_columns, seed_of
 from .factors import onto_columns
 from .greedy import Criterion
+from .heldout_r2 import columns_of
 from .model import Options, Solution, solve
-from .recovery import columns_of
 
 # Rows below which there is nothing to hold out.
 FEWEST_ROWS = 6
@@ -55,17 +55,17 @@ class Panel(SparseProjection):
 
     Parameters
     ----------
-    n_features : int or None, default=None
+    n_features_to_select : int or None, default=None
         How many variables. None: the smallest panel that predicts all other variables at least
-        ``recover`` times as well as all variables together do, in held-out rows.
-    recover : float, default=0.9
-        See ``n_features``; not used where that is given.
+        ``target_recovery`` times as well as all variables together do, in held-out rows.
+    target_recovery : float, default=0.9
+        See ``n_features_to_select``; not used where that is given.
     criterion : {"reconstruction", "information"}, default="reconstruction"
         What a variable is worth: the error in rebuilding all variables that it takes away, or the
         information about the latent scores that it adds. The latter is within 1 - 1/e of the best
         possible, and ``bound_path_`` says how far; it is better where a handful of variables is
         wanted from a table with few rows, and worse at rebuilding.
-    keep : column names, positions or a mask, default=()
+    include : column names, positions or a mask, default=()
         Variables that must be in: known markers, sensors already bought. They come first.
     exclude : column names, positions or a mask, default=()
         Variables that must not be in. They are rebuilt like all others.
@@ -74,7 +74,7 @@ class Panel(SparseProjection):
     bundles : list of column groups or None, default=None
         Variables that come together or not at all, as names, slices or positions for each bundle;
         those in no bundle come alone. None is cut, so that a panel may have fewer variables than
-        ``n_features``; with one of its variables in ``keep`` or ``exclude`` a bundle is in or out.
+        ``n_features_to_select``; with one of its variables in ``include`` or ``exclude`` a bundle is in or out.
     counts : bool, default=False
         Whether the table holds counts (molecules of genes, words, species). They are replaced by
         square roots of their shares of the row, whose noise is the same for all columns, and are
@@ -92,28 +92,28 @@ class Panel(SparseProjection):
         The chosen variables.
     n_selected_ : int
         How many they are.
-    recovered_path_ : array (n_tried,)
+    heldout_r2_path_ : array (n_tried,)
         The share of the variance of all variables that panels of 1, 2, ... variables recover in
         held-out rows. The panel's own variables count as recovered.
-    recovered_path_std_ : array (n_tried,)
+    heldout_r2_path_std_ : array (n_tried,)
         Its standard deviation over the parts of the rows that were held out.
-    attained_path_ : array (n_tried,)
+    relative_r2_path_ : array (n_tried,)
         What these panels predict of all other variables in held-out rows, as a share of what all
-        variables together predict of them: what ``recover`` is compared with.
+        variables together predict of them: what ``target_recovery`` is compared with.
     bound_path_ : array (n_tried,)
         What no choice of 1, 2, ... variables can exceed, in units of the criterion.
     criterion_path_ : array (n_tried,)
         What is reached by 1, 2, ... variables taken one after the other, in the same units. The
         panel, some of whose variables may have been exchanged for better ones, reaches no less.
-    attainable_ : float
+    attainable_r2_ : float
         The share of a variable that all others together predict in held-out rows, on average.
-    recovered_ : array (n_features_in_,)
+    heldout_r2_ : array (n_features_in_,)
         The share of each variable that the panel recovers in held-out rows; 1 for its own.
-    recovered_by_group_ : dict
+    heldout_r2_by_group_ : dict
         The share that is recovered in the rows of each group; empty without groups.
     communality_ : array (n_features_in_,)
         The share of each variable that all others predict in held-out rows.
-    stand_in_ : int array (n_features_in_,)
+    proxy_ : int array (n_features_in_,)
         The position of the chosen variable that stands for each variable, -1 for those of which
         the panel tells little.
     components_ : array (n_components_, n_features_in_)
@@ -127,8 +127,8 @@ class Panel(SparseProjection):
         Expected variances of the scores.
     explained_variance_ratio_ : array (n_components_,)
         These as shares of the variance of all variables.
-    rest_std_ : array (n_features_in_,)
-        Standard deviations of what predictions leave in held-out rows; see ``predict_rest``.
+    unmeasured_std_ : array (n_features_in_,)
+        Standard deviations of what predictions leave in held-out rows; see ``predict_unmeasured``.
     relevance_ : array (n_features_in_,)
         The communality as a share of the largest.
     ranking_ : int array (n_features_in_,)
@@ -153,34 +153,34 @@ class Panel(SparseProjection):
     >>> from prosparse import Panel, datasets
     >>> X, *_ = datasets.make_globally_sparse(100, 50, scale=True, random_state=0)
     >>> model = Panel(5).fit(X)
-    >>> model.order_.size, bool(model.recovered_path_[-1] > 0.1)
+    >>> model.order_.size, bool(model.heldout_r2_path_[-1] > 0.1)
     (5, True)
     """
 
     _takes_any_table = True
 
     order_: Array
-    recovered_path_: Array
-    recovered_path_std_: Array
-    attained_path_: Array
+    heldout_r2_path_: Array
+    heldout_r2_path_std_: Array
+    relative_r2_path_: Array
     bound_path_: Array
     criterion_path_: Array
-    attainable_: float
-    recovered_: Array
-    recovered_by_group_: dict[str, float]
+    attainable_r2_: float
+    heldout_r2_: Array
+    heldout_r2_by_group_: dict[str, float]
     communality_: Array
-    stand_in_: Array
+    proxy_: Array
     loadings_: Array
-    rest_std_: Array
+    unmeasured_std_: Array
     depth_: float
 
     def __init__(
         self,
-        n_features: int | None = None,
+        n_features_to_select: int | None = None,
         *,
-        recover: float = 0.9,
+        target_recovery: float = 0.9,
         criterion: Criterion = "reconstruction",
-        keep: ColumnGroup = (),
+        include: ColumnGroup = (),
         exclude: ColumnGroup = (),
         costs: ArrayLike | None = None,
         bundles: Sequence[ColumnGroup] | None = None,
@@ -188,10 +188,10 @@ class Panel(SparseProjection):
         random_state: int | np.random.RandomState | None = 0,
         verbose: int = 0,
     ):
-        self.n_features = n_features
-        self.recover = recover
+        self.n_features_to_select = n_features_to_select
+        self.target_recovery = target_recovery
         self.criterion = criterion
-        self.keep = keep
+        self.include = include
         self.exclude = exclude
         self.costs = costs
         self.bundles = bundles
@@ -247,10 +247,12 @@ class Panel(SparseProjection):
     # --- from parameters to the question
 
     def _check_parameters(self) -> None:
-        if self.n_features is not None:
-            check_integer("n_features", self.n_features, 1, " or None")
-        if not (isinstance(self.recover, Real) and 0.0 < float(self.recover) < 1.0):
-            raise ParameterError(f"`recover` must be between 0 and 1, got {self.recover!r}")
+        if self.n_features_to_select is not None:
+            check_integer("n_features_to_select", self.n_features_to_select, 1, " or None")
+        if not (isinstance(self.target_recovery, Real) and 0.0 < float(self.target_recovery) < 1.0):
+            raise ParameterError(
+                f"`target_recovery` must be between 0 and 1, got {self.target_recovery!r}"
+            )
         check_choice("criterion", self.criterion, get_args(Criterion))
         check_bool("counts", self.counts)
 
@@ -262,19 +264,19 @@ class Panel(SparseProjection):
         place[kept] = np.arange(kept.size)
         bundles = self._bundles(width)
         keep, exclude = (
-            _with_bundles(self._columns(name), bundles) for name in ("keep", "exclude")
+            _with_bundles(self._columns(name), bundles) for name in ("include", "exclude")
         )
         both = np.intersect1d(keep, exclude)
         if both.size:
             raise ParameterError(
-                f"column {self._name(both[0])} is in `keep` and in `exclude`, itself or with its "
+                f"column {self._name(both[0])} is in `include` and in `exclude`, itself or with its "
                 "bundle: leave it out of one"
             )
         still = keep[~varying[keep]]
         if still.size:
             raise ParameterError(
-                f"column {self._name(still[0])} of `keep` is constant in X: it tells nothing of "
-                "others, leave it out of `keep`"
+                f"column {self._name(still[0])} of `include` is constant in X: it tells nothing of "
+                "others, leave it out of `include`"
             )
         allowed = np.ones(width, dtype=bool)
         allowed[exclude] = False
@@ -286,13 +288,13 @@ class Panel(SparseProjection):
             )
         bundles = [bundle[varying[bundle]] for bundle in bundles]
         bundles = [bundle for bundle in bundles if bundle.size > 1]
-        if self.n_features is not None:
-            self._check_count(int(self.n_features), keep, allowed & varying, bundles)
+        if self.n_features_to_select is not None:
+            self._check_count(int(self.n_features_to_select), keep, allowed & varying, bundles)
         return Options(
-            wanted=None if self.n_features is None else int(self.n_features),
-            recover=float(self.recover),
+            wanted=None if self.n_features_to_select is None else int(self.n_features_to_select),
+            target_recovery=float(self.target_recovery),
             criterion=self.criterion,
-            keep=place[keep],
+            include=place[keep],
             allowed=allowed[kept],
             costs=self._costs(width)[kept],
             bundles=[place[bundle] for bundle in bundles],
@@ -307,25 +309,25 @@ class Panel(SparseProjection):
         most = int(available.sum())
         if wanted > most:
             raise ParameterError(
-                f"`n_features` must be at most {most}, the columns of X that vary and are not "
+                f"`n_features_to_select` must be at most {most}, the columns of X that vary and are not "
                 f"excluded, got {wanted}"
             )
         if keep.size > wanted:
             raise ParameterError(
-                f"`keep` has {keep.size} columns, those of its bundles included, more than "
-                f"`n_features`, {wanted}"
+                f"`include` has {keep.size} columns, those of its bundles included, more than "
+                f"`n_features_to_select`, {wanted}"
             )
         alone = available.copy()
         alone[np.concatenate([*bundles, np.zeros(0, dtype=int)])] = False
         sizes = [bundle.size for bundle in bundles if available[bundle].all()]
         if not alone.any() and min(sizes) > wanted:
             raise ParameterError(
-                f"`n_features` must be at least {min(sizes)}, the columns of the smallest of "
+                f"`n_features_to_select` must be at least {min(sizes)}, the columns of the smallest of "
                 f"`bundles`, as none come alone; got {wanted}"
             )
 
     def _columns(self, parameter: str) -> np.ndarray:
-        """Positions that ``keep`` or ``exclude`` names."""
+        """Positions that ``include`` or ``exclude`` names."""
         given = getattr(self, parameter)
         nothing = given is None or (isinstance(given, list | tuple) and not given)
         if isinstance(given, np.ndarray):
@@ -404,33 +406,33 @@ class Panel(SparseProjection):
 
         self.n_selected_, self.n_components_ = int(panel.size), filters.shape[0]
         self.order_ = columns.values(kept[panel])
-        self.recovered_path_ = columns.values(found.path.recovered)
-        self.recovered_path_std_ = columns.values(found.path.spread)
-        self.attained_path_ = columns.values(found.path.ratio)
+        self.heldout_r2_path_ = columns.values(found.path.recovered)
+        self.heldout_r2_path_std_ = columns.values(found.path.spread)
+        self.relative_r2_path_ = columns.values(found.path.ratio)
         self.bound_path_ = columns.values(found.chosen.bounds)
         self.criterion_path_ = columns.values(np.cumsum(found.chosen.gains))
         total = float(learned.variances.sum())
-        self.attainable_ = float(learned.communality @ learned.variances) / total
-        self.recovered_ = columns.numbers(on_all(judged.recovered, 0.0))
+        self.attainable_r2_ = float(learned.communality @ learned.variances) / total
+        self.heldout_r2_ = columns.numbers(on_all(judged.recovered, 0.0))
         self.communality_ = columns.numbers(on_all(learned.communality, 0.0))
         stand_in = np.full(width, -1)
-        stand_in[kept] = np.where(found.stands_for >= 0, kept[found.stands_for], -1)
-        self.stand_in_ = columns.values(stand_in)
+        stand_in[kept] = np.where(found.proxied_variables >= 0, kept[found.proxied_variables], -1)
+        self.proxy_ = columns.values(stand_in)
         self.loadings_ = columns.numbers(on_all(found.latents.loadings, 0.0))
         self.explained_variance_ = columns.numbers(columns.variance(found.latents.variances))
         self.explained_variance_ratio_ = columns.numbers(found.latents.variances / total)
         deviation = columns.length(on_all(judged.deviation, 0.0)) * host(columns.scale)
-        self.rest_std_ = columns.numbers(deviation)
-        self.recovered_by_group_ = {}
+        self.unmeasured_std_ = columns.numbers(deviation)
+        self.heldout_r2_by_group_ = {}
         if rows is not None:
             left, whole = (np.bincount(rows.codes, weights=values) for values in judged.by_row.T)
             shares = 1.0 - left / np.maximum(whole, np.finfo(float).tiny)
-            self.recovered_by_group_ = {
+            self.heldout_r2_by_group_ = {
                 str(label): float(share) for label, share in zip(rows.labels, shares, strict=True)
             }
 
     def _warn(self) -> None:
-        attained = float(host(self.attained_path_)[self.n_selected_ - 1])
+        attained = float(host(self.relative_r2_path_)[self.n_selected_ - 1])
         most = float(host(self.communality_).max())
         if most < _NOTHING:
             warn(
@@ -438,17 +440,17 @@ class Panel(SparseProjection):
                 f"{most:.1%} of one of them at most. Any other panel would be as good as this one.",
                 NoStructureWarning,
             )
-        elif self.n_features is None and attained < float(self.recover):
+        elif self.n_features_to_select is None and attained < float(self.target_recovery):
             warn(
                 f"Panel: {self.n_selected_} variables recover {attained:.2f} of what all "
-                f"variables together do, not {float(self.recover):g}. Ask for a number of "
-                "variables with `n_features`, or for a smaller share with `recover`.",
+                f"variables together do, not {float(self.target_recovery):g}. ReadOptions for a number of "
+                "variables with `n_features_to_select`, or for a smaller share with `target_recovery`.",
                 ShortPanelWarning,
             )
 
     # --- what a panel is for
 
-    def stands_for(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
+    def proxied_variables(self, names: ArrayLike | None = None) -> dict[str, list[str]]:
         """For every chosen variable the ones that it makes unnecessary.
 
         Parameters
@@ -469,7 +471,7 @@ class Panel(SparseProjection):
             raise ParameterError(
                 f"`names` must have {self.n_features_in_} names, got {len(labels)}"
             )
-        stand_in, share = host(self.stand_in_), host(self.recovered_)
+        stand_in, share = host(self.proxy_), host(self.heldout_r2_)
         found = {}
         for place in host(self.order_).tolist():
             others = np.flatnonzero(stand_in == place)
@@ -534,7 +536,7 @@ class Panel(SparseProjection):
         total = float(np.sum(squares))
         return 1.0 - float(np.sum(left)) / total if total else 1.0
 
-    def predict_rest(
+    def predict_unmeasured(
         self, X: TableLike, return_std: bool = False, *, totals: ArrayLike | None = None
     ) -> Array | tuple[Array, Array]:
         """The variables that are not in the panel, from those that are.
@@ -568,7 +570,7 @@ class Panel(SparseProjection):
                 f"got {values.shape[1]}"
             )
         mean, scale, rest_std = (
-            host(v).astype(float) for v in (self.mean_, self.scale_, self.rest_std_)
+            host(v).astype(float) for v in (self.mean_, self.scale_, self.unmeasured_std_)
         )
         filters = host(self.components_)[:, inside].astype(float)
         loadings = host(self.loadings_)[:, ~inside].astype(float)
@@ -599,7 +601,7 @@ class Panel(SparseProjection):
 
     def _check_panel_names(self, X: TableLike) -> None:
         """A frame's columns must be the panel's, by name and in order."""
-        names, given = self._feature_names(), getattr(X, "columns", None)
+        names, given = self._feature_names(), kind_of(X).column_names(X)
         if names is None or given is None:
             return
         wanted = [name for name, there in zip(names, host(self.support_), strict=True) if there]

@@ -61,7 +61,7 @@ class Wishes(NamedTuple):
     whole."""
 
     wanted: int  # columns
-    keep: np.ndarray  # (k,) must be in, and come first
+    include: np.ndarray  # (k,) must be in, and come first
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]  # of two columns or more, which come together
@@ -152,18 +152,18 @@ def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
     added: list[float] = []
     bounds = _Bounds(A, criterion)
     waiting = wishes.allowed.copy()
-    waiting[wishes.keep] = True
+    waiting[wishes.include] = True
     open_to_all = waiting.copy()  # any other panel might have these, fit they here or not
     together = _bundle_of(wishes.bundles, waiting.size)
     always = together >= 0
-    always[wishes.keep] = True
+    always[wishes.include] = True
     pool = _Pool(model, A, criterion, waiting, wishes.prices, always)
     while len(taken) < wishes.wanted and waiting.any():
         pool.renew(waiting)
         if criterion == "information":
             bounds.look(pool.alone[open_to_all], sum(added))
         kept = np.zeros_like(waiting)
-        kept[wishes.keep] = waiting[wishes.keep]
+        kept[wishes.include] = waiting[wishes.include]
         columns = pool.best(kept if kept.any() else waiting, wishes, together)
         waiting[columns] = False
         if len(taken) + columns.size > wishes.wanted:
@@ -260,7 +260,7 @@ def whole_sizes(order: np.ndarray, wishes: Wishes) -> np.ndarray:
     together = _bundle_of(wishes.bundles, wishes.allowed.size)[order]
     cut = (together[:-1] >= 0) & (together[:-1] == together[1:])
     sizes = np.append(np.flatnonzero(~cut) + 1, order.size)
-    return sizes[sizes >= wishes.keep.size]
+    return sizes[sizes >= wishes.include.size]
 
 
 def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
@@ -272,7 +272,7 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     nothing is exchanged: no swap leaves the cost as it is.
     """
     count = chosen.order.size
-    fixed = set(wishes.keep.tolist())
+    fixed = set(wishes.include.tolist())
     open_places = [k for k in chosen.order.tolist() if k not in fixed]
     same_cost = np.all(wishes.costs == wishes.costs[0])
     inside = np.zeros(wishes.allowed.size, dtype=bool)
@@ -291,7 +291,7 @@ def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterio
     part = Factors(model.W[some], model.psi[some])
     state = State(S, everything.t[some], everything.N[some])
     inside, allowed = inside[some], wishes.allowed[some]
-    loose, prices = ~np.isin(some, wishes.keep), wishes.prices[some]
+    loose, prices = ~np.isin(some, wishes.include), wishes.prices[some]
     swapped = False
     for _ in range(min(SWEEPS, int(_WORK // (2 * count * part.W.size)))):
         moved = False

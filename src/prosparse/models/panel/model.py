@@ -39,9 +39,9 @@ from .factors import (
     splits_of,
     steadied,
 )
-from .favour import favour
 from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
-from .recovery import Judged, Shares, judge, posterior, shares_along, sizes_up_to
+from .heldout_r2 import Judged, Shares, judge, posterior, shares_along, sizes_up_to
+from .variance_weighting import favour
 
 # Where the number of columns is left to the data, no more than these are tried.
 LONGEST = 300
@@ -55,10 +55,10 @@ ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 class Options(NamedTuple):
     """What the user decides; see `Panel`. Columns are the operator's."""
 
-    wanted: int | None  # columns; None: decided by `recover`
-    recover: float
+    wanted: int | None  # columns; None: decided by `target_recovery`
+    target_recovery: float
     criterion: Criterion
-    keep: np.ndarray  # (k,) places
+    include: np.ndarray  # (k,) places
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]
@@ -111,7 +111,7 @@ class Solution(NamedTuple):
     path: Path
     latents: Latents
     judged: Judged
-    stands_for: np.ndarray  # (p,) the panel's column that stands for each, or -1
+    proxied_variables: np.ndarray  # (p,) the panel's column that stands for each, or -1
 
 
 def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
@@ -132,12 +132,12 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     Solution
     """
     learned = learn_all(op, spread, codes, options.seed)
-    limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.keep]))
-    longest = max([LONGEST, options.keep.size, *(bundle.size for bundle in options.bundles)])
+    limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.include]))
+    longest = max([LONGEST, options.include.size, *(bundle.size for bundle in options.bundles)])
     count = min(longest if options.wanted is None else options.wanted, limit)
     wishes = Wishes(
         count,
-        options.keep,
+        options.include,
         options.allowed,
         options.costs,
         options.bundles,
@@ -164,7 +164,7 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
     if options.wanted is None:
         path = path_of(beside_each_other(op, judging), learned.squares, count)
         sizes = whole_sizes(panel, wishes)
-        panel = exchanged(panel[: enough(path, options.recover, sizes)])
+        panel = exchanged(panel[: enough(path, options.target_recovery, sizes)])
     else:
         panel, *shares = beside_each_other(op, [partial(exchanged, panel), *judging])
         path = path_of(shares, learned.squares, count)
@@ -177,7 +177,7 @@ def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: O
         path=path,
         latents=latents(trusted, panel),
         judged=judged,
-        stands_for=stand_ins(trusted, panel, judged.recovered, learned.communality),
+        proxied_variables=stand_ins(trusted, panel, judged.recovered, learned.communality),
     )
 
 

@@ -13,9 +13,9 @@ from array_api_compat import array_namespace
 
 from ...data import Array, Operator, kind_of, operator_of
 from ...data.arrays import as_like
-from ...data.kinds import Table
-from .samples_with_gaps import SamplesWithGaps
-from .table_with_gaps import dense_with_gaps
+from ...data.containers import Table
+from .missing_data import dense_with_gaps
+from .missing_e_step import SamplesWithGaps
 
 
 class Factors(NamedTuple):

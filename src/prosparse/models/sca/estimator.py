@@ -21,8 +21,8 @@ from sklearn.utils.validation import check_is_fitted
 from ...data import Array, Columns, Operator, kind_of, standardise, take_columns
 from ...data.arrays import host, is_floating, precision_of, spread
 from ...data.columns import UNITS, check_range
+from ...data.containers import Table
 from ...data.groups import ColumnGroup, column_groups
-from ...data.kinds import Table
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -48,11 +48,11 @@ from .conditional import (
 from .group_rows import GroupedModel, codes_of_rows
 from .group_tables import GroupedTable, grouped_table
 from .likelihood import Likelihood
-from .mixed import MixedModel, fitting_rows, likelihoods, of_columns
+from .missing_data import dense_with_gaps, standardise_observed
 from .model import Noise
+from .non_gaussian_e_step import MixedModel, fitting_rows, likelihoods, of_columns
 from .solve import Prior, SCAOptions, Solution, solve, solve_bounded, solve_groups
 from .start import Rotation
-from .table_with_gaps import dense_with_gaps, standardise_observed
 from .views import (
     check_names,
     in_old_places,
@@ -103,14 +103,14 @@ class SCA(HasDensity, SparseProjection):
     prior : {"ard", "hyperbolic"}, default="ard"
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
-    a : float, default=0.0
-        The hyperbolic prior's shape, times ``n_features * latents``. Zero, with ``b`` zero, is
+    shape : float, default=0.0
+        The hyperbolic prior's shape, times ``n_features * latents``. Zero, with ``rate`` zero, is
         Normal-Jeffreys, which has no parameter and does not depend on the units of the table;
         ``a = n_features * latents`` is the Laplace prior, an l1 penalty of ``sqrt(2 b)``.
         Ignored under "ard".
-    b : float, default=0.0
+    rate : float, default=0.0
         The hyperbolic prior's scale, in units of one over a variance of the table. A larger
-        ``b`` gives more zeros. With ``noise="feature"``: of the columns divided by their standard
+        ``rate`` gives more zeros. With ``noise="feature"``: of the columns divided by their standard
         deviations. Ignored under "ard".
     n_private : int or list of int, default=0
         Latents of each view's own; one number for all views, or one per view.
@@ -160,10 +160,10 @@ class SCA(HasDensity, SparseProjection):
         The names of the columns of every view.
     likelihood_ : list of str
         The likelihood of every view.
-    knee_ : array (n_features_in_,)
+    linear_threshold_ : array (n_features_in_,)
         From which count on the expected count of a Poisson column rises in a straight line; one
         in other columns. Only where a view is not Gaussian.
-    latent_view_ : int array (latents,)
+    factor_view_ : int array (latents,)
         -1 for shared latents, else the view a latent belongs to.
     view_correlation_ : array (latents,)
         How much the scores that two views give of a latent, each alone, should correlate in new
@@ -174,7 +174,7 @@ class SCA(HasDensity, SparseProjection):
         Shared latents that are left.
     n_private_ : list of int
         Latents of each view's own that are left.
-    n_removed_ : int
+    n_pruned_ : int
         Latents that were removed, as no variable needed them; with "auto", how many fewer there
         are than could have been.
     noise_variance_ : array (views,)
@@ -189,7 +189,7 @@ class SCA(HasDensity, SparseProjection):
     explained_variance_per_group_ : array (groups, views, latents)
         The same in each group of samples: near zero where a latent is not active in a group.
         This and the next only where ``fit`` was given groups.
-    latent_variance_per_group_ : array (groups, latents)
+    factor_variance_per_group_ : array (groups, latents)
         The variance of each latent's scores in each group; over all samples it is one.
     groups_ : array (groups,)
         The labels of the groups.
@@ -217,7 +217,7 @@ class SCA(HasDensity, SparseProjection):
         Ones: the columns are not scaled.
     varying_ : bool array (n_features_in_,)
         Columns that are not constant.
-    bounds_ : array (n_iter_,)
+    objective_path_ : array (n_iter_,)
         "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
         weight under a prior that is infinite there counts as one of 1e-12 of the table's
         scale). Where a view is not Gaussian, lower bounds of these. Non-decreasing.
@@ -266,22 +266,22 @@ class SCA(HasDensity, SparseProjection):
     view_columns_: list[np.ndarray]
     view_names_: list[np.ndarray | None]
     likelihood_: list[Likelihood]
-    knee_: Array
-    latent_view_: Array
+    linear_threshold_: Array
+    factor_view_: Array
     view_correlation_: Array
     n_private_: list[int]
-    n_removed_: int
+    n_pruned_: int
     noise_variance_: Array
     feature_noise_variance_: Array
     explained_variance_per_view_: Array
     explained_variance_per_group_: Array
-    latent_variance_per_group_: Array
+    factor_variance_per_group_: Array
     groups_: np.ndarray
     group_sizes_: np.ndarray
     group_means_: Array
     group_noise_variance_: Array
     group_varying_: Array
-    bounds_: Array
+    objective_path_: Array
     n_iter_: int
     stop_reason_: StopReason
     n_features_in_: int
@@ -292,8 +292,8 @@ class SCA(HasDensity, SparseProjection):
         n_components: int | Literal["auto"] = "auto",
         *,
         prior: Prior = "ard",
-        a: float = 0.0,
-        b: float = 0.0,
+        shape: float = 0.0,
+        rate: float = 0.0,
         n_private: int | Sequence[int] = 0,
         noise: Noise = "feature",
         rotation: Rotation = "shared",
@@ -306,8 +306,8 @@ class SCA(HasDensity, SparseProjection):
     ):
         self.n_components = n_components
         self.prior = prior
-        self.a = a
-        self.b = b
+        self.shape = shape
+        self.rate = rate
         self.n_private = n_private
         self.noise = noise
         self.rotation = rotation
@@ -508,7 +508,7 @@ class SCA(HasDensity, SparseProjection):
         )
         self.likelihood_ = list(names)
         every = spread(rows.knee[None, :], kept, self.n_features_in_)[0]
-        self.knee_ = columns.numbers(np.where(every > 0, every, 1.0))
+        self.linear_threshold_ = columns.numbers(np.where(every > 0, every, 1.0))
         self._describe(solution, columns, mean, size)
 
     def _names(self) -> np.ndarray | None:
@@ -529,17 +529,17 @@ class SCA(HasDensity, SparseProjection):
 
     def _options(self, n_views: int, columns: Columns) -> SCAOptions:
         """The parameters as the solver takes them, in the operator's units."""
-        b = columns.per_variance(self.b)
+        b = columns.per_variance(self.rate)
         if self.prior == "hyperbolic" and b > STRONGEST:
             raise ParameterError(
-                f"`b` = {self.b:g} leaves no weight in a table with entries of "
+                f"`rate` = {self.rate:g} leaves no weight in a table with entries of "
                 f"{columns.length(1.0):.1g}: b is in units of one over a variance"
             )
         return SCAOptions(
             n_components=self.n_components,
             private=private_counts(self.n_private, n_views),
             prior=self.prior,
-            a=self.a,
+            a=self.shape,
             b=b,
             width=self.n_features_in_,
             max_iter=self.max_iter,
@@ -574,12 +574,12 @@ class SCA(HasDensity, SparseProjection):
         self.explained_variance_per_view_ = columns.numbers(np.stack(per_view))
 
         latent_view = solution.latent_view
-        self.latent_view_ = columns.values(latent_view)
+        self.factor_view_ = columns.values(latent_view)
         self.view_correlation_ = columns.numbers(solution.view_correlation)
         self.n_components_ = int(np.sum(latent_view == -1))
         n_views = len(self.view_columns_)
         self.n_private_ = [int(np.sum(latent_view == v)) for v in range(n_views)]
-        self.n_removed_ = solution.n_removed
+        self.n_pruned_ = solution.n_removed
 
         support = np.any(components != 0, axis=0)
         self.support_ = columns.values(support)
@@ -589,7 +589,7 @@ class SCA(HasDensity, SparseProjection):
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
         bounds = solution.bounds - float(solution.densities @ np.log(size))
-        self.bounds_ = columns.values(bounds)
+        self.objective_path_ = columns.values(bounds)
         self.n_iter_ = solution.bounds.size
         self.stop_reason_ = solution.reason
 
@@ -622,7 +622,7 @@ class SCA(HasDensity, SparseProjection):
         self.group_means_ = columns.numbers(every)
         self.group_noise_variance_ = columns.numbers(noises)
         self.group_varying_ = columns.values(counts)
-        self.latent_variance_per_group_ = columns.numbers(solution.activity)
+        self.factor_variance_per_group_ = columns.numbers(solution.activity)
         per_view = host(self.explained_variance_per_view_).astype(float)
         self.explained_variance_per_group_ = columns.numbers(
             solution.activity[:, None, :] * per_view
@@ -635,7 +635,7 @@ class SCA(HasDensity, SparseProjection):
         self.group_means_ = self.mean_[None, :]
         self.group_noise_variance_ = self.feature_noise_variance_[None, :]
         self.group_varying_ = self.varying_[None, :]
-        self.latent_variance_per_group_ = xp.ones_like(self.explained_variance_)[None, :]
+        self.factor_variance_per_group_ = xp.ones_like(self.explained_variance_)[None, :]
         self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
 
     def _describe_noise(self, noise: np.ndarray, columns: Columns) -> None:
@@ -655,8 +655,8 @@ class SCA(HasDensity, SparseProjection):
         check_choice("prior", self.prior, get_args(Prior))
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("rotation", self.rotation, get_args(Rotation))
-        check_non_negative("a", self.a)
-        check_non_negative("b", self.b)
+        check_non_negative("shape", self.shape)
+        check_non_negative("rate", self.rate)
         check_non_negative("tol", self.tol)
         check_integer("max_iter", self.max_iter, 1)
 
@@ -867,7 +867,7 @@ class SCA(HasDensity, SparseProjection):
         if len(getattr(self, "groups_", ())) < 2:
             return None
         sizes = host(self.group_sizes_)
-        activity = host(self.latent_variance_per_group_).astype(float)
+        activity = host(self.factor_variance_per_group_).astype(float)
         noise = host(self.group_noise_variance_).astype(float)
         return GroupedModel(
             host(self.components_).T.astype(float),
@@ -890,7 +890,7 @@ class SCA(HasDensity, SparseProjection):
             1.0 / self._noise_of_columns(),
             host(self.mean_).astype(float),
             of_columns(names, self.view_columns_, self.n_features_in_),
-            host(self.knee_).astype(float),
+            host(self.linear_threshold_).astype(float),
         )
 
     def _doubt_of_weights(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 from ...data import Array, kind_of, take_columns
 from ...data.arrays import as_like, host, in_kind
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...data.row_groups import row_groups
 from ...errors import ParameterError
 from .conditional import Factors, latent_variance, posterior_means, row_log_densities

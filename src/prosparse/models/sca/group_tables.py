@@ -10,15 +10,15 @@ import numpy as np
 from ...data import DenseOperator, Operator, kind_of, operator_of, standardise, take_columns
 from ...data.arrays import as_like, host
 from ...data.columns import unit_of
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...data.operators.shifted import within_groups
 from ...data.row_groups import RowGroups
 from ...errors import InputError, ParameterError
 from ...selection.dimension import completed
 from .grouped import Member
+from .missing_data import dense_with_gaps, standardise_observed
+from .missing_e_step import SamplesWithGaps
 from .samples import CompleteSamples, fewest_rows
-from .samples_with_gaps import SamplesWithGaps
-from .table_with_gaps import dense_with_gaps, standardise_observed
 
 
 class GroupedTable(NamedTuple):

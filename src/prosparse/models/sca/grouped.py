@@ -27,6 +27,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...inference.acceleration import Anderson
+from .loadings import relevance_rows, weights_divergence
 from .model import (
     FactorParameters,
     State,
@@ -38,7 +39,6 @@ from .model import (
     prior_of_noise,
 )
 from .samples import CompleteSamples, LatentMoments, Samples
-from .weights import relevance_rows, weights_divergence
 
 # Variances of latents below this are as good as zero.
 SMALLEST_VARIANCE = 1e-12

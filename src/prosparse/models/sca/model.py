@@ -35,8 +35,8 @@ from ...data.arrays import as_like
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
 from .hyperbolic import HyperbolicPrior
+from .loadings import WeightPosteriors, hyperbolic_rows, relevance_rows, weights_divergence
 from .samples import LatentMoments, Samples
-from .weights import WeightPosteriors, hyperbolic_rows, relevance_rows, weights_divergence
 
 MOST_LATENTS = 10_000
 

@@ -11,23 +11,12 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ...data import DenseOperator, Operator
-from ...data.arrays import Array, host, in_kind, lets_change
+from ...data.arrays import Array, host, in_kind, is_writable
 from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted, variational_count
-from .bounded import (
-    BoundedState,
-    Rows,
-    bounded_accelerator,
-    bounded_init,
-    bounded_step,
-    information,
-    starting_offsets,
-)
-from .compressed import compressed
-from .filled_start import fit_of_filled
 from .group_tables import GroupedTable
 from .grouped import (
     GroupedParameters,
@@ -37,7 +26,8 @@ from .grouped import (
     grouped_step,
 )
 from .hyperbolic import HyperbolicPrior
-from .linked import Group, view_correlations
+from .imputed_init import fit_of_filled
+from .missing_e_step import SamplesWithGaps
 from .model import (
     FactorParameters,
     Noise,
@@ -50,9 +40,19 @@ from .model import (
     relevance_step,
     view_layout,
 )
+from .non_gaussian import (
+    BoundedState,
+    Rows,
+    bounded_accelerator,
+    bounded_init,
+    bounded_step,
+    information,
+    starting_offsets,
+)
 from .samples import CompleteSamples, Samples, fewest_rows
-from .samples_with_gaps import SamplesWithGaps
+from .sketch import compressed
 from .start import EXACT_ROTATION, ROUGH_ROTATION, Rotation, initial_weights
+from .view_correlation import Group, view_correlations
 
 Prior = Literal["ard", "hyperbolic"]
 
@@ -304,7 +304,7 @@ def _without_weakest(
         strength = np.sum(host(best.fitted.L) ** 2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
         start, other = _with_latents(best, lay, keep)
-        best, trial = _race(best, lay, start, other, run_from)
+        best, trial = compare_after_equal_iterations(best, lay, start, other, run_from)
         if trial.bound > best.bound:
             best, lay = trial, other
         else:
@@ -326,7 +326,7 @@ def _without_any(
     return state, lay
 
 
-def _race(
+def compare_after_equal_iterations(
     held: StateOf,
     lay: ViewLayout,
     trial: StateOf,
@@ -560,7 +560,7 @@ def _hyperbolic_steps(
     return lambda samples: partial(hyperbolic_step, samples, lay, prior)
 
 
-class Ground(NamedTuple):
+class FitData(NamedTuple):
     """What a fit stands on."""
 
     samples: Samples  # to iterate on
@@ -571,23 +571,23 @@ class Ground(NamedTuple):
 
 def _samples_and_start(
     op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
-) -> Ground:
+) -> FitData:
     n, count = op.shape[0], options.n_components
     if seen is not None:
         X = host(op.whole)
         full = completed(X, seen, None if count == "auto" else count + sum(options.private))
         start = DenseOperator(full - full.mean(axis=0))
-        return Ground(SamplesWithGaps(X, seen), start, None, start.epsilon)
+        return FitData(SamplesWithGaps(X, seen), start, None, start.epsilon)
     reduced = fewest_rows(op)
     # The steps of the hyperbolic prior are for the host.
-    stay = options.prior == "ard" and lets_change(reduced.column_squares())
+    stay = options.prior == "ard" and is_writable(reduced.column_squares())
     samples = CompleteSamples(reduced, n, stay=stay)
     if count != "auto":
         small = compressed(reduced, groups, [int(count) + own for own in options.private])
         if small is not None:
             guess = CompleteSamples(small.table, n, small.rest, stay)
-            return Ground(samples, small.table, guess, reduced.epsilon)
-    return Ground(samples, reduced, None, reduced.epsilon)
+            return FitData(samples, small.table, guess, reduced.epsilon)
+    return FitData(samples, reduced, None, reduced.epsilon)
 
 
 def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
@@ -626,7 +626,7 @@ def _solution(
         weights, noise, activity = host(fitted.L), host(1.0 / lay.of_columns(fitted.tau)), None
     if lay.noise_has_prior:
         noisy = None if told is None else np.isnan(told)
-        weights, noise = _lonely_as_noise(weights, noise, noisy, activity)
+        weights, noise = absorb_singleton_factors(weights, noise, noisy, activity)
     deviations = None
     if fitted.C is not None:
         variances = host(array_namespace(fitted.C).linalg.diagonal(fitted.C))
@@ -687,7 +687,7 @@ def _groups(
     return [Group(share, v, own + doubt @ v, counted) for share, v, own, counted in parts]
 
 
-def _lonely_as_noise(
+def absorb_singleton_factors(
     L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, activity: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """A latent that a single column has is noise of that column: the same law of the table.

@@ -16,8 +16,8 @@ from sklearn.utils.validation import validate_data
 
 from ...data import kind_of, side_by_side, take_columns
 from ...data.arrays import in_kind
+from ...data.containers import Table
 from ...data.groups import ColumnGroup
-from ...data.kinds import Table
 from ...errors import InputError, ParameterError, check_integer, warn
 
 
@@ -126,7 +126,7 @@ def repeated_labels(X: Table) -> list[object]:
 
     Views may share names, and a DataFrame of all of them then has some twice.
     """
-    labels = Counter(getattr(X, "columns", ()))
+    labels = Counter(kind_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 
 

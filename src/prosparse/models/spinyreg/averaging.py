@@ -41,7 +41,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, ndtr, ndtri
 
-from .alike import (
+from .common_magnitude import (
     Densities,
     Place,
     SetPrior,
@@ -218,7 +218,7 @@ Signed = tuple[tuple[int, ...], tuple[float, ...] | None]
 """Variables of a set, rising, and their signs, None for weights of their own."""
 
 
-class Stones(NamedTuple):
+class JumpTargets(NamedTuple):
     """Sets, with signs, between which the process jumps."""
 
     sets: list[tuple[int, ...]]  # variables of each, rising
@@ -243,7 +243,9 @@ def best_own(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
     return int(np.argmax(at.log_density))
 
 
-def stepping_stones(data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]) -> Stones:
+def stepping_stones(
+    data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]
+) -> JumpTargets:
     """Those of ``sets`` that are not too improbable, with the signs of their weights."""
     found: dict[tuple[int, ...], Place] = {}
     for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
@@ -254,7 +256,7 @@ def stepping_stones(data: RegressionMoments, prior: SetPrior, sets: list[np.ndar
     kept = [v for v, each in height.items() if each.max() > top - STEEP]
     log_density = np.array([height[v] for v in kept]).reshape(len(kept), prior.kinds.rho.size)
     signs = [tuple(found[v].signs.tolist()) for v in kept]
-    return Stones(kept, signs, {v: i for i, v in enumerate(kept)}, log_density)
+    return JumpTargets(kept, signs, {v: i for i, v in enumerate(kept)}, log_density)
 
 
 class Visits(NamedTuple):
@@ -318,7 +320,7 @@ def sample(
 
 
 def moved(
-    prior: SetPrior, stones: Stones, p: int, here: Signed, a: int, at: Place, j: int
+    prior: SetPrior, stones: JumpTargets, p: int, here: Signed, a: int, at: Place, j: int
 ) -> tuple[Signed, int]:
     """The state, and its kind of weights, to which number ``j`` of the rates of `Place` leads."""
     v, signs = here
@@ -356,7 +358,7 @@ def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ..
     return after if not after or after[0] > 0.0 else tuple(-s for s in after)
 
 
-def told_by(met: Visits, p: int) -> Inclusion:
+def inclusion_from_visits(met: Visits, p: int) -> Inclusion:
     """How probable variables are, with 0 .. Q active ones.
 
     Of each variable, given all others of the set here: with a variable of the set there are as many
@@ -400,7 +402,7 @@ def gathered(data: RegressionMoments, prior: SetPrior, met: Visits) -> Average:
         add_sets(sums, prior, np.searchsorted(visited, places), of, at, weights)
     mean = np.zeros(data.b.size)
     mean[visited] = sums.first
-    told = told_by(met, data.b.size)
+    told = inclusion_from_visits(met, data.b.size)
     return average_of(data, told, mean, visited, sums, len({v for v, _ in seen}))
 
 

@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Columns, Operator, standardise
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...errors import (
     InputError,
     NoStructureWarning,
@@ -30,9 +30,9 @@ from .._base import VariableSelector, seed_of
 from .labels import Labels, checked_classes, labels_of
 from .logistic_average import LogisticAverage
 from .logistic_solve import LogisticOptions, LogisticSolution, solve_classes
+from .predictive_variance import quadratic, refuse_spread
 from .probability import log_probabilities
 from .solve import Choose
-from .spread import quadratic, refuse_spread
 
 LARGEST_POWER = 305  # of ten that a coefficient or its variance may have
 
@@ -49,23 +49,23 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     ----------
     fit_intercept : bool, default=True
         Centre X and fit an intercept. False: the log odds are zero where all columns are.
-    normalize : bool, default=True
+    scale : bool, default=True
         Divide every column by its standard deviation first, so that one prior fits all.
-    choose : {"f-score", "map", "median"}, default="f-score"
+    selection_rule : {"f-score", "map", "median"}, default="f-score"
         The set to keep. "f-score": that of the largest expected F-score, which weighs what would
         be missed against what would be wrong; of variables that stand for each other, one.
         "map": the most probable set, which is smaller where the data say little. "median": all
         variables that are more probably active than not.
     average : bool, default=True
         Predict by the average over sets of variables. False: by the chosen set alone; with
-        ``choose="map"`` nothing is averaged then, which saves time.
+        ``selection_rule="map"`` nothing is averaged then, which saves time.
     max_iter : int, default=1000
         The most moves of a search.
     tol : float, default=1e-7
         The rise of the objective per sample that ends it.
     random_state : int, RandomState or None, default=0
         Draws the sets of the average where there are more than six variables; the chosen set of
-        ``choose="map"`` does not depend on it.
+        ``selection_rule="map"`` does not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -119,15 +119,15 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         Means of the coefficients over all sets; a variable counts as zero where it is out.
     intercept_mean_ : float
         The average log odds where all columns are zero; 0 without ``fit_intercept``.
-    likely_ : int array
+    candidate_indices_ : int array
         The variables (at most 300) of an inclusion probability of at least 0.01.
-    likely_covariance_ : array (len(likely_) + 1, len(likely_) + 1)
+    candidate_covariance_ : array (len(candidate_indices_) + 1, len(candidate_indices_) + 1)
         Of the intercept and their coefficients, as ``coef_covariance_``: within and between sets.
-    unlikely_variance_ : float
+    excluded_variance_ : float
         What all other variables together add to the variance of the log odds, on average.
     n_sets_ : int
         How many different sets the average is over.
-    bounds_ : array (n_iter_,)
+    objective_path_ : array (n_iter_,)
         Log posterior of the set and the size of its coefficients after every move of the search
         that found it; never falls.
     n_iter_ : int
@@ -137,7 +137,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     mean_ : array (n_features_in_,)
         The mean of every column; zeros without ``fit_intercept``.
     scale_ : array (n_features_in_,)
-        What every column was divided by: its standard deviation, or 1 without ``normalize``.
+        What every column was divided by: its standard deviation, or 1 without ``scale``.
     varying_ : bool array (n_features_in_,)
         False for constant columns.
 
@@ -180,8 +180,8 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self,
         *,
         fit_intercept: bool = True,
-        normalize: bool = True,
-        choose: Choose = "f-score",
+        scale: bool = True,
+        selection_rule: Choose = "f-score",
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -189,8 +189,8 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         verbose: int = 0,
     ):
         self.fit_intercept = fit_intercept
-        self.normalize = normalize
-        self.choose = choose
+        self.scale = scale
+        self.selection_rule = selection_rule
         self.average = average
         self.max_iter = max_iter
         self.tol = tol
@@ -234,20 +234,20 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
             weights = checked_weights(sample_weight, X.shape[0])
             check_total(weights)
         labels = labels_of(checked_classes(y, X.shape[0]), weights)
-        op, columns = standardise(X, self.normalize, weights, centre=self.fit_intercept)
+        op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         if op.shape[1] == 0:
             raise InputError(
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
                 "to choose from. Check how the table was read."
             )
-        if not self.normalize:
+        if not self.scale:
             refuse_spread(np.asarray(op.column_squares()))
         return op, columns, labels
 
     def _options(self) -> LogisticOptions:
         return LogisticOptions(
             fit_intercept=self.fit_intercept,
-            choose=self.choose,
+            selection_rule=self.selection_rule,
             average=self.average,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -279,7 +279,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.coef_covariance_[inside, inside] = found.fit.C[at][:, at]
         self.coef_covariance_[1:] /= unit
         self.coef_covariance_[:, 1:] /= unit
-        self.bounds_ = found.bounds
+        self.objective_path_ = found.bounds
         self.n_iter_ = int(found.bounds.size)
         self.n_selected_ = found.best
         self.stop_reason_ = found.reason
@@ -296,11 +296,11 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.inclusion_probability_[places] = average.inclusion
         self.coef_mean_[places] = average.mean / (unit * self.scale_[places])
         self.intercept_mean_ = average.intercept - float(self.mean_ @ self.coef_mean_)
-        self.likely_ = places[average.likely]
-        self.likely_covariance_ = average.covariance.copy()
-        self.likely_covariance_[1:] /= unit
-        self.likely_covariance_[:, 1:] /= unit
-        self.unlikely_variance_ = average.rest
+        self.candidate_indices_ = places[average.likely]
+        self.candidate_covariance_ = average.covariance.copy()
+        self.candidate_covariance_[1:] /= unit
+        self.candidate_covariance_[:, 1:] /= unit
+        self.excluded_variance_ = average.rest
         self.n_sets_ = average.n_sets
 
     def _refuse_units(self, found: LogisticSolution, unit: float, places: np.ndarray) -> None:
@@ -322,7 +322,11 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         X = self._validated(X, reset=False)
         if self.averaged_:
             coef, intercept = self.coef_mean_, self.intercept_mean_
-            places, C, rest = self.likely_, self.likely_covariance_, self.unlikely_variance_
+            places, C, rest = (
+                self.candidate_indices_,
+                self.candidate_covariance_,
+                self.excluded_variance_,
+            )
         else:
             coef, intercept = self.coef_[0], float(self.intercept_[0])
             places, C, rest = np.flatnonzero(self.support_), self.coef_covariance_, 0.0
@@ -410,8 +414,8 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
 
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
-        check_bool("normalize", self.normalize)
-        check_choice("choose", self.choose, get_args(Choose))
+        check_bool("scale", self.scale)
+        check_choice("selection_rule", self.selection_rule, get_args(Choose))
         check_bool("average", self.average)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)

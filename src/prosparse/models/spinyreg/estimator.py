@@ -14,7 +14,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Columns, Operator, kind_of, reweighted, standardise
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...errors import (
     InputError,
     NoStructureWarning,
@@ -31,6 +31,7 @@ from ...inference.loop import Run
 from .._base import VariableSelector, seed_of
 from .averaging import Average, mixture_interval
 from .model import LEAST_REGRESSION_NOISE
+from .predictive_variance import quadratic, refuse_spread
 from .response import (
     Response,
     checked_response,
@@ -41,7 +42,6 @@ from .response import (
 )
 from .several import SeveralResponses, SeveralSolution, solve_several
 from .solve import Choose, Options, Refit, Solution, solve
-from .spread import quadratic, refuse_spread
 from .stepwise import rules_for
 from .student import Effort, StudentState, Weighted, rounds
 
@@ -77,28 +77,28 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     ----------
     fit_intercept : bool, default=True
         Centre X and y. False: the model goes through the origin.
-    normalize : bool, default=True
+    scale : bool, default=True
         Divide every column by its standard deviation first, so that one prior fits all.
     noise : {"gaussian", "student"}, default="gaussian"
         Distribution of the noise. "student": Student's, whose tails are heavy: rows that fit badly
         count less, so that a few gross errors in y do no harm.
     refit : {"posterior", "ols"}, default="posterior"
         Coefficients of the chosen variables: posterior means, or least squares.
-    choose : {"f-score", "map", "median"}, default="f-score"
+    selection_rule : {"f-score", "map", "median"}, default="f-score"
         The set to keep. "f-score": that of the largest expected F-score, which weighs what would
         be missed against what would be wrong; of variables that stand for each other, one.
         "map": the most probable set, which is smaller where the data say little. "median": all
         variables that are more probably active than not.
     average : bool, default=True
         Predict by the average over sets of variables. False: by the chosen set alone, as always
-        with ``refit="ols"``; with ``choose="map"`` nothing is averaged then, which saves time.
+        with ``refit="ols"``; with ``selection_rule="map"`` nothing is averaged then, which saves time.
     max_iter : int, default=1000
         The most moves of a search, and the most sweeps of the relaxed model.
     tol : float, default=1e-7
         The rise of the objective per sample that ends them.
     random_state : int, RandomState or None, default=0
         Draws the sets of the average where there are more than ten variables; with
-        ``choose="map"`` the chosen set does not depend on it.
+        ``selection_rule="map"`` the chosen set does not depend on it.
     verbose : int, default=0
         1 shows a progress bar.
 
@@ -126,7 +126,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     log_evidence_path_ : array
         The log evidence of each of them.
     log_posterior_path_ : array
-        Log evidence plus log prior (less the share of the mean of y); ``choose="map"`` is its
+        Log evidence plus log prior (less the share of the mean of y); ``selection_rule="map"`` is its
         maximum.
     alpha_path_ : array
         The precision of the weights that maximises the evidence of each, to 1e-4, that of the
@@ -161,24 +161,24 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         Means of the coefficients over all sets; a variable counts as zero where it is out.
     coef_std_ : array (n_features_in_,)
         Their standard deviations: within sets, and between them.
-    active_mean_ : array (n_features_in_,)
+    conditional_coef_mean_ : array (n_features_in_,)
         The mean of each coefficient over the sets that have its variable.
-    active_std_ : array (n_features_in_,)
+    conditional_coef_std_ : array (n_features_in_,)
         Its standard deviation over these; see `coef_interval`.
-    n_active_probability_ : array (n_features_in_ + 1,)
+    model_size_probability_ : array (n_features_in_ + 1,)
         The probability that 0, 1, 2, ... variables are active, over all sets.
     expected_f_score_ : float
-        Of the chosen set, over all sets; only with ``choose="f-score"``, unless nothing was found
+        Of the chosen set, over all sets; only with ``selection_rule="f-score"``, unless nothing was found
         that chance would not find.
     intercept_mean_ : float
         The average prediction where all columns are zero; 0 without ``fit_intercept``.
     intercept_mean_variance_ : float
         The variance of the mean of y, with the noise of the average; 0 without an intercept.
-    likely_ : int array
+    candidate_indices_ : int array
         The variables (at most 300) of an inclusion probability of at least 0.01.
-    likely_covariance_ : array (len(likely_), len(likely_))
+    candidate_covariance_ : array (len(candidate_indices_), len(candidate_indices_))
         Of their coefficients, of columns divided by ``scale_``: within and between sets.
-    unlikely_variance_ : float
+    excluded_variance_ : float
         What all other variables together add to the variance of a prediction, on average.
     noise_variance_mean_ : float
         The mean of the noise variance over all sets.
@@ -194,7 +194,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     row_bounds_ : array
         Lower bound of the log evidence after every round of weighing rows and searching
         variables; never falls.
-    bounds_ : array (n_iter_,)
+    objective_path_ : array (n_iter_,)
         Log marginal likelihood of the relaxed model after every sweep; never falls.
     n_iter_ : int
         How many sweeps there were.
@@ -203,7 +203,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     mean_ : array (n_features_in_,)
         The mean of every column; zeros without ``fit_intercept``.
     scale_ : array (n_features_in_,)
-        What every column was divided by: its standard deviation, or 1 without ``normalize``.
+        What every column was divided by: its standard deviation, or 1 without ``scale``.
     varying_ : bool array (n_features_in_,)
         False for constant columns.
 
@@ -215,19 +215,19 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     would select a fifth of the variables. Numbers up to about fifteen are alike, and larger ones
     ever less probable. Constant columns are left out.
 
-    With ``choose="f-score"`` something is kept if a set is found that is more probable than none,
+    With ``selection_rule="f-score"`` something is kept if a set is found that is more probable than none,
     or if at most one of forty responses of noise looks as much like a signal, on this table, as y.
 
     Several responses share the set of variables: their log evidences add up, each with noise of its
     own and alpha / gamma in common. The most probable set is kept and nothing is averaged over sets
-    then, ``bounds_`` are those of the search, and ``relevance_`` is the size of the coefficients
+    then, ``objective_path_`` are those of the search, and ``relevance_`` is the size of the coefficients
     over the noise, of all responses.
 
     The average takes nothing at its maximum: noise and size of coefficients are integrated, and
     every set counts. Coefficients (of scaled columns) may each be of a size of its own, or all of
     about one size with signs that may differ: both are as probable before y is seen. The prior on
     the signs favours equal signs. Therefore inclusion probabilities and the selection can change
-    when a single column is multiplied by -1. The sign of y never matters, and ``choose="map"``
+    when a single column is multiplied by -1. The sign of y never matters, and ``selection_rule="map"``
     with ``average=False`` does not depend on any sign. Up to ten variables all sets are summed; of
     more, a run through at most 1000 states, among the (about 400) most promising variables, draws
     them.
@@ -258,10 +258,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self,
         *,
         fit_intercept: bool = True,
-        normalize: bool = True,
+        scale: bool = True,
         noise: Noise = "gaussian",
         refit: Refit = "posterior",
-        choose: Choose = "f-score",
+        selection_rule: Choose = "f-score",
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -269,10 +269,10 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         verbose: int = 0,
     ):
         self.fit_intercept = fit_intercept
-        self.normalize = normalize
+        self.scale = scale
         self.noise = noise
         self.refit = refit
-        self.choose = choose
+        self.selection_rule = selection_rule
         self.average = average
         self.max_iter = max_iter
         self.tol = tol
@@ -328,13 +328,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X.shape[0])
             check_total(weights)
-        op, columns = standardise(X, self.normalize, weights, centre=self.fit_intercept)
+        op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         if op.shape[1] == 0:
             raise InputError(
                 f"all {columns.varying.size} columns of X are constant, so that there is nothing "
                 "to choose from. Check how the table was read."
             )
-        if not self.normalize:
+        if not self.scale:
             refuse_spread(np.asarray(op.column_squares()))
         responses = [response_of(column, self.fit_intercept, weights) for column in values.T]
         return Given(X, weights, op, columns, responses)
@@ -346,9 +346,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
                 f"`noise` must be 'gaussian' for several responses, got {self.noise!r} and {m} "
                 "columns of y: fit them one by one"
             )
-        if self.choose == "median":
+        if self.selection_rule == "median":
             raise ParameterError(
-                f"`choose` must not be 'median' for several responses, got {m} columns of y: "
+                f"`selection_rule` must not be 'median' for several responses, got {m} columns of y: "
                 "the most probable set is kept, as nothing is averaged over sets"
             )
 
@@ -395,7 +395,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.log_evidence_path_ = found.log_evidence - n * shift
         self.log_posterior_path_ = found.log_posterior - found.n_free * shift
         self.log_evidence_ = float(self.log_evidence_path_[found.fit.v.size])
-        self.bounds_ = found.bounds - found.n_free * shift
+        self.objective_path_ = found.bounds - found.n_free * shift
         self.n_iter_ = int(found.bounds.size)
         self.n_samples_ = n
         self.n_selected_ = int(places.size)
@@ -446,7 +446,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             max_iter=self.max_iter,
             tol=self.tol,
             verbose=self.verbose,
-            choose=self.choose,
+            selection_rule=self.selection_rule,
             average=self.average,
             seed=seed_of(self.random_state),
         )
@@ -477,7 +477,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.noise_variance_ = column.variance(found.weights.sigma2)
         self.intercept_variance_ = self.noise_variance_ / n if self.fit_intercept else 0.0
         self.intercept_ = float(column.mean[0]) - float(self.mean_ @ self.coef_)
-        self.bounds_ = column.log_density(found.bounds, n)
+        self.objective_path_ = column.log_density(found.bounds, n)
         self.n_iter_ = int(found.bounds.size)
         self.n_samples_ = n
         self.n_selected_ = found.best
@@ -499,16 +499,18 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.inclusion_probability_[places] = average.inclusion
         factor = 1.0 / (ratio * self.scale_[places])
         self.coef_mean_[places] = average.mean * factor
-        self.coef_std_, self.active_mean_, self.active_std_ = (np.zeros(p) for _ in range(3))
+        self.coef_std_, self.conditional_coef_mean_, self.conditional_coef_std_ = (
+            np.zeros(p) for _ in range(3)
+        )
         self.coef_std_[places] = np.sqrt(average.variance) * factor
-        self.active_mean_[places] = average.active_mean * factor
-        self.active_std_[places] = np.sqrt(average.active_variance) * factor
-        self.n_active_probability_ = np.zeros(p + 1)
-        self.n_active_probability_[: average.number.size] = average.number[: p + 1]
-        self.likely_ = places[average.likely]
-        self.likely_covariance_ = average.covariance / ratio**2
+        self.conditional_coef_mean_[places] = average.active_mean * factor
+        self.conditional_coef_std_[places] = np.sqrt(average.active_variance) * factor
+        self.model_size_probability_ = np.zeros(p + 1)
+        self.model_size_probability_[: average.number.size] = average.number[: p + 1]
+        self.candidate_indices_ = places[average.likely]
+        self.candidate_covariance_ = average.covariance / ratio**2
         self.intercept_mean_ = float(column.mean[0]) - float(self.mean_ @ self.coef_mean_)
-        self.unlikely_variance_ = column.variance(average.rest)
+        self.excluded_variance_ = column.variance(average.rest)
         self.noise_variance_mean_ = column.variance(average.sigma2)
         intercept = self.noise_variance_mean_ / self.n_samples_
         self.intercept_mean_variance_ = intercept if self.fit_intercept else 0.0
@@ -579,12 +581,16 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         if not (isinstance(level, Real) and 0.0 < float(level) < 1.0):
             raise ParameterError(f"`level` must be a number between 0 and 1, got {level!r}")
         if self._averages():
-            if not hasattr(self, "active_mean_"):
+            if not hasattr(self, "conditional_coef_mean_"):
                 raise InputError(
                     "this model was saved by an earlier version, which kept no deviations of the "
                     "coefficients. Fit it again."
                 )
-            inclusion, mean, std = self.inclusion_probability_, self.active_mean_, self.active_std_
+            inclusion, mean, std = (
+                self.inclusion_probability_,
+                self.conditional_coef_mean_,
+                self.conditional_coef_std_,
+            )
         else:
             inclusion, mean = self.support_.astype(float), self.coef_
             std = np.zeros_like(mean)
@@ -612,9 +618,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
     def _variance_of_average(self, X: Table) -> np.ndarray:
         """Of new observations: noise, coefficients within sets, and between sets."""
         noise = self.noise_variance_mean_ + self.intercept_mean_variance_
-        used = self.likely_
-        spread = quadratic(X, used, self.likely_covariance_, self.mean_, self.scale_)
-        total: np.ndarray = noise + self.unlikely_variance_ + spread
+        used = self.candidate_indices_
+        spread = quadratic(X, used, self.candidate_covariance_, self.mean_, self.scale_)
+        total: np.ndarray = noise + self.excluded_variance_ + spread
         return total
 
     def _variance_of_intercept(self) -> float | np.ndarray:
@@ -646,15 +652,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
-        tags.target_tags.multi_output = self.noise == "gaussian" and self.choose != "median"
+        tags.target_tags.multi_output = self.noise == "gaussian" and self.selection_rule != "median"
         return tags
 
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
-        check_bool("normalize", self.normalize)
+        check_bool("scale", self.scale)
         check_choice("noise", self.noise, get_args(Noise))
         check_choice("refit", self.refit, get_args(Refit))
-        check_choice("choose", self.choose, get_args(Choose))
+        check_choice("selection_rule", self.selection_rule, get_args(Choose))
         check_bool("average", self.average)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)

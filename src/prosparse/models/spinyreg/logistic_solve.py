@@ -13,8 +13,8 @@ from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
-from .choice import best_expected_f, counted_once, stand_ins_among
 from .credible import CORRELATED, credible_sets
+from .decision_rules import best_expected_f, counted_once, stand_ins_among
 from .labels import Labels
 from .logistic import (
     Labelled,
@@ -55,7 +55,7 @@ class LogisticOptions(NamedTuple):
     """What the user decides; see `SpinyClassifier`."""
 
     fit_intercept: bool
-    choose: Choose
+    selection_rule: Choose
     average: bool
     max_iter: int
     tol: float
@@ -194,12 +194,12 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     p = op.shape[1]
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
-    average, wanted = None, options.choose
+    average, wanted = None, options.selection_rule
     if not found.fit.v.size and wanted == "f-score" and by_chance(op, labels) > BY_CHANCE:
         wanted = "map"  # noise might give as much
-    if options.average or options.choose != "map":
+    if options.average or options.selection_rule != "map":
         average = average_over_sets(data, rules, found, options.seed)
-        if options.choose == "median":
+        if options.selection_rule == "median":
             found = state_with(data, rules, median_set(average, rules.limit), found)
         elif wanted == "f-score":
             v = f_score_set(data, average, rules.limit)

@@ -16,12 +16,12 @@ import numpy as np
 from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
-from . import relaxed
+from . import ard
 from .averaging import Average, average_over_sets, set_prior, stand_ins_of
-from .choice import f_score_choice, is_something, median_choice, model_of
+from .decision_rules import f_score_choice, median_choice, model_of, signal_detected
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
 from .response import Response, telling_rows
-from .shortlist import Candidates, Shortlist, candidates, gains, search_all
+from .screening import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
@@ -39,7 +39,7 @@ class Options(NamedTuple):
     max_iter: int
     tol: float
     verbose: int
-    choose: Choose = "f-score"
+    selection_rule: Choose = "f-score"
     average: bool = True
     seed: int = 0
 
@@ -87,21 +87,21 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     shortlist, runs, passed = search_all(among, rules)
     data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
     average, expected_f = None, None
-    if options.average or options.choose != "map":
+    if options.average or options.selection_rule != "map":
         prior = set_prior(data, rules.log_prior, found, free)
         met = [np.searchsorted(shortlist.listed, v) for v in passed if all_listed(shortlist, v)]
         average = average_over_sets(data, prior, found, met, options.seed)
-        if options.choose == "median":
+        if options.selection_rule == "median":
             found = model_of(data, median_choice(average, rules.allowed), found)
-        elif options.choose == "f-score":
+        elif options.selection_rule == "f-score":
             v = found.v[:0]
-            if is_something(among, found, response.root, rules.lost):
+            if signal_detected(among, found, response.root, rules.lost):
                 v, expected_f = f_score_choice(data, average, rules.allowed)
             found = model_of(data, v, found)
     longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
-    best = int(np.argmax(log_posterior)) if options.choose == "map" else found.v.size
+    best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
     chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
     log_posterior[best] = rules.posterior(chosen)
     run = relax(data, path, chosen, options)
@@ -135,7 +135,7 @@ def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
 
 def relax(
     data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
-) -> Run[relaxed.State]:
+) -> Run[ard.State]:
     """The relaxed model of the variables on the path, at the noise of the best one."""
     listed = path.order if best.v.size else path.order[:0]
     G, b = data.gram(listed), data.b[listed]
@@ -144,13 +144,9 @@ def relax(
     # with less noise, what the variables leave of each other is lost in rounding
     noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
     known = noise == best.sigma2  # then the relaxed model starts as the best one
-    start = (
-        relaxed.State(t, best.log_evidence)
-        if known
-        else relaxed.init(G, b, data.yy, data.n, noise, t)
-    )
+    start = ard.State(t, best.log_evidence) if known else ard.init(G, b, data.yy, data.n, noise, t)
     return iterate(
-        relaxed.make_step(G, b, data.yy, data.n, noise),
+        ard.make_step(G, b, data.yy, data.n, noise),
         start,
         max_iter=options.max_iter,
         tol=options.tol * data.n,

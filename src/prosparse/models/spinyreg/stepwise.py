@@ -32,7 +32,7 @@ from .model import (
     with_one_less,
     with_one_more,
 )
-from .pairs import correlated_pairs, with_best_pair
+from .suppressors import correlated_pairs, with_best_pair
 
 FEW = 15  # active variables: more are ever less probable, before y is seen
 ALL_AT_ONCE = 200  # variables, at most, that a search starts with
@@ -40,7 +40,7 @@ ALL_AT_ONCE = 200  # variables, at most, that a search starts with
 SINGLES = 40  # variables, at most, from each of which one grows
 GROWN = 8  # variables of each
 NOTHING_NEW = 10  # of these in a row that led to sets known already: no more are tried
-MOST_GROWN = 10  # sets that are kept
+MAX_GROWN = 10  # sets that are kept
 CLEAR = 20.0  # in log posterior: none grow where what was found is so much more probable than none
 
 
@@ -277,7 +277,7 @@ def from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run[Search
     left: dict[frozenset[int], RegressionFit] = {}
     for fit in grown.values():
         _add(left, way_back(data, fit, rules).best)
-    bests = sorted(left.values(), key=rules.posterior, reverse=True)[:MOST_GROWN]
+    bests = sorted(left.values(), key=rules.posterior, reverse=True)[:MAX_GROWN]
     run = climb(data, bests[0], rules)
     passed = tuple(fit.v for fit in bests)
     return [run._replace(state=run.state._replace(passed=passed))]

@@ -35,7 +35,7 @@ from ...inference.loop import Run, iterate, residual_rounding
 from ...inference.progress import Progress
 from .model import EXACT, RegressionFit, evaluate, moments, optimise
 from .response import Response, telling_rows
-from .shortlist import candidates, search_all
+from .screening import candidates, search_all
 from .stepwise import rules_for
 
 FEWEST_DEGREES = 3.0  # of freedom: the variance of the noise is then three times sigma2

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns
 from ...data.arrays import as_like, host
-from ...data.kinds import Table
+from ...data.containers import Table
 from ...errors import (
     NoStructureWarning,
     check_choice,
@@ -89,7 +89,7 @@ class SPPCA(HasDensity, SparseProjection):
         Ones: columns are not scaled.
     varying_ : bool array (n_features_in_,)
         False for constant columns.
-    bounds_ : array (n_iter_,)
+    objective_path_ : array (n_iter_,)
         The bound of the penalised log-likelihood after every pass at the chosen penalty.
     n_iter_ : int
         How many passes there were at the chosen penalty.
@@ -186,7 +186,7 @@ class SPPCA(HasDensity, SparseProjection):
         self.criterion_path_ = columns.values(found.criterion)
         self.criterion_ = found.rule
         self.slope_ = found.slope
-        self.bounds_ = columns.values(columns.log_density(found.bounds, entries))
+        self.objective_path_ = columns.values(columns.log_density(found.bounds, entries))
         self.n_iter_ = int(found.bounds.size)
         self.stop_reason_ = found.reason
 

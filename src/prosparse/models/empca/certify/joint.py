@@ -49,7 +49,7 @@ from .relaxation import (
 
 FREE = -1
 # Up to so many variables the sum is bounded as a whole, by eigenproblems of this side.
-MOST_JOINT = 600
+MAX_JOINT = 600
 ROUNDS = 20  # of exchanging variables between components, at most
 
 

@@ -1,0 +1,63 @@
+"""Is there anything to be found, or would noise do as well?
+
+Probabilities of sets cannot promise that a response of noise selects nothing: that depends on the
+prior. Here the table is asked what it makes of noise. The statistic is the sum, over all
+variables, of the Bayes factor of the set of one variable against the empty set, at weights as
+large as their errors (lambda = x_j'x_j): with r_j the correlation of x_j and y, and f degrees of
+freedom,
+
+    S = sum_j (1 - r_j^2 / 2)^(-f/2) .
+
+Many weak correlations count as well as a single strong one. How often noise has as large a sum
+is counted on responses of Gaussian noise, for this very table: columns may be correlated in any
+way (Besag & Clifford 1991, Biometrika 78, on counting only until the answer is clear).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logsumexp
+
+from .screening import Candidates
+
+BY_CHANCE = 0.025  # share of noise responses, at most, that may look as much like a signal as y
+SEED = 90_137_562_241  # that no table is likely to be drawn with, or its columns were the noise
+MOST_DRAWS = 399  # responses of noise
+AT_ONCE = 50  # of them
+MOST_NUMBERS = 10_000_000  # products of columns with responses that are held at once
+
+
+def log_sum_alone(b: np.ndarray, d: np.ndarray, yy: np.ndarray, free: float) -> np.ndarray:
+    """log S of the responses whose products with the columns are ``b``, (p, m), and whose squares
+    are ``yy``, (m,)."""
+    squared = np.minimum(b * b / (d[:, None] * yy), 1.0)
+    log_sum: np.ndarray = logsumexp(-0.5 * free * np.log1p(-0.5 * squared), axis=0)
+    return log_sum
+
+
+def beyond_chance(among: Candidates, root: np.ndarray | None, lost: int) -> bool:
+    """Whether at most a share `BY_CHANCE` of responses of noise has as large a sum as y.
+
+    ``root`` are the roots of the weights of the rows, if there are any; ``lost`` is one if an
+    intercept was fitted. The rows of noise are as many as those of y: where they stand for more
+    observations, or fewer, their squares are scaled to so many degrees of freedom.
+    """
+    rows, p = among.op.shape
+    free = among.n - lost
+    if rows - lost < 2 or free < 2:
+        return False
+    given = log_sum_alone(among.b[:, None], among.d, np.array([among.yy]), free)[0]
+    constant = np.ones(rows) if root is None else root
+    constant = constant / np.linalg.norm(constant)
+    rng = np.random.default_rng(SEED)
+    most, drawn, as_large = int(BY_CHANCE * (MOST_DRAWS + 1)) - 1, 0, 0
+    while drawn < MOST_DRAWS and as_large <= most:
+        m = min(AT_ONCE, MOST_DRAWS - drawn, max(MOST_NUMBERS // p, 1))
+        noise = rng.standard_normal((rows, m))
+        if lost:
+            noise -= np.outer(constant, constant @ noise)
+        squares = np.einsum("ij,ij->j", noise, noise) * free / (rows - lost)
+        b = np.asarray(among.op.rmatmul(noise))
+        as_large += int(np.count_nonzero(log_sum_alone(b, among.d, squares, free) >= given))
+        drawn += m
+    return as_large <= most

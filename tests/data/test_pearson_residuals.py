@@ -1,0 +1,87 @@
+"""Counts as residuals of what sizes of rows and shares of columns would give."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from prosparse.data import kind_of, operator_of
+from prosparse.data.pearson_residuals import moments_of, null_of, residuals_of, rows_of
+
+
+def counts(n=40, p=25, seed=0):
+    rng = np.random.default_rng(seed)
+    size = np.exp(rng.uniform(0, 3, n))
+    rate = np.exp(rng.normal(-1, 1, p)) * rng.gamma(2.0, 0.5, (n, p))
+    X = rng.poisson(size[:, None] * rate).astype(float)
+    X[:, 7] = 0.0  # a column that never occurs
+    X[0, 0] += 1.0
+    return X
+
+
+def operators(X):
+    zeros, ones = np.zeros(X.shape[1]), np.ones(X.shape[1])
+    return tuple(operator_of(table, zeros, ones) for table in (X, kind_of(X).squares(X)))
+
+
+def slow(X):
+    """By the definitions, entry by entry."""
+    there = X.sum(axis=0) > 0
+    V = np.ones(X.shape[1])
+    for _ in range(3):
+        N = X @ (1 / np.maximum(V, 1))
+        N = N * X.sum() / N.sum()
+        pi = X.sum(axis=0) / X.sum()
+        expected = np.outer(N, pi)
+        Z = np.where(there, X - expected, 0.0) / np.sqrt(np.where(there, expected, 1.0))
+        V = np.where(there, np.mean(Z**2, axis=0), 1.0)
+    s = np.sqrt(np.mean((Z**2 / V)[:, there], axis=1))
+    return N, pi, V, (X - expected) / (s * np.sqrt(N))[:, None]
+
+
+def dask_array(X):
+    return pytest.importorskip("dask.array").from_array(X, chunks=(9, X.shape[1]))
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, dask_array])
+def test_as_defined(kind):
+    X = counts()
+    N, pi, V, Y = slow(X)
+    given = operators(kind(X))
+    null = null_of(*given)
+    rows = rows_of(*given, null)
+    np.testing.assert_allclose(rows.size, N)
+    np.testing.assert_allclose(null.shares, pi)
+    np.testing.assert_allclose(null.noise, V)
+    mean, deviation = moments_of(*given, null, rows)
+    np.testing.assert_allclose(mean, Y.mean(axis=0), atol=1e-12)
+    np.testing.assert_allclose(deviation, Y.std(axis=0), atol=1e-9)
+    op = residuals_of(given[0], null.shares, rows, mean)
+    expected = Y - Y.mean(axis=0)
+    F = np.random.default_rng(1).standard_normal((X.shape[1], 3))
+    np.testing.assert_allclose(np.asarray(op.matmul(F)), expected @ F, atol=1e-10)
+    np.testing.assert_allclose(op.gram(), expected.T @ expected, atol=1e-10)
+    np.testing.assert_allclose(op.outer(), expected @ expected.T, atol=1e-10)
+    np.testing.assert_allclose(op.column_squares(), np.sum(expected**2, axis=0), atol=1e-10)
+    rough = op.rough()
+    product = np.asarray(rough.matmul(F.astype(rough.dtype)))
+    np.testing.assert_allclose(product, expected @ F, atol=1e-3)
+
+
+def test_new_rows_do_not_depend_on_each_other():
+    X = counts()
+    null = null_of(*operators(X))
+    all_rows, some = rows_of(*operators(X), null), rows_of(*operators(X[5:9]), null)
+    np.testing.assert_allclose(some.size, all_rows.size[5:9])
+    np.testing.assert_allclose(some.factor, all_rows.factor[5:9])
+
+
+def test_size_is_not_swayed_by_few_columns_that_vary():
+    """Where two columns hold half of all counts and vary, totals follow them and sizes do not."""
+    rng = np.random.default_rng(0)
+    size = np.exp(rng.uniform(0, 1, 200))
+    rate = np.full((200, 100), 5.0)
+    rate[:, :2] = 250.0 * rng.gamma(1.0, 1.0, (200, 2))
+    X = rng.poisson(size[:, None] * rate).astype(float)
+    rows = rows_of(*operators(X), null_of(*operators(X)))
+    assert np.corrcoef(np.log(rows.size), np.log(size))[0, 1] > 0.95
+    assert np.corrcoef(np.log(X.sum(axis=1)), np.log(size))[0, 1] < 0.7

@@ -1,0 +1,73 @@
+"""Where each prior variance of a row would be best, beside a search along it."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+from prosparse.models.sca import joint_row_update as wr
+
+p, Q, n = 6, 4, 30
+
+
+def log_evidence(t, tau, A, g, cost):
+    """Of one row, from its definition: tau/2 g'(W^-1) g tau - 1/2 log det, W over those in it."""
+    inside = t > 0
+    W = np.diag(1.0 / t[inside]) + tau * A[np.ix_(inside, inside)]
+    b = tau * g[inside]
+    log_det = np.linalg.slogdet(W)[1] + np.log(t[inside]).sum()
+    return 0.5 * (b @ np.linalg.solve(W, b) - log_det) - cost[inside].sum()
+
+
+def best_along(t, j, *row):
+    """The best t_j, all others as they are, and zero if that is better."""
+
+    def fall(log_t):
+        moved = t.copy()
+        moved[j] = np.exp(log_t)
+        return -log_evidence(moved, *row)
+
+    grid = np.linspace(-15.0, 10.0, 200)
+    start = grid[np.argmin([fall(x) for x in grid])]
+    found = minimize_scalar(fall, bounds=(start - 0.2, start + 0.2), method="bounded")
+    without = t.copy()
+    without[j] = 0.0
+    return np.exp(found.x) if -found.fun > log_evidence(without, *row) else 0.0
+
+
+@pytest.fixture
+def rows(rng):
+    Z = rng.standard_normal((n, Q)) @ (np.eye(Q) + 0.3 * rng.standard_normal((Q, Q)))
+    W = rng.standard_normal((p, Q)) * (rng.random((p, Q)) < 0.6)
+    G = (Z @ W.T + 0.7 * rng.standard_normal((n, p))).T @ Z
+    tau, A, cost = rng.uniform(1.0, 3.0, p), Z.T @ Z, rng.uniform(0.0, 1.0, (p, Q))
+    return tau, A, G, cost
+
+
+def test_of_weights_in_the_model(rows, rng):
+    tau, A, G, cost = rows
+    t = rng.uniform(0.05, 3.0, (p, Q))
+    found = wr.best_inside(wr.posterior(t, tau, A[None], G), cost)
+    slow = [[best_along(t[i], j, tau[i], A, G[i], cost[i]) for j in range(Q)] for i in range(p)]
+    np.testing.assert_allclose(found, slow, rtol=1e-4)
+    assert 0 < np.count_nonzero(found) < found.size
+
+
+def test_of_weights_that_are_not_in_the_model(rows, rng):
+    tau, A, G, cost = rows
+    at = np.tile([0, 1], (p, 1))
+    t = np.zeros((p, Q))
+    t[:, :2] = rng.uniform(0.05, 3.0, (p, 2))
+    within = wr.posterior(t[:, :2], tau, A[None, :2, :2], G[:, :2])
+    allowed = np.full((p, Q), True)
+    allowed[0, 3] = False
+    least_left = (1.0 / np.linalg.inv(A).diagonal())[None]
+    i, j, best = wr.best_outside(within, at, tau, A[None], G, allowed, cost, least_left)
+    found = np.zeros((p, Q))
+    found[i, j] = best
+    slow = np.zeros((p, Q))
+    for row in range(p):
+        for k in (2, 3):
+            if allowed[row, k]:
+                slow[row, k] = best_along(t[row], k, tau[row], A, G[row], cost[row])
+    np.testing.assert_allclose(found, slow, rtol=1e-4)
+    assert 0 < np.count_nonzero(found) < 2 * p - 1

@@ -1,0 +1,327 @@
+"""Views of counts and of 0 and 1: bounds, the objective, and what users see."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import norm, poisson
+from sklearn.exceptions import ConvergenceWarning
+
+from prosparse import SCA, InputError, ParameterError
+from prosparse.inference.loop import StopReason
+from prosparse.models.sca import non_gaussian
+from prosparse.models.sca.hyperbolic import HyperbolicPrior
+from prosparse.models.sca.likelihood import (
+    bernoulli_bound,
+    inverse_link,
+    link,
+    log_density,
+    mean_and_variance,
+    poisson_bound,
+)
+from prosparse.models.sca.model import inclusion, prior_of_noise, view_layout
+from prosparse.models.sca.non_gaussian import (
+    Rows,
+    bounded_init,
+    bounded_step,
+    moments_of_eta,
+    packed,
+    quadratics,
+    starting_offsets,
+)
+
+NAMES = ["gaussian", "bernoulli", "poisson"]
+WIDTHS = (5, 6, 7)
+
+
+def tables(n=60, seed=0):
+    """A Gaussian, a 0/1 and a count view with two latents in common."""
+    rng = np.random.default_rng(seed)
+    Z = rng.standard_normal((n, 2))
+    W = [np.where(rng.random((p, 2)) < 0.7, rng.standard_normal((p, 2)), 0) for p in WIDTHS]
+    return [
+        Z @ W[0].T + 0.5 * rng.standard_normal((n, WIDTHS[0])) + 2.0,
+        (rng.random((n, WIDTHS[1])) < expit(2.0 * Z @ W[1].T - 0.3)).astype(float),
+        rng.poisson(np.exp(0.7 * Z @ W[2].T + 0.5)).astype(float),
+    ]
+
+
+# --- bounds
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0])
+def test_the_bound_of_0_and_1_lies_below_and_touches(x):
+    eta = np.linspace(-12, 12, 401)
+    for mean in (-3.0, 0.0, 2.5):
+        w, b, k = bernoulli_bound(np.array(x), np.array(mean), np.array(0.0))
+        gap = log_density("bernoulli", x, eta, 1.0) - (k + b * eta - 0.5 * w * eta**2)
+        assert gap.min() > -1e-12
+        at = log_density("bernoulli", x, np.array(mean), 1.0)
+        assert k + b * mean - 0.5 * w * mean**2 == pytest.approx(float(at), abs=1e-9)
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0, 7.0, 60.0])
+@pytest.mark.parametrize("knee", [1.0, 30.0])
+def test_the_bound_of_counts_lies_below_and_touches(x, knee):
+    eta = np.linspace(-12, 20, 801)
+    for mean in (-4.0, 0.0, 3.0):
+        w, b, k = poisson_bound(np.array(x), np.array(mean), np.array(0.0), np.array(knee))
+        true = log_density("poisson", x, eta, knee)
+        np.testing.assert_allclose(
+            true, poisson.logpmf(x, inverse_link("poisson", eta, knee)), atol=1e-9
+        )
+        assert (true - (k + b * eta - 0.5 * w * eta**2)).min() > -1e-9
+        at = float(log_density("poisson", x, np.array(mean), knee))
+        assert k + b * mean - 0.5 * w * mean**2 == pytest.approx(at, abs=1e-8)
+
+
+def test_the_best_bound_is_the_best(rng):
+    """No other place of the bound has a higher mean."""
+    for mean, variance, x in ((0.5, 0.8, 1.0), (-2.0, 0.3, 0.0), (1.0, 2.0, 3.0)):
+        for bound in (bernoulli_bound, partial(poisson_bound, knee=np.array(9.0))):
+            if bound is bernoulli_bound and x > 1:
+                continue
+
+            def value(m, v, bound=bound, x=x, mean=mean, variance=variance):
+                w, b, k = bound(np.array(x), np.array(m), np.array(v))
+                return k + b * mean - 0.5 * w * (mean**2 + variance)
+
+            best = value(mean, variance)
+            for _ in range(50):
+                other = mean + 0.7 * rng.standard_normal(), variance * rng.gamma(2.0)
+                assert value(*other) <= best + 1e-10
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+def test_means_over_the_linear_predictor(name):
+    """Quadrature by hand, against an integral by scipy; and the link is the inverse."""
+    eta, variance, knee = 0.4, 0.6, 12.0
+    mean, total = mean_and_variance(name, np.array([eta]), np.array([variance]), np.array([knee]))
+    law = norm(eta, np.sqrt(variance))
+
+    def moment(power):
+        return quad(
+            lambda t: law.pdf(t) * inverse_link(name, np.array(t), np.array(knee)) ** power, -9, 9
+        )[0]
+
+    first, second = moment(1), moment(2)
+    own = first - second if name == "bernoulli" else first  # the mean of p (1 - p), or of the rate
+    assert mean[0] == pytest.approx(first, rel=1e-6)
+    assert total[0] == pytest.approx(own + second - first**2, rel=1e-5)
+    assert link(name, mean, np.array([knee])) == pytest.approx(
+        link(name, inverse_link(name, link(name, mean, knee), knee), knee)
+    )
+
+
+# --- the objective
+
+
+def problem(prior, noise, gaps, monkeypatch, seed=0):
+    views = tables(seed=seed)
+    views[0] = views[0] - views[0].mean(axis=0)
+    X = np.hstack(views)
+    if gaps:
+        X[np.random.default_rng(seed).random(X.shape) < 0.1] = np.nan
+    names = np.repeat(NAMES, WIDTHS)
+    observed, squares = (~np.isnan(X)).sum(axis=0).astype(float), np.nansum(X**2, axis=0)
+    knee = np.where(names == "poisson", 1.0 + np.nanmax(X, axis=0), 1.0)
+    monkeypatch.setattr(non_gaussian, "ENTRIES_PER_BLOCK", 500)  # several blocks
+    rows = Rows(*X.shape, lambda at: X[at], names, knee, observed, squares)
+    groups = np.split(np.arange(sum(WIDTHS)), np.cumsum(WIDTHS)[:-1])
+    lay = view_layout(groups, 2, [1, 0, 0], noise)
+    L = np.where(
+        lay.allowed, 0.4 * np.random.default_rng(1).standard_normal(lay.allowed.shape), 0.0
+    )
+    law = None if prior is None else HyperbolicPrior(*prior)
+    means = np.clip(np.nanmean(X, axis=0), 0.05, None)
+    return X, rows, lay, law, bounded_init(rows, lay, L, starting_offsets(rows, means), law)
+
+
+def slow_objective(X, rows, lay, prior, before, after):
+    """Entry by entry: E of the bounds, made from the posteriors and weights before the step, less
+    the divergences of the posteriors and weights after it."""
+    n, p = X.shape
+    Q = after.Z.shape[1]
+    old, new = before.ahead, after.fitted
+    mean, variance = moments_of_eta(old.L, old.mu, packed(old.L, old.C), before.Z, before.S)
+    q = quadratics(rows, X, mean, variance, old.tau[lay.noise])
+    C = np.zeros((p, Q, Q)) if new.C is None else new.C
+    total = 0.0
+    for row in range(n):
+        z, S = after.Z[row], after.S[row]
+        total -= 0.5 * (np.trace(S) + z @ z - Q - np.linalg.slogdet(S)[1])
+        for i in np.flatnonzero(~np.isnan(X[row])):
+            eta = new.L[i] @ z + new.mu[i]
+            second = np.outer(new.L[i], new.L[i]) + C[i]
+            spread = np.trace(second @ (np.outer(z, z) + S)) - (new.L[i] @ z) ** 2
+            if rows.likelihood[i] == "gaussian":
+                tau = new.tau[lay.noise[i]]
+                left = (X[row, i] - eta) ** 2 + spread
+                total += 0.5 * np.log(tau / (2 * np.pi)) - 0.5 * tau * left
+            else:
+                k, b, w = q.k[row, i], q.b[row, i], q.w[row, i]
+                total += k + b * eta - 0.5 * w * (eta**2 + spread)
+    total += prior_of_noise(rows, lay, new.tau, rows.gaussian)[2]
+    if prior is not None:
+        return total + sum(float(prior.log_density(w)) for w in new.L[lay.allowed])
+    for i in range(p):
+        a = np.flatnonzero(new.t[i] > 0)
+        if a.size:
+            K, m, t = C[i][np.ix_(a, a)], new.L[i][a], new.t[i][a]
+            total -= 0.5 * (
+                np.sum((np.diagonal(K) + m**2) / t) - a.size - np.linalg.slogdet(K / t)[1]
+            )
+    return total + inclusion(lay, new.t).log_prior
+
+
+CASES = [
+    (None, "feature", True),
+    (None, "view", False),
+    ((0.0, 0.0), "feature", False),
+    ((1.0, 2.0), "view", True),
+]
+
+
+@pytest.mark.parametrize(("prior", "noise", "gaps"), CASES)
+def test_the_objective_is_the_slow_one_and_never_falls(prior, noise, gaps, monkeypatch):
+    X, rows, lay, law, state = problem(prior, noise, gaps, monkeypatch)
+    for number in range(40):
+        result = bounded_step(rows, lay, law, state)
+        if number < 2:
+            slow = slow_objective(X, rows, lay, law, state, result)
+            assert result.bound == pytest.approx(slow, rel=1e-9)
+        assert result.bound >= state.bound - 1e-9 * abs(result.bound)
+        state = result
+
+
+def test_a_row_of_0_and_1_has_a_bound_below_its_log_density():
+    """By an integral over the one latent."""
+    rng = np.random.default_rng(0)
+    X = (rng.random((80, 6)) < expit(2.0 * rng.standard_normal((80, 1)))).astype(float)
+    model = SCA(1, likelihood="bernoulli").fit(X)
+    bounds = model.score_samples(X[:5])
+    for x, bound in zip(X[:5], bounds, strict=True):
+
+        def density(z, x=x):
+            p = expit(model.components_[0] * z + model.mean_)
+            return norm.pdf(z) * np.prod(np.where(x == 1, p, 1 - p))
+
+        exact = np.log(quad(density, -10, 10)[0])
+        assert exact - 0.6 < bound <= exact + 1e-9
+
+
+# --- for users
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    views = tables(n=150)
+    return views, SCA(2, likelihood=NAMES).fit(views)
+
+
+def test_the_fit(fitted):
+    views, model = fitted
+    assert model.likelihood_ == NAMES
+    assert np.all(np.diff(model.objective_path_) >= -1e-9 * np.abs(model.objective_path_[1:]))
+    assert model.transform(views).shape == (150, 2)
+    np.testing.assert_array_equal(model.noise_variance_[1:], 1.0)
+    assert 0.1 < model.noise_variance_[0] < 0.6
+
+
+@pytest.mark.parametrize("target", [0, 1, 2])
+def test_a_left_out_view_is_predicted_on_its_own_scale(fitted, target):
+    views, model = fitted
+    guess = model.predict_view([None if v == target else x for v, x in enumerate(views)], target)
+    x = views[target]
+    assert np.mean((guess.mean - x) ** 2) < 0.95 * np.mean((x - x.mean(axis=0)) ** 2)
+    assert np.all(guess.variance > 0)
+    if target == 1:
+        assert guess.mean.min() > 0
+        assert guess.mean.max() < 1
+        np.testing.assert_allclose(guess.variance, guess.mean * (1 - guess.mean))
+    if target == 2:
+        assert guess.mean.min() > 0
+        assert np.all(guess.variance >= guess.mean)
+
+
+def test_gaps_are_left_out_and_filled_in(fitted):
+    views, model = fitted
+    gaps = np.hstack(views)
+    gone = np.random.default_rng(0).random(gaps.shape) < 0.1
+    gaps[gone] = np.nan
+    full = model.impute(gaps)
+    assert np.isfinite(full).all()
+    np.testing.assert_array_equal(full[~gone], gaps[~gone])
+    groups = np.split(np.arange(18), [5, 11])
+    again = SCA(2, likelihood=NAMES, views=groups, tol=1e-4).fit(gaps)
+    assert np.all(np.diff(again.objective_path_) >= -1e-9 * np.abs(again.objective_path_[1:]))
+
+
+def test_sparse_counts_are_as_dense_ones_and_are_never_dense_as_a_whole(monkeypatch):
+    X = np.random.default_rng(0).poisson(0.3, (60, 12)).astype(float)
+    X[:, :6] += np.random.default_rng(1).poisson(2.0, (60, 1))
+    dense = SCA(1, likelihood="poisson", tol=1e-4).fit(X)
+    monkeypatch.setattr(non_gaussian, "ENTRIES_PER_BLOCK", 100)
+    blocks = SCA(1, likelihood="poisson", tol=1e-4).fit(sparse.csr_array(X))
+    np.testing.assert_allclose(dense.components_, blocks.components_, atol=1e-6)
+    np.testing.assert_allclose(dense.transform(X), blocks.transform(sparse.csr_array(X)), atol=1e-5)
+
+
+def test_units_of_gaussian_columns_do_not_matter():
+    views = tables(n=80)
+    one = SCA(1, likelihood=NAMES, tol=1e-4).fit(views)
+    factor = np.array([1e-3, 1.0, 10.0, 1e4, 2.0])
+    other = SCA(1, likelihood=NAMES, tol=1e-4).fit([views[0] * factor, *views[1:]])
+    np.testing.assert_allclose(other.components_[:, :5], one.components_[:, :5] * factor, rtol=1e-5)
+    shift = -80 * np.log(factor).sum()
+    assert other.objective_path_[-1] == pytest.approx(one.objective_path_[-1] + shift, rel=1e-8)
+
+
+def test_what_is_not_allowed_is_said():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    counts = (
+        r"'poisson' may only hold 0, 1, 2 and so on up to 9.01e\+15; row {}, column {} holds {}"
+    )
+    with pytest.raises(InputError, match=counts.format(0, 0, "0.125")):
+        SCA(1, likelihood="poisson").fit(X)
+    for prior in ("ard", "hyperbolic"):
+        large = rng.poisson(2.0, (30, 4)).astype(float)
+        large[7, 2] = 1e150
+        with pytest.raises(InputError, match=counts.format(7, 2, r"1e\+150")):
+            SCA(2, likelihood="poisson", prior=prior).fit(large)
+    with pytest.raises(InputError, match="'bernoulli' may only hold 0 or 1"):
+        SCA(1, likelihood="bernoulli").fit(rng.poisson(2.0, (30, 4)))
+    with pytest.raises(ParameterError, match="one of 'gaussian', 'bernoulli', 'poisson'"):
+        SCA(1, likelihood="normal").fit(X)
+    with pytest.raises(ParameterError, match="one per view; there are 1 views"):
+        SCA(1, likelihood=["gaussian", "poisson"]).fit(X)
+
+
+def test_more_latents_than_needed_are_found_to_be_too_many():
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((200, 1))
+    X = rng.poisson(np.exp(0.8 * Z * np.r_[np.ones(8), np.zeros(8)] + 0.5))
+    assert SCA(likelihood="poisson").fit(X.astype(float)).n_components_ == 1
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+def test_the_path_of_a_fit_that_fell_is_that_of_accepted_states(prior, monkeypatch):
+    calls = []
+
+    def falls_after_five(*given):
+        calls.append(given)
+        found = bounded_step(*given)
+        return found if len(calls) <= 5 else found._replace(bound=-1e9 * len(calls))
+
+    monkeypatch.setattr("prosparse.models.sca.solve.bounded_step", falls_after_five)
+    rng = np.random.default_rng(3)
+    X = rng.poisson(np.exp(1.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))))
+    with pytest.warns(ConvergenceWarning, match="an iteration lowered the objective"):
+        model = SCA(2, likelihood="poisson", prior=prior).fit(X)
+    assert model.stop_reason_ is StopReason.FELL
+    assert model.n_iter_ == len(calls) > 5
+    assert np.all(np.diff(model.objective_path_) >= 0.0)

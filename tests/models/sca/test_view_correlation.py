@@ -1,0 +1,200 @@
+"""How much views share latents, against samples drawn from the model and dense formulas."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from prosparse import SCA
+from prosparse.models.sca.non_gaussian import information
+from prosparse.models.sca.solve import _groups, _in_order
+from prosparse.models.sca.view_correlation import Group, view_correlations
+
+VIEW = np.repeat([0, 1, 2], [5, 4, 6])
+COLUMNS = [slice(0, 5), slice(5, 9), slice(9, 15)]
+
+
+@pytest.fixture
+def model(rng):
+    """Weights of three latents, noise; the second view has nothing of the last latent."""
+    L, noise = rng.standard_normal((15, 3)), rng.uniform(0.5, 4.0, 15)
+    L[COLUMNS[1], 2] = 0.0
+    return L, noise
+
+
+def scores_alone(L, noise, X):
+    """E[z | x of one view], from the covariance of the view itself."""
+    return X @ np.linalg.solve(L @ L.T + np.diag(noise), L)
+
+
+def one_group(noise, Q=3):
+    return [Group(1.0, np.ones(Q), noise, np.ones(noise.size, dtype=bool))]
+
+
+def sampled(L, groups, sizes, rng):
+    """Mean correlation of the scores of two views in samples of the groups, whose means are zero
+    and whose scores are those of each view alone."""
+    parts = []
+    for (_, v, noise, counted), n in zip(groups, sizes, strict=True):
+        weights = L * np.sqrt(v)
+        Z = rng.standard_normal((n, L.shape[1]))
+        X = Z @ weights.T + np.sqrt(noise) * rng.standard_normal((n, L.shape[0]))
+        own = [np.arange(15)[view][counted[view]] for view in COLUMNS]
+        parts.append([scores_alone(weights[c], noise[c], X[:, c]) * np.sqrt(v) for c in own])
+    Y = [np.vstack(scores) for scores in zip(*parts, strict=True)]
+    expected = np.zeros(L.shape[1])
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        for j in range(L.shape[1]):
+            if Y[a][:, j].any() and Y[b][:, j].any():
+                expected[j] += np.corrcoef(Y[a][:, j], Y[b][:, j])[0, 1] / 3
+    return expected
+
+
+def test_correlations_are_those_of_samples(model, rng):
+    L, noise = model
+    groups = one_group(noise)
+    expected = sampled(L, groups, [400_000], rng)
+    np.testing.assert_allclose(view_correlations(L, VIEW, groups), expected, atol=0.01)
+
+
+def test_correlations_of_groups_are_those_of_samples(model, rng):
+    """Groups of different size, noise and activity, and columns that count in one of them only."""
+    L, noise = model
+    counted = np.ones((2, 15), dtype=bool)
+    counted[1, :3] = False
+    groups = [
+        Group(0.9, np.array([1.1, 1.0, 0.2]), 5.0 * noise, counted[0]),
+        Group(0.1, np.array([0.1, 1.0, 8.2]), 0.1 * noise, counted[1]),
+    ]
+    expected = sampled(L, groups, [540_000, 60_000], rng)
+    found = view_correlations(L, VIEW, groups)
+    np.testing.assert_allclose(found, expected, atol=0.01)
+    assert np.abs(found - view_correlations(L, VIEW, groups[:1])).max() > 0.05
+
+
+def test_a_latent_of_one_view_is_shared_by_none(model):
+    L, noise = model
+    L[COLUMNS[2], 2] = 0.0
+    found = view_correlations(L, VIEW, one_group(noise))
+    assert found[2] == 0.0
+    assert np.all(found[:2] > 0.0)
+    alone = view_correlations(L[:5], VIEW[:5], one_group(noise[:5]))
+    np.testing.assert_array_equal(alone, 0.0)
+
+
+def test_correlations_do_not_depend_on_units(model, rng):
+    L, noise = model
+    units = np.exp(rng.normal(0.0, 2.0, 15))
+    other = view_correlations(L * units[:, None], VIEW, one_group(noise * units**2))
+    np.testing.assert_allclose(other, view_correlations(L, VIEW, one_group(noise)), rtol=1e-10)
+
+
+def test_the_order_of_latents():
+    """Those open to all views first, by what views share; then each view's own, by strength."""
+    block = np.array([1, 0, 0, 2, 0, 0, 0, 1])
+    correlation = np.array([0.0, 0.3, 0.8, 0.0, -0.5, 0.0, 0.9, 0.0])
+    strength = np.array([1.0, 9.0, 1.0, 5.0, 2.0, 3.0, 0.0, 2.0])
+    # of the three that no two views share, the stronger first; that of no strength is gone
+    assert _in_order(block, correlation, strength).tolist() == [2, 1, 5, 4, 7, 0, 3]
+    assert _in_order(block, correlation, 0.0 * strength).tolist() == [6]
+
+
+def test_what_is_not_known_of_weights_counts_as_noise(rng):
+    noise, doubt = rng.uniform(1.0, 2.0, 4), rng.uniform(0.0, 1.0, (4, 2))
+    (alike,) = _groups(noise, doubt, None, None, None)
+    np.testing.assert_allclose(alike.around, noise + doubt[:, 0] + doubt[:, 1])
+    assert alike.share == 1.0
+    np.testing.assert_array_equal(alike.variances, 1.0)
+    told = np.array([np.nan, 0.25, np.nan, 4.0])
+    (mixed,) = _groups(noise, 0.0 * doubt, None, told, None)
+    np.testing.assert_allclose(mixed.around, [noise[0], 4.0, noise[2], 0.25])
+
+
+def test_groups_have_their_own_noise_activity_and_columns(rng):
+    noise, doubt = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
+    activity, counted = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
+    members = [SimpleNamespace(samples=SimpleNamespace(n=n)) for n in (30, 10)]
+    table = SimpleNamespace(members=members, counted=counted)
+    first, second = _groups(noise, doubt, activity, None, table)
+    assert (first.share, second.share) == (0.75, 0.25)
+    np.testing.assert_allclose(first.around, noise[0] + doubt[:, 0])
+    np.testing.assert_allclose(second.around, noise[1] + 0.5 * doubt[:, 0] + 3.0 * doubt[:, 1])
+    np.testing.assert_array_equal(second.variances, activity[1])
+    np.testing.assert_array_equal(second.counted, counted[1])
+
+
+def test_what_entries_tell_of_their_linear_predictors():
+    """The variance of an entry: p (1 - p) of 0 and 1, the mean of counts."""
+    rows = SimpleNamespace(p=3, likelihood=np.array(["bernoulli", "poisson", "gaussian"]))
+    found = information(rows, np.array([0.2, 3.0, 7.0]))
+    np.testing.assert_allclose(found, [0.16, 3.0, np.nan])
+
+
+def two_views(rng, n=400):
+    """A strong latent of twelve columns of the first view, and one of three of these and of all of
+    the second."""
+    own, common = rng.standard_normal((2, n, 1))
+    first = np.hstack([3.0 * own * np.ones(12), common * np.ones(3)])
+    second = common * np.ones(5)
+    return [view + 0.5 * rng.standard_normal(view.shape) for view in (first, second)], common
+
+
+@pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
+def test_what_views_share_comes_first(prior, rng):
+    views, common = two_views(rng)
+    fitted = SCA(2, prior=prior).fit(views)
+    shares = np.sum((fitted.components_ / np.hstack(views).std(axis=0)) ** 2, axis=1)
+    assert shares[0] < shares[1]
+    scores = fitted.transform(views)
+    assert abs(np.corrcoef(scores[:, 0], common[:, 0])[0, 1]) > 0.9
+    assert fitted.view_correlation_[0] > 0.8
+    assert fitted.view_correlation_[1] < 0.1
+    alone = [fitted.transform(one)[:, 0] for one in ([views[0], None], [None, views[1]])]
+    assert np.corrcoef(*alone)[0, 1] == pytest.approx(fitted.view_correlation_[0], abs=0.05)
+    single = SCA(2, prior=prior).fit(np.hstack(views))
+    shares = np.sum((single.components_ / np.hstack(views).std(axis=0)) ** 2, axis=1)
+    assert shares[0] > shares[1]
+    np.testing.assert_array_equal(single.view_correlation_, 0.0)
+
+
+def test_counts_are_ordered_alike(rng):
+    views, common = two_views(rng)
+    counts = [views[0], rng.poisson(np.exp(0.8 * common * np.ones(5)))]
+    mixed = SCA(2, likelihood=["gaussian", "poisson"]).fit(counts)
+    assert mixed.view_correlation_[0] > 0.5
+    assert mixed.view_correlation_[1] < 0.1
+    alone = [mixed.transform(one)[:, 0] for one in ([counts[0], None], [None, counts[1]])]
+    assert np.corrcoef(*alone)[0, 1] == pytest.approx(mixed.view_correlation_[0], abs=0.1)
+
+
+@pytest.mark.parametrize(("sizes", "most"), [((100, 900), 0.7), ((500, 500), 0.85)])
+def test_groups_are_pooled_by_their_size(sizes, most, rng):
+    """Much noise in the second group, where some columns of a view do not vary either."""
+    groups = np.repeat(["quiet", "loud"], sizes)
+    noise = np.where(groups == "quiet", 0.5, 4.0)[:, None]
+
+    def draw():
+        common = rng.standard_normal((groups.size, 1))
+        views = [common + noise * rng.standard_normal((groups.size, p)) for p in (6, 5)]
+        views[0][groups == "loud", :3] = 0.0
+        return views
+
+    fitted = SCA(1).fit(draw(), groups=groups)
+    new = [draw() for _ in range(4)]
+    one, other = (
+        np.hstack([fitted.transform(part, groups=groups)[:, 0] for part in parts])
+        for parts in ([[a, None] for a, _ in new], [[None, b] for _, b in new])
+    )
+    found = float(fitted.view_correlation_[0])
+    assert found == pytest.approx(np.corrcoef(one, other)[0, 1], abs=0.08)
+    assert found < most
+
+
+def test_columns_with_next_to_no_noise_tell_the_latents(model):
+    """Then I + M is M, up to rounding, and may be singular."""
+    L, noise = model
+    for scale in (1e-10, 1e-20, 1e-40):
+        found = view_correlations(L, VIEW, one_group(scale * noise))
+        np.testing.assert_allclose(found[:2], 1.0, atol=1e-6)
+    few = np.where(np.arange(15) % 5 == 0, scale * noise, noise)  # of some views one column
+    assert np.all(np.abs(view_correlations(L, VIEW, one_group(few))) <= 1.0 + 1e-12)

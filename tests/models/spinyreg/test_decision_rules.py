@@ -1,0 +1,237 @@
+"""Which set is kept: the expected F-score, stand-ins, and what chance would find."""
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+from regressions import problem
+
+from prosparse import NoStructureWarning, SpinyRegressor
+from prosparse.data import standardise
+from prosparse.datasets import make_sparse_regression
+from prosparse.metrics import support_f_score
+from prosparse.models.spinyreg import averaging as av
+from prosparse.models.spinyreg import decision_rules as ch
+from prosparse.models.spinyreg import null_test
+from prosparse.models.spinyreg.model import moments
+from prosparse.models.spinyreg.response import response_of
+from prosparse.models.spinyreg.screening import candidates
+from prosparse.models.spinyreg.stepwise import rules_for, search
+
+
+def expected_f(sets, weights, chosen):
+    """From the definition."""
+    return sum(
+        w * (1.0 if not v and not chosen else 2 * len(v & chosen) / (len(v) + len(chosen)))
+        for v, w in zip(sets, weights, strict=True)
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_best_set_is_the_best_of_all(seed):
+    rng = np.random.default_rng(seed)
+    sets = [frozenset(v) for q in range(6) for v in itertools.combinations(range(5), q)]
+    weights = rng.dirichlet(np.full(len(sets), 0.2))
+    by_number = np.zeros((5, 6))
+    for v, w in zip(sets, weights, strict=True):
+        by_number[list(v), len(v)] += w
+    found = ch.best_expected_f(by_number, weights[0], 5)
+    scores = [expected_f(sets, weights, v) for v in sets]
+    assert found.expected == pytest.approx(max(scores))
+    assert frozenset(found.v.tolist()) == sets[int(np.argmax(scores))]
+    few = ch.best_expected_f(by_number, weights[0], 2)
+    assert few.expected == pytest.approx(max(s for s, v in zip(scores, sets) if len(v) <= 2))
+
+
+def test_nothing_is_best_where_nothing_is_probable_enough():
+    by_number = np.array([[0.0, 0.3], [0.0, 0.1]])
+    assert ch.best_expected_f(by_number, 0.6, 2).v.size == 0
+    assert ch.best_expected_f(by_number, 0.29, 2).v.tolist() == [0]
+    assert ch.best_expected_f(by_number, 0.29, 0).v.size == 0
+
+
+@pytest.mark.parametrize("shared", [0.0, 0.8])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
+    """Whatever the correlations of the columns, and the weights of the rows."""
+    n, p = 25, 30
+    X = rng.standard_normal((n, p)) + np.sqrt(shared / (1 - shared)) * rng.standard_normal((n, 1))
+    weights = None
+    if weighted:  # inverse variances
+        weights = rng.uniform(0.3, 3.0, n)
+        weights /= weights.mean()
+    op, _ = standardise(X, True, weights, centre=True)
+
+    def beyond(y):
+        response = response_of(y, True, weights)
+        among = candidates(op, response.y, response.yy, response.n)
+        return null_test.beyond_chance(among, response.root, 1)
+
+    spread = 1.0 if weights is None else np.sqrt(weights)
+    found = [beyond(rng.standard_normal(n) / spread) for _ in range(200)]
+    assert 0.005 <= np.mean(found) <= 0.065
+    assert beyond(X[:, 0] + 0.5 * rng.standard_normal(n))
+    assert beyond(X[:, 0] + X[:, 1])
+
+
+def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
+    """Of each variable alone against none, at lambda = x'x, up to the factor sqrt(2)."""
+    X = rng.standard_normal((12, 3))
+    X -= X.mean(axis=0)
+    y = X[:, 0] + rng.standard_normal(12)
+    y -= y.mean()
+    d, factors = (X * X).sum(axis=0), 0.0
+    for x, square in zip(X.T, d, strict=True):
+        C = np.eye(12) + np.outer(x, x) / square
+        factors += (y @ np.linalg.solve(C, y) / (y @ y)) ** (-11 / 2)
+    found = null_test.log_sum_alone((X.T @ y)[:, None], d, np.array([y @ y]), 11.0)
+    assert found[0] == pytest.approx(np.log(factors))
+
+
+def test_too_few_rows_are_never_beyond_chance():
+    op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
+    response = response_of(np.array([1.0, 2.0]), True)
+    among = candidates(op, response.y, response.yy, response.n)
+    assert not null_test.beyond_chance(among, None, 1)
+
+
+def average_of(X, y):
+    data = moments(X.T @ X, X.T @ y, float(y @ y), len(y))
+    rules = rules_for(*X.shape, True, max_iter=1000, tol=1e-6)
+    fit = search(data, lambda: data.b, rules)[-1].state.fit
+    return data, av.sum_all(data, av.set_prior(data, rules.log_prior, fit, len(y) - 1))
+
+
+def test_of_copies_one_is_kept_with_the_probability_of_both():
+    X, y, _, coef = problem(40, 5, q=2, noise=2.0)
+    true = np.flatnonzero(coef)
+    data, average = average_of(np.column_stack([X, X[:, true[0]]]), y)
+    assert ch.stand_ins(data, average).tolist() in (
+        [*range(5), true[0]],
+        [5 if j == true[0] else j for j in range(5)] + [5],
+    )
+    found = ch.f_score_choice(data, average, 6)
+    assert len({5, true[0]} & set(found.v.tolist())) == 1
+    both = ch.best_expected_f(average.by_number, average.number[0], 6)
+    assert {5, true[0]} <= set(both.v.tolist())  # F alone would take both
+    assert found.expected > both.expected
+
+
+def test_no_group_is_active_more_often_than_there_are_so_many_variables(rng):
+    """Sums over all sets: at least as probable as one of the group, never more than the number."""
+    X, y, _, _ = problem(25, 6, seed=3, q=3, noise=2.0)
+    _, average = average_of(X, y)
+    stands = np.array([0, 0, 0, 3, 4, 5])  # whatever the data say
+    once = ch.counted_once(average.by_number, stands)
+    assert np.all(once <= average.number + 1e-12)
+    assert np.all(once[0] >= average.by_number[:3].max(axis=0) - 1e-12)
+    assert np.any(once[0] < average.by_number[:3].sum(axis=0) - 1e-3)
+    assert not np.any(once[1:3])
+    np.testing.assert_allclose(once[3:], average.by_number[3:], atol=1e-12)
+    assert ch.best_expected_f(once, 0.0, 6).expected <= 1.0
+
+
+def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other():
+    """Also where both are certain, and their probabilities differ by rounding alone."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 4))
+    X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for noise in (0.0, 0.3):
+        y = X[:, 0] + X[:, 1] + noise * rng.standard_normal(60)
+        data, average = average_of(X, y - y.mean())
+        assert ch.stand_ins(data, average).tolist() == [0, 1, 2, 3]
+        assert set(ch.f_score_choice(data, average, 4).v.tolist()) >= {0, 1}
+
+
+def test_by_number_adds_up(rng):
+    X, y, _, _ = problem(25, 6, seed=3, q=2, noise=3.0)
+    _, average = average_of(X, y)
+    np.testing.assert_allclose(average.by_number.sum(axis=1), average.inclusion)
+    assert average.number.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(average.by_number.sum(axis=0), np.arange(7) * average.number)
+    np.testing.assert_allclose(average.together.diagonal(), average.inclusion)
+    assert average.active_mean * average.inclusion == pytest.approx(average.mean)
+    within = average.active_variance + average.active_mean**2
+    np.testing.assert_allclose(average.inclusion * within - average.mean**2, average.variance)
+
+
+def test_more_is_found_than_by_the_most_probable_set():
+    """Where the data say little, that one misses more than it has to; and so does the median."""
+    scores = {"f-score": [], "map": [], "median": []}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NoStructureWarning)
+        for seed in range(40):
+            X, y, coef = make_sparse_regression(
+                60, 8, n_informative=4, noise=4.0, random_state=seed
+            )
+            for choose, found in scores.items():
+                model = SpinyRegressor(selection_rule=choose).fit(X, y)
+                found.append(support_f_score(coef != 0, model.support_))
+    best = np.mean(scores.pop("f-score"))
+    assert best > max(np.mean(found) for found in scores.values()) + 0.005
+
+
+def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monkeypatch):
+    """A weak but certain signal in many variables: no single set is more probable than none."""
+    rng = np.random.default_rng(1)
+    X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
+    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: False)
+    with pytest.warns(NoStructureWarning):
+        assert SpinyRegressor().fit(X, y).n_selected_ == 0
+    monkeypatch.setattr(
+        "prosparse.models.spinyreg.solve.f_score_choice",
+        lambda data, average, allowed: ch.Choice(np.array([3, 1]), 0.5),
+    )
+    with pytest.warns(NoStructureWarning):
+        assert SpinyRegressor().fit(X, y).n_selected_ == 0
+    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: True)
+    model = SpinyRegressor().fit(X, y)
+    assert np.flatnonzero(model.support_).tolist() == [1, 3]
+    assert np.flatnonzero(model.coef_).tolist() == [1, 3]
+    assert sorted(model.ranking_[[1, 3]]) == [1, 2]
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_intervals_are_quantiles_of_zero_or_normal(level, rng):
+    inclusion = np.array([1.0, 0.97, 0.6, 0.6, 0.03, 0.0])
+    mean = np.array([1.0, 2.0, 0.1, -3.0, 1.0, 0.0])
+    deviation = np.array([0.5, 0.5, 1.0, 0.5, 0.1, 0.0])
+    active = rng.random((200_000, 6)) < inclusion
+    drawn = np.where(active, mean + deviation * rng.standard_normal((200_000, 6)), 0.0)
+    tails = 0.5 + np.array([-0.5, 0.5]) * level
+    slow = np.quantile(drawn, tails, axis=0).T
+    found = av.mixture_interval(inclusion, mean, deviation, level)
+    np.testing.assert_allclose(found, slow, atol=0.03)
+    np.testing.assert_array_equal(found[5], 0.0)
+    np.testing.assert_allclose(found[0], mean[0] + 0.5 * np.array([-1, 1]) * normal(tails[1]))
+
+
+def normal(tail):
+    return {0.75: 0.6744897501960817, 0.975: 1.959963984540054}[round(float(tail), 3)]
+
+
+def test_intervals_of_coefficients():
+    """In the units of the table; exactly zero for what cannot matter."""
+    X, y, coef = make_sparse_regression(60, 20, n_informative=3, random_state=0)
+    model = SpinyRegressor().fit(X, y)
+    low, high = model.coef_interval().T
+    assert np.all((low <= coef) & (coef <= high))
+    assert np.all(low[coef == 0] * high[coef == 0] == 0.0)
+    wide, narrow = model.coef_interval(0.99), model.coef_interval(0.5)
+    assert np.all(wide[:, 0] <= narrow[:, 0])
+    assert np.all(narrow[:, 1] <= wide[:, 1])
+    other = SpinyRegressor().fit(10.0 * X + 3.0, 100.0 * y)
+    np.testing.assert_allclose(other.coef_interval(), 10.0 * model.coef_interval(), rtol=1e-6)
+    alone = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
+    half = 1.959963984540054 * np.sqrt(np.diagonal(alone.coef_covariance_))
+    ends = alone.coef_interval()
+    np.testing.assert_allclose(ends[alone.support_, 1], alone.coef_[alone.support_] + half)
+    assert not ends[~alone.support_].any()
+    for level in (0.0, 1.0, "0.9"):
+        with pytest.raises(ValueError, match="`level` must be a number between 0 and 1, got"):
+            model.coef_interval(level)
+    del model.conditional_coef_mean_  # as in a file of an earlier version
+    with pytest.raises(ValueError, match="saved by an earlier version"):
+        model.coef_interval()
