@@ -168,11 +168,10 @@ def test_the_host_computes_little_for_a_table_on_an_accelerator():
 def test_every_fit_asks_for_what_suits_its_table(blas, table, threads):
     class Watched(VariableSelector):
         def fit(self, X):
-            def fit():
+            with self._fitting():
                 self._validated(X, reset=True)
                 self.seen_ = blas.threads()
-
-            return self._fit_whole(fit)
+            return self
 
     assert Watched().fit(table).seen_ == threads
     assert blas.threads() == [4, 3]

@@ -16,7 +16,9 @@ class Widest(SparseProjection):
         self.n_components, self.n_widest = n_components, n_widest
 
     def fit(self, X, y=None):
-        return self._fit_whole(lambda: self._fit(X))
+        with self._fitting():
+            self._fit(X)
+        return self
 
     def _fit(self, X):
         op, columns = self._standardised(X, False)

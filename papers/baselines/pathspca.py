@@ -133,7 +133,9 @@ class PathSPCA(SparseProjection):
         PathSPCA
             Itself.
         """
-        return self._fit_whole(lambda: self._fit(X))
+        with self._fitting():
+            self._fit(X)
+        return self
 
     def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)

@@ -215,7 +215,9 @@ class SPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> SPCA:
         """Find the sparse components of ``X``."""
-        return self._fit_whole(lambda: self._fit(X))
+        with self._fitting():
+            self._fit(X)
+        return self
 
     def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)

@@ -279,7 +279,9 @@ class SSPCA(SparseProjection):
 
     def fit(self, X: Any, y: Any = None) -> SSPCA:
         """Choose the variables of ``X`` and find their components."""
-        return self._fit_whole(lambda: self._fit(X))
+        with self._fitting():
+            self._fit(X)
+        return self
 
     def _fit(self, X: Any) -> None:
         op, columns = self._standardised(X, self.scale)

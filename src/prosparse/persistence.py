@@ -126,7 +126,7 @@ def _check_parameters(model: Any) -> None:
     try:
         model._check_parameters()
     except ParameterError as error:
-        raise ModelFileError(f"the parameters are not those of a fitted model: {error}") from None
+        _refuse(f"the parameters are not those of a fitted model: {error}")
 
 
 def _write_whole(path: Path, header: str, arrays: list[np.ndarray]) -> Path:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Self
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -85,24 +84,27 @@ class VariableSelector(BaseEstimator):
     stop_reason_: StopReason
     _fewest_features = 2
 
-    def _fit_whole(self, fit: Callable[[], None]) -> Self:
-        """Check the parameters, run ``fit`` on as many threads as suit its table, and say what the
-        user should know.
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Run the body of ``fit``: parameters checked, attributes of an earlier fit removed.
 
-        A fit that fails leaves the estimator as it was; one that does not leaves nothing of
-        an earlier one.
+        BLAS uses as many threads as suit the data matrix. A fit that fails leaves the estimator as
+        it was. Warnings are issued after the fit, because a warning may be turned into an error.
         """
         check_verbose(getattr(self, "verbose", 0))
         self._check_parameters()
-        with self._all_or_nothing():
+        before = dict(self.__dict__)
+        try:
             for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
                 delattr(self, name)
             with held_warnings() as held, blas_threads():
-                fit()
+                yield
+        except BaseException:
+            self.__dict__ = before
+            raise
         for message, category in held:
             warn(message, category)
         self._warn()
-        return self
 
     def _check_parameters(self) -> None:
         """Refuse parameters that are not allowed; nothing to refuse unless a method says so."""
@@ -115,16 +117,6 @@ class VariableSelector(BaseEstimator):
         reason: StopReason = self.stop_reason_
         if reason.unfinished:
             warn(f"{type(self).__name__} {reason}", ConvergenceWarning)
-
-    @contextmanager
-    def _all_or_nothing(self) -> Iterator[None]:
-        """A fit that fails leaves the estimator as it was."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__ = before
-            raise
 
     def _validated(self, X: TableLike, *, reset: bool) -> TableLike:
         """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on

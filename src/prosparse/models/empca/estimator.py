@@ -229,17 +229,12 @@ class EMPCA(SparseProjection):
         EMPCA
             Itself.
         """
-        answers: list[tuple[Solution, int]] = []
-
-        def answer() -> None:
+        with self._fitting():
             op, columns, total = self._prepared(X, sample_weight)
             count = self._count(op, total)
             solution = solve(op, self._options(op, count))
             self._describe(op, columns, total, solution)
-            answers.append((solution, count))
-
-        self._fit_whole(answer)
-        self._warn_of(*answers[0])
+        self._warn_of(solution, count)
         return self
 
     @classmethod
@@ -270,9 +265,7 @@ class EMPCA(SparseProjection):
             Fitted.
         """
         model = cls(**parameters)
-        answers: list[tuple[Solution, int]] = []
-
-        def answer() -> None:
+        with model._fitting():
             given = covariance_of(model._validated(C, reset=True), n_samples, mean, model.scale)
             if isinstance(model.n_components, str) and n_samples is None:
                 raise ParameterError(
@@ -285,10 +278,7 @@ class EMPCA(SparseProjection):
             # of the matrix itself: the operator's has its negative eigenvalues set to zero
             variances = given.quadratic.form(solution.W) / (given.total - 1.0)
             model.explained_variance_ = given.columns.variance(variances)
-            answers.append((solution, count))
-
-        model._fit_whole(answer)
-        model._warn_of(*answers[0])
+        model._warn_of(solution, count)
         return model
 
     def path(

@@ -193,9 +193,7 @@ class FDRPCA(SparseProjection):
         -------
         FDRPCA
         """
-        alike: list[float] = []
-
-        def fit() -> None:
+        with self._fitting():
             table = self._validated(X, reset=True)
             rows = grouped_rows(groups, table.shape[0])
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
@@ -207,27 +205,11 @@ class FDRPCA(SparseProjection):
                 tested = Sample(self._ranked(table, columns), rows)
             found = solve(tested, itself, self._options())
             self._describe(found, itself, columns)
-            alike.append(self._likeness(found, itself))
-
-        self._fit_whole(fit)
-        self._warn_of(alike[0], groups is not None)
+            row_correlation = self._likeness(found, itself)
+        self._warn_of(row_correlation, groups is not None)
         return self
 
     # --- from parameters to the question
-
-    def get_params(self, deep: bool = True) -> dict[str, object]:
-        """The parameters by name; see scikit-learn's ``get_params``.
-
-        Parameters
-        ----------
-        deep : bool, default=True
-            No parameter is an estimator, so that it makes no difference.
-
-        Returns
-        -------
-        dict
-        """
-        return {name: self.__dict__[name] for name in type(self)._get_param_names()}
 
     def _options(self) -> Options:
         return Options(

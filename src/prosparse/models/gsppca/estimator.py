@@ -18,7 +18,6 @@ from ...selection.model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
 from ...structure.search import MIN_FREEDOM
 from .._base import HasDensity, SparseProjection
-from .diagnostics import Doubt
 from .evidence import EVIDENCES, EvidenceKind
 from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 
@@ -181,16 +180,11 @@ class GSPPCA(HasDensity, SparseProjection):
         -------
         GSPPCA
         """
-        doubts: list[Doubt] = []
-
-        def fit() -> None:
+        with self._fitting():
             op, columns = self._standardised(X, self.scale)
             solution = solve(op, self._options(self._opened(checkpoint, X)), self._scaled(op, X))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
-            doubts.extend(solution.doubts)
-
-        self._fit_whole(fit)
-        for doubt in doubts:
+        for doubt in solution.doubts:
             warn(f"GSPPCA: {doubt.text}", doubt.category)
         return self
 

@@ -217,7 +217,7 @@ class Panel(SparseProjection):
         Panel
         """
 
-        def fit() -> None:
+        with self._fitting():
             table = self._validated(X, reset=True)
             if table.shape[0] < FEWEST_ROWS:
                 raise InputError(
@@ -240,8 +240,6 @@ class Panel(SparseProjection):
             scale = own if not self.counts else np.sqrt(squares)
             found = solve(op, scale, None if rows is None else rows.codes, options)
             self._describe(found, columns, rows)
-
-        self._fit_whole(fit)
         return self
 
     # --- from parameters to the question

@@ -346,7 +346,9 @@ class SCA(HasDensity, SparseProjection):
         -------
         self : SCA
         """
-        return self._fit_whole(lambda: self._fit(X, groups, checkpoint))
+        with self._fitting():
+            self._fit(X, groups, checkpoint)
+        return self
 
     def fit_transform(
         self,

@@ -214,11 +214,11 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         SpinyClassifier
         """
 
-        def fit() -> None:
+        with self._fitting():
             op, columns, labels = self._prepared(X, y, sample_weight)
             self._describe(solve_classes(op, labels, self._options()), columns, labels)
 
-        return self._fit_whole(fit)
+        return self
 
     def _prepared(
         self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None

@@ -297,20 +297,24 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         SpinyRegressor
         """
 
-        def fit() -> None:
+        with self._fitting():
             given = self._prepared(X, y, sample_weight)
             if len(given.responses) > 1:
                 self._fit_several(given)
-                return
-            run = None
-            if self.noise == "student":
-                given, run = self._reweighed(given)
-            op, columns, response = given.op, given.columns, given.response
-            self._describe(solve(op, response, self._options()), response.n, columns, response)
-            if run is not None:
-                self._describe_rows(run, response)
+            else:
+                self._fit_one(given)
 
-        return self._fit_whole(fit)
+        return self
+
+    def _fit_one(self, given: Given) -> None:
+        """Fit one response."""
+        run = None
+        if self.noise == "student":
+            given, run = self._reweighed(given)
+        op, columns, response = given.op, given.columns, given.response
+        self._describe(solve(op, response, self._options()), response.n, columns, response)
+        if run is not None:
+            self._describe_rows(run, response)
 
     def _prepared(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None) -> Given:
         """The table and the response as the model sees them."""

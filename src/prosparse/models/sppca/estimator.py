@@ -151,12 +151,12 @@ class SPPCA(HasDensity, SparseProjection):
         SPPCA
         """
 
-        def fit() -> None:
+        with self._fitting():
             op, columns = self._standardised(X, False)
             solution = solve(op, self._options(columns))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
 
-        return self._fit_whole(fit)
+        return self
 
     def _options(self, columns: Columns) -> Options:
         penalty, penalties = self.penalty, self.penalties
