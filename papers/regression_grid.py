@@ -52,7 +52,7 @@ SETTINGS = {  # samples, variables
 }
 RATIOS = tuple(float(ratio) for ratio in np.geomspace(0.05, 6.0, 10))
 FIRST, RANDOM = "first places, ones", "random places and signs"
-KINDS = (FIRST, RANDOM)
+CONTAINERS = (FIRST, RANDOM)
 TRUE = 5  # coefficients that are not zero
 CORRELATION = 0.35  # of neighbours
 NEW_ROWS = 200  # on which intervals are counted, a draw
@@ -99,7 +99,7 @@ def draw(setting: str, ratio: float, kind: str, seed: int) -> Draw:
     """One draw of a cell; draws of different cells are independent of each other."""
     n, p = SETTINGS[setting]
     # the ratio enters in millionths: seeds are whole numbers
-    rng = np.random.default_rng([seed, n, p, round(1e6 * ratio), KINDS.index(kind)])
+    rng = np.random.default_rng([seed, n, p, round(1e6 * ratio), CONTAINERS.index(kind)])
     Sigma = toeplitz(CORRELATION ** np.arange(p))
     coef = np.zeros(p)
     if kind == FIRST:
@@ -335,7 +335,7 @@ def coefficients_covered(model: SpinyRegressor, coef: Array) -> Array:
 
 
 Place = tuple[str, str, float]  # kind, setting, ratio
-EVERYWHERE: tuple[Place, ...] = tuple(product(KINDS, SETTINGS, RATIOS))
+EVERYWHERE: tuple[Place, ...] = tuple(product(CONTAINERS, SETTINGS, RATIOS))
 FEW: tuple[Place, ...] = (  # in short
     (FIRST, "100 x 10", RATIOS[7]),
     (FIRST, "50 x 1000", RATIOS[8]),
@@ -450,7 +450,7 @@ def found_in(cells: list[Cell]) -> Found:
 def rows_of_settings(cells: list[Cell]) -> list[Row]:
     """Every method in every setting: the mean over the ratios, its variables and F-score."""
     rows = []
-    for kind in KINDS:
+    for kind in CONTAINERS:
         for setting in SETTINGS:
             some = [c for c in cells if (c.kind, c.setting) == (kind, setting)]
             ratios = sorted({c.ratio for c in some})
@@ -521,7 +521,7 @@ def claims_of(found: Found) -> list[Claim]:
     """What should hold of SpinyRegressor."""
     apart = {
         kind: found.overall(found.error, OURS, kind) / found.overall(found.error, RELAXED, kind) - 1
-        for kind in KINDS
+        for kind in CONTAINERS
     }
     gaps = {place: found.apart(place) for place in found.error if place[0] == FIRST}
     worst = max(gaps, key=lambda place: gaps[place])
@@ -581,7 +581,7 @@ def remarks_on(found: Found, versions: dict[str, str], missing: tuple[str, ...])
         "by ten folds; the published errors are of lassos that chose on n more samples. In the "
         "picture, lines of other methods leave the panels where their errors are larger. "
     )
-    for kind in KINDS:
+    for kind in CONTAINERS:
         places = [place for place in found.error if place[0] == kind]
         lowest = [found.best(place) for place in places]
         beaten = [place for place in places if found.apart(place) > 0.0]
@@ -613,8 +613,8 @@ def drawn(found: Found, output: Path) -> Path:
 
     Panels are as high as the largest error of ours and the lassos needs: others may leave them.
     """
-    figure, axes = figure_of(len(SETTINGS), len(KINDS), 3.6, 3.2)
-    for i, kind in enumerate(KINDS):
+    figure, axes = figure_of(len(SETTINGS), len(CONTAINERS), 3.6, 3.2)
+    for i, kind in enumerate(CONTAINERS):
         for j, setting in enumerate(SETTINGS):
             ax = axes[i][j]
             places = [place for place in found.error if place[:2] == (kind, setting)]

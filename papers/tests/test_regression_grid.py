@@ -10,8 +10,8 @@ from sklearn.model_selection import KFold
 
 from papers import regression_grid
 from papers.regression_grid import (
+    CONTAINERS,
     FIRST,
-    KINDS,
     OURS,
     RANDOM,
     RATIOS,
@@ -193,7 +193,7 @@ def test_scores_of_peers_come_back_from_their_file(tmp_path, monkeypatch):
 
 def invented(ours, covered=0.95, F=0.9):
     """One cell of each kind: the relaxed lasso at 1.5, ours as given."""
-    places = [(kind, "100 x 10", RATIOS[5]) for kind in KINDS]
+    places = [(kind, "100 x 10", RATIOS[5]) for kind in CONTAINERS]
     return Found(
         {at: {OURS: error, RELAXED: 1.5} for at, error in zip(places, ours, strict=True)},
         {at: {OURS: F, RELAXED: 0.9} for at in places},

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
-from .data.arrays import host
+from .data.arrays import to_numpy
 from .errors import InputError
 from .models._base import SparseProjection, VariableSelector
 from .models.panel.incremental_r2 import added_shares
@@ -231,7 +231,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
     # What is not always there (names of a table, the path of a fit that had none) is None.
     fitted = vars(model)
     names = fitted.get("feature_names_in_")
-    support = host(model.support_).astype(bool)
+    support = to_numpy(model.support_).astype(bool)
     parameters = model.get_params(deep=False)
     path = None if method.path is None else _path(fitted, method.path)
     found = Findings(
@@ -239,9 +239,9 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         names=[f"x{k}" for k in range(support.size)] if names is None else [*map(str, names)],
         named=names is not None,
         support=support,
-        relevance=host(model.relevance_),
-        ranking=host(model.ranking_),
-        loadings=np.atleast_2d(host(fitted[method.saved.loadings])),
+        relevance=to_numpy(model.relevance_),
+        ranking=to_numpy(model.ranking_),
+        loadings=np.atleast_2d(to_numpy(fitted[method.saved.loadings])),
         retained=_retained(fitted, total_variance),
         why="",
         path=path,
@@ -271,7 +271,7 @@ def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
     -------
     array or None
     """
-    return host(model.transform(X)) if isinstance(model, SparseProjection) else None
+    return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
 
 
 def variance_shares(model: VariableSelector) -> np.ndarray | None:
@@ -287,24 +287,24 @@ def variance_shares(model: VariableSelector) -> np.ndarray | None:
     array or None
     """
     shares = vars(model).get("explained_variance_ratio_")
-    if shares is None or not np.all(np.isfinite(host(shares))):
+    if shares is None or not np.all(np.isfinite(to_numpy(shares))):
         return None
-    return host(shares)
+    return to_numpy(shares)
 
 
 def _retained(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
     share = math.nan
     if "explained_variance_ratio_" in fitted:
-        share = float(np.sum(host(fitted["explained_variance_ratio_"])))
+        share = float(np.sum(to_numpy(fitted["explained_variance_ratio_"])))
     elif total_variance and "explained_variance_" in fitted:
-        share = float(np.sum(host(fitted["explained_variance_"]))) / total_variance
+        share = float(np.sum(to_numpy(fitted["explained_variance_"]))) / total_variance
     return share if math.isfinite(share) else None
 
 
 def _path(fitted: Mapping[str, Any], path: ChoicePath) -> Choice | None:
     if path.x not in fitted or path.y not in fitted:
         return None
-    x, y = host(fitted[path.x]), host(fitted[path.y])
+    x, y = to_numpy(fitted[path.x]), to_numpy(fitted[path.y])
     # The nearest, as an array of single precision need not hold the very number that was chosen;
     # of several that are as near, the one that was preferred.
     best = int(np.lexsort((-y, np.abs(x - float(fitted[path.chosen]))))[0])
@@ -317,7 +317,7 @@ def _path(fitted: Mapping[str, Any], path: ChoicePath) -> Choice | None:
         path.y_label,
         path.noun,
         path.evidence,
-        None if posterior is None else host(posterior),
+        None if posterior is None else to_numpy(posterior),
     )
 
 
@@ -325,13 +325,13 @@ def _penalties(fitted: Mapping[str, Any]) -> Penalties | None:
     names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
     if not all(name in fitted for name in names):
         return None
-    parameters, likelihood, criterion, penalties = (host(fitted[name]) for name in names)
+    parameters, likelihood, criterion, penalties = (to_numpy(fitted[name]) for name in names)
     penalty, slope = float(fitted["penalty_"]), fitted.get("slope_")
     return Penalties(parameters, likelihood, criterion, penalties, penalty, slope)
 
 
 def _shared(fitted: Mapping[str, Any]) -> Shared:
-    arrays = (host(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
+    arrays = (to_numpy(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
     communality, pvalues, qvalues = arrays
     return Shared(communality, float(fitted["null_communality_"]), pvalues, qvalues)
 
@@ -341,42 +341,42 @@ def _probable(fitted: Mapping[str, Any]) -> Probable | None:
         return None
     number = fitted.get("model_size_probability_")
     return Probable(
-        inclusion=host(fitted["inclusion_probability_"]),
-        groups=[host(group).astype(int) for group in fitted.get("credible_sets_", [])],
-        number=None if number is None else host(number),
+        inclusion=to_numpy(fitted["inclusion_probability_"]),
+        groups=[to_numpy(group).astype(int) for group in fitted.get("credible_sets_", [])],
+        number=None if number is None else to_numpy(number),
     )
 
 
 def _told(model: VariableSelector) -> Told:
     fitted, parameters = vars(model), model.get_params(deep=False)
     return Told(
-        order=host(fitted["order_"]).astype(int),
-        recovered_path=host(fitted["heldout_r2_path_"]).astype(float),
-        recovered_path_std=host(fitted["heldout_r2_path_std_"]).astype(float),
-        attained_path=host(fitted["relative_r2_path_"]).astype(float),
+        order=to_numpy(fitted["order_"]).astype(int),
+        recovered_path=to_numpy(fitted["heldout_r2_path_"]).astype(float),
+        recovered_path_std=to_numpy(fitted["heldout_r2_path_std_"]).astype(float),
+        attained_path=to_numpy(fitted["relative_r2_path_"]).astype(float),
         attainable=float(fitted["attainable_r2_"]),
         wanted=float(parameters["recover"]) if parameters["n_features"] is None else None,
-        recovered=host(fitted["heldout_r2_"]).astype(float),
-        stand_in=host(fitted["proxy_"]).astype(int),
-        communality=host(fitted["communality_"]).astype(float),
-        loadings=host(fitted["loadings_"]).astype(float),
-        variances=host(fitted["explained_variance_"]).astype(float),
+        recovered=to_numpy(fitted["heldout_r2_"]).astype(float),
+        stand_in=to_numpy(fitted["proxy_"]).astype(int),
+        communality=to_numpy(fitted["communality_"]).astype(float),
+        loadings=to_numpy(fitted["loadings_"]).astype(float),
+        variances=to_numpy(fitted["explained_variance_"]).astype(float),
     )
 
 
 def _views(fitted: Mapping[str, Any]) -> Views:
     """Shares of the variance that the model gives to every view: loadings and noise together."""
     columns = [np.asarray(positions) for positions in fitted[VIEWS]]
-    squares = np.atleast_2d(host(fitted["components_"])).astype(float) ** 2
+    squares = np.atleast_2d(to_numpy(fitted["components_"])).astype(float) ** 2
     width = squares.shape[1]
     if "feature_noise_variance_" in fitted:
-        of_column = host(fitted["feature_noise_variance_"]).astype(float)
+        of_column = to_numpy(fitted["feature_noise_variance_"]).astype(float)
     else:  # a model in a file of an earlier version: one variance for all columns of a view
         of_column = np.empty(width)
-        for positions, level in zip(columns, host(fitted["noise_variance_"]), strict=True):
+        for positions, level in zip(columns, to_numpy(fitted["noise_variance_"]), strict=True):
             of_column[positions] = level
     varying = (
-        host(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
+        to_numpy(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
     )
     of_column = np.where(varying, of_column, 0.0)
     explained = np.stack([squares[:, positions].sum(axis=1) for positions in columns])
@@ -384,7 +384,7 @@ def _views(fitted: Mapping[str, Any]) -> Views:
     total = explained.sum(axis=1) + left
     shares = explained / np.where(total > 0, total, 1.0)[:, None]
     latents = fitted.get("factor_view_")
-    latent_view = np.full(len(squares), -1) if latents is None else host(latents).astype(int)
+    latent_view = np.full(len(squares), -1) if latents is None else to_numpy(latents).astype(int)
     return Views(columns, latent_view, shares)
 
 
@@ -394,4 +394,4 @@ def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:
     if traces is None:
         return []
     several = traces if isinstance(traces, list) else [traces]
-    return [host(trace).astype(float) for trace in several]
+    return [to_numpy(trace).astype(float) for trace in several]

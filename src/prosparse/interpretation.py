@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from scipy.stats import false_discovery_control, hypergeom, kruskal, mannwhitneyu, spearmanr
 
-from .data.arrays import host
+from .data.arrays import to_numpy
 from .errors import InputError, ParameterError, check_choice, check_integer
 from .findings import Findings, findings_of
 from .models._base import VariableSelector
@@ -238,7 +238,7 @@ def associations(scores: Any, covariates: Mapping[str, Any]) -> list[Association
     >>> [(row.covariate, round(row.effect, 2), row.q_value < 0.05) for row in found]
     [('age', 1.0, True), ('sex', 0.01, False)]
     """
-    scores = np.asarray(host(scores), dtype=float)
+    scores = np.asarray(to_numpy(scores), dtype=float)
     if scores.ndim != 2:
         raise InputError(
             f"`scores` must have one row per sample and one column per latent, got shape "

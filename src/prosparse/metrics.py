@@ -12,7 +12,7 @@ from sklearn.metrics import f1_score
 from sklearn.metrics.cluster import pair_confusion_matrix
 from sklearn.utils import check_array
 
-from .data import DenseOperator, kind_of
+from .data import DenseOperator, container_of
 from .errors import InputError, ParameterError, check_choice
 from .numerics.spectrum import added_squares, new_direction
 
@@ -228,7 +228,7 @@ def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> Pathw
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
         raise ParameterError(f"`level` must be between 0 and 1, got {level!r}")
     support = _mask(support)
-    sets = _mask(sets.toarray() if kind_of(sets).is_sparse else sets)
+    sets = _mask(sets.toarray() if container_of(sets).is_sparse else sets)
     if sets.ndim != 2 or sets.shape[1] != support.size:
         raise ValueError(
             f"`sets` must have one column for each of the {support.size} genes, got shape "

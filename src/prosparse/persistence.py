@@ -33,7 +33,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ._version import __version__
-from .data.arrays import fetched
+from .data.arrays import to_numpy_if_foreign
 from .errors import ModelFileError, ParameterError
 from .files import whole_file
 from .fitted import PRIVATE, check_fitted, check_told
@@ -144,7 +144,9 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
     def inside(part: Any) -> Any:
         return _encode(part, arrays, where)
 
-    value = fetched(value)  # of a fit on a GPU, a file keeps the numbers, not where they were
+    value = to_numpy_if_foreign(
+        value
+    )  # of a fit on a GPU, a file keeps the numbers, not where they were
     if isinstance(value, np.ndarray):
         return _encode_array(value, arrays, where)
     # before float and str: np.float64 and np.str_ are such
@@ -174,7 +176,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:  # noqa: P
 def _on_host(value: Any) -> Any:
     if isinstance(value, list):
         return [_on_host(part) for part in value]
-    return fetched(value)
+    return to_numpy_if_foreign(value)
 
 
 def _encode_array(value: np.ndarray, arrays: list[np.ndarray], where: str) -> Any:

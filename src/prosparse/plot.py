@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from .data import Array
-from .data.arrays import fetched, host
+from .data.arrays import to_numpy, to_numpy_if_foreign
 from .errors import InputError, ParameterError
 from .findings import TELLS, VIEWS, Findings, findings_of, scores_of, variance_shares
 from .models._base import VariableSelector
@@ -201,10 +201,10 @@ class EvidenceDisplay:
         n_selected: int,
         log_posterior: Array | None = None,
     ) -> None:
-        self.cardinalities = host(cardinalities)
-        self.log_evidence = host(log_evidence)
+        self.cardinalities = to_numpy(cardinalities)
+        self.log_evidence = to_numpy(log_evidence)
         self.n_selected = n_selected
-        self.log_posterior = None if log_posterior is None else host(log_posterior)
+        self.log_posterior = None if log_posterior is None else to_numpy(log_posterior)
 
     @classmethod
     def from_estimator(
@@ -290,9 +290,9 @@ class RelevanceDisplay:
     def __init__(
         self, relevance: Array, ranking: Array, support: Array, names: Sequence[str] | np.ndarray
     ) -> None:
-        order = np.argsort(host(ranking))
-        self.relevance = host(relevance)[order]
-        self.support = host(support)[order]
+        order = np.argsort(to_numpy(ranking))
+        self.relevance = to_numpy(relevance)[order]
+        self.support = to_numpy(support)[order]
         self.names = np.asarray(names, dtype=object)[order]
 
     @classmethod
@@ -385,10 +385,10 @@ class InclusionDisplay:
         names: Sequence[str] | np.ndarray,
         credible_sets: Sequence[np.ndarray] = (),
     ) -> None:
-        self.probability = host(probability)
-        self.support = host(support).astype(bool)
+        self.probability = to_numpy(probability)
+        self.support = to_numpy(support).astype(bool)
         self.names = np.asarray(names, dtype=object)
-        several = [host(group).astype(int) for group in credible_sets if len(group) > 1]
+        several = [to_numpy(group).astype(int) for group in credible_sets if len(group) > 1]
         self.letters_ = {_letter(k): group for k, group in enumerate(several)}
 
     @classmethod
@@ -482,7 +482,7 @@ class NumberDisplay:
     bars_: BarContainer
 
     def __init__(self, probability: Array, n_selected: int) -> None:
-        self.probability = host(probability)
+        self.probability = to_numpy(probability)
         self.n_selected = n_selected
 
     @classmethod
@@ -579,9 +579,9 @@ class CommunalityDisplay:
         names: Sequence[str] | np.ndarray,
         chance: float,
     ) -> None:
-        order = np.argsort(-host(communality), kind="stable")
-        self.communality = host(communality)[order]
-        self.support = host(support)[order]
+        order = np.argsort(-to_numpy(communality), kind="stable")
+        self.communality = to_numpy(communality)[order]
+        self.support = to_numpy(support)[order]
         self.names = np.asarray(names, dtype=object)[order]
         self.chance = float(chance)
 
@@ -720,16 +720,16 @@ class PanelDisplay:
         stand_in: Array,
         n_features: int,
     ) -> None:
-        self.recovered_path = host(recovered_path)
-        self.recovered_path_std = host(recovered_path_std)
-        self.attained_path = host(attained_path)
+        self.recovered_path = to_numpy(recovered_path)
+        self.recovered_path_std = to_numpy(recovered_path_std)
+        self.attained_path = to_numpy(attained_path)
         self.attainable = float(attainable)
         self.wanted = wanted
         self.n_selected = n_selected
-        self.shares = host(shares)
+        self.shares = to_numpy(shares)
         self.chosen_names = np.asarray(chosen_names, dtype=object)
         self.column_names = np.asarray(column_names, dtype=object)
-        self.stand_in = host(stand_in)
+        self.stand_in = to_numpy(stand_in)
         self.n_features = n_features
 
     @classmethod
@@ -925,10 +925,10 @@ class SlopeDisplay:
         penalty: float,
         slope: Slope | None = None,
     ) -> None:
-        self.n_parameters = host(n_parameters)
-        self.log_likelihood = host(log_likelihood)
-        self.criterion = host(criterion)
-        self.penalties = host(penalties)
+        self.n_parameters = to_numpy(n_parameters)
+        self.log_likelihood = to_numpy(log_likelihood)
+        self.criterion = to_numpy(criterion)
+        self.penalties = to_numpy(penalties)
         self.penalty = penalty
         self.slope = slope
 
@@ -1023,7 +1023,7 @@ class LoadingsDisplay:
     image_: AxesImage
 
     def __init__(self, components: Array, names: Sequence[str] | np.ndarray) -> None:
-        self.components = host(components)
+        self.components = to_numpy(components)
         self.names = np.asarray(names, dtype=object)
 
     @classmethod
@@ -1117,8 +1117,8 @@ class ViewsDisplay:
         latent_view: Array,
         view_names: Sequence[str] | None = None,
     ) -> None:
-        self.shares = np.atleast_2d(host(shares))
-        self.latent_view = host(latent_view)
+        self.shares = np.atleast_2d(to_numpy(shares))
+        self.latent_view = to_numpy(latent_view)
         views = self.shares.shape[0]
         if view_names is None:
             view_names = [f"view {number + 1}" for number in range(views)]
@@ -1237,7 +1237,7 @@ def _shares_in_group(
         raise ParameterError(f"`group` must be one of the groups, got {group!r}; {there}")
     place = labels.index(group)
     explained, noise, varying = (
-        host(getattr(estimator, f"{name}_"))[place].astype(float)
+        to_numpy(getattr(estimator, f"{name}_"))[place].astype(float)
         for name in ("explained_variance_per_group", "group_noise_variance", "group_varying")
     )
     left = np.array([np.sum((noise * varying)[positions]) for positions in columns])
@@ -1287,12 +1287,12 @@ class ScoresDisplay:
         label: ArrayLike | None = None,
         shares: Array | None = None,
     ) -> None:
-        self.scores = host(scores)
-        self.loadings = None if loadings is None else host(loadings)
+        self.scores = to_numpy(scores)
+        self.loadings = None if loadings is None else to_numpy(loadings)
         self.names = np.asarray(names, dtype=object)
         self.pair = pair
-        self.label = None if label is None else np.asarray(fetched(label))
-        self.shares = None if shares is None else host(shares)
+        self.label = None if label is None else np.asarray(to_numpy_if_foreign(label))
+        self.shares = None if shares is None else to_numpy(shares)
 
     @classmethod
     def from_estimator(
@@ -1348,7 +1348,7 @@ class ScoresDisplay:
         self, ax: Axes | None = None, *, label: ArrayLike | None = None, **points: Any
     ) -> Self:
         """Draw into ``ax``, or into a new figure; ``label`` takes the place of the one given."""
-        groups = _Groups.of(self.label if label is None else np.asarray(fetched(label)))
+        groups = _Groups.of(self.label if label is None else np.asarray(to_numpy_if_foreign(label)))
         self.ax_ = _new_axes(more_width=groups.width_beside) if ax is None else ax
         self.figure_ = self.ax_.figure
         self.points_ = []
@@ -1485,9 +1485,9 @@ class ConvergenceDisplay:
     lines_: list[Line2D]
 
     def __init__(self, traces: Array | Sequence[Array]) -> None:
-        traces = fetched(traces)
+        traces = to_numpy_if_foreign(traces)
         one = isinstance(traces, np.ndarray) and traces.ndim == 1
-        self.traces = [host(trace).astype(float) for trace in ([traces] if one else traces)]
+        self.traces = [to_numpy(trace).astype(float) for trace in ([traces] if one else traces)]
 
     @classmethod
     def from_estimator(

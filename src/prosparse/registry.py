@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.base import is_classifier
 from sklearn.utils import get_tags
 
-from .data.arrays import host
+from .data.arrays import to_numpy
 from .errors import InputError
 from .fitted import (
     PROJECTION,
@@ -248,13 +248,13 @@ def by_test(model: VariableSelector, choice: Choice | None, n_selected: int) -> 
     said = f"they vary with others beyond chance{enough}, {rate}"
     if least >= 0.5:
         return said
-    half = int(np.sum(host(model.communality_)[host(model.support_)] >= 0.5))
+    half = int(np.sum(to_numpy(model.communality_)[to_numpy(model.support_)] >= 0.5))
     return f"{said}; {half:,} of them share at least half of their variance"
 
 
 def by_recovery(model: VariableSelector, choice: Choice | None, n_selected: int) -> str | None:
     """What the panel predicts of the others, as a share of what all variables together do."""
-    attained = float(host(model.relative_r2_path_)[n_selected - 1])
+    attained = float(to_numpy(model.relative_r2_path_)[n_selected - 1])
     if attained >= 1.0:
         return (
             "they recover as much of the others as all variables together do, in rows that were "

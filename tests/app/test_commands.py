@@ -32,7 +32,7 @@ pytestmark = pytest.mark.quick
 run = typer_testing.CliRunner().invoke
 DATA = make_globally_sparse(60, 20, n_components=2, n_informative=6, random_state=0)
 NAMES = [f"v{k}" for k in range(20)]
-KINDS = [["a", "b"][k % 2] for k in range(60)]
+CONTAINERS = [["a", "b"][k % 2] for k in range(60)]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,9 @@ def sheet(path, X=DATA.X, label=True, decimal=",", separator=";", names=NAMES):
         file.write(separator.join(head) + "\r\n")
         for k, row in enumerate(X):
             cells = ["" if np.isnan(v) else repr(float(v)).replace(".", decimal) for v in row]
-            file.write(separator.join([f"s{k}", *cells, *([KINDS[k]] if label else [])]) + "\r\n")
+            file.write(
+                separator.join([f"s{k}", *cells, *([CONTAINERS[k]] if label else [])]) + "\r\n"
+            )
     return str(path)
 
 
@@ -79,7 +81,7 @@ def test_from_a_spreadsheet_to_the_folder(inside):
         assert float(row["qvalue"]) == pytest.approx(model.qvalues_[at])
     scores = rows_of(folder / "scores.csv")
     assert [r["row"] for r in scores] == [f"s{k}" for k in range(60)]
-    assert [r["kind"] for r in scores] == KINDS
+    assert [r["kind"] for r in scores] == CONTAINERS
     components = range(model.n_components_)
     table = [[float(r[f"component_{k + 1}"]) for k in components] for r in scores]
     np.testing.assert_allclose(table, model.transform(DATA.X), rtol=1e-8)

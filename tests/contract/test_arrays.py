@@ -155,7 +155,7 @@ def test_single_precision_does_not_look_like_a_falling_objective(library, name):
     model = clone(SETTLED[name]).fit(LIBRARIES[library](of_shape("wide"), "float32"))
     assert model.stop_reason_ is StopReason.CONVERGED
     # rounding in the seventh digit, and no more
-    height = arrays.host(model.objective_path_)
+    height = arrays.to_numpy(model.objective_path_)
     assert np.diff(height).min() > -1e-5 * np.abs(height[-1])
 
 
@@ -171,7 +171,7 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
     table = of_shape(shape)
     X = LIBRARIES[library](table, dtype)
     ours = clone(ESTIMATORS[name]).fit(X)
-    attributes = {k: arrays.host(v) for k, v in array_attributes(ours).items()}
+    attributes = {k: arrays.to_numpy(v) for k, v in array_attributes(ours).items()}
     for key, value in array_attributes(ours).items():
         assert array_namespace(value) is array_namespace(X), key
         assert device(value) == device(X), key
@@ -203,12 +203,14 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
         np.testing.assert_allclose(
             attributes["objective_path_"][-1], plain.objective_path_[-1], rtol=tol
         )
-    np.testing.assert_allclose(arrays.host(scores), plain.transform(table), rtol=tol, atol=10 * tol)
-    np.testing.assert_allclose(arrays.host(chosen), table[:, plain.support_], rtol=1e-6)
+    np.testing.assert_allclose(
+        arrays.to_numpy(scores), plain.transform(table), rtol=tol, atol=10 * tol
+    )
+    np.testing.assert_allclose(arrays.to_numpy(chosen), table[:, plain.support_], rtol=1e-6)
     if hasattr(plain, "score"):
         assert density == pytest.approx(plain.score(table), rel=tol)
     assert (
-        arrays.host(ours.get_support(indices=True)).tolist()
+        arrays.to_numpy(ours.get_support(indices=True)).tolist()
         == np.flatnonzero(plain.support_).tolist()
     )
 
@@ -229,18 +231,18 @@ def test_small_arrays_travel_there_and_back(make, what, pinned, monkeypatch):
     if not pinned:
         monkeypatch.setattr(arrays, "LARGEST_PINNED", 0)
     like, values = make(np.zeros((2, 2)), "float64"), SMALL[what]
-    there = arrays.in_kind(values, like)
+    there = arrays.from_numpy(values, like)
     assert array_namespace(there) is array_namespace(like)
     assert device(there) == device(like)
-    wait = arrays.copy_to_host_async(there)
+    wait = arrays.to_numpy_async(there)
     del there  # its memory may be used again before the copy is looked at
     busy = like @ like
     np.testing.assert_array_equal(wait(), values)
     assert wait().dtype == values.dtype
-    np.testing.assert_array_equal(arrays.host(busy), 0.0)
-    other = arrays.in_kind(values, like, like.dtype)
+    np.testing.assert_array_equal(arrays.to_numpy(busy), 0.0)
+    other = arrays.from_numpy(values, like, like.dtype)
     assert other.dtype == like.dtype
-    np.testing.assert_array_equal(arrays.host(other), values)
+    np.testing.assert_array_equal(arrays.to_numpy(other), values)
 
 
 def test_only_small_arrays_go_to_the_host(make, monkeypatch):
@@ -255,7 +257,7 @@ def test_only_small_arrays_go_to_the_host(make, monkeypatch):
         return original(array, *args, **kwargs)
 
     monkeypatch.setattr(type(X), "__array__", watched)
-    arrays.host(X[:1, :1])
+    arrays.to_numpy(X[:1, :1])
     if largest == [0]:
         pytest.skip("this version of the library goes to the host another way")
     GSPPCA(5, n_features_to_select=70).fit(X)  # no small order of log K
@@ -278,7 +280,7 @@ def test_new_rows_of_another_library(make, table):
     X = make(table, "float64")
     scores = model.transform(X)
     assert array_namespace(scores) is array_namespace(X)
-    np.testing.assert_allclose(arrays.host(scores), model.transform(table))
+    np.testing.assert_allclose(arrays.to_numpy(scores), model.transform(table))
     back = GSPPCA(5).fit(X).transform(table)
     assert isinstance(back, np.ndarray)
     np.testing.assert_allclose(back, model.transform(table), atol=1e-6)

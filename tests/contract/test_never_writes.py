@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from prosparse.data.arrays import host
+from prosparse.data.arrays import to_numpy
 from prosparse.registry import ESTIMATORS
 
 # What a fit warns of is not the question here, and threads share the filters of warnings.
@@ -110,7 +110,7 @@ def in_file(X, mode, folder):
     return np.memmap(folder / "X", X.dtype, mode, shape=X.shape)
 
 
-KINDS = {
+CONTAINERS = {
     "numpy": lambda X: X,
     "fortran": np.asfortranarray,
     "every second row": lambda X: np.repeat(X, 2, axis=0)[::2],
@@ -144,12 +144,12 @@ def buffers(X):
 
 def checksum(X, kind):
     if kind == "dask of sparse":
-        return [checksum(block, "csr") for block in KINDS[kind].blocks]
+        return [checksum(block, "csr") for block in CONTAINERS[kind].blocks]
     if hasattr(X, "compute"):
         X = X.compute()
     if hasattr(X, "iloc") or hasattr(X, "collect_schema"):
         X = X.to_numpy()
-    whole = buffers(X) if sparse.issparse(X) else [np.ascontiguousarray(host(X))]
+    whole = buffers(X) if sparse.issparse(X) else [np.ascontiguousarray(to_numpy(X))]
     # how long the arrays are and what they say of themselves belongs to the table, too
     said = (X.nnz, X.shape, X.dtype) if sparse.issparse(X) else X.shape
     return [hashlib.sha256(part.tobytes()).hexdigest() for part in whole], said
@@ -174,7 +174,7 @@ def everything(model, X):
     y = np.asarray(values())[:, 0] + 1.0
     y = y > np.median(y) if hasattr(model, "predict_proba") else y
     model.fit(X, y) if hasattr(model, "predict") else model.fit(X)
-    results = [host(model.support_).astype(float)]
+    results = [to_numpy(model.support_).astype(float)]
     if hasattr(model, "transform"):
         scores = model.transform(X)
         results += [scores, model.inverse_transform(scores)]
@@ -199,12 +199,12 @@ def comparable(result):
         result = result.compute()
     if sparse.issparse(result):
         return result.toarray()
-    return host(result.to_numpy() if hasattr(result, "to_numpy") else result)
+    return to_numpy(result.to_numpy() if hasattr(result, "to_numpy") else result)
 
 
 def cases():
     for name in ESTIMATORS:
-        for kind in KINDS:
+        for kind in CONTAINERS:
             if kind in NOT_ON_CLUSTERS and not getattr(ESTIMATORS[name], "_takes_any_table", False):
                 continue  # these are copied into memory by scikit-learn
             if "csr" in kind or "csc" in kind or "coo" in kind or "sparse" in kind:
@@ -222,7 +222,7 @@ def chosen_by(name):
 
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
 def test_what_was_given_stays_as_it_was(name, kind):
-    X = KINDS[kind](values())
+    X = CONTAINERS[kind](values())
     before = checksum(X, kind)
     ours = everything(configured(name), X)
     assert checksum(X, kind) == before
@@ -234,7 +234,7 @@ def test_what_was_given_stays_as_it_was(name, kind):
 @pytest.mark.parametrize("name", ["GSPPCA", "SCA", "EMPCA", "SpinyRegressor"])
 def test_other_types_are_converted_elsewhere(name, kind, dtype):
     """Where the numbers are converted, the indices must not be shared and then sorted."""
-    X = KINDS[kind](values(dtype) * (2 if dtype == "int64" else 1))
+    X = CONTAINERS[kind](values(dtype) * (2 if dtype == "int64" else 1))
     X = X.astype(dtype) if sparse.issparse(X) else X
     before = checksum(X, kind)
     everything(configured(name), X)
@@ -247,9 +247,9 @@ SHARED = ["numpy", "csr matrix, unsorted", "csr, unsorted duplicates", "csc, uns
 @pytest.mark.parametrize("kind", SHARED)
 @pytest.mark.parametrize("name", ["GSPPCA", "SCA", "SPPCA", "EMPCA", "SpinyRegressor"])
 def test_four_threads_share_one_table(name, kind):
-    X = KINDS[kind](values())
+    X = CONTAINERS[kind](values())
     before = checksum(X, kind)
-    alone = everything(configured(name), KINDS[kind](values()))
+    alone = everything(configured(name), CONTAINERS[kind](values()))
     with ThreadPoolExecutor(4) as pool:
         together = list(pool.map(lambda _: everything(configured(name), X), range(8)))
     for results in together:

@@ -20,7 +20,7 @@ def chunked(X):
     return da.from_array(X, chunks=(9, -1))
 
 
-KINDS = {
+CONTAINERS = {
     "numpy": lambda X: X,
     "fortran": np.asfortranarray,
     "strict": array_api_strict.asarray,
@@ -32,9 +32,9 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=CONTAINERS)
 def kind(request):
-    return KINDS[request.param]
+    return CONTAINERS[request.param]
 
 
 def table(rng, n=23, p=11):

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, InputError, ParameterError
-from prosparse.data import containers, fingerprint, kind_of, standardise
+from prosparse.data import container_of, containers, fingerprint, standardise
 from prosparse.data.operators.blocks import Source, add
 from prosparse.datasets import make_globally_sparse
 
@@ -23,10 +23,10 @@ def table():
 
 def test_large_entries_that_add_up_to_infinity_are_finite():
     X = np.full((4, 3), 0.9 * np.finfo(np.float32).max, dtype=np.float32)
-    assert kind_of(X).not_finite(X) is None
+    assert container_of(X).not_finite(X) is None
     X[2, 1] = np.inf
     X[3, 1] = -np.inf
-    found = kind_of(X).not_finite(X)
+    found = container_of(X).not_finite(X)
     assert (found.what, found.total, found.row, found.column) == ("infinity", 2, 2, 1)
 
 
@@ -40,7 +40,7 @@ class Shelf:
         self.columns = columns
 
 
-class ShelfKind(containers.Kind):
+class ShelfKind(containers.Container):
     name = "shelf"
 
     def recognises(self, X):
@@ -110,7 +110,7 @@ class PagesKind(containers.RowBlocks):
 @pytest.fixture
 def toys(monkeypatch):
     """The one line."""
-    monkeypatch.setattr(containers, "KINDS", [ShelfKind(), PagesKind(), *containers.KINDS])
+    monkeypatch.setattr(containers, "KINDS", [ShelfKind(), PagesKind(), *containers.CONTAINERS])
 
 
 @pytest.mark.usefixtures("toys")
@@ -348,7 +348,7 @@ def test_columns_without_numbers_are_all_named(model):
     for rows in (frame.to_numpy(), frame.to_numpy().tolist()):
         with pytest.raises(InputError, match=r"4 .*: column 4 \(.*column 6 \(dates.*column 8"):
             model.fit(rows)
-    kind_of(frame).readable(frame[["a", "b", "weight"]], allow_nan=False)  # these are numbers
+    container_of(frame).readable(frame[["a", "b", "weight"]], allow_nan=False)  # these are numbers
 
 
 def test_many_columns_without_numbers_are_counted():
@@ -408,7 +408,7 @@ def test_changes_in_a_view_of_a_map_stay(table, tmp_path, monkeypatch):
     changed = np.memmap(tmp_path / "X", "float64", "c", shape=table.shape)
     changed[:, 3] = 7.0
     view = np.asarray(changed).view(np.memmap)  # no longer knows its mode
-    assert kind_of(view).name == "memory map"
+    assert container_of(view).name == "memory map"
     model = GSPPCA(3).fit(view)
     assert model.mean_[3] == 7.0
     assert np.all(changed[:, 3] == 7.0)
@@ -573,7 +573,7 @@ def test_changes_in_memory_count_and_files_may_move(table, tmp_path, monkeypatch
     assert not model.varying_[3]
     assert model.mean_[3] == 7.0
     moved = np.memmap(tmp_path / "X", "float64", "r", shape=table.shape)
-    assert kind_of(moved).name == "memory map"
+    assert container_of(moved).name == "memory map"
     (tmp_path / "X").rename(tmp_path / "Y")
     np.testing.assert_allclose(GSPPCA(3).fit(moved).mean_, table.mean(axis=0))
 
@@ -606,7 +606,7 @@ def test_rows_taken_and_columns_shuffled_in_kind(rng, groups):
     }
     rows = np.array([1, 4, 7])
     for name, (table, plain) in tables.items():
-        kind = kind_of(table)
+        kind = container_of(table)
         some = kind.take_rows(table, rows)
         assert type(some) is type(table), name
         np.testing.assert_array_equal(plain(some), X[rows])
@@ -620,6 +620,6 @@ def test_rows_taken_and_columns_shuffled_in_kind(rng, groups):
         order = [tuple(np.argsort(c)) for c in values.T] if groups is None else []
         assert len(set(order)) == len(order)
     big = da.from_array(X, chunks=(5, 5))
-    np.testing.assert_array_equal(kind_of(big).take_rows(big, rows).compute(), X[rows])
+    np.testing.assert_array_equal(container_of(big).take_rows(big, rows).compute(), X[rows])
     with pytest.raises(InputError, match="only be shuffled in memory"):
-        kind_of(big).shuffled(big, rng)
+        container_of(big).shuffled(big, rng)

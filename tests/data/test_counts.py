@@ -6,7 +6,7 @@ import pytest
 from scipy import sparse
 
 from prosparse import InputError
-from prosparse.data import kind_of
+from prosparse.data import container_of
 from prosparse.data.operators import mapped
 from prosparse.data.row_groups import row_groups
 from prosparse.errors import ParameterError
@@ -23,7 +23,7 @@ def chunked(X):
     return da.from_array(X, chunks=(4, -1))
 
 
-KINDS = {
+CONTAINERS = {
     "numpy": np.asarray,
     "csr": sparse.csr_array,
     "strict": array_api_strict.asarray,
@@ -44,14 +44,14 @@ def dense(X):
     return X.toarray() if sparse.issparse(X) else np.asarray(X)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_roots_of_shares(kind, rng):
     X = counts(rng)
-    table, before = KINDS[kind](X), X.copy()
-    totals = kind_of(table).row_totals(table)
+    table, before = CONTAINERS[kind](X), X.copy()
+    totals = container_of(table).row_totals(table)
     assert type(totals) is np.ndarray
     np.testing.assert_array_equal(totals, X.sum(axis=1))
-    roots = kind_of(table).root_shares(table, 50.0)
+    roots = container_of(table).root_shares(table, 50.0)
     assert type(roots) is type(table)
     np.testing.assert_allclose(dense(roots), np.sqrt(50.0 * X / X.sum(axis=1, keepdims=True)))
     np.testing.assert_array_equal(dense(table), before)
@@ -61,21 +61,21 @@ def test_roots_of_shares(kind, rng):
 
 @pytest.mark.parametrize("kind", ["numpy", "strict", "torch"])
 def test_precision_is_kept(kind, rng):
-    X = KINDS[kind](counts(rng).astype(np.float32))
-    assert kind_of(X).root_shares(X, 9.0).dtype == X.dtype
+    X = CONTAINERS[kind](counts(rng).astype(np.float32))
+    assert container_of(X).root_shares(X, 9.0).dtype == X.dtype
 
 
 def test_the_noise_of_a_multinomial_is_the_same_for_all_columns(rng):
     """1 / (4 N) of roots of shares, whatever the share."""
     pi = np.array([0.5, 0.25, 0.15, 0.1])
     X = rng.multinomial(2000, pi, size=4000).astype(float)
-    roots = kind_of(X).root_shares(X, 1.0)
+    roots = container_of(X).root_shares(X, 1.0)
     np.testing.assert_allclose(roots.mean(axis=0), np.sqrt(pi), rtol=1e-2)
     # shares add up to one, so that a column with a large one varies less by that
     np.testing.assert_allclose(roots.var(axis=0), (1.0 - pi) / (4 * 2000), rtol=0.1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_what_are_no_counts(kind, rng):
     negative, empty, large, small = (counts(rng) for _ in range(4))
     negative[5, 2] = -3.0
@@ -86,15 +86,15 @@ def test_what_are_no_counts(kind, rng):
         (negative, r"negative entry, -3: counts .* `counts=False`"),
         (empty, "row 9 of X has no counts at all: .* leave out empty rows"),
     ):
-        table = KINDS[kind](wrong)
+        table = CONTAINERS[kind](wrong)
         with pytest.raises(InputError, match=words):
-            kind_of(table).row_totals(table)
+            container_of(table).row_totals(table)
         with pytest.raises(InputError, match=words.replace("row 9", "row( 9)?")):
-            dense(kind_of(table).root_shares(table, 1.0))
+            dense(container_of(table).root_shares(table, 1.0))
     for wrong, total in ((large, r"1e\+100"), (small, r"\de-19\d")):
-        table = KINDS[kind](wrong)
+        table = CONTAINERS[kind](wrong)
         with pytest.raises(InputError, match=f"row 9 of X has a total of .*{total} counts; totals"):
-            kind_of(table).row_totals(table)
+            container_of(table).row_totals(table)
 
 
 def test_a_memory_map_is_refused(rng, tmp_path, monkeypatch):
@@ -102,9 +102,9 @@ def test_a_memory_map_is_refused(rng, tmp_path, monkeypatch):
     X = counts(rng)
     np.save(tmp_path / "counts.npy", X)
     table = np.load(tmp_path / "counts.npy", mmap_mode="r")
-    np.testing.assert_array_equal(kind_of(table).row_totals(table), X.sum(axis=1))
+    np.testing.assert_array_equal(container_of(table).row_totals(table), X.sum(axis=1))
     with pytest.raises(InputError, match=r"X is a memory map.* into memory or into a Dask array"):
-        kind_of(table).root_shares(table, 1.0)
+        container_of(table).root_shares(table, 1.0)
 
 
 # --- rows that belong together

@@ -12,7 +12,7 @@ import pytest
 
 from programs import Program
 from prosparse import GSPPCA, SCA, Checkpoint, CheckpointError, ParameterError
-from prosparse.data.arrays import host
+from prosparse.data.arrays import to_numpy
 from prosparse.datasets import make_globally_sparse
 
 KILLED = """
@@ -80,8 +80,10 @@ def test_other_libraries_resume_in_kind(table, tmp_path):
     with pytest.warns(UserWarning, match="max_iter"):
         GSPPCA(4, max_iter=6).fit(X, checkpoint=Checkpoint(path, every=3))
     resumed = GSPPCA(4).fit(X, checkpoint=path)
-    np.testing.assert_array_equal(host(resumed.components_), host(whole.components_))
-    np.testing.assert_array_equal(host(resumed.objective_path_), host(whole.objective_path_))
+    np.testing.assert_array_equal(to_numpy(resumed.components_), to_numpy(whole.components_))
+    np.testing.assert_array_equal(
+        to_numpy(resumed.objective_path_), to_numpy(whole.objective_path_)
+    )
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])

@@ -81,10 +81,10 @@ def test_on_a_gpu_nothing_goes_through_the_host(rng, monkeypatch):
     """Small orders stay where the array is; near and far arguments in one column."""
     nu = np.array([0.5, 4.0, 13.5, 24.5, 30.0, 70.0])
     x = np.exp(rng.uniform(np.log(1e-3), np.log(1e3), (200, nu.size)))
-    on_host = log_kv_and_ratio(nu, x)
+    is_numpy = log_kv_and_ratio(nu, x)
     monkeypatch.setattr(special, "on_accelerator", lambda array: True)
     monkeypatch.setattr(special, "_on_host", None)
-    for there, here in zip(log_kv_and_ratio(nu, x), on_host, strict=True):
+    for there, here in zip(log_kv_and_ratio(nu, x), is_numpy, strict=True):
         np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-13)
 
 

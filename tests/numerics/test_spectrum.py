@@ -7,7 +7,7 @@ from scipy import sparse
 
 from prosparse import GSPPCA
 from prosparse.data import DenseOperator, standardise
-from prosparse.data.arrays import host
+from prosparse.data.arrays import to_numpy
 from prosparse.data.operators.sparse import SparseOperator, SparseRows
 from prosparse.datasets import make_globally_sparse
 from prosparse.numerics import spectrum as linalg
@@ -134,7 +134,7 @@ def test_latents_are_the_same_from_both_ends(make, dtype, rng):
     assert seen.squares().dtype == np.float64
     np.testing.assert_allclose(seen.squares(), Y.T @ Y, atol=tol)
     assert seen.YX.dtype == kind(F).dtype
-    np.testing.assert_allclose(host(seen.YX), Y.T @ X, rtol=tol, atol=100 * tol)
+    np.testing.assert_allclose(to_numpy(seen.YX), Y.T @ X, rtol=tol, atol=100 * tol)
 
 
 def test_added_squares_are_those_of_growing_spans(rng):

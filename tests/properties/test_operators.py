@@ -20,7 +20,7 @@ def chunked(X):
     return da.from_array(X, chunks=(7, -1))
 
 
-KINDS = {
+CONTAINERS = {
     "standardise": standardise,
     "not centred": lambda X, scale: standardise(X, scale, centre=False),
     "weighted": lambda X, scale: standardise(X, scale, np.ones(X.shape[0])),
@@ -48,7 +48,7 @@ def exact(X, scale, centred):
     return Z / np.sqrt(np.mean(Z**2, axis=0)) if scale else Z
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_any_operator(kind):
     @given(specs(widest=40), st.booleans())
     def check(spec, scale):
@@ -57,7 +57,7 @@ def test_any_operator(kind):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                op, columns = KINDS[kind](X, scale)
+                op, columns = CONTAINERS[kind](X, scale)
             except InputError as error:
                 assert_in_words(error)
                 return

@@ -170,7 +170,7 @@ def test_finds_what_noise_of_every_size_hides(n):
     assert np.mean(false) < 0.12
 
 
-KINDS = {
+CONTAINERS = {
     "gaussian": lambda rng, shape: rng.standard_normal(shape),
     "heavy": lambda rng, shape: rng.standard_t(3, shape),
     "counts": lambda rng, shape: rng.poisson(0.2, shape).astype(float),
@@ -178,13 +178,13 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_nothing_in_nothing(kind):
     """Of 60 tables without structure about 3 may give a discovery; 9 or more have odds of 0.3 %."""
     rng = np.random.default_rng(0)
     found = 0
     for _ in range(60):
-        X = KINDS[kind](rng, (40, 80))
+        X = CONTAINERS[kind](rng, (40, 80))
         X = X[:, X.std(axis=0) > 0]
         found += bool(find_structure(sample_of(X), 0.05).chosen.any())
     assert found <= 8

@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from scipy.sparse import csr_array
 
-from ..data import kind_of, take_columns
-from ..data.arrays import host, spread
+from ..data import container_of, take_columns
+from ..data.arrays import spread, to_numpy
 from ..data.operators.mapped import IN_MEMORY
 from ..errors import InputError, ParameterError
 
@@ -28,12 +28,12 @@ class Annotated(NamedTuple):
 
     def spread(self, values: Any) -> np.ndarray:
         """Values of the columns of X as values of all variables, zero for the others."""
-        return host(spread(host(values), self.places, self.data.n_vars))
+        return to_numpy(spread(to_numpy(values), self.places, self.data.n_vars))
 
     def known(self, values: Any) -> np.ndarray:
         """Values of the columns of X as values of all variables, NaN for those not looked at."""
         full = np.full(self.data.n_vars, np.nan)
-        full[self.places] = host(values)
+        full[self.places] = to_numpy(values)
         return full
 
 
@@ -199,13 +199,13 @@ def _readable(X: Any) -> Any:
 
 def _is_array(X: Any) -> bool:
     """Whether a table is an array in the host's memory."""
-    kind = kind_of(X)
-    return kind.on_host and kind.in_memory and not kind.is_sparse
+    kind = container_of(X)
+    return kind.is_numpy and kind.in_memory and not kind.is_sparse
 
 
 def varying_columns(X: Any) -> np.ndarray:
     """Which columns are not constant, as far as that can be told without a pass over a file."""
-    if kind_of(X).is_sparse:
+    if container_of(X).is_sparse:
         top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
         top, bottom = X.max(axis=0), X.min(axis=0)
@@ -217,12 +217,12 @@ def varying_columns(X: Any) -> np.ndarray:
 def holds_counts(X: Any) -> bool:
     """Whether all entries are whole numbers and none is negative, as far as that can be told
     without a pass over a file."""
-    if kind_of(X).is_sparse:
+    if container_of(X).is_sparse:
         entries = X.data
     elif _is_array(X):
         entries = X
     else:
-        entries = kind_of(X).dense(X[:_FIRST_ROWS])
+        entries = container_of(X).dense(X[:_FIRST_ROWS])
     if entries.dtype.kind in "biu":
         return not np.any(entries < 0)
     return bool(np.all((entries >= 0) & (entries == np.floor(entries))))
@@ -277,7 +277,7 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
             "views of the same observations are needed"
         )
     names = [table.asked["modality"] for table in tables]
-    some_sparse = any(kind_of(table.X).is_sparse for table in tables)
+    some_sparse = any(container_of(table.X).is_sparse for table in tables)
     X, places = [], []
     for name, table in zip(names, tables, strict=True):
         if name not in mdata.obsmap or name not in mdata.varmap:
@@ -290,7 +290,9 @@ def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.
             raise _changed(name)
         places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
         # Beside a sparse table a dense one is made sparse, never the other way round.
-        part = csr_array(table.X) if some_sparse and not kind_of(table.X).is_sparse else table.X
+        part = (
+            csr_array(table.X) if some_sparse and not container_of(table.X).is_sparse else table.X
+        )
         lacking = rows == 0
         if some_sparse and lacking.any():
             raise InputError(

@@ -9,8 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..data import kind_of
-from ..data.arrays import host, spread
+from ..data import container_of
+from ..data.arrays import spread, to_numpy
 from ..data.groups import column_groups
 from ..errors import InputError, ParameterError, check_bool, check_integer
 from ..findings import findings_of
@@ -265,11 +265,11 @@ def select_panel(
     for table in tables:
         own = {name: of_modality(value, table.asked["modality"]) for name, value in given.items()}
         fits.append((table, own, _fitted_panel(table, own, params, report)))
-    scores = [host(model.transform(table.X)) for table, _, model in fits]
+    scores = [to_numpy(model.transform(table.X)) for table, _, model in fits]
     for (table, own, model), rows in zip(fits, scores, strict=True):
         _write_panel(table, own, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
-        recovered = float(host(model.heldout_r2_path_)[model.n_selected_ - 1])
+        recovered = float(to_numpy(model.heldout_r2_path_)[model.n_selected_ - 1])
         ends = ("", "_rank", "_communality", "_recovered", "_stand_in")
         names = [f"'{key_added}{end}' (.var)" for end in ends]
         report.finish(
@@ -372,7 +372,9 @@ def gsppca(
     target = _writable(adata, key_added, copy)
     tables = tables_of(target, layer, mask_var, modality, n_components=n_components)
     models = [_fitted(table, n_components, params) for table in tables]
-    scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
+    scores = [
+        to_numpy(model.transform(table.X)) for table, model in zip(tables, models, strict=True)
+    ]
     for table, model, rows in zip(tables, models, scores, strict=True):
         _write_selection(table, model, key_added)
         table.data.obsm[f"X_{key_added}"] = rows
@@ -489,7 +491,9 @@ def fdrpca(
         labels = labels_of_rows(table, batch_key)
         _check_finite(table, "FDRPCA")
         models.append(model.fit(table.X, groups=labels))
-    scores = [host(model.transform(table.X)) for table, model in zip(tables, models, strict=True)]
+    scores = [
+        to_numpy(model.transform(table.X)) for table, model in zip(tables, models, strict=True)
+    ]
     for table, model, rows in zip(tables, models, scores, strict=True):
         part = table.data
         part.var[key_added] = table.spread(model.support_)
@@ -506,8 +510,8 @@ def fdrpca(
             "n_components": model.n_components_,
             "n_selected": model.n_selected_,
             "chance_communality": model.null_communality_,
-            "variance": host(model.explained_variance_),
-            "variance_ratio": host(model.explained_variance_ratio_),
+            "variance": to_numpy(model.explained_variance_),
+            "variance_ratio": to_numpy(model.explained_variance_ratio_),
         }
         ends = ("", "_communality", "_pvalue", "_qvalue", "_ranking")
         names = [f"'{key_added}{end}' (.var)" for end in ends]
@@ -664,29 +668,29 @@ def sca(
         random_state=random_state,
         verbose=verbose,
     ).fit(X, groups=labels)
-    scores = host(model.transform(X, groups=labels))
+    scores = to_numpy(model.transform(X, groups=labels))
     names = names or [f"view {number}" for number in range(len(model.view_columns_))]
 
     width = target.n_vars
     target.obsm[f"X_{key_added}"] = scores
-    target.varm[key_added] = spread(host(model.components_), places, width).T
-    target.var[key_added] = spread(host(model.support_), places, width)
+    target.varm[key_added] = spread(to_numpy(model.components_), places, width).T
+    target.var[key_added] = spread(to_numpy(model.support_), places, width)
     target.uns[key_added] = {
         "params": _parameters(model, layer, mask_var, modality, views=views, batch_key=batch_key),
         "views": np.array(names, dtype=object),
         "latent_view": np.array(
-            ["shared" if v < 0 else names[v] for v in host(model.factor_view_)], dtype=object
+            ["shared" if v < 0 else names[v] for v in to_numpy(model.factor_view_)], dtype=object
         ),
-        "variance": host(model.explained_variance_),
-        "view_variance": host(model.explained_variance_per_view_),
-        "view_correlation": host(model.view_correlation_),
+        "variance": to_numpy(model.explained_variance_),
+        "view_variance": to_numpy(model.explained_variance_per_view_),
+        "view_correlation": to_numpy(model.view_correlation_),
         "variance_explained": _percent_of_views(model, names),
-        "noise_variance": host(model.noise_variance_),
+        "noise_variance": to_numpy(model.noise_variance_),
         **_course(model),
     }
     if labels is not None:
         target.uns[key_added]["batches"] = model.groups_.astype(object)
-        target.uns[key_added]["batch_variance"] = host(model.explained_variance_per_group_)
+        target.uns[key_added]["batch_variance"] = to_numpy(model.explained_variance_per_group_)
     written = [
         f"'X_{key_added}' (.obsm)",
         f"'{key_added}' (.varm)",
@@ -863,11 +867,11 @@ def _costs(table: Annotated, given: Any) -> np.ndarray | None:
 def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str) -> None:
     from pandas import DataFrame
 
-    part, order = table.data, host(model.order_)
+    part, order = table.data, to_numpy(model.order_)
     rank = np.full(table.places.size, np.nan)
     rank[order] = np.arange(1, order.size + 1)
     stand_in = np.full(part.n_vars, "", dtype=object)
-    found = host(model.proxy_)
+    found = to_numpy(model.proxy_)
     names = part.var_names[table.places].astype(str).to_numpy(dtype=object)
     stand_in[table.places] = np.where(found >= 0, names[found], "")
     part.var[key] = table.spread(model.support_)
@@ -890,12 +894,12 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
         "params": params,
         "n_components": model.n_components_,
         "n_selected": model.n_selected_,
-        "recovered_path": host(model.heldout_r2_path_),
-        "recovered_path_std": host(model.heldout_r2_path_std_),
-        "attained_path": host(model.relative_r2_path_),
+        "recovered_path": to_numpy(model.heldout_r2_path_),
+        "recovered_path_std": to_numpy(model.heldout_r2_path_std_),
+        "attained_path": to_numpy(model.relative_r2_path_),
         "attainable": model.attainable_r2_,
-        "variance": host(model.explained_variance_),
-        "variance_ratio": host(model.explained_variance_ratio_),
+        "variance": to_numpy(model.explained_variance_),
+        "variance_ratio": to_numpy(model.explained_variance_ratio_),
     }
     if model.heldout_r2_by_group_:
         # not a dictionary: in a file, a label with a slash would be a folder
@@ -914,8 +918,8 @@ def _names(given: Any) -> list[str] | None:
 
 def _check_finite(table: Annotated, method: str) -> None:
     """Refuse missing values with the names they have in the data."""
-    kind = kind_of(table.X)
-    found = kind.not_finite(table.X) if kind.in_memory and kind.on_host else None
+    kind = container_of(table.X)
+    found = kind.not_finite(table.X) if kind.in_memory and kind.is_numpy else None
     if found is not None:
         names = table.data.var_names[table.places].astype(str).tolist()
         where = found.in_words(names, table.data.obs_names[found.row])
@@ -971,11 +975,11 @@ def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
         "params": _parameters(model, **table.asked),
         "n_components": model.n_components_,
         "n_selected": model.n_selected_,
-        "variance": host(model.explained_variance_),
-        "variance_ratio": host(model.explained_variance_ratio_),
+        "variance": to_numpy(model.explained_variance_),
+        "variance_ratio": to_numpy(model.explained_variance_ratio_),
         "noise_variance": model.noise_variance_,
-        "cardinalities": host(model.cardinalities_),
-        "log_evidence_path": host(model.log_evidence_path_),
+        "cardinalities": to_numpy(model.cardinalities_),
+        "log_evidence_path": to_numpy(model.log_evidence_path_),
         "log_evidence": model.log_evidence_,
         **_course(model),
     }
@@ -983,7 +987,7 @@ def _write_selection(table: Annotated, model: GSPPCA, key: str) -> None:
 
 def _course(model: Any) -> dict[str, Any]:
     return {
-        "bounds": host(model.objective_path_),
+        "bounds": to_numpy(model.objective_path_),
         "n_iter": model.n_iter_,
         "stop_reason": str(model.stop_reason_),
     }

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
-from ..data import kind_of
-from ..data.arrays import host
+from ..data import container_of
+from ..data.arrays import to_numpy
 from ..errors import InputError, ModelFileError, ParameterError, TableError
 from ..files import sha256
 from ..findings import Findings, findings_of, scores_of
@@ -79,7 +79,7 @@ class Result(NamedTuple):
 
 def prepared(table: Table, wish: AnalysisOptions) -> Table:
     """Logarithms taken, missing values treated."""
-    X = table.X.data if kind_of(table.X).is_sparse else table.X
+    X = table.X.data if container_of(table.X).is_sparse else table.X
     if wish.log1p:
         _refuse(table, lambda block: block <= -1, "is not above -1 and has no log(1 + x)")
         np.log1p(X, out=X)
@@ -114,7 +114,7 @@ def _blocks(X: Any) -> Iterator[tuple[int, np.ndarray]]:
     step = max(1, _ROWS // max(1, X.shape[1]))
     for start in range(0, X.shape[0], step):
         rows = X[start : start + step]
-        yield start, rows.toarray() if kind_of(rows).is_sparse else rows
+        yield start, rows.toarray() if container_of(rows).is_sparse else rows
 
 
 def _row_called(table: Table, row: int) -> str:
@@ -122,7 +122,7 @@ def _row_called(table: Table, row: int) -> str:
 
 
 def _refuse(table: Table, bad: Callable[[np.ndarray], np.ndarray], what: str) -> None:
-    values = table.X.data if kind_of(table.X).is_sparse else None
+    values = table.X.data if container_of(table.X).is_sparse else None
     if values is not None and not bad(values).any():
         return
     for start, block in _blocks(table.X):
@@ -136,7 +136,7 @@ def _refuse(table: Table, bad: Callable[[np.ndarray], np.ndarray], what: str) ->
 
 
 def _without_gaps(table: Table, wish: AnalysisOptions) -> Table:
-    if kind_of(table.X).is_sparse:
+    if container_of(table.X).is_sparse:
         _refuse(table, np.isnan, "is missing; a sparse table cannot have gaps")
         return table
     gaps = np.zeros(table.X.shape[1], dtype=int)
@@ -557,7 +557,7 @@ def _data_words(
     words = {"file": table.path.name, "rows": f"{n:,}", "variables": f"{p:,}"}
     if read != (n, p):
         words["in the file"] = f"{read[0]:,} rows, {read[1]:,} variables"
-    constant = int(np.sum(~host(model.varying_)))
+    constant = int(np.sum(~to_numpy(model.varying_)))
     words["constant columns"] = f"{constant:,}"
     if ask.groups is not None:
         words["rows compared within each"] = ask.groups

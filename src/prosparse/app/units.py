@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..data import kind_of
+from ..data import container_of
 from ..findings import Findings
 from ..phrases import percent
 from ..tables import Table
@@ -40,7 +40,7 @@ def tell_units(table: Table, found: Findings) -> list[str]:
 
 def _deviations(table: Table) -> np.ndarray:
     X = table.X
-    if kind_of(X).is_sparse:
+    if container_of(X).is_sparse:
         mean = np.asarray(X.mean(axis=0)).ravel()
         squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
         deviations: np.ndarray = np.sqrt(np.maximum(squares - mean**2, 0.0))

@@ -7,10 +7,10 @@ keeping rows, `arrays` the way between array libraries, `identity` which table i
 from .arrays import Array
 from .columns import Columns
 from .containers import (
-    Kind,
+    Container,
+    container_of,
     fingerprint,
     is_lazy,
-    kind_of,
     operator_of,
     reweighted,
     side_by_side,
@@ -23,12 +23,12 @@ from .operators.dense import DenseOperator
 __all__ = [
     "Array",
     "Columns",
+    "Container",
     "DenseOperator",
-    "Kind",
     "Operator",
+    "container_of",
     "fingerprint",
     "is_lazy",
-    "kind_of",
     "operator_of",
     "reweighted",
     "side_by_side",

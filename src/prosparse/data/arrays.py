@@ -1,8 +1,8 @@
 """Between array libraries: where an array lives, and the way from there to the host and back.
 
 Tables stay where they are. What goes to the host is small, at most as long as the table is
-wide, and goes through `host`, or through `copy_to_host_async` where a GPU has something to do meanwhile;
-what comes back goes through `in_kind`.
+wide, and goes through `to_numpy`, or through `to_numpy_async` where a GPU has work to do meanwhile;
+what comes back goes through `from_numpy`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ TableLike = Any  # whatever a user may give as a table; `kinds` knows what it is
 LARGEST_PINNED = 2**24  # bytes of an array that is copied to a GPU from pinned memory
 
 
-def host(array: Array) -> np.ndarray:
+def to_numpy(array: Array) -> np.ndarray:
     """A small array as a NumPy array, from whatever device it is on."""
     if is_torch_array(array) or is_cupy_array(array):
         array = to_device(array, "cpu")
     return np.asarray(array)
 
 
-def copy_to_host_async(array: Array) -> Callable[[], np.ndarray]:
+def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
     """Send a small array to the host, and return a function that waits for it and gives it.
 
     `host` waits at once. Here a GPU can be handed more work first, for which nobody then waits.
@@ -55,16 +55,16 @@ def copy_to_host_async(array: Array) -> Callable[[], np.ndarray]:
 
         return waited_for
     if is_jax_array(array):
-        array.copy_to_host_async()
-    return lambda: host(array)
+        array.to_numpy_async()
+    return lambda: to_numpy(array)
 
 
-def fetched(value: Any) -> Any:
+def to_numpy_if_foreign(value: Any) -> Any:
     """``value`` on the host where it is an array of another library, else as it is."""
-    return host(value) if _is_foreign(value) else value
+    return to_numpy(value) if _is_foreign(value) else value
 
 
-def in_kind(values: Any, like: Array, dtype: Any = None) -> Array:
+def from_numpy(values: Any, like: Array, dtype: Any = None) -> Array:
     """Small host ``values`` as an array of the library, and on the device, of ``like``."""
     if is_numpy_array(like):
         return np.asarray(values, dtype=dtype)
@@ -91,7 +91,7 @@ def _sent(values: np.ndarray, like: Array, dtype: Any) -> Array:
     return here.pin_memory().to(like.device, non_blocking=True)
 
 
-def on_host(array: Array) -> bool:
+def is_numpy(array: Array) -> bool:
     """Whether ``array`` is NumPy's own, so that SciPy and LAPACK take it as it is."""
     return bool(is_numpy_array(array))
 
@@ -122,7 +122,7 @@ def spread(values: Array, positions: np.ndarray, width: int) -> Array:
     nothing = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
     place = np.full(width, values.shape[-1])
     place[positions] = np.arange(values.shape[-1])
-    return xp.take(xp.concat([values, nothing], axis=-1), in_kind(place, values), axis=-1)
+    return xp.take(xp.concat([values, nothing], axis=-1), from_numpy(place, values), axis=-1)
 
 
 def with_row(array: Array, place: int, row: Array) -> Array:
@@ -153,12 +153,12 @@ def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
     """``value`` as an array that can meet ``X``: of its library if that is not NumPy's, on its
     device. Nothing moves where both already agree."""
     if not _is_foreign(X):
-        return value if is_numpy_array(value) else host(value)
+        return value if is_numpy_array(value) else to_numpy(value)
     if _is_foreign(value) and device(value) == device(X):
         xp = array_namespace(value)
         if xp is array_namespace(X):
             return value if dtype is None else xp.astype(value, dtype, copy=False)
-    return in_kind(host(value), X, dtype)
+    return from_numpy(to_numpy(value), X, dtype)
 
 
 def _is_foreign(array: Any) -> bool:

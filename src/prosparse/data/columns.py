@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from ..errors import InputError
-from .arrays import Array, host, in_kind
+from .arrays import Array, from_numpy, to_numpy
 
 if TYPE_CHECKING:
     from .operators.base import Operator
@@ -102,7 +102,7 @@ class Columns(NamedTuple):
     @property
     def kept(self) -> np.ndarray:
         """Positions of the columns that vary, on the host."""
-        return np.flatnonzero(host(self.varying))
+        return np.flatnonzero(to_numpy(self.varying))
 
     # --- from the operator's units to the table's
 
@@ -140,11 +140,11 @@ class Columns(NamedTuple):
 
     def numbers(self, values: Any) -> Array:
         """Values of the table's own precision, where its arrays are."""
-        return in_kind(values, self.mean, self.mean.dtype)
+        return from_numpy(values, self.mean, self.mean.dtype)
 
     def values(self, values: Any) -> Array:
         """Integers, masks and double precision numbers, where the table's arrays are."""
-        return in_kind(values, self.mean)
+        return from_numpy(values, self.mean)
 
 
 def standardise_rows(
@@ -194,10 +194,10 @@ def standardise_rows(
     op.remember_column_squares(squares[kept] * (size[kept] * factor) ** 2)
     like = rows.like
     return op, Columns(
-        in_kind(mean, like, like.dtype),
-        in_kind(deviation, like, like.dtype),
+        from_numpy(mean, like, like.dtype),
+        from_numpy(deviation, like, like.dtype),
         unit,
-        in_kind(varying, like),
+        from_numpy(varying, like),
     )
 
 
@@ -217,17 +217,17 @@ def reweighted_rows(
         False: deviations are from zero.
     """
     kept = columns.kept
-    mean, scale = host(columns.mean).astype(float), host(columns.scale).astype(float)
+    mean, scale = to_numpy(columns.mean).astype(float), to_numpy(columns.scale).astype(float)
     low, high, total, count = rows.extent()
     if centre:
-        mean = np.where(host(columns.varying), np.clip(_mean(total, count), low, high), mean)
+        mean = np.where(to_numpy(columns.varying), np.clip(_mean(total, count), low, high), mean)
     size = np.ldexp(1.0, np.frexp(scale * columns.unit)[1])
     rest, _ = rows.deviations(mean, size)
     if centre:  # the first mean carries rounding
-        mean = np.where(host(columns.varying), mean + size * rest / count, mean)
+        mean = np.where(to_numpy(columns.varying), mean + size * rest / count, mean)
     op = rows.operator(kept, mean[kept], 1.0 / (scale[kept] * columns.unit))
     like = rows.like
-    return op, columns._replace(mean=in_kind(mean, like, like.dtype))
+    return op, columns._replace(mean=from_numpy(mean, like, like.dtype))
 
 
 def _mean(total: np.ndarray, count: np.ndarray | float) -> np.ndarray:

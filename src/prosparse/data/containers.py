@@ -32,7 +32,7 @@ from scipy import sparse
 
 from ..errors import InputError
 from . import columns as _columns
-from .arrays import Array, TableLike, host, in_kind
+from .arrays import Array, TableLike, from_numpy, to_numpy
 from .columns import Columns, RawRows
 from .counts import (
     dense_roots,
@@ -89,7 +89,7 @@ def listed(items: Sequence[str], most: int = 5) -> str:
     return ", ".join(items[:most]) + more
 
 
-class Kind:
+class Container:
     """One kind of table.
 
     Subclasses say what differs from a NumPy array, for which all of these work as they stand.
@@ -102,7 +102,7 @@ class Kind:
     # Whether all rows can be asked for at once, or come in blocks.
     in_memory = True
     # Whether entries are on the host, where rows can be grouped by what they miss.
-    on_host = True
+    is_numpy = True
     # Whether only some entries are stored, and the others are zero.
     is_sparse = False
 
@@ -135,7 +135,7 @@ class Kind:
             raise InputError(f"Input X contains {found.what}: {found.total} value(s)")
         return X
 
-    def has_gaps(self, X: Table) -> bool:
+    def has_missing(self, X: Table) -> bool:
         """Whether an entry is missing (NaN)."""
         xp = array_namespace(X)
         return any(bool(xp.any(xp.isnan(some))) for some in _large_blocks(X))
@@ -153,9 +153,9 @@ class Kind:
     ) -> TableLike:
         """A table like ``X`` with every column in a random order of its own, within ``groups``
         (codes of the rows) where they are given."""
-        return self.refilled(X, shuffled_dense(np.asarray(X), rng, groups))
+        return self.with_values(X, shuffled_dense(np.asarray(X), rng, groups))
 
-    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         """A container like ``X`` with other entries."""
         return values
 
@@ -169,13 +169,13 @@ class Kind:
 
     def row_totals(self, X: Table) -> np.ndarray:
         """The sum of the counts of every row, on the host; refuses what cannot be counts."""
-        totals = np.asarray(host(dense_totals(X)), dtype=float)
+        totals = np.asarray(to_numpy(dense_totals(X)), dtype=float)
         refuse_totals(totals)
         return totals
 
     def root_shares(self, X: Table, depth: float) -> Table:
         """A table of the same kind with counts replaced by sqrt(depth x / total of the row)."""
-        return dense_roots(X, in_kind(self.row_totals(X), X), depth)
+        return dense_roots(X, from_numpy(self.row_totals(X), X), depth)
 
     def squares(self, X: Table) -> Table:
         """A table of the same kind with the squares of the entries."""
@@ -204,16 +204,16 @@ class Kind:
     def fingerprint(self, X: Table) -> np.ndarray:
         """Numbers that tell the content of the table; see `identity`."""
         numbers = np.arange(X.shape[0])
-        parts = (digest(block, numbers[rows])[0] for rows, block in self.host_blocks(X))
+        parts = (digest(block, numbers[rows])[0] for rows, block in self.numpy_blocks(X))
         return np.add.reduce(list(parts), dtype=np.uint64)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
+    def numpy_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         """The rows block by block, on the host."""
         for rows in row_slices(X.shape[0], X.shape[1]):
             yield rows, X[rows, :]
 
 
-class HostArray(Kind):
+class NumpyArray(Container):
     """NumPy arrays, and whatever scikit-learn makes one of (lists, for example)."""
 
     def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
@@ -224,7 +224,7 @@ class HostArray(Kind):
         return X
 
 
-class MaskedArray(Kind):
+class MaskedArray(Container):
     """NumPy's masked arrays, and lists of masked rows: what is masked is missing."""
 
     name = "masked array"
@@ -260,11 +260,11 @@ class MaskedArray(Kind):
         values: np.ndarray = np.ma.array(X, dtype=float).filled(np.nan)
         return np.ma.masked_invalid(shuffled_dense(values, rng, groups))
 
-    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.MaskedArray(values)
 
 
-class PandasFrame(Kind):
+class PandasFrame(Container):
     """pandas DataFrames, and those that have its ``iloc``."""
 
     name = "pandas DataFrame"
@@ -287,11 +287,11 @@ class PandasFrame(Kind):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X.iloc[rows]
 
-    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
 
 
-class PolarsFrame(Kind):
+class PolarsFrame(Container):
     """polars DataFrames."""
 
     name = "polars DataFrame"
@@ -315,11 +315,11 @@ class PolarsFrame(Kind):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X[rows]
 
-    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, schema=X.columns)
 
 
-class ArrowTable(Kind):
+class ArrowTable(Container):
     """Tables and record batches of pyarrow."""
 
     name = "pyarrow table"
@@ -343,11 +343,11 @@ class ArrowTable(Kind):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X.take(rows)
 
-    def refilled(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X).from_pydict(dict(zip(X.column_names, values.T, strict=True)))
 
 
-class SparseTable(Kind):
+class SparseTable(Container):
     """SciPy's sparse matrices and arrays, in any format; validated ones are CSR."""
 
     name = "sparse table"
@@ -367,7 +367,7 @@ class SparseTable(Kind):
         entries = X.tocoo()
         return _where_not_finite(entries.row[wrong], entries.col[wrong], X.data[wrong])
 
-    def has_gaps(self, X: Table) -> bool:
+    def has_missing(self, X: Table) -> bool:
         return bool(np.isnan(X.data).any())
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -408,16 +408,16 @@ class SparseTable(Kind):
     def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
         return sparse_rows.new_rows(X, mean, scale)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
+    def numpy_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         yield slice(0, X.shape[0]), X
 
 
-class ForeignArray(Kind):
+class ForeignArray(Container):
     """Arrays in memory of a library other than NumPy (Torch, CuPy, JAX, ...), on any device."""
 
     name = "array API array"
     stays = True
-    on_host = False
+    is_numpy = False
 
     def recognises(self, X: TableLike) -> bool:
         return is_array_api_obj(X) and not (is_numpy_array(X) or is_dask_array(X))
@@ -441,33 +441,33 @@ class ForeignArray(Kind):
         return xp.astype(X, xp.float32 if xp.isdtype(X.dtype, "real floating") else xp.float64)
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
-        return array_namespace(X).take(X, in_kind(columns, X), axis=1)
+        return array_namespace(X).take(X, from_numpy(columns, X), axis=1)
 
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
-        return array_namespace(X).take(X, in_kind(rows, X), axis=0)
+        return array_namespace(X).take(X, from_numpy(rows, X), axis=0)
 
     def shuffled(
         self, X: TableLike, rng: np.random.Generator, groups: np.ndarray | None = None
     ) -> TableLike:
-        return in_kind(shuffled_dense(host(X), rng, groups), X, X.dtype)
+        return from_numpy(shuffled_dense(to_numpy(X), rng, groups), X, X.dtype)
 
     def dense(self, X: Table) -> np.ndarray:
-        return np.array(host(X), dtype=float)
+        return np.array(to_numpy(X), dtype=float)
 
     def normal_scores(self, X: Table) -> Table:
-        return in_kind(normal_scores(host(X)), X, X.dtype)  # ranks are made on the host
+        return from_numpy(normal_scores(to_numpy(X)), X, X.dtype)  # ranks are made on the host
 
     def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         if weights is not None:
             self.refuse_weights(X)
         return dense.DenseRows(X)
 
-    def host_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
+    def numpy_blocks(self, X: Table) -> Iterator[tuple[slice, Table]]:
         for rows in row_slices(X.shape[0], X.shape[1]):
-            yield rows, host(X[rows, :])
+            yield rows, to_numpy(X[rows, :])
 
 
-class RowBlocks(Kind, ABC):
+class RowBlocks(Container, ABC):
     """Tables whose rows come in blocks and are looked at when they are read."""
 
     stays = True
@@ -480,7 +480,7 @@ class RowBlocks(Kind, ABC):
     def not_finite(self, X: Table, *, allow_nan: bool = False) -> NotFinite | None:
         return None  # nobody looked yet; the standardiser and new rows do
 
-    def has_gaps(self, X: Table) -> bool:
+    def has_missing(self, X: Table) -> bool:
         return False  # would be refused when the rows are read
 
     def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
@@ -588,7 +588,7 @@ class MappedTable(RowBlocks):
         return X
 
 
-KINDS: list[Kind] = [
+CONTAINERS: list[Container] = [
     PandasFrame(),
     PolarsFrame(),
     ArrowTable(),
@@ -597,13 +597,13 @@ KINDS: list[Kind] = [
     MappedTable(),
     MaskedArray(),
     ForeignArray(),
-    HostArray(),  # takes whatever no other kind recognises
+    NumpyArray(),  # takes whatever no other kind recognises
 ]
 
 
-def kind_of(X: TableLike) -> Kind:
+def container_of(X: TableLike) -> Container:
     """The first kind that recognises ``X``."""
-    return next(kind for kind in KINDS if kind.recognises(X))
+    return next(kind for kind in CONTAINERS if kind.recognises(X))
 
 
 # --- what the rest of the library asks of tables
@@ -611,7 +611,7 @@ def kind_of(X: TableLike) -> Kind:
 
 def take_columns(X: TableLike, columns: np.ndarray) -> TableLike:
     """Some columns of a table of any kind, in kind."""
-    return kind_of(X).take_columns(X, columns)
+    return container_of(X).take_columns(X, columns)
 
 
 def standardise(
@@ -622,7 +622,7 @@ def standardise(
 
     See `columns.standardise_rows`, which says what the options mean.
     """
-    return _columns.standardise_rows(kind_of(X).rows(X, weights), scale, centre=centre)
+    return _columns.standardise_rows(container_of(X).rows(X, weights), scale, centre=centre)
 
 
 def reweighted(
@@ -632,22 +632,22 @@ def reweighted(
 
     See `columns.reweighted_rows`.
     """
-    return _columns.reweighted_rows(kind_of(X).rows(X, weights), columns, centre=centre)
+    return _columns.reweighted_rows(container_of(X).rows(X, weights), columns, centre=centre)
 
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
     """The operator of new rows of a table whose means and scales are known."""
-    return kind_of(X).new_rows(X, mean, scale)
+    return container_of(X).new_rows(X, mean, scale)
 
 
 def fingerprint(X: Table) -> np.ndarray:
     """Numbers that tell the content of a validated table, however it is kept."""
-    return np.concatenate([np.array(X.shape, dtype=np.uint64), kind_of(X).fingerprint(X)])
+    return np.concatenate([np.array(X.shape, dtype=np.uint64), container_of(X).fingerprint(X)])
 
 
 def is_lazy(X: TableLike) -> bool:
     """Whether results for ``X`` are computed later, when somebody asks for them."""
-    return isinstance(kind_of(X), DaskTable)
+    return isinstance(container_of(X), DaskTable)
 
 
 def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
@@ -655,7 +655,7 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
 
     Sparse stays sparse where all are; arrays of one library stay in it.
     """
-    kinds = [kind_of(table) for table in tables]
+    kinds = [container_of(table) for table in tables]
     tables = [_readable_view(number, table) for number, table in enumerate(tables)]
     for number, table in enumerate(tables):
         if len(table.shape) != 2:
@@ -680,7 +680,7 @@ def side_by_side(tables: list[TableLike]) -> tuple[TableLike, list[slice]]:
 
 
 def _readable_view(number: int, table: TableLike) -> TableLike:
-    kind = kind_of(table)
+    kind = container_of(table)
     try:
         table = kind.readable(table, allow_nan=True)
     except InputError as error:
@@ -708,8 +708,8 @@ def _not_finite(X: Array, allow_nan: bool) -> NotFinite | None:
     if all(bool(xp.all(finite_entries(some))) for some in _large_blocks(X)):
         return None
     finite = finite_entries(X)
-    rows, columns = (host(axis) for axis in xp.nonzero(~finite))
-    return _where_not_finite(rows, columns, host(X[~finite]))
+    rows, columns = (to_numpy(axis) for axis in xp.nonzero(~finite))
+    return _where_not_finite(rows, columns, to_numpy(X[~finite]))
 
 
 def _sums_to_a_number(X: Array) -> bool:
@@ -834,7 +834,7 @@ def _refuse_layout(X: TableLike) -> None:
         )
 
 
-def _refuse_mixture(tables: list[TableLike], kinds: list[Kind]) -> None:
+def _refuse_mixture(tables: list[TableLike], kinds: list[Container]) -> None:
     """Arrays of Torch, CuPy or JAX only stand beside arrays of the same library and device."""
     first = next((k for k, kind in enumerate(kinds) if isinstance(kind, ForeignArray)), None)
     if first is None:

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .arrays import host, in_kind
+from .arrays import from_numpy, to_numpy
 from .operators.base import Operator
 from .operators.shifted import ShiftedOperator
 from .operators.weighted import WeightedOperator
@@ -168,7 +168,7 @@ def residuals_of(counts: Operator, shares: np.ndarray, rows: Rows, mean: np.ndar
     like = counts.column_squares()
 
     def there(array: np.ndarray) -> np.ndarray:
-        return in_kind(array, like, counts.dtype)
+        return from_numpy(array, like, counts.dtype)
 
     less = ShiftedOperator(counts, there(rows.size[:, None]), there(shares[None, :]))
     scaled = WeightedOperator(less, there(rows.factor))
@@ -192,11 +192,11 @@ def _least(total: float, n: int) -> float:
 
 def _onto_columns(op: Operator, y: np.ndarray) -> np.ndarray:
     """X'y on the host, (p,)."""
-    there = in_kind(y[:, None], op.column_squares(), op.dtype)
-    return host(op.rmatmul(there)).astype(float)[:, 0]
+    there = from_numpy(y[:, None], op.column_squares(), op.dtype)
+    return to_numpy(op.rmatmul(there)).astype(float)[:, 0]
 
 
 def _onto_rows(op: Operator, f: np.ndarray) -> np.ndarray:
     """X f on the host, (n,)."""
-    there = in_kind(f[:, None], op.column_squares(), op.dtype)
-    return host(op.gathered_matmul(there)).astype(float)[:, 0]
+    there = from_numpy(f[:, None], op.column_squares(), op.dtype)
+    return to_numpy(op.gathered_matmul(there)).astype(float)[:, 0]

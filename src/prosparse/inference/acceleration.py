@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from array_api_compat import device
 
-from ..data.arrays import Array, Namespace, host, in_kind, with_row
+from ..data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
 
 State = Any  # a model's, with the fields that ``pack`` knows
 
@@ -72,7 +72,7 @@ class Anderson:
         # Weights that add up to one and make the combined step shortest: proportional to the
         # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
-        weights = in_kind(weights / weights.sum(), end, end.dtype)
+        weights = from_numpy(weights / weights.sum(), end, end.dtype)
         return self._go(memory, weights @ memory.ends[:m, :], result)
 
     def retreat(self, memory: Memory, best: State) -> tuple[Memory, State]:
@@ -100,7 +100,7 @@ class Anderson:
         filled = memory.filled + 1
         m = min(filled, self.size)
         products = memory.products.copy()
-        products[place, :m] = products[:m, place] = host(steps[:m, :] @ step)
+        products[place, :m] = products[:m, place] = to_numpy(steps[:m, :] @ step)
         return memory._replace(
             ends=ends, steps=steps, products=products, filled=filled, latest=place
         )

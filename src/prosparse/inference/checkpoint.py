@@ -18,7 +18,7 @@ from zipfile import ZipFile
 import numpy as np
 
 from .._version import __version__
-from ..data.arrays import host, in_kind
+from ..data.arrays import from_numpy, to_numpy
 from ..errors import CheckpointError, ParameterError, check_integer
 from ..files import PARTIAL, whole_file
 from ..npy import check_members, read_array
@@ -223,7 +223,7 @@ def _flat(value: Any, name: str) -> dict[str, np.ndarray]:
     if hasattr(value, "_fields"):
         parts = (_flat(getattr(value, field), f"{name}.{field}") for field in value._fields)
         return {k: v for part in parts for k, v in part.items()}
-    return {name: host(value)}
+    return {name: to_numpy(value)}
 
 
 def _rebuilt(like: Any, name: str, found: dict[str, np.ndarray]) -> Any:
@@ -241,7 +241,7 @@ def _rebuilt(like: Any, name: str, found: dict[str, np.ndarray]) -> Any:
             raise ValueError(f"{name} has shape {value.shape}, not one number per iteration")
         return value.tolist()
     _refuse_shape(name, value, tuple(getattr(like, "shape", ())))
-    return in_kind(value, like, like.dtype) if hasattr(like, "shape") else type(like)(value)
+    return from_numpy(value, like, like.dtype) if hasattr(like, "shape") else type(like)(value)
 
 
 def _refuse_shape(name: str, value: np.ndarray, expected: tuple[int, ...]) -> None:

@@ -17,8 +17,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from ..data import (
     Columns,
     Operator,
+    container_of,
     fingerprint,
-    kind_of,
     operator_of,
     standardise,
     take_columns,
@@ -27,11 +27,11 @@ from ..data.arrays import (
     Array,
     TableLike,
     as_like,
-    host,
-    in_kind,
+    from_numpy,
     is_floating,
     on_accelerator,
     spread,
+    to_numpy,
 )
 from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
@@ -59,7 +59,7 @@ def _dense_entries(X: TableLike) -> int:
     n, p = X.shape
     if on_accelerator(X):
         return 0
-    if not kind_of(X).is_sparse:
+    if not container_of(X).is_sparse:
         return int(n * p)
     side = int(min(n, p))
     return side * side if side <= EXACT_SIDE else 0
@@ -121,7 +121,7 @@ class VariableSelector(BaseEstimator):
     def _validated(self, X: TableLike, *, reset: bool) -> TableLike:
         """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
         reset."""
-        kind = kind_of(X)
+        kind = container_of(X)
         X = kind.readable(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
         if self._takes_any_table and kind.stays:
             checked = kind.checked(X, 2 if reset else 1)
@@ -146,9 +146,9 @@ class VariableSelector(BaseEstimator):
         return checked
 
     def _refuse_missing(self, X: TableLike) -> None:
-        found = kind_of(X).not_finite(X)
+        found = container_of(X).not_finite(X)
         if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
-            found = kind_of(X).not_finite(X, allow_nan=True)
+            found = container_of(X).not_finite(X, allow_nan=True)
         if found is None:
             return
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
@@ -166,14 +166,14 @@ class VariableSelector(BaseEstimator):
         places in the table are returned.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
-        like, varying = columns.mean, host(columns.varying)
+        like, varying = columns.mean, to_numpy(columns.varying)
         width, kept = varying.size, np.flatnonzero(varying)
         support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
         support[kept[chosen]] = True
         full[kept] = relevance
         ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
-        self.support_, self.ranking_ = in_kind(support, like), in_kind(ranking, like)
-        self.relevance_ = in_kind(full, like, like.dtype)
+        self.support_, self.ranking_ = from_numpy(support, like), from_numpy(ranking, like)
+        self.relevance_ = from_numpy(full, like, like.dtype)
         return kept[chosen]
 
     @property
@@ -196,8 +196,8 @@ class VariableSelector(BaseEstimator):
         bool array (n_features_in_,), or int array (n_selected_,)
         """
         check_is_fitted(self)
-        mask = host(self.support_)
-        return in_kind(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
+        mask = to_numpy(self.support_)
+        return from_numpy(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
     def select(self, X: TableLike) -> TableLike:
         """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
@@ -212,7 +212,7 @@ class VariableSelector(BaseEstimator):
         """
         check_is_fitted(self)
         self._validated(X, reset=False)
-        return take_columns(X, np.flatnonzero(host(self.support_)))
+        return take_columns(X, np.flatnonzero(to_numpy(self.support_)))
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -271,20 +271,20 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
         """All that follows from components W (d x varying columns) of ``total`` observations."""
-        squares, like = host(op.column_squares()), columns.mean
+        squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
         # columns of one variance, as scaled ones are, stay in their order: rounding says nothing
         order = np.lexsort((-np.round(squares / squares.max(), 9), -weight))
         chosen = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
-        self._set_columns(columns, order, chosen, in_kind(W[:, chosen], like), relevance)
+        self._set_columns(columns, order, chosen, from_numpy(W[:, chosen], like), relevance)
         self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
-        self.n_nonzero_ = in_kind(np.count_nonzero(W, axis=1), like)
+        self.n_nonzero_ = from_numpy(np.count_nonzero(W, axis=1), like)
         variances = columns.variance(along / (total - 1.0))
-        self.explained_variance_ = in_kind(variances, like, like.dtype)
+        self.explained_variance_ = from_numpy(variances, like, like.dtype)
         ratio = added_squares(op, W) / float(np.sum(squares))
-        self.explained_variance_ratio_ = in_kind(ratio, like, like.dtype)
+        self.explained_variance_ratio_ = from_numpy(ratio, like, like.dtype)
 
     @property
     def _n_features_out(self) -> int:
@@ -315,7 +315,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         array (n_samples, n_components_)
         """
         check_is_fitted(self)
-        chosen = np.flatnonzero(host(self.support_))
+        chosen = np.flatnonzero(to_numpy(self.support_))
         X = self._validated(X, reset=False)
         op = self._operator_of(X, chosen)
         filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
@@ -336,10 +336,10 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         float
         """
         check_is_fitted(self)
-        kept = np.flatnonzero(host(self.varying_))
+        kept = np.flatnonzero(to_numpy(self.varying_))
         op = self._operator_of(self._validated(X, reset=False), kept)
-        W = host(take_columns(self.components_, kept)).astype(float)
-        total = float(np.sum(host(op.column_squares())))
+        W = to_numpy(take_columns(self.components_, kept)).astype(float)
+        total = float(np.sum(to_numpy(op.column_squares())))
         return float(np.sum(added_squares(op, W))) / total if total else 1.0
 
     def inverse_transform(self, X: TableLike) -> Array:
@@ -363,7 +363,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def _checked_scores(self, X: TableLike) -> TableLike:
         """Scores that a user gives back, in kind."""
         check_is_fitted(self)
-        kind = kind_of(X)
+        kind = container_of(X)
         X = kind.readable(X, allow_nan=False)
         if kind.stays:
             scores = kind.finite(kind.checked(X, 1))

@@ -35,7 +35,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import k0e, k1e, kve
 
-from ..data.arrays import host, in_kind, on_accelerator
+from ..data.arrays import from_numpy, on_accelerator, to_numpy
 
 Array = Any
 
@@ -197,7 +197,7 @@ def _quadrature(nu: np.ndarray, x: Array, least: np.ndarray, xp: Any) -> tuple[A
     symmetric, skew = 2.0 * np.sinh(0.5 * u) ** 2, np.expm1(u) - u
     exponent = np.outer(gap, symmetric) + np.outer(nu, skew)
     kept = np.min(exponent + np.minimum(u, 0.0), axis=0) < _NEGLIGIBLE
-    order = in_kind(nu, x, x.dtype)
+    order = from_numpy(nu, x, x.dtype)
     s = xp.hypot(order, x)
     gap_of = x * x / (s + order)
     total = xp.zeros_like(x)
@@ -214,8 +214,8 @@ def _quadrature(nu: np.ndarray, x: Array, least: np.ndarray, xp: Any) -> tuple[A
 def _near_or_far(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
     """Both functions at small positive orders where the arguments are: by quadrature or, where
     sqrt(nu^2 + x^2) is large, by the expansion."""
-    least = host(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
-    order = in_kind(nu, x, x.dtype)
+    least = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0)).astype(float)
+    order = from_numpy(nu, x, x.dtype)
     far = xp.hypot(order, x) >= DEBYE_ORDER
     series = _Debye.at(order, xp.where(far, x, DEBYE_ORDER), _BANDS[0][1], xp)
     near = _quadrature(nu, xp.where(far, DEBYE_ORDER, x), np.minimum(least, DEBYE_ORDER), xp)
@@ -227,8 +227,8 @@ def _near_or_far(nu: np.ndarray, x: Array, xp: Any) -> tuple[Array, Array]:
 
 
 def _on_host(nu: np.ndarray, x: Array) -> tuple[Array, Array]:
-    log_k, ratio = _climb(nu, host(x).astype(float))
-    return in_kind(log_k, x, x.dtype), in_kind(ratio, x, x.dtype)
+    log_k, ratio = _climb(nu, to_numpy(x).astype(float))
+    return from_numpy(log_k, x, x.dtype), from_numpy(ratio, x, x.dtype)
 
 
 def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
@@ -240,7 +240,7 @@ def _bands(nu: np.ndarray, x: Array, xp: Any) -> np.ndarray:
     band = np.searchsorted([low for low, _ in _BANDS], nu, side="right")
     small = np.flatnonzero((band == 0) & (nu > 0))
     if small.size and np.prod(x.shape) > 0:
-        least = host(xp.min(xp.reshape(x, (-1, nu.size)), axis=0))[small]
+        least = to_numpy(xp.min(xp.reshape(x, (-1, nu.size)), axis=0))[small]
         band[small[np.hypot(nu[small], least) >= DEBYE_ORDER]] = 1
     return band
 
@@ -262,19 +262,19 @@ def _by_band(nu: Any, x: Array, wanted: tuple[bool, bool]) -> list[Array]:
         elif sorted_already:
             part = x[..., int(columns[0]) : int(columns[-1]) + 1]
         else:
-            part = xp.take(x, in_kind(columns, x), axis=-1)
+            part = xp.take(x, from_numpy(columns, x), axis=-1)
         which = band[columns[0]]
         if which == 0:
             stays = on_accelerator(x) and bool(np.all(nu[columns] > 0))
             values = _near_or_far(nu[columns], part, xp) if stays else _on_host(nu[columns], part)
         else:
-            series = _Debye.at(in_kind(nu[columns], x, x.dtype), part, _BANDS[which - 1][1], xp)
+            series = _Debye.at(from_numpy(nu[columns], x, x.dtype), part, _BANDS[which - 1][1], xp)
             values = tuple(f() if w else x for f, w in zip((series.log_kv, series.ratio), wanted))
         pieces.append(tuple(value for value, w in zip(values, wanted) if w))
     whole = [p[0] if len(p) == 1 else xp.concat(list(p), axis=-1) for p in zip(*pieces)]
     if sorted_already:
         return whole
-    back = in_kind(np.argsort(by_band), x)
+    back = from_numpy(np.argsort(by_band), x)
     return [xp.take(values, back, axis=-1) for values in whole]
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Operator
-from ..data.arrays import in_kind
+from ..data.arrays import from_numpy
 
 Array = Any
 
@@ -27,9 +27,9 @@ def log_density(op: Operator, law: NoisyPlane, inside: np.ndarray, outside: np.n
     like, (d, q) = law.components, law.components.shape
     distances = partial(
         _squared_distances,
-        law=law._replace(variances=in_kind(law.variances, like, like.dtype)),
-        inside=in_kind(inside, like),
-        outside=in_kind(outside, like),
+        law=law._replace(variances=from_numpy(law.variances, like, like.dtype)),
+        inside=from_numpy(inside, like),
+        outside=from_numpy(outside, like),
         xp=op.xp,
     )
     log_variances = (

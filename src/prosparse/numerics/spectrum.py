@@ -12,7 +12,7 @@ from array_api_compat import array_namespace, device
 from scipy.linalg import solve_triangular
 
 from ..data import Array, DenseOperator, Operator
-from ..data.arrays import copy_to_host_async, host, in_kind
+from ..data.arrays import from_numpy, to_numpy, to_numpy_async
 from ..parallel import blas_threads
 
 # Up to this side the whole spectrum is computed, by a decomposition that costs its cube.
@@ -96,18 +96,18 @@ def latents(op: Operator, filters: Array) -> Latents:
     xp = op.xp
     if op.whole is None:  # one pass over the blocks has to do
         XY, YY = products(op, filters)
-        return Latents(XY.T, lambda: host(YY))
+        return Latents(XY.T, lambda: to_numpy(YY))
     Y = op.matmul(xp.astype(filters, op.dtype))
     wide = xp.astype(Y, xp.float64, copy=False)
-    squares = copy_to_host_async(wide.T @ wide)
+    squares = to_numpy_async(wide.T @ wide)
     return Latents(xp.astype(across(op, Y), filters.dtype, copy=False), squares)
 
 
 def sums_of_squares(op: Operator, filters: np.ndarray) -> np.ndarray:
     """Squared length of X f for every column f of ``filters``, (p, d) on the host."""
-    xp, there = op.xp, in_kind(filters, op.column_squares(), op.dtype)
+    xp, there = op.xp, from_numpy(filters, op.column_squares(), op.dtype)
     (squares,) = op.sum_rows(lambda block: (xp.sum((block @ there) ** 2, axis=0),))
-    return host(squares).astype(float)
+    return to_numpy(squares).astype(float)
 
 
 class Spectrum(NamedTuple):
@@ -165,7 +165,7 @@ def _leading_spectrum(op: Operator, count: int) -> Spectrum:
     rest = min(n, p) - count
     mean = max(total - float(values.sum()), 0.0) / rest
     tail = np.full(rest, min(mean, float(values[-1])))
-    return Spectrum(in_kind(np.concatenate([values, tail]), right), op, None, n, right)
+    return Spectrum(from_numpy(np.concatenate([values, tail]), right), op, None, n, right)
 
 
 def leading_directions(
@@ -213,7 +213,7 @@ def leading_eigenvectors(
     start = np.random.default_rng(0).standard_normal((p, width if warm else block))
     if near is not None:
         start[:, : min(near.shape[1], width)] = near[:, :width]
-    new = xp.linalg.qr(in_kind(start, some))[0]
+    new = xp.linalg.qr(from_numpy(start, some))[0]
     basis, images = new[:, :0], new[:, :0]
     values, V = np.zeros(count), new
     for _ in range(max(1, max_passes // depth)):
@@ -224,12 +224,12 @@ def leading_eigenvectors(
             if warm or basis.shape[1] + block > most:
                 break
             new = _orthonormal(last, basis)
-        small = host(basis.T @ images)
+        small = to_numpy(basis.T @ images)
         values, turn = eigenpairs(0.5 * (small + small.T))
-        values, turn = values[::-1][:width], in_kind(turn[:, ::-1][:, :width], some)
+        values, turn = values[::-1][:width], from_numpy(turn[:, ::-1][:, :width], some)
         V, image = basis @ turn, images @ turn
-        gap = image - V * in_kind(values, some)
-        errors = np.sqrt(host(xp.sum(gap * gap, axis=0)))[:count]
+        gap = image - V * from_numpy(values, some)
+        errors = np.sqrt(to_numpy(xp.sum(gap * gap, axis=0)))[:count]
         if float(errors.max()) <= tol * float(values[0]):
             break
         if not narrow:
@@ -245,9 +245,9 @@ def leading_eigenvectors(
 
 def _strongest(directions: Array, count: int) -> Array:
     """The leading directions of the space that some span."""
-    squares = host(directions.T @ directions)
+    squares = to_numpy(directions.T @ directions)
     turn = np.linalg.eigh(squares)[1][:, ::-1][:, :count]
-    return directions @ in_kind(turn, directions)
+    return directions @ from_numpy(turn, directions)
 
 
 def _orthonormal(directions: Array, basis: Array) -> Array:
@@ -265,7 +265,7 @@ def _apart(directions: Array) -> Array:
     rounding times their condition squared, which a second time takes away.
     """
     xp = array_namespace(directions)
-    squares = host(directions.T @ directions).astype(float)
+    squares = to_numpy(directions.T @ directions).astype(float)
     lengths = np.sqrt(np.diag(squares))
     if np.all(lengths > 0.0):
         with contextlib.suppress(np.linalg.LinAlgError):
@@ -273,7 +273,7 @@ def _apart(directions: Array) -> Array:
             if float(np.min(np.diag(factor))) > _WELL_APART:
                 one = np.eye(lengths.size)
                 inverse = solve_triangular(factor, one, lower=True) / lengths
-                return directions @ in_kind(inverse.T, directions)
+                return directions @ from_numpy(inverse.T, directions)
     return xp.linalg.qr(directions)[0]
 
 
@@ -291,8 +291,8 @@ def principal_components(op: Operator, d: int) -> tuple[Array, np.ndarray]:
         Y = block @ narrow
         return (Y.T @ Y,)
 
-    values, rotation = np.linalg.eigh(host(op.sum_rows(squares)[0]).astype(float))
-    components = (basis @ in_kind(rotation[:, ::-1], basis)).T
+    values, rotation = np.linalg.eigh(to_numpy(op.sum_rows(squares)[0]).astype(float))
+    components = (basis @ from_numpy(rotation[:, ::-1], basis)).T
     strongest = xp.argmax(xp.abs(components), axis=1)
     here = xp.arange(components.shape[1], device=device(basis)) == strongest[:, None]
     negative = xp.sum(xp.where(here, components, 0.0), axis=1) < 0

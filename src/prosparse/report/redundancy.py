@@ -14,7 +14,7 @@ import numpy as np
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
-from ..data import kind_of, take_columns
+from ..data import container_of, take_columns
 from ..data.row_groups import row_groups
 from ..findings import Findings
 from ..phrases import quoted
@@ -97,11 +97,11 @@ def alike(
     if found.told is not None:
         return _stand_ins(found)
     looked_at = found.chosen[:MOST]
-    if X is None or looked_at.size < 2 or kind_of(X).stays:
+    if X is None or looked_at.size < 2 or container_of(X).stays:
         return None
     places = np.sort(looked_at)
     some = take_columns(X, places)
-    values = some.toarray() if kind_of(some).is_sparse else np.asarray(some, dtype=float)
+    values = some.toarray() if container_of(some).is_sparse else np.asarray(some, dtype=float)
     rows = row_groups(groups, values.shape[0])
     if np.isnan(values).any():
         return None

@@ -27,7 +27,7 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.special import gammaln
 
 from ..data import DenseOperator
-from ..data.arrays import host
+from ..data.arrays import to_numpy
 from ..errors import ManyComponentsWarning, ParameterError, check_integer, warn
 from ..numerics.spectrum import spectrum
 from .noise import bias_corrected
@@ -367,7 +367,7 @@ def resolve_dimension(
     n, p = parts.n, parts.table.shape[1]
     limit = min(n, p) - 1
     if isinstance(n_components, str) and n_components == "auto":
-        return min(counted(host(parts.eigenvalues), n, p, noise), limit, most or limit)
+        return min(counted(to_numpy(parts.eigenvalues), n, p, noise), limit, most or limit)
     check_integer("n_components", n_components, 1, ' or "auto"')
     if int(n_components) > limit:
         raise ParameterError(

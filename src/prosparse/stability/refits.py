@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 
-from ..data import kind_of
-from ..data.arrays import host
+from ..data import container_of
+from ..data.arrays import to_numpy
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError
 from ..findings import refuse_unfitted
@@ -85,10 +85,10 @@ class Rows:
 
     def part(self, rows: np.ndarray, parameters: dict[str, Any]) -> np.ndarray | Exception:
         """The variables selected in some of the rows, (p,) bool; the error if they are refused."""
-        tables = [kind_of(table).take_rows(table, rows) for table in self.tables]
+        tables = [container_of(table).take_rows(table, rows) for table in self.tables]
         labels = None if self.groups is None else self.groups.codes[rows]
         again = self.fitted(tables, None if self.y is None else self.y[rows], labels, parameters)
-        return again if isinstance(again, Exception) else host(again.support_).astype(bool)
+        return again if isinstance(again, Exception) else to_numpy(again.support_).astype(bool)
 
     def shuffled(self, rng: np.random.Generator) -> tuple[list[Any], np.ndarray | None]:
         """Tables and response of rows that share nothing: of a regression the response in random
@@ -96,7 +96,7 @@ class Rows:
         codes = None if self.groups is None else self.groups.codes
         if self.y is not None:
             return self.tables, self.y[_order(self.n, rng, codes)]
-        return [kind_of(table).shuffled(table, rng, codes) for table in self.tables], None
+        return [container_of(table).shuffled(table, rng, codes) for table in self.tables], None
 
     def fitted_to_shuffled(
         self, tables: list[Any], y: np.ndarray | None, parameters: dict[str, Any]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..data import Operator
-from ..data.arrays import Array, host, in_kind
+from ..data.arrays import Array, from_numpy, to_numpy
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 
@@ -78,11 +78,11 @@ class Sample:
         self.op, self.groups = op, groups
         self.n, self.p = op.shape
         self.freedom = self.n - (1 if groups is None else groups.sizes.size)
-        self.squares = host(op.column_squares()).astype(float)
+        self.squares = to_numpy(op.column_squares()).astype(float)
         self.group_means = np.empty((0, self.p))
         if groups is not None:
-            indicators = self.in_kind(np.eye(groups.sizes.size)[groups.codes])
-            sums = host(op.rmatmul(indicators)).astype(float).T
+            indicators = self.from_numpy(np.eye(groups.sizes.size)[groups.codes])
+            sums = to_numpy(op.rmatmul(indicators)).astype(float).T
             self.group_means = sums / groups.sizes[:, None]
             between = groups.sizes @ self.group_means**2
             self.squares = np.maximum(self.squares - between, 0.0)
@@ -147,7 +147,7 @@ class Sample:
                 members,
                 self._products(which, chosen),
                 count,
-                lambda F: self._seen(chosen.matmul(self.in_kind(F))),
+                lambda F: self._seen(chosen.matmul(self.from_numpy(F))),
             )
         if self.n <= EXACT_SIDE:
             return self._from_rows(members, chosen, count)
@@ -169,10 +169,10 @@ class Sample:
         outer = self.centred(self.centred(_wide(chosen.outer())).T)
         values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
         count = min(max(count, LEADING), values.size)
-        z = _wide(chosen.rmatmul(self.in_kind(U)))
+        z = _wide(chosen.rmatmul(self.from_numpy(U)))
         seen = z[:, :count]
         if not members.all():
-            seen = _wide(self.op.rmatmul(self.in_kind(U[:, :count])))
+            seen = _wide(self.op.rmatmul(self.from_numpy(U[:, :count])))
         return Components(members, values, z, seen, z / values, None)
 
     def _leading(
@@ -187,7 +187,7 @@ class Sample:
                 (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
             else:
                 within = self.centred(_wide(rough.matmul(narrow)))
-                product = rough.rmatmul(in_kind(within, like, rough.dtype))
+                product = rough.rmatmul(from_numpy(within, like, rough.dtype))
             return xp.astype(product, V.dtype)
 
         m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
@@ -197,7 +197,7 @@ class Sample:
         self._near = np.zeros((self.p, m))
         self._near[members] = _wide(V)
         filters = _wide(V) / np.sqrt(values)
-        scores = chosen.matmul(self.in_kind(filters))
+        scores = chosen.matmul(self.from_numpy(filters))
         if self.n <= chosen.few_rows:
             self._near_rows = self.centred(_wide(scores))
         seen = self._seen(scores)
@@ -229,7 +229,7 @@ class Sample:
             squared, np.zeros(self.n), m, tol, near=self._near_rows, block=_WIDE
         )
         self._near_rows = U
-        seen = _wide(self.op.rmatmul(self.in_kind(U)))
+        seen = _wide(self.op.rmatmul(self.from_numpy(U)))
         z = seen[members, :-1]
         ceiling = float(values[-1] + tol * values[0])
         return Components(
@@ -252,7 +252,7 @@ class Sample:
 
     def _within(self, part: Operator) -> np.ndarray:
         """X X' of some columns, within groups."""
-        outer = host(part.rough().outer())
+        outer = to_numpy(part.rough().outer())
         return outer if self.groups is None else self.centred(self.centred(outer).T)
 
     def _products(self, which: np.ndarray, chosen: Operator) -> np.ndarray:
@@ -266,7 +266,7 @@ class Sample:
     def _seen(self, scores: Array) -> np.ndarray:
         """X'U for scores U."""
         if self.groups is not None:
-            scores = self.in_kind(self.centred(_wide(scores)))
+            scores = self.from_numpy(self.centred(_wide(scores)))
         return _wide(self.op.rmatmul(scores))
 
     def scores(self, found: Components, count: int) -> np.ndarray:
@@ -274,28 +274,28 @@ class Sample:
         if found.rows is not None:
             return found.rows[:, :count]
         chosen = self.chosen(found.members)
-        filters = in_kind(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
+        filters = from_numpy(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(filters)))
 
     def columns(self, which: np.ndarray, of: Operator | None = None) -> np.ndarray:
         """Some columns, (n, k), in memory; ``of`` some that were taken before."""
         chosen = (self.op if of is None else of).take_columns(which)
-        one = in_kind(np.eye(which.size), chosen.column_squares(), self.op.dtype)
+        one = from_numpy(np.eye(which.size), chosen.column_squares(), self.op.dtype)
         return self.centred(_wide(chosen.matmul(one)))
 
     def fourth_powers(self) -> np.ndarray:
         """sum_a y_a^4 of every column scaled to length 1, (p,)."""
         fourth = self.op.column_fourth_powers()
-        total = host(self.op.column_squares()).astype(float)
-        return np.asarray(host(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
+        total = to_numpy(self.op.column_squares()).astype(float)
+        return np.asarray(to_numpy(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
 
     def centred(self, U: np.ndarray) -> np.ndarray:
         """The rows of each group around their mean."""
         return U if self.groups is None else self.groups.centred(U)
 
-    def in_kind(self, array: np.ndarray) -> Array:
+    def from_numpy(self, array: np.ndarray) -> Array:
         """A host array where the table's products want it."""
-        return in_kind(array, self.op.column_squares(), self.op.dtype)
+        return from_numpy(array, self.op.column_squares(), self.op.dtype)
 
 
 def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
@@ -307,4 +307,4 @@ def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarra
 
 def _wide(array: Array) -> np.ndarray:
     """On the host, in double precision."""
-    return host(array).astype(float, copy=False)
+    return to_numpy(array).astype(float, copy=False)

@@ -36,7 +36,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from ..data.arrays import Array, host, in_kind
+from ..data.arrays import Array, from_numpy, to_numpy
 from ..data.operators.base import Block
 from ..parallel import in_parallel, slices_of, usable_cores
 from ..selection.dimension import MAX_COUNTED, count_signals
@@ -290,14 +290,14 @@ def squared_leverages(sample: Sample, found: Components, count: int) -> np.ndarr
     if sample.groups is not None or found.rows is not None:
         return np.asarray(np.sum(np.cumsum(sample.scores(found, count) ** 2, axis=1) ** 2, axis=0))
     chosen = sample.chosen(found.members)
-    filters = in_kind(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
-    upwards = in_kind(np.triu(np.ones((count, count))), chosen.column_squares(), chosen.dtype)
+    filters = from_numpy(found.filters[:, :count], chosen.column_squares(), chosen.dtype)
+    upwards = from_numpy(np.triu(np.ones((count, count))), chosen.column_squares(), chosen.dtype)
 
     def squares(block: Block) -> tuple[Array]:  # h = running sums of squared scores
         scores = block @ filters
         return (array_namespace(scores).sum(((scores * scores) @ upwards) ** 2, axis=0),)
 
-    return host(chosen.sum_rows(squares)[0]).astype(float)
+    return to_numpy(chosen.sum_rows(squares)[0]).astype(float)
 
 
 # --- the three steps

@@ -63,7 +63,7 @@ def full(rng, p):
     return A @ A.T
 
 
-KINDS = {
+CONTAINERS = {
     "full": full,
     "correlations": lambda rng, p: np.corrcoef(rng.standard_normal((p, 4))),
     "rank one": rank_one,
@@ -81,13 +81,13 @@ def first_guess(C):
     return w
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_proofs_agree_with_exhaustive_search(kind, nonnegative):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         p = int(rng.integers(3, 9))
-        C = KINDS[kind](rng, p) * 10.0 ** rng.integers(-6, 7)
+        C = CONTAINERS[kind](rng, p) * 10.0 ** rng.integers(-6, 7)
         K = int(rng.integers(1, p + 1))
         found = certify(C, first_guess(C), K, nonnegative=nonnegative)
         best = best_value(C, K, nonnegative)

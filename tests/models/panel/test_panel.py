@@ -492,7 +492,7 @@ def chunked(X):
     return da.from_array(X, chunks=(17, -1))
 
 
-KINDS = {
+CONTAINERS = {
     "csr": sparse.csr_array,
     "csc matrix": sparse.csc_matrix,
     "pandas": lambda X: pd.DataFrame(X, columns=[f"v{k}" for k in range(X.shape[1])]),
@@ -515,7 +515,7 @@ SHAPES = {"tall": (90, 18), "wide": (40, 60)}
 
 @pytest.mark.parametrize("counts", [False, True], ids=["numbers", "counts"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_every_kind_of_table_gives_the_same(kind, shape, counts):
     n, p = SHAPES[shape]
     X = counted(n=n, p=p) if counts else structured(n=n, p=p)
@@ -523,7 +523,7 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
     X[np.abs(X) < 0.5] = 0.0
     groups = np.arange(n) % 2
     plain = Panel(5, counts=counts).fit(X, groups=groups)
-    table = KINDS[kind](X)
+    table = CONTAINERS[kind](X)
     ours = Panel(5, counts=counts).fit(table, groups=groups)
     np.testing.assert_array_equal(host(ours.order_), plain.order_)
     for name, value in vars(plain).items():
@@ -547,7 +547,7 @@ def test_every_kind_of_table_gives_the_same(kind, shape, counts):
         np.testing.assert_allclose(host(found), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("pandas", "polars")])
+@pytest.mark.parametrize("kind", [kind for kind in CONTAINERS if kind not in ("pandas", "polars")])
 def test_large_tables_by_their_leading_components(kind, monkeypatch):
     """Where both sides are large: products with the table alone, of any kind."""
     X = structured(n=120, p=40)
@@ -555,7 +555,7 @@ def test_large_tables_by_their_leading_components(kind, monkeypatch):
     exact = Panel(5).fit(X, groups=groups)
     monkeypatch.setattr(factors, "EXACT_SIDE", 10)
     monkeypatch.setattr(factors, "_RESIDUAL", 1e-6)
-    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, KINDS[kind](X)))
+    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, CONTAINERS[kind](X)))
     np.testing.assert_array_equal(host(found.order_), exact.order_)
     for name in ("communality_", "heldout_r2_", "heldout_r2_path_"):
         ours = host(getattr(found, name))

@@ -10,7 +10,7 @@ from prosparse.models.sca.conditional import (
     Factors,
     conditional_mean,
     conditional_variance,
-    has_gaps,
+    has_missing,
     posterior_means,
     row_log_densities,
 )
@@ -43,13 +43,13 @@ def rows(kind):
     return X
 
 
-KINDS = ["floats", "integers", "single precision", "sparse", "gaps", "sparse with gaps"]
+CONTAINERS = ["floats", "integers", "single precision", "sparse", "gaps", "sparse with gaps"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONTAINERS)
 def test_every_row_by_its_normal_law(kind, model):
     X = rows(kind)
-    assert has_gaps(X) == ("gaps" in kind)
+    assert has_missing(X) == ("gaps" in kind)
     L, tau, mean = model
     covariance = L @ L.T + np.diag(1 / tau)
     Z, density = posterior_means(X, model), row_log_densities(X, model)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, in_kind
+from ..arrays import Array, from_numpy
 
 Block = Any  # understands ``block @ F`` and ``block.T @ Y``; see above
 
@@ -111,7 +111,7 @@ class Operator(ABC):
         """The same rows on some of the columns, in the given order."""
         taken = self._taken(columns)
         if self._column_squares is not None:
-            places = in_kind(columns, self._column_squares)
+            places = from_numpy(columns, self._column_squares)
             taken._column_squares = self.xp.take(self._column_squares, places, axis=0)
         return taken
 

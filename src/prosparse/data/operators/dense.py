@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array
 
-from ..arrays import Array, Namespace, host, in_kind, on_accelerator, precision_of
+from ..arrays import Array, Namespace, from_numpy, on_accelerator, precision_of, to_numpy
 from ..columns import Deviations, Extent
 from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, rough_column_sums, row_slices
 
@@ -42,10 +42,10 @@ class DenseOperator(Operator):
         return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
 
     def _taken(self, columns: Array) -> DenseOperator:
-        return DenseOperator(self.xp.take(self.X, in_kind(columns, self.X), axis=1))
+        return DenseOperator(self.xp.take(self.X, from_numpy(columns, self.X), axis=1))
 
     def remember_column_squares(self, squares: np.ndarray) -> None:
-        self._column_squares = in_kind(squares, self.X)
+        self._column_squares = from_numpy(squares, self.X)
 
     def gram(self) -> Array:
         return _gram(self.X, self.xp)
@@ -96,25 +96,25 @@ class DenseRows:
 
     def extent(self) -> Extent:
         xp, Z = self.xp, self.Z
-        low, high = (host(f(Z, axis=0)).astype(float) for f in (xp.min, xp.max))
+        low, high = (to_numpy(f(Z, axis=0)).astype(float) for f in (xp.min, xp.max))
         count = float(Z.shape[0]) if self.weights is None else float(self.weights.sum())
         return Extent(low, high, self._sums(roughly=True), count)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         Z = self.Z
-        Z -= in_kind(centre, Z, Z.dtype)
+        Z -= from_numpy(centre, Z, Z.dtype)
         if np.any(size != 1.0):
-            Z *= in_kind(1.0 / size, Z, Z.dtype)  # exact: powers of two
+            Z *= from_numpy(1.0 / size, Z, Z.dtype)  # exact: powers of two
         self.Z, self.centre, self.size = Z, centre, size
         return Deviations(self._sums(), self._squares())
 
     def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
         Z, centre, size = self.Z, self.centre[kept], self.size[kept]
         if kept.size < Z.shape[1]:
-            Z = self.xp.take(Z, in_kind(kept, Z), axis=1)
-        Z -= in_kind((shift - centre) / size, Z, Z.dtype)
+            Z = self.xp.take(Z, from_numpy(kept, Z), axis=1)
+        Z -= from_numpy((shift - centre) / size, Z, Z.dtype)
         if np.any(factor * size != 1.0):
-            Z *= in_kind(factor * size, Z, Z.dtype)
+            Z *= from_numpy(factor * size, Z, Z.dtype)
         return DenseOperator(Z)
 
     def _sums(self, *, roughly: bool = False) -> np.ndarray:
@@ -149,7 +149,7 @@ class DenseRows:
         total = next(parts)
         for part in parts:
             total = total + part
-        return host(total)
+        return to_numpy(total)
 
 
 def _fresh_copy(X: Array) -> Array:

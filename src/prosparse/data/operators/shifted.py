@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, host, in_kind
+from ..arrays import Array, from_numpy, to_numpy
 from .base import Block, Operator
 
 
@@ -92,7 +92,7 @@ class ShiftedOperator(Operator):
         return ShiftedOperator(inner, left, right)
 
     def _taken(self, columns: Array) -> ShiftedOperator:
-        right = self.xp.take(self.right, in_kind(columns, self.right), axis=1)
+        right = self.xp.take(self.right, from_numpy(columns, self.right), axis=1)
         return ShiftedOperator(self.inner.take_columns(columns), self.left, right)
 
     def gram(self) -> Array:
@@ -141,6 +141,6 @@ def within_groups(op: Operator, codes: np.ndarray, sizes: np.ndarray) -> Shifted
     ShiftedOperator
     """
     like = op.column_squares()
-    left = in_kind(np.eye(sizes.size)[codes], like, op.dtype)
-    means = host(op.rmatmul(left)).astype(float).T / sizes[:, None]
-    return ShiftedOperator(op, left, in_kind(means, like, op.dtype))
+    left = from_numpy(np.eye(sizes.size)[codes], like, op.dtype)
+    means = to_numpy(op.rmatmul(left)).astype(float).T / sizes[:, None]
+    return ShiftedOperator(op, left, from_numpy(means, like, op.dtype))

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, standardise
-from ...data.arrays import host, in_kind
+from ...data.arrays import from_numpy, to_numpy
 from ...errors import (
     FewerComponentsWarning,
     InputError,
@@ -325,7 +325,7 @@ class EMPCA(SparseProjection):
         """
         check_is_fitted(self)
         self._solve_gap()
-        return in_kind(self._optimality_gap, self.mean_)
+        return from_numpy(self._optimality_gap, self.mean_)
 
     @property
     def upper_bound_(self) -> Array:
@@ -334,8 +334,8 @@ class EMPCA(SparseProjection):
         components does not exceed, in proportion to theirs."""
         check_is_fitted(self)
         self._solve_gap()
-        last = np.array([float(host(trace)[-1]) for trace in self.objective_path_])
-        return in_kind(last / (1.0 - self._optimality_gap), self.mean_)
+        last = np.array([float(to_numpy(trace)[-1]) for trace in self.objective_path_])
+        return from_numpy(last / (1.0 - self._optimality_gap), self.mean_)
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:

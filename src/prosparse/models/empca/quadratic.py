@@ -22,7 +22,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from ...data import Array, Operator
-from ...data.arrays import host, in_kind, on_host
+from ...data.arrays import from_numpy, is_numpy, to_numpy
 from ...numerics.spectrum import new_direction
 
 # On the host: weights, images Cw and blocks of C, positions of variables, and which of them.
@@ -151,7 +151,7 @@ class TableForm(Quadratic):
         self.Y = Y if Y is not None or self.Q.shape[1] == 0 else self._times(op, self.Q)
 
     def _there(self, W: Floats) -> Array:
-        return in_kind(W, self.op.column_squares(), self.op.dtype)
+        return from_numpy(W, self.op.column_squares(), self.op.dtype)
 
     def _times(self, part: Operator, W: Floats) -> Array:
         """X W, where the table is."""
@@ -164,8 +164,8 @@ class TableForm(Quadratic):
 
     def _back(self, part: Operator, Q: Floats, Y: Array) -> Floats:
         """P X' Y."""
-        F = host(part.rmatmul(Y)).astype(float)
-        return F if self.Y is None else F - Q @ host(self.Y.T @ Y)
+        F = to_numpy(part.rmatmul(Y)).astype(float)
+        return F if self.Y is None else F - Q @ to_numpy(self.Y.T @ Y)
 
     def _product(self, part: Operator, Q: Floats, W: Floats) -> Floats:
         """P X'X P W on the columns of ``part``, whose rows of Q are given."""
@@ -175,7 +175,7 @@ class TableForm(Quadratic):
         return self._product(self.op, self.Q, W)
 
     def form(self, W: Floats) -> Floats:
-        image = host(self._deflated(self._times(self.op, W.T), self.Q, W.T)).astype(float)
+        image = to_numpy(self._deflated(self._times(self.op, W.T), self.Q, W.T)).astype(float)
         return np.einsum("nr,nr->r", image, image)
 
     def _some(self, S: Indices) -> Array:
@@ -191,13 +191,13 @@ class TableForm(Quadratic):
 
     def block(self, S: Indices) -> Floats:
         A = self._some(S)
-        return host(A.T @ A).astype(float)
+        return to_numpy(A.T @ A).astype(float)
 
     def cross(self, R: Indices, S: Indices) -> Floats:
         # as a dense array, R or S would be large
         if self.op.whole is None or 2 * max(R.size, S.size) > self.width:
             return super().cross(R, S) if R.size > S.size else super().cross(S, R).T
-        return host(self._some(R).T @ self._some(S)).astype(float)
+        return to_numpy(self._some(R).T @ self._some(S)).astype(float)
 
     def diagonal(self) -> Floats:
         return self._diagonal
@@ -205,10 +205,10 @@ class TableForm(Quadratic):
     @cached_property
     def _diagonal(self) -> Floats:
         # |x_j - Y q_j|^2, with q_j row j of Q
-        squares = host(self.op.column_squares()).astype(float)
+        squares = to_numpy(self.op.column_squares()).astype(float)
         if self.Y is None:
             return squares
-        removed = 2.0 * host(self.op.rmatmul(self.Y)) - self.Q @ host(self.Y.T @ self.Y)
+        removed = 2.0 * to_numpy(self.op.rmatmul(self.Y)) - self.Q @ to_numpy(self.Y.T @ self.Y)
         left: Floats = np.clip(squares - np.sum(self.Q * removed, axis=1), 0.0, None)
         return left
 
@@ -222,7 +222,9 @@ class TableForm(Quadratic):
             # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
             if near is not None:
                 near = near[:, None]
-                near = host(self._deflated(self._times(part, near), QS, near))[:, 0].astype(float)
+                near = to_numpy(self._deflated(self._times(part, near), QS, near))[:, 0].astype(
+                    float
+                )
             value, y = leading_pair(self._outer(part, QS), near)
             w = self._back(part, QS, self._there(y[:, None]))[:, 0]
         else:
@@ -237,11 +239,11 @@ class TableForm(Quadratic):
         return value, w / norm
 
     def _outer(self, part: Operator, QS: Floats) -> Floats:
-        outer = host(part.outer()).astype(float)
+        outer = to_numpy(part.outer()).astype(float)
         if self.Y is None:
             return outer
-        Y = host(self.Y).astype(float)
-        cross = host(self._times(part, QS)).astype(float) @ Y.T
+        Y = to_numpy(self.Y).astype(float)
+        cross = to_numpy(self._times(part, QS)).astype(float) @ Y.T
         deflated: Floats = outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
         return deflated
 
@@ -251,7 +253,7 @@ class TableForm(Quadratic):
 
     def factor(self, S: Indices) -> Floats | None:
         A = self._some(S)
-        return A.astype(float, copy=False) if on_host(A) else None
+        return A.astype(float, copy=False) if is_numpy(A) else None
 
     def restricted(self, S: Indices) -> Quadratic:
         if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
@@ -263,7 +265,7 @@ def quadratic_of(op: Operator) -> Quadratic:
     """C = X'X itself where that is the smaller thing, the table where it is not."""
     n, p = op.shape
     if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
-        return Gram(host(op.gram()).astype(float, copy=False))
+        return Gram(to_numpy(op.gram()).astype(float, copy=False))
     return TableForm(op)
 
 

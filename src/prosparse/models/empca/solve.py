@@ -16,7 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from ...data import Operator
-from ...data.arrays import host
+from ...data.arrays import to_numpy
 from ...inference.loop import StopReason, worst
 from ...inference.progress import Progress
 from ...selection.dimension import count_signals
@@ -335,7 +335,7 @@ def candidates(solution: Solution) -> Iterator[Candidate]:
 def standing_out(op: Operator, total: float) -> int:
     """How many components stand out from white noise, for a table of ``total`` observations."""
     n, p = op.shape
-    values = np.linalg.eigvalsh(host(op.outer() if n <= p else op.gram()))[::-1]
+    values = np.linalg.eigvalsh(to_numpy(op.outer() if n <= p else op.gram()))[::-1]
     values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
     # as many as if every row stood there as often as its weight says
     values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))

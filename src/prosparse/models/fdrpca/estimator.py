@@ -7,8 +7,8 @@ from typing import Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ...data import Array, Columns, Operator, kind_of, operator_of, standardise, take_columns
-from ...data.arrays import TableLike, as_like, host, in_kind
+from ...data import Array, Columns, Operator, container_of, operator_of, standardise, take_columns
+from ...data.arrays import TableLike, as_like, from_numpy, to_numpy
 from ...data.containers import Table
 from ...data.pearson_residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
 from ...errors import (
@@ -221,7 +221,7 @@ class FDRPCA(SparseProjection):
 
     def _residuals(self, table: Table) -> tuple[Operator, Columns]:
         """The residuals of counts, standardised."""
-        kind_of(table).row_totals(table)  # refuses what cannot be counts
+        container_of(table).row_totals(table)  # refuses what cannot be counts
         counts, squares = _counts_and_squares(table)
         null = null_of(counts, squares)
         rows = rows_of(counts, squares, null)
@@ -235,34 +235,34 @@ class FDRPCA(SparseProjection):
             )
         like = counts.column_squares()
         mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
-        there = in_kind(mean, like, counts.dtype), in_kind(deviation, like, counts.dtype)
-        columns = Columns(*there, 1.0, in_kind(varying, like))
+        there = from_numpy(mean, like, counts.dtype), from_numpy(deviation, like, counts.dtype)
+        columns = Columns(*there, 1.0, from_numpy(varying, like))
         self.count_weights_ = columns.values(null.weights)
         self.count_proportions_ = columns.values(null.shares)
         self.count_noise_ = columns.values(null.noise)
         op = _standard_residuals(table, columns.kept, null.shares, rows, mean, deviation)
-        op.remember_column_squares(in_kind(np.full(op.shape[1], float(op.shape[0])), like))
+        op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if not hasattr(self, "count_weights_"):
             return super()._operator_of(X, columns)
-        kind_of(X).row_totals(X)
+        container_of(X).row_totals(X)
         null = Null(
             *(
-                host(v).astype(float)
+                to_numpy(v).astype(float)
                 for v in (self.count_weights_, self.count_proportions_, self.count_noise_)
             )
         )
         rows = rows_of(*_counts_and_squares(X), null)
-        mean, scale = (host(v).astype(float) for v in (self.mean_, self.scale_))
+        mean, scale = (to_numpy(v).astype(float) for v in (self.mean_, self.scale_))
         which = np.arange(mean.size) if columns is None else columns
         return _standard_residuals(X, which, null.shares, rows, mean, scale)
 
     def _ranked(self, table: Table, columns: Columns) -> Operator:
         """The normal scores of the columns that vary, standardised."""
-        ranked = kind_of(table).normal_scores(table)
-        return standardise(kind_of(ranked).take_columns(ranked, columns.kept), True)[0]
+        ranked = container_of(table).normal_scores(table)
+        return standardise(container_of(ranked).take_columns(ranked, columns.kept), True)[0]
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -319,8 +319,8 @@ class FDRPCA(SparseProjection):
             scores = np.zeros((sample.n, 0))
         else:
             filters = found.components.T / np.sqrt(np.maximum(found.squares, 1e-300))
-            there = sample.in_kind(filters)
-            scores = sample.centred(host(chosen.matmul(there)).astype(float))
+            there = sample.from_numpy(filters)
+            scores = sample.centred(to_numpy(chosen.matmul(there)).astype(float))
         return likeness_of_neighbours(sample, scores)
 
     def _warn_of(self, likeness: float, grouped: bool) -> None:
@@ -358,7 +358,7 @@ class FDRPCA(SparseProjection):
 
 def _counts_and_squares(X: Table) -> tuple[Operator, Operator]:
     """Counts and their squares as they are, neither centred nor scaled."""
-    kind, p = kind_of(X), X.shape[1]
+    kind, p = container_of(X), X.shape[1]
 
     def operator(table: Table) -> Operator:
         zeros, ones = (as_like(v, table, table.dtype) for v in (np.zeros(p), np.ones(p)))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Operator
-from ...data.arrays import host
+from ...data.arrays import to_numpy
 from ...errors import FewVariablesWarning, NoStructureWarning
 from ...inference.loop import StopReason
 from ...numerics.spectrum import Spectrum, spectrum
@@ -81,9 +81,9 @@ def doubts_about_structure(
     list of Doubt
     """
     n, p = op.shape
-    if not count_signals(host(parts.eigenvalues), n, p, white):
+    if not count_signals(to_numpy(parts.eigenvalues), n, p, white):
         inside = spectrum(op.take_columns(chosen)).eigenvalues if chosen.size > 1 else np.empty(0)
-        if smallest or not count_signals(host(inside), n, chosen.size, noise):
+        if smallest or not count_signals(to_numpy(inside), n, chosen.size, noise):
             text = (
                 "no principal component stands out from white noise: the chosen variables may "
                 "merely be those that happen to look alike in this sample. With more samples that "
@@ -102,7 +102,7 @@ def doubts_about_structure(
 
 def doubts_about_rows(op: Operator, noise: float) -> list[Doubt]:
     """Do rows at the mean, where the noiseless density is infinite, decide the evidence?"""
-    squares = host(op.sample_rows(SAMPLE).row_squares())
+    squares = to_numpy(op.sample_rows(SAMPLE).row_squares())
     share = float(np.mean(squares <= NEAR**2 * noise * op.shape[1]))
     if share <= MOST_NEAR:
         return []

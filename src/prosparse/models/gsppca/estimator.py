@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, standardise, take_columns
-from ...data.arrays import as_like, host
+from ...data.arrays import as_like, to_numpy
 from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
@@ -242,13 +242,13 @@ class GSPPCA(HasDensity, SparseProjection):
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        support, varying = host(self.support_), host(self.varying_)
+        support, varying = to_numpy(self.support_), to_numpy(self.varying_)
         inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
         op, around = self._operator_of(X), self.active_noise_variance_
         components = as_like(take_columns(self.components_, inside), X, op.dtype)
-        along = np.maximum(host(self.explained_variance_), around)
+        along = np.maximum(to_numpy(self.explained_variance_), around)
         law = NoisyPlane(components, along, around, self.noise_variance_)
-        log_scale = float(np.sum(np.log(host(self.scale_)[varying])))
+        log_scale = float(np.sum(np.log(to_numpy(self.scale_)[varying])))
         return log_density(op, law, inside, outside) - log_scale
 
     def _check_parameters(self) -> None:

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ...data import Array, DenseOperator, Operator
-from ...data.arrays import Namespace, host, in_kind, on_accelerator
+from ...data.arrays import Namespace, from_numpy, on_accelerator, to_numpy
 from ...numerics.bessel import log_kv_and_ratio
 from .noisy import NoisyTerms
 
@@ -88,12 +88,12 @@ class NoiselessTerms(NamedTuple):
         z2 = xp.exp(2.0 * log_b) * r2
         z = xp.sqrt(z2)
         log_k, ratio = log_kv_and_ratio(nu, z)
-        shape = in_kind(constant, r2) + in_kind(0.5 * (q + d), r2) * log_b
-        value = log_k - in_kind(0.5 * nu, r2) * xp.log(r2) + shape
+        shape = from_numpy(constant, r2) + from_numpy(0.5 * (q + d), r2) * log_b
+        value = log_k - from_numpy(0.5 * nu, r2) * xp.log(r2) + shape
         # From K_nu' = -K_{nu-1} - nu/z K_nu: d - z rho, rho = K_{nu-1}/K_nu; and from
         # z rho' = z (rho^2 - 1) + (2 nu - 1) rho.
         y = z * ratio
-        return value, d - y, z2 - y * (y + in_kind(2.0 * nu, r2))
+        return value, d - y, z2 - y * (y + from_numpy(2.0 * nu, r2))
 
 
 Terms = NoiselessTerms | NoisyTerms
@@ -146,7 +146,7 @@ class NestedModels:
         self.op, self.order, self.d, self.noise, self.kind = op, order, d, noise, kind
         self.columns = op.column_squares()
         self.room = _KEPT_ON_ACCELERATOR if on_accelerator(self.columns) else _KEPT
-        squares = host(self.columns)[order]
+        squares = to_numpy(self.columns)[order]
         self.inside = np.cumsum(squares)  # sum_i r_i^2
         # Sums from the far end: a difference of totals would drown small inactive columns.
         self.beyond = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
@@ -216,7 +216,7 @@ class NestedModels:
 
     def _places(self, q: np.ndarray) -> tuple[Array, Array]:
         like = self.columns
-        return in_kind(self.order[: int(q.max())], like), in_kind(q - 1, like)
+        return from_numpy(self.order[: int(q.max())], like), from_numpy(q - 1, like)
 
     def sums(
         self, q: np.ndarray, log_b: np.ndarray, radii: Operator | None
@@ -232,7 +232,7 @@ class NestedModels:
             if self.kind == "noiseless"
             else NoisyTerms(q, self.d, self.noise, xp)
         )
-        at, floor = in_kind(log_b, like), in_kind(floor, like)
+        at, floor = from_numpy(log_b, like), from_numpy(floor, like)
         if radii is not None:
             f = partial(_sums, log_b=at, floor=floor, terms=terms)
             parts = radii.sum_rows(f, entrywise=True)
@@ -240,7 +240,7 @@ class NestedModels:
             order, last = self._places(q)
             g = partial(_block_sums, order=order, last=last, log_b=at, floor=floor, terms=terms)
             parts = self.op.sum_rows(g, entrywise=True)
-        return tuple(host(part) for part in parts)
+        return tuple(to_numpy(part) for part in parts)
 
     def maximise(self, q: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(largest log density, its log b) by Newton's method from ``start + ahead``.

@@ -15,7 +15,7 @@ import numpy as np
 from array_api_compat import device
 
 from ...data import Array, Operator
-from ...data.arrays import Namespace, decomposition_errors, host, in_kind
+from ...data.arrays import Namespace, decomposition_errors, from_numpy, to_numpy
 from ...numerics.spectrum import across, there_and_back
 from .model import (
     Rows,
@@ -50,8 +50,8 @@ class LatentState(NamedTuple):
 def with_latents(state: State, op: Operator) -> LatentState:
     """The same place on the cycle, after q(Y)."""
     M, S_sum, sigma2, t, slope, bound = state
-    root = lower_root(host(M.T @ M) + S_sum, sigma2)
-    F, back, YX = M @ in_kind(root.T, M), in_kind(root / sigma2, M), None
+    root = lower_root(to_numpy(M.T @ M) + S_sum, sigma2)
+    F, back, YX = M @ from_numpy(root.T, M), from_numpy(root / sigma2, M), None
     if op.whole is None:
         XF, FXX = there_and_back(op, F)
         YX = back.T @ FXX
@@ -82,22 +82,22 @@ def make_latent_step(
 
     def step(state: LatentState) -> LatentState:
         Y, c, root = state.Y, 1.0 / state.sigma2, state.root
-        YY = host(Y.T @ Y)
+        YY = to_numpy(Y.T @ Y)
         Q = np.linalg.eigh(n * (root.T @ root) + YY)[1]
-        basis = in_kind(c * Q, Y)
+        basis = from_numpy(c * Q, Y)
         if state.YX is not None:
             cG, squares = basis.T @ state.YX, Q.T @ YY @ Q
         else:
             cYQ = xp.astype(Y @ basis, work, copy=False)
             wide = xp.astype(cYQ, xp.float64, copy=False)
-            cG, squares = across_in(cYQ), state.sigma2**2 * host(wide.T @ wide)
+            cG, squares = across_in(cYQ), state.sigma2**2 * to_numpy(wide.T @ wide)
         about = about_rounded_rows(n, root, Q, squares, state.sigma2, precision)
         t = xp.astype(state.t, work, copy=False)
         weights = update_weights(cG, about, t, state.sigma2, op, n, total)
         # q(Y), as in `make_step`; in the basis of the means these are nearly orthogonal
         turn, (sigma2, t, slope, bound) = weights.turn, weights.others
         root = lower_root(turn @ weights.squares @ turn.T + weights.S_sum, sigma2)
-        back = in_kind(turn.T @ (root.T @ root) / sigma2, Y)
+        back = from_numpy(turn.T @ (root.T @ root) / sigma2, Y)
         if state.YX is not None:
             there, YX = there_and_back(op, weights.means.T @ back)
         else:
@@ -106,15 +106,17 @@ def make_latent_step(
         ahead, aheadX, turning = there, YX, state.turning
         if turning:
             at, F = curvature(state, about, weights), there - Y
-            C = inside(YY, host(Y.T @ F))
-            outside = F - Y @ in_kind(C, Y)
+            C = inside(YY, to_numpy(Y.T @ F))
+            outside = F - Y @ from_numpy(C, Y)
             if state.YX is not None:
-                outsideX = YX - state.YX - in_kind(C.T, Y) @ state.YX
-                further, share = turned(outside, at, lambda B: in_kind(B.T, Y) @ outsideX)
-                aheadX = YX + in_kind(further.T, Y) @ outsideX
+                outsideX = YX - state.YX - from_numpy(C.T, Y) @ state.YX
+                further, share = turned(outside, at, lambda B: from_numpy(B.T, Y) @ outsideX)
+                aheadX = YX + from_numpy(further.T, Y) @ outsideX
             else:
-                further, share = turned(outside, at, lambda B: across_in(outside @ in_kind(B, Y)))
-            ahead = there + outside @ in_kind(further, Y)
+                further, share = turned(
+                    outside, at, lambda B: across_in(outside @ from_numpy(B, Y))
+                )
+            ahead = there + outside @ from_numpy(further, Y)
             turning = math.isfinite(state.bound) or share >= SLOW
         rounding = 0.0 if rough is None else weights.rounding
         return LatentState(

@@ -32,7 +32,7 @@ import numpy as np
 from scipy.linalg.lapack import dtrtri
 
 from ...data import Array, Operator
-from ...data.arrays import Namespace, host, in_kind
+from ...data.arrays import Namespace, from_numpy, to_numpy
 from ...numerics.spectrum import Spectrum, latents
 from .parameter_expansion import expand
 from .relevance import VarianceUpdate, update_variances
@@ -61,10 +61,10 @@ def init(parts: Spectrum, d: int) -> State:
     """Start from probabilistic PCA's maximum likelihood loadings; t = column variance / d."""
     n, p = parts.n, parts.table.shape[1]
     squares = parts.table.column_squares()
-    values = host(parts.eigenvalues) / n
+    values = to_numpy(parts.eigenvalues) / n
     sigma2 = max(float(np.sum(values[d:])) / (p - d), 1e-3 * float(np.sum(values)) / p)
     signal = np.maximum(values[:d] - sigma2, 1e-3 * sigma2)
-    M = parts.directions(d) * in_kind(np.sqrt(signal), squares)
+    M = parts.directions(d) * from_numpy(np.sqrt(signal), squares)
     return State(M, np.zeros((d, d)), sigma2, squares / (n * d), 0.0 * squares, -math.inf)
 
 
@@ -85,12 +85,12 @@ def make_step(op: Operator, n: int) -> Callable[[State], State]:
     def step(state: State) -> State:
         M, c = state.M, 1.0 / state.sigma2
         # q(Y), [MBL16] Prop. 1 with 1/sigma^2 for the misprinted 1/sigma: mu = X M c Sigma
-        root = lower_root(host(M.T @ M) + state.S_sum, state.sigma2)
-        rows = latents(op, M @ in_kind(root.T, M))  # M alone can be far from orthogonal
+        root = lower_root(to_numpy(M.T @ M) + state.S_sum, state.sigma2)
+        rows = latents(op, M @ from_numpy(root.T, M))  # M alone can be far from orthogonal
         about = about_rows(n, root, c * c * root.T @ rows.squares() @ root)
-        cG = in_kind(c * c * root @ about.Q, M).T @ rows.YX
+        cG = from_numpy(c * c * root @ about.Q, M).T @ rows.YX
         weights = update_weights(cG, about, state.t, state.sigma2, op, n, total)
-        M = weights.means.T @ in_kind(weights.turn.T, M)
+        M = weights.means.T @ from_numpy(weights.turn.T, M)
         return State(M, weights.S_sum, *weights.others)
 
     return step
@@ -155,7 +155,7 @@ def update_weights(
     """t, with the rows of W integrated out; then q(W): S_jk = t_k D_jk, m_jk = c g_jk S_jk; then
     sigma2, and the bound."""
     xp, (d, p) = op.xp, cG.shape
-    e = in_kind(rows.a / sigma2, cG, cG.dtype)
+    e = from_numpy(rows.a / sigma2, cG, cG.dtype)
     summaries = partial(_summaries, cG=cG, xp=xp)
     update, sums, means = update_variances(t, e, cG * cG, xp, summaries)
     sum_T, sum_TD, sum_D, sum_log_D, sum_T2, q, VV, squares, S_diagonal, in_model = sums
@@ -218,10 +218,10 @@ class Relaxed(Protocol):
 
 def ranking(state: Relaxed) -> np.ndarray:
     """Variables from most to least relevant: by t, ties (zeros) by the slope h_k'(0)."""
-    return np.lexsort((-host(state.slope), -host(state.t)))
+    return np.lexsort((-to_numpy(state.slope), -to_numpy(state.t)))
 
 
 def relevance(state: Relaxed) -> np.ndarray:
     """u in [0, 1]: u_k^2 is proportional to t_k, and the most relevant variable has 1."""
-    t = host(state.t).astype(float)
+    t = to_numpy(state.t).astype(float)
     return np.sqrt(t / t.max()) if t.max() > 0 else np.zeros_like(t)

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from ...data import Array
-from ...data.arrays import Namespace, in_kind
+from ...data.arrays import Namespace, from_numpy
 
 # Distance between nodes in x: fine for the one or two cardinalities next to d, whose integrand
 # has a long flat top with sharp ends; five times wider for all others.
@@ -49,7 +49,7 @@ class NoisyTerms(NamedTuple):
     ) -> tuple[Array, Array, Array]:
         """The integral; the derivatives of log p are moments of those of the integrand."""
         xp, d = self.xp, self.d
-        q = in_kind(cardinalities, r2, r2.dtype)
+        q = from_numpy(cardinalities, r2, r2.dtype)
         alpha = xp.exp(-2.0 * log_b)
         mode, width = self._peak(r2, alpha, q)
         peak = self._log_integrand(r2, alpha, q, mode)[0]

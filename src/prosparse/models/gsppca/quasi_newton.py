@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from array_api_compat import device
 
-from ...data.arrays import Array, Namespace, host, in_kind, with_row
+from ...data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
 
 State = Any  # a model's, with the fields that ``pack`` knows
 
@@ -95,7 +95,7 @@ class Secants:
         if m == 0:
             following = self.unpack(end, result) if self.ahead else result
             return memory._replace(chosen=end, has_chosen=True), following
-        along_dx, along_df = (in_kind(part, x, x.dtype) for part in self._combination(memory, m))
+        along_dx, along_df = (from_numpy(part, x, x.dtype) for part in self._combination(memory, m))
         there = end + along_dx @ memory.dx + along_df @ memory.df
         return self._go(memory, there, result)
 
@@ -155,5 +155,5 @@ class Secants:
 
     def _products(self, rows: Array, vector: Array) -> np.ndarray:
         """Of every row with the vector, on the host."""
-        products: np.ndarray = host(rows[:, : self.counted] @ vector[: self.counted])
+        products: np.ndarray = to_numpy(rows[:, : self.counted] @ vector[: self.counted])
         return products.astype(float)

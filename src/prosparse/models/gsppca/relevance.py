@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...data import Array
-from ...data.arrays import Namespace, host, on_host
+from ...data.arrays import Namespace, is_numpy, to_numpy
 
 _ATTEMPTS = 60  # at a step that raises every h_k; the last one stays where it was
 _FARTHEST = 2.0  # that a step in log t goes
@@ -99,7 +99,7 @@ def update_variances(
         T = trial * (over_j @ wD)
         worse = 0.5 * (log_D + T) < lowest
         last = attempt == _ATTEMPTS - 1
-        if not last and on_host(h) and bool(xp.any(worse)):  # on a GPU this would be waited for
+        if not last and is_numpy(h) and bool(xp.any(worse)):  # on a GPU this would be waited for
             trial = shorter(trial, worse, attempt)
             continue
         wD *= D
@@ -115,10 +115,10 @@ def update_variances(
 
 def _together(parts: tuple[Array, ...], xp: Namespace) -> list[Any]:
     """Numbers and small arrays to the host by one way, as each waits for the device."""
-    if all(on_host(part) or np.isscalar(part) for part in parts):
+    if all(is_numpy(part) or np.isscalar(part) for part in parts):
         return [np.asarray(part, dtype=float) if part.ndim else float(part) for part in parts]
     wide = [xp.astype(xp.reshape(part, (-1,)), xp.float64, copy=False) for part in parts]
-    flat, start, pieces = host(xp.concat(wide)), 0, []
+    flat, start, pieces = to_numpy(xp.concat(wide)), 0, []
     for part in parts:
         end = start + math.prod(part.shape)
         pieces.append(np.reshape(flat[start:end], part.shape) if part.ndim else float(flat[start]))

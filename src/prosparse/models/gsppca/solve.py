@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ...data import Array, DenseOperator, Operator
-from ...data.arrays import host, on_host, precision_of
+from ...data.arrays import is_numpy, precision_of, to_numpy
 from ...errors import ParameterError
 from ...inference.acceleration import over_loadings
 from ...inference.checkpoint import Checkpoint
@@ -129,7 +129,7 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
     parts, d, found = first_count(op, options, scaled)
     choice = choose(op, parts, d, options)
     chosen, n = choice.columns, parts.n
-    squares = host(op.column_squares())
+    squares = to_numpy(op.column_squares())
     components, along = principal_components(op.take_columns(chosen), d)
     free = (n - 1) * (chosen.size - d)
     around = (squares[chosen].sum() - along.sum()) / free if free else choice.noise
@@ -196,7 +196,7 @@ def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVar
     run = relax(parts, d, options)
     empty = run.reason is StopReason.NOTHING_LEFT
     order = order_in_an_empty_model(parts, d) if empty else ranking(run.state)
-    noise = inactive_noise(parts, host(op.column_squares()), d, run.state.sigma2, options)
+    noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = weigh(op, order, d, noise, options)
     return ChosenVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
 
@@ -207,8 +207,8 @@ def order_in_an_empty_model(parts: Spectrum, d: int) -> np.ndarray:
 
     The relaxed model's own order depends on the way by which it became empty.
     """
-    squares = host(parts.table.column_squares())
-    explained = host(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
+    squares = to_numpy(parts.table.column_squares())
+    explained = to_numpy(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
     variances = np.round(squares / squares.max(), SAME_VARIANCE)
     return np.lexsort((-explained, -variances))
 
@@ -247,7 +247,7 @@ def in_single_precision(table: Operator, d: int) -> Operator | None:
     more than arithmetic, where the table is in single precision itself, on a GPU, whose memory the
     copy may fill, or too large for a copy beside it."""
     X = table.whole
-    if X is None or not on_host(X) or precision_of(X) == "float32":
+    if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
     if d * X.shape[1] < FEWEST_WEIGHTS or X.size > LARGEST_COPY:
         return None
@@ -261,7 +261,7 @@ def inactive_noise(
     """Variance of the inactive variables; ``relaxed`` is the relaxed model's noise."""
     # Scaled columns all have one variance: the residual of active ones would mislead.
     kind = "median" if options.scaled else options.noise
-    noise = noise_variance(kind, host(parts.eigenvalues), squares, parts.n, d)
+    noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = least_noise(parts)
     # d components may fit exactly: take what noise the relaxed model leaves.
     return noise if noise > floor else max(relaxed, floor)

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Array
-from ...data.arrays import host, in_kind
+from ...data.arrays import from_numpy, to_numpy
 
 # Only the weakest directions turn slowly.
 _MOST_DIRECTIONS = 8
@@ -63,7 +63,7 @@ def turned(
     ``outside`` is what the pass adds to Y outside of its span, and ``onto_columns(B)`` are the
     products of the columns of ``outside`` B with those of X.
     """
-    squares, weak = host(outside.T @ outside), at.Q[:, :_MOST_DIRECTIONS]
+    squares, weak = to_numpy(outside.T @ outside), at.Q[:, :_MOST_DIRECTIONS]
     values, vectors = np.linalg.eigh(weak.T @ squares @ weak)
     present = values > max(_PRESENT * float(values[-1]), 0.0)
     if not np.any(present):
@@ -71,11 +71,11 @@ def turned(
     basis = weak @ (vectors[:, present] / np.sqrt(values[present]))
     images = onto_columns(basis)  # u'x_k, (m, p)
     # turn the basis to the one that suits all j
-    common = in_kind(1.0 / at.P, at.S, at.S.dtype) @ at.S
-    best = np.linalg.eigh(host((images * common) @ images.T).astype(float))[1]
-    basis, images = basis @ best, in_kind(best.T, images, images.dtype) @ images
+    common = from_numpy(1.0 / at.P, at.S, at.S.dtype) @ at.S
+    best = np.linalg.eigh(to_numpy((images * common) @ images.T).astype(float))[1]
+    basis, images = basis @ best, from_numpy(best.T, images, images.dtype) @ images
     images *= images
-    share = at.c**2 * host(images @ at.S.T).astype(float) / at.P  # r, (m, d)
+    share = at.c**2 * to_numpy(images @ at.S.T).astype(float) / at.P  # r, (m, d)
     if not np.all(np.isfinite(share)):
         return np.zeros_like(squares), 0.0
     longer = 1.0 / np.maximum(np.abs(1.0 - share), 1.0 / _FARTHEST) - 1.0

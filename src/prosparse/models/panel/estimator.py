@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ...data import Array, Columns, Operator, kind_of, standardise
-from ...data.arrays import TableLike, as_like, host, in_kind, is_floating
+from ...data import Array, Columns, Operator, container_of, standardise
+from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.containers import Table
 from ...data.groups import ColumnGroup, positions
 from ...data.operators.shifted import within_groups
@@ -227,16 +227,16 @@ class Panel(SparseProjection):
             rows = row_groups(groups, table.shape[0])
             self.depth_ = 0.0
             if self.counts:
-                self.depth_ = float(np.median(kind_of(table).row_totals(table)))
-                table = kind_of(table).root_shares(table, self.depth_)
+                self.depth_ = float(np.median(container_of(table).row_totals(table)))
+                table = container_of(table).root_shares(table, self.depth_)
             op, columns = standardise(table, not self.counts)
             if op.shape[1] < 2:
                 raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
             if rows is not None:
                 op, columns = _within(op, columns, rows)
             options = self._options(columns)
-            own = host(columns.scale)[columns.kept].astype(float)
-            squares = host(op.column_squares()).astype(float)
+            own = to_numpy(columns.scale)[columns.kept].astype(float)
+            squares = to_numpy(op.column_squares()).astype(float)
             scale = own if not self.counts else np.sqrt(squares)
             found = solve(op, scale, None if rows is None else rows.codes, options)
             self._describe(found, columns, rows)
@@ -256,7 +256,7 @@ class Panel(SparseProjection):
 
     def _options(self, columns: Columns) -> Options:
         """The parameters in terms of the columns that vary."""
-        varying, width = host(columns.varying), columns.mean.shape[0]
+        varying, width = to_numpy(columns.varying), columns.mean.shape[0]
         kept = columns.kept
         place = np.full(width, -1)
         place[kept] = np.arange(kept.size)
@@ -419,7 +419,7 @@ class Panel(SparseProjection):
         self.loadings_ = columns.numbers(on_all(found.latents.loadings, 0.0))
         self.explained_variance_ = columns.numbers(columns.variance(found.latents.variances))
         self.explained_variance_ratio_ = columns.numbers(found.latents.variances / total)
-        deviation = columns.length(on_all(judged.deviation, 0.0)) * host(columns.scale)
+        deviation = columns.length(on_all(judged.deviation, 0.0)) * to_numpy(columns.scale)
         self.unmeasured_std_ = columns.numbers(deviation)
         self.heldout_r2_by_group_ = {}
         if rows is not None:
@@ -430,8 +430,8 @@ class Panel(SparseProjection):
             }
 
     def _warn(self) -> None:
-        attained = float(host(self.relative_r2_path_)[self.n_selected_ - 1])
-        most = float(host(self.communality_).max())
+        attained = float(to_numpy(self.relative_r2_path_)[self.n_selected_ - 1])
+        most = float(to_numpy(self.communality_).max())
         if most < _NOTHING:
             warn(
                 "Panel: held-out rows confirm no common structure: all variables together predict "
@@ -469,9 +469,9 @@ class Panel(SparseProjection):
             raise ParameterError(
                 f"`names` must have {self.n_features_in_} names, got {len(labels)}"
             )
-        stand_in, share = host(self.proxy_), host(self.heldout_r2_)
+        stand_in, share = to_numpy(self.proxy_), to_numpy(self.heldout_r2_)
         found = {}
-        for place in host(self.order_).tolist():
+        for place in to_numpy(self.order_).tolist():
             others = np.flatnonzero(stand_in == place)
             others = others[others != place]
             others = others[np.argsort(-share[others], kind="stable")]
@@ -516,14 +516,14 @@ class Panel(SparseProjection):
             more than twice as much in ``X`` counts as if it varied twice as much.
         """
         check_is_fitted(self)
-        kept = np.flatnonzero(host(self.varying_))
+        kept = np.flatnonzero(to_numpy(self.varying_))
         op = self._operator_of(self._validated(X, reset=False), kept)
-        inside = np.flatnonzero(host(self.support_)[kept])
-        loadings = host(self.loadings_)[:, kept].astype(float)
-        filters = host(self.components_)[:, kept[inside]].astype(float)
+        inside = np.flatnonzero(to_numpy(self.support_)[kept])
+        loadings = to_numpy(self.loadings_)[:, kept].astype(float)
+        filters = to_numpy(self.components_)[:, kept[inside]].astype(float)
         panel = columns_of(op, inside)
         scores = panel @ filters.T
-        squares = host(op.column_squares()).astype(float)
+        squares = to_numpy(op.column_squares()).astype(float)
         left = squares - 2.0 * np.sum(onto_columns(op, scores) * loadings.T, axis=1)
         left += np.sum((loadings.T @ (scores.T @ scores)) * loadings.T, axis=1)
         left[inside] = 0.0
@@ -556,8 +556,8 @@ class Panel(SparseProjection):
             them to both sides hold 95 % of entries in held-out rows, whatever their distribution.
         """
         check_is_fitted(self)
-        kind = kind_of(X)
-        inside = host(self.support_)
+        kind = container_of(X)
+        inside = to_numpy(self.support_)
         self._check_panel_names(X)
         table = kind.readable(X, allow_nan=False)
         values = kind.dense(table) if kind.stays or kind.is_sparse else table
@@ -568,10 +568,10 @@ class Panel(SparseProjection):
                 f"got {values.shape[1]}"
             )
         mean, scale, rest_std = (
-            host(v).astype(float) for v in (self.mean_, self.scale_, self.unmeasured_std_)
+            to_numpy(v).astype(float) for v in (self.mean_, self.scale_, self.unmeasured_std_)
         )
-        filters = host(self.components_)[:, inside].astype(float)
-        loadings = host(self.loadings_)[:, ~inside].astype(float)
+        filters = to_numpy(self.components_)[:, inside].astype(float)
+        loadings = to_numpy(self.loadings_)[:, ~inside].astype(float)
         if not self.depth_:
             scores = ((values - mean[inside]) / scale[inside]) @ filters.T
             predicted = (scores @ loadings) * scale[~inside] + mean[~inside]
@@ -587,22 +587,22 @@ class Panel(SparseProjection):
         like, dtype = (X, X.dtype if is_floating(X) else None) if kind.stays else (values, None)
         if kind.stays and not kind.in_memory:
             like, dtype = values, None
-        predicted, deviation = (in_kind(part, like, dtype) for part in (predicted, deviation))
+        predicted, deviation = (from_numpy(part, like, dtype) for part in (predicted, deviation))
         return (predicted, deviation) if return_std else predicted
 
     # --- helpers of these
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if self.depth_:
-            X = kind_of(X).root_shares(X, self.depth_)
+            X = container_of(X).root_shares(X, self.depth_)
         return super()._operator_of(X, columns)
 
     def _check_panel_names(self, X: TableLike) -> None:
         """A frame's columns must be the panel's, by name and in order."""
-        names, given = self._feature_names(), kind_of(X).column_names(X)
+        names, given = self._feature_names(), container_of(X).column_names(X)
         if names is None or given is None:
             return
-        wanted = [name for name, there in zip(names, host(self.support_), strict=True) if there]
+        wanted = [name for name, there in zip(names, to_numpy(self.support_), strict=True) if there]
         if list(given) != wanted:
             missing = [name for name in wanted if name not in set(given)]
             what = f"lacks {missing[0]!r}" if missing else "has others, or another order"
@@ -640,7 +640,7 @@ def _within(op: Operator, columns: Columns, rows: RowGroups) -> tuple[Operator, 
             f"and at least {FEWEST_ROWS - 1} more rows than groups are needed"
         )
     within = within_groups(op, rows.codes, rows.sizes)
-    before, after = (host(one.column_squares()).astype(float) for one in (op, within))
+    before, after = (to_numpy(one.column_squares()).astype(float) for one in (op, within))
     moving = after > (_ROUNDING * op.epsilon) ** 2 * before
     if moving.sum() < 2:
         raise InputError(
@@ -651,7 +651,7 @@ def _within(op: Operator, columns: Columns, rows: RowGroups) -> tuple[Operator, 
         return within, columns
     varying = np.zeros(columns.mean.shape[0], dtype=bool)
     varying[columns.kept[moving]] = True
-    taken = within.take_columns(in_kind(np.flatnonzero(moving), within.column_squares()))
+    taken = within.take_columns(from_numpy(np.flatnonzero(moving), within.column_squares()))
     return taken, columns._replace(varying=columns.values(varying))
 
 

@@ -27,7 +27,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import isotonic_regression
 
 from ...data import Operator
-from ...data.arrays import Array, host, in_kind, on_accelerator
+from ...data.arrays import Array, from_numpy, on_accelerator, to_numpy
 from ...data.operators.weighted import WeightedOperator
 from ...errors import InputError
 from ...numerics.spectrum import EXACT_SIDE, leading_eigenvectors
@@ -127,7 +127,7 @@ def components_of(op: Operator, splits: list[Split]) -> list[Fold]:
     alone where there are many of both.
     """
     if has_few_rows(op):
-        return components_from_rows(op, host(op.outer()).astype(float), splits)
+        return components_from_rows(op, to_numpy(op.outer()).astype(float), splits)
     return list((_from_products if op.shape[1] <= EXACT_SIDE else _leading)(op, splits))
 
 
@@ -184,8 +184,8 @@ def _from_products(op: Operator, splits: list[Split]) -> Iterator[Fold]:
         return tuple(part.T @ part for part in wide)
 
     # as numbers, not positions: some libraries keep integers and tables apart
-    fold = in_kind(codes.astype(float), op.column_squares(), op.dtype)
-    parts = [host(part) for part in op.sum_rows(products, fold, entrywise=True)]
+    fold = from_numpy(codes.astype(float), op.column_squares(), op.dtype)
+    parts = [to_numpy(part) for part in op.sum_rows(products, fold, entrywise=True)]
     sums = onto_columns(op, np.eye(len(held_out) + 1)[codes])
     everything, all_sums = np.sum(parts, axis=0), np.sum(sums, axis=1)
     for training, out in splits:
@@ -205,9 +205,9 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
     near: np.ndarray | None = None
     for training, out in splits:
         rows = int(training.sum())
-        some = WeightedOperator(rough, in_kind(training.astype(float), like, rough.dtype))
+        some = WeightedOperator(rough, from_numpy(training.astype(float), like, rough.dtype))
         mean = onto_columns(op, training[:, None] / rows)[:, 0]
-        there = in_kind(mean, like)
+        there = from_numpy(mean, like)
 
         def squared(V, some=some, there=there, rows=rows):  # type: ignore[no-untyped-def]
             narrow = xp.astype(V, rough.dtype)
@@ -223,7 +223,7 @@ def _leading(op: Operator, splits: list[Split]) -> Iterator[Fold]:
             near=near,
             block=op.few_columns,
         )
-        near = host(V).astype(float)
+        near = to_numpy(V).astype(float)
         scores = _held_out_scores(op, out, mean, near)
         yield Fold(training, out, mean, scores, partial(_first, near))
 
@@ -252,8 +252,8 @@ def held_out_squares(op: Operator, folds: list[Fold]) -> np.ndarray:
     def squares(block: np.ndarray, fold: np.ndarray) -> tuple[np.ndarray]:
         return (xp.astype((block * block).T @ fold, xp.float64),)
 
-    (total,) = op.sum_rows(squares, in_kind(indicators, like, op.dtype), entrywise=True)
-    total, sums = host(total).astype(float), onto_columns(op, indicators)
+    (total,) = op.sum_rows(squares, from_numpy(indicators, like, op.dtype), entrywise=True)
+    total, sums = to_numpy(total).astype(float), onto_columns(op, indicators)
     around = [
         total[:, k] - 2.0 * fold.mean * sums[:, k] + float(fold.held_out.sum()) * fold.mean**2
         for k, fold in enumerate(folds)
@@ -357,10 +357,12 @@ def _squares_of_rows(
 ) -> np.ndarray:
     """Sums of squares of P x over held-out rows, from these rows themselves."""
     like = op.column_squares()
-    mean, filters, inverse = (in_kind(part, like, op.dtype) for part in (fold.mean, C, 1.0 / psi))
+    mean, filters, inverse = (
+        from_numpy(part, like, op.dtype) for part in (fold.mean, C, 1.0 / psi)
+    )
     x = _taken(op, fold.held_out) - mean
     Px = x * inverse - (x @ filters) @ filters.T
-    return host(op.xp.sum(Px * Px, axis=0)).astype(float)
+    return to_numpy(op.xp.sum(Px * Px, axis=0)).astype(float)
 
 
 def _squares_of_products(
@@ -427,30 +429,30 @@ def beside_each_other(op: Operator, work: Sequence[Callable[[], Any]]) -> list[A
 
 def onto_rows(op: Operator, filters: np.ndarray) -> np.ndarray:
     """X F on the host, (n, k)."""
-    there = in_kind(filters, op.column_squares(), op.dtype)
-    return host(op.gathered_matmul(there)).astype(float, copy=False)
+    there = from_numpy(filters, op.column_squares(), op.dtype)
+    return to_numpy(op.gathered_matmul(there)).astype(float, copy=False)
 
 
 def some_rows(op: Operator, filters: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """X F of the rows of a mask, on the host: of these alone, where the table is in memory."""
     if op.whole is None:
         return onto_rows(op, filters)[rows]
-    there = in_kind(filters, op.column_squares(), op.dtype)
-    return host(_taken(op, rows) @ there).astype(float, copy=False)
+    there = from_numpy(filters, op.column_squares(), op.dtype)
+    return to_numpy(_taken(op, rows) @ there).astype(float, copy=False)
 
 
 def onto_columns(op: Operator, Y: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
     """X'Y on the host, (p, k); ``Y`` may be of the rows of a mask alone."""
     if rows is not None and op.whole is not None:
-        there = in_kind(Y, op.column_squares(), op.dtype)
-        return host(_taken(op, rows).T @ there).astype(float, copy=False)
+        there = from_numpy(Y, op.column_squares(), op.dtype)
+        return to_numpy(_taken(op, rows).T @ there).astype(float, copy=False)
     if rows is not None:
         all_rows = np.zeros((op.shape[0], Y.shape[1]))
         all_rows[rows] = Y
         Y = all_rows
-    there = in_kind(Y, op.column_squares(), op.dtype)
-    return host(op.rmatmul(there)).astype(float, copy=False)
+    there = from_numpy(Y, op.column_squares(), op.dtype)
+    return to_numpy(op.rmatmul(there)).astype(float, copy=False)
 
 
 def _taken(op: Operator, rows: np.ndarray) -> Array:
-    return op.xp.take(op.whole, in_kind(np.flatnonzero(rows), op.column_squares()), axis=0)
+    return op.xp.take(op.whole, from_numpy(np.flatnonzero(rows), op.column_squares()), axis=0)

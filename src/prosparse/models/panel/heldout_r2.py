@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Operator
-from ...data.arrays import host
+from ...data.arrays import to_numpy
 from .factors import Factors, Fold, beside_each_other, onto_columns, onto_rows, some_rows
 
 # Up to so many columns every size is judged, beyond them sizes in equal ratios.
@@ -226,4 +226,4 @@ def squares_of_rows(op: Operator) -> np.ndarray:
     """Squared norm of every row, (n,), in memory."""
     xp = op.xp
     rows = op.gather_rows(lambda block: xp.sum(block * block, axis=1), entrywise=True)
-    return np.asarray(host(rows).astype(float))
+    return np.asarray(to_numpy(rows).astype(float))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Operator
-from ...data.arrays import host
+from ...data.arrays import to_numpy
 from .factors import (
     FEW_ROWS,
     FOLDS,
@@ -201,7 +201,7 @@ def learn_all(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: 
 def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> Learned:
     """The factor models of some rows and of every fold of them, and communalities in the rows that
     the folds hold out."""
-    variances = host(op.column_squares()).astype(float) / op.shape[0]
+    variances = to_numpy(op.column_squares()).astype(float) / op.shape[0]
     squares = held_out_squares(op, folds)
     common = common_variances(whole, folds, squares, variances)
     parts = beside_each_other(
@@ -238,7 +238,7 @@ def trials_of(
     numbers = range(len(learned.folds))
     if not has_few_rows(op):
         return [partial(_by_other_folds, spread, learned, number) for number in numbers]
-    outer = host(op.outer()).astype(float)
+    outer = to_numpy(op.outer()).astype(float)
     parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
 
     def trial(number: int) -> Trial:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from array_api_compat import array_namespace
 
-from ...data import Array, Operator, kind_of, operator_of
+from ...data import Array, Operator, container_of, operator_of
 from ...data.arrays import as_like
 from ...data.containers import Table
 from .missing_data import dense_with_gaps
@@ -26,9 +26,9 @@ class Factors(NamedTuple):
     mean: np.ndarray  # (p,)
 
 
-def has_gaps(X: Table) -> bool:
+def has_missing(X: Table) -> bool:
     """Whether an entry is missing; rows that are not in memory are taken to be complete."""
-    return kind_of(X).has_gaps(X)
+    return container_of(X).has_missing(X)
 
 
 def posterior_means(X: Table, model: Factors) -> Array:
@@ -43,7 +43,7 @@ def posterior_means(X: Table, model: Factors) -> Array:
     -------
     array (n, Q)
     """
-    if not has_gaps(X):
+    if not has_missing(X):
         return _complete_posterior(X, model)[0]
     Z = np.empty((X.shape[0], model.L.shape[1]))
     samples = _samples_with_gaps(X, model.mean)
@@ -65,7 +65,7 @@ def row_log_densities(X: Table, model: Factors) -> Array:
     array (n,)
     """
     tau = model.tau
-    if has_gaps(X):
+    if has_missing(X):
         samples = _samples_with_gaps(X, model.mean)
         Z, no_offsets = np.empty((samples.n, model.L.shape[1])), np.zeros(samples.p)
         rows = samples.seen @ np.log(tau / (2.0 * np.pi))
@@ -132,7 +132,7 @@ def latent_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
     array (n, m)
     """
     L = model.L[columns]
-    if not has_gaps(X):
+    if not has_missing(X):
         Z, S = _complete_posterior(X, model)
         spread = as_like(np.sum((L @ S) * L, axis=1), Z, Z.dtype)
         return array_namespace(spread).broadcast_to(spread, (Z.shape[0], columns.size))
@@ -154,7 +154,7 @@ def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
 
 
 def _centred(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
-    dtype = None if kind_of(X).on_host else X.dtype
+    dtype = None if container_of(X).is_numpy else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(scale, X, dtype))
 
 

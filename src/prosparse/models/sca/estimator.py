@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Array, Columns, Operator, kind_of, standardise, take_columns
-from ...data.arrays import host, is_floating, precision_of, spread
+from ...data import Array, Columns, Operator, container_of, standardise, take_columns
+from ...data.arrays import is_floating, precision_of, spread, to_numpy
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
 from ...data.groups import ColumnGroup, column_groups
@@ -41,7 +41,7 @@ from .conditional import (
     Factors,
     conditional_mean,
     conditional_variance,
-    has_gaps,
+    has_missing,
     posterior_means,
     row_log_densities,
 )
@@ -426,7 +426,7 @@ class SCA(HasDensity, SparseProjection):
             checkpoint=file.stage("weights") if file else None,
         )
         kept = columns.kept
-        mean, scale = (host(part).astype(float)[kept] for part in (columns.mean, columns.scale))
+        mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._describe(solution, columns, mean, columns.length(scale))
 
     def _refuse_with_groups(self, names: list[Likelihood]) -> None:
@@ -487,12 +487,12 @@ class SCA(HasDensity, SparseProjection):
         groups = varying_groups(self.view_columns_, kept, X.shape[1])
         of_kept = of_columns(names, self.view_columns_, X.shape[1])[kept]
         gaussian = of_kept == "gaussian"
-        deviation = host(columns.scale).astype(float)[kept]
+        deviation = to_numpy(columns.scale).astype(float)[kept]
         size = np.where(gaussian, deviation, 1.0)
         if self.noise == "view":  # the same for all columns of a view
             for group in groups:
                 size[group] = np.sqrt(np.mean(size[group] ** 2))
-        mean = np.where(gaussian, host(columns.mean).astype(float)[kept], 0.0)
+        mean = np.where(gaussian, to_numpy(columns.mean).astype(float)[kept], 0.0)
         rows, inside = fitting_rows(X, kept, of_kept, mean, size)
         # a standard deviation on the scale of the linear predictor, by the slope of the mean
         slope = np.where(of_kept == "bernoulli", inside * (1.0 - inside), inside)
@@ -565,7 +565,7 @@ class SCA(HasDensity, SparseProjection):
             deviations = spread(solution.deviations.T * size, kept, width)
             self.components_std_ = columns.numbers(deviations)
         self.view_components_ = [columns.numbers(components[:, c]) for c in self.view_columns_]
-        means = host(columns.mean).astype(float)
+        means = to_numpy(columns.mean).astype(float)
         means[kept] = mean + solution.mu * size
         self.mean_ = columns.numbers(means)
         self.scale_ = array_namespace(columns.scale).ones_like(columns.scale)
@@ -614,9 +614,9 @@ class SCA(HasDensity, SparseProjection):
         together = solution._replace(mu=np.zeros(kept.size), noise=pooled / size**2, activity=None)
         self._describe(together, columns, rows.sizes @ means / rows.sizes.sum(), size)
 
-        every = np.tile(host(columns.mean).astype(float), (rows.sizes.size, 1))
+        every = np.tile(to_numpy(columns.mean).astype(float), (rows.sizes.size, 1))
         every[:, kept] = means
-        noises = np.tile(host(self.feature_noise_variance_).astype(float), (rows.sizes.size, 1))
+        noises = np.tile(to_numpy(self.feature_noise_variance_).astype(float), (rows.sizes.size, 1))
         noises[:, kept] = noise
         counts = np.zeros(every.shape, dtype=bool)
         counts[:, kept] = counted
@@ -625,7 +625,7 @@ class SCA(HasDensity, SparseProjection):
         self.group_noise_variance_ = columns.numbers(noises)
         self.group_varying_ = columns.values(counts)
         self.factor_variance_per_group_ = columns.numbers(solution.activity)
-        per_view = host(self.explained_variance_per_view_).astype(float)
+        per_view = to_numpy(self.explained_variance_per_view_).astype(float)
         self.explained_variance_per_group_ = columns.numbers(
             solution.activity[:, None, :] * per_view
         )
@@ -644,7 +644,7 @@ class SCA(HasDensity, SparseProjection):
         """The noise of every view, and of every column; constant columns, whose noise is never
         used, are given that of their view."""
         every = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
-        varying = host(columns.varying)
+        varying = to_numpy(columns.varying)
         levels = np.array([every[view[varying[view]]].mean() for view in self.view_columns_])
         for view, level in zip(self.view_columns_, levels, strict=True):
             every[view[~varying[view]]] = level
@@ -721,7 +721,7 @@ class SCA(HasDensity, SparseProjection):
         codes, several = self._codes(groups, X), self._grouped()
         if several:
             return several.log_densities(X, codes)
-        kept = np.flatnonzero(host(self.varying_))
+        kept = np.flatnonzero(to_numpy(self.varying_))
         mixed = self._mixed()
         if mixed:
             return mixed.take(kept).posteriors(take_columns(X, kept))[2]
@@ -777,8 +777,8 @@ class SCA(HasDensity, SparseProjection):
             )
         X = self._rows(_without(views, target, n_views))
         columns = self.view_columns_[target]
-        kind = kind_of(X)
-        if not (kind.on_host and kind.in_memory):
+        kind = container_of(X)
+        if not (kind.is_numpy and kind.in_memory):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
         X = kind.dense(X)
         X[:, columns] = np.nan
@@ -791,7 +791,7 @@ class SCA(HasDensity, SparseProjection):
             model = self._factors()
             mean = conditional_mean(X, model, columns)
             variance = conditional_variance(X, model, columns)
-        return Prediction(mean, np.where(host(self.varying_)[columns], variance, 0.0))
+        return Prediction(mean, np.where(to_numpy(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Table, *, groups: ArrayLike | None = None) -> Table:
         """``X`` with every missing entry replaced by its mean given the rest of its row.
@@ -810,9 +810,9 @@ class SCA(HasDensity, SparseProjection):
         """
         rows = self._rows(X)
         codes, several = self._codes(groups, rows), self._grouped()
-        kind = kind_of(X)
+        kind = container_of(X)
         listed = isinstance(X, list | tuple)
-        if not has_gaps(rows):
+        if not has_missing(rows):
             if not kind.in_memory:  # gaps would be seen when the rows are read, and refused then
                 return kind.finite(rows)
             if kind.stays:
@@ -829,7 +829,7 @@ class SCA(HasDensity, SparseProjection):
         missing = np.isnan(full)
         full[missing] = mean[missing]
         full = full.astype(rows.dtype, copy=False)
-        return full if listed else kind.refilled(X, full)
+        return full if listed else kind.with_values(X, full)
 
     def select(self, X: Table) -> Table:
         """The chosen columns of ``X``, in kind; of a list of tables, those of every table.
@@ -845,7 +845,7 @@ class SCA(HasDensity, SparseProjection):
         if not is_list_of_tables(X):
             return super().select(X)
         self._rows(X)
-        support = host(self.support_)
+        support = to_numpy(self.support_)
         pairs = zip(X, self.view_columns_, strict=True)
         return [
             None if table is None else take_columns(table, np.flatnonzero(support[columns]))
@@ -855,7 +855,7 @@ class SCA(HasDensity, SparseProjection):
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
         precision = 1.0 / (self._noise_of_columns() + self._doubt_of_weights())
-        L, mean = host(self.components_).T.astype(float), host(self.mean_).astype(float)
+        L, mean = to_numpy(self.components_).T.astype(float), to_numpy(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
@@ -868,17 +868,17 @@ class SCA(HasDensity, SparseProjection):
         """The fitted model where there are several groups."""
         if len(getattr(self, "groups_", ())) < 2:
             return None
-        sizes = host(self.group_sizes_)
-        activity = host(self.factor_variance_per_group_).astype(float)
-        noise = host(self.group_noise_variance_).astype(float)
+        sizes = to_numpy(self.group_sizes_)
+        activity = to_numpy(self.factor_variance_per_group_).astype(float)
+        noise = to_numpy(self.group_noise_variance_).astype(float)
         return GroupedModel(
-            host(self.components_).T.astype(float),
+            to_numpy(self.components_).T.astype(float),
             activity,
-            host(self.group_means_).astype(float),
+            to_numpy(self.group_means_).astype(float),
             np.stack(
                 [row + self._doubt_of_weights(v) for row, v in zip(noise, activity, strict=True)]
             ),
-            host(self.group_varying_),
+            to_numpy(self.group_varying_),
             sizes / sizes.sum(),
         )
 
@@ -888,11 +888,11 @@ class SCA(HasDensity, SparseProjection):
         if all(name == "gaussian" for name in names):
             return None
         return MixedModel(
-            host(self.components_).T.astype(float),
+            to_numpy(self.components_).T.astype(float),
             1.0 / self._noise_of_columns(),
-            host(self.mean_).astype(float),
+            to_numpy(self.mean_).astype(float),
             of_columns(names, self.view_columns_, self.n_features_in_),
-            host(self.linear_threshold_).astype(float),
+            to_numpy(self.linear_threshold_).astype(float),
         )
 
     def _doubt_of_weights(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
@@ -905,17 +905,19 @@ class SCA(HasDensity, SparseProjection):
         known = getattr(self, "components_std_", None)
         if known is None:  # the weights are points
             return 0.0
-        doubt: np.ndarray = np.sum(host(known).astype(float).T ** 2 * np.asarray(variances), axis=1)
+        doubt: np.ndarray = np.sum(
+            to_numpy(known).astype(float).T ** 2 * np.asarray(variances), axis=1
+        )
         return doubt
 
     def _noise_of_columns(self) -> np.ndarray:
         """The noise variance of every column."""
         known = getattr(self, "feature_noise_variance_", None)
         if known is not None:
-            return host(known).astype(float)
+            return to_numpy(known).astype(float)
         # a model from a file of an earlier version
         every = np.empty(self.n_features_in_)
-        noise = host(self.noise_variance_).astype(float)
+        noise = to_numpy(self.noise_variance_).astype(float)
         for view, variance in zip(self.view_columns_, noise, strict=True):
             every[view] = variance
         return every
@@ -950,14 +952,14 @@ class SCA(HasDensity, SparseProjection):
 def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
     """The centred table without constant columns, the way back, and what of it was observed."""
     seen = None
-    if has_gaps(X):
+    if has_missing(X):
         op, columns, seen = standardise_observed(X, scale)
     else:
         op, columns = standardise(X, scale)
     if op.shape[1] < 2:
         raise InputError(few_columns(op.shape[1], X.shape[1]))
     if scale:  # variances are given back in the units of the table
-        deviations, precision = host(columns.scale).astype(float), precision_of(op)
+        deviations, precision = to_numpy(columns.scale).astype(float), precision_of(op)
         varying = np.zeros(deviations.size, dtype=bool)
         varying[columns.kept] = True
         check_range(deviations, UNITS[precision], precision, varying)

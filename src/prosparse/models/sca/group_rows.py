@@ -14,8 +14,8 @@ import numpy as np
 from array_api_compat import array_namespace
 from scipy.special import logsumexp
 
-from ...data import Array, kind_of, take_columns
-from ...data.arrays import as_like, host, in_kind
+from ...data import Array, container_of, take_columns
+from ...data.arrays import as_like, from_numpy, to_numpy
 from ...data.containers import Table
 from ...data.row_groups import row_groups
 from ...errors import ParameterError
@@ -63,7 +63,7 @@ class GroupedModel(NamedTuple):
                 X, codes, lambda rows, g: self._log_density(rows, g, self.counted[g])
             )
         found = logsumexp(self._weighted_densities(X), axis=1)
-        return in_kind(found, X, X.dtype) if not kind_of(X).on_host else found
+        return from_numpy(found, X, X.dtype) if not container_of(X).is_numpy else found
 
     def memberships(self, X: Table) -> np.ndarray:
         """(n, G) the probability of every group, given a row."""
@@ -99,7 +99,7 @@ class GroupedModel(NamedTuple):
         each = np.zeros((X.shape[0], self.shares.size))
         if everywhere.any():  # else nothing tells the groups apart
             groups = range(self.shares.size)
-            each = np.stack([host(self._log_density(X, g, everywhere)) for g in groups], axis=1)
+            each = np.stack([to_numpy(self._log_density(X, g, everywhere)) for g in groups], axis=1)
         weighted: np.ndarray = each + np.log(self.shares)
         return weighted
 
@@ -118,10 +118,10 @@ def _each_of_its_group(
     for g in np.unique(codes).tolist():
         rows = np.flatnonzero(codes == g)
         order.append(rows)
-        parts.append(of_group(kind_of(X).take_rows(X, rows), g))
+        parts.append(of_group(container_of(X).take_rows(X, rows), g))
     xp = array_namespace(parts[0])
     back = np.argsort(np.concatenate(order))
-    return xp.take(xp.concat(parts, axis=0), in_kind(back, parts[0]), axis=0)
+    return xp.take(xp.concat(parts, axis=0), from_numpy(back, parts[0]), axis=0)
 
 
 def codes_of_rows(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...data import DenseOperator, Operator, kind_of, operator_of, standardise, take_columns
-from ...data.arrays import as_like, host
+from ...data import DenseOperator, Operator, container_of, operator_of, standardise, take_columns
+from ...data.arrays import as_like, to_numpy
 from ...data.columns import unit_of
 from ...data.containers import Table
 from ...data.operators.shifted import within_groups
@@ -26,7 +26,7 @@ class GroupedTable(NamedTuple):
 
     members: list[Member]
     start: Operator  # (n, p) all rows less the means of their groups, gaps filled in
-    has_gaps: bool
+    has_missing: bool
     kept: np.ndarray  # (p,) the columns that vary within a group, among all of the table
     size: np.ndarray  # (p,)
     mean: np.ndarray  # (G, p) of the observed entries; those of all groups where there is none
@@ -52,7 +52,7 @@ class _Measured(NamedTuple):
 
 def check_groups(rows: RowGroups, X: Table) -> None:
     """Refuse groups that cannot have means and noise of their own, and tables out of memory."""
-    if not kind_of(X).in_memory:
+    if not container_of(X).in_memory:
         raise InputError(
             "`groups` needs a table in memory: the rows of every group are taken out of it. Bring "
             "some of its rows into memory, or fit without groups"
@@ -85,11 +85,11 @@ def grouped_table(X: Table, rows: RowGroups, scale: bool, count: int | None) -> 
     GroupedTable
     """
     check_groups(rows, X)
-    gaps = kind_of(X).has_gaps(X)
+    gaps = container_of(X).has_missing(X)
     X = dense_with_gaps(X) if gaps else X
     codes = rows.codes
     found = [
-        _measured(kind_of(X).take_rows(X, np.flatnonzero(codes == g)), gaps)
+        _measured(container_of(X).take_rows(X, np.flatnonzero(codes == g)), gaps)
         for g in range(rows.sizes.size)
     ]
     varying = np.stack([one.varying for one in found])
@@ -134,8 +134,8 @@ def _measured(part: Table, gaps: bool) -> _Measured:
         np.zeros(width),
     )
     one.varying[at] = True
-    one.mean[known] = host(columns.mean).astype(float)
-    one.squares[at] = columns.variance(host(op.column_squares()).astype(float))
+    one.mean[known] = to_numpy(columns.mean).astype(float)
+    one.squares[at] = columns.variance(to_numpy(op.column_squares()).astype(float))
     one.observed[at] = observed
     return one
 
@@ -165,12 +165,12 @@ def _filled_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _member(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarray) -> Member:
-    if kind_of(part).has_gaps(part):
+    if container_of(part).has_missing(part):
         return Member(SamplesWithGaps((part - mean) / size, ~np.isnan(part)), at)
     op = fewest_rows(_operator(part, mean, size))
     return Member(CompleteSamples(op, part.shape[0]), at)
 
 
 def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:
-    dtype = None if kind_of(X).on_host else X.dtype
+    dtype = None if container_of(X).is_numpy else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(size, X, dtype))

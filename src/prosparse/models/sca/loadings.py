@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ...data import Array
-from ...data.arrays import on_host
+from ...data.arrays import is_numpy
 from .hyperbolic import HyperbolicPrior
 from .joint_row_update import best_inside, best_outside, evidence, gain, posterior
 from .prox import maximise_weight
@@ -47,7 +47,7 @@ def relevance_rows(
     weight adds (r - 1 - log r) / 2 with r = q^2 / s, and comes in where that exceeds ``cost``
     (p, Q).
     """
-    if not on_host(t):  # to look for what need not be visited costs more than to visit it
+    if not is_numpy(t):  # to look for what need not be visited costs more than to visit it
         return _visit(t, tau, A, G, allowed, cost)
     p, Q = t.shape
     rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
@@ -243,7 +243,7 @@ def _visit(
         # u: how the row's mean moves with weight j, the others following. Where j is in the
         # model it is a column of C; where it is not, e_j - tau C A_j.
         u = C[:, j, :] / xp.where(inside, sigma, 1.0)
-        if not (on_host(t) and inside.all()):
+        if not (is_numpy(t) and inside.all()):
             if A_j.shape[1] == 1:
                 along = xp.reshape(A_j[:, 0] @ xp.reshape(C, (Q, -1)), (Q, p))
             else:
@@ -273,7 +273,7 @@ def _visit(
 
 def _turned(part: Array) -> Array:
     """A copy with the rows last, one after another in memory."""
-    if on_host(part):
+    if is_numpy(part):
         return np.array(part.T, order="C")
     return array_namespace(part).asarray(part.T, copy=True)
 

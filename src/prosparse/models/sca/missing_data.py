@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...data import Columns, DenseOperator, Operator, kind_of
+from ...data import Columns, DenseOperator, Operator, container_of
 from ...data.arrays import precision_of
 from ...data.columns import Deviations, Extent, standardise_rows
 from ...data.containers import Table
@@ -13,12 +13,12 @@ from ...errors import InputError
 
 def dense_with_gaps(X: Table) -> np.ndarray:
     """A table in which entries are missing (NaN) as a dense one on the host."""
-    if not kind_of(X).on_host:
+    if not container_of(X).is_numpy:
         raise InputError(
             "X has missing entries (NaN), which only NumPy tables may have here: rows are grouped "
             "by what they miss on the host. Pass a NumPy array, or fill the entries in."
         )
-    return kind_of(X).dense(X)
+    return container_of(X).dense(X)
 
 
 class RowsWithGaps:
@@ -33,7 +33,7 @@ class RowsWithGaps:
     working = "float64"
 
     def __init__(self, X: Table):
-        if kind_of(X).is_sparse:
+        if container_of(X).is_sparse:
             raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
         self.given = precision_of(X)
         self.like = np.empty(0)

@@ -8,7 +8,7 @@ from typing import NamedTuple, cast, get_args
 
 import numpy as np
 
-from ...data import kind_of, take_columns
+from ...data import container_of, take_columns
 from ...data.containers import Table
 from ...data.counts import MAX_TOTAL
 from ...errors import InputError, ParameterError
@@ -45,14 +45,14 @@ def of_columns(names: Sequence[str], groups: Sequence[np.ndarray], width: int) -
 
 def host_rows(X: Table, rows: slice) -> np.ndarray:
     """A block of rows as a dense array; sparse tables are made dense this much at a time."""
-    kind = kind_of(X)
+    kind = container_of(X)
     return kind.dense(kind.take_rows(X, np.arange(rows.start, rows.stop)))
 
 
 def check_host(X: Table) -> None:
     """Refuse tables that are elsewhere than in memory."""
-    kind = kind_of(X)
-    if not (kind.on_host and kind.in_memory):
+    kind = container_of(X)
+    if not (kind.is_numpy and kind.in_memory):
         raise InputError(
             "views with a likelihood other than 'gaussian' must be NumPy, pandas, polars or sparse "
             "tables: bounds are found entry by entry, in memory"

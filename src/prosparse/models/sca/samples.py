@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from array_api_compat import array_namespace
 
 from ...data import Array, Operator
-from ...data.arrays import as_like, host
+from ...data.arrays import as_like, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
 
 
@@ -129,7 +129,7 @@ class CompleteSamples:
     def _placed(self, part: Array) -> Array:
         """In double precision, where the weights are."""
         if not self.stay:
-            return host(part).astype(float)
+            return to_numpy(part).astype(float)
         xp = self.op.xp
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 

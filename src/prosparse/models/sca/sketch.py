@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Array, DenseOperator, Operator
-from ...data.arrays import host, in_kind
+from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, leading_directions, spectrum
 from .samples import Rest
 
@@ -67,14 +67,14 @@ def compressed(
     for columns, count in zip(groups, wanted, strict=True):
         part = rough.take_columns(columns)
         directions = _leading(part, count)
-        V[columns, first : first + directions.shape[1]] = host(directions)
+        V[columns, first : first + directions.shape[1]] = to_numpy(directions)
         along = part.gathered_matmul(xp.astype(directions, part.dtype))
         scores.append(xp.astype(along, xp.float64))
         first += count
     U = xp.linalg.qr(xp.concat(scores, axis=1))[0]
     Y = xp.astype(op.rmatmul(xp.astype(U, op.dtype)), xp.float64).T
-    squares = host(op.column_squares()).astype(float)
-    lacking = np.clip(squares - host(xp.sum(Y * Y, axis=0)), 0.0, None)
+    squares = to_numpy(op.column_squares()).astype(float)
+    lacking = np.clip(squares - to_numpy(xp.sum(Y * Y, axis=0)), 0.0, None)
     table = DenseOperator(Y)
     table.remember_column_squares(squares)
     return Compressed(table, Rest(lacking, V))
@@ -83,7 +83,7 @@ def compressed(
 def _leading(part: Operator, count: int) -> Array:
     """The leading directions of a view, about; of a view of fewer columns, all there are."""
     if part.shape[1] <= count:
-        return in_kind(np.eye(part.shape[1]), part.column_squares())
+        return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:
         return spectrum(part).directions(count)
     return leading_directions(part, count, max_passes=PRODUCTS)[1]

@@ -11,7 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 
 from ...data import DenseOperator, Operator
-from ...data.arrays import Array, host, in_kind, is_writable
+from ...data.arrays import Array, from_numpy, is_writable, to_numpy
 from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
@@ -184,7 +184,7 @@ def solve(
         first = started(lay, prior)
     run = _iterated(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # A log posterior is a density of the weights, too.
-    densities = host(samples.observed)
+    densities = to_numpy(samples.observed)
     if prior is not None:
         densities = densities + lay.allowed.sum(axis=1)
     return _solution(run, lay, possible, densities)
@@ -301,7 +301,7 @@ def _without_weakest(
     each time; once it fell, half as many."""
     fewer, factor = 1, 2.0
     while lay.block.size > 1 and fewer >= 1:
-        strength = np.sum(host(best.fitted.L) ** 2, axis=0)
+        strength = np.sum(to_numpy(best.fitted.L) ** 2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
         start, other = _with_latents(best, lay, keep)
         best, trial = compare_after_equal_iterations(best, lay, start, other, run_from)
@@ -374,7 +374,7 @@ def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[St
     now = state.ahead
     assert now.C is not None
     assert now.t is not None
-    places = in_kind(keep, now.L)
+    places = from_numpy(keep, now.L)
 
     def kept(part: Array, axis: int = 1) -> Array:
         return array_namespace(part).take(part, places, axis=axis)
@@ -511,7 +511,7 @@ def solve_groups(
         lay = view_layout(views, shared, private, options.noise)
         weights = initial_weights(start, n, views, shared, private, options.rotation)
         alike = init(pooled, lay, *weights, None)
-        if table.has_gaps:
+        if table.has_missing:
             alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
         return grouped_init(members, lay, alike), lay
 
@@ -574,7 +574,7 @@ def _samples_and_start(
 ) -> FitData:
     n, count = op.shape[0], options.n_components
     if seen is not None:
-        X = host(op.whole)
+        X = to_numpy(op.whole)
         full = completed(X, seen, None if count == "auto" else count + sum(options.private))
         start = DenseOperator(full - full.mean(axis=0))
         return FitData(SamplesWithGaps(X, seen), start, None, start.epsilon)
@@ -599,7 +599,7 @@ def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
     """
     if options.n_components != "auto":
         return Counts(int(options.n_components), int(options.n_components))
-    values, p = host(spectrum(op).eigenvalues), op.shape[1]
+    values, p = to_numpy(spectrum(op).eigenvalues), op.shape[1]
     most = max(1, counted(values, n, p) - sum(options.private))
     likely = min(variational_count(values, n, p) - sum(options.private), most)
     return Counts(max(1, likely), most)
@@ -623,26 +623,30 @@ def _solution(
     if isinstance(fitted, GroupedParameters):
         weights, noise, activity = fitted.L, 1.0 / fitted.tau, fitted.v
     else:
-        weights, noise, activity = host(fitted.L), host(1.0 / lay.of_columns(fitted.tau)), None
+        weights, noise, activity = (
+            to_numpy(fitted.L),
+            to_numpy(1.0 / lay.of_columns(fitted.tau)),
+            None,
+        )
     if lay.noise_has_prior:
         noisy = None if told is None else np.isnan(told)
         weights, noise = absorb_singleton_factors(weights, noise, noisy, activity)
     deviations = None
     if fitted.C is not None:
-        variances = host(array_namespace(fitted.C).linalg.diagonal(fitted.C))
+        variances = to_numpy(array_namespace(fitted.C).linalg.diagonal(fitted.C))
         deviations = np.sqrt(np.clip(variances, 0.0, None))
         deviations = np.where(np.any(weights, axis=0), deviations, 0.0)
     strength = np.sum(weights**2, axis=0)
     doubt = np.zeros_like(weights) if deviations is None else deviations**2
     groups = _groups(noise, doubt, activity, told, table)
-    correlation = view_correlations(weights, host(lay.view), groups)
+    correlation = view_correlations(weights, to_numpy(lay.view), groups)
     alive = _in_order(lay.block, correlation, strength)
     L = weights[:, alive]
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     return Solution(
         L=L * np.where(strongest < 0, -1.0, 1.0),
         deviations=None if deviations is None else deviations[:, alive],
-        mu=host(fitted.mu),
+        mu=to_numpy(fitted.mu),
         noise=noise,
         latent_view=lay.block[alive] - 1,
         view_correlation=correlation[alive],

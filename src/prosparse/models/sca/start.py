@@ -10,7 +10,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from ...data import Array, Operator
-from ...data.arrays import host, in_kind
+from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import spectrum
 
 Rotation = Literal["sparse", "shared"]
@@ -127,9 +127,9 @@ def _leading(op: Operator, k: int) -> Array:
 def _scores(op: Operator, k: int) -> Array:
     """The same, orthonormal."""
     Z = _leading(op, k)
-    norm = np.sqrt(host(op.xp.sum(Z * Z, axis=0)))
+    norm = np.sqrt(to_numpy(op.xp.sum(Z * Z, axis=0)))
     small = norm <= 1e-10 * max(norm.max(initial=0.0), 1e-300)
-    return Z / in_kind(np.where(small, np.inf, norm), Z)
+    return Z / from_numpy(np.where(small, np.inf, norm), Z)
 
 
 def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> Array:
@@ -172,7 +172,7 @@ def initial_weights(
     cost the least evidence.
     """
     p, Q = op.shape[1], k + sum(private)
-    squares = host(op.column_squares())
+    squares = to_numpy(op.column_squares())
     parts = [op.take_columns(columns) for columns in groups]
     scores = shared_scores(parts, k, private)
     shared = _regressed(op, scores)  # (p, k): scores are orthonormal
@@ -210,7 +210,7 @@ def _in_units_of_deviations(
 
 def _regressed(op: Operator, scores: Array) -> np.ndarray:
     """X' times orthonormal scores, on the host."""
-    return host(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
+    return to_numpy(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
 
 
 def _left_over(part: Operator, scores: Array, own: int) -> Array:
@@ -223,15 +223,15 @@ def _left_over(part: Operator, scores: Array, own: int) -> Array:
         values, vectors = xp.linalg.eigh(kernel)
         U = xp.flip(vectors[:, -own:], axis=1)
     else:
-        loadings = in_kind(_regressed(part, scores), scores)
+        loadings = from_numpy(_regressed(part, scores), scores)
         values, V = xp.linalg.eigh(part.gram() - loadings @ loadings.T)
         V = xp.flip(V[:, -own:], axis=1)
         F = xp.astype(V, part.dtype)
         along = xp.astype(part.gather_rows(lambda block: block @ F), xp.float64)
         U = along - scores @ (loadings.T @ V)
-    top = host(values)[::-1][:own]
-    norm = np.sqrt(host(xp.sum(U * U, axis=0)))
+    top = to_numpy(values)[::-1][:own]
+    norm = np.sqrt(to_numpy(xp.sum(U * U, axis=0)))
     # A share of the whole view: where the scores leave nothing, the rest is rounding, top and all.
     present = (top > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
     factor = np.where(present, 1.0 / np.where(present, norm, 1.0), 0.0)
-    return _padded(U * in_kind(factor, U), own)
+    return _padded(U * from_numpy(factor, U), own)

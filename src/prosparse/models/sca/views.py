@@ -14,8 +14,8 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ...data import kind_of, side_by_side, take_columns
-from ...data.arrays import in_kind
+from ...data import container_of, side_by_side, take_columns
+from ...data.arrays import from_numpy
 from ...data.containers import Table
 from ...data.groups import ColumnGroup
 from ...errors import InputError, ParameterError, check_integer, warn
@@ -97,11 +97,11 @@ def in_old_places(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
             "missing"
         )
     n = next((t.shape[0] for t in tables if t is not None), 0)
-    like = next((t for t in tables if t is not None and not kind_of(t).on_host), None)
+    like = next((t for t in tables if t is not None and not container_of(t).is_numpy), None)
 
     def missing(width: int) -> Table:
         nothing = np.full((n, width), np.nan)
-        return nothing if like is None else in_kind(nothing, like, like.dtype)
+        return nothing if like is None else from_numpy(nothing, like, like.dtype)
 
     pairs = zip(tables, groups, strict=True)
     full = [missing(columns.size) if table is None else table for table, columns in pairs]
@@ -126,7 +126,7 @@ def repeated_labels(X: Table) -> list[object]:
 
     Views may share names, and a DataFrame of all of them then has some twice.
     """
-    labels = Counter(kind_of(X).column_names(X) or ())
+    labels = Counter(container_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 
 

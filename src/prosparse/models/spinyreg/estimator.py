@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from ...data import Columns, Operator, kind_of, reweighted, standardise
+from ...data import Columns, Operator, container_of, reweighted, standardise
 from ...data.containers import Table
 from ...errors import (
     InputError,
@@ -414,7 +414,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         X, values, n = given.X, given.response.values, given.response.n
         counts = np.ones(values.size)
         if given.weights is not None:
-            X = kind_of(X).take_rows(X, np.flatnonzero(given.weights > 0))
+            X = container_of(X).take_rows(X, np.flatnonzero(given.weights > 0))
             counts = given.weights[given.weights > 0]
 
         def reweigh(u: np.ndarray) -> Weighted:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns
-from ...data.arrays import as_like, host
+from ...data.arrays import as_like, to_numpy
 from ...data.containers import Table
 from ...errors import (
     NoStructureWarning,
@@ -192,7 +192,7 @@ class SPPCA(HasDensity, SparseProjection):
 
     def _filters(self) -> np.ndarray:
         """Posterior means of the latent variables: M^-1 W', [BJ15] (7)."""
-        W = host(self.components_).astype(float)
+        W = to_numpy(self.components_).astype(float)
         return np.linalg.solve(W @ W.T + self.noise_variance_ * np.eye(W.shape[0]), W)
 
     def score_samples(self, X: Table) -> Array:
@@ -209,8 +209,8 @@ class SPPCA(HasDensity, SparseProjection):
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         op, sigma2 = self._operator_of(X), self.noise_variance_
-        inside = np.flatnonzero(host(self.varying_))
-        _, lengths, axes = np.linalg.svd(host(self.components_)[:, inside].astype(float), False)
+        inside = np.flatnonzero(to_numpy(self.varying_))
+        _, lengths, axes = np.linalg.svd(to_numpy(self.components_)[:, inside].astype(float), False)
         plane = as_like(axes, X, op.dtype)
         law = NoisyPlane(plane, lengths**2 + sigma2, sigma2, 1.0)
         return log_density(op, law, inside, np.empty(0, dtype=int))

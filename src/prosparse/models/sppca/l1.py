@@ -9,7 +9,7 @@ import numpy as np
 from array_api_compat import array_namespace, device
 
 from ...data import Array
-from ...data.arrays import Namespace, host, in_kind, with_row
+from ...data.arrays import Namespace, from_numpy, to_numpy, with_row
 
 _ENTRIES_AT_ONCE = 2**17  # of loadings, where many planes are looked at together
 
@@ -59,7 +59,9 @@ def lasso_rows(
 def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
     """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
     if W.shape[0] * W.shape[1] <= _ENTRIES_AT_ONCE:  # many small steps: on the host
-        return in_kind(_turned_to_sparseness(host(W), array_namespace(host(W)), sweeps), W)
+        return from_numpy(
+            _turned_to_sparseness(to_numpy(W), array_namespace(to_numpy(W)), sweeps), W
+        )
     return _turned_to_sparseness(W, xp, sweeps)
 
 
@@ -72,7 +74,7 @@ def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
             x, y = _rows(W, first, xp), _rows(W, second, xp)
             angles = _best_angles(x, y, xp)
             if any(angles):
-                angle = in_kind(np.asarray(angles)[:, None], W, W.dtype)
+                angle = from_numpy(np.asarray(angles)[:, None], W, W.dtype)
                 c, s = xp.cos(angle), xp.sin(angle)
                 rows = [c * x + s * y, c * y - s * x, *([_rows(W, alone, xp)] if alone else [])]
                 W = _rows(xp.concat(rows), back, xp)
@@ -152,7 +154,7 @@ def _best_angles(x: Array, y: Array, xp: Namespace) -> list[float]:
     Q = highs - lows[:, -1:] + lows
     sums = P * cos + Q * sin
     best = xp.argmin(sums, axis=1) + offsets[:, 0]
-    now = host(xp.sum(xp.abs(x) + xp.abs(y), axis=1))
-    least, angles = (host(xp.take(xp.reshape(some, (-1,)), best)) for some in (sums, f))
+    now = to_numpy(xp.sum(xp.abs(x) + xp.abs(y), axis=1))
+    least, angles = (to_numpy(xp.take(xp.reshape(some, (-1,)), best)) for some in (sums, f))
     falls = least < now * (1.0 - 1e-12)
     return [float(angle) if fall else 0.0 for angle, fall in zip(angles, falls, strict=True)]

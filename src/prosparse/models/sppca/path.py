@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...data import Array
-from ...data.arrays import Namespace, host, in_kind
+from ...data.arrays import Namespace, from_numpy, to_numpy
 from ...inference.acceleration import Anderson, over_loadings
 from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
@@ -43,7 +43,7 @@ def problem_of(parts: Spectrum, max_iter: int, tol: float) -> Problem:
     """With X'X, which Newton steps need, where it is small."""
     op, sums = parts.table, None
     if op.shape[1] <= newton.MOST_COLUMNS:
-        S = host(op.gram()).astype(float)
+        S = to_numpy(op.gram()).astype(float)
         least_noise = LEAST_PENALISED_NOISE * float(np.trace(S)) / (parts.n * op.shape[1])
         sums = newton.sums_of(S, parts.n, least_noise)
     return Problem(parts, sums, max_iter, tol)
@@ -108,19 +108,19 @@ def stepping(
     by_em = make_step(op, problem.parts.n, penalty, allowed)
     if sums is None or not suits_newton(problem, state):
         return by_em, over_loadings("W", op.xp, Anderson)
-    within = None if allowed is None else host(allowed)
+    within = None if allowed is None else to_numpy(allowed)
     known: list[tuple[State, newton.Point, float]] = []  # where the next step begins, its damping
 
     def step(state: State) -> State:
         if known and known[0][0] is state:
             _, here, damping = known[0]
         else:
-            here, damping = newton.at(sums, host(state.W), state.sigma2), 0.0
+            here, damping = newton.at(sums, to_numpy(state.W), state.sigma2), 0.0
         there, damping = newton.improved(sums, here, penalty, tol, damping, within, GAP)
         if there is None:
             return by_em(state)
         price = penalty * float(np.abs(there.W).sum())
-        result = State(in_kind(there.W, state.W), there.sigma2, there.log_likelihood - price)
+        result = State(from_numpy(there.W, state.W), there.sigma2, there.log_likelihood - price)
         known[:] = [(result, there, damping)]
         return result
 

@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ...data import Columns, Operator
-from ...data.arrays import host
+from ...data.arrays import to_numpy
 from ...errors import InputError
 from ...inference.loop import StopReason, worst
 from ...numerics.spectrum import added_squares, spectrum
@@ -94,7 +94,7 @@ def solve(op: Operator, options: Options) -> Solution:
     choice = chosen_by(path, n, d * p, options)
     best = int(np.argmax(choice.values))
     state, runs = fits[best]
-    W = arranged(host(state.W))
+    W = arranged(to_numpy(state.W))
     norms = np.linalg.norm(W, axis=0)
     chosen = np.flatnonzero(norms)
     along = added_squares(op, W)
@@ -105,7 +105,7 @@ def solve(op: Operator, options: Options) -> Solution:
         chosen=chosen,
         noise=state.sigma2,
         variances=along / (n - 1),
-        shares=along / host(op.column_squares()).sum(),
+        shares=along / to_numpy(op.column_squares()).sum(),
         path=path,
         criterion=choice.values,
         best=best,
