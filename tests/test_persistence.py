@@ -462,5 +462,5 @@ def test_classes_keep_their_labels(name, tmp_path):
     "scalar", [np.complex128(1j), np.datetime64("2024-02-29"), np.bytes_(b"a")]
 )
 def test_scalars_that_json_lacks_are_refused_by_name(scalar, tmp_path):
-    with pytest.raises(ModelFileError, match="`n_features` holds a"):
+    with pytest.raises(ModelFileError, match="`n_features_to_select` holds a"):
         save(Panel(n_features_to_select=scalar), tmp_path / "model")
