@@ -1,16 +1,17 @@
-# make demo: choose variables of built-in data; pictures and a report go to demo-output/
-# make quick: lint, types, the fast tests and the tests of what you changed; under a minute
-# make test: lint, types, the site, all tests
-# make docs: the site, in build/docs/index.html; a warning is an error
-# make bench: how long fits take, beside the least time that this machine could take
-# make release: the files of a release, built and tried, in dist/; nothing is uploaded
-# Each makes its own virtual environment; a bare machine with Python 3.11+ is enough.
+# make demo: select variables of built-in data; plots and a report go to demo-output/
+# make quick: lint, types, the fast tests and the tests of changed files
+# make test: lint, types, all tests of the library
+# make test-docs: build the site and test its pages, examples and links in a browser
+# make docs: build the site in build/docs/index.html; a warning is an error
+# make bench: measure fits against the minimum time that the hardware allows
+# make release: build and test the release files in dist/; nothing is uploaded
+# Each target creates its virtual environment; Python 3.11 or newer is the only requirement.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO := .venv-demo
 
-.PHONY: demo docs quick test lint hooks release bench results clean
+.PHONY: demo docs quick test test-docs lint hooks release bench results clean
 
 $(VENV)/installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -18,7 +19,7 @@ $(VENV)/installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
-# The demonstration gets a small environment of its own, not the tools of development.
+# The demonstration uses a small environment without development tools.
 $(DEMO)/installed: pyproject.toml
 	$(PYTHON) -m venv $(DEMO)
 	@echo "$$(du -sh $(DEMO) | cut -f1) in $(DEMO) before the installation"
@@ -48,8 +49,11 @@ docs: $(VENV)/installed
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m sphinx --fail-on-warning --keep-going \
 	  --nitpicky --quiet --doctree-dir build/doctrees docs build/docs
 
-test: lint docs
-	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+test: lint
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/docs
+
+test-docs: docs
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests/docs
 
 release:
 	PYTHON=$(PYTHON) .ci/release

@@ -52,7 +52,7 @@ def test_pages_have_examples():
         if not re.search(r"^```(python|sh)$", page.read_text(encoding="utf-8"), re.M)
     }
     assert without <= {
-        "docs/results.md",
+        "docs/benchmarks/index.md",
         "docs/reliability.md",
         "docs/reliability/limitations.md",
         "docs/references.md",

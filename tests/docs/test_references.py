@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "references.md").read_text(encoding="utf-8")
 BIBTEX = (ROOT / "references.bib").read_text(encoding="utf-8")
 KEY = re.compile(r"\[([A-Z]{1,4}\d\d)\]")
