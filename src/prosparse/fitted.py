@@ -285,7 +285,9 @@ def _check_bounds(name: str, state: Mapping[str, Any]) -> None:
     traces = state[name] if isinstance(state[name], list) else [state[name]]
     for trace in traces:
         _check_shape(name, trace, numbers("i"), {})
-    if isinstance(state[name], list) and len(traces) != len(state["components_"]):
+    several = isinstance(state[name], list)
+    proved = "_optimality_gap" in state  # EMPCA has a gap, and a trace, for each component
+    if (proved and not several) or (several and len(traces) != len(state["components_"])):
         raise ModelFileError(f"`{name}` must hold one trace for each component")
     if not all(trace.size for trace in traces):
         raise ModelFileError(f"`{name}` must hold at least one iteration")

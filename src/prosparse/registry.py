@@ -569,6 +569,7 @@ METHODS: dict[str, Method] = {
                     *SELECTOR,
                     "coef_",
                     "intercept_",
+                    "intercept_variance_",
                     "coef_covariance_",
                     "noise_variance_",
                     "n_samples_",

@@ -210,7 +210,7 @@ ALL_OR_NONE = {
     [
         ("groups", ("group", "factor_variance_per_group_")),
         ("counts", ("count_",)),
-        ("responses", ("active_",)),
+        ("responses", ("conditional_coef_",)),
         ("proofs", ("objective_path_", "_gap_problem", "_optimality_gap")),
     ],
 )
@@ -231,10 +231,18 @@ def test_attributes_of_which_a_model_has_all_or_none(tmp_path, name, prefixes):
             load(changed(tmp_path, name, without))
 
 
+def test_a_regression_without_the_variance_of_its_intercept(files):
+    def header(content):
+        del content["fitted"]["intercept_variance_"]
+
+    with pytest.raises(ModelFileError, match="SpinyRegressor has `intercept_variance_`"):
+        load(changed(files, "SpinyRegressor", header))
+
+
 def test_one_trace_for_each_component_and_one_entry_for_each_view(files):
-    refused(
-        run(changed(files, "EMPCA", fitted(objective_path_=[]))), "one trace for each component"
-    )
+    for traces in ([], {"$array": 0}):
+        path = changed(files, "EMPCA", fitted(objective_path_=traces))
+        refused(run(path), "one trace for each component")
     refused(run(changed(files, "SCA", fitted(view_names_=[]))), "one entry for each view")
 
 
@@ -248,6 +256,7 @@ def test_evidence_that_is_not_known(files, path):
 
     assert run(changed(files, name, arrays={path: first_unknown})).exit_code == 0
     assert run(changed(files, name, arrays={path: lambda a: a + np.nan})).exit_code == 0
+    assert run(changed(files, name, arrays={path: lambda a: a.astype(int)})).exit_code == 0
 
 
 @pytest.mark.parametrize("key", ["parameters", "fitted", "versions", "about"])

@@ -889,7 +889,7 @@ def _write_panel(table: Annotated, given: dict[str, Any], model: Panel, key: str
         costs=given["costs"],
         bundles=None if given["bundles"] is None else [_names(one) for one in given["bundles"]],
     )
-    params.pop("n_features", None)  # under the name `n_genes`
+    params.pop("n_features_to_select", None)  # under the name `n_genes`
     part.uns[key] = {
         "params": params,
         "n_components": model.n_components_,

@@ -104,7 +104,7 @@ def near_optimal_sizes(
             f"this {found.method} did not choose its number of variables by evidence: there is no "
             "path of evidence to compare numbers on"
         )
-    evidence = choice.compared
+    evidence = np.asarray(choice.compared, dtype=float)
     largest = np.max(evidence[np.isfinite(evidence)], initial=-np.inf)
     close = evidence >= largest - within  # False where the evidence is not a number
     close[choice.best] = True
