@@ -110,7 +110,7 @@ class PagesKind(containers.RowBlocks):
 @pytest.fixture
 def toys(monkeypatch):
     """The one line."""
-    monkeypatch.setattr(containers, "KINDS", [ShelfKind(), PagesKind(), *containers.CONTAINERS])
+    monkeypatch.setattr(containers, "CONTAINERS", [ShelfKind(), PagesKind(), *containers.CONTAINERS])
 
 
 @pytest.mark.usefixtures("toys")

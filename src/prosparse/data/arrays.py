@@ -55,7 +55,7 @@ def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
 
         return waited_for
     if is_jax_array(array):
-        array.to_numpy_async()
+        array.copy_to_host_async()
     return lambda: to_numpy(array)
 
 
