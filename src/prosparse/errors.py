@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import warnings
@@ -60,10 +61,12 @@ class FewerComponentsWarning(UserWarning):
     """The data, under the constraints, have fewer components than were asked for."""
 
 
-# Warnings are about the line that called us, be it through pipelines or cross-validation.
+# A warning refers to the line of user code that called the library, possibly through a pipeline or
+# cross-validation. Frames of these files are skipped.
 _LIBRARY = Path(sklearn.__file__).parent
-_NOT_THE_USERS = tuple(
-    f"{folder}{os.sep}" for folder in (Path(__file__).parent, _LIBRARY, _LIBRARY.parent / "joblib")
+_NOT_THE_USERS = (
+    *(f"{one}{os.sep}" for one in (Path(__file__).parent, _LIBRARY, _LIBRARY.parent / "joblib")),
+    contextlib.__file__,  # fits run in a context manager
 )
 
 
