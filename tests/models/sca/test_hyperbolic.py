@@ -93,6 +93,6 @@ def test_density_at_zero():
     assert HyperbolicPrior(0.8, 2.0).log_density(0.0) == pytest.approx(
         HyperbolicPrior(0.8, 2.0).log_density(1e-14), abs=1e-6
     )
-    # infinite at zero: counted as the smallest weight
+    # infinite at zero: varying_in_group as the smallest weight
     prior = HyperbolicPrior(0.3, 2.0, smallest=1e-6)
     assert prior.log_density(0.0) == prior.log_density(1e-6)

@@ -46,7 +46,7 @@ def rows(rng):
 def test_of_weights_in_the_model(rows, rng):
     tau, A, G, cost = rows
     t = rng.uniform(0.05, 3.0, (p, Q))
-    found = wr.best_inside(wr.posterior(t, tau, A[None], G), cost)
+    found = wr.optimal_included_variances(wr.posterior(t, tau, A[None], G), cost)
     slow = [[best_along(t[i], j, tau[i], A, G[i], cost[i]) for j in range(Q)] for i in range(p)]
     np.testing.assert_allclose(found, slow, rtol=1e-4)
     assert 0 < np.count_nonzero(found) < found.size
@@ -60,8 +60,10 @@ def test_of_weights_that_are_not_in_the_model(rows, rng):
     within = wr.posterior(t[:, :2], tau, A[None, :2, :2], G[:, :2])
     allowed = np.full((p, Q), True)
     allowed[0, 3] = False
-    least_left = (1.0 / np.linalg.inv(A).diagonal())[None]
-    i, j, best = wr.best_outside(within, at, tau, A[None], G, allowed, cost, least_left)
+    min_residual_squares = (1.0 / np.linalg.inv(A).diagonal())[None]
+    i, j, best = wr.optimal_excluded_variances(
+        within, at, tau, A[None], G, allowed, cost, min_residual_squares
+    )
     found = np.zeros((p, Q))
     found[i, j] = best
     slow = np.zeros((p, Q))

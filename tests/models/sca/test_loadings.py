@@ -24,9 +24,9 @@ def test_blocks_change_nothing(shared, monkeypatch, rng):
     t = rng.gamma(1.0, 1.0, (p, Q)) * (rng.random((p, Q)) < 0.5)
     allowed = rng.random((p, Q)) < 0.8
     given = t, rng.gamma(2.0, 1.0, p), A, G, allowed, rng.gamma(1.0, 1.0, (p, Q))
-    whole = loadings.relevance_rows(*given)
-    monkeypatch.setattr(loadings, "WEIGHT_ENTRIES_PER_BLOCK", 4 * Q * Q)
-    for one, other in zip(whole, loadings.relevance_rows(*given), strict=True):
+    whole = loadings.update_ard_rows(*given)
+    monkeypatch.setattr(loadings, "MAX_BLOCK_ENTRIES", 4 * Q * Q)
+    for one, other in zip(whole, loadings.update_ard_rows(*given), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
     assert 0 < np.count_nonzero(whole.t) < whole.t.size
     assert np.all(whole.t[~allowed] == 0)
@@ -45,15 +45,15 @@ def test_weights_that_stay_zero_need_no_visit(shared, monkeypatch, rng):
     def settled():
         t = np.zeros((p, Q))
         for _ in range(30):
-            found = loadings.relevance_rows(t, *given)
+            found = loadings.update_ard_rows(t, *given)
             t = found.t
         return found
 
     whole, widths = settled(), []
-    visit = loadings._visit
-    monkeypatch.setattr(loadings, "WEIGHT_ENTRIES_PER_BLOCK", 1)
+    visit = loadings._sweep
+    monkeypatch.setattr(loadings, "MAX_BLOCK_ENTRIES", 1)
     monkeypatch.setattr(
-        loadings, "_visit", lambda t, *others: widths.append(t.shape[1]) or visit(t, *others)
+        loadings, "_sweep", lambda t, *others: widths.append(t.shape[1]) or visit(t, *others)
     )
     for one, other in zip(whole, settled(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
@@ -89,11 +89,11 @@ def test_weights_that_move_at_once_end_where_visits_end(shared, monkeypatch, rng
     given = np.ones(p), A, G, rng.random((p, Q)) < 0.9, np.full((p, Q), 0.5)
 
     def path(few):
-        monkeypatch.setattr(loadings, "FEW_LATENTS", few)
+        monkeypatch.setattr(loadings, "MAX_SEQUENTIAL_FACTORS", few)
         t = rng.gamma(1.0, 1.0, (p, Q)) * given[3]
         found = []
         for _ in range(40):
-            found.append(loadings.relevance_rows(t, *given))
+            found.append(loadings.update_ard_rows(t, *given))
             t = found[-1].t
         return found
 
@@ -114,15 +114,15 @@ def test_rows_for_which_moving_at_once_does_not_pay_are_visited(monkeypatch, rng
     given = np.full(p, 10.0), (Z.T @ Z)[None], G, np.full((p, Q), True), np.full((p, Q), 0.1)
     start = np.zeros((p, Q))
     visited = []
-    visit = loadings._visit
-    monkeypatch.setattr(loadings, "FEW_LATENTS", 0)
+    visit = loadings._sweep
+    monkeypatch.setattr(loadings, "MAX_SEQUENTIAL_FACTORS", 0)
     monkeypatch.setattr(
-        loadings, "_visit", lambda t, *rest: visited.append(t.shape[0]) or visit(t, *rest)
+        loadings, "_sweep", lambda t, *rest: visited.append(t.shape[0]) or visit(t, *rest)
     )
     tau, A, G, _, cost = given
     t, heights = start, [evidence_of_rows(start, tau, A, G, cost)]
     for _ in range(10):
-        t = loadings.relevance_rows(t, *given).t
+        t = loadings.update_ard_rows(t, *given).t
         heights.append(evidence_of_rows(t, tau, A, G, cost))
     assert sum(visited) > 0
     assert np.all(np.diff(heights, axis=0) >= -1e-9)

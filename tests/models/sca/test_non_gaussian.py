@@ -22,15 +22,15 @@ from prosparse.models.sca.likelihood import (
     mean_and_variance,
     poisson_bound,
 )
-from prosparse.models.sca.model import inclusion, prior_of_noise, view_layout
+from prosparse.models.sca.model import inclusion_prior, noise_prior, view_layout
 from prosparse.models.sca.non_gaussian import (
     Rows,
-    bounded_init,
-    bounded_step,
-    moments_of_eta,
-    packed,
-    quadratics,
-    starting_offsets,
+    initial_offsets,
+    non_gaussian_init,
+    non_gaussian_step,
+    pack_second_moments,
+    predictor_moments,
+    quadratic_bounds,
 )
 
 NAMES = ["gaussian", "bernoulli", "poisson"]
@@ -64,24 +64,26 @@ def test_the_bound_of_0_and_1_lies_below_and_touches(x):
 
 
 @pytest.mark.parametrize("x", [0.0, 1.0, 7.0, 60.0])
-@pytest.mark.parametrize("knee", [1.0, 30.0])
-def test_the_bound_of_counts_lies_below_and_touches(x, knee):
+@pytest.mark.parametrize("linear_threshold", [1.0, 30.0])
+def test_the_bound_of_counts_lies_below_and_touches(x, linear_threshold):
     eta = np.linspace(-12, 20, 801)
     for mean in (-4.0, 0.0, 3.0):
-        w, b, k = poisson_bound(np.array(x), np.array(mean), np.array(0.0), np.array(knee))
-        true = log_density("poisson", x, eta, knee)
+        w, b, k = poisson_bound(
+            np.array(x), np.array(mean), np.array(0.0), np.array(linear_threshold)
+        )
+        true = log_density("poisson", x, eta, linear_threshold)
         np.testing.assert_allclose(
-            true, poisson.logpmf(x, inverse_link("poisson", eta, knee)), atol=1e-9
+            true, poisson.logpmf(x, inverse_link("poisson", eta, linear_threshold)), atol=1e-9
         )
         assert (true - (k + b * eta - 0.5 * w * eta**2)).min() > -1e-9
-        at = float(log_density("poisson", x, np.array(mean), knee))
+        at = float(log_density("poisson", x, np.array(mean), linear_threshold))
         assert k + b * mean - 0.5 * w * mean**2 == pytest.approx(at, abs=1e-8)
 
 
 def test_the_best_bound_is_the_best(rng):
     """No other place of the bound has a higher mean."""
     for mean, variance, x in ((0.5, 0.8, 1.0), (-2.0, 0.3, 0.0), (1.0, 2.0, 3.0)):
-        for bound in (bernoulli_bound, partial(poisson_bound, knee=np.array(9.0))):
+        for bound in (bernoulli_bound, partial(poisson_bound, linear_threshold=np.array(9.0))):
             if bound is bernoulli_bound and x > 1:
                 continue
 
@@ -98,21 +100,31 @@ def test_the_best_bound_is_the_best(rng):
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
 def test_means_over_the_linear_predictor(name):
     """Quadrature by hand, against an integral by scipy; and the link is the inverse."""
-    eta, variance, knee = 0.4, 0.6, 12.0
-    mean, total = mean_and_variance(name, np.array([eta]), np.array([variance]), np.array([knee]))
+    eta, variance, linear_threshold = 0.4, 0.6, 12.0
+    mean, total = mean_and_variance(
+        name, np.array([eta]), np.array([variance]), np.array([linear_threshold])
+    )
     law = norm(eta, np.sqrt(variance))
 
     def moment(power):
         return quad(
-            lambda t: law.pdf(t) * inverse_link(name, np.array(t), np.array(knee)) ** power, -9, 9
+            lambda t: (
+                law.pdf(t) * inverse_link(name, np.array(t), np.array(linear_threshold)) ** power
+            ),
+            -9,
+            9,
         )[0]
 
     first, second = moment(1), moment(2)
     own = first - second if name == "bernoulli" else first  # the mean of p (1 - p), or of the rate
     assert mean[0] == pytest.approx(first, rel=1e-6)
     assert total[0] == pytest.approx(own + second - first**2, rel=1e-5)
-    assert link(name, mean, np.array([knee])) == pytest.approx(
-        link(name, inverse_link(name, link(name, mean, knee), knee), knee)
+    assert link(name, mean, np.array([linear_threshold])) == pytest.approx(
+        link(
+            name,
+            inverse_link(name, link(name, mean, linear_threshold), linear_threshold),
+            linear_threshold,
+        )
     )
 
 
@@ -127,9 +139,9 @@ def problem(prior, noise, gaps, monkeypatch, seed=0):
         X[np.random.default_rng(seed).random(X.shape) < 0.1] = np.nan
     names = np.repeat(NAMES, WIDTHS)
     observed, squares = (~np.isnan(X)).sum(axis=0).astype(float), np.nansum(X**2, axis=0)
-    knee = np.where(names == "poisson", 1.0 + np.nanmax(X, axis=0), 1.0)
-    monkeypatch.setattr(non_gaussian, "ENTRIES_PER_BLOCK", 500)  # several blocks
-    rows = Rows(*X.shape, lambda at: X[at], names, knee, observed, squares)
+    linear_threshold = np.where(names == "poisson", 1.0 + np.nanmax(X, axis=0), 1.0)
+    monkeypatch.setattr(non_gaussian, "MAX_BLOCK_ENTRIES", 500)  # several blocks
+    rows = Rows(*X.shape, lambda at: X[at], names, linear_threshold, observed, squares)
     groups = np.split(np.arange(sum(WIDTHS)), np.cumsum(WIDTHS)[:-1])
     lay = view_layout(groups, 2, [1, 0, 0], noise)
     L = np.where(
@@ -137,7 +149,7 @@ def problem(prior, noise, gaps, monkeypatch, seed=0):
     )
     law = None if prior is None else HyperbolicPrior(*prior)
     means = np.clip(np.nanmean(X, axis=0), 0.05, None)
-    return X, rows, lay, law, bounded_init(rows, lay, L, starting_offsets(rows, means), law)
+    return X, rows, lay, law, non_gaussian_init(rows, lay, L, initial_offsets(rows, means), law)
 
 
 def slow_objective(X, rows, lay, prior, before, after):
@@ -146,8 +158,10 @@ def slow_objective(X, rows, lay, prior, before, after):
     n, p = X.shape
     Q = after.Z.shape[1]
     old, new = before.ahead, after.fitted
-    mean, variance = moments_of_eta(old.L, old.mu, packed(old.L, old.C), before.Z, before.S)
-    q = quadratics(rows, X, mean, variance, old.tau[lay.noise])
+    mean, variance = predictor_moments(
+        old.L, old.mu, pack_second_moments(old.L, old.C), before.Z, before.S
+    )
+    q = quadratic_bounds(rows, X, mean, variance, old.tau[lay.noise])
     C = np.zeros((p, Q, Q)) if new.C is None else new.C
     total = 0.0
     for row in range(n):
@@ -164,7 +178,7 @@ def slow_objective(X, rows, lay, prior, before, after):
             else:
                 k, b, w = q.k[row, i], q.b[row, i], q.w[row, i]
                 total += k + b * eta - 0.5 * w * (eta**2 + spread)
-    total += prior_of_noise(rows, lay, new.tau, rows.gaussian)[2]
+    total += noise_prior(rows, lay, new.tau, rows.gaussian)[2]
     if prior is not None:
         return total + sum(float(prior.log_density(w)) for w in new.L[lay.allowed])
     for i in range(p):
@@ -174,7 +188,7 @@ def slow_objective(X, rows, lay, prior, before, after):
             total -= 0.5 * (
                 np.sum((np.diagonal(K) + m**2) / t) - a.size - np.linalg.slogdet(K / t)[1]
             )
-    return total + inclusion(lay, new.t).log_prior
+    return total + inclusion_prior(lay, new.t).log_prior
 
 
 CASES = [
@@ -189,7 +203,7 @@ CASES = [
 def test_the_objective_is_the_slow_one_and_never_falls(prior, noise, gaps, monkeypatch):
     X, rows, lay, law, state = problem(prior, noise, gaps, monkeypatch)
     for number in range(40):
-        result = bounded_step(rows, lay, law, state)
+        result = non_gaussian_step(rows, lay, law, state)
         if number < 2:
             slow = slow_objective(X, rows, lay, law, state, result)
             assert result.bound == pytest.approx(slow, rel=1e-9)
@@ -264,7 +278,7 @@ def test_sparse_counts_are_as_dense_ones_and_are_never_dense_as_a_whole(monkeypa
     X = np.random.default_rng(0).poisson(0.3, (60, 12)).astype(float)
     X[:, :6] += np.random.default_rng(1).poisson(2.0, (60, 1))
     dense = SCA(1, likelihood="poisson", tol=1e-4).fit(X)
-    monkeypatch.setattr(non_gaussian, "ENTRIES_PER_BLOCK", 100)
+    monkeypatch.setattr(non_gaussian, "MAX_BLOCK_ENTRIES", 100)
     blocks = SCA(1, likelihood="poisson", tol=1e-4).fit(sparse.csr_array(X))
     np.testing.assert_allclose(dense.components_, blocks.components_, atol=1e-6)
     np.testing.assert_allclose(dense.transform(X), blocks.transform(sparse.csr_array(X)), atol=1e-5)
@@ -314,10 +328,10 @@ def test_the_path_of_a_fit_that_fell_is_that_of_accepted_states(prior, monkeypat
 
     def falls_after_five(*given):
         calls.append(given)
-        found = bounded_step(*given)
+        found = non_gaussian_step(*given)
         return found if len(calls) <= 5 else found._replace(bound=-1e9 * len(calls))
 
-    monkeypatch.setattr("prosparse.models.sca.solve.bounded_step", falls_after_five)
+    monkeypatch.setattr("prosparse.models.sca.solve.non_gaussian_step", falls_after_five)
     rng = np.random.default_rng(3)
     X = rng.poisson(np.exp(1.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))))
     with pytest.warns(ConvergenceWarning, match="an iteration lowered the objective"):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from prosparse.models.sca.hyperbolic import HyperbolicPrior
-from prosparse.models.sca.prox import largest_root, maximise_weight
+from prosparse.models.sca.prox import largest_root, maximise_loading
 
 pytestmark = pytest.mark.quick
 
@@ -49,15 +49,15 @@ def test_the_objective_never_falls(shape, b, rng):
     prior = HyperbolicPrior(shape, b)
     e, g = rng.uniform(0.5, 50, 500), rng.normal(0, 20, 500)
     current = np.where(rng.random(500) < 0.3, 0.0, rng.normal(0, 1, 500) ** 3)
-    best = maximise_weight(e, g, current, prior)
+    best = maximise_loading(e, g, current, prior)
     before, after = objective(e, g, current, prior), objective(e, g, best, prior)
     assert np.all(after >= before - 1e-9 * (1 + np.abs(before)))
     # at the maximum already: stays there
-    again = maximise_weight(e, g, best, prior)
+    again = maximise_loading(e, g, best, prior)
     np.testing.assert_allclose(again, best, rtol=1e-9)
 
 
 def test_soft_threshold():
     prior = HyperbolicPrior(1.0, 2.0)  # l1 penalty of 2
-    w = maximise_weight(np.full(4, 2.0), np.array([-5.0, -1.0, 1.9, 3.0]), np.ones(4), prior)
+    w = maximise_loading(np.full(4, 2.0), np.array([-5.0, -1.0, 1.9, 3.0]), np.ones(4), prior)
     np.testing.assert_array_equal(w, [-1.5, 0, 0, 0.5])

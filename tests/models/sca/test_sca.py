@@ -153,13 +153,13 @@ def test_counting_does_not_begin_with_all_that_stands_out_from_white_noise(monke
     loud = np.exp(rng.normal(0, 1.2, 60))
     X = (rng.standard_normal((80, 3)) @ W + rng.standard_normal((80, 60))) * loud
     X[:, 40:] += 2 * loud[40:] * rng.standard_t(2, (80, 20))  # heavy tails stand out, too
-    tried, iterated = [], solve._iterated
+    tried, iterated = [], solve._run_model
 
     def counting(samples, lay, *others):
         tried.append(lay.block.size)
         return iterated(samples, lay, *others)
 
-    monkeypatch.setattr(solve, "_iterated", counting)
+    monkeypatch.setattr(solve, "_run_model", counting)
     monkeypatch.setattr(solve, "counted", lambda *given: 40)
     found = SCA().fit(X)
     assert found.n_components_ <= 4

@@ -13,17 +13,17 @@ from prosparse import SCA
 from prosparse.data.row_groups import row_groups
 from prosparse.errors import InputError, ParameterError
 from prosparse.inference.loop import StopReason, iterate
-from prosparse.models.sca.group_tables import grouped_table
+from prosparse.models.sca.group_data import group_data
 from prosparse.models.sca.grouped import (
-    best_variances,
     grouped_accelerator,
     grouped_init,
     grouped_step,
-    layout_of,
+    optimal_factor_variances,
+    sub_layout,
 )
 from prosparse.models.sca.model import init, view_layout
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.start import initial_weights
+from prosparse.models.sca.start import initial_loadings
 
 VIEWS = [slice(0, 14), slice(14, 24)]
 ACTIVE = np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])  # groups x latents
@@ -69,15 +69,15 @@ def problem(case, noise):
     elif case == "constant":
         X[groups == "south", 3] = 7.0
     rows = row_groups(groups, len(X))
-    table = grouped_table(X, rows, True, 3)
+    table = group_data(X, rows, True, 3)
     columns = [np.arange(14), np.arange(14, 24)]
     lay = view_layout(columns, 2, [1, 0], noise)
     start, n = table.start, len(X)
     first = init(
-        CompleteSamples(start, n), lay, *initial_weights(start, n, columns, 2, [1, 0]), None
+        CompleteSamples(start, n), lay, *initial_loadings(start, n, columns, 2, [1, 0]), None
     )
     Z = (X - table.mean[rows.codes]) / table.size
-    seen = ~np.isnan(Z) & table.counted[rows.codes]
+    seen = ~np.isnan(Z) & table.varying_in_group[rows.codes]
     return Z, seen, rows.codes, lay, table.members, grouped_init(table.members, lay, first)
 
 
@@ -125,7 +125,7 @@ def slow_grouped_bound(X, seen, codes, lay, v, before, after):
             )
     for g in range(2):
         mine = np.flatnonzero(seen[codes == g].any(axis=0))
-        part = layout_of(lay, mine)
+        part = sub_layout(lay, mine)
         own = after.tau[g, mine]
         if lay.noise_has_prior:
             total += slow_prior_of_noise(
@@ -151,7 +151,7 @@ def test_the_bound_of_groups_is_the_dense_one(case, noise):
                     for t, w, C in zip(tau, now.L[at], now.C[at], strict=True)
                 )
                 Y = X[codes == g][:, at] @ (tau[:, None] * now.L[at])
-                v[g] = best_variances(v[g], P, Y.T @ Y / len(Y))
+                v[g] = optimal_factor_variances(v[g], P, Y.T @ Y / len(Y))
         expected = slow_grouped_bound(X, seen, codes, lay, v, state.ahead, result.fitted)
         assert result.bound == pytest.approx(expected, rel=1e-9, abs=1e-5)
         pooled = np.array([m.samples.n for m in members]) @ result.fitted.v / len(X)
@@ -189,7 +189,7 @@ def test_the_variances_of_latents_maximise_the_dense_marginal_likelihood(rng):
     P, Y = (L.T / noise) @ L, X @ (L / noise[:, None])
     v, before = np.ones(3), -np.inf
     for _ in range(30):
-        v = best_variances(v, P, Y.T @ Y / len(X))
+        v = optimal_factor_variances(v, P, Y.T @ Y / len(X))
         assert likelihood(v) >= before - 1e-9
         before = likelihood(v)
     for k in range(3):
@@ -378,11 +378,11 @@ def test_a_group_may_lack_a_view_and_columns_that_vary_elsewhere(data):
     X[south, 14:] = np.nan
     X[south, 2] = 5.0
     found = SCA(3, views=VIEWS, tol=1e-6).fit(X, groups=groups)
-    counted = found.group_varying_
-    assert counted[0].all()
-    assert not counted[1, 14:].any()
-    assert not counted[1, 2]
-    assert counted[1, 3:14].all()
+    varying_in_group = found.group_varying_
+    assert varying_in_group[0].all()
+    assert not varying_in_group[1, 14:].any()
+    assert not varying_in_group[1, 2]
+    assert varying_in_group[1, 3:14].all()
     # where a group has nothing of its own, what the others have
     np.testing.assert_allclose(found.group_means_[1, 14:], X[~south, 14:].mean(axis=0))
     np.testing.assert_allclose(

@@ -12,20 +12,20 @@ from scipy.stats import gamma, multivariate_normal
 from prosparse.data import DenseOperator
 from prosparse.inference.loop import iterate
 from prosparse.models.sca.hyperbolic import HyperbolicPrior
-from prosparse.models.sca.loadings import hyperbolic_rows, relevance_rows, row_covariances
+from prosparse.models.sca.loadings import row_covariances, update_ard_rows, update_map_rows
 from prosparse.models.sca.missing_data import standardise_observed
-from prosparse.models.sca.missing_e_step import SamplesWithGaps
+from prosparse.models.sca.missing_e_step import IncompleteSamples
 from prosparse.models.sca.model import (
     accelerator,
+    ard_step,
     hyperbolic_step,
     init,
-    largest_precisions,
-    relevance_step,
-    rows_log_likelihood,
+    log_likelihood,
+    max_precisions,
     view_layout,
 )
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.start import initial_weights, varimax
+from prosparse.models.sca.start import initial_loadings, varimax
 from prosparse.numerics.spectrum import spectrum
 
 # n, columns of the views, shared latents, private latents, share of missing entries
@@ -70,7 +70,7 @@ def table(n, widths, k, private, gaps, seed=0):
 
 def step_of(samples, lay, prior):
     if prior is None:
-        return partial(relevance_step, samples, lay)
+        return partial(ard_step, samples, lay)
     return partial(hyperbolic_step, samples, lay, prior)
 
 
@@ -80,14 +80,14 @@ def problem(case, prior, seed=0, noise="view"):
     if gaps:
         op, _, seen = standardise_observed(X)
         Z = op.whole
-        data = SamplesWithGaps(Z, seen)
+        data = IncompleteSamples(Z, seen)
     else:
         Z = X - X.mean(axis=0)
         op = DenseOperator(Z)
         data = CompleteSamples(op, n)
     lay = view_layout(groups, k, private, noise)
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
-    start = init(data, lay, *initial_weights(op, n, groups, k, private), prior)
+    start = init(data, lay, *initial_loadings(op, n, groups, k, private), prior)
     return Z, seen, lay, data, prior, start, step_of(data, lay, prior)
 
 
@@ -223,7 +223,7 @@ def test_the_objective_never_falls(case, prior, noise):
 @pytest.mark.parametrize("case", ["two views", "two views, gaps"])
 def test_accelerated_starts_respect_the_smallest_noise(case):
     _, _, lay, data, _, state, _ = problem(case, "jeffreys")
-    largest = largest_precisions(data, lay)
+    largest = max_precisions(data, lay)
     near = state._replace(ahead=state.ahead._replace(tau=0.9 * largest))
     anderson = accelerator(largest)
     far = anderson.unpack(anderson.pack(near) + 1.0, near)
@@ -235,7 +235,7 @@ def test_accelerated_starts_respect_the_smallest_noise(case):
 def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
     _, _, lay, data, _, state, step = problem(case, prior)
     run = iterate(
-        step, state, max_iter=300, tol=1e-8, accelerator=accelerator(largest_precisions(data, lay))
+        step, state, max_iter=300, tol=1e-8, accelerator=accelerator(max_precisions(data, lay))
     )
     L = run.state.fitted.L
     assert np.all(np.isfinite(L))
@@ -255,14 +255,14 @@ def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
         state,
         max_iter=1500,
         tol=1e-12,
-        accelerator=accelerator(largest_precisions(data, lay)),
+        accelerator=accelerator(max_precisions(data, lay)),
     )
     now = run.state.fitted
 
     def objective(L):
         trial = now._replace(L=L)
         m = data.moments(L, None, now.tau[lay.noise], now.mu)
-        return rows_log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
+        return log_likelihood(data, lay, trial, m) + np.sum(prior.log_density(L[lay.allowed]))
 
     stiffness = data.n * now.tau[lay.noise]
     for i, j in zip(*np.nonzero(now.L)):
@@ -304,7 +304,7 @@ def test_a_visit_is_the_best_of_every_weight(shared, rng):
     allowed = rng.random((12, 4)) < 0.8
     t = np.where(allowed, 1.0, 0.0)
     for _ in range(300):
-        rows = relevance_rows(t, tau, A, G, allowed, np.zeros((12, 4)))
+        rows = update_ard_rows(t, tau, A, G, allowed, np.zeros((12, 4)))
         t = rows.t
     assert np.any(t[allowed] == 0)
     assert np.any(t > 0)
@@ -323,7 +323,7 @@ def test_rows_after_a_visit_are_the_posterior(shared, rng):
     """Rank one changes and fresh factorisations agree, (26)."""
     A, G, tau = random_rows(rng, shared=shared)
     everywhere = np.ones((12, 4))
-    rows = relevance_rows(everywhere, tau, A, G, everywhere > 0, 0.5 * everywhere)
+    rows = update_ard_rows(everywhere, tau, A, G, everywhere > 0, 0.5 * everywhere)
     C, log_det = row_covariances(rows.t, tau, A)
     np.testing.assert_allclose(rows.C, C, atol=1e-12)
     np.testing.assert_allclose(rows.L, tau[:, None] * np.einsum("ijk,ik->ij", C, G), atol=1e-10)
@@ -339,7 +339,7 @@ def test_hyperbolic_rows_without_prior_are_least_squares(rng):
     A, G, tau = random_rows(rng)
     L = np.zeros((12, 4))
     for _ in range(200):
-        L = hyperbolic_rows(L, tau, A, G, np.ones((12, 4), bool), HyperbolicPrior(1.0, 0.0))
+        L = update_map_rows(L, tau, A, G, np.ones((12, 4), bool), HyperbolicPrior(1.0, 0.0))
     np.testing.assert_allclose(L, np.linalg.solve(A[0], G.T).T, rtol=1e-8)
 
 
@@ -361,7 +361,7 @@ def test_a_tall_table_may_be_reduced_first(prior):
 @pytest.mark.parametrize("prior", PRIORS)
 def test_a_table_without_gaps_may_be_treated_as_one_with(prior):
     X, _, lay, _, prior, state, step = problem("two views", prior)
-    data = SamplesWithGaps(X, np.ones_like(X, dtype=bool))
+    data = IncompleteSamples(X, np.ones_like(X, dtype=bool))
     other = step_of(data, lay, prior)
     a = b = state
     for _ in range(6):

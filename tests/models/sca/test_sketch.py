@@ -8,7 +8,7 @@ from prosparse.data import DenseOperator, standardise
 from prosparse.inference.loop import StopReason
 from prosparse.models.sca import sketch as module
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.sketch import compressed
+from prosparse.models.sca.sketch import sketch_rows
 from prosparse.models.sca.solve import SCAOptions, solve
 
 pytestmark = pytest.mark.quick
@@ -21,7 +21,7 @@ GROUPS = [np.arange(90), np.arange(90, 240)]
 def small_tables_are_large(monkeypatch):
     monkeypatch.setattr("prosparse.models.sca.sketch.EXACT_SIDE", 100)
     monkeypatch.setattr("prosparse.models.sca.samples.EXACT_SIDE", 100)
-    monkeypatch.setattr(module, "WORTH", 1)
+    monkeypatch.setattr(module, "MIN_ROW_RATIO", 1)
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def cells(rng):
 
 def test_nearly_the_same_squares(cells, small_tables_are_large):
     op = standardise(cells)[0]
-    small = compressed(op, GROUPS, [5, 5])
+    small = sketch_rows(op, GROUPS, [5, 5])
     Y, X = small.table.whole, op.whole
     assert Y.shape == (30, sum(SIZES))
     lacking, V = small.rest
@@ -66,7 +66,7 @@ def test_narrow_views(narrow, cells, small_tables_are_large):
     """Of a view of few columns all directions are there, or the leading ones exactly."""
     op = standardise(cells)[0]
     groups = [np.arange(narrow), np.arange(narrow, sum(SIZES))]
-    Y, X = compressed(op, groups, [3, 3]).table.whole, op.whole
+    Y, X = sketch_rows(op, groups, [3, 3]).table.whole, op.whole
     _, vectors = np.linalg.eigh(X[:, :narrow].T @ X[:, :narrow])
     leading = vectors[:, -13:]
     found = Y.T @ (Y[:, :narrow] @ leading)
@@ -74,7 +74,7 @@ def test_narrow_views(narrow, cells, small_tables_are_large):
 
 
 def test_small_tables_stay_as_they_are(cells):
-    assert compressed(standardise(cells)[0], GROUPS, [5, 5]) is None
+    assert sketch_rows(standardise(cells)[0], GROUPS, [5, 5]) is None
 
 
 @pytest.mark.parametrize("private", [[0, 0], [1, 1]])
@@ -84,7 +84,7 @@ def test_few_passes_over_the_whole_table_are_left(
     op = standardise(sparse.csr_array(cells))[0]
     options = SCAOptions(3, private, "ard", 0.0, 0.0, 240, 1000, 1e-8, "feature")
     fast = solve(op, None, GROUPS, options)
-    monkeypatch.setattr("prosparse.models.sca.solve.compressed", lambda *given: None)
+    monkeypatch.setattr("prosparse.models.sca.solve.sketch_rows", lambda *given: None)
     slow = solve(op, None, GROUPS, options)
     assert fast.bounds[-1] > slow.bounds[-1] - 1e-4 * abs(slow.bounds[-1])
     assert fast.bounds.size < 0.6 * slow.bounds.size
@@ -97,6 +97,6 @@ def test_a_prior_that_keeps_its_zeros_only_starts_there(cells, small_tables_are_
     op = standardise(cells)[0]
     options = SCAOptions(3, [0, 0], "hyperbolic", 0.0, 0.0, 240, 1000, 1e-8, "feature", "sparse")
     fast = solve(op, None, GROUPS, options)
-    monkeypatch.setattr("prosparse.models.sca.solve.compressed", lambda *given: None)
+    monkeypatch.setattr("prosparse.models.sca.solve.sketch_rows", lambda *given: None)
     slow = solve(op, None, GROUPS, options)
     assert fast.bounds[-1] > slow.bounds[-1] - 1e-4 * abs(slow.bounds[-1])

@@ -9,26 +9,26 @@ import pytest
 from prosparse import SCA
 from prosparse.data import DenseOperator, standardise
 from prosparse.inference.loop import Run, StopReason, iterate
-from prosparse.models.sca.imputed_init import fit_of_filled
+from prosparse.models.sca.imputed_init import fit_imputed
 from prosparse.models.sca.missing_data import standardise_observed
-from prosparse.models.sca.missing_e_step import SamplesWithGaps
+from prosparse.models.sca.missing_e_step import IncompleteSamples
 from prosparse.models.sca.model import (
     FactorParameters,
     State,
+    ard_step,
     init,
-    relevance_step,
     view_layout,
 )
-from prosparse.models.sca.samples import CompleteSamples, fewest_rows
+from prosparse.models.sca.samples import CompleteSamples, reduce_rows
 from prosparse.models.sca.solve import (
-    Counts,
+    FactorCounts,
     SCAOptions,
-    _needed_latents,
-    _towards,
+    _run_towards,
+    _select_n_factors,
     compare_after_equal_iterations,
     solve,
 )
-from prosparse.models.sca.start import initial_weights
+from prosparse.models.sca.start import initial_loadings
 from prosparse.selection.dimension import variational_count
 
 pytestmark = pytest.mark.quick
@@ -61,12 +61,12 @@ def test_the_estimator_is_the_solution_in_the_units_of_the_table(prior, noise, g
     means = [model.feature_noise_variance_[view].mean() for view in views]
     np.testing.assert_allclose(model.noise_variance_, means, rtol=1e-14)
     assert np.unique(solution.noise).size == (2 if noise == "view" else 9)
-    np.testing.assert_array_equal(model.factor_view_, solution.latent_view)
+    np.testing.assert_array_equal(model.factor_view_, solution.factor_view)
     # what a density of so many numbers changes by in other units
     numbers = np.isfinite(table).sum(axis=0)
     if prior == "hyperbolic":
         numbers += np.r_[np.full(4, 2), np.ones(5, int)]
-    np.testing.assert_array_equal(solution.densities, numbers)
+    np.testing.assert_array_equal(solution.n_densities, numbers)
     np.testing.assert_allclose(
         model.objective_path_, solution.bounds - numbers @ np.log(size), rtol=1e-12
     )
@@ -81,10 +81,10 @@ def test_latents_are_ordered_and_the_dead_are_gone(table):
     solution = solve(op, None, [np.arange(4), np.arange(4, 9)], options)
     strength = np.sum(solution.L**2, axis=0)
     assert np.all(strength > 0)
-    assert solution.n_removed == 10 - strength.size
-    assert np.all(np.diff(solution.latent_view) >= 0)
-    for block in np.unique(solution.latent_view):
-        here = solution.latent_view == block
+    assert solution.n_pruned == 10 - strength.size
+    assert np.all(np.diff(solution.factor_view) >= 0)
+    for block in np.unique(solution.factor_view):
+        here = solution.factor_view == block
         linked = solution.view_correlation[here]
         assert np.all(np.diff(linked) <= 0)
         assert np.all(np.diff(strength[here][linked == 0]) <= 0)
@@ -101,7 +101,7 @@ def test_a_filled_in_table_leads_to_the_same_fit_in_fewer_passes(rng, monkeypatc
     options = SCAOptions(4, [0], "ard", 0.0, 0.0, 30, 1000, 1e-9, "view")
     warm = solve(op, seen, [np.arange(30)], options)
     monkeypatch.setattr(
-        "prosparse.models.sca.solve.fit_of_filled",
+        "prosparse.models.sca.solve.fit_imputed",
         lambda filled, lay, first, step_of, max_iter, tol: first,
     )
     cold = solve(op, seen, [np.arange(30)], options)
@@ -113,12 +113,12 @@ def test_latents_that_a_filled_in_table_loses_are_tried_again(table, rng):
     """Whether the observed entries need a latent is for these to say."""
     gaps = np.where(rng.random(table.shape) < 0.1, np.nan, table)
     op, _, seen = standardise_observed(gaps)
-    samples, start = SamplesWithGaps(op.whole, seen), DenseOperator(op.whole)
+    samples, start = IncompleteSamples(op.whole, seen), DenseOperator(op.whole)
     lay = view_layout([np.arange(9)], 6, [0])
-    weights = initial_weights(start, 50, [np.arange(9)], 6, [0])
+    weights = initial_loadings(start, 50, [np.arange(9)], 6, [0])
     first = init(samples, lay, *weights, None)
-    steps = partial(partial, relevance_step)
-    found = fit_of_filled(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
+    steps = partial(partial, ard_step)
+    found = fit_imputed(start, lay, first, lambda s: steps(s, lay), 200, 1e-9).ahead
     alone = CompleteSamples(start, 50)
     end = iterate(steps(alone, lay), first, max_iter=200, tol=1e-7).state.fitted
     gone = ~np.any(end.L, axis=0)
@@ -127,19 +127,19 @@ def test_latents_that_a_filled_in_table_loses_are_tried_again(table, rng):
     np.testing.assert_array_equal(found.L[:, gone], first.fitted.L[:, gone])
     np.testing.assert_array_equal(found.t[:, gone], first.fitted.t[:, gone])
     assert np.any(found.L == 0)
-    assert np.isfinite(relevance_step(samples, lay, State(found, found, -np.inf)).bound)
+    assert np.isfinite(ard_step(samples, lay, State(found, found, -np.inf)).bound)
 
 
 def test_the_square_of_many_columns_is_never_made(table, monkeypatch):
     """100,000 cells and 33,000 columns: X'X takes 9 GB, and hours to decompose."""
     op, _ = standardise(table)
-    few = fewest_rows(op)
+    few = reduce_rows(op)
     assert few.shape == (9, 9)
     np.testing.assert_allclose(few.whole.T @ few.whole, op.whole.T @ op.whole, atol=1e-10)
     options = SCAOptions(2, [0], "ard", 0.0, 0.0, 9, 1000, 1e-9, "feature")
     expected = solve(op, None, [np.arange(9)], options)
     monkeypatch.setattr("prosparse.models.sca.samples.EXACT_SIDE", 8)
-    assert fewest_rows(op) is op
+    assert reduce_rows(op) is op
     found = solve(op, None, [np.arange(9)], options)
     assert found.bounds[-1] == pytest.approx(expected.bounds[-1], rel=1e-9)
 
@@ -157,10 +157,10 @@ def test_weights_stay_where_the_table_is(noise, sizes, rng):
     states = []
     for table in (X, torch.asarray(X)):
         op = DenseOperator(table)
-        samples = CompleteSamples(op, 50, stay=True)
-        lay = plain.beside(samples.squares)
-        first = init(samples, lay, *initial_weights(op, 50, groups, 2, [1, 0]), None)
-        run = iterate(partial(relevance_step, samples, lay), first, max_iter=8, tol=0.0)
+        samples = CompleteSamples(op, 50, on_device=True)
+        lay = plain.to_device_of(samples.squares)
+        first = init(samples, lay, *initial_loadings(op, 50, groups, 2, [1, 0]), None)
+        run = iterate(partial(ard_step, samples, lay), first, max_iter=8, tol=0.0)
         states.append(run)
     ours, theirs = states
     assert all(isinstance(part, torch.Tensor) for part in theirs.state.fitted)
@@ -210,7 +210,7 @@ def test_a_number_of_latents_is_given_up_where_its_passes_will_not_do(goal, spee
         bounds = [state.bound + state.speed * (k + 1) for k in range(count)]
         return Run(state._replace(bound=bounds[-1]), bounds, StopReason.MAX_ITER)
 
-    state, _ = _towards(goal, Climber(0.0, speed), None, run_from)
+    state, _ = _run_towards(goal, Climber(0.0, speed), None, run_from)
     assert (state.bound > goal) is there
     assert sum(taken) == passes
 
@@ -232,7 +232,7 @@ def latents_for(bound_of, likely, most, n=100):
         bound = float(bound_of(tried[-1]))
         return Run(state._replace(bound=bound), [bound], StopReason.CONVERGED)
 
-    state, lay = _needed_latents(Counts(likely, most), n, begin, run_from, 1000)
+    state, lay = _select_n_factors(FactorCounts(likely, most), n, begin, run_from, 1000)
     return np.count_nonzero(state.ahead.L.any(axis=0)), bool(lay.allowed.any()), tried
 
 

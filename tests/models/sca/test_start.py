@@ -6,7 +6,7 @@ import pytest
 from prosparse import SCA
 from prosparse.data import DenseOperator
 from prosparse.errors import ParameterError
-from prosparse.models.sca.start import evidence_rotation, initial_weights, shared_scores, varimax
+from prosparse.models.sca.start import evidence_rotation, initial_loadings, shared_scores, varimax
 
 pytestmark = pytest.mark.quick
 
@@ -102,7 +102,7 @@ def test_the_rotation_of_the_first_weights():
     X, groups = np.hstack(tables), [np.arange(30), np.arange(30, 40)]
     view = np.repeat([0, 1], [30, 10])
     one, other = (
-        initial_weights(DenseOperator(X), 40, groups, 3, (0, 0), rotation)
+        initial_loadings(DenseOperator(X), 40, groups, 3, (0, 0), rotation)
         for rotation in ("sparse", "shared")
     )
     np.testing.assert_allclose(one[0] @ one[0].T, other[0] @ other[0].T, atol=1e-8)
@@ -151,7 +151,7 @@ def test_initial_weights_are_regressions_and_what_is_left_is_noise(n, sizes, pri
     tables, k = views(n, sizes), 2
     X = np.hstack(tables)
     groups = np.split(np.arange(sum(sizes)), [sizes[0]])
-    L, left = initial_weights(DenseOperator(X), n, groups, k, private)
+    L, left = initial_loadings(DenseOperator(X), n, groups, k, private)
     assert L.shape == (sum(sizes), k + sum(private))
     scores = shared_scores([DenseOperator(table) for table in tables], k, private)
     fitted = scores @ scores.T @ X
@@ -177,7 +177,7 @@ def test_latents_that_are_not_there_start_at_zero():
     tables = [rng.standard_normal((9, 1)) @ rng.standard_normal((1, p)) for p in (4, 20)]
     groups = [np.arange(4), np.arange(4, 24)]
     X = np.hstack(tables)
-    L, left = initial_weights(DenseOperator(X), 9, groups, 2, (2, 2))
+    L, left = initial_loadings(DenseOperator(X), 9, groups, 2, (2, 2))
     np.testing.assert_allclose(L @ L.T, X.T @ X / 9, atol=1e-8)
     assert np.all(np.abs(L[:, 2:]) < 1e-6)
     np.testing.assert_allclose(left, 0.0, atol=1e-10)

@@ -1,4 +1,4 @@
-"""How much views share latents, against samples drawn from the model and dense formulas."""
+"""How much views proportion latents, against samples drawn from the model and dense formulas."""
 
 from types import SimpleNamespace
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from prosparse import SCA
-from prosparse.models.sca.non_gaussian import information
-from prosparse.models.sca.solve import _groups, _in_order
+from prosparse.models.sca.non_gaussian import fisher_information
+from prosparse.models.sca.solve import _correlation_groups, _order_factors
 from prosparse.models.sca.view_correlation import Group, view_correlations
 
 VIEW = np.repeat([0, 1, 2], [5, 4, 6])
@@ -35,11 +35,11 @@ def sampled(L, groups, sizes, rng):
     """Mean correlation of the scores of two views in samples of the groups, whose means are zero
     and whose scores are those of each view alone."""
     parts = []
-    for (_, v, noise, counted), n in zip(groups, sizes, strict=True):
+    for (_, v, noise, varying_in_group), n in zip(groups, sizes, strict=True):
         weights = L * np.sqrt(v)
         Z = rng.standard_normal((n, L.shape[1]))
         X = Z @ weights.T + np.sqrt(noise) * rng.standard_normal((n, L.shape[0]))
-        own = [np.arange(15)[view][counted[view]] for view in COLUMNS]
+        own = [np.arange(15)[view][varying_in_group[view]] for view in COLUMNS]
         parts.append([scores_alone(weights[c], noise[c], X[:, c]) * np.sqrt(v) for c in own])
     Y = [np.vstack(scores) for scores in zip(*parts, strict=True)]
     expected = np.zeros(L.shape[1])
@@ -58,13 +58,13 @@ def test_correlations_are_those_of_samples(model, rng):
 
 
 def test_correlations_of_groups_are_those_of_samples(model, rng):
-    """Groups of different size, noise and activity, and columns that count in one of them only."""
+    """Groups of different size, noise and factor_variance, and columns that count in one of them only."""
     L, noise = model
-    counted = np.ones((2, 15), dtype=bool)
-    counted[1, :3] = False
+    varying_in_group = np.ones((2, 15), dtype=bool)
+    varying_in_group[1, :3] = False
     groups = [
-        Group(0.9, np.array([1.1, 1.0, 0.2]), 5.0 * noise, counted[0]),
-        Group(0.1, np.array([0.1, 1.0, 8.2]), 0.1 * noise, counted[1]),
+        Group(0.9, np.array([1.1, 1.0, 0.2]), 5.0 * noise, varying_in_group[0]),
+        Group(0.1, np.array([0.1, 1.0, 8.2]), 0.1 * noise, varying_in_group[1]),
     ]
     expected = sampled(L, groups, [540_000, 60_000], rng)
     found = view_correlations(L, VIEW, groups)
@@ -90,43 +90,48 @@ def test_correlations_do_not_depend_on_units(model, rng):
 
 
 def test_the_order_of_latents():
-    """Those open to all views first, by what views share; then each view's own, by strength."""
+    """Those open to all views first, by what views proportion; then each view's own, by strength."""
     block = np.array([1, 0, 0, 2, 0, 0, 0, 1])
     correlation = np.array([0.0, 0.3, 0.8, 0.0, -0.5, 0.0, 0.9, 0.0])
     strength = np.array([1.0, 9.0, 1.0, 5.0, 2.0, 3.0, 0.0, 2.0])
-    # of the three that no two views share, the stronger first; that of no strength is gone
-    assert _in_order(block, correlation, strength).tolist() == [2, 1, 5, 4, 7, 0, 3]
-    assert _in_order(block, correlation, 0.0 * strength).tolist() == [6]
+    # of the three that no two views proportion, the stronger first; that of no strength is gone
+    assert _order_factors(block, correlation, strength).tolist() == [2, 1, 5, 4, 7, 0, 3]
+    assert _order_factors(block, correlation, 0.0 * strength).tolist() == [6]
 
 
 def test_what_is_not_known_of_weights_counts_as_noise(rng):
-    noise, doubt = rng.uniform(1.0, 2.0, 4), rng.uniform(0.0, 1.0, (4, 2))
-    (alike,) = _groups(noise, doubt, None, None, None)
-    np.testing.assert_allclose(alike.around, noise + doubt[:, 0] + doubt[:, 1])
-    assert alike.share == 1.0
+    noise, loading_variance = rng.uniform(1.0, 2.0, 4), rng.uniform(0.0, 1.0, (4, 2))
+    (alike,) = _correlation_groups(noise, loading_variance, None, None, None)
+    np.testing.assert_allclose(
+        alike.residual_variance, noise + loading_variance[:, 0] + loading_variance[:, 1]
+    )
+    assert alike.proportion == 1.0
     np.testing.assert_array_equal(alike.variances, 1.0)
-    told = np.array([np.nan, 0.25, np.nan, 4.0])
-    (mixed,) = _groups(noise, 0.0 * doubt, None, told, None)
-    np.testing.assert_allclose(mixed.around, [noise[0], 4.0, noise[2], 0.25])
+    fisher = np.array([np.nan, 0.25, np.nan, 4.0])
+    (mixed,) = _correlation_groups(noise, 0.0 * loading_variance, None, fisher, None)
+    np.testing.assert_allclose(mixed.residual_variance, [noise[0], 4.0, noise[2], 0.25])
 
 
 def test_groups_have_their_own_noise_activity_and_columns(rng):
-    noise, doubt = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
-    activity, counted = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
+    noise, loading_variance = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
+    factor_variance, varying_in_group = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
     members = [SimpleNamespace(samples=SimpleNamespace(n=n)) for n in (30, 10)]
-    table = SimpleNamespace(members=members, counted=counted)
-    first, second = _groups(noise, doubt, activity, None, table)
-    assert (first.share, second.share) == (0.75, 0.25)
-    np.testing.assert_allclose(first.around, noise[0] + doubt[:, 0])
-    np.testing.assert_allclose(second.around, noise[1] + 0.5 * doubt[:, 0] + 3.0 * doubt[:, 1])
-    np.testing.assert_array_equal(second.variances, activity[1])
-    np.testing.assert_array_equal(second.counted, counted[1])
+    table = SimpleNamespace(members=members, varying_in_group=varying_in_group)
+    first, second = _correlation_groups(noise, loading_variance, factor_variance, None, table)
+    assert (first.proportion, second.proportion) == (0.75, 0.25)
+    np.testing.assert_allclose(first.residual_variance, noise[0] + loading_variance[:, 0])
+    np.testing.assert_allclose(
+        second.residual_variance,
+        noise[1] + 0.5 * loading_variance[:, 0] + 3.0 * loading_variance[:, 1],
+    )
+    np.testing.assert_array_equal(second.variances, factor_variance[1])
+    np.testing.assert_array_equal(second.varying_in_group, varying_in_group[1])
 
 
 def test_what_entries_tell_of_their_linear_predictors():
     """The variance of an entry: p (1 - p) of 0 and 1, the mean of counts."""
     rows = SimpleNamespace(p=3, likelihood=np.array(["bernoulli", "poisson", "gaussian"]))
-    found = information(rows, np.array([0.2, 3.0, 7.0]))
+    found = fisher_information(rows, np.array([0.2, 3.0, 7.0]))
     np.testing.assert_allclose(found, [0.16, 3.0, np.nan])
 
 

@@ -6,9 +6,9 @@ import pytest
 from prosparse import InputError
 from prosparse.data import DenseOperator, side_by_side
 from prosparse.models.sca.missing_data import standardise_observed
-from prosparse.models.sca.missing_e_step import SamplesWithGaps, inverses
+from prosparse.models.sca.missing_e_step import IncompleteSamples, invert_stack
 from prosparse.models.sca.samples import CompleteSamples
-from prosparse.models.sca.views import in_old_places
+from prosparse.models.sca.views import join_views
 
 pytestmark = pytest.mark.quick
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.quick
 def test_side_by_side_undoes_the_grouping(rng):
     X = rng.standard_normal((4, 5))
     groups = [np.array([4, 0]), np.array([2, 1, 3])]
-    np.testing.assert_array_equal(in_old_places([X[:, g] for g in groups], groups), X)
-    missing = in_old_places([X[:, groups[0]], None], groups)
+    np.testing.assert_array_equal(join_views([X[:, g] for g in groups], groups), X)
+    missing = join_views([X[:, groups[0]], None], groups)
     assert np.isnan(missing[:, [1, 2, 3]]).all()
     with pytest.raises(InputError, match="rows"):
         side_by_side([X, X[:2]])
@@ -46,7 +46,7 @@ def test_moments_with_and_without_gaps_agree(uncertain, rng):
     root = rng.standard_normal((6, 3, 3))
     C = root @ root.transpose(0, 2, 1) if uncertain else None
     whole = CompleteSamples(DenseOperator(X), 20).moments(L, C, tau, np.zeros(6))
-    table = SamplesWithGaps(X, np.ones_like(X, dtype=bool))
+    table = IncompleteSamples(X, np.ones_like(X, dtype=bool))
     assert table.patterns.shape[0] == 1
     parts = table.moments(L, C, tau, np.zeros(6))
     for a, b in zip(whole, parts, strict=True):
@@ -57,7 +57,7 @@ def test_rows_that_miss_the_same_share_a_pattern(rng):
     seen = np.ones((50, 6), dtype=bool)
     seen[:20, :3] = False
     seen[20] = False
-    table = SamplesWithGaps(rng.standard_normal((50, 6)), seen)
+    table = IncompleteSamples(rng.standard_normal((50, 6)), seen)
     assert table.patterns.shape[0] == 3
     assert sorted(table.in_pattern) == [1, 20, 29]
     m = table.moments(rng.standard_normal((6, 2)), None, np.ones(6), np.zeros(6))
@@ -68,7 +68,7 @@ def test_rows_that_miss_the_same_share_a_pattern(rng):
 def test_inverses_of_a_stack(Q, rng):
     root = rng.standard_normal((7, Q, 2 * Q))
     P = root @ root.transpose(0, 2, 1) + np.eye(Q)
-    S, log_det = inverses(P)
+    S, log_det = invert_stack(P)
     np.testing.assert_allclose(S @ P, np.broadcast_to(np.eye(Q), P.shape), atol=1e-9)
     np.testing.assert_array_equal(S, S.transpose(0, 2, 1))
     np.testing.assert_allclose(log_det, -np.linalg.slogdet(P)[1])
@@ -77,7 +77,7 @@ def test_inverses_of_a_stack(Q, rng):
 def test_a_matrix_that_overflowed_spoils_no_other():
     P = np.broadcast_to(2.0 * np.eye(30), (5, 30, 30)).copy()
     P[3] = np.nan
-    S, log_det = inverses(P)
+    S, log_det = invert_stack(P)
     assert np.isnan(S[3]).all()
     assert np.isnan(log_det[3])
     np.testing.assert_allclose(S[[0, 4]], 0.5 * P[[0, 4]] / 2.0)
@@ -94,7 +94,7 @@ def test_moments_of_a_table_with_holes_row_by_row(
     Q, uncertain, repeated, gaps, noise, rng, monkeypatch
 ):
     """[AB08] (17) and (25), one sample at a time."""
-    monkeypatch.setattr("prosparse.models.sca.missing_e_step.PATTERN_ENTRIES_PER_BLOCK", 5 * Q * Q)
+    monkeypatch.setattr("prosparse.models.sca.missing_e_step.MAX_PATTERN_ENTRIES", 5 * Q * Q)
     n, p = 23, 9
     seen = rng.random((n, p)) > gaps
     if repeated:
@@ -103,7 +103,7 @@ def test_moments_of_a_table_with_holes_row_by_row(
     L, tau = rng.standard_normal((p, Q)), rng.uniform(1, 2, p) / noise
     root = rng.standard_normal((p, Q, Q)) / Q
     C = root @ root.transpose(0, 2, 1) if uncertain else None
-    got = SamplesWithGaps(X, seen).moments(L, C, tau, mu)
+    got = IncompleteSamples(X, seen).moments(L, C, tau, mu)
     A, G, z_sum = np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros((p, Q))
     zz, log_det, explained = np.zeros((Q, Q)), 0.0, 0.0
     for x, there in zip(X, seen, strict=True):

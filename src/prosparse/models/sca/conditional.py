@@ -14,8 +14,8 @@ from array_api_compat import array_namespace
 from ...data import Array, Operator, container_of, operator_of
 from ...data.arrays import as_like
 from ...data.containers import Table
-from .missing_data import dense_with_gaps
-from .missing_e_step import SamplesWithGaps
+from .missing_data import dense_with_missing
+from .missing_e_step import IncompleteSamples
 
 
 class Factors(NamedTuple):
@@ -46,7 +46,7 @@ def posterior_means(X: Table, model: Factors) -> Array:
     if not has_missing(X):
         return _complete_posterior(X, model)[0]
     Z = np.empty((X.shape[0], model.L.shape[1]))
-    samples = _samples_with_gaps(X, model.mean)
+    samples = _incomplete_samples(X, model.mean)
     for q in samples.posteriors(model.L, None, model.tau, np.zeros(samples.p)):
         Z[q.rows] = q.Z
     return Z
@@ -66,13 +66,13 @@ def row_log_densities(X: Table, model: Factors) -> Array:
     """
     tau = model.tau
     if has_missing(X):
-        samples = _samples_with_gaps(X, model.mean)
+        samples = _incomplete_samples(X, model.mean)
         Z, no_offsets = np.empty((samples.n, model.L.shape[1])), np.zeros(samples.p)
         rows = samples.seen @ np.log(tau / (2.0 * np.pi))
         for q in samples.posteriors(model.L, None, tau, no_offsets):
             Z[q.rows] = q.Z
             rows[q.rows] += np.repeat(q.log_det, samples.in_pattern[q.patterns])
-        return 0.5 * (rows - samples.misfits(model.L, tau, no_offsets, Z))
+        return 0.5 * (rows - samples.squared_distances(model.L, tau, no_offsets, Z))
     Z, S = _complete_posterior(X, model)
     inverse, log_det = np.linalg.inv(S), float(np.linalg.slogdet(S)[1])
     explained = array_namespace(Z).sum((Z @ as_like(inverse, Z, Z.dtype)) * Z, axis=1)
@@ -100,7 +100,7 @@ def conditional_mean(X: Table, model: Factors, columns: np.ndarray) -> Array:
 
 
 def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Variances around `conditional_mean` of new observations: of the latents through the
+    """Variances residual_variance `conditional_mean` of new observations: of the latents through the
     weights, plus noise.
 
     Parameters
@@ -113,11 +113,11 @@ def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array
     -------
     array (n, m)
     """
-    spread = latent_variance(X, model, columns)
+    spread = factor_contribution_variance(X, model, columns)
     return spread + as_like(1.0 / model.tau[columns], spread, spread.dtype)
 
 
-def latent_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
+def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
     """Variances of what the latents add to some columns of every row, given the row's observed
     entries.
 
@@ -137,7 +137,7 @@ def latent_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
         spread = as_like(np.sum((L @ S) * L, axis=1), Z, Z.dtype)
         return array_namespace(spread).broadcast_to(spread, (Z.shape[0], columns.size))
     variance = np.empty((X.shape[0], columns.size))
-    samples = _samples_with_gaps(X, model.mean)
+    samples = _incomplete_samples(X, model.mean)
     for q in samples.posteriors(model.L, None, model.tau, np.zeros(samples.p)):
         of_pattern = np.sum((L @ q.S) * L, axis=2)
         variance[q.rows] = np.repeat(of_pattern, samples.in_pattern[q.patterns], axis=0)
@@ -158,6 +158,6 @@ def _centred(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
     return operator_of(X, as_like(mean, X, dtype), as_like(scale, X, dtype))
 
 
-def _samples_with_gaps(X: Table, mean: np.ndarray) -> SamplesWithGaps:
-    dense = dense_with_gaps(X)
-    return SamplesWithGaps(dense - mean, ~np.isnan(dense))
+def _incomplete_samples(X: Table, mean: np.ndarray) -> IncompleteSamples:
+    dense = dense_with_missing(X)
+    return IncompleteSamples(dense - mean, ~np.isnan(dense))

@@ -45,28 +45,28 @@ from .conditional import (
     posterior_means,
     row_log_densities,
 )
-from .group_rows import GroupedModel, codes_of_rows
-from .group_tables import GroupedTable, grouped_table
+from .group_data import GroupedData, group_data
+from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
-from .missing_data import dense_with_gaps, standardise_observed
+from .missing_data import dense_with_missing, standardise_observed
 from .model import Noise
-from .non_gaussian_e_step import MixedModel, fitting_rows, likelihoods, of_columns
-from .solve import Prior, SCAOptions, Solution, solve, solve_bounded, solve_groups
+from .non_gaussian_data import NonGaussianModel, column_likelihoods, prepare_rows, view_likelihoods
+from .solve import Prior, SCAOptions, Solution, solve, solve_groups, solve_non_gaussian
 from .start import Rotation
 from .views import (
     check_names,
-    in_old_places,
+    concatenate_views,
+    duplicate_names,
     is_list_of_tables,
-    names_of,
-    names_together,
-    one_table,
+    join_views,
+    joint_column_names,
     private_counts,
-    repeated_labels,
     separate_views,
-    varying_groups,
+    varying_view_columns,
+    view_column_names,
 )
 
-STRONGEST = 1e100  # scale of the hyperbolic prior, times the largest square of the table
+MAX_RATE = 1e100  # scale of the hyperbolic prior, times the largest square of the table
 
 
 class Prediction(NamedTuple):
@@ -77,7 +77,7 @@ class Prediction(NamedTuple):
     mean : array (n_samples, columns of the view)
         The expected entries.
     variance : array (n_samples, columns of the view)
-        The variance of an observation around the mean.
+        The variance of an observation residual_variance the mean.
     """
 
     mean: np.ndarray
@@ -104,9 +104,9 @@ class SCA(HasDensity, SparseProjection):
         "ard": relevance determination, nothing to set, with posterior uncertainty.
         "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
     shape : float, default=0.0
-        The hyperbolic prior's shape, times ``n_features * latents``. Zero, with ``rate`` zero, is
+        The hyperbolic prior's shape, times ``n_features * factors``. Zero, with ``rate`` zero, is
         Normal-Jeffreys, which has no parameter and does not depend on the units of the table;
-        ``a = n_features * latents`` is the Laplace prior, an l1 penalty of ``sqrt(2 b)``.
+        ``a = n_features * factors`` is the Laplace prior, an l1 penalty of ``sqrt(2 b)``.
         Ignored under "ard".
     rate : float, default=0.0
         The hyperbolic prior's scale, in units of one over a variance of the table. A larger
@@ -118,14 +118,14 @@ class SCA(HasDensity, SparseProjection):
         "feature": every column has a noise variance of its own (factor analysis), with a weak
         prior that keeps it from vanishing. "view": all columns of a view have the same.
     rotation : {"shared", "sparse"}, default="shared"
-        How the latents are turned before the first pass; of equally good fits the passes find one
+        How the factors are turned before the first pass; of equally good fits the passes find one
         near by. "shared": so that few weights of every view are large, all views counting alike.
         Latents are then such as all views have, and scores of one view on a latent correlate with
         those of another. "sparse": so that as few weights as can be are large, wherever they
-        are; the objective ends higher, held-out samples fit no better, and latents are more often
+        are; the objective ends higher, held-out samples fit no better, and factors are more often
         those of few views. With one view, "sparse" turns on from where "shared" ends.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
-        What the entries are, given the latents: measurements, 0 and 1, or counts; one for all
+        What the entries are, given the factors: measurements, 0 and 1, or counts; one for all
         views, or one per view. Loadings and means of views that are not Gaussian are those of
         the linear predictor: the log odds, or the logarithm of the expected count (which goes
         over into a straight line far above the largest count of a column).
@@ -144,15 +144,15 @@ class SCA(HasDensity, SparseProjection):
 
     Attributes
     ----------
-    components_ : array (latents, n_features_in_)
-        The loadings Lambda' with exact zeros: latents open to all views first, those that views
+    components_ : array (factors, n_features_in_)
+        The loadings Lambda' with exact zeros: factors open to all views first, those that views
         share most (``view_correlation_``) before others, then those of each view's own. With one
         view, and where no two views share a latent, those that explain most come first (with
         ``noise="feature"``: of columns divided by their standard deviations). Latents have unit
         variance, so the squares of a row add up to its explained variance.
-    components_std_ : array (latents, n_features_in_)
+    components_std_ : array (factors, n_features_in_)
         Posterior standard deviations of the loadings ("ard" only).
-    view_components_ : list of arrays (latents, columns of the view)
+    view_components_ : list of arrays (factors, columns of the view)
         The loadings of every view.
     view_columns_ : list of int arrays (columns of the view,)
         The positions of the columns of every view.
@@ -163,15 +163,15 @@ class SCA(HasDensity, SparseProjection):
     linear_threshold_ : array (n_features_in_,)
         From which count on the expected count of a Poisson column rises in a straight line; one
         in other columns. Only where a view is not Gaussian.
-    factor_view_ : int array (latents,)
-        -1 for shared latents, else the view a latent belongs to.
-    view_correlation_ : array (latents,)
+    factor_view_ : int array (factors,)
+        -1 for shared factors, else the view a latent belongs to.
+    view_correlation_ : array (factors,)
         How much the scores that two views give of a latent, each alone, should correlate in new
         samples: by the fitted model, mean over all pairs of views; zero with one view, and below
         zero where a view alone takes one latent for another. Of views that are not Gaussian it is
         an approximation.
     n_components_ : int
-        Shared latents that are left.
+        Shared factors that are left.
     n_private_ : list of int
         Latents of each view's own that are left.
     n_pruned_ : int
@@ -182,14 +182,14 @@ class SCA(HasDensity, SparseProjection):
         not Gaussian, whose noise is that of their likelihood.
     feature_noise_variance_ : array (n_features_in_,)
         The variance of the noise in every column.
-    explained_variance_ : array (latents,)
+    explained_variance_ : array (factors,)
         The variance that each latent explains, in all columns together.
-    explained_variance_per_view_ : array (views, latents)
+    explained_variance_per_view_ : array (views, factors)
         The variance that each latent explains in the columns of each view.
-    explained_variance_per_group_ : array (groups, views, latents)
+    explained_variance_per_group_ : array (groups, views, factors)
         The same in each group of samples: near zero where a latent is not active in a group.
         This and the next only where ``fit`` was given groups.
-    factor_variance_per_group_ : array (groups, latents)
+    factor_variance_per_group_ : array (groups, factors)
         The variance of each latent's scores in each group; over all samples it is one.
     groups_ : array (groups,)
         The labels of the groups.
@@ -212,7 +212,7 @@ class SCA(HasDensity, SparseProjection):
         1 for the variable of the largest relevance, and so on.
     mean_ : array (n_features_in_,)
         The means of the columns; where entries are missing, those that the model expects; of
-        views that are not Gaussian, the linear predictor where all latents are zero.
+        views that are not Gaussian, the linear predictor where all factors are zero.
     scale_ : array (n_features_in_,)
         Ones: the columns are not scaled.
     varying_ : bool array (n_features_in_,)
@@ -234,7 +234,7 @@ class SCA(HasDensity, SparseProjection):
     -----
     Constant columns get no loading and do not count in `score`.
 
-    With ``groups`` in `fit`, as in MOFA+, samples come from several batches, donors or studies:
+    With ``groups`` in `fit`, as in MOFA+, samples come from grouped batches, donors or studies:
     the loadings are shared, the means, the noise and the variance of every latent are each group's
     own. `transform`, `score`, `score_samples`, `predict_view` and `impute` should then be told the
     groups of their rows, too. A row whose group is not said counts as one of the groups that it is
@@ -259,7 +259,7 @@ class SCA(HasDensity, SparseProjection):
     (100, 4)
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
 
     components_std_: Array
     view_components_: list[Array]
@@ -337,7 +337,7 @@ class SCA(HasDensity, SparseProjection):
         y : ignored
         groups : array (n_samples,) or None, default=None
             Labels of samples that belong together: batch, donor, study. Every group has means,
-            noise and variances of the latents of its own, and all share the loadings. Needs
+            noise and variances of the factors of its own, and all share the loadings. Needs
             ``prior="ard"`` and Gaussian views.
         checkpoint : path, Checkpoint or None, default=None
             A file that keeps the state of a long fit, and from which the same fit goes on.
@@ -372,7 +372,7 @@ class SCA(HasDensity, SparseProjection):
 
         Returns
         -------
-        array (n_samples, latents)
+        array (n_samples, factors)
         """
         return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
 
@@ -383,22 +383,22 @@ class SCA(HasDensity, SparseProjection):
         checkpoint: str | os.PathLike[str] | Checkpoint | None,
     ) -> None:
         tables = list(X) if is_list_of_tables(X) else None
-        X, views = one_table(X, self.views)
-        X = self._validated(X, reset=True)
-        self.view_columns_ = column_groups(views, X.shape[1], self._names())
-        self._name_views(tables)
-        names = likelihoods(self.likelihood, len(self.view_columns_))
+        X, views = concatenate_views(X, self.views)
+        X = self._validate(X, reset=True)
+        self.view_columns_ = column_groups(views, X.shape[1], self._column_names())
+        self._set_view_names(tables)
+        names = view_likelihoods(self.likelihood, len(self.view_columns_))
         rows = row_groups(labels, X.shape[0])
         if rows is not None and rows.sizes.size > 1:
-            self._refuse_with_groups(names)
+            self._check_groups_supported(names)
             self.likelihood_ = list(names)
             self._fit_groups(X, rows, checkpoint, views is not None)
             return
-        self._fit_together(X, names, checkpoint, views is not None)
+        self._fit_one_group(X, names, checkpoint, views is not None)
         if rows is not None:
-            self._describe_one_group(rows)
+            self._set_single_group_results(rows)
 
-    def _fit_together(
+    def _fit_one_group(
         self,
         X: Table,
         names: list[Likelihood],
@@ -407,16 +407,16 @@ class SCA(HasDensity, SparseProjection):
     ) -> None:
         """Fit samples of one group."""
         if any(name != "gaussian" for name in names):
-            self._fit_mixed(X, names, checkpoint, views_given)
+            self._fit_non_gaussian(X, names, checkpoint, views_given)
             return
         self.likelihood_ = list(names)
         # Where columns have noise of their own the model does not depend on their units, and
         # neither should where it starts.
         op, columns, seen = _standardised(X, scale=self.noise == "feature")
-        groups = varying_groups(self.view_columns_, columns.kept, X.shape[1])
+        groups = varying_view_columns(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
         # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
-        file = self._opened(checkpoint, X, views=self.view_columns_ if views_given else None)
+        file = self._open_checkpoint(checkpoint, X, views=self.view_columns_ if views_given else None)
         solution = solve(
             op,
             seen,
@@ -427,15 +427,15 @@ class SCA(HasDensity, SparseProjection):
         )
         kept = columns.kept
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
-        self._describe(solution, columns, mean, columns.length(scale))
+        self._set_results(solution, columns, mean, columns.length(scale))
 
-    def _refuse_with_groups(self, names: list[Likelihood]) -> None:
-        """Refuse what is not possible with several groups."""
+    def _check_groups_supported(self, names: list[Likelihood]) -> None:
+        """Refuse what is not possible with grouped groups."""
         if self.prior != "ard":
             raise ParameterError(
-                f"`groups` needs `prior='ard'`, got {self.prior!r}: the variances of the latents "
+                f"`groups` needs `prior='ard'`, got {self.prior!r}: the variances of the factors "
                 "are learned in every group, and a maximum a posteriori would shrink the loadings "
-                "and let the latents grow without end"
+                "and let the factors grow without end"
             )
         other = [name for name in names if name != "gaussian"]
         if other:
@@ -451,15 +451,15 @@ class SCA(HasDensity, SparseProjection):
         checkpoint: str | os.PathLike[str] | Checkpoint | None,
         views_given: bool,
     ) -> None:
-        """Fit samples of several groups."""
+        """Fit samples of grouped groups."""
         columns = _standardised(X, scale=False)[1]
         count = None if self.n_components == "auto" else self.n_components
         private = private_counts(self.n_private, len(self.view_columns_))
-        table = grouped_table(
+        table = group_data(
             X, rows, self.noise == "feature", None if count is None else count + sum(private)
         )
-        groups = varying_groups(self.view_columns_, table.kept, X.shape[1])
-        file = self._opened(
+        groups = varying_view_columns(self.view_columns_, table.kept, X.shape[1])
+        file = self._open_checkpoint(
             checkpoint,
             X,
             views=self.view_columns_ if views_given else None,
@@ -472,9 +472,9 @@ class SCA(HasDensity, SparseProjection):
             progress=Progress(self.max_iter, "SCA", self.verbose),
             checkpoint=file.stage("weights") if file else None,
         )
-        self._describe_groups(solution, columns, table, rows)
+        self._set_group_results(solution, columns, table, rows)
 
-    def _fit_mixed(
+    def _fit_non_gaussian(
         self,
         X: Table,
         names: list[Likelihood],
@@ -484,21 +484,21 @@ class SCA(HasDensity, SparseProjection):
         """Fit views of which some are not Gaussian."""
         op, columns, _ = _standardised(X, scale=True)
         kept = columns.kept
-        groups = varying_groups(self.view_columns_, kept, X.shape[1])
-        of_kept = of_columns(names, self.view_columns_, X.shape[1])[kept]
-        gaussian = of_kept == "gaussian"
+        groups = varying_view_columns(self.view_columns_, kept, X.shape[1])
+        kept_likelihood = column_likelihoods(names, self.view_columns_, X.shape[1])[kept]
+        gaussian = kept_likelihood == "gaussian"
         deviation = to_numpy(columns.scale).astype(float)[kept]
         size = np.where(gaussian, deviation, 1.0)
         if self.noise == "view":  # the same for all columns of a view
             for group in groups:
                 size[group] = np.sqrt(np.mean(size[group] ** 2))
         mean = np.where(gaussian, to_numpy(columns.mean).astype(float)[kept], 0.0)
-        rows, inside = fitting_rows(X, kept, of_kept, mean, size)
+        rows, inside = prepare_rows(X, kept, kept_likelihood, mean, size)
         # a standard deviation on the scale of the linear predictor, by the slope of the mean
-        slope = np.where(of_kept == "bernoulli", inside * (1.0 - inside), inside)
+        slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
-        file = self._opened(checkpoint, X, views=self.view_columns_ if views_given else None)
-        solution = solve_bounded(
+        file = self._open_checkpoint(checkpoint, X, views=self.view_columns_ if views_given else None)
+        solution = solve_non_gaussian(
             rows,
             op,
             per_unit,
@@ -509,30 +509,30 @@ class SCA(HasDensity, SparseProjection):
             checkpoint=file.stage("weights") if file else None,
         )
         self.likelihood_ = list(names)
-        every = spread(rows.knee[None, :], kept, self.n_features_in_)[0]
+        every = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
         self.linear_threshold_ = columns.numbers(np.where(every > 0, every, 1.0))
-        self._describe(solution, columns, mean, size)
+        self._set_results(solution, columns, mean, size)
 
-    def _names(self) -> np.ndarray | None:
+    def _column_names(self) -> np.ndarray | None:
         """The names of the columns, where they are known."""
         return getattr(self, "feature_names_in_", None)
 
-    def _name_views(self, tables: list[Table] | None) -> None:
+    def _set_view_names(self, tables: list[Table] | None) -> None:
         """Remember the column names of every view; of a list of tables, those of all together
         are the names of the columns, unless two views share one."""
         if tables is None:
-            names = self._names()
+            names = self._column_names()
             self.view_names_ = [None if names is None else names[c] for c in self.view_columns_]
             return
-        self.view_names_ = [names_of(table, number) for number, table in enumerate(tables)]
-        together = names_together(self.view_names_)
+        self.view_names_ = [view_column_names(table, number) for number, table in enumerate(tables)]
+        together = joint_column_names(self.view_names_)
         if together is not None:
             self.feature_names_in_ = together
 
     def _options(self, n_views: int, columns: Columns) -> SCAOptions:
         """The parameters as the solver takes them, in the operator's units."""
         b = columns.per_variance(self.rate)
-        if self.prior == "hyperbolic" and b > STRONGEST:
+        if self.prior == "hyperbolic" and b > MAX_RATE:
             raise ParameterError(
                 f"`rate` = {self.rate:g} leaves no weight in a table with entries of "
                 f"{columns.length(1.0):.1g}: b is in units of one over a variance"
@@ -550,10 +550,10 @@ class SCA(HasDensity, SparseProjection):
             rotation=self.rotation,
         )
 
-    def _describe(
+    def _set_results(
         self, solution: Solution, columns: Columns, mean: np.ndarray, size: np.ndarray
     ) -> None:
-        """Set what users see: all columns of the table, in its units and kind.
+        """Set what users see: all columns of the table, in its units and container.
 
         ``mean`` and ``size`` (columns that vary,) are what nothing and one of the solution are in
         the table.
@@ -570,18 +570,18 @@ class SCA(HasDensity, SparseProjection):
         self.mean_ = columns.numbers(means)
         self.scale_ = array_namespace(columns.scale).ones_like(columns.scale)
         self.varying_ = columns.varying
-        self._describe_noise(solution.noise * size**2, columns)
+        self._set_noise(solution.noise * size**2, columns)
         self.explained_variance_ = columns.numbers(np.sum(components**2, axis=1))
         per_view = [np.sum(components[:, c] ** 2, axis=1) for c in self.view_columns_]
         self.explained_variance_per_view_ = columns.numbers(np.stack(per_view))
 
-        latent_view = solution.latent_view
-        self.factor_view_ = columns.values(latent_view)
+        factor_view = solution.factor_view
+        self.factor_view_ = columns.values(factor_view)
         self.view_correlation_ = columns.numbers(solution.view_correlation)
-        self.n_components_ = int(np.sum(latent_view == -1))
+        self.n_components_ = int(np.sum(factor_view == -1))
         n_views = len(self.view_columns_)
-        self.n_private_ = [int(np.sum(latent_view == v)) for v in range(n_views)]
-        self.n_pruned_ = solution.n_removed
+        self.n_private_ = [int(np.sum(factor_view == v)) for v in range(n_views)]
+        self.n_pruned_ = solution.n_pruned
 
         support = np.any(components != 0, axis=0)
         self.support_ = columns.values(support)
@@ -590,47 +590,49 @@ class SCA(HasDensity, SparseProjection):
         self.relevance_ = columns.numbers(norms / max(float(norms.max()), np.finfo(float).tiny))
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
-        bounds = solution.bounds - float(solution.densities @ np.log(size))
+        bounds = solution.bounds - float(solution.n_densities @ np.log(size))
         self.objective_path_ = columns.values(bounds)
         self.n_iter_ = solution.bounds.size
         self.stop_reason_ = solution.reason
 
-    def _describe_groups(
-        self, solution: Solution, columns: Columns, table: GroupedTable, rows: RowGroups
+    def _set_group_results(
+        self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
     ) -> None:
-        """What users see of a model of several groups: all samples together first."""
-        assert solution.activity is not None
+        """What users see of a model of grouped groups: all samples together first."""
+        assert solution.factor_variance is not None
         kept, width, size = table.kept, self.n_features_in_, table.size
-        counted = table.counted
-        weights = counted * rows.sizes[:, None]
+        varying_in_group = table.varying_in_group
+        weights = varying_in_group * rows.sizes[:, None]
         shares = weights / weights.sum(axis=0)
         means = table.mean + solution.mu * size
-        noise = np.where(counted, solution.noise, 0.0) * size**2
+        noise = np.where(varying_in_group, solution.noise, 0.0) * size**2
         pooled = np.sum(shares * noise, axis=0)
-        noise = np.where(counted, noise, pooled)
+        noise = np.where(varying_in_group, noise, pooled)
         varying = np.zeros(width, dtype=bool)
         varying[kept] = True
         columns = columns._replace(varying=columns.values(varying))
-        together = solution._replace(mu=np.zeros(kept.size), noise=pooled / size**2, activity=None)
-        self._describe(together, columns, rows.sizes @ means / rows.sizes.sum(), size)
+        together = solution._replace(
+            mu=np.zeros(kept.size), noise=pooled / size**2, factor_variance=None
+        )
+        self._set_results(together, columns, rows.sizes @ means / rows.sizes.sum(), size)
 
         every = np.tile(to_numpy(columns.mean).astype(float), (rows.sizes.size, 1))
         every[:, kept] = means
         noises = np.tile(to_numpy(self.feature_noise_variance_).astype(float), (rows.sizes.size, 1))
         noises[:, kept] = noise
         counts = np.zeros(every.shape, dtype=bool)
-        counts[:, kept] = counted
+        counts[:, kept] = varying_in_group
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         self.group_means_ = columns.numbers(every)
         self.group_noise_variance_ = columns.numbers(noises)
         self.group_varying_ = columns.values(counts)
-        self.factor_variance_per_group_ = columns.numbers(solution.activity)
+        self.factor_variance_per_group_ = columns.numbers(solution.factor_variance)
         per_view = to_numpy(self.explained_variance_per_view_).astype(float)
         self.explained_variance_per_group_ = columns.numbers(
-            solution.activity[:, None, :] * per_view
+            solution.factor_variance[:, None, :] * per_view
         )
 
-    def _describe_one_group(self, rows: RowGroups) -> None:
+    def _set_single_group_results(self, rows: RowGroups) -> None:
         """A single group is a model without groups, of which the same is said."""
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         xp = array_namespace(self.components_)
@@ -640,7 +642,7 @@ class SCA(HasDensity, SparseProjection):
         self.factor_variance_per_group_ = xp.ones_like(self.explained_variance_)[None, :]
         self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
 
-    def _describe_noise(self, noise: np.ndarray, columns: Columns) -> None:
+    def _set_noise(self, noise: np.ndarray, columns: Columns) -> None:
         """The noise of every view, and of every column; constant columns, whose noise is never
         used, are given that of their view."""
         every = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
@@ -674,7 +676,7 @@ class SCA(HasDensity, SparseProjection):
     # --- what the fitted model says
 
     def transform(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
-        """Posterior means of the latents, from what is observed of each row.
+        """Posterior means of the factors, from what is observed of each row.
 
         Parameters
         ----------
@@ -685,14 +687,18 @@ class SCA(HasDensity, SparseProjection):
 
         Returns
         -------
-        array (n_samples, latents)
+        array (n_samples, factors)
         """
-        X = self._rows(X)
-        codes, mixed, several = self._codes(groups, X), self._mixed(), self._grouped()
-        if mixed:
-            Z = mixed.posteriors(X)[0]
-        elif several:
-            Z = several.posterior_means(X, codes)
+        X = self._validated_rows(X)
+        codes, non_gaussian, grouped = (
+            self._group_codes(groups, X),
+            self._non_gaussian_model(),
+            self._grouped_model(),
+        )
+        if non_gaussian:
+            Z = non_gaussian.posteriors(X)[0]
+        elif grouped:
+            Z = grouped.posterior_means(X, codes)
         else:
             Z = posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
@@ -717,14 +723,14 @@ class SCA(HasDensity, SparseProjection):
         -------
         array (n_samples,)
         """
-        X = self._rows(X)
-        codes, several = self._codes(groups, X), self._grouped()
-        if several:
-            return several.log_densities(X, codes)
+        X = self._validated_rows(X)
+        codes, grouped = self._group_codes(groups, X), self._grouped_model()
+        if grouped:
+            return grouped.log_densities(X, codes)
         kept = np.flatnonzero(to_numpy(self.varying_))
-        mixed = self._mixed()
-        if mixed:
-            return mixed.take(kept).posteriors(take_columns(X, kept))[2]
+        non_gaussian = self._non_gaussian_model()
+        if non_gaussian:
+            return non_gaussian.take(kept).posteriors(take_columns(X, kept))[2]
         return row_log_densities(take_columns(X, kept), self._factors(kept))
 
     def score(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> float:
@@ -775,18 +781,22 @@ class SCA(HasDensity, SparseProjection):
             raise ParameterError(
                 f"`target` must be below the number of views, {n_views}, got {target}"
             )
-        X = self._rows(_without(views, target, n_views))
+        X = self._validated_rows(_drop_target(views, target, n_views))
         columns = self.view_columns_[target]
-        kind = container_of(X)
-        if not (kind.is_numpy and kind.in_memory):
+        container = container_of(X)
+        if not (container.is_numpy and container.in_memory):
             raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
-        X = kind.dense(X)
+        X = container.dense(X)
         X[:, columns] = np.nan
-        codes, mixed, several = self._codes(groups, X), self._mixed(), self._grouped()
-        if mixed:
-            return Prediction(*mixed.means(X, columns))
-        if several:
-            mean, variance = several.moments(X, columns, codes)
+        codes, non_gaussian, grouped = (
+            self._group_codes(groups, X),
+            self._non_gaussian_model(),
+            self._grouped_model(),
+        )
+        if non_gaussian:
+            return Prediction(*non_gaussian.means(X, columns))
+        if grouped:
+            mean, variance = grouped.moments(X, columns, codes)
         else:
             model = self._factors()
             mean = conditional_mean(X, model, columns)
@@ -806,33 +816,35 @@ class SCA(HasDensity, SparseProjection):
         Returns
         -------
         table (n_samples, n_features_in_)
-            A new one, of the kind of ``X``; a list becomes one array, the views in their places.
+            A new one, of the container of ``X``; a list becomes one array, the views in their places.
         """
-        rows = self._rows(X)
-        codes, several = self._codes(groups, rows), self._grouped()
-        kind = container_of(X)
+        rows = self._validated_rows(X)
+        codes, grouped = self._group_codes(groups, rows), self._grouped_model()
+        container = container_of(X)
         listed = isinstance(X, list | tuple)
         if not has_missing(rows):
-            if not kind.in_memory:  # gaps would be seen when the rows are read, and refused then
-                return kind.finite(rows)
-            if kind.stays:
+            if (
+                not container.in_memory
+            ):  # gaps would be seen when the rows are read, and refused then
+                return container.finite(rows)
+            if container.stays:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
-        everything, mixed = np.arange(self.n_features_in_), self._mixed()
-        if mixed:
-            mean = mixed.means(rows, everything)[0]
-        elif several:
-            mean = several.moments(rows, everything, codes)[0]
+        everything, non_gaussian = np.arange(self.n_features_in_), self._non_gaussian_model()
+        if non_gaussian:
+            mean = non_gaussian.means(rows, everything)[0]
+        elif grouped:
+            mean = grouped.moments(rows, everything, codes)[0]
         else:
             mean = conditional_mean(rows, self._factors(), everything)
-        full = dense_with_gaps(rows)
+        full = dense_with_missing(rows)
         missing = np.isnan(full)
         full[missing] = mean[missing]
         full = full.astype(rows.dtype, copy=False)
-        return full if listed else kind.with_values(X, full)
+        return full if listed else container.with_values(X, full)
 
     def select(self, X: Table) -> Table:
-        """The chosen columns of ``X``, in kind; of a list of tables, those of every table.
+        """The chosen columns of ``X``, in container; of a list of tables, those of every table.
 
         Parameters
         ----------
@@ -844,7 +856,7 @@ class SCA(HasDensity, SparseProjection):
         """
         if not is_list_of_tables(X):
             return super().select(X)
-        self._rows(X)
+        self._validated_rows(X)
         support = to_numpy(self.support_)
         pairs = zip(X, self.view_columns_, strict=True)
         return [
@@ -854,52 +866,55 @@ class SCA(HasDensity, SparseProjection):
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
         """The fitted model, of all columns or of some."""
-        precision = 1.0 / (self._noise_of_columns() + self._doubt_of_weights())
+        precision = 1.0 / (self._column_noise() + self._loading_variance())
         L, mean = to_numpy(self.components_).T.astype(float), to_numpy(self.mean_).astype(float)
         if columns is None:
             return Factors(L, precision, mean)
         return Factors(L[columns], precision[columns], mean[columns])
 
-    def _codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
+    def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
         """The groups of new rows as numbers; None if they are not known, or there are none."""
-        return codes_of_rows(groups, X.shape[0], getattr(self, "groups_", None))
+        return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
-    def _grouped(self) -> GroupedModel | None:
-        """The fitted model where there are several groups."""
+    def _grouped_model(self) -> GroupedModel | None:
+        """The fitted model where there are grouped groups."""
         if len(getattr(self, "groups_", ())) < 2:
             return None
         sizes = to_numpy(self.group_sizes_)
-        activity = to_numpy(self.factor_variance_per_group_).astype(float)
+        factor_variance = to_numpy(self.factor_variance_per_group_).astype(float)
         noise = to_numpy(self.group_noise_variance_).astype(float)
         return GroupedModel(
             to_numpy(self.components_).T.astype(float),
-            activity,
+            factor_variance,
             to_numpy(self.group_means_).astype(float),
             np.stack(
-                [row + self._doubt_of_weights(v) for row, v in zip(noise, activity, strict=True)]
+                [
+                    row + self._loading_variance(v)
+                    for row, v in zip(noise, factor_variance, strict=True)
+                ]
             ),
             to_numpy(self.group_varying_),
             sizes / sizes.sum(),
         )
 
-    def _mixed(self) -> MixedModel | None:
+    def _non_gaussian_model(self) -> NonGaussianModel | None:
         """The fitted model where a view is not Gaussian."""
         names = getattr(self, "likelihood_", ["gaussian"])  # models of files of earlier versions
         if all(name == "gaussian" for name in names):
             return None
-        return MixedModel(
+        return NonGaussianModel(
             to_numpy(self.components_).T.astype(float),
-            1.0 / self._noise_of_columns(),
+            1.0 / self._column_noise(),
             to_numpy(self.mean_).astype(float),
-            of_columns(names, self.view_columns_, self.n_features_in_),
+            column_likelihoods(names, self.view_columns_, self.n_features_in_),
             to_numpy(self.linear_threshold_).astype(float),
         )
 
-    def _doubt_of_weights(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
+    def _loading_variance(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
         """The variance that what is not known of the weights adds to every column.
 
         A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and, over the
-        latents of variances ``variances`` (latents,), the variance sum_k v_k var(l_k); it does not
+        factors of variances ``variances`` (factors,), the variance sum_k v_k var(l_k); it does not
         go with the first, nor with that of another column.
         """
         known = getattr(self, "components_std_", None)
@@ -910,7 +925,7 @@ class SCA(HasDensity, SparseProjection):
         )
         return doubt
 
-    def _noise_of_columns(self) -> np.ndarray:
+    def _column_noise(self) -> np.ndarray:
         """The noise variance of every column."""
         known = getattr(self, "feature_noise_variance_", None)
         if known is not None:
@@ -922,10 +937,10 @@ class SCA(HasDensity, SparseProjection):
             every[view] = variance
         return every
 
-    def _rows(self, X: Table) -> Table:
+    def _validated_rows(self, X: Table) -> Table:
         """New rows, from a table or from one table per view (None: that view is missing)."""
         check_is_fitted(self)
-        if repeated_labels(X):
+        if duplicate_names(X):
             # views may share names, one table of scikit-learn's may not
             if X.shape[1] != self.n_features_in_:
                 raise InputError(
@@ -934,14 +949,14 @@ class SCA(HasDensity, SparseProjection):
                 )
             X = separate_views(X, self.view_columns_)
         if not is_list_of_tables(X):
-            return self._validated(X, reset=False)
-        joined = in_old_places(X, self.view_columns_)
+            return self._validate(X, reset=False)
+        joined = join_views(X, self.view_columns_)
         unknown = [None] * len(self.view_columns_)  # of models in files of earlier versions
         check_names(X, getattr(self, "view_names_", unknown), type(self).__name__)
         with warnings.catch_warnings():
             # the names were compared above; side by side the views are an array, which has none
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
-            return self._validated(joined, reset=False)
+            return self._validate(joined, reset=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -966,7 +981,7 @@ def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray 
     return op, columns, seen
 
 
-def _without(
+def _drop_target(
     views: Table | Mapping[int, Table] | Sequence[Table], target: int, n_views: int
 ) -> Table:
     """The views, or a whole table, with the target left out where that can be said."""

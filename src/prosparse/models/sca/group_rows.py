@@ -19,38 +19,40 @@ from ...data.arrays import as_like, from_numpy, to_numpy
 from ...data.containers import Table
 from ...data.row_groups import row_groups
 from ...errors import ParameterError
-from .conditional import Factors, latent_variance, posterior_means, row_log_densities
+from .conditional import Factors, factor_contribution_variance, posterior_means, row_log_densities
 
-MOST_NAMED = 8
+MAX_LISTED = 8
 
 
 class GroupedModel(NamedTuple):
     """The models of all groups, in the units of the table."""
 
     L: np.ndarray  # (p, Q) loadings
-    activity: np.ndarray  # (G, Q) variances of the latents
+    factor_variance: np.ndarray  # (G, Q) variances of the latents
     mean: np.ndarray  # (G, p)
     noise: np.ndarray  # (G, p) noise variances
-    counted: np.ndarray  # (G, p) columns that vary within each group; the others say nothing there
-    shares: np.ndarray  # (G,) of the samples
+    varying_in_group: (
+        np.ndarray
+    )  # (G, p) columns that vary within each group; the others say nothing there
+    proportions: np.ndarray  # (G,) of the samples
 
     def factors(self, g: int) -> Factors:
         """The model of group g, its latents of unit variance."""
-        precision = np.where(self.counted[g], 1.0 / self.noise[g], 0.0)
-        return Factors(self.L * np.sqrt(self.activity[g]), precision, self.mean[g])
+        precision = np.where(self.varying_in_group[g], 1.0 / self.noise[g], 0.0)
+        return Factors(self.L * np.sqrt(self.factor_variance[g]), precision, self.mean[g])
 
     def posterior_means(self, X: Table, codes: np.ndarray | None) -> Array:
         """(n, Q) of the latents of every row; ``codes`` are the groups of the rows."""
 
         def of_group(rows: Table, g: int) -> Array:
             Z = posterior_means(rows, self.factors(g))
-            return Z * as_like(np.sqrt(self.activity[g]), Z, Z.dtype)
+            return Z * as_like(np.sqrt(self.factor_variance[g]), Z, Z.dtype)
 
         if codes is not None:
-            return _each_of_its_group(X, codes, of_group)
-        weights = self.memberships(X)
+            return _apply_by_group(X, codes, of_group)
+        weights = self.group_probabilities(X)
         total = 0.0
-        for g in range(self.shares.size):
+        for g in range(self.proportions.size):
             Z = of_group(X, g)
             total = total + Z * as_like(weights[:, g : g + 1], Z, Z.dtype)
         return total
@@ -59,13 +61,13 @@ class GroupedModel(NamedTuple):
         """(n,) of the rows: of a row whose group is known, of the columns that vary within the
         group; of other rows, of the columns that vary within every group."""
         if codes is not None:
-            return _each_of_its_group(
-                X, codes, lambda rows, g: self._log_density(rows, g, self.counted[g])
+            return _apply_by_group(
+                X, codes, lambda rows, g: self._log_density(rows, g, self.varying_in_group[g])
             )
         found = logsumexp(self._weighted_densities(X), axis=1)
         return from_numpy(found, X, X.dtype) if not container_of(X).is_numpy else found
 
-    def memberships(self, X: Table) -> np.ndarray:
+    def group_probabilities(self, X: Table) -> np.ndarray:
         """(n, G) the probability of every group, given a row."""
         parts = self._weighted_densities(X)
         weights: np.ndarray = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
@@ -79,15 +81,15 @@ class GroupedModel(NamedTuple):
         def of_group(rows: Table, g: int) -> np.ndarray:
             model = self.factors(g)
             mean = posterior_means(rows, model) @ model.L[columns].T + model.mean[columns]
-            variance = latent_variance(rows, model, columns) + self.noise[g, columns]
+            variance = factor_contribution_variance(rows, model, columns) + self.noise[g, columns]
             return np.stack([mean, np.broadcast_to(variance, mean.shape)], axis=1)
 
         if codes is not None:
-            both = _each_of_its_group(X, codes, of_group)
+            both = _apply_by_group(X, codes, of_group)
             return both[:, 0], both[:, 1]
-        weights = self.memberships(X)
+        weights = self.group_probabilities(X)
         first, second = np.zeros((2, X.shape[0], columns.size))
-        for g in range(self.shares.size):
+        for g in range(self.proportions.size):
             both = of_group(X, g)
             first += weights[:, g : g + 1] * both[:, 0]
             second += weights[:, g : g + 1] * (both[:, 1] + both[:, 0] ** 2)
@@ -95,12 +97,12 @@ class GroupedModel(NamedTuple):
 
     def _weighted_densities(self, X: Table) -> np.ndarray:
         """(n, G) log densities of the rows in every group, plus the log of its share."""
-        everywhere: np.ndarray = np.all(self.counted, axis=0)
-        each = np.zeros((X.shape[0], self.shares.size))
+        everywhere: np.ndarray = np.all(self.varying_in_group, axis=0)
+        each = np.zeros((X.shape[0], self.proportions.size))
         if everywhere.any():  # else nothing tells the groups apart
-            groups = range(self.shares.size)
+            groups = range(self.proportions.size)
             each = np.stack([to_numpy(self._log_density(X, g, everywhere)) for g in groups], axis=1)
-        weighted: np.ndarray = each + np.log(self.shares)
+        weighted: np.ndarray = each + np.log(self.proportions)
         return weighted
 
     def _log_density(self, rows: Table, g: int, which: np.ndarray) -> Array:
@@ -110,9 +112,7 @@ class GroupedModel(NamedTuple):
         return row_log_densities(take_columns(rows, columns), part)
 
 
-def _each_of_its_group(
-    X: Table, codes: np.ndarray, of_group: Callable[[Table, int], Array]
-) -> Array:
+def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int], Array]) -> Array:
     """What the model of its group says of every row, in the order of the rows."""
     order, parts = [], []
     for g in np.unique(codes).tolist():
@@ -124,7 +124,7 @@ def _each_of_its_group(
     return xp.take(xp.concat(parts, axis=0), from_numpy(back, parts[0]), axis=0)
 
 
-def codes_of_rows(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:
+def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:
     """The groups of new rows as numbers, from their labels.
 
     Parameters
@@ -156,8 +156,8 @@ def codes_of_rows(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarr
     known = {label: code for code, label in enumerate(fitted.tolist())}
     unknown = [label for label in given.labels.tolist() if label not in known]
     if unknown:
-        names = ", ".join(map(repr, list(known)[:MOST_NAMED]))
-        more = f" and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+        names = ", ".join(map(repr, list(known)[:MAX_LISTED]))
+        more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
         raise ParameterError(
             f"`groups` names {unknown[0]!r}, which was not fitted; the groups are {names}{more}. A "
             "group has means and noise of its own, so fit again with rows of the new group; or "

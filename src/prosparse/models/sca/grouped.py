@@ -6,7 +6,7 @@ latents are each group's own. A latent with v_gk = 0 is not active in group g. O
 column of Lambda and its latent matters: over all samples a latent has unit variance,
 sum_g n_g v_gk = n, as it has without groups.
 
-All of it is learned by one lower bound of the log evidence, that of `model.relevance_step`:
+All of it is learned by one lower bound of the log evidence, that of `model.ard_step`:
 E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros), summed over the groups.
 
 The groups, and variances of the latents in each, are those of [AABD20], where they are found by
@@ -27,24 +27,24 @@ from typing import NamedTuple
 import numpy as np
 
 from ...inference.acceleration import Anderson
-from .loadings import relevance_rows, weights_divergence
+from .loadings import loadings_divergence, update_ard_rows
 from .model import (
     FactorParameters,
     State,
     ViewLayout,
-    inclusion,
-    largest_precisions,
+    inclusion_prior,
+    max_precisions,
     membership,
-    offsets_and_noise,
-    prior_of_noise,
+    noise_prior,
+    update_offsets_and_noise,
 )
-from .samples import CompleteSamples, LatentMoments, Samples
+from .samples import CompleteSamples, FactorMoments, Samples
 
 # Variances of latents below this are as good as zero.
-SMALLEST_VARIANCE = 1e-12
+MIN_VARIANCE = 1e-12
 
 
-class Member(NamedTuple):
+class GroupSamples(NamedTuple):
     """One group."""
 
     samples: Samples  # centred by the group's own means, on the group's own columns
@@ -70,12 +70,12 @@ class GroupedState(NamedTuple):
     bound: float
 
 
-def grouped_init(members: list[Member], lay: ViewLayout, pooled: State) -> GroupedState:
+def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) -> GroupedState:
     """The state before the first step: all groups are alike.
 
     Parameters
     ----------
-    members : list of Member
+    members : list of GroupSamples
     lay : ViewLayout
     pooled : State
         Of all samples together, as if they were one group.
@@ -91,17 +91,19 @@ def grouped_init(members: list[Member], lay: ViewLayout, pooled: State) -> Group
     tau = np.ones((groups, now.L.shape[0]))
     for row, (_, at) in zip(tau, members, strict=True):
         row[at] = now.tau[lay.noise][at]
-    tau = np.minimum(tau, largest_precisions_of(members, lay))
+    tau = np.minimum(tau, max_group_precisions(members, lay))
     first = GroupedParameters(
         now.L, now.C, now.t, tau, np.zeros(tau.shape), np.ones((groups, now.L.shape[1]))
     )
     return GroupedState(first, first, -math.inf)
 
 
-def grouped_step(members: list[Member], lay: ViewLayout) -> Callable[[GroupedState], GroupedState]:
+def grouped_step(
+    members: list[GroupSamples], lay: ViewLayout
+) -> Callable[[GroupedState], GroupedState]:
     """The step: v and q(z) of every group, then q(Lambda) with its relevances, then mu, tau and
     v again, each the best given what came before it."""
-    parts = [layout_of(lay, member.columns) for member in members]
+    parts = [sub_layout(lay, member.columns) for member in members]
     n = float(sum(member.samples.n for member in members))
 
     def step(state: GroupedState) -> GroupedState:
@@ -111,28 +113,30 @@ def grouped_step(members: list[Member], lay: ViewLayout) -> Callable[[GroupedSta
         posteriors = []
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
             at = member.columns
-            own = parameters_of(now, part, at, g)
-            v, m = latents_of(member.samples, own, part, now.v[g])
+            own = group_parameters(now, part, at, g)
+            v, m = update_factors(member.samples, own, part, now.v[g])
             tau = now.tau[g, at]
             A[at] += tau[:, None, None] * m.A
             G[at] += tau[:, None] * m.G
             posteriors.append((own, v, m))
         ones = np.ones(p)  # A and G are weighed by the precisions already
-        cost = inclusion(lay, now.t).cost[lay.view]
-        rows = relevance_rows(now.t, ones, A, G, lay.allowed, cost)
-        bound = inclusion(lay, rows.t).log_prior - weights_divergence(rows)
+        cost = inclusion_prior(lay, now.t).cost[lay.view]
+        rows = update_ard_rows(now.t, ones, A, G, lay.allowed, cost)
+        bound = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
         new_tau, new_mu, new_v = np.ones(now.tau.shape), np.zeros(now.mu.shape), now.v.copy()
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
             at, samples = member.columns, member.samples
             own, v, m = posteriors[g]
-            mu, tau, residual = offsets_and_noise(samples, part, own, m, rows.L[at], rows.C[at])
+            mu, tau, residual = update_offsets_and_noise(
+                samples, part, own, m, rows.L[at], rows.C[at]
+            )
             new_mu[g, at], new_tau[g, at] = mu, tau[part.noise]
             # the best v given q(z); a latent that is not active stays so
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
             count = part.total(samples.observed)
             bound += 0.5 * float(np.sum(count * np.log(tau / (2.0 * np.pi)) - tau * residual))
-            bound += prior_of_noise(samples, part, tau)[2]
+            bound += noise_prior(samples, part, tau)[2]
             spread = np.log(new_v[g, active] / v[active])
             bound -= 0.5 * (samples.n * float(np.sum(spread)) - m.log_det)
         sizes = np.array([member.samples.n for member in members])
@@ -152,14 +156,14 @@ def grouped_step(members: list[Member], lay: ViewLayout) -> Callable[[GroupedSta
     return step
 
 
-def layout_of(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
+def sub_layout(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
     """The layout of some columns; views and classes of noise are numbered anew."""
     view = np.unique(lay.view[columns], return_inverse=True)[1].reshape(-1)
     noise = np.arange(columns.size) if lay.noise_has_prior else view
     return ViewLayout(view, lay.allowed[columns], lay.block, noise, membership(view))
 
 
-def parameters_of(
+def group_parameters(
     now: GroupedParameters, part: ViewLayout, columns: np.ndarray, g: int
 ) -> FactorParameters:
     """What the columns of group g have, with one noise precision for every class."""
@@ -168,9 +172,9 @@ def parameters_of(
     return FactorParameters(now.L[columns], now.C[columns], now.t[columns], tau, now.mu[g, columns])
 
 
-def latents_of(
+def update_factors(
     samples: Samples, own: FactorParameters, part: ViewLayout, v: np.ndarray
-) -> tuple[np.ndarray, LatentMoments]:
+) -> tuple[np.ndarray, FactorMoments]:
     """The variances of a group's latents, and the moments of the latents given these.
 
     Where nothing is missing, all samples have the same posterior covariance, and the best variance
@@ -187,11 +191,11 @@ def latents_of(
     n = samples.n
     P = (tau[:, None] * own.L).T @ own.L + np.tensordot(tau, own.C, axes=1)
     XY, YY = samples.projections(tau[:, None] * own.L)
-    v = best_variances(v, P, YY / n)
+    v = optimal_factor_variances(v, P, YY / n)
     S, log_det = covariance(v, P)
     zz = n * S + S @ YY @ S
     explained = float(np.sum(S * YY))
-    return v, LatentMoments(zz[None], XY @ S, np.zeros((1, v.size)), zz, n * log_det, explained)
+    return v, FactorMoments(zz[None], XY @ S, np.zeros((1, v.size)), zz, n * log_det, explained)
 
 
 def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
@@ -202,11 +206,11 @@ def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
     return 0.5 * (S + S.T), -float(np.linalg.slogdet(B)[1])
 
 
-def best_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
+def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
     """One visit to every variance, each at its best given the others.
 
     With the latents integrated out, the bound as a function of one v_k is, for every sample,
-    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `weights.relevance_rows`, with the same s for
+    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `weights.update_ard_rows`, with the same s for
     all samples: the maximum is at (<q^2> - s) / s^2, or at zero where the mean of q^2 is below s.
 
     Parameters
@@ -233,23 +237,23 @@ def best_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarr
     return v
 
 
-def largest_precisions_of(members: list[Member], lay: ViewLayout) -> np.ndarray:
+def max_group_precisions(members: list[GroupSamples], lay: ViewLayout) -> np.ndarray:
     """(G, p) the largest noise precisions; 1 where a column is none of the group's."""
     largest = np.ones((len(members), lay.view.size))
     for row, (samples, at) in zip(largest, members, strict=True):
-        part = layout_of(lay, at)
-        row[at] = largest_precisions(samples, part)[part.noise]
+        part = sub_layout(lay, at)
+        row[at] = max_precisions(samples, part)[part.noise]
     return largest
 
 
-def grouped_accelerator(members: list[Member], lay: ViewLayout) -> Anderson:
+def grouped_accelerator(members: list[GroupSamples], lay: ViewLayout) -> Anderson:
     """Anderson acceleration over the weights, offsets, log precisions and log variances of the
     latents."""
-    largest = largest_precisions_of(members, lay)
+    largest = max_group_precisions(members, lay)
 
     def pack(state: GroupedState) -> np.ndarray:
         now = state.ahead
-        logs = np.log(now.tau), np.log(np.maximum(now.v, SMALLEST_VARIANCE))
+        logs = np.log(now.tau), np.log(np.maximum(now.v, MIN_VARIANCE))
         return np.concatenate([part.ravel() for part in (now.L, now.mu, *logs)])
 
     def unpack(vector: np.ndarray, state: GroupedState) -> GroupedState:
@@ -257,8 +261,8 @@ def grouped_accelerator(members: list[Member], lay: ViewLayout) -> Anderson:
         ends = np.cumsum([now.L.size, now.mu.size, now.tau.size])
         L, mu, log_tau, log_v = np.split(vector, ends)
         L = np.where(now.L == 0, 0.0, L.reshape(now.L.shape))
-        tau = np.minimum(_moved(now.tau, log_tau), largest)
-        v = np.where(now.v > SMALLEST_VARIANCE, _moved(now.v, log_v), now.v)
+        tau = np.minimum(_limited_update(now.tau, log_tau), largest)
+        v = np.where(now.v > MIN_VARIANCE, _limited_update(now.v, log_v), now.v)
         return state._replace(
             ahead=GroupedParameters(L, now.C, now.t, tau, mu.reshape(now.mu.shape), v)
         )
@@ -266,8 +270,8 @@ def grouped_accelerator(members: list[Member], lay: ViewLayout) -> Anderson:
     return Anderson(pack, unpack, np)
 
 
-def _moved(values: np.ndarray, logs: np.ndarray) -> np.ndarray:
+def _limited_update(values: np.ndarray, logs: np.ndarray) -> np.ndarray:
     """Positive numbers moved to ``logs``, by a factor of e^2 at most."""
-    before = np.log(np.maximum(values, SMALLEST_VARIANCE))
+    before = np.log(np.maximum(values, MIN_VARIANCE))
     moved: np.ndarray = values * np.exp(np.clip(logs.reshape(values.shape) - before, -2.0, 2.0))
     return moved

@@ -14,15 +14,15 @@ import numpy as np
 
 from ...data import Operator
 from ...inference.loop import iterate
-from .model import State, ViewLayout, accelerator, largest_precisions
-from .samples import CompleteSamples, Samples, fewest_rows
+from .model import State, ViewLayout, accelerator, max_precisions
+from .samples import CompleteSamples, Samples, reduce_rows
 
 # The fit of the filled-in table is not what is looked for: it need not be finer than this, per
 # entry.
-FILLED_TOLERANCE = 1e-7
+IMPUTED_TOLERANCE = 1e-7
 
 
-def fit_of_filled(
+def fit_imputed(
     filled: Operator,
     lay: ViewLayout,
     first: State,
@@ -53,13 +53,13 @@ def fit_of_filled(
         them is for these to say.
     """
     n, p = filled.shape
-    samples = CompleteSamples(fewest_rows(filled), n)
+    samples = CompleteSamples(reduce_rows(filled), n)
     run = iterate(
         step_of(samples),
         first,
         max_iter=max_iter,
-        tol=max(tol, FILLED_TOLERANCE) * n * p,
-        accelerator=accelerator(largest_precisions(samples, lay)),
+        tol=max(tol, IMPUTED_TOLERANCE) * n * p,
+        accelerator=accelerator(max_precisions(samples, lay)),
     )
     found, before = run.state.fitted, first.fitted
     gone = ~np.any(found.L, axis=0)

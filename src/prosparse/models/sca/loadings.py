@@ -16,18 +16,24 @@ from array_api_compat import array_namespace
 from ...data import Array
 from ...data.arrays import is_numpy
 from .hyperbolic import HyperbolicPrior
-from .joint_row_update import best_inside, best_outside, evidence, gain, posterior
-from .prox import maximise_weight
+from .joint_row_update import (
+    evidence,
+    gain,
+    optimal_excluded_variances,
+    optimal_included_variances,
+    posterior,
+)
+from .prox import maximise_loading
 
 # Covariances of a block of rows should stay in the cache while the columns are visited.
-WEIGHT_ENTRIES_PER_BLOCK = 2**17
+MAX_BLOCK_ENTRIES = 2**17
 # Where more weights than this share are in the model, rows are visited whole.
-MANY_WEIGHTS = 0.5
+DENSE_PROPORTION = 0.5
 # With more latents than this, all weights of a row move at once.
-FEW_LATENTS = 20
+MAX_SEQUENTIAL_FACTORS = 20
 
 
-class WeightPosteriors(NamedTuple):
+class LoadingPosteriors(NamedTuple):
     """q(Lambda): one Gaussian per row, [AB08] (26)."""
 
     L: Array  # (p, Q) means
@@ -36,9 +42,9 @@ class WeightPosteriors(NamedTuple):
     log_det: Array  # (p,) log det(I + tau t^1/2 A t^1/2)
 
 
-def relevance_rows(
+def update_ard_rows(
     t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
-) -> WeightPosteriors:
+) -> LoadingPosteriors:
     """q(Lambda) and its prior variances: one factorisation per row, one visit per weight.
 
     With the row integrated out, the marginal likelihood as a function of one t_ij alone is
@@ -48,26 +54,30 @@ def relevance_rows(
     (p, Q).
     """
     if not is_numpy(t):  # to look for what need not be visited costs more than to visit it
-        return _visit(t, tau, A, G, allowed, cost)
+        return _sweep(t, tau, A, G, allowed, cost)
     p, Q = t.shape
-    rows = WeightPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
-    if Q > FEW_LATENTS:
+    rows = LoadingPosteriors(np.zeros((p, Q)), np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros(p))
+    if Q > MAX_SEQUENTIAL_FACTORS:
         visited = np.zeros((p, Q), dtype=bool)
-        visited[_moved_at_once(rows, t, tau, A, G, allowed, cost)] = True
-    elif p * Q * Q <= WEIGHT_ENTRIES_PER_BLOCK or np.mean(t > 0) > MANY_WEIGHTS:
-        busy = np.flatnonzero(np.any(_could_matter(t, tau, A, G, allowed), axis=1))
+        visited[_update_jointly(rows, t, tau, A, G, allowed, cost)] = True
+    elif p * Q * Q <= MAX_BLOCK_ENTRIES or np.mean(t > 0) > DENSE_PROPORTION:
+        busy = np.flatnonzero(np.any(_may_be_nonzero(t, tau, A, G, allowed), axis=1))
         visited = np.zeros((p, Q), dtype=bool)
         visited[busy] = True
     else:
         visited = _candidates(t, tau, A, G, allowed, cost)
-    for block, at in _alike(visited):
+    for block, at in _blocks_of_similar_width(visited):
         here = block[:, None], at
-        part = _visit(t[here], tau[block], _among(A, block, at), G[here], allowed[here], cost[here])
-        _put(part, rows, block, at)
+        part = _sweep(
+            t[here], tau[block], _submatrices(A, block, at), G[here], allowed[here], cost[here]
+        )
+        _write_rows(part, rows, block, at)
     return rows
 
 
-def _put(part: WeightPosteriors, rows: WeightPosteriors, block: np.ndarray, at: np.ndarray) -> None:
+def _write_rows(
+    part: LoadingPosteriors, rows: LoadingPosteriors, block: np.ndarray, at: np.ndarray
+) -> None:
     """Some rows on some columns of their own, into all."""
     here = block[:, None], at
     rows.L[here], rows.t[here], rows.log_det[block] = part.L, part.t, part.log_det
@@ -77,8 +87,8 @@ def _put(part: WeightPosteriors, rows: WeightPosteriors, block: np.ndarray, at: 
         rows.C[block[:, None, None], at[:, :, None], at[:, None, :]] = part.C
 
 
-def _moved_at_once(
-    rows: WeightPosteriors,
+def _update_jointly(
+    rows: LoadingPosteriors,
     t: np.ndarray,
     tau: np.ndarray,
     A: np.ndarray,
@@ -89,30 +99,30 @@ def _moved_at_once(
     """The rows for which moving all prior variances at once does not pay; the others are written
     into ``rows``."""
     before, best = np.zeros(t.shape[0]), np.zeros(t.shape)
-    left = _least_left(A)
-    busy = np.any(_could_matter(t, tau, A, G, allowed), axis=1)
-    for block, at in _alike(t > 0, busy):
+    left = _min_residual_squares(A)
+    busy = np.any(_may_be_nonzero(t, tau, A, G, allowed), axis=1)
+    for block, at in _blocks_of_similar_width(t > 0, busy):
         here, noise = (block[:, None], at), tau[block]
-        old = posterior(t[here], noise, _among(A, block, at), G[here])
+        old = posterior(t[here], noise, _submatrices(A, block, at), G[here])
         before[block] = evidence(old, noise, G[here], cost[here])
-        best[here] = best_inside(old, cost[here])
+        best[here] = optimal_included_variances(old, cost[here])
         whole = A if A.shape[0] == 1 else A[block]
         about = left if A.shape[0] == 1 else left[block]
-        i, j, variance = best_outside(
+        i, j, variance = optimal_excluded_variances(
             old, at, noise, whole, G[block], allowed[block], cost[block], about
         )
         best[block[i], j] = variance
     falls = np.zeros(t.shape[0], dtype=bool)
-    for block, at in _alike(best > 0, busy):
+    for block, at in _blocks_of_similar_width(best > 0, busy):
         here, noise = (block[:, None], at), tau[block]
-        new = posterior(best[here], noise, _among(A, block, at), G[here])
+        new = posterior(best[here], noise, _submatrices(A, block, at), G[here])
         falls[block] = evidence(new, noise, G[here], cost[here]) < before[block]
         C = new.V @ new.V.transpose(0, 2, 1)
-        _put(WeightPosteriors(new.L, C, new.t, new.log_det), rows, block, at)
+        _write_rows(LoadingPosteriors(new.L, C, new.t, new.log_det), rows, block, at)
     return np.flatnonzero(falls)
 
 
-def _could_matter(
+def _may_be_nonzero(
     t: np.ndarray, tau: np.ndarray, A: np.ndarray, G: np.ndarray, allowed: np.ndarray
 ) -> np.ndarray:
     """(p, Q) weights that are in the model, or could come into a row that has none."""
@@ -137,20 +147,20 @@ def _candidates(
     """
     inside = t > 0
     L = np.zeros(t.shape)
-    for block, at in _alike(inside):
+    for block, at in _blocks_of_similar_width(inside):
         here = block[:, None], at
-        C = row_covariances(t[here], tau[block], _among(A, block, at))[0]
+        C = row_covariances(t[here], tau[block], _submatrices(A, block, at))[0]
         L[here] = tau[block, None] * np.einsum("ijk,ik->ij", C, G[here])
     along = L @ A[0] if A.shape[0] == 1 else np.einsum("ij,ijk->ik", L, A)
     q = tau[:, None] * (G - along)
-    s = tau[:, None] * _least_left(A)
+    s = tau[:, None] * _min_residual_squares(A)
     known = s > 0
     ratio = np.where(known & (q * q > s), q * q / np.where(known, s, 1.0), 1.0)
     could: np.ndarray = inside | (allowed & (~known | (gain(ratio) > cost)))
     return could
 
 
-def _least_left(A: np.ndarray) -> np.ndarray:
+def _min_residual_squares(A: np.ndarray) -> np.ndarray:
     """(1 or p, Q) 1 / (A^-1)_jj, beside rounding; zero where that is not known."""
     try:
         left: np.ndarray = 1.0 / np.diagonal(np.linalg.inv(A), axis1=1, axis2=2)
@@ -159,7 +169,7 @@ def _least_left(A: np.ndarray) -> np.ndarray:
     return np.where(left > 0, (1.0 - 1e-6) * left, 0.0)
 
 
-def _alike(
+def _blocks_of_similar_width(
     wanted: np.ndarray, at_least_one: np.ndarray | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Blocks of rows that want about as many columns, (r,), and for each row so many columns in
@@ -171,16 +181,16 @@ def _alike(
         counts = np.where(at_least_one, np.maximum(counts, 1), 0)
     below = 0
     while below < Q:
-        wider = 2 * below if below < FEW_LATENTS else below + max(1, below // 4)
+        wider = 2 * below if below < MAX_SEQUENTIAL_FACTORS else below + max(1, below // 4)
         width = min(max(1, wider), Q)
         rows = np.flatnonzero((counts > below) & (counts <= width))
-        for block in _blocks(rows, max(1, WEIGHT_ENTRIES_PER_BLOCK // (width * width))):
+        for block in _blocks(rows, max(1, MAX_BLOCK_ENTRIES // (width * width))):
             first = np.argsort(~wanted[block], axis=1, kind="stable")[:, :width]
             yield block, np.sort(first, axis=1)
         below = width
 
 
-def _among(A: np.ndarray, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+def _submatrices(A: np.ndarray, rows: np.ndarray, at: np.ndarray) -> np.ndarray:
     """The moments of the latents that each row looks at."""
     if at.shape[1] == A.shape[1]:
         return A if A.shape[0] == 1 else A[rows]
@@ -229,11 +239,11 @@ def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
     return B, log_det
 
 
-def _visit(
+def _sweep(
     t: Array, tau: Array, A: Array, G: Array, allowed: Array, cost: Array
-) -> WeightPosteriors:
+) -> LoadingPosteriors:
     xp = array_namespace(t)
-    t, G, allowed, cost = (_turned(part) for part in (t, G, allowed, cost))
+    t, G, allowed, cost = (_transposed_copy(part) for part in (t, G, allowed, cost))
     A = _rows_last(A)
     Q, p = t.shape
     C, log_det = _covariances(t, tau, A)
@@ -268,17 +278,17 @@ def _visit(
         L[j, :] = xp.where(zero, 0.0, L[j, :])
         C[j, :, :] = xp.where(zero, 0.0, C[j, :, :])
         C[:, j, :] = xp.where(zero, 0.0, C[:, j, :])
-    return WeightPosteriors(L.T, xp.permute_dims(C, (2, 0, 1)), t.T, log_det)
+    return LoadingPosteriors(L.T, xp.permute_dims(C, (2, 0, 1)), t.T, log_det)
 
 
-def _turned(part: Array) -> Array:
+def _transposed_copy(part: Array) -> Array:
     """A copy with the rows last, one after another in memory."""
     if is_numpy(part):
         return np.array(part.T, order="C")
     return array_namespace(part).asarray(part.T, copy=True)
 
 
-def weights_divergence(rows: WeightPosteriors) -> float:
+def loadings_divergence(rows: LoadingPosteriors) -> float:
     """KL(q(Lambda) | N(0, 1/gamma)), over the weights in the model."""
     xp = array_namespace(rows.t)
     inside = rows.t > 0
@@ -287,7 +297,7 @@ def weights_divergence(rows: WeightPosteriors) -> float:
     return 0.5 * float(xp.sum(ratio) + xp.sum(rows.log_det))
 
 
-def hyperbolic_rows(
+def update_map_rows(
     L: np.ndarray,
     tau: np.ndarray,
     A: np.ndarray,
@@ -307,5 +317,5 @@ def hyperbolic_rows(
         tau_j, weights = tau[open_rows], L[open_rows]
         e = tau_j * A_j[:, j]
         g = tau_j * (G[open_rows, j] - np.sum(A_j * weights, axis=1)) + e * weights[:, j]
-        L[open_rows, j] = maximise_weight(e, g, weights[:, j], prior)
+        L[open_rows, j] = maximise_loading(e, g, weights[:, j], prior)
     return L

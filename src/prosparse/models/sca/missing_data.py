@@ -11,7 +11,7 @@ from ...data.containers import Table
 from ...errors import InputError
 
 
-def dense_with_gaps(X: Table) -> np.ndarray:
+def dense_with_missing(X: Table) -> np.ndarray:
     """A table in which entries are missing (NaN) as a dense one on the host."""
     if not container_of(X).is_numpy:
         raise InputError(
@@ -21,7 +21,7 @@ def dense_with_gaps(X: Table) -> np.ndarray:
     return container_of(X).dense(X)
 
 
-class RowsWithGaps:
+class RowsWithMissing:
     """Raw rows with NaN where nothing was observed; sums are over what was (see `RawRows`).
 
     Parameters
@@ -37,7 +37,7 @@ class RowsWithGaps:
             raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
         self.given = precision_of(X)
         self.like = np.empty(0)
-        Z = dense_with_gaps(X)
+        Z = dense_with_missing(X)
         self.seen = ~np.isnan(Z)
         self.Z = np.where(self.seen, Z, 0.0)
 
@@ -84,6 +84,6 @@ def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Colum
     seen : bool array (n, columns that vary)
         What was observed.
     """
-    rows = RowsWithGaps(X)
+    rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)
     return op, columns, rows.seen[:, columns.kept]

@@ -6,7 +6,7 @@ table of patterns, of which only the lower triangles of the symmetric matrices t
 
 With r patterns, p variables, Q latents and g gaps in the patterns (or observed entries, if these
 are fewer), a pass costs 2 g Q^2 multiplications for the sums over what was observed, 4 n p Q for
-the products with the table and about r Q^3 for the inverses; besides the table it holds g
+the products with the table and about r Q^3 for the invert_stack; besides the table it holds g
 positions, n Q means and the matrices of one block.
 """
 
@@ -19,19 +19,19 @@ import numpy as np
 from scipy.linalg import lapack
 
 from ...data.observation_mask import Observed
-from .samples import LatentMoments
+from .samples import FactorMoments
 
 # Covariances of a block of patterns should stay in the cache, and bound the memory.
-PATTERN_ENTRIES_PER_BLOCK = 2**19
+MAX_PATTERN_ENTRIES = 2**19
 # Residuals of a block of rows, too.
-RESIDUALS_PER_BLOCK = 2**17
+MAX_RESIDUAL_ENTRIES = 2**17
 # From this size on, one call of LAPACK per matrix costs less than inverting a stack by LU.
-FROM_CHOLESKY = 12
+MIN_CHOLESKY_SIZE = 12
 # Precisions up to this may be found as a difference of two sums: what is lost is far below one,
 # their smallest eigenvalue.
-LARGEST_DIFFERENCE = 1e-9 / np.finfo(float).eps
+MAX_SUBTRACTED_PRECISION = 1e-9 / np.finfo(float).eps
 # Where signal is so many times the noise, a likelihood needs the residuals themselves.
-LITTLE_NOISE = 1e4
+MAX_SIGNAL_TO_NOISE = 1e4
 
 
 class PatternPosteriors(NamedTuple):
@@ -46,7 +46,7 @@ class PatternPosteriors(NamedTuple):
     Z: np.ndarray  # (rows, Q) <z_n>
 
 
-class SamplesWithGaps:
+class IncompleteSamples:
     """Some entries are missing: the posterior of z_n uses the observed coordinates only.
 
     Rows that miss the same variables share S_n, so a view that is missing altogether costs one
@@ -65,8 +65,8 @@ class SamplesWithGaps:
         self.X = np.where(seen, X, 0.0)
         self.n, self.p = X.shape
         self.seen = seen
-        packed = np.packbits(seen, axis=1)  # rows of bits sort eight times as fast
-        _, first, pattern_of = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+        bits = np.packbits(seen, axis=1)  # rows of bits sort eight times as fast
+        _, first, pattern_of = np.unique(bits, axis=0, return_index=True, return_inverse=True)
         self.pattern_of = pattern_of.reshape(-1)
         self.patterns = Observed(seen[first])  # (r, p)
         self.in_pattern = np.bincount(self.pattern_of)  # (r,)
@@ -86,38 +86,40 @@ class SamplesWithGaps:
             outer += C[:, lower[0], lower[1]]
         outer *= tau[:, None]
         weighted = tau[:, None] * L
-        direct = not np.max(outer.sum(axis=0), initial=0.0) < LARGEST_DIFFERENCE
+        direct = not np.max(outer.sum(axis=0), initial=0.0) < MAX_SUBTRACTED_PRECISION
         # what the offsets take from tau L'(x - mu) depends on the pattern alone
         terms = np.hstack([outer, mu[:, None] * weighted])
         place = np.empty((Q, Q), dtype=int)  # of every entry of a matrix in its lower triangle
         place[lower] = place.T[lower] = np.arange(lower[0].size)
         Y = self.X @ weighted
         ends = np.cumsum(self.in_pattern)
-        step = max(1, PATTERN_ENTRIES_PER_BLOCK // (Q * Q))
+        step = max(1, MAX_PATTERN_ENTRIES // (Q * Q))
         for start in range(0, ends.size, step):
             block = slice(start, min(start + step, ends.size))
             sums = self.patterns.sums(block, terms, direct)
             precision = sums[:, place]
             precision.reshape(len(sums), -1)[:, :: Q + 1] += 1.0
-            S, log_det = inverses(precision)
+            S, log_det = invert_stack(precision)
             begin = ends[start - 1] if start else 0
             rows = self.order[begin : ends[block.stop - 1]]
-            parts = _parts(self.in_pattern[block])
+            parts = _pattern_slices(self.in_pattern[block])
             y = Y[rows] - np.repeat(sums[:, -Q:], self.in_pattern[block], axis=0)
-            z = _each_times(S, y, parts)
+            z = _multiply_rows(S, y, parts)
             # Where there is little noise, S has lost digits; one step of refinement finds them.
-            z = z + _each_times(S, y - _each_times(precision, z, parts), parts)
+            z = z + _multiply_rows(S, y - _multiply_rows(precision, z, parts), parts)
             yield PatternPosteriors(block, rows, parts, S, log_det, y, z)
 
-    def misfits(self, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, Z: np.ndarray) -> np.ndarray:
+    def squared_distances(
+        self, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, Z: np.ndarray
+    ) -> np.ndarray:
         """x' (L L' + 1/tau)^-1 x of the observed entries of every row, from the means Z of q(z).
 
         This is the smallest value of tau |x - L z|^2 + |z|^2, and q's mean is where it is: an
         error in z hardly counts. In tau |x|^2 - <z>' S^-1 <z>, which is the same, little noise
         and gaps leave no digit: S then holds numbers near 1 and near the noise variance.
         """
-        misfits: np.ndarray = np.sum(Z * Z, axis=1)
-        step = max(1, RESIDUALS_PER_BLOCK // self.p)
+        squared_distances: np.ndarray = np.sum(Z * Z, axis=1)
+        step = max(1, MAX_RESIDUAL_ENTRIES // self.p)
         for start in range(0, self.n, step):
             rows = slice(start, start + step)
             left = Z[rows] @ L.T
@@ -125,12 +127,12 @@ class SamplesWithGaps:
             np.subtract(self.X[rows], left, out=left)
             left *= self.seen[rows]
             left *= left
-            misfits[rows] += left @ tau
-        return misfits
+            squared_distances[rows] += left @ tau
+        return squared_distances
 
     def moments(
         self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
-    ) -> LatentMoments:
+    ) -> FactorMoments:
         """Sums over the rows of what the weights and the noise need; see `Samples.moments`."""
         p, Q = L.shape
         lower = np.tril_indices(Q)
@@ -149,18 +151,18 @@ class SamplesWithGaps:
             explained += float(np.sum(q.Y * q.Z))
             Z[q.rows] = q.Z
         squares = float(tau @ (self.squares + mu * (self.observed * mu - 2.0 * self.sums)))
-        if C is None and squares > LITTLE_NOISE * self.observed.sum():
+        if C is None and squares > MAX_SIGNAL_TO_NOISE * self.observed.sum():
             # the likelihood of points is exact: it should keep its digits
-            explained = squares - float(np.sum(self.misfits(L, tau, mu, Z)))
+            explained = squares - float(np.sum(self.squared_distances(L, tau, mu, Z)))
         A = np.empty((p, Q, Q))
         A[:, lower[0], lower[1]] = sums[:, :half]
         A[:, lower[1], lower[0]] = sums[:, :half]
         z_sum = sums[:, half:]
         G = self.X.T @ Z - mu[:, None] * z_sum
-        return LatentMoments(A, G, z_sum, zz, log_det, explained)
+        return FactorMoments(A, G, z_sum, zz, log_det, explained)
 
 
-def _parts(counts: np.ndarray) -> list[slice] | None:
+def _pattern_slices(counts: np.ndarray) -> list[slice] | None:
     """Where each pattern of a block is among its rows; None where each has one row."""
     if counts.max() == 1:
         return None
@@ -168,7 +170,7 @@ def _parts(counts: np.ndarray) -> list[slice] | None:
     return [slice(b - m, b) for b, m in zip(ends, counts.tolist(), strict=True)]
 
 
-def _each_times(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -> np.ndarray:
+def _multiply_rows(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -> np.ndarray:
     """Every row times the symmetric matrix of its pattern."""
     if parts is None:
         products: np.ndarray = M @ rows[:, :, None]
@@ -191,9 +193,9 @@ def _sums_of_means(q: PatternPosteriors) -> np.ndarray:
     return np.stack([q.Z[part].sum(axis=0) for part in q.parts])
 
 
-def inverses(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def invert_stack(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Inverses of a stack of positive definite matrices, and the log determinants of these."""
-    if P.shape[1] < FROM_CHOLESKY:
+    if P.shape[1] < MIN_CHOLESKY_SIZE:
         S = np.linalg.inv(P)
         return 0.5 * (S + S.transpose(0, 2, 1)), -np.linalg.slogdet(P)[1]
     S, log_det = np.empty_like(P), np.empty(P.shape[0])

@@ -8,7 +8,7 @@ another view's own latents. z ~ N(0, I). Noise of variance 1/tau: one tau for al
 (the paper's), or one for every column (factor analysis). Columns with the same tau form a class.
 
 "ard" (SCA-1): l_ij ~ N(0, t_ij), variational posterior of the weights, t learned; which of them
-are zero has a prior that the weights of a view and a latent share (`inclusion`). Only the
+are zero has a prior that the weights of a view and a latent share (`inclusion_prior`). Only the
 product of a column of Lambda and its latent matters: the precisions Phi of the latents are
 learned, (27), and at once folded into Lambda and t, so that latents have unit variance.
 "hyperbolic" (SCA-2): generalised hyperbolic prior on l_ij, weights at the maximum of the exact
@@ -35,34 +35,34 @@ from ...data.arrays import as_like
 from ...errors import ParameterError
 from ...inference.acceleration import Anderson
 from .hyperbolic import HyperbolicPrior
-from .loadings import WeightPosteriors, hyperbolic_rows, relevance_rows, weights_divergence
-from .samples import LatentMoments, Samples
+from .loadings import LoadingPosteriors, loadings_divergence, update_ard_rows, update_map_rows
+from .samples import FactorMoments, Samples
 
-MOST_LATENTS = 10_000
+MAX_FACTORS = 10_000
 
 # The noise variance may not fall below this share of a class's mean square: where the weights fit
 # a view exactly, the likelihood would rise without end.
-SMALLEST_NOISE_SHARE = 1e-10
+MIN_NOISE_RATIO = 1e-10
 
 # A single column is fitted exactly by a latent of its own (a Heywood case), and the likelihood of
 # its noise alone then rises without end. So the noise of a column has a prior, worth as much as one
 # sample in which all of the column's variance is noise, and ten samples with the level of noise of
 # its view: enough for ten columns of equal noise to be denoised as well as by one noise variance,
 # too little to be seen where noise differs.
-SAMPLES_OF_VARIANCE = 1.0
-SAMPLES_OF_LEVEL = 10.0
+N_PSEUDO_SAMPLES_COLUMN = 1.0
+N_PSEUDO_SAMPLES_VIEW = 10.0
 
 # A weight of a view and a latent is zero or not with a probability that these weights share, as
 # if so many more of them had been zero, and so many not.
-PRIOR_WEIGHTS = 0.5
+N_PSEUDO_LOADINGS = 0.5
 
 # The first noise variance is at least this share of a class's mean square: from less, latents move
 # by little at a time.
-SMALLEST_START = 1e-3
+MIN_INITIAL_NOISE_RATIO = 1e-3
 
 # Visits to every weight in one step under the hyperbolic prior: the moments of the latents, which
 # cost a pass over the table, serve for more than one.
-VISITS = 2
+N_SWEEPS = 2
 
 
 Noise = Literal["view", "feature"]
@@ -92,7 +92,7 @@ class ViewLayout(NamedTuple):
             return values
         return array_namespace(values).take(values, self.view, axis=0)
 
-    def beside(self, like: Array) -> ViewLayout:
+    def to_device_of(self, like: Array) -> ViewLayout:
         """The same, of the library and on the device of ``like``; ``block`` stays on the host."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
@@ -137,10 +137,10 @@ def view_layout(
     -------
     ViewLayout
     """
-    if n_shared + sum(private) > MOST_LATENTS:
+    if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
             f"`n_components` and `n_private` ask for {n_shared + sum(private)} latents; at most "
-            f"{MOST_LATENTS} are allowed"
+            f"{MAX_FACTORS} are allowed"
         )
     view = np.empty(sum(g.size for g in groups), dtype=int)
     for v, columns in enumerate(groups):
@@ -149,8 +149,8 @@ def view_layout(
         [np.zeros(n_shared, int), np.repeat(np.arange(len(private)) + 1, private)]
     )
     allowed = (block == 0) | (block == view[:, None] + 1)
-    of_noise = view if noise == "view" else np.arange(view.size)
-    return ViewLayout(view, allowed, block, of_noise, membership(view))
+    noise_class = view if noise == "view" else np.arange(view.size)
+    return ViewLayout(view, allowed, block, noise_class, membership(view))
 
 
 def membership(view: np.ndarray) -> np.ndarray:
@@ -189,8 +189,8 @@ def init(
         t = L**2 + xp.mean(L**2)
         C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
     count = lay.total(samples.observed)
-    rough = SMALLEST_START * lay.total(samples.squares) / count
-    noise = xp.maximum(lay.total(samples.observed * left) / count, rough)
+    min_noise = MIN_INITIAL_NOISE_RATIO * lay.total(samples.squares) / count
+    noise = xp.maximum(lay.total(samples.observed * left) / count, min_noise)
     first = FactorParameters(L, C, t, 1.0 / noise, xp.zeros_like(L[:, 0]))
     return State(first, first, -math.inf)
 
@@ -198,26 +198,26 @@ def init(
 # --- SCA-1, relevance determination
 
 
-def relevance_step(samples: Samples, lay: ViewLayout, state: State) -> State:
+def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     """SCA-1: q(z), then q(Lambda) with its relevances, then mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
     m = samples.moments(now.L, now.C, tau, now.mu)  # (25)
-    cost = xp.take(inclusion(lay, now.t).cost, lay.view, axis=0)
-    rows = relevance_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
-    mu, new_tau, residual = offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
+    cost = xp.take(inclusion_prior(lay, now.t).cost, lay.view, axis=0)
+    rows = update_ard_rows(now.t, tau, m.A, m.G, lay.allowed, cost)  # (26) and gamma of (27)
+    mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
     variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
-    bound = relevance_bound(samples, lay, m, rows, new_tau, residual, variance)
-    following = _unit_latents(rows, new_tau, xp.sqrt(variance), mu)
+    bound = ard_bound(samples, lay, m, rows, new_tau, residual, variance)
+    following = _rescale_factors(rows, new_tau, xp.sqrt(variance), mu)
     return State(following, following, bound)
 
 
-def relevance_bound(
+def ard_bound(
     samples: Samples,
     lay: ViewLayout,
-    m: LatentMoments,
-    rows: WeightPosteriors,
+    m: FactorMoments,
+    rows: LoadingPosteriors,
     tau: Array,
     residual: Array,
     variance: Array,
@@ -230,19 +230,19 @@ def relevance_bound(
     """
     xp, count = array_namespace(tau), lay.total(samples.observed)
     fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
-    fit += prior_of_noise(samples, lay, tau)[2]
+    fit += noise_prior(samples, lay, tau)[2]
     divergence_z = 0.5 * (samples.n * float(xp.sum(xp.log(variance))) - m.log_det)
-    return fit - divergence_z - weights_divergence(rows) + inclusion(lay, rows.t).log_prior
+    return fit - divergence_z - loadings_divergence(rows) + inclusion_prior(lay, rows.t).log_prior
 
 
-class Inclusion(NamedTuple):
+class InclusionPrior(NamedTuple):
     """How many weights of every view and latent are not zero, and what follows for the next."""
 
     cost: Array  # (V, Q) what a weight must add to the evidence to be let in
     log_prior: float  # of which weights are zero, with the shares at their best
 
 
-def inclusion(lay: ViewLayout, t: Array) -> Inclusion:
+def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
     """The prior of which weights are zero.
 
     By itself, relevance determination keeps a weight wherever q^2 > s, which noise alone exceeds
@@ -254,14 +254,14 @@ def inclusion(lay: ViewLayout, t: Array) -> Inclusion:
     xp = array_namespace(t)
     inside = lay.member @ xp.astype(t > 0, t.dtype)
     possible = lay.member @ xp.astype(lay.allowed, t.dtype)
-    inside, outside = inside + PRIOR_WEIGHTS, possible - inside + PRIOR_WEIGHTS
+    inside, outside = inside + N_PSEUDO_LOADINGS, possible - inside + N_PSEUDO_LOADINGS
     share = xp.clip(inside / (inside + outside), None, 0.5)
     log_prior = inside * xp.log(share) + outside * xp.log1p(-share)
     total = xp.sum(xp.where(possible > 0, log_prior, 0.0))
-    return Inclusion(xp.log1p(-share) - xp.log(share), float(total))
+    return InclusionPrior(xp.log1p(-share) - xp.log(share), float(total))
 
 
-def _unit_latents(rows: WeightPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
+def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
     """The same model with latents of unit variance: weights, and t with them, take the scale.
 
     The covariances, which are large, are changed in place.
@@ -283,9 +283,9 @@ def hyperbolic_step(
     m = samples.moments(now.L, None, tau, now.mu)  # (17)
     bound = log_posterior(samples, lay, prior, now, m)
     L = now.L
-    for _ in range(VISITS):
-        L = hyperbolic_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
-    mu, new_tau, _ = offsets_and_noise(samples, lay, now, m, L, None)
+    for _ in range(N_SWEEPS):
+        L = update_map_rows(L, tau, m.A, m.G, lay.allowed, prior)  # (20)
+    mu, new_tau, _ = update_offsets_and_noise(samples, lay, now, m, L, None)
     return State(now, FactorParameters(L, None, None, new_tau, mu), bound)
 
 
@@ -294,17 +294,17 @@ def log_posterior(
     lay: ViewLayout,
     prior: HyperbolicPrior,
     now: FactorParameters,
-    m: LatentMoments,
+    m: FactorMoments,
 ) -> float:
     """log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau), with the moments ``m`` at these
     parameters."""
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
-    log_prior += prior_of_noise(samples, lay, now.tau)[2]
-    return rows_log_likelihood(samples, lay, now, m) + log_prior
+    log_prior += noise_prior(samples, lay, now.tau)[2]
+    return log_likelihood(samples, lay, now, m) + log_prior
 
 
-def rows_log_likelihood(
-    samples: Samples, lay: ViewLayout, now: FactorParameters, m: LatentMoments
+def log_likelihood(
+    samples: Samples, lay: ViewLayout, now: FactorParameters, m: FactorMoments
 ) -> float:
     """sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) by Woodbury, observed entries only."""
     spread = lay.total(samples.squares + samples.observed * now.mu**2)
@@ -316,11 +316,11 @@ def rows_log_likelihood(
 # --- both
 
 
-def offsets_and_noise(
+def update_offsets_and_noise(
     samples: Samples,
     lay: ViewLayout,
     now: FactorParameters,
-    m: LatentMoments,
+    m: FactorMoments,
     L: Array,
     C: Array | None,
 ) -> tuple[Array, Array, Array]:
@@ -339,12 +339,12 @@ def offsets_and_noise(
     spread = samples.squares + samples.observed * mu**2
     residual = lay.total(spread - 2.0 * cross + square)
     count = lay.total(samples.observed)
-    floor = SMALLEST_NOISE_SHARE * lay.total(samples.squares)
-    more, square_more, _ = prior_of_noise(samples, lay, now.tau)
+    floor = MIN_NOISE_RATIO * lay.total(samples.squares)
+    more, square_more, _ = noise_prior(samples, lay, now.tau)
     return mu, (count + more) / xp.maximum(residual + square_more, floor), residual
 
 
-class Measured(Protocol):
+class ColumnSquares(Protocol):
     """What the prior of the noise asks of a table."""
 
     @property
@@ -354,8 +354,8 @@ class Measured(Protocol):
     def squares(self) -> Array: ...
 
 
-def prior_of_noise(
-    samples: Measured, lay: ViewLayout, tau: Array, among: np.ndarray | None = None
+def noise_prior(
+    samples: ColumnSquares, lay: ViewLayout, tau: Array, among: np.ndarray | None = None
 ) -> tuple[float, Array, float]:
     """(samples, (K,) sums of their squared residuals) that the prior of the noise is worth, and
     its logarithm up to a constant, of log tau, so that it does not depend on units.
@@ -369,17 +369,19 @@ def prior_of_noise(
     levels = xp.sum(lay.member, axis=1) / (lay.member @ tau)
     level = xp.take(levels, lay.view, axis=0)
     variance = samples.squares / samples.observed
-    squares = SAMPLES_OF_LEVEL * level + SAMPLES_OF_VARIANCE * variance
-    logs = SAMPLES_OF_LEVEL * xp.log(tau * level) + SAMPLES_OF_VARIANCE * xp.log(tau * variance)
+    squares = N_PSEUDO_SAMPLES_VIEW * level + N_PSEUDO_SAMPLES_COLUMN * variance
+    logs = N_PSEUDO_SAMPLES_VIEW * xp.log(tau * level) + N_PSEUDO_SAMPLES_COLUMN * xp.log(
+        tau * variance
+    )
     parts = logs - tau * squares
     log_prior = 0.5 * float(xp.sum(parts if among is None else parts[among]))
-    return SAMPLES_OF_LEVEL + SAMPLES_OF_VARIANCE, squares, log_prior
+    return N_PSEUDO_SAMPLES_VIEW + N_PSEUDO_SAMPLES_COLUMN, squares, log_prior
 
 
-def largest_precisions(samples: Samples, lay: ViewLayout) -> Array:
-    """(K,) the noise precisions at `SMALLEST_NOISE_SHARE`."""
+def max_precisions(samples: Samples, lay: ViewLayout) -> Array:
+    """(K,) the noise precisions at `MIN_NOISE_RATIO`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
-    return 1.0 / (SMALLEST_NOISE_SHARE * mean_squares)
+    return 1.0 / (MIN_NOISE_RATIO * mean_squares)
 
 
 def accelerator(largest: Array) -> Anderson:

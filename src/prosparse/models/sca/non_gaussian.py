@@ -20,29 +20,29 @@ import numpy as np
 from ...inference.acceleration import Anderson
 from .hyperbolic import HyperbolicPrior
 from .likelihood import Likelihood, Quadratic, bernoulli_bound, link, poisson_bound
-from .loadings import hyperbolic_rows, relevance_rows, weights_divergence
-from .missing_e_step import inverses
+from .loadings import loadings_divergence, update_ard_rows, update_map_rows
+from .missing_e_step import invert_stack
 from .model import (
-    SMALLEST_NOISE_SHARE,
-    VISITS,
+    MIN_NOISE_RATIO,
+    N_SWEEPS,
     FactorParameters,
     ViewLayout,
-    inclusion,
-    prior_of_noise,
+    inclusion_prior,
+    noise_prior,
 )
 
 # Entries of a block of rows, which bound the memory.
-ENTRIES_PER_BLOCK = 2**20
+MAX_BLOCK_ENTRIES = 2**20
 
 
 class Rows(NamedTuple):
-    """A table of views of several likelihoods, in blocks of rows."""
+    """A table of views of several view_likelihoods, in blocks of rows."""
 
     n: int
     p: int
     read: Callable[[slice], np.ndarray]  # a block of rows, NaN where nothing was observed
     likelihood: np.ndarray  # (p,) of texts
-    knee: np.ndarray  # (p,) of Poisson columns
+    linear_threshold: np.ndarray  # (p,) of Poisson columns
     observed: np.ndarray  # (p,) how many entries were observed
     squares: np.ndarray  # (p,) the sums of their squares
 
@@ -54,13 +54,13 @@ class Rows(NamedTuple):
 
     def blocks(self, latents: int) -> Iterator[tuple[slice, np.ndarray]]:
         """All rows, some at a time."""
-        size = max(1, ENTRIES_PER_BLOCK // (self.p + latents * latents))
+        size = max(1, MAX_BLOCK_ENTRIES // (self.p + latents * latents))
         for start in range(0, self.n, size):
             rows = slice(start, min(start + size, self.n))
             yield rows, self.read(rows)
 
 
-class BoundedState(NamedTuple):
+class NonGaussianState(NamedTuple):
     """Where the iterations stand."""
 
     fitted: FactorParameters
@@ -85,9 +85,9 @@ class Moments(NamedTuple):
     S: np.ndarray
 
 
-def bounded_init(
+def non_gaussian_init(
     rows: Rows, lay: ViewLayout, L: np.ndarray, mu: np.ndarray, prior: HyperbolicPrior | None
-) -> BoundedState:
+) -> NonGaussianState:
     """The state before the first step: the rows' posteriors are the prior."""
     p, Q = L.shape
     t = C = None
@@ -96,32 +96,32 @@ def bounded_init(
     mean_square = rows.squares / rows.observed
     noise = lay.total(np.where(rows.gaussian, mean_square, 1.0)) / np.bincount(lay.noise)
     first = FactorParameters(L, C, t, 1.0 / noise, mu)
-    return BoundedState(
+    return NonGaussianState(
         first, first, np.zeros((rows.n, Q)), np.tile(np.eye(Q), (rows.n, 1, 1)), -math.inf
     )
 
 
-def starting_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
+def initial_offsets(rows: Rows, means: np.ndarray) -> np.ndarray:
     """mu of columns without latents, from their means; zero in Gaussian columns."""
     mu = np.zeros(rows.p)
-    likelihoods: tuple[Likelihood, ...] = ("bernoulli", "poisson")
-    for name in likelihoods:
+    view_likelihoods: tuple[Likelihood, ...] = ("bernoulli", "poisson")
+    for name in view_likelihoods:
         own = rows.likelihood == name
-        mu[own] = link(name, means[own], rows.knee[own])
+        mu[own] = link(name, means[own], rows.linear_threshold[own])
     return mu
 
 
-def information(rows: Rows, means: np.ndarray) -> np.ndarray:
+def fisher_information(rows: Rows, means: np.ndarray) -> np.ndarray:
     """(p,) What an entry tells of its linear predictor at the mean of its column: the variance of
     the entry; NaN in Gaussian columns, whose noise says it."""
-    told = np.full(rows.p, np.nan)
+    found = np.full(rows.p, np.nan)
     zero_or_one, count = (rows.likelihood == name for name in ("bernoulli", "poisson"))
-    told[zero_or_one] = means[zero_or_one] * (1.0 - means[zero_or_one])
-    told[count] = means[count]
-    return told
+    found[zero_or_one] = means[zero_or_one] * (1.0 - means[zero_or_one])
+    found[count] = means[count]
+    return found
 
 
-def quadratics(
+def quadratic_bounds(
     rows: Rows, X: np.ndarray, mean: np.ndarray, variance: np.ndarray, tau: np.ndarray
 ) -> Quadratic:
     """The bounds of a block of rows, given the moments of eta; zero where nothing was observed.
@@ -138,14 +138,14 @@ def quadratics(
     own = np.flatnonzero(rows.likelihood == "poisson")
     if own.size:
         w[:, own], b[:, own], k[:, own] = poisson_bound(
-            x[:, own], mean[:, own], variance[:, own], rows.knee[own]
+            x[:, own], mean[:, own], variance[:, own], rows.linear_threshold[own]
         )
     if seen.all():
         return Quadratic(w, b, k)
     return Quadratic(np.where(seen, w, 0.0), np.where(seen, b, 0.0), np.where(seen, k, 0.0))
 
 
-class _Packed(NamedTuple):
+class PackedMoments(NamedTuple):
     """<l l'> of every column as lower triangles, for products with those of the rows."""
 
     lower: tuple[np.ndarray, np.ndarray]
@@ -153,17 +153,17 @@ class _Packed(NamedTuple):
     twice: np.ndarray  # 1 on the diagonal, else 2: a trace counts both triangles
 
 
-def packed(L: np.ndarray, C: np.ndarray | None) -> _Packed:
+def pack_second_moments(L: np.ndarray, C: np.ndarray | None) -> PackedMoments:
     """The second moments of the weights."""
     lower = np.tril_indices(L.shape[1])
     outer = L[:, lower[0]] * L[:, lower[1]]
     if C is not None:
         outer = outer + C[:, lower[0], lower[1]]
-    return _Packed(lower, outer, np.where(lower[0] == lower[1], 1.0, 2.0))
+    return PackedMoments(lower, outer, np.where(lower[0] == lower[1], 1.0, 2.0))
 
 
-def moments_of_eta(
-    L: np.ndarray, mu: np.ndarray, weights: _Packed, Z: np.ndarray, S: np.ndarray
+def predictor_moments(
+    L: np.ndarray, mu: np.ndarray, weights: PackedMoments, Z: np.ndarray, S: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of the linear predictors of a block of rows."""
     along = Z @ L.T
@@ -173,7 +173,7 @@ def moments_of_eta(
 
 
 def row_posteriors(
-    L: np.ndarray, mu: np.ndarray, weights: _Packed, q: Quadratic
+    L: np.ndarray, mu: np.ndarray, weights: PackedMoments, q: Quadratic
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(Z, S, log det S) of a block of rows, given the bounds of their entries."""
     i, j = weights.lower
@@ -183,23 +183,23 @@ def row_posteriors(
     precision[:, j, i] = half
     diagonal = np.arange(L.shape[1])
     precision[:, diagonal, diagonal] += 1.0
-    S, log_det = inverses(precision)
+    S, log_det = invert_stack(precision)
     Z = (S @ ((q.b - q.w * mu) @ L)[:, :, None])[:, :, 0]
     return Z, S, log_det
 
 
-def moments(rows: Rows, lay: ViewLayout, state: BoundedState) -> Moments:
+def moments(rows: Rows, lay: ViewLayout, state: NonGaussianState) -> Moments:
     """One pass: bounds from the last posteriors, new posteriors, and the sums that follow."""
     now, Q = state.ahead, state.Z.shape[1]
     tau = now.tau[lay.noise]
-    weights = packed(now.L, now.C)
+    weights = pack_second_moments(now.L, now.C)
     i, j = weights.lower
     half, G, z_sum = np.zeros((rows.p, i.size)), np.zeros((rows.p, Q)), np.zeros((rows.p, Q))
     w_sum, b_sum, k_sum, log_det = np.zeros(rows.p), np.zeros(rows.p), 0.0, 0.0
     new_Z, new_S, zz = np.empty_like(state.Z), np.empty_like(state.S), np.zeros((Q, Q))
     for at, X in rows.blocks(Q):
-        mean, variance = moments_of_eta(now.L, now.mu, weights, state.Z[at], state.S[at])
-        q = quadratics(rows, X, mean, variance, tau)
+        mean, variance = predictor_moments(now.L, now.mu, weights, state.Z[at], state.S[at])
+        q = quadratic_bounds(rows, X, mean, variance, tau)
         Z, S, log_dets = row_posteriors(now.L, now.mu, weights, q)
         second = S + Z[:, :, None] * Z[:, None, :]
         half += q.w.T @ second[:, i, j]
@@ -218,9 +218,9 @@ def moments(rows: Rows, lay: ViewLayout, state: BoundedState) -> Moments:
     return Moments(A, G, z_sum, w_sum, b_sum, k_sum, zz, log_det, new_Z, new_S)
 
 
-def bounded_step(
-    rows: Rows, lay: ViewLayout, prior: HyperbolicPrior | None, state: BoundedState
-) -> BoundedState:
+def non_gaussian_step(
+    rows: Rows, lay: ViewLayout, prior: HyperbolicPrior | None, state: NonGaussianState
+) -> NonGaussianState:
     """Bounds and q(z), then the weights, offsets, noise and, under relevance determination, the
     scale of z: each is the best given what came before it."""
     now = state.ahead
@@ -228,15 +228,15 @@ def bounded_step(
     ones = np.ones(rows.p)  # A and G are weighed by the precisions already
     if prior is None:
         assert now.t is not None
-        cost = inclusion(lay, now.t).cost[lay.view]
-        found = relevance_rows(now.t, ones, m.A, m.G, lay.allowed, cost)
+        cost = inclusion_prior(lay, now.t).cost[lay.view]
+        found = update_ard_rows(now.t, ones, m.A, m.G, lay.allowed, cost)
         L, C, t = found.L, found.C, found.t
         variance = np.diagonal(m.zz) / rows.n
-        of_weights = inclusion(lay, t).log_prior - weights_divergence(found)
+        of_weights = inclusion_prior(lay, t).log_prior - loadings_divergence(found)
     else:
         L, C, t = now.L, None, None
-        for _ in range(VISITS):
-            L = hyperbolic_rows(L, ones, m.A, m.G, lay.allowed, prior)
+        for _ in range(N_SWEEPS):
+            L = update_map_rows(L, ones, m.A, m.G, lay.allowed, prior)
         variance = np.ones(L.shape[1])
         of_weights = float(np.sum(prior.log_density(L[lay.allowed])))
     mu, tau, fit = _offsets_and_noise(rows, lay, now, m, L, C)
@@ -247,7 +247,7 @@ def bounded_step(
     after = FactorParameters(
         L * r, None if C is None else C * (r[:, None] * r), None if t is None else t * r**2, tau, mu
     )
-    return BoundedState(after, after, m.Z / r, m.S / (r[:, None] * r), bound)
+    return NonGaussianState(after, after, m.Z / r, m.S / (r[:, None] * r), bound)
 
 
 def _offsets_and_noise(
@@ -271,27 +271,27 @@ def _offsets_and_noise(
         return mu, now.tau, float(value.sum())
     # In Gaussian columns all weights are tau: what is left of x^2 is free of it.
     residual = rows.squares - 2.0 * value / now.tau[lay.noise]
-    floor = SMALLEST_NOISE_SHARE * lay.total(rows.squares)
-    more, square_more, _ = prior_of_noise(rows, lay, now.tau)
+    floor = MIN_NOISE_RATIO * lay.total(rows.squares)
+    more, square_more, _ = noise_prior(rows, lay, now.tau)
     residuals, count = lay.total(residual), lay.total(rows.observed)
     tau = (count + more) / np.maximum(residuals + square_more, floor)
     mine = np.bincount(lay.noise, weights=gaussian) > 0  # classes of Gaussian columns
     tau = np.where(mine, tau, 1.0)
     fit = 0.5 * np.sum((count * np.log(tau / (2.0 * np.pi)) - tau * residuals)[mine])
-    log_prior = prior_of_noise(rows, lay, tau, gaussian)[2]
+    log_prior = noise_prior(rows, lay, tau, gaussian)[2]
     return mu, tau, float(fit) + float(value[~gaussian].sum()) + log_prior
 
 
-def bounded_accelerator(rows: Rows, lay: ViewLayout) -> Anderson:
+def non_gaussian_accelerator(rows: Rows, lay: ViewLayout) -> Anderson:
     """Anderson acceleration over the weights, offsets and log precisions."""
     mean_squares = lay.total(rows.squares) / lay.total(rows.observed)
-    largest = 1.0 / (SMALLEST_NOISE_SHARE * np.maximum(mean_squares, 1e-300))
+    largest = 1.0 / (MIN_NOISE_RATIO * np.maximum(mean_squares, 1e-300))
 
-    def pack(state: BoundedState) -> np.ndarray:
+    def pack(state: NonGaussianState) -> np.ndarray:
         now = state.ahead
         return np.concatenate([now.L.ravel(), now.mu, np.log(now.tau)])
 
-    def unpack(vector: np.ndarray, state: BoundedState) -> BoundedState:
+    def unpack(vector: np.ndarray, state: NonGaussianState) -> NonGaussianState:
         now = state.ahead
         size, K = now.L.size, now.tau.size
         L = np.where(now.L == 0, 0.0, vector[:size].reshape(now.L.shape))
@@ -302,26 +302,26 @@ def bounded_accelerator(rows: Rows, lay: ViewLayout) -> Anderson:
     return Anderson(pack, unpack, np)
 
 
-def settled_rows(
+def infer_rows(
     rows: Rows, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, max_iter: int = 200
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(Z, S, lower bounds of the log densities) of new rows, given the weights."""
     Q = L.shape[1]
-    weights = packed(L, None)
+    weights = pack_second_moments(L, None)
     Z, S, bounds = np.zeros((rows.n, Q)), np.empty((rows.n, Q, Q)), np.empty(rows.n)
     constants = np.where(rows.gaussian, 0.5 * np.log(tau / (2.0 * np.pi)), 0.0)
     for at, X in rows.blocks(Q):
         z, s = Z[at], np.tile(np.eye(Q), (X.shape[0], 1, 1))
         for _ in range(max_iter):
-            q = quadratics(rows, X, *moments_of_eta(L, mu, weights, z, s), tau)
+            q = quadratic_bounds(rows, X, *predictor_moments(L, mu, weights, z, s), tau)
             before = z
             z, s, log_det = row_posteriors(L, mu, weights, q)
             if np.max(np.abs(z - before), initial=0.0) < 1e-7:
                 break
-        mean, variance = moments_of_eta(L, mu, weights, z, s)
+        mean, variance = predictor_moments(L, mu, weights, z, s)
         seen = ~np.isnan(X)
         x = np.where(seen & rows.gaussian, X, 0.0)
-        q = quadratics(rows, X, mean, variance, tau)
+        q = quadratic_bounds(rows, X, mean, variance, tau)
         entries = q.k + q.b * mean - 0.5 * q.w * (mean * mean + variance)
         entries += np.where(seen, constants - 0.5 * tau * x * x, 0.0)
         trace = np.trace(s, axis1=1, axis2=2) + np.sum(z * z, axis=1)

@@ -62,7 +62,7 @@ def _newton(e: np.ndarray, g: np.ndarray, prior: HyperbolicPrior) -> np.ndarray:
     return root
 
 
-def maximise_weight(
+def maximise_loading(
     e: np.ndarray, g: np.ndarray, current: np.ndarray, prior: HyperbolicPrior
 ) -> np.ndarray:
     """A weight that does not lower the objective: the largest stationary point, or exactly zero.

@@ -1,7 +1,7 @@
 """What the model asks of its samples: the moments of their latents, never a single entry.
 
 `Samples` is the protocol. `CompleteSamples` keeps it for a table in which nothing is missing;
-`samples_with_gaps.SamplesWithGaps` for one with missing entries.
+`samples_with_gaps.IncompleteSamples` for one with missing entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...data.arrays import as_like, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
 
 
-class LatentMoments(NamedTuple):
+class FactorMoments(NamedTuple):
     """The latents given the weights, as far as the weights and the noise need them."""
 
     A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
@@ -46,7 +46,7 @@ class Samples(Protocol):
     observed: Array
     squares: Array
 
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> LatentMoments:
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
         """The E step: sums over the samples of the moments of q(z).
 
         Parameters
@@ -62,11 +62,11 @@ class Samples(Protocol):
 
         Returns
         -------
-        LatentMoments
+        FactorMoments
         """
 
 
-def fewest_rows(op: Operator) -> Operator:
+def reduce_rows(op: Operator) -> Operator:
     """A table of at most as many rows as columns with the same X'X, where that is worth its cost.
 
     A pass over the factor of X'X does not depend on the number of rows. To find the factor takes
@@ -86,7 +86,7 @@ def fewest_rows(op: Operator) -> Operator:
     return spectrum(op).table if n > p and p <= EXACT_SIDE else op
 
 
-class Rest(NamedTuple):
+class ResidualSquares(NamedTuple):
     """What a table of fewer rows lacks of X'X: P diag(squares) P with P = I - V V'."""
 
     squares: Array  # (p,) that every column has by itself
@@ -94,10 +94,10 @@ class Rest(NamedTuple):
 
     def product(self, F: Array) -> Array:
         """The product with F (p, Q)."""
-        alone = self.squares[:, None] * self._beside(F)
-        return self._beside(alone)
+        alone = self.squares[:, None] * self._project_out(F)
+        return self._project_out(alone)
 
-    def _beside(self, F: Array) -> Array:
+    def _project_out(self, F: Array) -> Array:
         return F - self.V @ (self.V.T @ F)
 
 
@@ -110,30 +110,36 @@ class CompleteSamples:
         The centred table, or a table of fewer rows with the same X'X.
     n : int
         Samples, of which ``op`` may have fewer rows.
-    rest : Rest or None, default=None
+    rest : ResidualSquares or None, default=None
         What the rows of ``op`` lack. None: nothing.
-    stay : bool, default=False
+    on_device : bool, default=False
         Whether weights and moments are arrays of the table's library, on its device, and not on
         the host.
     """
 
-    def __init__(self, op: Operator, n: int, rest: Rest | None = None, stay: bool = False):
+    def __init__(
+        self, op: Operator, n: int, rest: ResidualSquares | None = None, on_device: bool = False
+    ):
         self.op = op
         self.n = n
         self.p = op.shape[1]
-        self.stay = stay
-        self.squares = self._placed(op.column_squares())
+        self.on_device = on_device
+        self.squares = self._to_loadings_device(op.column_squares())
         self.observed = array_namespace(self.squares).full_like(self.squares, float(n))
-        self.rest = None if rest is None else Rest(*(self._placed(part) for part in rest))
+        self.rest = (
+            None
+            if rest is None
+            else ResidualSquares(*(self._to_loadings_device(part) for part in rest))
+        )
 
-    def _placed(self, part: Array) -> Array:
+    def _to_loadings_device(self, part: Array) -> Array:
         """In double precision, where the weights are."""
-        if not self.stay:
+        if not self.on_device:
             return to_numpy(part).astype(float)
         xp = self.op.xp
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
-    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> LatentMoments:
+    def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
         """[AB08] (17) or, with the covariances C of the weights, (25); see `Samples.moments`.
 
         ``mu`` is zero here: the observed means are those of all samples.
@@ -150,7 +156,7 @@ class CompleteSamples:
         log_det = -self.n * float(xp.linalg.slogdet(precision)[1])
         explained = float(xp.sum(precision * ZZ))
         nothing = xp.zeros_like(L[:1, :])
-        return LatentMoments(zz[None, ...], G, nothing, zz, log_det, explained)
+        return FactorMoments(zz[None, ...], G, nothing, zz, log_det, explained)
 
     def projections(self, F: Array) -> tuple[Array, Array]:
         """(X'Y, Y'Y) with Y = X F, for F (p, Q): what the latents are made of, whatever their
@@ -162,7 +168,7 @@ class CompleteSamples:
             Y = block @ filters
             return block.T @ Y, Y.T @ Y
 
-        XY, YY = (self._placed(part) for part in self.op.sum_rows(products))
+        XY, YY = (self._to_loadings_device(part) for part in self.op.sum_rows(products))
         if self.rest is None:
             return XY, YY
         more = self.rest.product(F)

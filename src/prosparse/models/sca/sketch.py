@@ -1,6 +1,6 @@
 """A table of few rows in place of one of many, for the passes before those over the whole table.
 
-Most passes only turn the latents to where the weights are sparse. The latents lie among the leading
+Most passes only turn the n_factors to where the weights are sparse. The n_factors lie among the leading
 directions of the views, and what is left beside these is noise of every column by itself. So
 
     X'X  ~  Y'Y + P diag(rest) P,    Y = U'X (k x p),    P = I - V V',
@@ -22,26 +22,26 @@ import numpy as np
 from ...data import Array, DenseOperator, Operator
 from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, leading_directions, spectrum
-from .samples import Rest
+from .samples import ResidualSquares
 
-# Directions of every view beyond its latents: among equally strong ones the weights decide.
-MORE_DIRECTIONS = 10
+# Directions of every view beyond its n_factors: among equally strong ones the weights decide.
+N_EXTRA_DIRECTIONS = 10
 # Products with the table that the directions may take; each counts two.
-PRODUCTS = 4
-# A table of this many times more rows than the compressed one is worth compressing.
-WORTH = 8
+MAX_PRODUCTS = 4
+# A table of this many times more rows than the sketch_rows one is worth compressing.
+MIN_ROW_RATIO = 8
 
 
-class Compressed(NamedTuple):
+class Sketch(NamedTuple):
     """A table with nearly the same X'X."""
 
     table: Operator  # Y (k, p); it remembers the column squares of X
-    rest: Rest
+    rest: ResidualSquares
 
 
-def compressed(
-    op: Operator, groups: Sequence[np.ndarray], latents: Sequence[int]
-) -> Compressed | None:
+def sketch_rows(
+    op: Operator, groups: Sequence[np.ndarray], n_factors: Sequence[int]
+) -> Sketch | None:
     """The table in few rows.
 
     Parameters
@@ -50,16 +50,16 @@ def compressed(
         The centred table (n, p).
     groups : sequence of int arrays
         The columns of every view.
-    latents : sequence of int
-        How many latents every view sees.
+    n_factors : sequence of int
+        How many n_factors every view sees.
 
     Returns
     -------
-    Compressed or None
+    Sketch or None
         None where a pass over the table itself costs little more.
     """
-    wanted = [count + MORE_DIRECTIONS for count in latents]
-    if min(op.shape) <= max(EXACT_SIDE, WORTH * sum(wanted)):
+    wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
+    if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):
         return None
     xp, rough = op.xp, op.rough()
     V, scores = np.zeros((op.shape[1], sum(wanted))), []
@@ -77,7 +77,7 @@ def compressed(
     lacking = np.clip(squares - to_numpy(xp.sum(Y * Y, axis=0)), 0.0, None)
     table = DenseOperator(Y)
     table.remember_column_squares(squares)
-    return Compressed(table, Rest(lacking, V))
+    return Sketch(table, ResidualSquares(lacking, V))
 
 
 def _leading(part: Operator, count: int) -> Array:
@@ -86,4 +86,4 @@ def _leading(part: Operator, count: int) -> Array:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:
         return spectrum(part).directions(count)
-    return leading_directions(part, count, max_passes=PRODUCTS)[1]
+    return leading_directions(part, count, max_passes=MAX_PRODUCTS)[1]

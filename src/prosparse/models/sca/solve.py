@@ -17,7 +17,7 @@ from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
 from ...selection.dimension import completed, counted, variational_count
-from .group_tables import GroupedTable
+from .group_data import GroupedData
 from .grouped import (
     GroupedParameters,
     GroupedState,
@@ -26,54 +26,54 @@ from .grouped import (
     grouped_step,
 )
 from .hyperbolic import HyperbolicPrior
-from .imputed_init import fit_of_filled
-from .missing_e_step import SamplesWithGaps
+from .imputed_init import fit_imputed
+from .missing_e_step import IncompleteSamples
 from .model import (
     FactorParameters,
     Noise,
     State,
     ViewLayout,
     accelerator,
+    ard_step,
     hyperbolic_step,
     init,
-    largest_precisions,
-    relevance_step,
+    max_precisions,
     view_layout,
 )
 from .non_gaussian import (
-    BoundedState,
+    NonGaussianState,
     Rows,
-    bounded_accelerator,
-    bounded_init,
-    bounded_step,
-    information,
-    starting_offsets,
+    fisher_information,
+    initial_offsets,
+    non_gaussian_accelerator,
+    non_gaussian_init,
+    non_gaussian_step,
 )
-from .samples import CompleteSamples, Samples, fewest_rows
-from .sketch import compressed
-from .start import EXACT_ROTATION, ROUGH_ROTATION, Rotation, initial_weights
+from .samples import CompleteSamples, Samples, reduce_rows
+from .sketch import sketch_rows
+from .start import EXACT_ROTATION, ROUGH_ROTATION, Rotation, initial_loadings
 from .view_correlation import Group, view_correlations
 
 Prior = Literal["ard", "hyperbolic"]
 
 # Where entries have bounds, rises per entry below this are small beside the bounds' own gaps.
-BOUNDED_TOLERANCE = 1e-6
+MIN_NON_GAUSSIAN_TOL = 1e-6
 
 # How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
 # per entry that ends them.
-PASSES_PER_COUNT = 30
-PASSES_AT_A_TIME = 5  # of two numbers beside each other
-ROUGH = 1e-6
-PASSES_WITHOUT_LATENTS = 3  # only the noise is to be found
+MAX_ITER_PER_COUNT = 30
+N_ITER_PER_ROUND = 5  # of two numbers beside each other
+ROUGH_TOL = 1e-6
+N_ITER_NULL_MODEL = 3  # only the noise is to be found
 
 # What a latent beyond the likely number has to add to the evidence, for every sample. With nothing
-# asked, a view of TCGA's tables that is left out is told worse from the others; with twice as much,
+# asked, a view of TCGA's tables that is left out is entry_information worse from the others; with twice as much,
 # simulated views with many true latents are fitted worse.
-WORTH_OF_MORE = 0.5
+MIN_GAIN_PER_SAMPLE = 0.5
 
-# Of a compressed table the passes go on to this share of the tolerance: there they cost little, and
+# Of a sketch_rows table the passes go on to this share of the tolerance: there they cost little, and
 # what looks like an end may be a saddle, from which the whole table would take dozens of passes.
-FINER = 0.1
+SKETCH_TOL_RATIO = 0.1
 
 
 class SCAOptions(NamedTuple):
@@ -99,13 +99,13 @@ class Solution(NamedTuple):
     deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
     mu: np.ndarray  # (p,), or (groups, p), offsets from the observed means
     noise: np.ndarray  # (p,), or (groups, p), noise variances
-    latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
+    factor_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
     view_correlation: np.ndarray  # (latents,) of the scores of two views, mean over pairs
-    n_removed: int  # latents that no variable needed
+    n_pruned: int  # latents that no variable needed
     bounds: np.ndarray  # (iterations,) of the objective
-    densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
+    n_densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
     reason: StopReason
-    activity: np.ndarray | None = None  # (groups, latents) variances of the latents
+    factor_variance: np.ndarray | None = None  # (groups, latents) variances of the latents
 
 
 def solve(
@@ -135,62 +135,62 @@ def solve(
     -------
     Solution
     """
-    samples, start, guess, epsilon = _samples_and_start(op, seen, groups, options)
-    counts, private = _counts(start, samples.n, options), options.private
-    possible = counts.most + sum(private)
+    samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
+    counts, private = _factor_counts(start, samples.n, options), options.private
+    max_factors = counts.most + sum(private)
 
-    def laid_out(shared: int, own: list[int]) -> ViewLayout:
-        return view_layout(groups, shared, own, options.noise).beside(samples.squares)
+    def layout(shared: int, own: list[int]) -> ViewLayout:
+        return view_layout(groups, shared, own, options.noise).to_device_of(samples.squares)
 
-    def started(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
+    def initial_state(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
         shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
-        weights = initial_weights(start, samples.n, groups, shared, own, options.rotation, tol)
+        weights = initial_loadings(start, samples.n, groups, shared, own, options.rotation, tol)
         first = init(samples, lay, *weights, prior)
-        if guess is None or prior is not None:
+        if sketch is None or prior is not None:
             return first
-        finer = options._replace(tol=FINER * options.tol)
-        found = _iterated(guess, lay, None, first, start.epsilon, finer).state.fitted
+        finer = options._replace(tol=SKETCH_TOL_RATIO * options.tol)
+        found = _run_model(sketch, lay, None, first, start.epsilon, finer).state.fitted
         return State(found, found, -math.inf)
 
     def begin(shared: int, how: SCAOptions) -> tuple[State, ViewLayout]:
-        lay = laid_out(shared, private)
-        first = started(lay, None)
+        lay = layout(shared, private)
+        first = initial_state(lay, None)
         if seen is not None and (options.prior == "ard" or options.n_components == "auto"):
-            first = fit_of_filled(start, lay, first, _relevance_steps(lay), how.max_iter, how.tol)
+            first = fit_imputed(start, lay, first, _ard_steps(lay), how.max_iter, how.tol)
         return first, lay
 
     if options.n_components == "auto":
-        rough = _rough(options)
-        first, lay = _needed_latents(
+        rough = _rough_options(options)
+        first, lay = _select_n_factors(
             counts,
             samples.n,
             lambda shared: begin(shared, rough),
-            lambda s, at, k: _iterated(samples, at, None, s, epsilon, _at_most(k, rough)),
+            lambda s, at, k: _run_model(samples, at, None, s, epsilon, _limit_iterations(k, rough)),
             options.max_iter,
         )
     elif options.prior == "ard":
         first, lay = begin(counts.most, options)
     else:
-        lay = laid_out(counts.most, private)
+        lay = layout(counts.most, private)
     prior = None
     nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
     if options.prior == "hyperbolic" and not nothing:
         # Normal-Jeffreys never lets go of a zero: from where relevance determination ends, or from
         # the fit of a table that is not quite the same, its maxima would be poorer ones.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        lay = laid_out(shared, private)
+        lay = layout(shared, private)
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
-        first = started(lay, prior)
-    run = _iterated(samples, lay, prior, first, epsilon, options, progress, checkpoint)
+        first = initial_state(lay, prior)
+    run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
     # A log posterior is a density of the weights, too.
-    densities = to_numpy(samples.observed)
+    n_densities = to_numpy(samples.observed)
     if prior is not None:
-        densities = densities + lay.allowed.sum(axis=1)
-    return _solution(run, lay, possible, densities)
+        n_densities = n_densities + lay.allowed.sum(axis=1)
+    return _solution(run, lay, max_factors, n_densities)
 
 
-def _iterated(
+def _run_model(
     samples: Samples,
     lay: ViewLayout,
     prior: HyperbolicPrior | None,
@@ -201,7 +201,7 @@ def _iterated(
     checkpoint: Stage | None = None,
 ) -> Run[State]:
     """From a state to where the objective no longer rises."""
-    step_of = _relevance_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
+    step_of = _ard_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
     xp = array_namespace(samples.squares)
     total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
     return iterate(
@@ -209,7 +209,7 @@ def _iterated(
         first,
         max_iter=options.max_iter,
         tol=options.tol * entries,
-        accelerator=accelerator(largest_precisions(samples, lay)),
+        accelerator=accelerator(max_precisions(samples, lay)),
         exhausted=lambda state: not bool(xp.any(state.fitted.L != 0)),
         rounding=lambda state: residual_rounding(
             state, total, 1.0 / float(xp.max(state.ahead.tau)), epsilon
@@ -219,7 +219,7 @@ def _iterated(
     )
 
 
-StateOf = TypeVar("StateOf", State, BoundedState, GroupedState)
+StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
 
 
 class RunFrom(Protocol[StateOf]):
@@ -228,23 +228,23 @@ class RunFrom(Protocol[StateOf]):
     def __call__(self, state: StateOf, lay: ViewLayout, passes: int, /) -> Run[StateOf]: ...
 
 
-class Counts(NamedTuple):
+class FactorCounts(NamedTuple):
     """Numbers of latents that all views share."""
 
     likely: int  # to begin with
     most: int
 
 
-def _needed_latents(
-    counts: Counts,
+def _select_n_factors(
+    counts: FactorCounts,
     n: int,
     begin: Callable[[int], tuple[StateOf, ViewLayout]],
     run_from: RunFrom[StateOf],
-    most_passes: int,
+    max_iter: int,
 ) -> tuple[StateOf, ViewLayout]:
     """As many latents as the evidence asks for: from a likely number a quarter more each time, as
-    long as the bound rises by `WORTH_OF_MORE` for every sample and latent; else half as many, as
-    long as it rises; and then the weakest are taken out, see `_without_weakest`. Where the bound is
+    long as the bound rises by `MIN_GAIN_PER_SAMPLE` for every sample and latent; else half as many, as
+    long as it rises; and then the weakest are taken out, see `_prune_weakest`. Where the bound is
     higher without any latent, one is left, and no weight of it is open.
 
     A latent that fits noise costs more, in the divergence of its weights and its scores, than it
@@ -254,47 +254,47 @@ def _needed_latents(
     """
     count = counts.likely
     start, lay = begin(count)
-    if most_passes <= PASSES_PER_COUNT:
+    if max_iter <= MAX_ITER_PER_COUNT:
         return start, lay
-    best = run_from(start, lay, PASSES_PER_COUNT).state
+    best = run_from(start, lay, MAX_ITER_PER_COUNT).state
     while count < counts.most:
         more = min(count + max(1, count // 4), counts.most)
-        goal = best.bound + WORTH_OF_MORE * n * (more - count)
-        trial, other = _towards(goal, *begin(more), run_from)
+        goal = best.bound + MIN_GAIN_PER_SAMPLE * n * (more - count)
+        trial, other = _run_towards(goal, *begin(more), run_from)
         if trial.bound <= goal:
             break
         best, lay, count = trial, other, more
-    above, around = best, lay
+    above, residual_variance = best, lay
     while 1 < count <= counts.likely:
         count //= 2
-        trial, other = _towards(best.bound, *begin(count), run_from)
+        trial, other = _run_towards(best.bound, *begin(count), run_from)
         if trial.bound <= best.bound:
             break
-        above, around, best, lay = best, lay, trial, other
-    above, around = _without_weakest(above, around, run_from)
+        above, residual_variance, best, lay = best, lay, trial, other
+    above, residual_variance = _prune_weakest(above, residual_variance, run_from)
     if above.bound >= best.bound:
-        best, lay = above, around
-    nothing, closed = _without_any(best, lay, run_from)
+        best, lay = above, residual_variance
+    nothing, closed = _null_model(best, lay, run_from)
     if nothing.bound >= best.bound:
         best, lay = nothing, closed
-    return _with_latents(best, lay, np.arange(lay.block.size))
+    return _take_factors(best, lay, np.arange(lay.block.size))
 
 
-def _towards(
+def _run_towards(
     goal: float, state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
     """Passes from a start until the bound is above the goal, or is not going to be."""
-    for left in range(PASSES_PER_COUNT - PASSES_AT_A_TIME, -1, -PASSES_AT_A_TIME):
-        run = run_from(state, lay, PASSES_AT_A_TIME)
+    for left in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
+        run = run_from(state, lay, N_ITER_PER_ROUND)
         state = run.state
         over = run.reason is not StopReason.MAX_ITER
         # what a pass adds grows smaller from pass to pass
-        if state.bound > goal or over or goal - state.bound > _rise(run) * left:
+        if state.bound > goal or over or goal - state.bound > _gain_per_iteration(run) * left:
             break
     return state, lay
 
 
-def _without_weakest(
+def _prune_weakest(
     best: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
     """The weakest latents taken out as long as the bound rises: one at first, then twice as many
@@ -303,7 +303,7 @@ def _without_weakest(
     while lay.block.size > 1 and fewer >= 1:
         strength = np.sum(to_numpy(best.fitted.L) ** 2, axis=0)
         keep = np.sort(np.argsort(strength, kind="stable")[min(fewer, strength.size - 1) :])
-        start, other = _with_latents(best, lay, keep)
+        start, other = _take_factors(best, lay, keep)
         best, trial = compare_after_equal_iterations(best, lay, start, other, run_from)
         if trial.bound > best.bound:
             best, lay = trial, other
@@ -313,15 +313,15 @@ def _without_weakest(
     return best, lay
 
 
-def _without_any(
+def _null_model(
     state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
     """One latent, of which no view has a weight: nothing but noise."""
-    state, lay = _with_latents(state, lay, np.arange(1))
+    state, lay = _take_factors(state, lay, np.arange(1))
     zero = state.ahead._replace(**{name: 0.0 * getattr(state.ahead, name) for name in "LCt"})
     lay = lay._replace(allowed=array_namespace(lay.allowed).zeros_like(lay.allowed))
     state = state._replace(fitted=zero, ahead=zero)
-    for _ in range(PASSES_WITHOUT_LATENTS):  # each ends where it sees that all weights are zero
+    for _ in range(N_ITER_NULL_MODEL):  # each ends where it sees that all weights are zero
         state = run_from(state, lay, 1).state
     return state, lay
 
@@ -339,13 +339,13 @@ def compare_after_equal_iterations(
     rise.
     """
     settled = False
-    for left in range(PASSES_PER_COUNT - PASSES_AT_A_TIME, -1, -PASSES_AT_A_TIME):
-        of_trial = run_from(trial, other, PASSES_AT_A_TIME)
-        trial, gains_on = of_trial.state, _rise(of_trial)
+    for left in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
+        of_trial = run_from(trial, other, N_ITER_PER_ROUND)
+        trial, gains_on = of_trial.state, _gain_per_iteration(of_trial)
         if not settled:
-            of_held = run_from(held, lay, PASSES_AT_A_TIME)
+            of_held = run_from(held, lay, N_ITER_PER_ROUND)
             held, settled = of_held.state, of_held.reason is not StopReason.MAX_ITER
-            gains_on -= _rise(of_held)
+            gains_on -= _gain_per_iteration(of_held)
         over = of_trial.reason is not StopReason.MAX_ITER
         lead = held.bound - trial.bound
         # what a state gains on another grows smaller from pass to pass
@@ -354,22 +354,22 @@ def compare_after_equal_iterations(
     return held, trial
 
 
-def _rise(run: Run[StateOf]) -> float:
+def _gain_per_iteration(run: Run[StateOf]) -> float:
     """Of the objective, per pass."""
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
-def _rough(options: SCAOptions) -> SCAOptions:
+def _rough_options(options: SCAOptions) -> SCAOptions:
     return options._replace(
-        max_iter=min(options.max_iter, PASSES_PER_COUNT), tol=max(options.tol, ROUGH)
+        max_iter=min(options.max_iter, MAX_ITER_PER_COUNT), tol=max(options.tol, ROUGH_TOL)
     )
 
 
-def _at_most(passes: int, options: SCAOptions) -> SCAOptions:
+def _limit_iterations(passes: int, options: SCAOptions) -> SCAOptions:
     return options._replace(max_iter=min(options.max_iter, passes))
 
 
-def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
+def _take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
     """Some latents of a state under relevance determination, as a start."""
     now = state.ahead
     assert now.C is not None
@@ -384,12 +384,12 @@ def _with_latents(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[St
         now = now._replace(v=now.v[:, keep])
     lay = lay._replace(allowed=kept(lay.allowed), block=lay.block[keep])
     start = state._replace(fitted=now, ahead=now, bound=-math.inf)
-    if isinstance(start, BoundedState):
+    if isinstance(start, NonGaussianState):
         start = start._replace(Z=start.Z[:, keep], S=start.S[:, keep][:, :, keep])
     return start, lay
 
 
-def solve_bounded(
+def solve_non_gaussian(
     rows: Rows,
     op: Operator,
     per_unit: np.ndarray,
@@ -423,39 +423,39 @@ def solve_bounded(
     Solution
     """
     start = spectrum(op).table if op.shape[0] > op.shape[1] else op
-    mu = starting_offsets(rows, means)
+    mu = initial_offsets(rows, means)
 
     def begin(
         shared: int, private: list[int], prior: HyperbolicPrior | None
-    ) -> tuple[BoundedState, ViewLayout]:
+    ) -> tuple[NonGaussianState, ViewLayout]:
         lay = view_layout(groups, shared, private, options.noise)
-        L = initial_weights(start, rows.n, groups, shared, private, options.rotation)[0]
-        return bounded_init(rows, lay, L * per_unit[:, None], mu, prior), lay
+        L = initial_loadings(start, rows.n, groups, shared, private, options.rotation)[0]
+        return non_gaussian_init(rows, lay, L * per_unit[:, None], mu, prior), lay
 
     def run_from(
-        first: BoundedState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
-    ) -> Run[BoundedState]:
+        first: NonGaussianState, lay: ViewLayout, prior: HyperbolicPrior | None, how: SCAOptions
+    ) -> Run[NonGaussianState]:
         last = how is options
         return iterate(
-            partial(bounded_step, rows, lay, prior),
+            partial(non_gaussian_step, rows, lay, prior),
             first,
             max_iter=how.max_iter,
-            tol=max(how.tol, BOUNDED_TOLERANCE) * float(rows.observed.sum()),
-            accelerator=bounded_accelerator(rows, lay),
+            tol=max(how.tol, MIN_NON_GAUSSIAN_TOL) * float(rows.observed.sum()),
+            accelerator=non_gaussian_accelerator(rows, lay),
             exhausted=lambda state: not np.any(state.fitted.L),
             progress=progress if last else None,
             checkpoint=checkpoint if last else None,
         )
 
-    counts = _counts(start, rows.n, options)
-    possible = counts.most + sum(options.private)
+    counts = _factor_counts(start, rows.n, options)
+    max_factors = counts.most + sum(options.private)
     if options.n_components == "auto":
-        rough = _rough(options)
-        first, lay = _needed_latents(
+        rough = _rough_options(options)
+        first, lay = _select_n_factors(
             counts,
             rows.n,
             lambda shared: begin(shared, options.private, None),
-            lambda s, at, k: run_from(s, at, None, _at_most(k, rough)),
+            lambda s, at, k: run_from(s, at, None, _limit_iterations(k, rough)),
             options.max_iter,
         )
     else:
@@ -467,15 +467,15 @@ def solve_bounded(
         prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
         first, lay = begin(shared, private, prior)
     run = run_from(first, lay, prior, options)
-    # Counts have no density that would depend on units; weights are of the linear predictor.
-    densities = np.where(rows.gaussian, rows.observed, 0.0)
+    # FactorCounts have no density that would depend on units; weights are of the linear predictor.
+    n_densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
-        densities = densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
-    return _solution(run, lay, possible, densities, information(rows, means))
+        n_densities = n_densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
+    return _solution(run, lay, max_factors, n_densities, fisher_information(rows, means))
 
 
 def solve_groups(
-    table: GroupedTable,
+    table: GroupedData,
     views: list[np.ndarray],
     options: SCAOptions,
     *,
@@ -486,7 +486,7 @@ def solve_groups(
 
     Parameters
     ----------
-    table : GroupedTable
+    table : GroupedData
     views : list of int arrays
         The columns of every view.
     options : SCAOptions
@@ -500,20 +500,22 @@ def solve_groups(
         the noise there is NaN.
     """
     members, n = table.members, table.start.shape[0]
-    start = fewest_rows(table.start)
-    counts, private = _counts(start, n - len(members), options), options.private
-    possible = counts.most + sum(private)
+    start = reduce_rows(table.start)
+    counts, private = _factor_counts(start, n - len(members), options), options.private
+    max_factors = counts.most + sum(private)
     pooled = CompleteSamples(start, n)
     total = float(sum(np.sum(member.samples.squares) for member in members))
     entries = float(sum(np.sum(member.samples.observed) for member in members))
 
     def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
         lay = view_layout(views, shared, private, options.noise)
-        weights = initial_weights(start, n, views, shared, private, options.rotation)
-        alike = init(pooled, lay, *weights, None)
+        weights = initial_loadings(start, n, views, shared, private, options.rotation)
+        pooled_state = init(pooled, lay, *weights, None)
         if table.has_missing:
-            alike = fit_of_filled(start, lay, alike, _relevance_steps(lay), how.max_iter, how.tol)
-        return grouped_init(members, lay, alike), lay
+            pooled_state = fit_imputed(
+                start, lay, pooled_state, _ard_steps(lay), how.max_iter, how.tol
+            )
+        return grouped_init(members, lay, pooled_state), lay
 
     def run_from(state: GroupedState, lay: ViewLayout, how: SCAOptions) -> Run[GroupedState]:
         last = how is options
@@ -532,26 +534,26 @@ def solve_groups(
         )
 
     if options.n_components == "auto":
-        rough = _rough(options)
-        first, lay = _needed_latents(
+        rough = _rough_options(options)
+        first, lay = _select_n_factors(
             counts,
             n,
             lambda shared: begin(shared, rough),
-            lambda s, at, k: run_from(s, at, _at_most(k, rough)),
+            lambda s, at, k: run_from(s, at, _limit_iterations(k, rough)),
             options.max_iter,
         )
     else:
         first, lay = begin(counts.most, options)
     run = run_from(first, lay, options)
-    densities = np.zeros(lay.view.size)
+    n_densities = np.zeros(lay.view.size)
     for member in members:
-        densities[member.columns] += member.samples.observed
-    solution = _solution(run, lay, possible, densities, table=table)
-    return solution._replace(noise=np.where(table.counted, solution.noise, np.nan))
+        n_densities[member.columns] += member.samples.observed
+    solution = _solution(run, lay, max_factors, n_densities, table=table)
+    return solution._replace(noise=np.where(table.varying_in_group, solution.noise, np.nan))
 
 
-def _relevance_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
-    return lambda samples: partial(relevance_step, samples, lay)
+def _ard_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
+    return lambda samples: partial(ard_step, samples, lay)
 
 
 def _hyperbolic_steps(
@@ -565,11 +567,11 @@ class FitData(NamedTuple):
 
     samples: Samples  # to iterate on
     start: Operator  # to start from, with as few rows as can be
-    guess: Samples | None  # of a large table: nearly the same samples, for most of the way
+    sketch: Samples | None  # of a large table: nearly the same samples, for most of the way
     epsilon: float  # relative rounding error of the products with the samples
 
 
-def _samples_and_start(
+def _fit_data(
     op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
 ) -> FitData:
     n, count = op.shape[0], options.n_components
@@ -577,20 +579,20 @@ def _samples_and_start(
         X = to_numpy(op.whole)
         full = completed(X, seen, None if count == "auto" else count + sum(options.private))
         start = DenseOperator(full - full.mean(axis=0))
-        return FitData(SamplesWithGaps(X, seen), start, None, start.epsilon)
-    reduced = fewest_rows(op)
+        return FitData(IncompleteSamples(X, seen), start, None, start.epsilon)
+    reduced = reduce_rows(op)
     # The steps of the hyperbolic prior are for the host.
-    stay = options.prior == "ard" and is_writable(reduced.column_squares())
-    samples = CompleteSamples(reduced, n, stay=stay)
+    on_device = options.prior == "ard" and is_writable(reduced.column_squares())
+    samples = CompleteSamples(reduced, n, on_device=on_device)
     if count != "auto":
-        small = compressed(reduced, groups, [int(count) + own for own in options.private])
+        small = sketch_rows(reduced, groups, [int(count) + own for own in options.private])
         if small is not None:
-            guess = CompleteSamples(small.table, n, small.rest, stay)
-            return FitData(samples, small.table, guess, reduced.epsilon)
+            sketch = CompleteSamples(small.table, n, small.rest, on_device)
+            return FitData(samples, small.table, sketch, reduced.epsilon)
     return FitData(samples, reduced, None, reduced.epsilon)
 
 
-def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
+def _factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
     """The number of latents that all views share; with "auto", a likely one and the most there
     may be.
 
@@ -598,49 +600,49 @@ def _counts(op: Operator, n: int, options: SCAOptions) -> Counts:
     likely: where samples are few, these are those that are well above the noise.
     """
     if options.n_components != "auto":
-        return Counts(int(options.n_components), int(options.n_components))
+        return FactorCounts(int(options.n_components), int(options.n_components))
     values, p = to_numpy(spectrum(op).eigenvalues), op.shape[1]
     most = max(1, counted(values, n, p) - sum(options.private))
     likely = min(variational_count(values, n, p) - sum(options.private), most)
-    return Counts(max(1, likely), most)
+    return FactorCounts(max(1, likely), most)
 
 
 def _solution(
-    run: Run[State] | Run[BoundedState] | Run[GroupedState],
+    run: Run[State] | Run[NonGaussianState] | Run[GroupedState],
     lay: ViewLayout,
-    possible: int,
-    densities: np.ndarray,
-    told: np.ndarray | None = None,
-    table: GroupedTable | None = None,
+    max_factors: int,
+    n_densities: np.ndarray,
+    entry_information: np.ndarray | None = None,
+    table: GroupedData | None = None,
 ) -> Solution:
     """Without dead latents, in their order, their largest weight positive.
 
-    ``possible`` is how many there might have been, ``told`` (p,) what an entry of a column tells of
-    its linear predictor where it is not Gaussian, see `information`; None: all columns are
+    ``max_factors`` is how many there might have been, ``entry_information`` (p,) what an entry of a column tells of
+    its linear predictor where it is not Gaussian, see `fisher_information`; None: all columns are
     Gaussian. ``table`` is that of the groups of a `GroupedState`.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
-        weights, noise, activity = fitted.L, 1.0 / fitted.tau, fitted.v
+        weights, noise, factor_variance = fitted.L, 1.0 / fitted.tau, fitted.v
     else:
-        weights, noise, activity = (
+        weights, noise, factor_variance = (
             to_numpy(fitted.L),
             to_numpy(1.0 / lay.of_columns(fitted.tau)),
             None,
         )
     if lay.noise_has_prior:
-        noisy = None if told is None else np.isnan(told)
-        weights, noise = absorb_singleton_factors(weights, noise, noisy, activity)
+        noisy = None if entry_information is None else np.isnan(entry_information)
+        weights, noise = absorb_singleton_factors(weights, noise, noisy, factor_variance)
     deviations = None
     if fitted.C is not None:
         variances = to_numpy(array_namespace(fitted.C).linalg.diagonal(fitted.C))
         deviations = np.sqrt(np.clip(variances, 0.0, None))
         deviations = np.where(np.any(weights, axis=0), deviations, 0.0)
     strength = np.sum(weights**2, axis=0)
-    doubt = np.zeros_like(weights) if deviations is None else deviations**2
-    groups = _groups(noise, doubt, activity, told, table)
+    loading_variance = np.zeros_like(weights) if deviations is None else deviations**2
+    groups = _correlation_groups(noise, loading_variance, factor_variance, entry_information, table)
     correlation = view_correlations(weights, to_numpy(lay.view), groups)
-    alive = _in_order(lay.block, correlation, strength)
+    alive = _order_factors(lay.block, correlation, strength)
     L = weights[:, alive]
     strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     return Solution(
@@ -648,17 +650,17 @@ def _solution(
         deviations=None if deviations is None else deviations[:, alive],
         mu=to_numpy(fitted.mu),
         noise=noise,
-        latent_view=lay.block[alive] - 1,
+        factor_view=lay.block[alive] - 1,
         view_correlation=correlation[alive],
-        n_removed=int(possible - np.sum(strength > 0)),
+        n_pruned=int(max_factors - np.sum(strength > 0)),
         bounds=np.array(run.bounds),
-        densities=densities,
+        n_densities=n_densities,
         reason=run.reason,
-        activity=None if activity is None else activity[:, alive],
+        factor_variance=None if factor_variance is None else factor_variance[:, alive],
     )
 
 
-def _in_order(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
+def _order_factors(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
     """The latents that are left: those open to all views first, by how much views share them, as
     canonical correlations are ordered; then those of each view's own. Where no two views share
     them, the strongest first.
@@ -670,36 +672,41 @@ def _in_order(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) 
     return alive if alive.size else order[:1]
 
 
-def _groups(
+def _correlation_groups(
     noise: np.ndarray,
-    doubt: np.ndarray,
-    activity: np.ndarray | None,
-    told: np.ndarray | None,
-    table: GroupedTable | None,
+    loading_variance: np.ndarray,
+    factor_variance: np.ndarray | None,
+    entry_information: np.ndarray | None,
+    table: GroupedData | None,
 ) -> list[Group]:
-    """What `view_correlations` needs to know of the samples: all alike, or of several groups.
+    """What `view_correlations` needs to know of the samples: all pooled_state, or of several groups.
 
-    ``doubt`` (p, Q) are the variances of the weights; the others are as in `_solution`.
+    ``loading_variance`` (p, Q) are the variances of the weights; the others are as in `_solution`.
     """
-    p, Q = doubt.shape
-    if table is None or activity is None:
-        if told is not None:
-            noise = np.where(np.isnan(told), noise, 1.0 / told)
-        return [Group(1.0, np.ones(Q), noise + doubt.sum(axis=1), np.ones(p, dtype=bool))]
+    p, Q = loading_variance.shape
+    if table is None or factor_variance is None:
+        if entry_information is not None:
+            noise = np.where(np.isnan(entry_information), noise, 1.0 / entry_information)
+        return [
+            Group(1.0, np.ones(Q), noise + loading_variance.sum(axis=1), np.ones(p, dtype=bool))
+        ]
     sizes = np.array([member.samples.n for member in table.members], dtype=float)
-    parts = zip(sizes / sizes.sum(), activity, noise, table.counted, strict=True)
-    return [Group(share, v, own + doubt @ v, counted) for share, v, own, counted in parts]
+    parts = zip(sizes / sizes.sum(), factor_variance, noise, table.varying_in_group, strict=True)
+    return [
+        Group(share, v, own + loading_variance @ v, varying_in_group)
+        for share, v, own, varying_in_group in parts
+    ]
 
 
 def absorb_singleton_factors(
-    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, activity: np.ndarray | None
+    L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, factor_variance: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """A latent that a single column has is noise of that column: the same law of the table.
-    ``activity`` (groups, latents) are its variances, where there are groups."""
-    lonely = np.count_nonzero(L, axis=0) == 1
+    ``factor_variance`` (groups, latents) are its variances, where there are groups."""
+    singleton = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:
-        lonely &= ~np.any(L[~noisy], axis=0)
-    of_lonely = L[:, lonely] ** 2
-    if activity is None:
-        return np.where(lonely, 0.0, L), noise + np.sum(of_lonely, axis=1)
-    return np.where(lonely, 0.0, L), noise + activity[:, lonely] @ of_lonely.T
+        singleton &= ~np.any(L[~noisy], axis=0)
+    singleton_variance = L[:, singleton] ** 2
+    if factor_variance is None:
+        return np.where(singleton, 0.0, L), noise + np.sum(singleton_variance, axis=1)
+    return np.where(singleton, 0.0, L), noise + factor_variance[:, singleton] @ singleton_variance.T

@@ -16,16 +16,16 @@ from ...numerics.spectrum import spectrum
 Rotation = Literal["sparse", "shared"]
 
 # Angles, in radians, of the steps of `evidence_rotation`.
-FIRST_ANGLE = 0.05
-LARGEST_ANGLE = 0.3
-SMALLEST_ANGLE = 1e-8
+INITIAL_ANGLE = 0.05
+MAX_ANGLE = 0.3
+MIN_ANGLE = 1e-8
 # A rotation ends where its criterion rises by less than this share. Relevance determination goes on
 # from about there as well; Normal-Jeffreys, which never lets go of a zero, does not.
 EXACT_ROTATION = 1e-8
 ROUGH_ROTATION = 1e-4
 # Of a column's variance at least this share is taken for noise where weights are put in units of
 # their standard deviation.
-LEAST_NOISE = 1e-3
+MIN_NOISE_PROPORTION = 1e-3
 
 
 def varimax(
@@ -74,21 +74,21 @@ def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> 
     if L.shape[1] < 2:
         return R
 
-    def cost_and_turn(R: np.ndarray) -> tuple[float, np.ndarray]:
+    def cost_and_gradient(R: np.ndarray) -> tuple[float, np.ndarray]:
         rotated = L @ R
         squares = 1.0 + rotated * rotated
         gradient = R.T @ (L.T @ (rotated / squares))
         return 0.5 * float(np.sum(np.log(squares))), 0.5 * (gradient - gradient.T)
 
-    cost, turn = cost_and_turn(R)
+    cost, turn = cost_and_gradient(R)
     largest = float(np.abs(turn).max())
-    step = FIRST_ANGLE / largest if largest > 0 else 0.0
+    step = INITIAL_ANGLE / largest if largest > 0 else 0.0
     for _ in range(max_iter):
         length, largest = float(np.sum(turn * turn)), float(np.abs(turn).max())
-        if step * largest < SMALLEST_ANGLE:
+        if step * largest < MIN_ANGLE:
             break
         U, _, Vt = np.linalg.svd(R - step * (R @ turn))
-        new_cost, new_turn = cost_and_turn(U @ Vt)
+        new_cost, new_turn = cost_and_gradient(U @ Vt)
         if new_cost > cost - 1e-4 * step * length:
             step *= 0.25
             continue
@@ -99,16 +99,16 @@ def evidence_rotation(L: np.ndarray, max_iter: int = 300, tol: float = 1e-6) -> 
             break
         step = step * length / curved if curved > 0 else 2.0 * step
         largest = float(np.abs(turn).max())
-        step = min(step, LARGEST_ANGLE / largest) if largest > 0 else 0.0
+        step = min(step, MAX_ANGLE / largest) if largest > 0 else 0.0
     return R
 
 
 def _directions(op: Operator, k: int) -> Array:
     """The k leading eigenvectors of X'X, zero beyond the rank."""
-    return _padded(spectrum(op, k).directions(min(k, *op.shape)), k)
+    return _pad_columns(spectrum(op, k).directions(min(k, *op.shape)), k)
 
 
-def _padded(U: Array, k: int) -> Array:
+def _pad_columns(U: Array, k: int) -> Array:
     """``U`` with columns of zeros up to k."""
     xp = array_namespace(U)
     missing = k - U.shape[1]
@@ -147,7 +147,7 @@ def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> 
         scaled = [_scores(op, k + own) for op, own in zip(parts, private, strict=True)]
     xp = parts[0].xp
     U = xp.linalg.svd(xp.concat(scaled, axis=1), full_matrices=False)[0]
-    return _padded(U[:, :k], k)
+    return _pad_columns(U[:, :k], k)
 
 
 def _weighted_scores(op: Operator, k: int) -> Array:
@@ -155,7 +155,7 @@ def _weighted_scores(op: Operator, k: int) -> Array:
     return _leading(op, k) / math.sqrt(total / op.shape[1] if total > 0 else 1.0)
 
 
-def initial_weights(
+def initial_loadings(
     op: Operator,
     n: int,
     groups: Sequence[np.ndarray],
@@ -175,7 +175,7 @@ def initial_weights(
     squares = to_numpy(op.column_squares())
     parts = [op.take_columns(columns) for columns in groups]
     scores = shared_scores(parts, k, private)
-    shared = _regressed(op, scores)  # (p, k): scores are orthonormal
+    shared = _regress(op, scores)  # (p, k): scores are orthonormal
     L = np.zeros((p, Q))
     view = None
     if rotation == "shared":
@@ -185,12 +185,12 @@ def initial_weights(
     shared = shared @ varimax(shared, view, tol=tol)
     left = squares - np.sum(shared**2, axis=1)
     if rotation == "sparse":
-        shared = shared @ evidence_rotation(_in_units_of_deviations(shared, left, squares, n))
+        shared = shared @ evidence_rotation(_standardised_coefficients(shared, left, squares, n))
     L[:, :k] = shared / np.sqrt(n)
     first = k
     for part, columns, own in zip(parts, groups, private, strict=True):
         if own:
-            loadings = _regressed(part, _left_over(part, scores, own))
+            loadings = _regress(part, _residual_scores(part, scores, own))
             turned = loadings @ varimax(loadings, tol=tol)
             L[columns, first : first + own] = turned / np.sqrt(n)
             left[columns] -= np.sum(loadings**2, axis=1)
@@ -198,22 +198,22 @@ def initial_weights(
     return L, np.clip(left, 0.0, None) / n
 
 
-def _in_units_of_deviations(
+def _standardised_coefficients(
     loadings: np.ndarray, left: np.ndarray, squares: np.ndarray, n: int
 ) -> np.ndarray:
     """Regression coefficients on orthonormal scores, each over its standard deviation."""
-    noise = np.maximum(left, LEAST_NOISE * squares) / n
+    noise = np.maximum(left, MIN_NOISE_PROPORTION * squares) / n
     known = noise > 0
     units: np.ndarray = loadings / np.sqrt(np.where(known, noise, 1.0))[:, None]
     return np.where(known[:, None], units, 0.0)
 
 
-def _regressed(op: Operator, scores: Array) -> np.ndarray:
+def _regress(op: Operator, scores: Array) -> np.ndarray:
     """X' times orthonormal scores, on the host."""
     return to_numpy(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
 
 
-def _left_over(part: Operator, scores: Array, own: int) -> Array:
+def _residual_scores(part: Operator, scores: Array, own: int) -> Array:
     """Orthonormal scores of the leading components of a view after regressing on ``scores``."""
     xp = part.xp
     if part.shape[0] <= part.shape[1]:
@@ -223,7 +223,7 @@ def _left_over(part: Operator, scores: Array, own: int) -> Array:
         values, vectors = xp.linalg.eigh(kernel)
         U = xp.flip(vectors[:, -own:], axis=1)
     else:
-        loadings = from_numpy(_regressed(part, scores), scores)
+        loadings = from_numpy(_regress(part, scores), scores)
         values, V = xp.linalg.eigh(part.gram() - loadings @ loadings.T)
         V = xp.flip(V[:, -own:], axis=1)
         F = xp.astype(V, part.dtype)
@@ -234,4 +234,4 @@ def _left_over(part: Operator, scores: Array, own: int) -> Array:
     # A share of the whole view: where the scores leave nothing, the rest is rounding, top and all.
     present = (top > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
     factor = np.where(present, 1.0 / np.where(present, norm, 1.0), 0.0)
-    return _padded(U * from_numpy(factor, U), own)
+    return _pad_columns(U * from_numpy(factor, U), own)

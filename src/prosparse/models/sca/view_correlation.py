@@ -26,10 +26,12 @@ import numpy as np
 class Group(NamedTuple):
     """Samples with noise and variances of the latents of their own."""
 
-    share: float  # of all samples
+    proportion: float  # of all samples
     variances: np.ndarray  # (Q,) of the latents
-    around: np.ndarray  # (p,) variances of the columns around means of weights times latents
-    counted: np.ndarray  # (p,) columns that vary within the group
+    residual_variance: (
+        np.ndarray
+    )  # (p,) variances of the columns residual_variance means of weights times latents
+    varying_in_group: np.ndarray  # (p,) columns that vary within the group
 
 
 def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> np.ndarray:
@@ -42,31 +44,33 @@ def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> n
     views, Q = np.unique(view), L.shape[1]
     own = np.zeros((views.size, Q))  # variances of the scores of each view
     common = np.zeros((views.size, views.size, Q))  # covariances of those of two
-    for share, variances, around, counted in groups:
-        told = [
-            _told((L * np.sqrt(variances))[here], around[here])
-            for here in (counted & (view == v) for v in views)
+    for proportion, variances, residual_variance, varying_in_group in groups:
+        reliability = [
+            _reliability((L * np.sqrt(variances))[here], residual_variance[here])
+            for here in (varying_in_group & (view == v) for v in views)
         ]
-        own += share * variances * np.array([T.diagonal() for T in told])
+        own += proportion * variances * np.array([T.diagonal() for T in reliability])
         for a, b in combinations(range(views.size), 2):
-            common[a, b] += share * variances * np.sum(told[a] * told[b], axis=1)
-    pairs = [_ratio(common[a, b], own[a] * own[b]) for a, b in combinations(range(views.size), 2)]
+            common[a, b] += proportion * variances * np.sum(reliability[a] * reliability[b], axis=1)
+    pairs = [
+        _correlation(common[a, b], own[a] * own[b]) for a, b in combinations(range(views.size), 2)
+    ]
     return np.mean(pairs, axis=0) if pairs else np.zeros(Q)
 
 
-def _told(L: np.ndarray, around: np.ndarray) -> np.ndarray:
-    """T = (I + M)^-1 M with M = L' diag(around)^-1 L, (Q, Q): what is told of the latents.
+def _reliability(L: np.ndarray, residual_variance: np.ndarray) -> np.ndarray:
+    """T = (I + M)^-1 M with M = L' diag(residual_variance)^-1 L, (Q, Q): what is reliability of the latents.
 
     By singular values, as I + M is singular in floating point where columns have next to no noise.
     """
-    R = np.linalg.qr(L / np.sqrt(around)[:, None], mode="r")
+    R = np.linalg.qr(L / np.sqrt(residual_variance)[:, None], mode="r")
     _, values, V = np.linalg.svd(R, full_matrices=False)
-    share = values**2 / (1.0 + values**2)
+    proportion = values**2 / (1.0 + values**2)
     V = V * np.any(L != 0.0, axis=0)  # no rounding where a view has no weights of a latent
-    return np.asarray((V.T * share) @ V)
+    return np.asarray((V.T * proportion) @ V)
 
 
-def _ratio(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
+def _correlation(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
     """A correlation; zero where a view has no weights of a latent, and says nothing of it."""
     found = squared > 0.0
     return np.where(found, covariance / np.sqrt(np.where(found, squared, 1.0)), 0.0)

@@ -21,8 +21,10 @@ from ...data.groups import ColumnGroup
 from ...errors import InputError, ParameterError, check_integer, warn
 
 
-def varying_groups(groups: list[np.ndarray], kept: np.ndarray, width: int) -> list[np.ndarray]:
-    """The columns of every view, counted among those that vary.
+def varying_view_columns(
+    groups: list[np.ndarray], kept: np.ndarray, width: int
+) -> list[np.ndarray]:
+    """The columns of every view, varying_in_group among those that vary.
 
     Parameters
     ----------
@@ -76,7 +78,7 @@ def is_list_of_tables(X: Table) -> TypeGuard[Sequence[Table]]:
     return any(table is None or len(getattr(table, "shape", ())) == 2 for table in X)
 
 
-def one_table(
+def concatenate_views(
     X: Table, views: Sequence[ColumnGroup] | None
 ) -> tuple[Table, Sequence[ColumnGroup] | None]:
     """A list of tables as one table and its column groups; anything else as it is."""
@@ -89,7 +91,7 @@ def one_table(
     return side_by_side(list(X))
 
 
-def in_old_places(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
+def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
     """New rows of fitted views as one table, its columns in their old places; None is missing."""
     if len(tables) != len(groups):
         raise InputError(
@@ -121,7 +123,7 @@ def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
 # --- their column names
 
 
-def repeated_labels(X: Table) -> list[object]:
+def duplicate_names(X: Table) -> list[object]:
     """The labels that more than one column of a DataFrame has.
 
     Views may share names, and a DataFrame of all of them then has some twice.
@@ -130,9 +132,9 @@ def repeated_labels(X: Table) -> list[object]:
     return [label for label, count in labels.items() if count > 1]
 
 
-def names_of(table: Table, number: int) -> np.ndarray | None:
+def view_column_names(table: Table, number: int) -> np.ndarray | None:
     """The column names of view ``number`` that scikit-learn would remember, if it has any."""
-    twice = repeated_labels(table)
+    twice = duplicate_names(table)
     if twice:
         raise InputError(f"view {number} has more than one column named {twice[0]!r}: rename them")
     probe = BaseEstimator()
@@ -143,7 +145,7 @@ def names_of(table: Table, number: int) -> np.ndarray | None:
     return getattr(probe, "feature_names_in_", None)
 
 
-def names_together(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
+def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
     """The names of all views side by side; None unless all have names, and no two the same."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
@@ -156,7 +158,7 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
     """Refuse views whose columns have other names than in ``fit``, or another order, as
     scikit-learn does with one table; where one of the two has no names, say so."""
     for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
-        given = None if table is None else names_of(table, number)
+        given = None if table is None else view_column_names(table, number)
         if table is None or (given is None and expected is None):
             continue
         if given is None:
@@ -171,14 +173,14 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
                 UserWarning,
             )
         elif list(given) != list(expected):
-            raise InputError(_difference(number, list(given), list(expected)))
+            raise InputError(_name_mismatch(number, list(given), list(expected)))
 
 
-def _difference(number: int, given: list[str], expected: list[str]) -> str:
+def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
     message = f"view {number}: the feature names should match those that were passed during fit."
     for what, names in (
-        ("Feature names unseen at fit time", _lacking(given, expected)),
-        ("Feature names seen at fit time, yet now missing", _lacking(expected, given)),
+        ("Feature names unseen at fit time", _missing_names(given, expected)),
+        ("Feature names seen at fit time, yet now missing", _missing_names(expected, given)),
     ):
         if names:
             more = f", and {len(names) - 5} more" if len(names) > 5 else ""
@@ -188,6 +190,6 @@ def _difference(number: int, given: list[str], expected: list[str]) -> str:
     return message
 
 
-def _lacking(names: list[str], others: list[str]) -> list[str]:
+def _missing_names(names: list[str], others: list[str]) -> list[str]:
     known = set(others)
     return [name for name in names if name not in known]

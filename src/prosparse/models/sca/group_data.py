@@ -11,20 +11,19 @@ from ...data import DenseOperator, Operator, container_of, operator_of, standard
 from ...data.arrays import as_like, to_numpy
 from ...data.columns import unit_of
 from ...data.containers import Table
-from ...data.operators.shifted import within_groups
 from ...data.row_groups import RowGroups
 from ...errors import InputError, ParameterError
 from ...selection.dimension import completed
-from .grouped import Member
-from .missing_data import dense_with_gaps, standardise_observed
-from .missing_e_step import SamplesWithGaps
-from .samples import CompleteSamples, fewest_rows
+from .grouped import GroupSamples
+from .missing_data import dense_with_missing, standardise_observed
+from .missing_e_step import IncompleteSamples
+from .samples import CompleteSamples, reduce_rows
 
 
-class GroupedTable(NamedTuple):
+class GroupedData(NamedTuple):
     """A table of groups: raw = mean + size * entry, on the columns that vary within a group."""
 
-    members: list[Member]
+    members: list[GroupSamples]
     start: Operator  # (n, p) all rows less the means of their groups, gaps filled in
     has_missing: bool
     kept: np.ndarray  # (p,) the columns that vary within a group, among all of the table
@@ -32,15 +31,15 @@ class GroupedTable(NamedTuple):
     mean: np.ndarray  # (G, p) of the observed entries; those of all groups where there is none
 
     @property
-    def counted(self) -> np.ndarray:
+    def varying_in_group(self) -> np.ndarray:
         """(G, p) which columns vary within each group."""
-        counted = np.zeros(self.mean.shape, dtype=bool)
-        for row, member in zip(counted, self.members, strict=True):
+        varying_in_group = np.zeros(self.mean.shape, dtype=bool)
+        for row, member in zip(varying_in_group, self.members, strict=True):
             row[member.columns] = True
-        return counted
+        return varying_in_group
 
 
-class _Measured(NamedTuple):
+class _GroupStatistics(NamedTuple):
     """What the rows of a group say of every column of the table."""
 
     part: Table  # the rows
@@ -67,7 +66,7 @@ def check_groups(rows: RowGroups, X: Table) -> None:
         )
 
 
-def grouped_table(X: Table, rows: RowGroups, scale: bool, count: int | None) -> GroupedTable:
+def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> GroupedData:
     """Every group centred by its own means.
 
     Parameters
@@ -82,28 +81,28 @@ def grouped_table(X: Table, rows: RowGroups, scale: bool, count: int | None) -> 
 
     Returns
     -------
-    GroupedTable
+    GroupedData
     """
     check_groups(rows, X)
     gaps = container_of(X).has_missing(X)
-    X = dense_with_gaps(X) if gaps else X
+    X = dense_with_missing(X) if gaps else X
     codes = rows.codes
     found = [
-        _measured(container_of(X).take_rows(X, np.flatnonzero(codes == g)), gaps)
+        _group_statistics(container_of(X).take_rows(X, np.flatnonzero(codes == g)), gaps)
         for g in range(rows.sizes.size)
     ]
     varying = np.stack([one.varying for one in found])
-    _refuse_nothing_varies(varying, rows, X.shape[1])
+    _check_variation(varying, rows, X.shape[1])
     kept = np.flatnonzero(varying.any(axis=0))
     squares = np.sum([one.squares for one in found], axis=0)[kept]
     deviation = np.sqrt(squares / np.sum([one.observed for one in found], axis=0)[kept])
     size = deviation if scale else np.full(kept.size, unit_of(float(deviation.max())))
-    mean = _filled_means(np.stack([one.mean for one in found])[:, kept], rows.sizes)
+    mean = _impute_means(np.stack([one.mean for one in found])[:, kept], rows.sizes)
     members = []
     for g, one in enumerate(found):
         at = np.flatnonzero(varying[g, kept])
         part = take_columns(one.part, kept[at])
-        members.append(_member(part, mean[g, at], size[at], at))
+        members.append(_group_samples(part, mean[g, at], size[at], at))
     if gaps:
         Z = (X[:, kept] - mean[codes]) / size
         seen = ~np.isnan(Z)
@@ -111,10 +110,10 @@ def grouped_table(X: Table, rows: RowGroups, scale: bool, count: int | None) -> 
         start: Operator = DenseOperator(Z)
     else:
         start = _operator(take_columns(X, kept), np.mean(mean, axis=0), size)
-    return GroupedTable(members, within_groups(start, codes, rows.sizes), gaps, kept, size, mean)
+    return GroupedData(members, rows.centre_operator(start), gaps, kept, size, mean)
 
 
-def _measured(part: Table, gaps: bool) -> _Measured:
+def _group_statistics(part: Table, gaps: bool) -> _GroupStatistics:
     """Means and deviations of the rows of a group."""
     n, width = part.shape
     known = np.arange(width)
@@ -126,7 +125,7 @@ def _measured(part: Table, gaps: bool) -> _Measured:
         op, columns = standardise(part)
         observed = np.full(columns.kept.size, float(n))
     at = known[columns.kept]
-    one = _Measured(
+    one = _GroupStatistics(
         part,
         np.zeros(width, dtype=bool),
         np.full(width, np.nan),
@@ -140,7 +139,7 @@ def _measured(part: Table, gaps: bool) -> _Measured:
     return one
 
 
-def _refuse_nothing_varies(varying: np.ndarray, rows: RowGroups, width: int) -> None:
+def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
     still = np.flatnonzero(~varying.any(axis=1))
     if still.size:
         first = rows.labels.tolist()[still[0]]
@@ -156,7 +155,7 @@ def _refuse_nothing_varies(varying: np.ndarray, rows: RowGroups, width: int) -> 
         )
 
 
-def _filled_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Where a group has no entry of a column, the mean of the groups that have."""
     known = ~np.isnan(mean)
     weights = known * sizes[:, None]
@@ -164,11 +163,11 @@ def _filled_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.where(known, mean, of_all)
 
 
-def _member(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarray) -> Member:
+def _group_samples(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarray) -> GroupSamples:
     if container_of(part).has_missing(part):
-        return Member(SamplesWithGaps((part - mean) / size, ~np.isnan(part)), at)
-    op = fewest_rows(_operator(part, mean, size))
-    return Member(CompleteSamples(op, part.shape[0]), at)
+        return GroupSamples(IncompleteSamples((part - mean) / size, ~np.isnan(part)), at)
+    op = reduce_rows(_operator(part, mean, size))
+    return GroupSamples(CompleteSamples(op, part.shape[0]), at)
 
 
 def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:

@@ -12,11 +12,11 @@ from ...data import container_of, take_columns
 from ...data.containers import Table
 from ...data.counts import MAX_TOTAL
 from ...errors import InputError, ParameterError
-from .likelihood import KNEE, Likelihood, mean_and_variance
-from .non_gaussian import Rows, settled_rows
+from .likelihood import LINEAR_THRESHOLD_FACTOR, Likelihood, mean_and_variance
+from .non_gaussian import Rows, infer_rows
 
 
-def likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
+def view_likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
     """The likelihood of every view, from one for all or one per view."""
     several = isinstance(given, list | tuple)
     names = list(given) if several else [given] * n_views
@@ -35,7 +35,9 @@ def likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
     return cast("list[Likelihood]", names)
 
 
-def of_columns(names: Sequence[str], groups: Sequence[np.ndarray], width: int) -> np.ndarray:
+def column_likelihoods(
+    names: Sequence[str], groups: Sequence[np.ndarray], width: int
+) -> np.ndarray:
     """The likelihood of every column."""
     every = np.empty(width, dtype=object)
     for name, columns in zip(names, groups, strict=True):
@@ -43,13 +45,13 @@ def of_columns(names: Sequence[str], groups: Sequence[np.ndarray], width: int) -
     return every
 
 
-def host_rows(X: Table, rows: slice) -> np.ndarray:
+def dense_rows(X: Table, rows: slice) -> np.ndarray:
     """A block of rows as a dense array; sparse tables are made dense this much at a time."""
     kind = container_of(X)
     return kind.dense(kind.take_rows(X, np.arange(rows.start, rows.stop)))
 
 
-def check_host(X: Table) -> None:
+def check_in_memory(X: Table) -> None:
     """Refuse tables that are elsewhere than in memory."""
     kind = container_of(X)
     if not (kind.is_numpy and kind.in_memory):
@@ -75,34 +77,36 @@ def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None
             )
 
 
-class MixedModel(NamedTuple):
-    """A fitted model of views of several likelihoods, in the units of the table."""
+class NonGaussianModel(NamedTuple):
+    """A fitted model of views of several view_likelihoods, in the units of the table."""
 
     L: np.ndarray  # (p, Q)
     tau: np.ndarray  # (p,) noise precisions; 1 in columns that are not Gaussian
     mu: np.ndarray  # (p,) means, on the scale of the linear predictor
     likelihood: np.ndarray  # (p,)
-    knee: np.ndarray  # (p,)
+    linear_threshold: np.ndarray  # (p,)
 
     def rows(self, X: Table) -> Rows:
         """New rows; checks their entries."""
-        check_host(X)
+        check_in_memory(X)
 
         def read(rows: slice) -> np.ndarray:
-            block = host_rows(X, rows)
+            block = dense_rows(X, rows)
             check_entries(block, self.likelihood, rows.start)
             return block
 
         ones = np.ones(X.shape[1])
-        return Rows(X.shape[0], X.shape[1], read, self.likelihood, self.knee, ones, ones)
+        return Rows(
+            X.shape[0], X.shape[1], read, self.likelihood, self.linear_threshold, ones, ones
+        )
 
-    def take(self, columns: np.ndarray) -> MixedModel:
+    def take(self, columns: np.ndarray) -> NonGaussianModel:
         """The model of some columns."""
-        return MixedModel(*(part[columns] for part in self))
+        return NonGaussianModel(*(part[columns] for part in self))
 
     def posteriors(self, X: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(means, covariances, lower bounds of the log densities) of rows."""
-        return settled_rows(self.rows(X), self.L, self.tau, self.mu)
+        return infer_rows(self.rows(X), self.L, self.tau, self.mu)
 
     def means(self, X: Table, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of some columns of rows, given what is observed of these."""
@@ -110,9 +114,11 @@ class MixedModel(NamedTuple):
         part = self.take(columns)
         eta = Z @ part.L.T + part.mu
         spread = np.stack([np.sum((part.L @ s) * part.L, axis=1) for s in S])
-        return part.on_their_scale(eta, spread)
+        return part.to_response_scale(eta, spread)
 
-    def on_their_scale(self, eta: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def to_response_scale(
+        self, eta: np.ndarray, spread: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Means and variances of entries, from those of their linear predictors."""
         mean, variance = eta.copy(), spread + 1.0 / self.tau
         names: tuple[Likelihood, ...] = ("bernoulli", "poisson")
@@ -120,12 +126,12 @@ class MixedModel(NamedTuple):
             own = np.flatnonzero(self.likelihood == name)
             if own.size:
                 mean[:, own], variance[:, own] = mean_and_variance(
-                    name, eta[:, own], spread[:, own], self.knee[own]
+                    name, eta[:, own], spread[:, own], self.linear_threshold[own]
                 )
         return mean, variance
 
 
-def fitting_rows(
+def prepare_rows(
     X: Table, kept: np.ndarray, likelihood: np.ndarray, mean: np.ndarray, size: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
     """The rows to fit, and their columns' means strictly inside the range of each likelihood.
@@ -149,13 +155,13 @@ def fitting_rows(
     inside : array (q,)
         The means, of counts as if half a one, and of 0 and 1 half of each, had been seen more.
     """
-    check_host(X)
+    check_in_memory(X)
     X = take_columns(X, kept)
     gaussian = likelihood == "gaussian"
     centre, divisor = np.where(gaussian, mean, 0.0), np.where(gaussian, size, 1.0)
 
     def read(rows: slice) -> np.ndarray:
-        return (host_rows(X, rows) - centre) / divisor
+        return (dense_rows(X, rows) - centre) / divisor
 
     n, p = X.shape
     observed, squares, sums, largest = (np.zeros(p) for _ in range(4))
@@ -170,5 +176,9 @@ def fitting_rows(
         largest = np.maximum(largest, values.max(axis=0))
     more = np.where(likelihood == "bernoulli", 1.0, 0.0)
     inside = (sums + 0.5) / (observed + more)
-    knee = np.where(likelihood == "poisson", KNEE * (1.0 + largest), 1.0)
-    return unknown._replace(knee=knee, observed=observed, squares=squares), inside
+    linear_threshold = np.where(
+        likelihood == "poisson", LINEAR_THRESHOLD_FACTOR * (1.0 + largest), 1.0
+    )
+    return unknown._replace(
+        linear_threshold=linear_threshold, observed=observed, squares=squares
+    ), inside
