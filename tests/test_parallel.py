@@ -169,7 +169,7 @@ def test_every_fit_asks_for_what_suits_its_table(blas, table, threads):
     class Watched(VariableSelector):
         def fit(self, X):
             with self._fitting():
-                self._validated(X, reset=True)
+                self._validate(X, reset=True)
                 self.seen_ = blas.threads()
             return self
 
@@ -179,13 +179,13 @@ def test_every_fit_asks_for_what_suits_its_table(blas, table, threads):
 
 def test_the_libraries_are_real(rng, monkeypatch):
     """BLAS itself is told, and the user's limit is kept afterwards."""
-    seen, validated = [], GSPPCA._validated
+    seen, validated = [], GSPPCA._validate
 
     def watched(self, X, *, reset):
         seen.append([library.num_threads for library in parallel._libraries()])
         return validated(self, X, reset=reset)
 
-    monkeypatch.setattr(GSPPCA, "_validated", watched)
+    monkeypatch.setattr(GSPPCA, "_validate", watched)
     assert parallel._libraries()
     with threadpool_limits(2, user_api="blas"):
         GSPPCA(1).fit(rng.standard_normal((20, 6)) + rng.standard_normal((20, 1)))

@@ -21,7 +21,7 @@ class Widest(SparseProjection):
         return self
 
     def _fit(self, X):
-        op, columns = self._standardised(X, False)
+        op, columns = self._standardise(X, False)
         n, p = op.shape
         centred = op.matmul(np.eye(p))
         kept = np.argsort(-np.sum(centred**2, axis=0))[: self.n_widest]

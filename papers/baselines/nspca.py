@@ -215,7 +215,7 @@ class NSPCA(SparseProjection):
         return self
 
     def _fit(self, X: Any) -> None:
-        op, columns = self._standardised(X, self.scale)
+        op, columns = self._standardise(X, self.scale)
         p = op.shape[1]
         if self.n_components > p:
             raise ParameterError(

@@ -138,7 +138,7 @@ class PathSPCA(SparseProjection):
         return self
 
     def _fit(self, X: Any) -> None:
-        op, columns = self._standardised(X, self.scale)
+        op, columns = self._standardise(X, self.scale)
         n, p = op.shape
         K = p if self.n_nonzero is None else min(self.n_nonzero, p)
         quadratic = quadratic_of(op)

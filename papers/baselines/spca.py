@@ -220,7 +220,7 @@ class SPCA(SparseProjection):
         return self
 
     def _fit(self, X: Any) -> None:
-        op, columns = self._standardised(X, self.scale)
+        op, columns = self._standardise(X, self.scale)
         n, p = op.shape
         d = self.n_components
         if d > min(n - 1, p):

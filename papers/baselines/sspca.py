@@ -284,7 +284,7 @@ class SSPCA(SparseProjection):
         return self
 
     def _fit(self, X: Any) -> None:
-        op, columns = self._standardised(X, self.scale)
+        op, columns = self._standardise(X, self.scale)
         n, p = op.shape
         if self.n_components >= min(n, p) and min(n, p) > 1:
             raise ParameterError(

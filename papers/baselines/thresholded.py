@@ -101,7 +101,7 @@ class ThresholdedPCA(SparseProjection):
         return self
 
     def _fit(self, X: Any) -> None:
-        op, columns = self._standardised(X, self.scale)
+        op, columns = self._standardise(X, self.scale)
         n, p = op.shape
         if self.n_components > min(n - 1, p):
             raise ParameterError(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .models.spinyreg import SpinyClassifier, SpinyRegressor
     from .models.sppca import SPPCA
     from .persistence import load, save
+    from .selector import Selector
 
 __all__ = [
     "EMPCA",
@@ -47,6 +48,7 @@ __all__ = [
     "Panel",
     "ParameterError",
     "RowOrderWarning",
+    "Selector",
     "ShortPanelWarning",
     "SpinyClassifier",
     "SpinyRegressor",
@@ -72,6 +74,7 @@ _MODULES = {
     "GSPPCA": "models.gsppca",
     "Panel": "models.panel",
     "SCA": "models.sca",
+    "Selector": "selector",
     "SpinyClassifier": "models.spinyreg",
     "SpinyRegressor": "models.spinyreg",
     "SPPCA": "models.sppca",

@@ -205,7 +205,7 @@ def comparable(result):
 def cases():
     for name in ESTIMATORS:
         for kind in CONTAINERS:
-            if kind in NOT_ON_CLUSTERS and not getattr(ESTIMATORS[name], "_takes_any_table", False):
+            if kind in NOT_ON_CLUSTERS and not getattr(ESTIMATORS[name], "_accepts_any_container", False):
                 continue  # these are copied into memory by scikit-learn
             if "csr" in kind or "csc" in kind or "coo" in kind or "sparse" in kind:
                 tags = ESTIMATORS[name]().__sklearn_tags__()

@@ -1,4 +1,4 @@
-"""What every estimator here shares: checked input in, projection and selection out."""
+"""Base classes of all estimators: input validation, selection and projection."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from array_api_compat import array_namespace
@@ -33,29 +35,34 @@ from ..data.arrays import (
     spread,
     to_numpy,
 )
+from ..data.frames import data_frame
 from ..errors import InputError, check_verbose, held_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
+from ..numerics.density import FactorCovariance, log_density
 from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
 from ..parallel import blas_threads, suit_blas_threads
 
-_LEAVE_OUT = "leave these rows or columns out"
-_FILL_IN = "fill missing values with column means first (scikit-learn's SimpleImputer)"
-_MEND = "look for divisions by zero and logarithms of zero, which give infinity"
-# What to do about entries that are not finite numbers.
-_ADVICE = {
-    "NaN": f"{_FILL_IN}, or {_LEAVE_OUT}.",
-    "infinity": f"{_MEND}, or {_LEAVE_OUT}.",
-    "NaN and infinity": f"{_FILL_IN}; {_MEND}; or {_LEAVE_OUT}.",
+_DROP = "drop these rows or columns"
+_IMPUTE = "fill missing values with column means first (scikit-learn's SimpleImputer)"
+_FIND_CAUSE = "look for divisions by zero and logarithms of zero, which give infinity"
+# Remedies for entries that are not finite.
+_REMEDIES = {
+    "NaN": f"{_IMPUTE}, or {_DROP}.",
+    "infinity": f"{_FIND_CAUSE}, or {_DROP}.",
+    "NaN and infinity": f"{_IMPUTE}; {_FIND_CAUSE}; or {_DROP}.",
 }
 
 CheckpointLike = str | os.PathLike[str] | Checkpoint | None
 
 
-def _dense_entries(X: TableLike) -> int:
-    """The entries of the largest dense matrix that BLAS sees of a table: itself or, if it is
-    sparse, the Gram matrix of its smaller side, where that is formed. Of a table on an accelerator
-    it sees none: the host's own products are small, and many threads make them slower."""
+def _largest_dense_size(X: TableLike) -> int:
+    """Return the number of entries of the largest dense matrix in CPU memory.
+
+    This is the data matrix or, if it is sparse, the Gram matrix of its smaller side where that is
+    formed. For data on an accelerator the result is 0: the remaining products on the CPU are
+    small, and additional threads slow them down.
+    """
     n, p = X.shape
     if on_accelerator(X):
         return 0
@@ -66,14 +73,22 @@ def _dense_entries(X: TableLike) -> int:
 
 
 class VariableSelector(BaseEstimator):
-    """Anything that chooses columns: checks its input, and knows what it chose.
+    """Base class of estimators that select columns.
 
-    A method sets ``support_`` in ``fit`` and inherits the rest.
+    ``fit`` of a subclass sets ``support_``, ``ranking_`` and ``relevance_`` (`_set_selection`).
     """
 
-    # Whether tables on a GPU, on a cluster or in a large file are taken where they are; the
-    # others are copied into memory by scikit-learn's checks, where that is possible.
-    _takes_any_table = False
+    # Whether arrays on a GPU, on a cluster or in a memory map are processed in place. Otherwise
+    # scikit-learn's validation copies them to NumPy or CSR arrays.
+    _accepts_any_container = False
+    _min_features = 2
+
+    # Columns of `to_frame` that a class adds to those of its bases, and the fitted attributes that
+    # hold them, of shape (n_features_in_,) or (k, n_features_in_). A name that ends in "_" is a
+    # prefix: the rows of its attribute are numbered.
+    _variable_attributes: tuple[tuple[str, str], ...] = ()
+    # Columns of `to_frame` whose values are positions of variables, -1 for none.
+    _variable_references: tuple[str, ...] = ()
 
     support_: np.ndarray
     varying_: np.ndarray
@@ -82,7 +97,6 @@ class VariableSelector(BaseEstimator):
     mean_: np.ndarray
     scale_: np.ndarray
     stop_reason_: StopReason
-    _fewest_features = 2
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -107,45 +121,46 @@ class VariableSelector(BaseEstimator):
         self._warn()
 
     def _check_parameters(self) -> None:
-        """Refuse parameters that are not allowed; nothing to refuse unless a method says so."""
+        """Raise an error for invalid parameters. Overridden by estimators with parameters."""
 
     def _warn(self) -> None:
-        """Warn of what the fit found; nothing to say unless a method does."""
+        """Issue warnings about the finished fit. Overridden by estimators with warnings."""
 
     def _warn_unfinished(self) -> None:
-        """Warn of a loop that ended before it should have, with what can be done."""
+        """Warn if the iterations ended before convergence."""
         reason: StopReason = self.stop_reason_
         if reason.unfinished:
             warn(f"{type(self).__name__} {reason}", ConvergenceWarning)
 
-    def _validated(self, X: TableLike, *, reset: bool) -> TableLike:
-        """A dense float array, in kind, or a CSR matrix, checked; names and width remembered on
-        reset."""
-        kind = container_of(X)
-        X = kind.readable(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
-        if self._takes_any_table and kind.stays:
-            checked = kind.checked(X, 2 if reset else 1)
+    def _validate(self, X: TableLike, *, reset: bool) -> TableLike:
+        """Validate ``X`` and return a dense floating-point array or a CSR matrix.
+
+        Dense arrays keep their array library. With ``reset`` the number and the names of the
+        columns are stored.
+        """
+        container = container_of(X)
+        X = container.readable(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
+        if self._accepts_any_container and container.stays:
+            checked = container.checked(X, 2 if reset else 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
-            self._refuse_missing(checked)
-            if reset:
-                suit_blas_threads(_dense_entries(checked))
-            return checked
-        checked = validate_data(
-            self,
-            X,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            ensure_all_finite=False,
-            ensure_min_samples=2 if reset else 1,
-            ensure_min_features=self._fewest_features if reset else 1,
-        )
-        self._refuse_missing(checked)
+        else:
+            checked = validate_data(
+                self,
+                X,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                ensure_all_finite=False,
+                ensure_min_samples=2 if reset else 1,
+                ensure_min_features=self._min_features if reset else 1,
+            )
+        self._check_finite(checked)
         if reset:
-            suit_blas_threads(_dense_entries(checked))
+            suit_blas_threads(_largest_dense_size(checked))
         return checked
 
-    def _refuse_missing(self, X: TableLike) -> None:
+    def _check_finite(self, X: TableLike) -> None:
+        """Raise an error for infinite entries and for missing values that are not allowed."""
         found = container_of(X).not_finite(X)
         if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
             found = container_of(X).not_finite(X, allow_nan=True)
@@ -154,65 +169,121 @@ class VariableSelector(BaseEstimator):
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
         raise InputError(
             f"Input X contains {found.in_words(names)}. {type(self).__name__} needs finite "
-            f"values: {_ADVICE[found.what]}"
+            f"values: {_REMEDIES[found.what]}"
         )
 
     def _set_selection(
-        self, columns: Columns, order: np.ndarray, chosen: np.ndarray, relevance: np.ndarray
+        self, columns: Columns, order: np.ndarray, selected: np.ndarray, relevance: np.ndarray
     ) -> np.ndarray:
-        """Translate a choice among the columns that vary to all columns of the table.
+        """Set the attributes of a selection among the varying columns.
 
-        ``order`` ranks the varying columns, ``chosen`` are the selected ones among them, whose
-        places in the table are returned.
+        Parameters
+        ----------
+        columns : Columns
+            Means, scales and positions of the varying columns.
+        order : ndarray of shape (n_varying,)
+            Varying columns, the most relevant first.
+        selected : ndarray of int
+            Selected columns among the varying ones.
+        relevance : ndarray of shape (n_varying,)
+            Relevance of the varying columns.
+
+        Returns
+        -------
+        ndarray of int
+            Positions of the selected columns in the data matrix.
         """
         self.mean_, self.scale_, self.varying_ = columns.mean, columns.scale, columns.varying
         like, varying = columns.mean, to_numpy(columns.varying)
-        width, kept = varying.size, np.flatnonzero(varying)
+        width, positions = varying.size, np.flatnonzero(varying)
         support, full, ranking = np.zeros(width, dtype=bool), np.zeros(width), np.empty(width, int)
-        support[kept[chosen]] = True
-        full[kept] = relevance
-        ranking[np.concatenate([kept[order], np.flatnonzero(~varying)])] = np.arange(1, width + 1)
+        support[positions[selected]] = True
+        full[positions] = relevance
+        ranked = np.concatenate([positions[order], np.flatnonzero(~varying)])
+        ranking[ranked] = np.arange(1, width + 1)
         self.support_, self.ranking_ = from_numpy(support, like), from_numpy(ranking, like)
         self.relevance_ = from_numpy(full, like, like.dtype)
-        return kept[chosen]
+        return positions[selected]
 
     @property
     def feature_importances_(self) -> Array:
-        """``relevance_`` of the chosen variables and zero for the others, for scikit-learn's
-        ``SelectFromModel`` and ``RFE``: any threshold then selects among the chosen ones."""
+        """Relevance of the selected variables, zero for all others.
+
+        scikit-learn's ``SelectFromModel`` and ``RFE`` read this attribute. Any positive threshold
+        excludes the variables that are not selected.
+        """
         check_is_fitted(self)
         return self.relevance_ * as_like(self.support_, self.relevance_, self.relevance_.dtype)
 
     def get_support(self, indices: bool = False) -> Array:
-        """Which columns were chosen.
+        """Return a mask or the positions of the selected columns.
 
         Parameters
         ----------
         indices : bool, default=False
-            Positions instead of a mask.
+            Whether to return positions instead of a mask.
 
         Returns
         -------
-        bool array (n_features_in_,), or int array (n_selected_,)
+        ndarray of bool, shape (n_features_in_,), or of int, shape (n_selected_,)
         """
         check_is_fitted(self)
         mask = to_numpy(self.support_)
         return from_numpy(np.flatnonzero(mask) if indices else mask.copy(), self.support_)
 
     def select(self, X: TableLike) -> TableLike:
-        """The chosen columns of ``X``, in kind: a DataFrame stays one, sparse stays sparse.
+        """Return the selected columns of ``X`` in the container type of ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Data with the columns of ``fit``.
 
         Returns
         -------
-        table (n_samples, n_selected_)
+        array, sparse matrix or DataFrame of shape (n_samples, n_selected_)
         """
         check_is_fitted(self)
-        self._validated(X, reset=False)
+        self._validate(X, reset=False)
         return take_columns(X, np.flatnonzero(to_numpy(self.support_)))
+
+    def to_frame(self) -> Any:
+        """Return the results for each variable as a pandas DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per variable, in the order of the columns of ``X``, indexed by column name
+            (``x0``, ``x1``, ... without names). The columns are ``selected``, ``ranking``,
+            ``relevance``, the results of the method for each variable, ``mean``, ``scale``, and
+            one column per component. Results that a fit did not compute have no column.
+        """
+        check_is_fitted(self)
+        width = self.n_features_in_
+        names = list(getattr(self, "feature_names_in_", [f"x{k}" for k in range(width)]))
+        declared = [vars(base).get("_variable_attributes", ()) for base in type(self).__mro__]
+        attributes = [
+            ("selected", "support_"),
+            ("ranking", "ranking_"),
+            ("relevance", "relevance_"),
+            *chain.from_iterable(declared),
+            ("mean", "mean_"),
+            ("scale", "scale_"),
+        ]
+        single: dict[str, Any] = {}
+        numbered: dict[str, Any] = {}
+        for name, attribute in attributes:
+            if getattr(self, attribute, None) is None:
+                continue
+            values = to_numpy(getattr(self, attribute))
+            if name.endswith("_") or (values.ndim == 2 and values.shape[0] > 1):
+                prefix = name.rstrip("_")
+                numbered |= {f"{prefix}_{k}": row for k, row in enumerate(values)}
+            elif name in self._variable_references:
+                single[name] = [names[k] if k >= 0 else None for k in values.tolist()]
+            else:
+                single[name] = values.reshape(width)
+        return data_frame({**single, **numbered}, names, "variable")
 
     def __sklearn_tags__(self) -> Tags:
         tags: Tags = super().__sklearn_tags__()
@@ -221,11 +292,12 @@ class VariableSelector(BaseEstimator):
 
 
 class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, VariableSelector):
-    """A linear projection on some of the columns.
+    """Base class of linear projections on selected columns.
 
-    A method sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_`` in ``fit``
-    and inherits the rest.
+    ``fit`` of a subclass sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_``.
     """
+
+    _variable_attributes = (("component_", "components_"),)
 
     components_: np.ndarray
     n_components_: int
@@ -234,52 +306,67 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     explained_variance_: np.ndarray
     explained_variance_ratio_: np.ndarray
 
-    def _standardised(
+    def _standardise(
         self, X: TableLike, scale: bool, weights: np.ndarray | None = None
     ) -> tuple[Operator, Columns]:
-        """The operator of the columns of ``X`` that vary, of which there must be two."""
-        op, columns = standardise(self._validated(X, reset=True), scale, weights)
-        if op.shape[1] < 2:
-            raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+        """Return the operator of the varying columns of ``X``, of which there must be two."""
+        op, columns = standardise(self._validate(X, reset=True), scale, weights)
+        check_varying(op, columns)
         return op, columns
 
-    def _opened(
+    def _open_checkpoint(
         self, checkpoint: CheckpointLike, X: TableLike, **others: object
     ) -> Checkpoint | None:
-        """The file that this fit of ``X`` is kept in, if one was asked for; ``others`` is what it
-        depends on beside the parameters, or says them in full."""
+        """Open the checkpoint of this fit of ``X``, if one was requested.
+
+        ``others`` are further inputs that determine the result, or replace parameters.
+        """
         if checkpoint is None:
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
         parameters = {"estimator": type(self).__name__, **self.get_params(deep=False), **others}
-        for name in ("max_iter", "verbose"):  # these say when to stop, not where to go
+        # These parameters determine when the iterations stop, not where they lead.
+        for name in ("max_iter", "verbose"):
             parameters.pop(name, None)
-        return file.open(parameters, fingerprint(self._validated(X, reset=False)))
+        return file.open(parameters, fingerprint(self._validate(X, reset=False)))
 
     def _set_columns(
         self,
         columns: Columns,
         order: np.ndarray,
-        chosen: np.ndarray,
+        selected: np.ndarray,
         components: np.ndarray,
         relevance: np.ndarray,
     ) -> None:
-        """As `_set_selection`, with the components of the chosen columns."""
-        places, like = self._set_selection(columns, order, chosen, relevance), columns.mean
+        """Set the selection (`_set_selection`) and the components of the selected columns."""
+        positions = self._set_selection(columns, order, selected, relevance)
+        like = columns.mean
         components = array_namespace(components).astype(components, like.dtype)
-        self.components_ = spread(components, places, like.shape[0])
+        self.components_ = spread(components, positions, like.shape[0])
 
     def _set_components(self, op: Operator, columns: Columns, W: np.ndarray, total: float) -> None:
-        """All that follows from components W (d x varying columns) of ``total`` observations."""
+        """Set all attributes that follow from the components.
+
+        Parameters
+        ----------
+        op : Operator
+            Centred data.
+        columns : Columns
+            Means, scales and positions of the varying columns.
+        W : ndarray of shape (d, n_varying)
+            Components.
+        total : float
+            Number of observations (sum of the sample weights).
+        """
         squares, like = to_numpy(op.column_squares()), columns.mean
         along = sums_of_squares(op, W.T)
         weight = np.max(np.abs(W) * np.sqrt(along)[:, None], axis=0, initial=0.0)
-        # columns of one variance, as scaled ones are, stay in their order: rounding says nothing
+        # Scaled columns have equal variances up to rounding, which must not determine the order.
         order = np.lexsort((-np.round(squares / squares.max(), 9), -weight))
-        chosen = np.flatnonzero(np.any(W != 0, axis=0))
+        selected = np.flatnonzero(np.any(W != 0, axis=0))
         relevance = weight / max(float(weight.max()), np.finfo(float).tiny)
-        self._set_columns(columns, order, chosen, from_numpy(W[:, chosen], like), relevance)
-        self.n_components_, self.n_selected_ = W.shape[0], int(chosen.size)
+        self._set_columns(columns, order, selected, from_numpy(W[:, selected], like), relevance)
+        self.n_components_, self.n_selected_ = W.shape[0], int(selected.size)
         self.n_nonzero_ = from_numpy(np.count_nonzero(W, axis=1), like)
         variances = columns.variance(along / (total - 1.0))
         self.explained_variance_ = from_numpy(variances, like, like.dtype)
@@ -290,12 +377,15 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     def _n_features_out(self) -> int:
         return self.components_.shape[0]
 
-    def _filters(self) -> np.ndarray:
-        """What a centred row is multiplied with to give its scores, d x p."""
+    def _projection(self) -> np.ndarray:
+        """Return the matrix (d, p) that maps standardised rows to scores."""
         return self.components_
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
-        """New rows, validated (on some of the columns), centred and scaled as in ``fit``."""
+        """Return the operator of validated new rows, standardised as in ``fit``.
+
+        ``columns`` are the positions of the columns to use; all of them if None.
+        """
         mean, scale = (as_like(v, X, X.dtype) for v in (self.mean_, self.scale_))
         if columns is not None:
             mean, scale = (take_columns(v[None, :], columns)[0, :] for v in (mean, scale))
@@ -303,70 +393,77 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         return operator_of(X, mean, scale)
 
     def transform(self, X: TableLike) -> Array:
-        """Scores of the rows of ``X`` on the components.
+        """Project rows on the components.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
-            Centred and scaled as in ``fit``.
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Data in the units of ``fit``. They are centred and scaled as in ``fit``.
 
         Returns
         -------
-        array (n_samples, n_components_)
+        ndarray of shape (n_samples, n_components_)
+            Scores.
         """
         check_is_fitted(self)
-        chosen = np.flatnonzero(to_numpy(self.support_))
-        X = self._validated(X, reset=False)
-        op = self._operator_of(X, chosen)
-        filters = as_like(take_columns(self._filters(), chosen).T, X, op.dtype)
-        scores = op.matmul(filters)
+        selected = np.flatnonzero(to_numpy(self.support_))
+        X = self._validate(X, reset=False)
+        op = self._operator_of(X, selected)
+        projection = as_like(take_columns(self._projection(), selected).T, X, op.dtype)
+        scores = op.matmul(projection)
         return op.xp.astype(scores, X.dtype, copy=False) if is_floating(X) else scores
 
     def score(self, X: TableLike, y: object = None) -> float:
-        """Share of the sum of squares of ``X``, centred and scaled as in ``fit``, that lies in the
-        span of the components: 1 minus the relative error of the best reconstruction.
+        """Return the proportion of variance explained by the components.
+
+        This is 1 minus the relative squared error of the least-squares reconstruction of ``X``
+        from the components, centred and scaled as in ``fit``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
-        y : ignored
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Data in the units of ``fit``.
+        y : object
+            Ignored. Present for API consistency.
 
         Returns
         -------
         float
         """
         check_is_fitted(self)
-        kept = np.flatnonzero(to_numpy(self.varying_))
-        op = self._operator_of(self._validated(X, reset=False), kept)
-        W = to_numpy(take_columns(self.components_, kept)).astype(float)
+        varying = np.flatnonzero(to_numpy(self.varying_))
+        op = self._operator_of(self._validate(X, reset=False), varying)
+        W = to_numpy(take_columns(self.components_, varying)).astype(float)
         total = float(np.sum(to_numpy(op.column_squares())))
         return float(np.sum(added_squares(op, W))) / total if total else 1.0
 
     def inverse_transform(self, X: TableLike) -> Array:
-        """Rows of the table rebuilt from scores; columns that were not chosen are their mean.
+        """Reconstruct rows from scores.
+
+        Columns that are not selected are reconstructed by their means.
 
         Parameters
         ----------
-        X : array (n_samples, n_components_)
+        X : array-like of shape (n_samples, n_components_)
             Scores.
 
         Returns
         -------
-        array (n_samples, n_features_in_)
+        ndarray of shape (n_samples, n_features_in_)
         """
-        scores = self._checked_scores(X)
+        scores = self._validate_scores(X)
         components, scale, mean = (
             as_like(v, scores, scores.dtype) for v in (self.components_, self.scale_, self.mean_)
         )
         return (scores @ components) * scale + mean
 
-    def _checked_scores(self, X: TableLike) -> TableLike:
-        """Scores that a user gives back, in kind."""
+    def _validate_scores(self, X: TableLike) -> TableLike:
+        """Validate scores and return them in their array library."""
         check_is_fitted(self)
-        kind = container_of(X)
-        X = kind.readable(X, allow_nan=False)
-        if kind.stays:
-            scores = kind.finite(kind.checked(X, 1))
+        container = container_of(X)
+        X = container.readable(X, allow_nan=False)
+        if container.stays:
+            scores = container.finite(container.checked(X, 1))
         else:
             scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
@@ -383,33 +480,38 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
 
 
 def seed_of(state: int | np.random.RandomState | None) -> int:
-    """The seed that scikit-learn's ``random_state`` stands for: a number itself, else drawn."""
+    """Return the seed for scikit-learn's ``random_state``: an integer as is, otherwise a draw."""
     if isinstance(state, int | np.integer) and state >= 0:
         return int(state)
     return int(check_random_state(state).randint(2**31 - 1))
 
 
-def few_columns(varying: int, width: int) -> str:
-    return (
-        f"{width - varying} of the {width} columns of X are constant; at least 2 must vary, or "
-        "there is nothing to choose from. Check how the table was read."
-    )
+def check_varying(op: Operator, columns: Columns) -> None:
+    """Raise an error if fewer than two columns vary."""
+    varying, width = op.shape[1], columns.mean.shape[0]
+    if varying < 2:
+        raise InputError(
+            f"{width - varying} of the {width} columns of X are constant; at least 2 must vary. "
+            "Check how the data were read."
+        )
 
 
 class HasDensity(ABC):
-    """An estimator whose ``score_samples`` gives the log density of every row."""
+    """Estimator with a density: ``score_samples`` returns log densities of rows."""
 
     @abstractmethod
     def score_samples(self, X: TableLike) -> Array:
-        """Log density of every row of ``X``."""
+        """Return the log density of each row of ``X``."""
 
     def score(self, X: TableLike, y: object = None) -> float:
-        """Mean log density of the rows of ``X``; see ``score_samples``.
+        """Return the mean log density of the rows of ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
-        y : ignored
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Data in the units of ``fit``.
+        y : object
+            Ignored. Present for API consistency.
 
         Returns
         -------
@@ -417,3 +519,63 @@ class HasDensity(ABC):
         """
         samples = self.score_samples(X)
         return float(array_namespace(samples).mean(samples))
+
+
+class GaussianProjection(HasDensity, SparseProjection):
+    """Projection whose rows are Gaussian with a low-rank plus diagonal covariance matrix.
+
+    A subclass implements `_factor_covariance`. Columns that were constant in ``fit`` are not part
+    of the density.
+    """
+
+    @abstractmethod
+    def _factor_covariance(self) -> FactorCovariance:
+        """Return the covariance matrix of the standardised varying columns."""
+
+    def score_samples(self, X: TableLike) -> Array:
+        """Return the log density of each row.
+
+        Columns that were constant in ``fit`` are ignored.
+
+        Parameters
+        ----------
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features_in_)
+            Data in the units of ``fit``.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        op, covariance = self._operator_of(X), self._factor_covariance()
+        components = as_like(covariance.components, X, op.dtype)
+        covariance = covariance._replace(components=components)
+        scale = to_numpy(self.scale_)[to_numpy(self.varying_)]
+        return log_density(op, covariance) - float(np.sum(np.log(scale)))
+
+    def get_covariance(self) -> Array:
+        """Return the covariance matrix of the model, in the units of the data.
+
+        Returns
+        -------
+        ndarray of shape (n_features_in_, n_features_in_)
+            Rows and columns of variables that were constant in ``fit`` are zero.
+        """
+        check_is_fitted(self)
+        scale = to_numpy(self.scale_).astype(float)
+        covariance = self._factor_covariance().matrix(scale.size) * np.outer(scale, scale)
+        return from_numpy(covariance, self.mean_, self.mean_.dtype)
+
+    def get_precision(self) -> Array:
+        """Return the inverse of the covariance matrix of the varying columns.
+
+        Returns
+        -------
+        ndarray of shape (n_features_in_, n_features_in_)
+            Rows and columns of variables that were constant in ``fit`` are zero.
+        """
+        check_is_fitted(self)
+        scale = to_numpy(self.scale_).astype(float)
+        precision = self._factor_covariance().inverse(scale.size) / np.outer(scale, scale)
+        return from_numpy(precision, self.mean_, self.mean_.dtype)

@@ -1,4 +1,4 @@
-"""Gaussian laws whose covariance is a plane plus noise, evaluated block by block."""
+"""Gaussian densities with a low-rank plus diagonal covariance matrix."""
 
 from __future__ import annotations
 
@@ -8,48 +8,84 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..data import Operator
-from ..data.arrays import from_numpy
+from ..data.arrays import from_numpy, to_numpy
 
 Array = Any
 
 
-class NoisyPlane(NamedTuple):
-    """Some columns near a plane, the others pure noise, all around zero."""
+class FactorCovariance(NamedTuple):
+    """Covariance matrix of a factor model with one or two noise variances.
 
-    components: Array  # (d, q) orthonormal rows, on the first kind of columns
-    variances: np.ndarray  # (d,) along them
-    around: float  # variance of the same columns around the plane
-    outside: float  # variance of the others
+    On the columns ``inside`` it is V' diag(variances - noise) V + noise I with the rows of V
+    orthonormal; the columns ``outside`` are independent noise.
+    """
+
+    components: Array  # (d, q) V, on the columns `inside`
+    variances: np.ndarray  # (d,) along the components
+    noise: float  # variance of the columns `inside` around the components
+    noise_outside: float  # variance of the columns `outside`
+    inside: np.ndarray  # (q,) positions of columns
+    outside: np.ndarray  # positions of columns
+
+    def matrix(self, width: int) -> np.ndarray:
+        """Return the covariance matrix of ``width`` columns, zero outside both groups."""
+        return self._assemble(width, self.variances, self.noise, self.noise_outside)
+
+    def inverse(self, width: int) -> np.ndarray:
+        """Return the precision matrix of ``width`` columns, zero outside both groups."""
+        # Both matrices have the same eigenvectors, with reciprocal eigenvalues.
+        return self._assemble(width, 1.0 / self.variances, 1.0 / self.noise, 1 / self.noise_outside)
+
+    def _assemble(self, width: int, along: np.ndarray, around: float, outside: float) -> np.ndarray:
+        diagonal = np.zeros(width)
+        diagonal[self.inside], diagonal[self.outside] = around, outside
+        V = to_numpy(self.components).astype(float)
+        matrix = np.diag(diagonal)
+        matrix[np.ix_(self.inside, self.inside)] += (V.T * (along - around)) @ V
+        return matrix
 
 
-def log_density(op: Operator, law: NoisyPlane, inside: np.ndarray, outside: np.ndarray) -> Array:
-    """log p of every row; ``inside`` and ``outside`` are the columns of either kind."""
-    like, (d, q) = law.components, law.components.shape
+def log_density(op: Operator, covariance: FactorCovariance) -> Array:
+    """Return the log density of every row, block by block.
+
+    Parameters
+    ----------
+    op : Operator
+        Centred rows.
+    covariance : FactorCovariance
+        Covariance matrix, with ``components`` in the array library of the rows.
+
+    Returns
+    -------
+    array of shape (n_rows,)
+    """
+    like, (d, q) = covariance.components, covariance.components.shape
     distances = partial(
         _squared_distances,
-        law=law._replace(variances=from_numpy(law.variances, like, like.dtype)),
-        inside=from_numpy(inside, like),
-        outside=from_numpy(outside, like),
+        covariance=covariance._replace(
+            variances=from_numpy(covariance.variances, like, like.dtype),
+            inside=from_numpy(covariance.inside, like),
+            outside=from_numpy(covariance.outside, like),
+        ),
         xp=op.xp,
     )
-    log_variances = (
-        np.sum(np.log(law.variances))
-        + (q - d) * np.log(law.around)
-        + outside.size * np.log(law.outside)
+    log_det = (
+        np.sum(np.log(covariance.variances))
+        + (q - d) * np.log(covariance.noise)
+        + covariance.outside.size * np.log(covariance.noise_outside)
     )
-    constant = float(log_variances + (q + outside.size) * np.log(2.0 * np.pi))
-    with np.errstate(over="ignore"):  # a row too far away has log density -inf
+    constant = float(log_det + (q + covariance.outside.size) * np.log(2.0 * np.pi))
+    with np.errstate(over="ignore"):  # the log density of a very distant row is -inf
         return -0.5 * (op.map_rows(distances, entrywise=True) + constant)
 
 
-def _squared_distances(
-    block: Array, law: NoisyPlane, inside: Array, outside: Array, xp: Any
-) -> Array:
-    chosen, rest = xp.take(block, inside, axis=1), xp.take(block, outside, axis=1)
-    scores = chosen @ law.components.T
-    off = chosen - scores @ law.components
+def _squared_distances(block: Array, covariance: FactorCovariance, xp: Any) -> Array:
+    inside = xp.take(block, covariance.inside, axis=1)
+    outside = xp.take(block, covariance.outside, axis=1)
+    scores = inside @ covariance.components.T
+    residual = inside - scores @ covariance.components
     return (
-        xp.sum(scores * scores / law.variances, axis=1)
-        + xp.sum(off * off, axis=1) / law.around
-        + xp.sum(rest * rest, axis=1) / law.outside
+        xp.sum(scores * scores / covariance.variances, axis=1)
+        + xp.sum(residual * residual, axis=1) / covariance.noise
+        + xp.sum(outside * outside, axis=1) / covariance.noise_outside
     )

@@ -16,7 +16,6 @@ from ...data import Array, Columns, Operator, standardise
 from ...data.arrays import from_numpy, to_numpy
 from ...errors import (
     FewerComponentsWarning,
-    InputError,
     ManyComponentsWarning,
     ParameterError,
     check_bool,
@@ -31,7 +30,7 @@ from ...errors import (
 )
 from ...inference.loop import StopReason
 from ...selection.dimension import MAX_COUNTED
-from .._base import SparseProjection, few_columns
+from .._base import SparseProjection, check_varying
 from .certify.bounds import gaps
 from .covariance import covariance_of
 from .search import Effort
@@ -165,7 +164,7 @@ class EMPCA(SparseProjection):
     (array([8]), True)
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
 
     objective_path_: list[Array]
     certified_: Array
@@ -266,7 +265,7 @@ class EMPCA(SparseProjection):
         """
         model = cls(**parameters)
         with model._fitting():
-            given = covariance_of(model._validated(C, reset=True), n_samples, mean, model.scale)
+            given = covariance_of(model._validate(C, reset=True), n_samples, mean, model.scale)
             if isinstance(model.n_components, str) and n_samples is None:
                 raise ParameterError(
                     '`n_components="auto"` needs `n_samples`, the number of observations behind '
@@ -351,14 +350,13 @@ class EMPCA(SparseProjection):
 
     def _prepared(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Operator, Columns, float]:
         """Operator, record of the columns, and the number of observations they stand for."""
-        table = self._validated(X, reset=True)
+        table = self._validate(X, reset=True)
         weights, total = None, float(table.shape[0])
         if sample_weight is not None:
             weights = checked_weights(sample_weight, table.shape[0])
             total = check_total(weights)
         op, columns = standardise(table, self.scale, weights)
-        if op.shape[1] < 2:
-            raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+        check_varying(op, columns)
         return op, columns, total
 
     def _count(self, op: Operator, total: float) -> int:

@@ -6,23 +6,22 @@ import os
 from typing import Literal, Self
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from ...data import Array, Columns, Operator, standardise, take_columns
-from ...data.arrays import as_like, to_numpy
+from ...data import Columns, Operator, standardise
+from ...data.arrays import to_numpy
 from ...data.containers import Table
 from ...errors import check_bool, check_choice, check_integer, check_non_negative, warn
 from ...inference.checkpoint import Checkpoint
-from ...numerics.density import NoisyPlane, log_density
+from ...numerics.density import FactorCovariance
 from ...selection.model_priors import MODEL_PRIORS
 from ...selection.noise import NOISE_ESTIMATORS
-from ...structure.search import MIN_FREEDOM
-from .._base import HasDensity, SparseProjection
+from ...structure import MIN_DOF
+from .._base import GaussianProjection
 from .evidence import EVIDENCES, EvidenceKind
 from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 
 
-class GSPPCA(HasDensity, SparseProjection):
+class GSPPCA(GaussianProjection):
     """Globally sparse probabilistic PCA: PCA that chooses its variables.
 
     A relaxed model ranks the variables, the exact evidence along the ranking says how many to
@@ -132,7 +131,8 @@ class GSPPCA(HasDensity, SparseProjection):
     (10, True)
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
+    _variable_attributes = (("inclusion_probability", "inclusion_probability_"),)
 
     def __init__(
         self,
@@ -181,8 +181,9 @@ class GSPPCA(HasDensity, SparseProjection):
         GSPPCA
         """
         with self._fitting():
-            op, columns = self._standardised(X, self.scale)
-            solution = solve(op, self._options(self._opened(checkpoint, X)), self._scaled(op, X))
+            op, columns = self._standardise(X, self.scale)
+            options = self._options(self._open_checkpoint(checkpoint, X))
+            solution = solve(op, options, self._scaled(op, X))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
         for doubt in solution.doubts:
             warn(f"GSPPCA: {doubt.text}", doubt.category)
@@ -191,11 +192,11 @@ class GSPPCA(HasDensity, SparseProjection):
     def _scaled(self, op: Operator, X: Table) -> Operator | None:
         """The table with columns of one variance, if components are to be counted."""
         counted = isinstance(self.n_components, str) and self.n_components == "auto"
-        if not counted or op.shape[0] <= MIN_FREEDOM:
+        if not counted or op.shape[0] <= MIN_DOF:
             return None
         if self.scale:
             return op
-        return standardise(self._validated(X, reset=False), True)[0]
+        return standardise(self._validate(X, reset=False), True)[0]
 
     def _options(self, checkpoint: Checkpoint | None) -> Options:
         return Options(
@@ -228,28 +229,16 @@ class GSPPCA(HasDensity, SparseProjection):
         self.n_iter_ = int(found.bounds.size)
         self.stop_reason_ = found.reason
 
-    def score_samples(self, X: Table) -> Array:
-        """Log density of every row: probabilistic PCA of the chosen columns, Gaussian noise around
-        the means of the others; columns that were constant in ``fit`` are left out.
-
-        Parameters
-        ----------
-        X : table (n_samples, n_features_in_)
-
-        Returns
-        -------
-        array (n_samples,)
-        """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
+    def _factor_covariance(self) -> FactorCovariance:
+        """Return probabilistic PCA on the selected columns, independent noise on the others."""
         support, varying = to_numpy(self.support_), to_numpy(self.varying_)
         inside, outside = np.flatnonzero(support), np.flatnonzero(varying & ~support)
-        op, around = self._operator_of(X), self.active_noise_variance_
-        components = as_like(take_columns(self.components_, inside), X, op.dtype)
-        along = np.maximum(to_numpy(self.explained_variance_), around)
-        law = NoisyPlane(components, along, around, self.noise_variance_)
-        log_scale = float(np.sum(np.log(to_numpy(self.scale_)[varying])))
-        return log_density(op, law, inside, outside) - log_scale
+        noise = self.active_noise_variance_
+        variances = np.maximum(to_numpy(self.explained_variance_), noise)
+        components = to_numpy(self.components_)[:, inside]
+        return FactorCovariance(
+            components, variances, noise, self.noise_variance_, inside, outside
+        )
 
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:

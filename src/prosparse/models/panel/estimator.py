@@ -14,7 +14,6 @@ from ...data import Array, Columns, Operator, container_of, standardise
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.containers import Table
 from ...data.groups import ColumnGroup, positions
-from ...data.operators.shifted import within_groups
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -26,7 +25,7 @@ from ...errors import (
     check_integer,
     warn,
 )
-from .._base import SparseProjection, few_columns, seed_of
+from .._base import SparseProjection, check_varying, seed_of
 from .factors import onto_columns
 from .greedy import Criterion
 from .heldout_r2 import columns_of
@@ -157,7 +156,15 @@ class Panel(SparseProjection):
     (5, True)
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
+    _variable_attributes = (
+        ("communality", "communality_"),
+        ("heldout_r2", "heldout_r2_"),
+        ("proxy", "proxy_"),
+        ("unmeasured_std", "unmeasured_std_"),
+        ("loading_", "loadings_"),
+    )
+    _variable_references = ("proxy",)
 
     order_: Array
     heldout_r2_path_: Array
@@ -218,7 +225,7 @@ class Panel(SparseProjection):
         """
 
         with self._fitting():
-            table = self._validated(X, reset=True)
+            table = self._validate(X, reset=True)
             if table.shape[0] < FEWEST_ROWS:
                 raise InputError(
                     f"{table.shape[0]} rows (n_samples={table.shape[0]}) are too few to hold some "
@@ -230,8 +237,7 @@ class Panel(SparseProjection):
                 self.depth_ = float(np.median(container_of(table).row_totals(table)))
                 table = container_of(table).root_shares(table, self.depth_)
             op, columns = standardise(table, not self.counts)
-            if op.shape[1] < 2:
-                raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
+            check_varying(op, columns)
             if rows is not None:
                 op, columns = _within(op, columns, rows)
             options = self._options(columns)
@@ -491,7 +497,7 @@ class Panel(SparseProjection):
         array (n_samples, n_features_in_)
             Of counts: those of a row whose total is ``depth_``.
         """
-        scores = self._checked_scores(X)
+        scores = self._validate_scores(X)
         loadings, scale, mean = (
             as_like(v, scores, scores.dtype) for v in (self.loadings_, self.scale_, self.mean_)
         )
@@ -517,7 +523,7 @@ class Panel(SparseProjection):
         """
         check_is_fitted(self)
         kept = np.flatnonzero(to_numpy(self.varying_))
-        op = self._operator_of(self._validated(X, reset=False), kept)
+        op = self._operator_of(self._validate(X, reset=False), kept)
         inside = np.flatnonzero(to_numpy(self.support_)[kept])
         loadings = to_numpy(self.loadings_)[:, kept].astype(float)
         filters = to_numpy(self.components_)[:, kept[inside]].astype(float)
@@ -639,7 +645,7 @@ def _within(op: Operator, columns: Columns, rows: RowGroups) -> tuple[Operator, 
             f"`groups` has {count} labels for {n} rows: what varies within groups is looked at, "
             f"and at least {FEWEST_ROWS - 1} more rows than groups are needed"
         )
-    within = within_groups(op, rows.codes, rows.sizes)
+    within = rows.centre_operator(op)
     before, after = (to_numpy(one.column_squares()).astype(float) for one in (op, within))
     moving = after > (_ROUNDING * op.epsilon) ** 2 * before
     if moving.sum() < 2:

@@ -1,4 +1,4 @@
-"""SPPCA for users: parameters in, fitted attributes out; `model` has the mathematics."""
+"""The `SPPCA` estimator. `model` holds the mathematics."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted
 
-from ...data import Array, Columns
-from ...data.arrays import as_like, to_numpy
+from ...data import Columns
+from ...data.arrays import to_numpy
 from ...data.containers import Table
 from ...errors import (
     NoStructureWarning,
@@ -19,93 +18,96 @@ from ...errors import (
     checked_numbers,
     warn,
 )
-from ...numerics.density import NoisyPlane, log_density
-from .._base import HasDensity, SparseProjection
+from ...numerics.density import FactorCovariance
+from .._base import GaussianProjection
 from .solve import Criterion, Options, Solution, solve
 
 
-class SPPCA(HasDensity, SparseProjection):
-    """Sparse probabilistic PCA: few loadings per component, the penalty chosen by the data.
+class SPPCA(GaussianProjection):
+    """Sparse probabilistic PCA with an l1 penalty on the loadings.
+
+    The model is fitted along a path of penalties, and a criterion selects the penalty. The fit is
+    deterministic.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Smaller than min(n_samples, n_features); "auto": as many as stand out from white noise.
+        Number of components, below min(n_samples, n_features). "auto" counts the eigenvalues that
+        exceed those of white noise.
     penalty : {"slope", "aic", "bic", "ebic"} or float, default="slope"
-        How the l1 penalty is chosen along the path (slope heuristic, Akaike, Schwarz, extended
-        BIC of Chen and Chen), or its value, in units of the log-likelihood per unit of loading.
-        Where the slope heuristic finds no models that are larger than needed, as in tables of few
-        columns, extended BIC chooses, and ``criterion_`` says so.
-    penalties : array or None, default=None
-        The grid. None: 100 values from 0 to the smallest penalty that leaves no loading.
+        Criterion that selects the l1 penalty (slope heuristic, AIC, BIC, extended BIC), or the
+        penalty itself, in units of the log-likelihood per unit of loading. If the path has too
+        few large models for the slope heuristic, extended BIC replaces it; see ``criterion_``.
+    penalties : array-like or None, default=None
+        Grid of penalties. None: 100 values from 0 to the smallest penalty at which all loadings
+        are zero.
     max_iter : int, default=2000
-        The most passes over the data at each penalty.
+        Maximum number of iterations at each penalty.
     tol : float, default=1e-10
-        The rise of the bound per entry of the table that ends the passes, refined until the
-        conditions of optimality hold to 1e-5.
-    random_state : None
-        Not used: nothing here is random.
+        Increase of the objective per entry of ``X`` below which the iterations stop. Iterations
+        continue until the optimality conditions hold to a relative error of 1e-5.
     verbose : int, default=0
-        1 shows a progress bar over the penalties.
+        Verbosity level. 1 shows a progress bar over the penalties.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        The loadings W', with exact zeros; components in falling order of their norm.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Loadings W' with exact zeros, in decreasing order of their norms.
     n_components_ : int
-        The number of components.
-    penalties_ : array
-        The penalties along the path, rising.
-    log_likelihood_path_ : array
-        The largest log-likelihood with the nonzeros at each penalty (their weights not shrunken).
-    n_parameters_path_ : int array
-        The number of nonzero loadings at each penalty, plus one for the noise.
-    criterion_path_ : array
-        What the chosen penalty maximises.
+        Number of components.
+    penalties_ : ndarray of shape (n_penalties,)
+        Penalties along the path, increasing.
+    log_likelihood_path_ : ndarray of shape (n_penalties,)
+        Maximum log-likelihood with the nonzero loadings of each penalty, without shrinkage.
+    n_parameters_path_ : ndarray of int, shape (n_penalties,)
+        Number of nonzero loadings at each penalty, plus one for the noise variance.
+    criterion_path_ : ndarray of shape (n_penalties,)
+        Criterion that the selected penalty maximises.
     penalty_ : float
-        The penalty chosen.
+        Selected penalty.
     criterion_ : {"slope", "aic", "bic", "ebic", "given"}
-        What chose the penalty: what ``penalty`` asked for, or "ebic" where that was the slope
-        heuristic and the table has too few models that are larger than needed.
+        Criterion that selected the penalty: the value of ``penalty``, or "ebic" if the path has
+        too few large models for the slope heuristic.
     slope_ : Slope or None
-        What the slope heuristic found, when it was used.
-    support_ : bool array (n_features_in_,)
-        Variables with any loading.
+        Result of the slope heuristic, if it was used.
+    support_ : ndarray of bool, shape (n_features_in_,)
+        Variables with a nonzero loading.
     n_selected_ : int
-        How many variables these are.
-    relevance_ : array (n_features_in_,)
-        The norm of the loadings of each variable, relative to the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable.
-    explained_variance_ : array (n_components_,)
-        Variance that each component adds to the span of those before it.
-    explained_variance_ratio_ : array (n_components_,)
-        Its share of the total variance of all columns.
+        Number of these variables.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Norm of the loadings of each variable, relative to the largest.
+    ranking_ : ndarray of int, shape (n_features_in_,)
+        Rank of each variable by relevance, 1 for the most relevant.
+    explained_variance_ : ndarray of shape (n_components_,)
+        Variance that each component adds to the span of the preceding components.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        The same as a proportion of the total variance.
     noise_variance_ : float
-        Variance of the noise, the same for all variables.
-    mean_ : array (n_features_in_,)
-        The mean of every column.
-    scale_ : array (n_features_in_,)
-        Ones: columns are not scaled.
-    varying_ : bool array (n_features_in_,)
+        Noise variance, common to all variables.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Ones: the columns are not scaled.
+    varying_ : ndarray of bool, shape (n_features_in_,)
         False for constant columns.
-    objective_path_ : array (n_iter_,)
-        The bound of the penalised log-likelihood after every pass at the chosen penalty.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Lower bound of the penalised log-likelihood after each iteration at the selected penalty.
     n_iter_ : int
-        How many passes there were at the chosen penalty.
+        Number of iterations at the selected penalty.
     stop_reason_ : StopReason
-        Its text says why these passes ended and what can be done.
+        Reason why the iterations stopped.
 
     Notes
     -----
-    ``transform`` returns the posterior means of the latent variables. The columns should have
-    comparable units: the noise variance is common. The slope heuristic allows for the choice of
-    loadings by the data (`selection.slope.choice_shape`), and so does extended BIC; AIC and BIC do
-    not, and keep more.
+    ``transform`` returns posterior means of the factors. The noise variance is common to all
+    variables, so that the columns should have comparable units.
+
+    The slope heuristic and extended BIC correct for the selection of the loadings by the data.
+    AIC and BIC do not, and retain more loadings.
 
     References
     ----------
-    Bouveyron & Jacques (2015), EGC.
+    C. Bouveyron, J. Jacques (2015). Sparse probabilistic PCA. EGC.
 
     Examples
     --------
@@ -116,7 +118,7 @@ class SPPCA(HasDensity, SparseProjection):
     10
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
 
     def __init__(
         self,
@@ -126,7 +128,6 @@ class SPPCA(HasDensity, SparseProjection):
         penalties: ArrayLike | None = None,
         max_iter: int = 2000,
         tol: float = 1e-10,
-        random_state: object = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -134,25 +135,25 @@ class SPPCA(HasDensity, SparseProjection):
         self.penalties = penalties
         self.max_iter = max_iter
         self.tol = tol
-        self.random_state = random_state
         self.verbose = verbose
 
     def fit(self, X: Table, y: object = None) -> Self:
-        """Fit the path and keep the penalty that the criterion prefers.
+        """Fit the path of penalties and select one of them.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            Of any kind; it is centred.
-        y : ignored
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Data matrix. The columns are centred.
+        y : object
+            Ignored. Present for API consistency.
 
         Returns
         -------
         SPPCA
+            The fitted estimator.
         """
-
         with self._fitting():
-            op, columns = self._standardised(X, False)
+            op, columns = self._standardise(X, False)
             solution = solve(op, self._options(columns))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
 
@@ -171,14 +172,17 @@ class SPPCA(HasDensity, SparseProjection):
         )
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """The solution in the table's own columns and units; the operator has ``entries``."""
-        components = columns.values(columns.length(found.loadings[:, found.chosen]))
-        self._set_columns(columns, found.order, found.chosen, components, found.relevance)
+        """Set the fitted attributes in the columns and units of the data.
+
+        ``entries`` is the number of entries of the operator.
+        """
+        components = columns.values(columns.length(found.loadings[:, found.selected]))
+        self._set_columns(columns, found.order, found.selected, components, found.relevance)
         self.n_components_ = found.loadings.shape[0]
-        self.n_selected_ = int(found.chosen.size)
+        self.n_selected_ = int(found.selected.size)
         self.noise_variance_ = columns.variance(found.noise)
         self.explained_variance_ = columns.numbers(columns.variance(found.variances))
-        self.explained_variance_ratio_ = columns.numbers(found.shares)
+        self.explained_variance_ratio_ = columns.numbers(found.variance_ratios)
         self.penalty_ = float(found.path.penalties[found.best])
         self.penalties_ = columns.values(found.path.penalties)
         self.log_likelihood_path_ = columns.values(found.path.log_likelihood)
@@ -190,30 +194,18 @@ class SPPCA(HasDensity, SparseProjection):
         self.n_iter_ = int(found.bounds.size)
         self.stop_reason_ = found.reason
 
-    def _filters(self) -> np.ndarray:
-        """Posterior means of the latent variables: M^-1 W', [BJ15] (7)."""
+    def _projection(self) -> np.ndarray:
+        """Return the posterior mean map of the factors, M^-1 W', [BJ15] (7)."""
         W = to_numpy(self.components_).astype(float)
         return np.linalg.solve(W @ W.T + self.noise_variance_ * np.eye(W.shape[0]), W)
 
-    def score_samples(self, X: Table) -> Array:
-        """Log density of every row; columns that were constant in ``fit`` are left out.
-
-        Parameters
-        ----------
-        X : table (n_samples, n_features_in_)
-
-        Returns
-        -------
-        array (n_samples,)
-        """
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        op, sigma2 = self._operator_of(X), self.noise_variance_
-        inside = np.flatnonzero(to_numpy(self.varying_))
-        _, lengths, axes = np.linalg.svd(to_numpy(self.components_)[:, inside].astype(float), False)
-        plane = as_like(axes, X, op.dtype)
-        law = NoisyPlane(plane, lengths**2 + sigma2, sigma2, 1.0)
-        return log_density(op, law, inside, np.empty(0, dtype=int))
+    def _factor_covariance(self) -> FactorCovariance:
+        """Return W W' + sigma2 I by the singular value decomposition of W."""
+        varying, sigma2 = np.flatnonzero(to_numpy(self.varying_)), self.noise_variance_
+        W = to_numpy(self.components_)[:, varying].astype(float)
+        _, lengths, axes = np.linalg.svd(W, full_matrices=False)
+        none = np.empty(0, dtype=int)
+        return FactorCovariance(axes, lengths**2 + sigma2, sigma2, 1.0, varying, none)
 
     def _check_parameters(self) -> None:
         if isinstance(self.penalty, str):
@@ -227,10 +219,13 @@ class SPPCA(HasDensity, SparseProjection):
 
     def _warn(self) -> None:
         self._warn_unfinished()
-        if self.n_selected_ == 0:
-            message = f"at penalty {self.penalty_:.4g} no loading is left"
-            if self.criterion_ == "given":
-                message += "; take a smaller one"
-            else:
-                message += ", and none is worth more than it costs: the data show no structure"
-            warn(f"SPPCA: {message}", NoStructureWarning)
+        if self.n_selected_ > 0:
+            return
+        if self.criterion_ == "given":
+            remedy = "Use a smaller penalty."
+        else:
+            remedy = f"The criterion ({self.criterion_}) prefers pure noise to any component."
+        warn(
+            f"SPPCA: all loadings are zero at penalty {self.penalty_:.4g}. {remedy}",
+            NoStructureWarning,
+        )

@@ -59,10 +59,10 @@ class Solution(NamedTuple):
     loadings: np.ndarray  # (d, p) in falling order of norm, the largest of each positive
     order: np.ndarray  # (p,) variables, the largest loadings first
     relevance: np.ndarray  # (p,) norm of the loadings relative to the largest
-    chosen: np.ndarray  # variables with any loading
+    selected: np.ndarray  # variables with any loading
     noise: float  # variance
     variances: np.ndarray  # (d,) that each component adds to those before it
-    shares: np.ndarray  # (d,) of the variance of all columns
+    variance_ratios: np.ndarray  # (d,) proportions of the total variance
     path: PenaltyPath
     criterion: np.ndarray  # (m,) that the chosen penalty maximises
     best: int  # the place of that penalty on the path
@@ -96,16 +96,16 @@ def solve(op: Operator, options: Options) -> Solution:
     state, runs = fits[best]
     W = arranged(to_numpy(state.W))
     norms = np.linalg.norm(W, axis=0)
-    chosen = np.flatnonzero(norms)
+    selected = np.flatnonzero(norms)
     along = added_squares(op, W)
     return Solution(
         loadings=W,
         order=np.argsort(-norms, kind="stable"),
-        relevance=norms / norms.max() if chosen.size else norms,
-        chosen=chosen,
+        relevance=norms / norms.max() if selected.size else norms,
+        selected=selected,
         noise=state.sigma2,
         variances=along / (n - 1),
-        shares=along / to_numpy(op.column_squares()).sum(),
+        variance_ratios=along / to_numpy(op.column_squares()).sum(),
         path=path,
         criterion=choice.values,
         best=best,

@@ -1,0 +1,38 @@
+"""Results as pandas DataFrames. pandas is optional and imported on first use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def data_frame(
+    columns: Mapping[str, Any], index: Sequence[object], index_name: str | None = None
+) -> Any:
+    """Build a pandas DataFrame.
+
+    Parameters
+    ----------
+    columns : mapping of str to sequence
+        Columns by name, each of the length of ``index``.
+    index : sequence
+        Row labels.
+    index_name : str or None, default=None
+        Name of the index.
+
+    Returns
+    -------
+    pandas.DataFrame
+
+    Raises
+    ------
+    ImportError
+        If pandas is not installed.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise ImportError(
+            "`to_frame` needs pandas, which is not installed. Install it: pip install pandas"
+        ) from error
+    return pd.DataFrame(dict(columns), index=pd.Index(index, name=index_name))
