@@ -1,4 +1,5 @@
-import copy
+"""Displays of fitted estimators."""
+
 import re
 import sys
 
@@ -22,7 +23,6 @@ from prosparse import (
     Panel,
     ParameterError,
     SpinyRegressor,
-    plot,
 )
 from prosparse.datasets import make_globally_sparse, make_sparse_regression
 from prosparse.plot import (
@@ -31,7 +31,7 @@ from prosparse.plot import (
     EvidenceDisplay,
     InclusionDisplay,
     LoadingsDisplay,
-    NumberDisplay,
+    ModelSizeDisplay,
     PanelDisplay,
     RelevanceDisplay,
     ScoresDisplay,
@@ -39,6 +39,7 @@ from prosparse.plot import (
     ViewsDisplay,
     displays_of,
 )
+from prosparse.plot.axes import shorten_all
 from prosparse.selection.slope import choice_shape
 
 pytestmark = pytest.mark.quick
@@ -68,7 +69,7 @@ def test_relevance(model):
     heights = [bar.get_height() for bar in display.bars_]
     assert heights == sorted(model.relevance_, reverse=True)
     labels = [text.get_text() for text in display.ax_.get_legend().get_texts()]
-    assert labels == ["chosen (10)", "not chosen (20)"]
+    assert labels == ["selected (10)", "not selected (20)"]
     few = RelevanceDisplay.from_estimator(model, max_features=7)
     names = [text.get_text() for text in few.ax_.get_xticklabels()]
     assert names == [f"x{i}" for i in np.argsort(model.ranking_)[:7]]
@@ -82,8 +83,12 @@ def test_regression():
     posterior = display.posterior_line_.get_ydata()
     assert display.posterior_line_.get_xdata()[np.argmax(posterior)] == model.n_selected_ == 4
     assert any("4 variables" in text.get_text() for text in display.ax_.texts)
-    with pytest.raises(InputError, match="has no `model_size_probability_`, which NumberDisplay"):
-        NumberDisplay.from_estimator(SpinyRegressor(selection_rule="map", average=False).fit(X, y))
+    with pytest.raises(
+        InputError, match="has no `model_size_probability_`, which ModelSizeDisplay"
+    ):
+        ModelSizeDisplay.from_estimator(
+            SpinyRegressor(selection_rule="map", average=False).fit(X, y)
+        )
     bars = RelevanceDisplay.from_estimator(model)
     assert [bar.get_height() for bar in bars.bars_][:20] == list(
         model.relevance_[np.argsort(model.ranking_)]
@@ -94,7 +99,7 @@ def test_slope():
     X = make_globally_sparse(200, 30, n_components=2, noise=0.4, random_state=0).X
     model = SPPCA(n_components=2).fit(X)
     display = SlopeDisplay.from_estimator(model)
-    left, right = display.axes_
+    left, right = display.ax_
     np.testing.assert_array_equal(left.lines[0].get_ydata(), model.log_likelihood_path_)
     # the line ends where all loadings are free, n_points of the largest models lie about it
     line = model.slope_.intercept + model.slope_.slope * choice_shape(60, 60)
@@ -143,8 +148,8 @@ def legend_of(display):
 
 
 @pytest.mark.parametrize("n_groups", [2, 8, 9, 20, 21, 40])
-def test_colours_tell_groups_apart(model, n_groups):
-    """Up to 20 groups each have a colour; of more, the largest have, and the rest is named so."""
+def test_groups_have_distinct_colours(model, n_groups):
+    """At most 20 groups have colours; the smallest of more groups are drawn as others."""
     X = make_globally_sparse(random_state=0).X
     X = np.repeat(X, 4, axis=0)
     label = np.arange(200) % n_groups
@@ -164,7 +169,7 @@ def test_colours_tell_groups_apart(model, n_groups):
     assert display.ax_.get_legend().get_window_extent().x1 <= display.figure_.bbox.x1
 
 
-def test_integers_in_order_or_as_numbers(model):
+def test_integer_labels(model):
     X = make_globally_sparse(random_state=0).X
     few = ScoresDisplay.from_estimator(model, X, label=np.arange(50) % 12)
     assert legend_of(few) == [str(k) for k in range(12)]
@@ -181,14 +186,14 @@ def test_integers_in_order_or_as_numbers(model):
         (["same" * 9, "same" * 9], ["samesa…esame", "samesa…esame"]),
     ],
 )
-def test_long_names_lose_their_middle(names, shown):
-    assert plot._short_names(names, 12) == shown
+def test_long_names_are_shortened(names, shown):
+    assert shorten_all(names, 12) == shown
     assert all(len(name) <= 12 for name in shown)
 
 
 @pytest.fixture(scope="module")
 def long_names():
-    """A table of 38 variables whose names are longer than a page is wide; three models of it."""
+    """Fit three models to 38 variables with very long names."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(80, 2)) @ rng.normal(size=(2, 38)) + 0.5 * rng.normal(size=(80, 38))
     X = pd.DataFrame(X, columns=[f"g{k}" + "abcdefghij" * 15 for k in range(38)])
@@ -196,8 +201,8 @@ def long_names():
     return X, FDRPCA(2).fit(X), Panel(4).fit(X), SpinyRegressor().fit(X, y)
 
 
-def test_probabilities_with_credible_sets():
-    """Variables that could stand for each other have the same letter."""
+def test_inclusion_with_credible_sets():
+    """Redundant variables have the same letter."""
     X, y, coef = make_sparse_regression(60, 20, n_informative=4, random_state=0)
     true = np.flatnonzero(coef)[0]
     model = SpinyRegressor().fit(np.column_stack([X, X[:, true]]), y)
@@ -211,30 +216,30 @@ def test_probabilities_with_credible_sets():
     assert [order[k] for k, letter in enumerate(letters) if letter] == [
         j for j in order if j in (true, 20)
     ]
-    assert legend_of(display) == ["chosen (4)", "not chosen (17)"]
-    number = NumberDisplay.from_estimator(model)
+    assert legend_of(display) == ["selected (4)", "not selected (17)"]
+    number = ModelSizeDisplay.from_estimator(model)
     assert [bar.get_height() for bar in number.bars_] == list(model.model_size_probability_)
-    assert number.ax_.texts[0].get_text() == "4 chosen"
+    assert number.ax_.texts[0].get_text() == "4 selected"
     with pytest.raises(InputError, match="has no `inclusion_probability_`, which InclusionDisplay"):
         InclusionDisplay.from_estimator(EMPCA(1, n_nonzero=2).fit(X))
 
 
-def test_letters_go_on_after_z():
+def test_letters_after_z():
     groups = [np.array([0, 1])] * 28
     letters = list(InclusionDisplay(np.ones(2), np.ones(2), ["x", "y"], groups).letters_)
     assert letters[24:] == ["y", "z", "aa", "ab"]
 
 
 @pytest.mark.parametrize("size", [None, (3.0, 2.0), (0.9, 0.9)])
-def test_the_layout_never_collapses(long_names, size):
-    """Whatever the figure and the names, there is a picture left: a warning would be an error."""
+def test_layout_with_long_names_and_small_figures(long_names, size):
+    """The plot keeps a positive size, without a warning of the layout engine."""
     X, model, panel, regression = long_names
     label = X.columns.to_numpy()[np.arange(80) % 38]
     for display, fitted, needs in (
         (CommunalityDisplay, model, {}),
         (LoadingsDisplay, model, {}),
         (InclusionDisplay, regression, {}),
-        (NumberDisplay, regression, {}),
+        (ModelSizeDisplay, regression, {}),
         (ScoresDisplay, model, {"X": X, "biplot": True, "label": label}),
         (PanelDisplay, panel, {}),
     ):
@@ -257,14 +262,14 @@ def test_convergence(model):
 
 
 def test_communality():
-    """Falling, the chosen in colour, and the line of chance."""
+    """Communality decreases, and a line marks the null expectation."""
     model = FDRPCA().fit(make_globally_sparse(random_state=0, scale=True).X)
     display = CommunalityDisplay.from_estimator(model)
     np.testing.assert_array_equal(display.communality, np.sort(model.communality_)[::-1])
-    both = display.chosen_.get_data().values + display.rest_.get_data().values
+    both = display.selected_.get_data().values + display.not_selected_.get_data().values
     np.testing.assert_array_equal(both, display.communality)
-    assert np.count_nonzero(display.chosen_.get_data().values) == model.n_selected_
-    assert set(display.chance_line_.get_ydata()) == {model.null_communality_}
+    assert np.count_nonzero(display.selected_.get_data().values) == model.n_selected_
+    assert set(display.null_line_.get_ydata()) == {model.null_communality_}
     few = CommunalityDisplay.from_estimator(model, max_features=4)
     assert [one.get_text() for one in few.ax_.get_xticklabels()] == list(few.names[:4])
     with pytest.raises(InputError, match="EMPCA has no `communality_`"):
@@ -273,7 +278,7 @@ def test_communality():
 
 @pytest.fixture(scope="module")
 def panel():
-    """Three groups of near copies of a variable, and columns that share nothing."""
+    """Fit a panel to three groups of correlated columns and independent columns."""
     rng = np.random.default_rng(0)
     z = np.repeat(rng.standard_normal((200, 3)), (8, 6, 4), axis=1)
     X = np.hstack([z + 0.4 * rng.standard_normal(z.shape), rng.standard_normal((200, 5))])
@@ -284,7 +289,7 @@ def panel():
 def test_panel(panel):
     display = PanelDisplay.from_estimator(panel)
     np.testing.assert_array_equal(display.line_.get_ydata(), panel.heldout_r2_path_)
-    np.testing.assert_array_equal(display.attained_line_.get_ydata(), panel.relative_r2_path_)
+    np.testing.assert_array_equal(display.relative_line_.get_ydata(), panel.relative_r2_path_)
     assert set(display.attainable_line_.get_ydata()) == {panel.attainable_r2_}
     edge = np.concatenate([path.vertices[:, 1] for path in display.band_.get_paths()])
     assert edge.max() == pytest.approx((panel.heldout_r2_path_ + panel.heldout_r2_path_std_).max())
@@ -297,48 +302,48 @@ def test_panel(panel):
     assert {name[0] for name in columns} == set("abc")  # what shares nothing is not drawn
     assert [name for name in columns if name in rows] == rows  # each before those it stands for
     stand_in = dict(zip(panel.feature_names_in_, panel.proxy_))
-    for name, row in zip(columns, display.stand_in):
+    for name, row in zip(columns, display.proxy):
         assert panel.feature_names_in_[stand_in[name]] == rows[row]
     drawn = int(np.sum(panel.proxy_ >= 0))
-    assert display.shares.shape == (3, drawn)
+    assert display.r2.shape == (3, drawn)
     assert f"{drawn} variables" in right.get_xlabel()
     assert f"{23 - drawn} others are not drawn" in right.get_xlabel()
-    np.testing.assert_array_equal(display.image_.get_array(), display.shares)
+    np.testing.assert_array_equal(display.image_.get_array(), display.r2)
     assert display.image_.get_clim() == (0.0, 1.0)
     assert PanelDisplay.from_estimator(panel, vmax=0.5).image_.get_clim()[1] == 0.5
 
 
-def test_panel_shares_end_where_held_out_rows_say(panel):
+def test_panel_r2_ends_at_the_heldout_r2(panel):
     display = PanelDisplay.from_estimator(panel)
     place = {name: k for k, name in enumerate(panel.feature_names_in_)}
     recovered = panel.heldout_r2_[[place[name] for name in display.column_names]]
-    np.testing.assert_allclose(display.shares[-1], recovered)
-    assert np.all(np.diff(display.shares, axis=0) >= 0)
-    groups = [name[0] for name in display.chosen_names]
+    np.testing.assert_allclose(display.r2[-1], recovered)
+    assert np.all(np.diff(display.r2, axis=0) >= 0)
+    groups = [name[0] for name in display.selected_names]
     for column, name in enumerate(display.column_names):  # told when one of its own group comes
         mine = groups.index(name[0])
-        before = display.shares[mine - 1, column] if mine else 0.0
-        assert before < 0.1 * display.shares[-1, column]
-        assert display.shares[mine, column] > 0.8 * display.shares[-1, column]
+        before = display.r2[mine - 1, column] if mine else 0.0
+        assert before < 0.1 * display.r2[-1, column]
+        assert display.r2[mine, column] > 0.8 * display.r2[-1, column]
     few = PanelDisplay.from_estimator(panel, max_features=2)
-    assert few.chosen_names.tolist() == display.chosen_names[:2].tolist()
+    assert few.selected_names.tolist() == display.selected_names[:2].tolist()
     shown = few.column_names.size
-    np.testing.assert_allclose(few.shares, display.shares[:2, :shown])
+    np.testing.assert_allclose(few.r2, display.r2[:2, :shown])
 
 
-def test_panel_that_the_data_decide_on():
+def test_panel_of_automatic_size():
     X = make_globally_sparse(100, 60, n_components=3, n_informative=50, random_state=0).X
     model = Panel().fit(X)
     display = PanelDisplay.from_estimator(model)
     assert model.heldout_r2_path_.size > model.n_selected_ == display.n_selected
     labels = [text.get_text() for text in display.ax_[0].get_legend().get_texts()]
-    assert labels[-1] == "asked for: 0.9 of what all tell"
+    assert labels[-1] == "target recovery: 0.9"
     assert display.column_names.size > 40
     assert not list(display.ax_[1].get_xticklabels())
     with pytest.raises(InputError, match="GSPPCA has no `heldout_r2_path_`"):
         PanelDisplay.from_estimator(GSPPCA(2).fit(X))
-    assert PanelDisplay in displays_of(Panel)
-    assert PanelDisplay not in displays_of(FDRPCA)
+    assert PanelDisplay in displays_of(model)
+    assert PanelDisplay not in displays_of(FDRPCA().fit(X))
 
 
 @pytest.fixture(scope="module")
@@ -350,39 +355,29 @@ def two_views():
     return SCA(1, n_private=[1, 0]).fit([genes, lipids])
 
 
-def test_what_latents_explain_of_views(two_views):
+def test_explained_variance_of_views(two_views):
     display = ViewsDisplay.from_estimator(two_views, view_names=["genes", "lipids"])
     display.figure_.canvas.draw()
     squares = [np.sum(L**2, axis=1) for L in two_views.view_components_]
     for v, (width, of_latents) in enumerate(zip((4, 3), squares, strict=True)):
         total = of_latents.sum() + width * two_views.noise_variance_[v]
-        np.testing.assert_allclose(display.shares[v], of_latents / total)
-    np.testing.assert_array_equal(display.image_.get_array(), display.shares)
-    assert display.shares[1, 1] == 0  # the latent of the genes alone
+        np.testing.assert_allclose(display.explained_variance_ratio[v], of_latents / total)
+    np.testing.assert_array_equal(display.image_.get_array(), display.explained_variance_ratio)
+    assert display.explained_variance_ratio[1, 1] == 0  # the latent of the genes alone
     assert [t.get_text() for t in display.ax_.get_xticklabels()] == ["1", "2*"]
     assert display.ax_.get_yticklabels()[0].get_text().startswith("genes (")
     assert len(display.ax_.texts) == 3
     many = ViewsDisplay(np.full((2, 60), 0.01), np.full(60, -1)).plot()
-    assert many.ax_.get_xlabel() == "60 latents"
+    assert many.ax_.get_xlabel() == "60 factors"
     assert not many.ax_.texts
-    with pytest.raises(ParameterError, match="one name for each of the 2 views"):
+    with pytest.raises(ParameterError, match="one name per view"):
         ViewsDisplay.from_estimator(two_views, view_names=["genes"])
-    assert ViewsDisplay in displays_of(SCA)
-    assert ViewsDisplay not in displays_of(FDRPCA)
-    plt.close("all")
-
-
-def test_shares_of_views_of_an_earlier_file(two_views):
-    """It has one noise variance per view, and none per column."""
-    earlier = copy.copy(two_views)
-    del earlier.feature_noise_variance_
-    shares = [ViewsDisplay.from_estimator(model).shares for model in (two_views, earlier)]
-    np.testing.assert_allclose(shares[0], shares[1])
+    assert ViewsDisplay in displays_of(two_views)
     plt.close("all")
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_nothing_chosen_is_drawn_in_words():
+def test_empty_selection_is_written():
     X = np.random.default_rng(0).normal(size=(60, 30))
     model = FDRPCA().fit(X)
     assert model.n_selected_ == 0
@@ -390,7 +385,7 @@ def test_nothing_chosen_is_drawn_in_words():
         drawn = display.from_estimator(model, **({"X": X} if display is ScoresDisplay else {}))
         drawn.figure_.canvas.draw()
         if display is not RelevanceDisplay:
-            assert "no variable was chosen" in drawn.ax_.texts[0].get_text()
+            assert "no variable was selected" in drawn.ax_.texts[0].get_text()
     plt.close("all")
 
 
@@ -407,7 +402,7 @@ FITS = {
 
 @pytest.fixture(scope="module")
 def fits():
-    """Every method that fits tables where they are, fitted once to each kind of array."""
+    """Fit each method once per array library."""
     done = {}
 
     def fitted(name, library):
@@ -421,7 +416,7 @@ def fits():
 
 
 def attributes(display):
-    """The data of a Display, not what it drew."""
+    """Return the data of a Display, without its artists."""
     return {k: v for k, v in vars(display).items() if not k.endswith("_")}
 
 
@@ -435,8 +430,8 @@ def attributes(display):
         for slow in [library == "torch" or (name, library) == ("SPPCA", "array_api_strict")]
     ],
 )
-def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
-    """Data on the host, the same as after a fit of a NumPy array; drawn anew by ``plot``."""
+def test_displays_of_models_fitted_on_other_arrays(fits, name, library):
+    """The stored data are NumPy arrays and equal those of a fit to NumPy arrays."""
     ours, X = fits(name, library)
     plain, table = fits(name, "numpy")
     for display in displays_of(ours):
@@ -444,10 +439,10 @@ def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
         drawn = display.from_estimator(ours, **needs)
         expected = display.from_estimator(plain, **({"X": table} if needs else {}))
         for key, value in attributes(expected).items():
-            if key == "traces":  # rounding may cost one library an iteration
-                assert len(drawn.traces) == len(value)
-                assert all(type(trace) is np.ndarray and trace.size > 1 for trace in drawn.traces)
-                assert drawn.traces[0][-1] == pytest.approx(value[0][-1], rel=1e-6)
+            if key == "paths":  # rounding may cost one library an iteration
+                assert len(drawn.paths) == len(value)
+                assert all(type(trace) is np.ndarray and trace.size > 1 for trace in drawn.paths)
+                assert drawn.paths[0][-1] == pytest.approx(value[0][-1], rel=1e-6)
                 assert all(line.get_ydata().size for line in drawn.lines_)
             elif isinstance(value, np.ndarray):
                 found = getattr(drawn, key)
@@ -468,11 +463,11 @@ def test_every_display_whatever_the_model_was_fitted_on(fits, name, library):
 
 
 def test_displays_take_arrays_of_any_library():
-    """What a user gives to the constructors is brought to the host as well."""
+    """Constructors convert arrays of other libraries."""
     xp = pytest.importorskip("array_api_strict")
     numbers = xp.asarray([1.0, 2.0, 4.0])
-    assert type(ConvergenceDisplay(numbers).traces[0]) is np.ndarray
-    assert type(ConvergenceDisplay([numbers, numbers]).traces[1]) is np.ndarray
+    assert type(ConvergenceDisplay(numbers).paths[0]) is np.ndarray
+    assert type(ConvergenceDisplay([numbers, numbers]).paths[1]) is np.ndarray
     shown = EvidenceDisplay(xp.asarray([1, 2, 3]), numbers, 2).plot()
     np.testing.assert_array_equal(shown.line_.get_ydata(), [1.0, 2.0, 4.0])
 
@@ -491,8 +486,8 @@ def test_without_matplotlib(model, monkeypatch):
         EvidenceDisplay.from_estimator(model)
 
 
-def test_a_picture_of_what_a_model_has_not_got():
-    """It is fitted, which is not what is wrong with it."""
+def test_missing_attribute():
+    """The error of a fitted model differs from that of an unfitted one."""
     X = make_globally_sparse(40, 8, n_components=1, n_informative=4, random_state=0).X
     model = FDRPCA(1)
     for display, attribute in (
@@ -511,8 +506,8 @@ def test_a_picture_of_what_a_model_has_not_got():
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("name", "instead"), [("FDRPCA", "Communality"), ("Panel", "Panel")])
-def test_what_can_be_drawn_instead(fits, name, instead):
-    """How a method chose comes first, and all that is named can be drawn."""
+def test_error_names_available_displays(fits, name, instead):
+    """The error lists exactly the Displays that can draw the model."""
     model, _ = fits(name, "numpy")
     with pytest.raises(InputError, match=f"For {name}, use {instead}Display, Rel") as refused:
         EvidenceDisplay.from_estimator(model)

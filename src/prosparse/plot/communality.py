@@ -1,0 +1,129 @@
+"""Communality of the variables and its null expectation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ..data import Array
+from ..data.arrays import to_numpy
+from ..findings import Findings
+from .axes import (
+    NOT_SELECTED,
+    SELECTED,
+    finish,
+    height_of_names,
+    selection_labels,
+    write_message,
+    write_names,
+)
+from .display import Display
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import StepPatch
+
+
+class CommunalityDisplay(Display):
+    """Communality of the variables in decreasing order, with the selected ones coloured.
+
+    A dashed line shows the null expectation.
+
+    Parameters
+    ----------
+    communality : array of shape (n_features,)
+        Proportion of the variance of each variable that it shares with others.
+    support : bool array of shape (n_features,)
+        Mask of the selected variables.
+    names : array of shape (n_features,)
+        Names of the variables.
+    null_communality : float
+        Expected communality of a variable that is independent of the others.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    selected_ : matplotlib StepPatch
+        Selected variables.
+    not_selected_ : matplotlib StepPatch
+        Other variables.
+    null_line_ : matplotlib Line2D
+        Null expectation, if there are components.
+    """
+
+    attribute = "communality_"
+    selected_: StepPatch
+    not_selected_: StepPatch
+    null_line_: Line2D
+
+    def __init__(
+        self,
+        communality: Array,
+        support: Array,
+        names: Sequence[str] | np.ndarray,
+        null_communality: float,
+    ) -> None:
+        order = np.argsort(-to_numpy(communality), kind="stable")
+        self.communality = to_numpy(communality)[order]
+        self.support = to_numpy(support)[order]
+        self.names = np.asarray(names, dtype=object)[order]
+        self.null_communality = float(null_communality)
+
+    @classmethod
+    def is_available(cls, findings: Findings) -> bool:
+        return findings.tests is not None
+
+    @classmethod
+    def _read(cls, findings: Findings) -> Self:
+        tests = findings.tests
+        assert tests is not None
+        return cls(tests.communality, findings.support, findings.names, tests.null_communality)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+        max_features : int, default=None
+            Maximum number of variables, the largest communality first. By default, all are drawn.
+
+        Returns
+        -------
+        CommunalityDisplay
+        """
+        shown = slice(0, max_features)
+        communality, support, names = (
+            values[shown] for values in (self.communality, self.support, self.names)
+        )
+        ax = self._set_axes(ax, 3.8 + height_of_names(names))
+        edges = np.arange(communality.size + 1) - 0.5
+        self.selected_, self.not_selected_ = (
+            ax.stairs(np.where(mask, communality, 0.0), edges, fill=True, color=colour, label=label)
+            for mask, colour, label in zip(
+                (support, ~support),
+                (SELECTED, NOT_SELECTED),
+                selection_labels(self.support),
+                strict=True,
+            )
+        )
+        if self.null_communality > 0.0:
+            self.null_line_ = ax.axhline(
+                self.null_communality,
+                color="0.3",
+                linestyle="--",
+                linewidth=1,
+                label="null expectation",
+            )
+        write_names(ax, names, otherwise="variables, largest communality first")
+        if not self.support.any():
+            write_message(ax, "no variable was selected")
+        # Bars may fill the whole plot, so that the legend needs a background.
+        ax.legend(loc="upper right", facecolor="white", framealpha=0.9, edgecolor="none")
+        ax.set(ylabel="communality", ylim=(0, 1.02), xlim=(edges[0], edges[-1]))
+        finish(ax)
+        return self

@@ -1,0 +1,109 @@
+"""Base class of all Displays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from sklearn.utils.validation import check_is_fitted
+
+from ..errors import InputError
+from ..findings import Findings, findings_of
+from ..models._base import VariableSelector
+from ..registry import method_of
+from .axes import new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
+
+
+class Display(ABC):
+    """A plot of a fitted estimator, in the style of scikit-learn's Displays.
+
+    A Display stores what it draws as NumPy arrays. ``from_estimator`` creates and draws it, and
+    ``plot`` draws it again. A subclass says which fitted attribute it draws, whether a model has
+    it, and how to read and draw it.
+    """
+
+    attribute: ClassVar[str]  # fitted attribute that the Display draws
+    n_axes: ClassVar[int] = 1
+
+    ax_: Any  # matplotlib Axes, or a sequence of ``n_axes`` of them
+    figure_: Figure | SubFigure
+
+    @classmethod
+    @abstractmethod
+    def is_available(cls, findings: Findings) -> bool:
+        """Return whether a fitted model has what the Display draws."""
+
+    @classmethod
+    @abstractmethod
+    def _read(cls, findings: Findings) -> Self:
+        """Create the Display from a fitted model that has what it draws."""
+
+    plot: Callable[..., Self]  # draws into the given Axes or into a new figure
+
+    @classmethod
+    def from_estimator(cls, estimator: VariableSelector, *, ax: Any = None, **options: Any) -> Self:
+        """Draw a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : estimator
+            A fitted estimator that has the attribute which the Display draws.
+        ax : matplotlib Axes, or sequence of two, default=None
+            Axes to draw into. By default, a new figure is created.
+        **options : dict
+            Keyword arguments of ``plot``.
+
+        Returns
+        -------
+        Display
+        """
+        return cls._read(cls._findings(estimator)).plot(ax, **options)
+
+    @classmethod
+    def _findings(cls, estimator: VariableSelector) -> Findings:
+        """Read a fitted estimator; raise an error if it lacks what the Display draws."""
+        method_of(estimator)
+        check_is_fitted(estimator)
+        findings = findings_of(estimator)
+        if not cls.is_available(findings):
+            *first, last = (display.__name__ for display in available_displays(findings))
+            raise InputError(
+                f"{findings.method} has no `{cls.attribute}`, which {cls.__name__} draws. For "
+                f"{findings.method}, use {', '.join(first)} or {last}."
+            )
+        return findings
+
+    def _set_axes(self, ax: Any, height: float = 3.8, extra_width: float = 0.0) -> Any:
+        """Store and return the given Axes, or those of a new figure."""
+        self.ax_ = new_axes(self.n_axes, height, extra_width) if ax is None else ax
+        first = self.ax_[0] if self.n_axes > 1 else self.ax_
+        self.figure_ = first.figure
+        return self.ax_
+
+
+DISPLAYS: list[type[Display]] = []  # filled by the package, displays of the selection first
+
+
+def available_displays(findings: Findings) -> Sequence[type[Display]]:
+    """Return the Displays that can draw a fitted model."""
+    return [display for display in DISPLAYS if display.is_available(findings)]
+
+
+def displays_of(estimator: VariableSelector) -> Sequence[type[Display]]:
+    """Return the Displays that can draw a fitted estimator.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A fitted estimator of prosparse.
+
+    Returns
+    -------
+    list of Display subclasses
+        Displays of the selection first.
+    """
+    return available_displays(findings_of(estimator))

@@ -1,0 +1,80 @@
+"""Relevance of the variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from ..data import Array
+from ..data.arrays import to_numpy
+from ..findings import Findings
+from .axes import draw_bars, finish, height_of_names, write_names
+from .display import Display
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.container import BarContainer
+
+
+class RelevanceDisplay(Display):
+    """Relevance of the variables in decreasing order, with the selected ones coloured.
+
+    Parameters
+    ----------
+    relevance : array of shape (n_features,)
+        Relevance of each variable, between 0 and 1.
+    ranking : int array of shape (n_features,)
+        Rank of each variable; 1 is the most relevant one.
+    support : bool array of shape (n_features,)
+        Mask of the selected variables.
+    names : array of shape (n_features,)
+        Names of the variables.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+    bars_ : matplotlib BarContainer
+    """
+
+    attribute = "relevance_"
+    bars_: BarContainer
+
+    def __init__(
+        self, relevance: Array, ranking: Array, support: Array, names: Sequence[str] | np.ndarray
+    ) -> None:
+        order = np.argsort(to_numpy(ranking))
+        self.relevance = to_numpy(relevance)[order]
+        self.support = to_numpy(support)[order]
+        self.names = np.asarray(names, dtype=object)[order]
+
+    @classmethod
+    def is_available(cls, findings: Findings) -> bool:
+        return True
+
+    @classmethod
+    def _read(cls, findings: Findings) -> Self:
+        return cls(findings.relevance, findings.ranking, findings.support, findings.names)
+
+    def plot(self, ax: Axes | None = None, *, max_features: int | None = None) -> Self:
+        """Draw into ``ax``, or into a new figure.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+        max_features : int, default=None
+            Maximum number of variables, the most relevant first. By default, all are drawn.
+
+        Returns
+        -------
+        RelevanceDisplay
+        """
+        shown = slice(0, max_features)
+        ax = self._set_axes(ax, 3.8 + height_of_names(self.names[shown]))
+        self.bars_ = draw_bars(ax, self.relevance[shown], self.support[shown], self.support)
+        write_names(ax, self.names[shown], otherwise="variables, most relevant first")
+        ax.set(ylabel="relevance", ylim=(0, 1.02))
+        finish(ax)
+        return self
