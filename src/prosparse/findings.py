@@ -1,7 +1,7 @@
-"""What any fitted estimator found, under the same names for all of them, on the host.
+"""Results of a fitted estimator in one form for all methods, as NumPy arrays.
 
-`findings_of` is the only reader of fitted attributes: pictures, reports and the command read the
-`Findings` that it puts together, and the registry says what there is to read.
+Plots, reports and the command read the `Findings` of a model instead of its attributes. The
+description of the method states which of them exist.
 """
 
 from __future__ import annotations
@@ -17,134 +17,134 @@ from sklearn.utils.validation import check_is_fitted
 from .data.arrays import to_numpy
 from .errors import InputError
 from .models._base import SparseProjection, VariableSelector
+from .models.description import Method, ModelPath, PathAttributes
 from .models.panel.incremental_r2 import added_shares
-from .registry import Choice, ChoicePath, Method, method_of
+from .registry import method_of
 from .selection.slope import Slope
 
 __all__ = [
-    "Choice",
     "Findings",
-    "Penalties",
-    "Shared",
-    "Told",
+    "InclusionProbabilities",
+    "ModelPath",
+    "PenaltyPath",
+    "Reconstruction",
+    "VariableTests",
     "Views",
+    "explained_proportions",
     "findings_of",
     "refuse_unfitted",
     "scores_of",
-    "variance_shares",
 ]
 
 
-# A method that always has this attribute chooses variables for what they tell of all others.
-TELLS = "heldout_r2_path_"
-# A method that always has this attribute fits several views of the same rows jointly.
-VIEWS = "view_columns_"
-
-
-class Penalties(NamedTuple):
-    """The models along a grid of penalties, of which a criterion chose one."""
+class PenaltyPath(NamedTuple):
+    """Models along a grid of penalties."""
 
     n_parameters: np.ndarray  # (n_models,)
     log_likelihood: np.ndarray  # (n_models,)
     criterion: np.ndarray  # (n_models,)
     penalties: np.ndarray  # (n_models,)
-    penalty: float  # the chosen one
-    slope: Slope | None  # the line of the slope heuristic, where that chose
+    penalty: float  # of the selected model
+    slope: Slope | None  # fit of the slope heuristic, if that was the criterion
 
 
-class Shared(NamedTuple):
-    """What every variable shares with the others, where each was tested by itself."""
+class VariableTests(NamedTuple):
+    """Tests of shared variance for each variable."""
 
-    communality: np.ndarray  # (n_features,), shares of the variance
-    chance: float  # what chance alone gives on average
+    communality: np.ndarray  # (n_features,)
+    null_communality: float  # null expectation of the communality
     pvalues: np.ndarray  # (n_features,)
     qvalues: np.ndarray  # (n_features,)
 
 
-class Probable(NamedTuple):
-    """How probable it is that variables are active, where the method averages over sets."""
+class InclusionProbabilities(NamedTuple):
+    """Posterior probabilities of a Bayesian model average."""
 
-    inclusion: np.ndarray  # (n_features,)
-    groups: list[np.ndarray]  # for each chosen variable those that could stand for it
-    number: np.ndarray | None  # (Q + 1,) probability that 0 .. Q are active, if it is known
+    probability: np.ndarray  # (n_features,)
+    credible_sets: list[np.ndarray]  # column indices, one array for each selected variable
+    model_size: np.ndarray | None  # (n_sizes,) probability of 0, 1, ... active variables
 
 
-class Told(NamedTuple):
-    """What few variables tell of all, where the method chooses them for that."""
+class Reconstruction(NamedTuple):
+    """Prediction of all variables from the selected ones."""
 
-    order: np.ndarray  # (n_selected,) positions of the chosen variables, the first worth most
-    recovered_path: np.ndarray  # (n_tried,) share of the variance of all that 1, 2, ... recover
-    recovered_path_std: np.ndarray  # (n_tried,) over the parts of the rows that were held out
-    attained_path: np.ndarray  # (n_tried,) of what all variables together tell of the others
-    attainable: float  # share of a variable that all others tell, on average
-    wanted: float | None  # the share of what is attainable that decided how many
-    recovered: np.ndarray  # (n_features,) share of each variable
-    stand_in: np.ndarray  # (n_features,) position of the chosen variable that stands for it, or -1
+    order: np.ndarray  # (n_selected,) indices of the selected variables, most useful first
+    heldout_r2_path: np.ndarray  # (n_sizes,) mean held-out R2 of 1, 2, ... variables
+    heldout_r2_path_std: np.ndarray  # (n_sizes,) standard deviation over the folds
+    relative_r2_path: np.ndarray  # (n_sizes,) R2 relative to that of all variables together
+    attainable_r2: float  # mean held-out R2 of a variable given all others
+    target_recovery: float | None  # relative R2 that determined the number of variables
+    heldout_r2: np.ndarray  # (n_features,)
+    proxy: np.ndarray  # (n_features,) index of the selected variable that replaces it, or -1
     communality: np.ndarray  # (n_features,)
     loadings: np.ndarray  # (n_components, n_features) from scores to all variables
-    variances: np.ndarray  # (n_components,) of the scores
+    explained_variance: np.ndarray  # (n_components,) of the scores
 
-    def added(self, shown: int) -> np.ndarray:
-        """The share of every variable that each of the first chosen ones adds to those before it,
-        (shown, n_features)."""
+    def incremental_r2(self, count: int) -> np.ndarray:
+        """Return the R2 that each of the first variables adds, (count, n_features)."""
         return added_shares(
-            self.order, self.loadings, self.variances, self.communality, self.recovered, shown
+            self.order,
+            self.loadings,
+            self.explained_variance,
+            self.communality,
+            self.heldout_r2,
+            count,
         )
 
 
 class Views(NamedTuple):
-    """What the latents explain of every view, where a method fits several views jointly."""
+    """Variance of each view that the factors explain."""
 
-    columns: list[np.ndarray]  # (columns of the view,) positions, one array per view
-    latent_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
-    shares: np.ndarray  # (views, latents) of the variance of a view that each latent explains
+    columns: list[np.ndarray]  # column indices, one array for each view
+    factor_view: np.ndarray  # (n_factors,) -1 for shared factors, else the index of the view
+    explained: np.ndarray  # (n_views, n_factors) proportions of the variance of a view
 
 
 class Findings(NamedTuple):
-    """What a fitted model found; every array is NumPy's, wherever the model was fitted.
+    """Results of a fitted model; all arrays are NumPy arrays.
 
     Attributes
     ----------
     method : str
         Name of the estimator's class.
     names : list of str
-        Of all variables.
+        Names of all variables.
     named : bool
-        Whether these are the names of the table, which may have had none.
-    support : bool array (n_features,)
-        Which variables were chosen.
-    relevance : array (n_features,)
-        Between 0 and 1.
-    ranking : int array (n_features,)
-        1 for the most relevant variable.
-    loadings : array (n_components, n_features)
-        One row of coefficients for a regression.
-    retained : float or None
-        Share of the variance of all columns that the components hold.
+        Whether the names come from the data; otherwise they are "x0", "x1", ...
+    support : ndarray of bool, shape (n_features,)
+        Mask of the selected variables.
+    relevance : ndarray of shape (n_features,)
+        Relevance of each variable, between 0 and 1.
+    ranking : ndarray of int, shape (n_features,)
+        Ranks of the variables; 1 is the most relevant.
+    loadings : ndarray of shape (n_components, n_features)
+        Loadings, or the coefficients of a regression, one row for each response.
+    explained : float or None
+        Proportion of the total variance that the components explain.
     why : str
-        Why that many variables.
-    path : Choice or None
-        The models that the method chose from, perhaps a single one.
-    penalties : Penalties or None
-        More on them, where they differ by a penalty on the likelihood.
-    shared : Shared or None
-        What each variable shares with the others, where the method tests that.
-    traces : list of arrays
-        The objective per iteration, one trace or one per component.
-    stop : str
-        Why the iterations ended.
+        Reason for the number of selected variables, without a full stop.
+    path : ModelPath or None
+        Models that the method compared, possibly one.
+    penalties : PenaltyPath or None
+        Details of the path, if the models differ by a penalty.
+    tests : VariableTests or None
+        Tests of shared variance, if the method tests variables.
+    objective_paths : list of ndarray
+        Objective per iteration, one array or one for each component.
+    stop_reason : str
+        Reason for the end of the iterations.
     regression : bool
         Whether ``loadings`` are coefficients.
     parameters : dict
-        Of the estimator.
-    told : Told or None
-        What the chosen variables tell of all, where the method chooses them for that.
-    asked : bool
-        Whether the user gave the number of variables, or of loadings.
+        Parameters of the estimator.
+    reconstruction : Reconstruction or None
+        Prediction of all variables, if the method selects for that.
+    size_given : bool
+        Whether the user set the number of variables, or of loadings.
     views : Views or None
-        What the latents explain of every view, where the method fits views.
-    probable : Probable or None
-        How probable each variable is, where the method averages over sets of them.
+        Variance explained in each view, if the method fits views.
+    inclusion : InclusionProbabilities or None
+        Inclusion probabilities, if the method averaged models.
     """
 
     method: str
@@ -154,68 +154,66 @@ class Findings(NamedTuple):
     relevance: np.ndarray
     ranking: np.ndarray
     loadings: np.ndarray
-    retained: float | None
+    explained: float | None
     why: str
-    path: Choice | None
-    penalties: Penalties | None
-    shared: Shared | None
-    traces: list[np.ndarray]
-    stop: str
+    path: ModelPath | None
+    penalties: PenaltyPath | None
+    tests: VariableTests | None
+    objective_paths: list[np.ndarray]
+    stop_reason: str
     regression: bool
     parameters: dict[str, Any]
-    told: Told | None
-    asked: bool
-    views: Views | None = None
-    probable: Probable | None = None
+    reconstruction: Reconstruction | None
+    size_given: bool
+    views: Views | None
+    inclusion: InclusionProbabilities | None
 
     @property
-    def choice(self) -> Choice | None:
-        """The path of models and the chosen one, if there was more than one to choose from."""
+    def comparison(self) -> ModelPath | None:
+        """Path of models, if it has more than one."""
         return self.path if self.path is not None and self.path.y.size > 1 else None
 
     @property
     def by_evidence(self) -> bool:
-        """Whether the evidence of other numbers of variables is known, and decided."""
-        return self.choice is not None and self.choice.evidence and not self.asked
+        """Whether the marginal likelihood determined the number of variables."""
+        return self.comparison is not None and self.comparison.evidence and not self.size_given
 
     @property
     def n_selected(self) -> int:
-        """How many variables were chosen."""
+        """Number of selected variables."""
         return int(self.support.sum())
 
     @property
     def order(self) -> np.ndarray:
-        """Positions of the variables, most relevant first."""
-        positions: np.ndarray = np.argsort(self.ranking, kind="stable")
-        return positions
+        """Indices of all variables, most relevant first."""
+        indices: np.ndarray = np.argsort(self.ranking, kind="stable")
+        return indices
 
     @property
-    def chosen(self) -> np.ndarray:
-        """Positions of the chosen variables, most relevant first."""
+    def selected(self) -> np.ndarray:
+        """Indices of the selected variables, most relevant first."""
         order = self.order
-        positions: np.ndarray = order[self.support[order]]
-        return positions
+        indices: np.ndarray = order[self.support[order]]
+        return indices
 
 
 def refuse_unfitted(model: VariableSelector) -> None:
-    """Refuse a model that has found nothing, as it was not fitted."""
+    """Raise `InputError` if the model is not fitted."""
     try:
         check_is_fitted(model, ["n_features_in_", "support_"])
     except NotFittedError as error:
-        raise InputError(
-            f"this {type(model).__name__} was not fitted to any table: there is nothing to report"
-        ) from error
+        raise InputError(f"this {type(model).__name__} is not fitted; call `fit` first") from error
 
 
 def findings_of(model: VariableSelector, total_variance: float | None = None) -> Findings:
-    """What a fitted model found.
+    """Collect the results of a fitted model.
 
     Parameters
     ----------
     model : fitted estimator
-        On whatever arrays.
-    total_variance : float or None
-        Of the table; helps where the model has no ``explained_variance_ratio_``.
+        Estimator of a registered method, fitted on arrays of any library.
+    total_variance : float or None, default=None
+        Total variance of the data, for models without ``explained_variance_ratio_``.
 
     Returns
     -------
@@ -224,174 +222,162 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
     Raises
     ------
     InputError
-        If the model is not fitted, or of no method that is registered.
+        If the model is not fitted, or its method is not registered.
     """
     method = method_of(model)
     refuse_unfitted(model)
-    # What is not always there (names of a table, the path of a fit that had none) is None.
     fitted = vars(model)
     names = fitted.get("feature_names_in_")
     support = to_numpy(model.support_).astype(bool)
     parameters = model.get_params(deep=False)
-    path = None if method.path is None else _path(fitted, method.path)
-    found = Findings(
+    findings = Findings(
         method=type(model).__name__,
         names=[f"x{k}" for k in range(support.size)] if names is None else [*map(str, names)],
         named=names is not None,
         support=support,
         relevance=to_numpy(model.relevance_),
         ranking=to_numpy(model.ranking_),
-        loadings=np.atleast_2d(to_numpy(fitted[method.saved.loadings])),
-        retained=_retained(fitted, total_variance),
+        loadings=np.atleast_2d(to_numpy(fitted[method.coefficients])),
+        explained=_explained_proportion(fitted, total_variance) if method.projects else None,
         why="",
-        path=path,
-        penalties=_penalties(fitted) if method.slope else None,
-        shared=_shared(fitted) if method.tests else None,
-        traces=_traces(fitted, method),
-        stop=str(fitted.get("stop_reason_", "")),
-        regression=method.predicts,
+        path=None if method.path is None else _model_path(fitted, method.path),
+        penalties=_penalty_path(fitted) if method.compares_penalties else None,
+        tests=_variable_tests(fitted) if method.tests_variables else None,
+        objective_paths=_objective_paths(fitted, method),
+        stop_reason=str(fitted.get("stop_reason_", "")),
+        regression=method.supervised,
         parameters=parameters,
-        told=_told(model) if TELLS in method.saved.required else None,
-        asked=method.number is not None and parameters[method.number] is not None,
-        views=_views(fitted) if VIEWS in method.saved.required else None,
-        probable=_probable(fitted),
+        reconstruction=_reconstruction(fitted, parameters) if method.reconstructs else None,
+        size_given=(
+            method.size_parameter is not None and parameters[method.size_parameter] is not None
+        ),
+        views=_views(fitted) if method.fits_views else None,
+        inclusion=_inclusion(fitted) if method.inclusion_probabilities else None,
     )
-    return found._replace(why=method.why(model, found.choice, found.n_selected))
+    return findings._replace(why=method.explain(model, findings.comparison, findings.n_selected))
 
 
 def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:
-    """Scores of the rows of ``X``, (n_rows, n_components), on the host; None for a regression.
+    """Compute the scores of the rows of ``X`` as a NumPy array.
 
     Parameters
     ----------
     model : fitted estimator
-    X : table (n_rows, n_features_in_)
+        Estimator of a registered method.
+    X : data matrix of shape (n_samples, n_features_in_)
+        Rows to project.
 
     Returns
     -------
-    array or None
+    ndarray of shape (n_samples, n_components), or None
+        None for a regression.
     """
     return to_numpy(model.transform(X)) if isinstance(model, SparseProjection) else None
 
 
-def variance_shares(model: VariableSelector) -> np.ndarray | None:
-    """The share of the variance of all columns that each component has, (n_components,), on the
-    host; None where the model does not say.
+def explained_proportions(model: VariableSelector) -> np.ndarray | None:
+    """Return the proportion of the total variance that each component explains.
 
     Parameters
     ----------
     model : fitted estimator
+        Estimator of a registered method.
 
     Returns
     -------
-    array or None
+    ndarray of shape (n_components,), or None
+        None if the proportions are unknown.
     """
-    shares = vars(model).get("explained_variance_ratio_")
-    if shares is None or not np.all(np.isfinite(to_numpy(shares))):
+    ratio = vars(model).get("explained_variance_ratio_")
+    if ratio is None or not np.all(np.isfinite(to_numpy(ratio))):
         return None
-    return to_numpy(shares)
+    return to_numpy(ratio)
 
 
-def _retained(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
-    share = math.nan
+def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | None) -> float | None:
+    proportion = math.nan
     if "explained_variance_ratio_" in fitted:
-        share = float(np.sum(to_numpy(fitted["explained_variance_ratio_"])))
-    elif total_variance and "explained_variance_" in fitted:
-        share = float(np.sum(to_numpy(fitted["explained_variance_"]))) / total_variance
-    return share if math.isfinite(share) else None
+        proportion = float(np.sum(to_numpy(fitted["explained_variance_ratio_"])))
+    elif total_variance:
+        proportion = float(np.sum(to_numpy(fitted["explained_variance_"]))) / total_variance
+    return proportion if math.isfinite(proportion) else None
 
 
-def _path(fitted: Mapping[str, Any], path: ChoicePath) -> Choice | None:
-    if path.x not in fitted or path.y not in fitted:
-        return None
+def _model_path(fitted: Mapping[str, Any], path: PathAttributes) -> ModelPath:
     x, y = to_numpy(fitted[path.x]), to_numpy(fitted[path.y])
-    # The nearest, as an array of single precision need not hold the very number that was chosen;
-    # of several that are as near, the one that was preferred.
-    best = int(np.lexsort((-y, np.abs(x - float(fitted[path.chosen]))))[0])
-    posterior = None if path.posterior is None else fitted.get(path.posterior)
-    return Choice(
-        x,
-        y,
-        best,
-        path.x_label,
-        path.y_label,
-        path.noun,
-        path.evidence,
-        None if posterior is None else to_numpy(posterior),
+    # The nearest x, because an array of single precision may not contain the selected value
+    # exactly; ties are resolved by the criterion.
+    best = int(np.lexsort((-y, np.abs(x - float(fitted[path.selected]))))[0])
+    posterior = None if path.posterior is None else to_numpy(fitted[path.posterior])
+    return ModelPath(x, y, best, path.x_label, path.y_label, path.noun, path.evidence, posterior)
+
+
+def _penalty_path(fitted: Mapping[str, Any]) -> PenaltyPath:
+    return PenaltyPath(
+        n_parameters=to_numpy(fitted["n_parameters_path_"]),
+        log_likelihood=to_numpy(fitted["log_likelihood_path_"]),
+        criterion=to_numpy(fitted["criterion_path_"]),
+        penalties=to_numpy(fitted["penalties_"]),
+        penalty=float(fitted["penalty_"]),
+        slope=fitted["slope_"],
     )
 
 
-def _penalties(fitted: Mapping[str, Any]) -> Penalties | None:
-    names = ("n_parameters_path_", "log_likelihood_path_", "criterion_path_", "penalties_")
-    if not all(name in fitted for name in names):
-        return None
-    parameters, likelihood, criterion, penalties = (to_numpy(fitted[name]) for name in names)
-    penalty, slope = float(fitted["penalty_"]), fitted.get("slope_")
-    return Penalties(parameters, likelihood, criterion, penalties, penalty, slope)
-
-
-def _shared(fitted: Mapping[str, Any]) -> Shared:
-    arrays = (to_numpy(fitted[name]) for name in ("communality_", "pvalues_", "qvalues_"))
-    communality, pvalues, qvalues = arrays
-    return Shared(communality, float(fitted["null_communality_"]), pvalues, qvalues)
-
-
-def _probable(fitted: Mapping[str, Any]) -> Probable | None:
-    if "inclusion_probability_" not in fitted:
-        return None
-    number = fitted.get("model_size_probability_")
-    return Probable(
-        inclusion=to_numpy(fitted["inclusion_probability_"]),
-        groups=[to_numpy(group).astype(int) for group in fitted.get("credible_sets_", [])],
-        number=None if number is None else to_numpy(number),
+def _variable_tests(fitted: Mapping[str, Any]) -> VariableTests:
+    return VariableTests(
+        communality=to_numpy(fitted["communality_"]),
+        null_communality=float(fitted["null_communality_"]),
+        pvalues=to_numpy(fitted["pvalues_"]),
+        qvalues=to_numpy(fitted["qvalues_"]),
     )
 
 
-def _told(model: VariableSelector) -> Told:
-    fitted, parameters = vars(model), model.get_params(deep=False)
-    return Told(
+def _inclusion(fitted: Mapping[str, Any]) -> InclusionProbabilities | None:
+    if "inclusion_probability_" not in fitted:  # the fit computed no average
+        return None
+    model_size = fitted.get("model_size_probability_")
+    return InclusionProbabilities(
+        probability=to_numpy(fitted["inclusion_probability_"]),
+        credible_sets=[to_numpy(indices).astype(int) for indices in fitted["credible_sets_"]],
+        model_size=None if model_size is None else to_numpy(model_size),
+    )
+
+
+def _reconstruction(fitted: Mapping[str, Any], parameters: Mapping[str, Any]) -> Reconstruction:
+    automatic = parameters["n_features_to_select"] is None
+    return Reconstruction(
         order=to_numpy(fitted["order_"]).astype(int),
-        recovered_path=to_numpy(fitted["heldout_r2_path_"]).astype(float),
-        recovered_path_std=to_numpy(fitted["heldout_r2_path_std_"]).astype(float),
-        attained_path=to_numpy(fitted["relative_r2_path_"]).astype(float),
-        attainable=float(fitted["attainable_r2_"]),
-        wanted=float(parameters["recover"]) if parameters["n_features"] is None else None,
-        recovered=to_numpy(fitted["heldout_r2_"]).astype(float),
-        stand_in=to_numpy(fitted["proxy_"]).astype(int),
+        heldout_r2_path=to_numpy(fitted["heldout_r2_path_"]).astype(float),
+        heldout_r2_path_std=to_numpy(fitted["heldout_r2_path_std_"]).astype(float),
+        relative_r2_path=to_numpy(fitted["relative_r2_path_"]).astype(float),
+        attainable_r2=float(fitted["attainable_r2_"]),
+        target_recovery=float(parameters["target_recovery"]) if automatic else None,
+        heldout_r2=to_numpy(fitted["heldout_r2_"]).astype(float),
+        proxy=to_numpy(fitted["proxy_"]).astype(int),
         communality=to_numpy(fitted["communality_"]).astype(float),
         loadings=to_numpy(fitted["loadings_"]).astype(float),
-        variances=to_numpy(fitted["explained_variance_"]).astype(float),
+        explained_variance=to_numpy(fitted["explained_variance_"]).astype(float),
     )
 
 
 def _views(fitted: Mapping[str, Any]) -> Views:
-    """Shares of the variance that the model gives to every view: loadings and noise together."""
-    columns = [np.asarray(positions) for positions in fitted[VIEWS]]
+    """Divide the variance that each factor explains in a view by the variance of the model."""
+    columns = [np.asarray(indices) for indices in fitted["view_columns_"]]
     squares = np.atleast_2d(to_numpy(fitted["components_"])).astype(float) ** 2
-    width = squares.shape[1]
-    if "feature_noise_variance_" in fitted:
-        of_column = to_numpy(fitted["feature_noise_variance_"]).astype(float)
-    else:  # a model in a file of an earlier version: one variance for all columns of a view
-        of_column = np.empty(width)
-        for positions, level in zip(columns, to_numpy(fitted["noise_variance_"]), strict=True):
-            of_column[positions] = level
-    varying = (
-        to_numpy(fitted["varying_"]).astype(bool) if "varying_" in fitted else np.ones(width, bool)
+    varying = to_numpy(fitted["varying_"]).astype(bool)
+    noise = np.where(varying, to_numpy(fitted["feature_noise_variance_"]).astype(float), 0.0)
+    explained = np.stack([squares[:, indices].sum(axis=1) for indices in columns])
+    total = explained.sum(axis=1) + [noise[indices].sum() for indices in columns]
+    return Views(
+        columns=columns,
+        factor_view=to_numpy(fitted["factor_view_"]).astype(int),
+        explained=explained / np.where(total > 0, total, 1.0)[:, None],
     )
-    of_column = np.where(varying, of_column, 0.0)
-    explained = np.stack([squares[:, positions].sum(axis=1) for positions in columns])
-    left = np.array([of_column[positions].sum() for positions in columns])
-    total = explained.sum(axis=1) + left
-    shares = explained / np.where(total > 0, total, 1.0)[:, None]
-    latents = fitted.get("factor_view_")
-    latent_view = np.full(len(squares), -1) if latents is None else to_numpy(latents).astype(int)
-    return Views(columns, latent_view, shares)
 
 
-def _traces(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:
-    """One trace, or a list of one for each component."""
-    traces = None if method.traces is None else fitted.get(method.traces)
-    if traces is None:
+def _objective_paths(fitted: Mapping[str, Any], method: Method) -> list[np.ndarray]:
+    if not method.records_objective:
         return []
-    several = traces if isinstance(traces, list) else [traces]
-    return [to_numpy(trace).astype(float) for trace in several]
+    paths = fitted["objective_path_"]
+    paths = paths if isinstance(paths, list) else [paths]
+    return [to_numpy(path).astype(float) for path in paths]

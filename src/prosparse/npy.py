@@ -1,4 +1,4 @@
-"""Arrays in NumPy's format and archives of them, checked before memory is allocated for them."""
+"""Arrays in NumPy's file format, checked before memory is allocated for them."""
 
 from __future__ import annotations
 
@@ -9,55 +9,107 @@ from zipfile import ZIP_STORED, ZipFile
 
 import numpy as np
 
-MAX_MEMBERS = 10_000  # a model has a few hundred arrays at most
-PLAIN_TYPES = "biufcU"  # bool, integers, floats, complex, text: no objects, which would be code
-_READ = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}
+MAX_MEMBERS = 10_000  # maximum number of members of an archive; models have a few hundred
+PLAIN_TYPES = "biufcU"  # booleans, numbers and strings; objects could run code
+_HEADER_READERS = {
+    1: np.lib.format.read_array_header_1_0,
+    2: np.lib.format.read_array_header_2_0,
+}
 
 
 def read_header(
-    file: IO[bytes], size: int, kinds: str = PLAIN_TYPES
+    file: IO[bytes], size: int, dtypes: str = PLAIN_TYPES
 ) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether in Fortran's order, and type of an array that takes ``size`` bytes of a file,
-    header included; the file is left where the numbers begin.
+    """Read the header of an array, and leave the file at its first value.
 
-    Raises ValueError for anything else. Memory for what a header claims is never taken before.
+    Parameters
+    ----------
+    file : binary file
+        File at the beginning of the array.
+    size : int
+        Number of bytes of the array, including the header.
+    dtypes : str
+        Accepted kinds of NumPy dtypes.
+
+    Returns
+    -------
+    shape : tuple of int
+    fortran_order : bool
+    dtype : numpy.dtype
+
+    Raises
+    ------
+    ValueError
+        If the header is invalid, or does not describe the bytes that follow.
     """
     major, _ = np.lib.format.read_magic(file)
-    if major not in _READ:
-        raise ValueError(f"it holds an array in NumPy's format {major}; 1 and 2 are known")
+    if major not in _HEADER_READERS:
+        raise ValueError(f"an array has version {major} of NumPy's format; use version 1 or 2")
     start = file.tell()
     try:
-        shape, fortran, dtype = _READ[major](file)
-    except Exception as error:  # NumPy parses it as Python and raises whatever the parser does
+        shape, fortran_order, dtype = _HEADER_READERS[major](file)
+    except Exception as error:  # NumPy parses the header as Python, which raises many types
         raise ValueError(f"the header of an array cannot be read ({error})") from error
-    if dtype.hasobject or dtype.kind not in kinds:
-        raise ValueError(f"it holds an array of {dtype}; only numbers and texts are allowed")
+    if dtype.hasobject or dtype.kind not in dtypes:
+        raise ValueError(f"an array has type {dtype}; only numbers and strings are allowed")
     body = size - (file.tell() - start) - np.lib.format.MAGIC_LEN
-    claimed = math.prod(shape) * dtype.itemsize
-    if min(shape, default=0) < 0 or claimed != body or max(shape, default=0) > max(body, 2**20):
-        raise ValueError(f"an array says it has shape {shape} of {dtype}, but {body} bytes follow")
-    return shape, fortran, dtype
+    declared = math.prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or declared != body or max(shape, default=0) > max(body, 2**20):
+        raise ValueError(
+            f"an array of shape {shape} and type {dtype} is declared, but {body} bytes follow"
+        )
+    return shape, fortran_order, dtype
 
 
-def read_array(raw: bytes, kinds: str = PLAIN_TYPES) -> np.ndarray:
-    """The array in ``raw``, writable; ValueError unless its header describes the other bytes."""
+def read_array(raw: bytes, dtypes: str = PLAIN_TYPES) -> np.ndarray:
+    """Read an array from bytes.
+
+    Parameters
+    ----------
+    raw : bytes
+        Header and values.
+    dtypes : str
+        Accepted kinds of NumPy dtypes.
+
+    Returns
+    -------
+    ndarray
+        Writable array.
+
+    Raises
+    ------
+    ValueError
+        If the header is invalid, or does not describe the other bytes.
+    """
     file = io.BytesIO(raw)
-    shape, fortran, dtype = read_header(file, len(raw), kinds)
+    shape, fortran_order, dtype = read_header(file, len(raw), dtypes)
     flat = np.frombuffer(raw, dtype=dtype, offset=file.tell()).copy()  # aligned and writable
-    return flat.reshape(shape, order="F" if fortran else "C")
+    return flat.reshape(shape, order="F" if fortran_order else "C")
 
 
 def check_members(archive: ZipFile, size: int) -> None:
-    """Raise ValueError unless all members are uncompressed and fit into a file of ``size`` bytes.
+    """Check that all members are uncompressed and fit into the file of the archive.
 
     Reading a member then allocates no more memory than the file has bytes.
+
+    Parameters
+    ----------
+    archive : ZipFile
+        Archive open for reading.
+    size : int
+        Size of the file in bytes.
+
+    Raises
+    ------
+    ValueError
+        If a member is compressed, or the declared sizes exceed ``size``.
     """
     entries = archive.infolist()
     if len(entries) > MAX_MEMBERS:
-        raise ValueError(f"it has {len(entries)} members, more than the {MAX_MEMBERS} allowed")
+        raise ValueError(f"the archive has {len(entries)} members; at most {MAX_MEMBERS} allowed")
     if any(entry.compress_type != ZIP_STORED for entry in entries):
-        raise ValueError("its members are compressed, which those of prosparse's files never are")
-    # `zipfile` allocates `compress_size` bytes, even where `file_size` is smaller.
-    claimed = sum(max(entry.file_size, entry.compress_size) for entry in entries)
-    if claimed > size:
-        raise ValueError(f"its members claim {claimed} bytes, but the file has {size}")
+        raise ValueError("the archive has compressed members, which prosparse never writes")
+    # `zipfile` allocates `compress_size` bytes, even if `file_size` is smaller.
+    declared = sum(max(entry.file_size, entry.compress_size) for entry in entries)
+    if declared > size:
+        raise ValueError(f"the members declare {declared} bytes, but the file has {size}")

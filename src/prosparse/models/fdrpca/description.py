@@ -1,0 +1,77 @@
+"""Description of FDRPCA for the registry."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...data.arrays import to_numpy
+from .._base import VariableSelector
+from ..description import COUNTS, Method, ModelPath, Option
+from ..schema import PROJECTION, Schema, booleans, nonnegative
+from .estimator import FDRPCA
+
+
+def explain_test(model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:
+    """State the false discovery rate, and how many variables have a high communality."""
+    parameters = model.get_params(deep=False)
+    minimum = float(parameters["min_communality"])
+    subject, share, have = {
+        0: ("no variable", "shares", "has"),
+        1: ("it", "shares", "has"),
+    }.get(n_selected, ("they", "share", "have"))
+    reason = (
+        f"{subject} {share} significant variance with other variables (false discovery rate at "
+        f"most {float(parameters['fdr']):.3g})"
+    )
+    if minimum:
+        reason += f" and {have} a communality of at least {minimum:.3g}"
+    if minimum >= 0.5 or n_selected < 2:
+        return reason
+    communality = to_numpy(model.communality_)[to_numpy(model.support_)]
+    return (
+        f"{reason}; {int(np.sum(communality >= 0.5)):,} of them have a communality of at least 0.5"
+    )
+
+
+COUNT_MODEL = ("count_weights_", "count_proportions_", "count_noise_")
+
+METHOD = Method(
+    "fdrpca",
+    FDRPCA,
+    example={"n_components": 2},
+    grid={"fdr": [0.05, 0.1]},
+    options=(
+        Option(
+            "fdr",
+            "fdr",
+            "maximum expected proportion of false discoveries among the selected variables",
+            type=float,
+            default="0.05",
+        ),
+        Option(
+            "min-communality",
+            "min_communality",
+            "minimum communality of the selected variables",
+            type=float,
+            default="none",
+        ),
+        COUNTS,
+    ),
+    explanations=(explain_test,),
+    schema=Schema(
+        required={
+            **PROJECTION,
+            "pvalues_": nonnegative("p"),
+            "qvalues_": nonnegative("p"),
+            "communality_": nonnegative("p"),
+            "null_communality_": nonnegative(),
+        },
+        optional={
+            "permutation_tested_": booleans("p"),
+            **dict.fromkeys(COUNT_MODEL, nonnegative("p")),
+        },
+        all_or_none=(COUNT_MODEL,),
+    ),
+    standardizes=True,
+    tests_variables=True,
+)

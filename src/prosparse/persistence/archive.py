@@ -1,0 +1,90 @@
+"""The zip archive of a model file: one JSON header and numbered arrays."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelFileError
+from ..files import whole_file
+from ..npy import PLAIN_TYPES, check_members, read_array
+
+HEADER = "model.json"
+ARRAY_TYPES = PLAIN_TYPES + "SMm"  # labels may also be bytes, dates and durations
+_ARRAY = "arrays/{}.npy"
+
+
+def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) -> Path:
+    """Write an archive, which replaces ``path`` when it is complete.
+
+    Parameters
+    ----------
+    path : Path
+        Name of the file.
+    header : dict
+        Content of the header, of types that JSON supports.
+    arrays : list of ndarray
+        Arrays of the types `ARRAY_TYPES`.
+
+    Returns
+    -------
+    Path
+        ``path``.
+    """
+    content = json.dumps(header, indent=1)
+    with whole_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+        archive.writestr(HEADER, content)
+        for number, array in enumerate(arrays):
+            with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+    return path
+
+
+def read_archive(path: Path) -> tuple[Any, dict[int, np.ndarray]]:
+    """Read an archive after checking that the declared sizes fit into the file.
+
+    Parameters
+    ----------
+    path : Path
+        Name of the file.
+
+    Returns
+    -------
+    header : object
+        Content of the header, unchecked.
+    arrays : dict of int to ndarray
+        Arrays by their numbers.
+
+    Raises
+    ------
+    ModelFileError
+        If the archive does not have the expected members.
+    """
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its writer
+        raise ModelFileError("not a regular file, but a folder, a pipe or a device")
+    with zipfile.ZipFile(path) as archive:
+        try:
+            check_members(archive, path.stat().st_size)
+        except ValueError as error:
+            raise ModelFileError(str(error)) from error
+        names = archive.namelist()
+        if names.count(HEADER) != 1:
+            raise ModelFileError(
+                f"the archive must contain one {HEADER}, got {names.count(HEADER)}"
+            )
+        header = json.loads(archive.read(HEADER))
+        names.remove(HEADER)
+        if names != [_ARRAY.format(number) for number in range(len(names))]:
+            raise ModelFileError("the arrays in the archive must be numbered consecutively from 0")
+        return header, {
+            number: read_array(archive.read(name), ARRAY_TYPES) for number, name in enumerate(names)
+        }
+
+
+def truncate(text: str, length: int) -> str:
+    """Truncate a text that is longer than ``length`` characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"

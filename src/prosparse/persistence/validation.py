@@ -1,0 +1,86 @@
+"""Validation of the fitted attributes of a model against the schema of its method.
+
+A model file may be edited or damaged. Methods of estimators, reports and plots assume that the
+attributes of a fitted model are consistent; this module ensures it when a model is saved or loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..errors import ModelFileError
+from ..models.description import Method
+from ..models.schema import SELECTOR, State, shorten
+
+
+def check_fitted(method: Method, state: State) -> None:
+    """Check the attributes of a fitted estimator.
+
+    An estimator without any declared attribute is not fitted and passes.
+
+    Parameters
+    ----------
+    method : Method
+        Description of the estimator.
+    state : mapping
+        Attributes of the estimator without its parameters; arrays are NumPy's.
+
+    Raises
+    ------
+    ModelFileError
+        If an attribute is missing, does not conform to its declaration or contradicts others.
+    """
+    if "_sklearn_output_config" in state:
+        _check_output_config(state["_sklearn_output_config"])
+    schema, name = method.schema, method.estimator.__name__
+    fields = schema.fields
+    if not any(attribute in state for attribute in fields):
+        return
+    missing = method.required_attributes - set(state)
+    if missing:
+        raise ModelFileError(f"a fitted {name} requires `{min(missing)}`, which is missing")
+    sizes: dict[str, int] = {"one": 1}
+    for letter, attribute in (("p", "n_features_in_"), ("s", "n_selected_")):
+        SELECTOR[attribute].check(attribute, state[attribute], sizes)
+        sizes[letter] = int(state[attribute])
+    for attribute, field in fields.items():
+        if attribute in state:
+            field.check(attribute, state[attribute], sizes)
+    for group in schema.all_or_none:
+        absent = [attribute for attribute in group if attribute not in state]
+        if absent and len(absent) < len(group):
+            present = next(attribute for attribute in group if attribute in state)
+            raise ModelFileError(f"`{present}` requires `{absent[0]}`, which is missing")
+    _check_selection(method, state)
+    for check in schema.checks:
+        check(state)
+
+
+def _check_output_config(config: Any) -> None:
+    """Check the setting that scikit-learn's `set_output` stores."""
+    if (
+        not isinstance(config, dict)
+        or not set(config) <= {"transform"}
+        or config.get("transform") not in [None, "default", "pandas", "polars"]
+    ):
+        raise ModelFileError(
+            f"`_sklearn_output_config` must be a setting of `set_output`, got {shorten(config)}"
+        )
+
+
+def _check_selection(method: Method, state: State) -> None:
+    """Check that the selected variables, their number, ranks and coefficients agree."""
+    support, p = state["support_"], state["n_features_in_"]
+    n_selected = int(support.sum())
+    if n_selected != state["n_selected_"]:
+        raise ModelFileError(
+            f"`n_selected_` is {state['n_selected_']}, but `support_` selects {n_selected}"
+        )
+    if np.any(np.sort(state["ranking_"]) != np.arange(1, p + 1)):
+        raise ModelFileError(f"`ranking_` must contain each rank from 1 to {p} once")
+    if np.any(np.atleast_2d(state[method.coefficients])[:, ~support]):
+        raise ModelFileError(f"`{method.coefficients}` must be zero outside `support_`")
+    if np.any(support & ~state["varying_"]):
+        raise ModelFileError("`support_` selects columns that are constant according to `varying_`")
