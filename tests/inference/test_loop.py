@@ -14,7 +14,7 @@ from prosparse.inference.loop import (
     residual_rounding,
     worst,
 )
-from prosparse.models.gsppca.quasi_newton import Secants
+from prosparse.models.gsppca.quasi_newton import QuasiNewton
 
 pytestmark = pytest.mark.quick
 
@@ -57,7 +57,7 @@ def anderson(kind=Anderson):
     return kind(lambda p: p.x, lambda v, p: p._replace(x=v), xp)
 
 
-both = pytest.mark.parametrize("kind", [Anderson, Secants])
+both = pytest.mark.parametrize("kind", [Anderson, QuasiNewton])
 
 
 def test_plain_iterations_converge_and_never_fall():
@@ -83,7 +83,7 @@ def test_exhausted_ends_the_loop():
     assert run.state.bound > -0.9
 
 
-@pytest.mark.parametrize(("kind", "condition"), [(Anderson, 1e4), (Secants, 100)])
+@pytest.mark.parametrize(("kind", "condition"), [(Anderson, 1e4), (QuasiNewton, 100)])
 def test_acceleration_is_far_ahead_of_plain_steps(kind, condition):
     step, start = quadratic(condition)
     fast = iterate(step, start, max_iter=100, tol=1e-14, accelerator=anderson(kind))
@@ -134,7 +134,7 @@ def test_secants_go_away_from_a_saddle_on_either_side():
     """From the changes alone: one proposal, without a fall that would tell."""
     for x0 in (-0.02, 0.02):
         step, start = saddle(x0)
-        accelerator = anderson(Secants)
+        accelerator = anderson(QuasiNewton)
         memory = accelerator.begin(start)
         for _ in range(4):
             result = step(start)
@@ -145,7 +145,7 @@ def test_secants_go_away_from_a_saddle_on_either_side():
 def test_secants_find_the_top_of_a_quadratic_in_as_many_steps_as_it_has_directions():
     """Up to the longest step allowed, which a valley of that condition does not need."""
     step, start = quadratic(condition=20.0, size=3)
-    fast = iterate(step, start, max_iter=12, tol=0.0, accelerator=anderson(Secants))
+    fast = iterate(step, start, max_iter=12, tol=0.0, accelerator=anderson(QuasiNewton))
     assert max(fast.bounds) == pytest.approx(0.0, abs=1e-20)
 
 

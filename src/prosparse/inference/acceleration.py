@@ -1,44 +1,128 @@
-"""Anderson acceleration that can also leave a saddle.
+"""Acceleration of fixed-point iterations that can also leave a saddle point.
 
-A fixed-point iteration x <- g(x) crawls along a few slow directions. Anderson's method
-combines the last few results g(x_i) so that the same combination of the steps g(x_i) - x_i is
-as small as can be: for a linear g that is the fixed point itself. It is wrong near a saddle of
-the objective, where the slow direction leads *away*: there the combination walks back towards
-the saddle, and the objective falls. The loop then calls `retreat`, which instead goes on along
-the last step, four times as far as the last time that paid. A saddle that holds plain
-iterations for hundreds of passes is left in a few dozen.
+A fixed-point iteration x <- g(x) converges slowly along a few directions. An accelerator combines
+previous iterations and proposes the start of the next one. Near a saddle of the objective such
+combinations can lead back to the saddle, and the objective decreases. The loop then calls
+`retreat`, which extrapolates the last step, four times as far as the last successful extrapolation.
+Plain iterations can stay near a saddle for hundreds of iterations; extrapolation leaves it in a few
+dozen.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from array_api_compat import device
 
 from ..data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
 
-State = Any  # a model's, with the fields that ``pack`` knows
+State = Any  # state of a model, with the fields that ``pack`` reads
+
+MIN_RETREAT, MIN_PROBE = 2.0, 16.0  # extrapolation factors, in units of the last step
+
+# A named tuple of what later proposals depend on. It has at least the fields ``proposal`` (the
+# vector x from which the current step started), ``has_proposal``, ``stretch`` (the last
+# extrapolation factor) and ``stretching`` (whether the current step starts from an extrapolation).
+M = TypeVar("M", bound=Any)
 
 
-class Memory(NamedTuple):
-    """What later proposals depend on. The two large arrays are written to row by row."""
+class Extrapolation(ABC, Generic[M]):
+    """Base class of accelerators over a flat vector.
 
-    ends: Array  # (memory, N): the last results g(x), a ring
-    steps: Array  # (memory, N): the last steps g(x) - x
-    products: np.ndarray  # (memory, memory) of the steps with each other
-    filled: int  # steps since the history was last dropped
-    latest: int  # where in the ring the last step is; -1 before there is one
-    chosen: Array  # (N,) x of the step under way, where the accelerator chose it
-    has_chosen: bool
-    stretch: float  # how far `retreat` goes, in units of the last step
-    stretching: bool  # whether the step under way starts from there
+    Parameters
+    ----------
+    pack : callable
+        Function from a state to a flat vector.
+    unpack : callable
+        Function from a flat vector and a state to the state with these values.
+    xp : module
+        Array namespace of the vectors.
+    size : int
+        Number of iterations in the history.
+    """
+
+    def __init__(
+        self,
+        pack: Callable[[State], Array],
+        unpack: Callable[[Array, State], State],
+        xp: Namespace,
+        size: int,
+    ):
+        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
+
+    @abstractmethod
+    def begin(self, state: State) -> M:
+        """Return the memory before the first step."""
+
+    @abstractmethod
+    def _combine(self, memory: M, start: State, result: State) -> tuple[M, State]:
+        """Return the memory and the proposal after an accepted step."""
+
+    @abstractmethod
+    def _extrapolate(self, memory: M, factor: float) -> tuple[M, Array]:
+        """Return the memory and the vector ``factor`` steps beyond the last result."""
+
+    @abstractmethod
+    def _has_step(self, memory: M) -> bool:
+        """Return whether there is a step to extrapolate."""
+
+    @abstractmethod
+    def _forget(self, memory: M) -> M:
+        """Return the memory without its history."""
+
+    def propose(self, memory: M, start: State, result: State) -> tuple[M, State]:
+        if memory.stretching:  # the extrapolation was accepted: extrapolate further next time
+            memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
+        return self._combine(memory, start, result)
+
+    def retreat(self, memory: M, best: State) -> tuple[M, State]:
+        if memory.stretching or not self._has_step(memory):  # the extrapolation failed as well
+            return self._forget(memory)._replace(stretch=1.0, stretching=False), best
+        return self._stretch(memory, max(memory.stretch, MIN_RETREAT), best)
+
+    def probe(self, memory: M, best: State) -> tuple[M, State]:
+        if not self._has_step(memory):
+            return memory, best
+        return self._stretch(memory, max(memory.stretch, MIN_PROBE), best)
+
+    def _stretch(self, memory: M, factor: float, best: State) -> tuple[M, State]:
+        memory, vector = self._extrapolate(memory, factor)
+        return self._continue_at(memory._replace(stretch=factor, stretching=True), vector, best)
+
+    def _continue_at(self, memory: M, vector: Array, state: State) -> tuple[M, State]:
+        return memory._replace(proposal=vector, has_proposal=True), self.unpack(vector, state)
+
+    def _zeros(self, state: State, *shape: int) -> Array:
+        """Return zeros of a shape whose last axis is that of the packed vector."""
+        vector = self.pack(state)
+        kind = {"dtype": vector.dtype, "device": device(vector)}
+        return self.xp.zeros((*shape, vector.shape[0]), **kind)
 
 
-class Anderson:
-    """Acceleration over ``pack(state)``, a flat vector; ``unpack(vector, state)`` undoes it."""
+class AndersonMemory(NamedTuple):
+    """Memory of `Anderson`. The two large arrays are written row by row."""
+
+    ends: Array  # (size, N) the last results g(x), a ring buffer
+    steps: Array  # (size, N) the last steps g(x) - x
+    products: np.ndarray  # (size, size) inner products of the steps
+    n_steps: int  # number of steps since the history was cleared
+    latest: int  # row of the last step, -1 before the first
+    proposal: Array  # (N,)
+    has_proposal: bool
+    stretch: float
+    stretching: bool
+
+
+class Anderson(Extrapolation[AndersonMemory]):
+    """Anderson acceleration.
+
+    The proposal combines the last results g(x_i) with weights that sum to one and minimise the norm
+    of the combined steps g(x_i) - x_i. For a linear g it is the fixed point itself.
+    """
 
     def __init__(
         self,
@@ -47,92 +131,78 @@ class Anderson:
         xp: Namespace,
         size: int = 6,
     ):
-        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
+        super().__init__(pack, unpack, xp, size)
 
-    def begin(self, state: State) -> Memory:
-        vector = self.pack(state)
-        like = {"dtype": vector.dtype, "device": device(vector)}
-        shape = (self.size, vector.shape[0])
-        ends, steps = (self.xp.zeros(shape, **like) for _ in range(2))
+    def begin(self, state: State) -> AndersonMemory:
+        ends, steps = (self._zeros(state, self.size) for _ in range(2))
         products = np.zeros((self.size, self.size))
-        nothing = self.xp.zeros(vector.shape[0], **like)
-        return Memory(ends, steps, products, 0, -1, nothing, False, 1.0, False)
+        return AndersonMemory(ends, steps, products, 0, -1, self._zeros(state), False, 1.0, False)
 
-    def propose(self, memory: Memory, start: State, result: State) -> tuple[Memory, State]:
-        if memory.stretching:  # the stretched start paid: be bolder next time
-            memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
+    def _combine(
+        self, memory: AndersonMemory, start: State, result: State
+    ) -> tuple[AndersonMemory, State]:
         end = self.pack(result)
-        begun = memory.chosen if memory.has_chosen else self.pack(start)
-        memory = self._remember(memory, end, end - begun)
-        m = min(memory.filled, self.size)
+        x = memory.proposal if memory.has_proposal else self.pack(start)
+        memory = self._append(memory, end, end - x)
+        m = min(memory.n_steps, self.size)
         gram = memory.products[:m, :m]
         size = float(np.trace(gram))
-        if m == 1 or not 0.0 < size < np.inf:  # nothing to combine, or nowhere left to go
-            return memory._replace(chosen=end, has_chosen=True), result
-        # Weights that add up to one and make the combined step shortest: proportional to the
-        # solution of (F F') weights = 1. The ridge decides between steps that hardly differ.
+        if m == 1 or not 0.0 < size < np.inf:  # one step, or steps of zero length
+            return memory._replace(proposal=end, has_proposal=True), result
+        # The weights are proportional to the solution of (F F') w = 1. The ridge regularises
+        # steps that are nearly equal.
         weights = np.linalg.solve(gram / size + 1e-10 * np.eye(m), np.ones(m))
         weights = from_numpy(weights / weights.sum(), end, end.dtype)
-        return self._go(memory, weights @ memory.ends[:m, :], result)
+        return self._continue_at(memory, weights @ memory.ends[:m, :], result)
 
-    def retreat(self, memory: Memory, best: State) -> tuple[Memory, State]:
-        if memory.stretching or memory.filled == 0:  # stretching did not pay either
-            memory = memory._replace(stretch=1.0, stretching=False)
-            return _forgetful(memory), best
-        return self._stretch(memory, max(memory.stretch, 2.0), best)
+    def _extrapolate(self, memory: AndersonMemory, factor: float) -> tuple[AndersonMemory, Array]:
+        end, step = memory.ends[memory.latest, :], memory.steps[memory.latest, :]
+        return self._forget(memory), end + factor * step
 
-    def probe(self, memory: Memory, best: State) -> tuple[Memory, State]:
-        if memory.latest < 0:
-            return memory, best
-        return self._stretch(memory, max(memory.stretch, 16.0), best)
+    def _has_step(self, memory: AndersonMemory) -> bool:
+        return memory.latest >= 0
 
-    def _stretch(self, memory: Memory, factor: float, best: State) -> tuple[Memory, State]:
-        far = memory.ends[memory.latest, :] + factor * memory.steps[memory.latest, :]
-        memory = _forgetful(memory)._replace(stretch=factor, stretching=True)
-        return self._go(memory, far, best)
+    def _forget(self, memory: AndersonMemory) -> AndersonMemory:
+        return memory._replace(n_steps=0, has_proposal=False)
 
-    def _go(self, memory: Memory, vector: Array, state: State) -> tuple[Memory, State]:
-        return memory._replace(chosen=vector, has_chosen=True), self.unpack(vector, state)
-
-    def _remember(self, memory: Memory, end: Array, step: Array) -> Memory:
-        place = memory.filled % self.size
-        ends, steps = with_row(memory.ends, place, end), with_row(memory.steps, place, step)
-        filled = memory.filled + 1
-        m = min(filled, self.size)
+    def _append(self, memory: AndersonMemory, end: Array, step: Array) -> AndersonMemory:
+        row = memory.n_steps % self.size
+        ends, steps = with_row(memory.ends, row, end), with_row(memory.steps, row, step)
+        n_steps = memory.n_steps + 1
+        m = min(n_steps, self.size)
         products = memory.products.copy()
-        products[place, :m] = products[:m, place] = to_numpy(steps[:m, :] @ step)
+        products[row, :m] = products[:m, row] = to_numpy(steps[:m, :] @ step)
         return memory._replace(
-            ends=ends, steps=steps, products=products, filled=filled, latest=place
+            ends=ends, steps=steps, products=products, n_steps=n_steps, latest=row
         )
 
 
-def _forgetful(memory: Memory) -> Memory:
-    """Without the history: what follows comes from elsewhere."""
-    return memory._replace(filled=0, has_chosen=False)
-
-
-K = TypeVar("K")
+A = TypeVar("A")
 
 
 def over_loadings(
     field: str,
     xp: Namespace,
-    kind: Callable[[Callable[[State], Array], Callable[[Array, State], State], Namespace], K],
-) -> K:
-    """Acceleration of a factor model over its loadings ``state.<field>`` and log ``sigma2``; all
-    other parts of the state follow within one step. ``kind`` is `Anderson` or another such
-    class."""
+    accelerator: Callable[
+        [Callable[[State], Array], Callable[[Array, State], State], Namespace], A
+    ],
+) -> A:
+    """Accelerate a factor model over its loadings ``state.<field>`` and log ``sigma2``.
+
+    All other parts of the state follow from these within one step. ``accelerator`` is the class of
+    the accelerator.
+    """
 
     def pack(state: State) -> Array:
-        M = getattr(state, field)
-        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=M.dtype, device=device(M))
-        return xp.concat([xp.reshape(M, (-1,)), log_sigma2])
+        W = getattr(state, field)
+        log_sigma2 = xp.full(1, math.log(state.sigma2), dtype=W.dtype, device=device(W))
+        return xp.concat([xp.reshape(W, (-1,)), log_sigma2])
 
     def unpack(vector: Array, state: State) -> State:
-        M = xp.reshape(vector[:-1], getattr(state, field).shape)
-        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
+        W = xp.reshape(vector[:-1], getattr(state, field).shape)
+        # With an exact fit log sigma2 decreases without bound; limit its change per iteration.
         change = max(-2.0, min(2.0, float(vector[-1]) - math.log(state.sigma2)))
         sigma2 = state.sigma2 * math.exp(change)
-        return state._replace(**{field: M, "sigma2": sigma2})
+        return state._replace(**{field: W, "sigma2": sigma2})
 
-    return kind(pack, unpack, xp)
+    return accelerator(pack, unpack, xp)

@@ -19,7 +19,7 @@ from prosparse.models.gsppca.factors import (
     with_latents,
 )
 from prosparse.models.gsppca.model import init, make_step
-from prosparse.models.gsppca.quasi_newton import Secants
+from prosparse.models.gsppca.quasi_newton import QuasiNewton
 from prosparse.models.gsppca.relevance import update_variances
 from prosparse.models.gsppca.solve import in_single_precision
 from prosparse.numerics.spectrum import spectrum
@@ -112,7 +112,7 @@ def passes(op, n, parts, d, cut):
     """The step, its start and its acceleration, with the cycle cut at M or at Y."""
     start = init(parts, d)
     if cut == "M":
-        return make_step(op, n), start, over_loadings("M", op.xp, Secants)
+        return make_step(op, n), start, over_loadings("M", op.xp, QuasiNewton)
     start = with_latents(start, op)
     return make_latent_step(op, n), start, over_latents(start, op.xp)
 

@@ -236,9 +236,7 @@ class GSPPCA(GaussianProjection):
         noise = self.active_noise_variance_
         variances = np.maximum(to_numpy(self.explained_variance_), noise)
         components = to_numpy(self.components_)[:, inside]
-        return FactorCovariance(
-            components, variances, noise, self.noise_variance_, inside, outside
-        )
+        return FactorCovariance(components, variances, noise, self.noise_variance_, inside, outside)
 
     def _check_parameters(self) -> None:
         if self.n_features_to_select is not None:

@@ -25,7 +25,7 @@ from .model import (
     lower_root,
     update_weights,
 )
-from .quasi_newton import Secants
+from .quasi_newton import QuasiNewton
 from .subspace_newton import SLOW, Curvature, inside, turned
 
 
@@ -181,7 +181,7 @@ def make_mixed_step(
     return step
 
 
-def over_latents(start: LatentState, xp: Namespace) -> Secants:
+def over_latents(start: LatentState, xp: Namespace) -> QuasiNewton:
     """Acceleration over Y and log sigma2, of tables in blocks with Y'X; all other parts of the
     state follow within one step."""
     shape, YX_shape = start.Y.shape, None if start.YX is None else start.YX.shape
@@ -202,10 +202,10 @@ def over_latents(start: LatentState, xp: Namespace) -> Secants:
             proposed=True,
         )
 
-    return Secants(
+    return QuasiNewton(
         lambda state: flat(state.Y, state.YX, state.sigma2),
         unpack,
         xp,
-        counted=size + 1,
+        n_compared=size + 1,
         ahead=lambda state: flat(state.ahead, state.aheadX, state.sigma2),
     )

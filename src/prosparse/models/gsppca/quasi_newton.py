@@ -1,63 +1,68 @@
-"""A quasi-Newton method for fixed points that leaves saddles instead of walking back to them.
+"""Quasi-Newton acceleration of fixed-point iterations that leaves saddle points.
 
-A fixed-point iteration x <- g(x) crawls along a few slow directions. What the last steps
-f = g(x) - x changed by, df, where x changed by dx, tells how g bends the space of these changes: in
-an orthonormal basis of the dx, f has the Jacobian J, a matrix of a few rows. Newton's method goes
--J^-1 f in that space. Anderson acceleration does nearly the same (see ``inference.acceleration``).
+Let f = g(x) - x be the step of a fixed-point iteration. Changes df of the step that belong to
+changes dx of x determine the Jacobian J of f in an orthonormal basis of the dx. Newton's method
+moves by -J^-1 f in that subspace; Anderson acceleration (`inference.acceleration`) does nearly the
+same.
 
-Near a maximum of the objective the eigenvalues of J are between -1 and 0, and the closer to 0, the
-slower the direction. A positive one belongs to a direction along which the objective curves
-upwards: a saddle, which plain iterations leave slowly and Newton's method does not leave at all, as
-it looks for f = 0. So every eigenvalue is taken to be negative: along such a direction the step is
-as long, and leads away. (Dauphin et al. 2014, "Identifying and attacking the saddle point problem
-in high-dimensional non-convex optimization".)
+Near a maximum of the objective the eigenvalues of J lie between -1 and 0; the closer to 0, the
+slower the direction. A positive eigenvalue belongs to a direction of positive curvature, that is, a
+saddle. Newton's method converges to the saddle because it solves f = 0. Here the absolute value of
+each eigenvalue is used, so that the step along such a direction leads away from the saddle [D14].
+
+[D14]  Y. Dauphin et al. Identifying and attacking the saddle point problem in high-dimensional
+       non-convex optimization. NeurIPS 2014.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from array_api_compat import device
 
 from ...data.arrays import Array, Namespace, from_numpy, to_numpy, with_row
+from ...inference.acceleration import Extrapolation, State
 
-State = Any  # a model's, with the fields that ``pack`` knows
-
-# How many times as long as plain ones steps along a slow direction may be: at first, at least, and
-# how that changes where a step paid and where it did not. What is slower still is known too badly
-# from a few changes.
-_LONGEST, _LEAST = 30.0, 10.0
-_LONGER, _SHORTER = 1.2, 0.25
-# Changes of x that have less of their own than this share of the largest, squared, are left out.
-_OF_ITS_OWN = 1e-8
-
-
-class Changes(NamedTuple):
-    """What later proposals depend on. The two large arrays are written to row by row."""
-
-    dx: Array  # (memory, N): changes of x between accepted steps, of unit length, a ring
-    df: Array  # (memory, N): what the step f = g(x) - x changed by, divided by the same length
-    gram: np.ndarray  # (memory, memory) products of the dx with each other
-    cross: np.ndarray  # (memory, memory) products of the dx with the df
-    filled: int  # changes since the history was last dropped
-    x: Array  # (N,) where the last accepted step started
-    f: Array  # (N,) that step
-    has_step: bool  # whether there was one
-    chosen: Array  # (N,) x of the step under way, where the accelerator chose it
-    has_chosen: bool
-    longest: float  # see `_LONGEST`
-    stretch: float  # how far `retreat` goes, in units of the last step
-    stretching: bool  # whether the step under way starts from there
+# Maximum length of a step along a slow direction, relative to the plain step: initial value, lower
+# limit, and factors after accepted and rejected proposals. A few changes determine still slower
+# directions too poorly.
+INITIAL_MAX_LENGTH, MIN_MAX_LENGTH = 30.0, 10.0
+GROWTH, SHRINKAGE = 1.2, 0.25
+# Directions of dx whose squared norm is below this proportion of the largest are ignored.
+MIN_RELATIVE_NORM = 1e-8
 
 
-class Secants:
-    """Acceleration over ``pack(state)``, a flat vector; ``unpack(vector, state)`` undoes it.
+class QuasiNewtonMemory(NamedTuple):
+    """Memory of `QuasiNewton`. The two large arrays are written row by row."""
 
-    Only the first numbers of it count where vectors are compared, so many as ``counted`` says (all
-    by default): those after them are linear in them, and go along. ``ahead(result)`` is where a
-    step leads that is known to go further than ``pack(result)``; f is then the way to there.
+    dx: Array  # (size, N) changes of x between accepted steps, of unit length, a ring buffer
+    df: Array  # (size, N) changes of the step f, divided by the same lengths
+    gram: np.ndarray  # (size, size) inner products of the dx
+    cross: np.ndarray  # (size, size) inner products of the dx with the df
+    n_changes: int  # number of changes since the history was cleared
+    x: Array  # (N,) start of the last accepted step
+    f: Array  # (N,) the last accepted step
+    has_step: bool
+    proposal: Array  # (N,)
+    has_proposal: bool
+    max_length: float
+    stretch: float
+    stretching: bool
+
+
+class QuasiNewton(Extrapolation[QuasiNewtonMemory]):
+    """Quasi-Newton acceleration with absolute eigenvalues.
+
+    Parameters
+    ----------
+    pack, unpack, xp, size
+        See `Extrapolation`.
+    n_compared : int, default=None
+        Number of leading entries of a vector that enter inner products. The other entries are
+        linear in these. By default, all entries are compared.
+    ahead : callable, default=None
+        Function from a result to a vector that lies further along the step than ``pack(result)``.
     """
 
     def __init__(
@@ -66,94 +71,92 @@ class Secants:
         unpack: Callable[[Array, State], State],
         xp: Namespace,
         size: int = 4,
-        counted: int | None = None,
+        n_compared: int | None = None,
         ahead: Callable[[State], Array] | None = None,
     ):
-        self.pack, self.unpack, self.xp, self.size = pack, unpack, xp, size
-        self.counted, self.ahead = counted, ahead
+        super().__init__(pack, unpack, xp, size)
+        self.n_compared, self.ahead = n_compared, ahead
 
-    def begin(self, state: State) -> Changes:
-        vector = self.pack(state)
-        like = {"dtype": vector.dtype, "device": device(vector)}
-        shape = (self.size, vector.shape[0])
-        dx, df = (self.xp.zeros(shape, **like) for _ in range(2))
-        x, f, chosen = (self.xp.zeros(vector.shape[0], **like) for _ in range(3))
+    def begin(self, state: State) -> QuasiNewtonMemory:
+        dx, df = (self._zeros(state, self.size) for _ in range(2))
+        x, f, proposal = (self._zeros(state) for _ in range(3))
         gram, cross = (np.zeros((self.size, self.size)) for _ in range(2))
-        return Changes(dx, df, gram, cross, 0, x, f, False, chosen, False, _LONGEST, 1.0, False)
+        return QuasiNewtonMemory(
+            dx, df, gram, cross, 0, x, f, False, proposal, False, INITIAL_MAX_LENGTH, 1.0, False
+        )
 
-    def propose(self, memory: Changes, start: State, result: State) -> tuple[Changes, State]:
-        if memory.stretching:  # the stretched start paid: be bolder next time
-            memory = memory._replace(stretch=4.0 * memory.stretch, stretching=False)
+    def _combine(
+        self, memory: QuasiNewtonMemory, start: State, result: State
+    ) -> tuple[QuasiNewtonMemory, State]:
         end = (self.ahead or self.pack)(result)
-        x = memory.chosen if memory.has_chosen else self.pack(start)
+        x = memory.proposal if memory.has_proposal else self.pack(start)
         f = end - x
         if memory.has_step:
-            memory = self._remember(memory, x - memory.x, f - memory.f)
-        longest = memory.longest * (_LONGER if memory.has_chosen else 1.0)
-        memory = memory._replace(x=x, f=f, has_step=True, longest=longest)
-        m = min(memory.filled, self.size)
+            memory = self._append(memory, x - memory.x, f - memory.f)
+        max_length = memory.max_length * (GROWTH if memory.has_proposal else 1.0)
+        memory = memory._replace(x=x, f=f, has_step=True, max_length=max_length)
+        m = min(memory.n_changes, self.size)
         if m == 0:
             following = self.unpack(end, result) if self.ahead else result
-            return memory._replace(chosen=end, has_chosen=True), following
-        along_dx, along_df = (from_numpy(part, x, x.dtype) for part in self._combination(memory, m))
-        there = end + along_dx @ memory.dx + along_df @ memory.df
-        return self._go(memory, there, result)
+            return memory._replace(proposal=end, has_proposal=True), following
+        along_dx, along_df = (from_numpy(part, x, x.dtype) for part in self._weights(memory, m))
+        proposal = end + along_dx @ memory.dx + along_df @ memory.df
+        return self._continue_at(memory, proposal, result)
 
-    def _combination(self, memory: Changes, m: int) -> tuple[np.ndarray, np.ndarray]:
-        """How much of the dx and of the df the step ahead takes in addition to f; nothing of the
-        rows that are not filled, which take part all the same: libraries that compile their
-        operations do that once for every shape."""
+    def _weights(self, memory: QuasiNewtonMemory, m: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the weights of the dx and of the df in the proposal, beyond f itself.
+
+        Rows that are not filled have weight zero. They take part because libraries that compile
+        their operations do so once per shape.
+        """
         gram, cross = memory.gram[:m, :m], memory.cross[:m, :m]
-        lengths, turn = np.linalg.eigh(gram)
-        kept = lengths > _OF_ITS_OWN * lengths[-1]
-        B = turn[:, kept] / np.sqrt(lengths[kept])  # B' dx is orthonormal
+        values, vectors = np.linalg.eigh(gram)
+        independent = values > MIN_RELATIVE_NORM * values[-1]
+        B = vectors[:, independent] / np.sqrt(values[independent])  # B' dx is orthonormal
         J = B.T @ cross @ B
         r = B.T @ self._products(memory.dx, memory.f)[:m]
-        rates, vectors = np.linalg.eig(J)
-        # Real in theory, as J is similar to a symmetric matrix; of a few changes only nearly so.
-        longer = 1.0 / np.maximum(np.abs(rates.real), 1.0 / memory.longest)
-        newton = np.real(vectors @ (longer * np.linalg.solve(vectors, r.astype(complex))))
-        # In the space of the dx the step is `newton`; that alone changes f by J newton there, which
-        # is not to be taken twice, and outside by what the df have beyond the dx.
-        along = np.zeros((2, self.size))
-        along[0, :m], along[1, :m] = B @ (newton - r - J @ newton), B @ newton
-        return along[0], along[1]
+        # The eigenvalues are real in theory, because J is similar to a symmetric matrix. A few
+        # changes determine it only approximately.
+        rates, basis = np.linalg.eig(J)
+        length = 1.0 / np.maximum(np.abs(rates.real), 1.0 / memory.max_length)
+        newton = np.real(basis @ (length * np.linalg.solve(basis, r.astype(complex))))
+        # Within the span of the dx the step is `newton`. It changes f by J newton there, which must
+        # not be counted twice, and outside by the components of the df beyond the dx.
+        weights = np.zeros((2, self.size))
+        weights[0, :m], weights[1, :m] = B @ (newton - r - J @ newton), B @ newton
+        return weights[0], weights[1]
 
-    def retreat(self, memory: Changes, best: State) -> tuple[Changes, State]:
-        memory = memory._replace(longest=max(_LEAST, _SHORTER * memory.longest))
-        if memory.stretching or not memory.has_step:  # stretching did not pay either
-            forgetful = memory._replace(filled=0, has_step=False, has_chosen=False)
-            return forgetful._replace(stretch=1.0, stretching=False), best
-        return self._stretch(memory, max(memory.stretch, 2.0), best)
+    def retreat(self, memory: QuasiNewtonMemory, best: State) -> tuple[QuasiNewtonMemory, State]:
+        max_length = max(MIN_MAX_LENGTH, SHRINKAGE * memory.max_length)
+        return super().retreat(memory._replace(max_length=max_length), best)
 
-    def probe(self, memory: Changes, best: State) -> tuple[Changes, State]:
-        if not memory.has_step:
-            return memory, best
-        return self._stretch(memory, max(memory.stretch, 16.0), best)
+    def _extrapolate(
+        self, memory: QuasiNewtonMemory, factor: float
+    ) -> tuple[QuasiNewtonMemory, Array]:
+        return memory, memory.x + (1.0 + factor) * memory.f
 
-    def _stretch(self, memory: Changes, factor: float, best: State) -> tuple[Changes, State]:
-        far = memory.x + (1.0 + factor) * memory.f
-        return self._go(memory._replace(stretch=factor, stretching=True), far, best)
+    def _has_step(self, memory: QuasiNewtonMemory) -> bool:
+        return memory.has_step
 
-    def _go(self, memory: Changes, vector: Array, state: State) -> tuple[Changes, State]:
-        return memory._replace(chosen=vector, has_chosen=True), self.unpack(vector, state)
+    def _forget(self, memory: QuasiNewtonMemory) -> QuasiNewtonMemory:
+        return memory._replace(n_changes=0, has_step=False, has_proposal=False)
 
-    def _remember(self, memory: Changes, dx: Array, df: Array) -> Changes:
-        length = float(self.xp.linalg.vector_norm(dx[: self.counted]))
+    def _append(self, memory: QuasiNewtonMemory, dx: Array, df: Array) -> QuasiNewtonMemory:
+        length = float(self.xp.linalg.vector_norm(dx[: self.n_compared]))
         if not 0.0 < length < np.inf:
             return memory
         dx, df = dx / length, df / length
-        place, m = memory.filled % self.size, min(memory.filled + 1, self.size)
+        row, m = memory.n_changes % self.size, min(memory.n_changes + 1, self.size)
         gram, cross = memory.gram.copy(), memory.cross.copy()
-        all_dx, all_df = with_row(memory.dx, place, dx), with_row(memory.df, place, df)
-        gram[place, :m] = gram[:m, place] = self._products(all_dx, dx)[:m]
-        cross[:m, place] = self._products(all_dx, df)[:m]
-        cross[place, :m] = self._products(all_df, dx)[:m]
+        all_dx, all_df = with_row(memory.dx, row, dx), with_row(memory.df, row, df)
+        gram[row, :m] = gram[:m, row] = self._products(all_dx, dx)[:m]
+        cross[:m, row] = self._products(all_dx, df)[:m]
+        cross[row, :m] = self._products(all_df, dx)[:m]
         return memory._replace(
-            dx=all_dx, df=all_df, gram=gram, cross=cross, filled=memory.filled + 1
+            dx=all_dx, df=all_df, gram=gram, cross=cross, n_changes=memory.n_changes + 1
         )
 
     def _products(self, rows: Array, vector: Array) -> np.ndarray:
-        """Of every row with the vector, on the host."""
-        products: np.ndarray = to_numpy(rows[:, : self.counted] @ vector[: self.counted])
+        """Return the inner products of every row with the vector."""
+        products: np.ndarray = to_numpy(rows[:, : self.n_compared] @ vector[: self.n_compared])
         return products.astype(float)

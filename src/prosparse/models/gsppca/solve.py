@@ -3,7 +3,7 @@
 The relaxed model ranks the variables (`model`), the evidence along the ranking says how many to
 keep (`evidence`), and PCA on those columns gives the components. If the number of components is
 left to the data, it is that of the columns which share structure with others beyond chance
-(`structure.search`), whatever the noise of each.
+(`structure.shared_variables`), whatever the noise of each.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from ...numerics.spectrum import Spectrum, principal_components, spectrum
 from ...selection.dimension import resolve_dimension
 from ...selection.model_priors import log_prior
 from ...selection.noise import noise_variance
-from ...structure.leading_components import Sample
-from ...structure.search import count_components, find_structure
+from ...structure import StandardisedData, count_components, select_shared_variables
 from .diagnostics import (
     Doubt,
     doubts_about_rows,
@@ -43,7 +42,7 @@ from .factors import (
     with_latents,
 )
 from .model import State, init, least_noise, make_step, ranking, relevance
-from .quasi_newton import Secants
+from .quasi_newton import QuasiNewton
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
@@ -164,10 +163,10 @@ def first_count(
     """
     asked, found = options.n_components, True
     if isinstance(asked, str) and asked == "auto" and scaled is not None:
-        sample = Sample(scaled)
-        chosen = find_structure(sample, COUNTED_RATE).chosen
-        found = bool(chosen.any())
-        asked = max(1, count_components(sample, chosen))
+        data = StandardisedData(scaled)
+        selected = select_shared_variables(data, COUNTED_RATE).selected
+        found = bool(selected.any())
+        asked = max(1, count_components(data, selected))
         asked = min(asked, min(op.shape) - 1, options.n_features_to_select or asked)
     count = max(1, int(asked)) if isinstance(asked, Integral) else FIRST_COUNT
     parts = spectrum(op, count)
@@ -233,7 +232,7 @@ def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentS
     )
     if table.shape[0] > p:
         step = make_step(table, n)
-        return run(step, init(parts, d), accelerator=over_loadings("M", xp, Secants))
+        return run(step, init(parts, d), accelerator=over_loadings("M", xp, QuasiNewton))
     rough, start = in_single_precision(table, d), with_latents(init(parts, d), table)
     accelerator = over_latents(start, xp)
     if rough is None:
