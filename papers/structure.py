@@ -20,7 +20,7 @@ from scipy import sparse
 from prosparse.metrics import support_f_score
 from prosparse.models.fdrpca import FDRPCA
 from prosparse.models.gsppca import GSPPCA
-from prosparse.structure.false_discoveries import discoveries
+from prosparse.structure.false_discoveries import benjamini_hochberg
 
 from .base import Claim, Experiment, Result, Row, figure_of, mean_row, saved
 from .data import Data
@@ -53,7 +53,7 @@ def permutation_test(X: Array, rate: float = 0.05, orders: int = 400, seed: int 
         moved = rng.permutation(Z.shape[0])
         across = (Z[moved].T @ Z) ** 2
         reached += np.sum(across, axis=1) - np.diag(across) >= given
-    return discoveries(reached / (orders + 1.0), rate)
+    return benjamini_hochberg(reached / (orders + 1.0), rate)
 
 
 METHODS: dict[str, Callable[[Array], Array]] = {

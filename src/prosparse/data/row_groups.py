@@ -1,4 +1,4 @@
-"""Rows that belong together: donors, batches, studies, repeated measures."""
+"""Groups of rows: donors, batches, studies, repeated measures."""
 
 from __future__ import annotations
 
@@ -7,48 +7,84 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ParameterError
+from .arrays import from_numpy, to_numpy
+from .operators.base import Operator
+from .operators.shifted import ShiftedOperator
 
-# The kinds of NumPy's types that labels keep; all others become texts.
+# Kinds of NumPy dtypes that labels keep; labels of all other dtypes become strings.
 LABEL_TYPES = "biufcSUMm"
 
 
 class RowGroups(NamedTuple):
-    """Which rows belong together."""
+    """Partition of the rows into groups."""
 
-    codes: np.ndarray  # (n,) 0, 1, ...
-    sizes: np.ndarray  # (groups,)
-    labels: np.ndarray  # (groups,) as they were given; texts unless of one of `LABEL_TYPES`
+    codes: np.ndarray  # (n,) group of each row: 0, 1, ...
+    sizes: np.ndarray  # (n_groups,) number of rows in each group
+    labels: np.ndarray  # (n_groups,) labels as given; strings unless of one of `LABEL_TYPES`
+
+    def column_means(self, op: Operator) -> np.ndarray:
+        """Compute the mean of each column in each group, (n_groups, p)."""
+        sums = to_numpy(op.rmatmul(self._indicators(op))).astype(float).T
+        return np.asarray(sums / self.sizes[:, None])
+
+    def centre(self, values: np.ndarray) -> np.ndarray:
+        """Subtract from each row of an array (n, k) the mean of its group."""
+        sums = np.zeros((self.sizes.size, values.shape[1]))
+        np.add.at(sums, self.codes, values)
+        return values - (sums / self.sizes[:, None])[self.codes]
+
+    def centre_operator(self, op: Operator) -> ShiftedOperator:
+        """Subtract the group means from a data matrix without forming the difference."""
+        means = from_numpy(self.column_means(op), op.column_squares(), op.dtype)
+        return ShiftedOperator(op, self._indicators(op), means)
+
+    def _indicators(self, op: Operator) -> np.ndarray:
+        """Return the indicator matrix (n, n_groups) in the array library of ``op``."""
+        indicators = np.eye(self.sizes.size)[self.codes]
+        return from_numpy(indicators, op.column_squares(), op.dtype)
 
 
 def row_groups(labels: object, n: int) -> RowGroups | None:
-    """The groups of n rows that a user gives as labels; None if there are none.
+    """Group n rows by their labels.
+
+    Parameters
+    ----------
+    labels : array-like of shape (n,) or None
+        Label of each row.
+    n : int
+        Number of rows.
+
+    Returns
+    -------
+    RowGroups or None
+        None if ``labels`` is None.
 
     Raises
     ------
     ParameterError
-        If there is not one label for every row, or one is missing.
+        If the number of labels is not ``n``, or if a label is missing.
     """
     if labels is None:
         return None
     given = np.asarray(labels)
     if given.shape != (n,):
         raise ParameterError(
-            f"`groups` must have one label for each of the {n} rows, got shape {given.shape}"
+            f"`groups` must have one label for each of the {n} rows, got shape {given.shape}."
         )
-    lacking = sum(_is_missing(label) for label in np.asarray(labels, dtype=object))
-    if lacking:
+    n_missing = sum(_is_missing(label) for label in np.asarray(labels, dtype=object))
+    if n_missing:
         raise ParameterError(
-            f"`groups` must have a label for each row, {lacking} of the {n} have none: give these "
-            "rows one, or leave them out"
+            f"`groups` must have a label for each row, but {n_missing} of {n} labels are missing. "
+            "Label these rows or drop them."
         )
     if given.dtype.kind not in LABEL_TYPES:  # objects of several types have no order
         given = np.array([str(label) for label in given.tolist()])
-    kept, codes, sizes = np.unique(given, return_inverse=True, return_counts=True)
-    return RowGroups(codes.reshape(-1), sizes, kept)
+    unique_labels, codes, sizes = np.unique(given, return_inverse=True, return_counts=True)
+    return RowGroups(codes.reshape(-1), sizes, unique_labels)
 
 
 def _is_missing(label: object) -> bool:
-    """Whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
+    """Return whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
     if label is None:
         return True
     differs = label != label  # noqa: PLR0124

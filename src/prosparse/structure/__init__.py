@@ -1,7 +1,24 @@
-"""Test of shared variance: which variables do components of the other variables explain?
+"""Test of shared variance: is a variable explained by the components of the other variables?
 
-`search` selects the variables and counts their components; it is what the estimators call.
-`leave_one_out` solves the p leave-one-out decompositions, `null_distribution` gives the p-values,
-`false_discoveries` combines and adjusts them, and `leading_components` decomposes data matrices in
-any container.
+`StandardisedData` wraps the data matrix. `select_shared_variables` selects variables with false
+discovery rate control, `count_components` counts their components, and `compute_communalities`
+measures how much of each variable the components explain.
 """
+
+from .communality import compute_communalities
+from .component_count import count_components
+from .false_discoveries import adjust_pvalues
+from .leading_components import FIT_TOLERANCE, StandardisedData
+from .leave_one_out_test import MIN_DOF
+from .shared_variables import SharedVariables, select_shared_variables
+
+__all__ = [
+    "FIT_TOLERANCE",
+    "MIN_DOF",
+    "SharedVariables",
+    "StandardisedData",
+    "adjust_pvalues",
+    "compute_communalities",
+    "count_components",
+    "select_shared_variables",
+]

@@ -1,12 +1,12 @@
-"""The principal components of some columns of a table, as all its columns see them.
+"""Principal components of subsets of the columns of a standardised data matrix.
 
-Which way is cheapest depends on the shape, and on nothing else: with few columns everything follows
-from their products X'X, with few rows from X X', and of a table large on both sides only the
-leading components are computed, and a ceiling for the others.
+The shape of the data determines the algorithm. With few columns, the components follow from the
+Gram matrix X'X; with few rows, from X X'. If both dimensions are large, only the leading components
+are computed, together with an upper bound on the remaining eigenvalues.
 
-Rows may come in groups (donors, batches, repeated measures). Columns are then centred in each
-group: X is replaced by C X, where C takes the mean of every group off its rows. C X is never
-formed, so that a sparse table stays sparse.
+Rows may be grouped (donors, batches, repeated measures). Columns are then centred within groups: X
+is replaced by C X, where C subtracts the group means. C X is not formed, so that sparse data stay
+sparse.
 """
 
 from __future__ import annotations
@@ -18,293 +18,301 @@ import numpy as np
 
 from ..data import Operator
 from ..data.arrays import Array, from_numpy, to_numpy
+from ..data.row_groups import RowGroups
 from ..numerics.spectrum import EXACT_SIDE, eigenpairs, leading_eigenvectors
 from ..parallel import in_parallel, slices_of
 
-# Where not all components are computed: how many are, and how many more, whose eigenvalues tell how
-# high the rest can lie.
-LEADING = 24
-BEYOND = 8
-# Of the largest eigenvalue, how exact these are: for tests, which hardly depend on it (on four
-# shapes, p-values with 0.001 and with 0.01 differed by less than 2 % in the median), and for
-# components that are shown.
-ROUGH = 1e-2
-FINE = 1e-3
-# Eigenvalues of a Gram matrix below this share of the largest are rounding.
-_RANK = 1e-11
-# In so many pieces X X' is multiplied.
-_STRIPS = 8
-# ... and with so many columns at a time, which no longer cost as much each as beside X.
-_WIDE = 32
+# If not all components are computed: the number of leading components, and the number of extra
+# eigenvalues that bound the remaining ones.
+N_LEADING = 24
+N_EXTRA = 8
+# Residuals relative to the largest eigenvalue. Tests hardly depend on it: on four shapes the
+# p-values at 0.001 and 0.01 differed by less than 2 % in the median. Fitted components need more.
+TEST_TOLERANCE = 1e-2
+FIT_TOLERANCE = 1e-3
+_RANK_TOLERANCE = 1e-11  # relative size of the Gram eigenvalues that are rounding errors
+_N_STRIPS = 8  # row strips in which X X' is multiplied
+_OUTER_BLOCK = 32  # vectors multiplied with X X' at a time
 
 
-class Components(NamedTuple):
-    """Principal components of some columns, the members."""
+class PrincipalComponents(NamedTuple):
+    """Principal components of a subset of the columns, the members."""
 
     members: np.ndarray  # (p,) bool
-    values: np.ndarray  # (m,) eigenvalues, falling
-    z: np.ndarray  # (members, m) U'x of the members
-    seen: np.ndarray  # (p, count) the same of all columns, for the first components
-    filters: np.ndarray  # (members, m): scores U are X F
-    ceiling: float | None  # of the eigenvalues that are not computed; None if all are
-    rows: np.ndarray | None = None  # (n, m) scores U, where they are known better than as X F
+    eigenvalues: np.ndarray  # (m,) of X X' of the members, in decreasing order
+    member_projections: np.ndarray  # (n_members, m) U'x of the members
+    projections: np.ndarray  # (p, k) U'x of all columns, on the first k components
+    score_weights: np.ndarray  # (n_members, m) F with scores U = X F
+    eigenvalue_bound: float | None  # upper bound on the other eigenvalues; None if there are none
+    scores: np.ndarray | None = None  # (n, m) U, if it is known more accurately than as X F
 
 
-class Groups(NamedTuple):
-    """Rows that belong together."""
-
-    codes: np.ndarray  # (n,) 0, 1, ...
-    sizes: np.ndarray  # (groups,)
-
-    def centred(self, U: np.ndarray) -> np.ndarray:
-        """C U: the mean of every group taken off its rows."""
-        sums = np.zeros((self.sizes.size, U.shape[1]))
-        np.add.at(sums, self.codes, U)
-        return U - (sums / self.sizes[:, None])[self.codes]
-
-
-class Sample:
-    """A standardised table, asked for the components of some of its columns.
+class StandardisedData:
+    """Standardised data matrix that computes principal components of its columns.
 
     Parameters
     ----------
     op : Operator
-        The table, its columns centred and of one variance.
-    groups : Groups or None
-        Which rows belong together.
+        Data matrix with centred columns of equal variance.
+    groups : RowGroups or None
+        Groups within which the columns are centred.
     """
 
-    def __init__(self, op: Operator, groups: Groups | None = None):
+    def __init__(self, op: Operator, groups: RowGroups | None = None):
         self.op, self.groups = op, groups
         self.n, self.p = op.shape
-        self.freedom = self.n - (1 if groups is None else groups.sizes.size)
-        self.squares = to_numpy(op.column_squares()).astype(float)
+        self.dof = self.n - (1 if groups is None else groups.sizes.size)
+        self.sums_of_squares = to_numpy(op.column_squares()).astype(float)
         self.group_means = np.empty((0, self.p))
         if groups is not None:
-            indicators = self.from_numpy(np.eye(groups.sizes.size)[groups.codes])
-            sums = to_numpy(op.rmatmul(indicators)).astype(float).T
-            self.group_means = sums / groups.sizes[:, None]
+            self.group_means = groups.column_means(op)
             between = groups.sizes @ self.group_means**2
-            self.squares = np.maximum(self.squares - between, 0.0)
-        self.last: Components | None = None  # several questions are asked of one set
-        self._residual = ROUGH  # of these
-        self._taken: tuple[np.ndarray, Operator] | None = None
-        self._near: np.ndarray | None = None  # (p, m) directions of the last set, to start from
-        self._near_rows: np.ndarray | None = None  # (n, m) its scores, if there are few rows
-        self._outer: tuple[np.ndarray, Array] | None = None  # the last set and its X X'
-        few = self.p <= self.n and self.p <= EXACT_SIDE
-        self.products = self._products(np.arange(self.p), op) if few else None
+            self.sums_of_squares = np.maximum(self.sums_of_squares - between, 0.0)
+        # Consecutive calls often ask for the same subset or for one that differs little.
+        self.last_components: PrincipalComponents | None = None
+        self._last_tolerance = TEST_TOLERANCE
+        self._last_subset: tuple[np.ndarray, Operator] | None = None
+        self._start_directions: np.ndarray | None = None  # (p, m) initial eigenvectors
+        self._start_scores: np.ndarray | None = None  # (n, m) the same for X X', if n is small
+        self._last_outer: tuple[np.ndarray, Array] | None = None  # members and their X X'
+        has_few_columns = self.p <= self.n and self.p <= EXACT_SIDE
+        self.gram = self._centred_gram(np.arange(self.p), op) if has_few_columns else None
 
-    def take_columns(self, columns: np.ndarray) -> Sample:
-        """The same rows on some of the columns."""
-        return Sample(self.op.take_columns(columns), self.groups)
+    def take_columns(self, columns: np.ndarray) -> StandardisedData:
+        """Restrict the data to some columns."""
+        return StandardisedData(self.op.take_columns(columns), self.groups)
 
-    def components(self, members: np.ndarray, count: int, residual: float = ROUGH) -> Components:
-        """The components of the ``members``: all of them, or ``count`` and some more.
+    def principal_components(
+        self, members: np.ndarray, count: int, tolerance: float = TEST_TOLERANCE
+    ) -> PrincipalComponents:
+        """Compute the principal components of the member columns.
 
         Parameters
         ----------
-        members : bool array (p,)
+        members : bool ndarray of shape (p,)
         count : int
-            How many are looked at; fewer than there are members, and than degrees of freedom.
-        residual : float
-            How exact they are, as a share of the largest eigenvalue, where not all are computed.
+            Number of components required; less than the number of members and than the degrees of
+            freedom. More may be returned.
+        tolerance : float
+            Residual relative to the largest eigenvalue, if not all components are computed.
 
         Returns
         -------
-        Components
+        PrincipalComponents
         """
-        last = self.last
-        if (
-            last is not None
-            and np.array_equal(last.members, members)
-            and (count if last.ceiling is not None else min(count, last.values.size))
-            <= last.seen.shape[1]
-            and (last.ceiling is None or self._residual <= residual)
-        ):
-            return last
-        self.last, self._residual = self._decomposed(members, count, residual), residual
-        return self.last
+        last = self.last_components
+        if last is not None and np.array_equal(last.members, members):
+            complete = last.eigenvalue_bound is None
+            needed = min(count, last.eigenvalues.size) if complete else count
+            if needed <= last.projections.shape[1] and (
+                complete or self._last_tolerance <= tolerance
+            ):
+                return last
+        self.last_components = self._decompose(members, count, tolerance)
+        self._last_tolerance = tolerance
+        return self.last_components
 
-    def chosen(self, members: np.ndarray) -> Operator:
-        """The table on the ``members``, of which those asked for last are kept."""
+    def member_operator(self, members: np.ndarray) -> Operator:
+        """Return the data matrix of the members; the last one is cached."""
         if members.all():
             return self.op
-        if self._taken is None or not np.array_equal(self._taken[0], members):
-            self._taken = None  # not two of them at a time
-            self._taken = members, self.op.take_columns(np.flatnonzero(members))
-        return self._taken[1]
+        if self._last_subset is None or not np.array_equal(self._last_subset[0], members):
+            self._last_subset = None  # releases its memory before the next one is made
+            self._last_subset = members, self.op.take_columns(np.flatnonzero(members))
+        return self._last_subset[1]
 
-    def _decomposed(self, members: np.ndarray, count: int, residual: float) -> Components:
-        """By the way that suits the shape."""
-        which = np.flatnonzero(members)
-        if self.products is not None:
-            onto_all = self.products[:, which]
-            return self._from_products(members, onto_all[which], count, lambda F: onto_all @ F)
-        chosen = self.chosen(members)
-        if which.size <= min(self.n, EXACT_SIDE):
-            return self._from_products(
+    def _decompose(self, members: np.ndarray, count: int, tolerance: float) -> PrincipalComponents:
+        """Decompose by the algorithm for the shape of the data."""
+        columns = np.flatnonzero(members)
+        if self.gram is not None:
+            with_all = self.gram[:, columns]
+            return self._from_gram(members, with_all[columns], count, lambda F: with_all @ F)
+        subset = self.member_operator(members)
+        if columns.size <= min(self.n, EXACT_SIDE):
+            return self._from_gram(
                 members,
-                self._products(which, chosen),
+                self._centred_gram(columns, subset),
                 count,
-                lambda F: self._seen(chosen.matmul(self.from_numpy(F))),
+                lambda F: self._project_all(subset.matmul(self.from_numpy(F))),
             )
         if self.n <= EXACT_SIDE:
-            return self._from_rows(members, chosen, count)
-        if self._near_rows is not None and self.n <= which.size:
-            return self._leading_of_rows(members, chosen, count, residual)
-        return self._leading(members, chosen, count, residual)
+            return self._from_outer(members, subset, count)
+        if self._start_scores is not None and self.n <= columns.size:
+            return self._leading_from_outer(members, subset, count, tolerance)
+        return self._leading_from_products(members, subset, count, tolerance)
 
-    def _from_products(
-        self, members: np.ndarray, inner: np.ndarray, count: int, look: Callable[..., np.ndarray]
-    ) -> Components:
-        """From X'X of the members, ``inner``; ``look`` says how all columns see some filters."""
-        values, V = _falling(eigenpairs(inner), self.freedom)
-        filters = V / np.sqrt(values)
-        count = min(max(count, LEADING), values.size)
-        return Components(members, values, inner @ filters, look(filters[:, :count]), filters, None)
+    def _from_gram(
+        self,
+        members: np.ndarray,
+        gram: np.ndarray,
+        count: int,
+        project: Callable[..., np.ndarray],
+    ) -> PrincipalComponents:
+        """Decompose X'X of the members; ``project`` maps weights F to X'X F of all columns."""
+        eigenvalues, V = _sort_eigenpairs(eigenpairs(gram), self.dof)
+        weights = V / np.sqrt(eigenvalues)
+        count = min(max(count, N_LEADING), eigenvalues.size)
+        return PrincipalComponents(
+            members, eigenvalues, gram @ weights, project(weights[:, :count]), weights, None
+        )
 
-    def _from_rows(self, members: np.ndarray, chosen: Operator, count: int) -> Components:
-        """From X X' of the members."""
-        outer = self.centred(self.centred(_wide(chosen.outer())).T)
-        values, U = _falling(np.linalg.eigh(0.5 * (outer + outer.T)), self.freedom)
-        count = min(max(count, LEADING), values.size)
-        z = _wide(chosen.rmatmul(self.from_numpy(U)))
-        seen = z[:, :count]
+    def _from_outer(self, members: np.ndarray, subset: Operator, count: int) -> PrincipalComponents:
+        """Decompose X X' of the members."""
+        outer = self.centre(self.centre(_to_float64(subset.outer())).T)
+        eigenvalues, U = _sort_eigenpairs(np.linalg.eigh(0.5 * (outer + outer.T)), self.dof)
+        count = min(max(count, N_LEADING), eigenvalues.size)
+        z = _to_float64(subset.rmatmul(self.from_numpy(U)))
+        projections = z[:, :count]
         if not members.all():
-            seen = _wide(self.op.rmatmul(self.from_numpy(U[:, :count])))
-        return Components(members, values, z, seen, z / values, None)
+            projections = _to_float64(self.op.rmatmul(self.from_numpy(U[:, :count])))
+        return PrincipalComponents(members, eigenvalues, z, projections, z / eigenvalues, None)
 
-    def _leading(
-        self, members: np.ndarray, chosen: Operator, count: int, residual: float
-    ) -> Components:
-        """The leading components by products with X alone, and a ceiling for the others."""
-        xp, like, groups, rough = chosen.xp, chosen.column_squares(), self.groups, chosen.rough()
+    def _leading_from_products(
+        self, members: np.ndarray, subset: Operator, count: int, tolerance: float
+    ) -> PrincipalComponents:
+        """Compute leading components by products with X."""
+        xp, like, groups = subset.xp, subset.column_squares(), self.groups
+        rough = subset.rough()  # single precision is sufficient for the iterations
 
-        def squared(V: Array) -> Array:
+        def multiply_gram(V: Array) -> Array:
             narrow = xp.astype(V, rough.dtype)
             if groups is None:
                 (product,) = rough.sum_rows(lambda block: (block.T @ (block @ narrow),))
             else:
-                within = self.centred(_wide(rough.matmul(narrow)))
+                within = groups.centre(_to_float64(rough.matmul(narrow)))
                 product = rough.rmatmul(from_numpy(within, like, rough.dtype))
             return xp.astype(product, V.dtype)
 
-        m = min(max(count, LEADING) + 1 + BEYOND, like.shape[0] // 2)
-        tol = max(residual, 30.0 * float(xp.finfo(rough.dtype).eps))
-        near = None if self._near is None else self._near[members]
-        values, V = leading_eigenvectors(squared, like, m, tol, near=near, block=chosen.few_columns)
-        self._near = np.zeros((self.p, m))
-        self._near[members] = _wide(V)
-        filters = _wide(V) / np.sqrt(values)
-        scores = chosen.matmul(self.from_numpy(filters))
-        if self.n <= chosen.few_rows:
-            self._near_rows = self.centred(_wide(scores))
-        seen = self._seen(scores)
-        # eigenvalues are known up to `tol` of the first, and so is the ceiling of the others
-        ceiling = float(values[-1] + tol * values[0])
-        return Components(
-            members, values[:-1], seen[members, :-1], seen[:, :-1], filters[:, :-1], ceiling
+        m = min(max(count, N_LEADING) + 1 + N_EXTRA, like.shape[0] // 2)
+        tol = max(tolerance, 30.0 * float(xp.finfo(rough.dtype).eps))
+        start = None if self._start_directions is None else self._start_directions[members]
+        eigenvalues, V = leading_eigenvectors(
+            multiply_gram, like, m, tol, near=start, block=subset.few_columns
+        )
+        self._start_directions = np.zeros((self.p, m))
+        self._start_directions[members] = _to_float64(V)
+        weights = _to_float64(V) / np.sqrt(eigenvalues)
+        scores = subset.matmul(self.from_numpy(weights))
+        if self.n <= subset.few_rows:
+            self._start_scores = self.centre(_to_float64(scores))
+        projections = self._project_all(scores)
+        # Eigenvalues, and therefore the bound, are accurate to `tol` times the largest.
+        bound = float(eigenvalues[-1] + tol * eigenvalues[0])
+        return PrincipalComponents(
+            members,
+            eigenvalues[:-1],
+            projections[members, :-1],
+            projections[:, :-1],
+            weights[:, :-1],
+            bound,
         )
 
-    def _leading_of_rows(
-        self, members: np.ndarray, chosen: Operator, count: int, residual: float
-    ) -> Components:
-        """The same by X X', once the components of another set are known.
+    def _leading_from_outer(
+        self, members: np.ndarray, subset: Operator, count: int, tolerance: float
+    ) -> PrincipalComponents:
+        """Compute leading components by products with X X', starting from an earlier subset.
 
-        A set is mostly asked for after one that differs little from it, and its X X' follows from
-        that of the other. Products with X X' cost so much less than with X that components are
-        computed finely: sets that are chosen by them settle sooner.
+        Successive subsets differ little, and X X' is updated from one to the next. Products with
+        X X' are much cheaper than products with X, which allows a finer tolerance. Selections
+        that depend on the components then converge in fewer iterations.
         """
-        outer = self._outer_of(members, chosen)
-        strips = slices_of(self.n, -(-self.n // _STRIPS))
+        outer = self._update_outer(members, subset)
+        strips = slices_of(self.n, -(-self.n // _N_STRIPS))
 
-        def squared(U: Array) -> Array:
+        def multiply_outer(U: Array) -> Array:
             narrow = U.astype(outer.dtype)
             return np.concatenate(in_parallel(lambda rows: outer[rows] @ narrow, strips))
 
-        m = min(max(count, LEADING) + 1 + BEYOND, self.n // 2)
-        tol = max(min(residual, FINE), 30.0 * float(np.finfo(outer.dtype).eps))
-        values, U = leading_eigenvectors(
-            squared, np.zeros(self.n), m, tol, near=self._near_rows, block=_WIDE
+        m = min(max(count, N_LEADING) + 1 + N_EXTRA, self.n // 2)
+        tol = max(min(tolerance, FIT_TOLERANCE), 30.0 * float(np.finfo(outer.dtype).eps))
+        eigenvalues, U = leading_eigenvectors(
+            multiply_outer, np.zeros(self.n), m, tol, near=self._start_scores, block=_OUTER_BLOCK
         )
-        self._near_rows = U
-        seen = _wide(self.op.rmatmul(self.from_numpy(U)))
-        z = seen[members, :-1]
-        ceiling = float(values[-1] + tol * values[0])
-        return Components(
-            members, values[:-1], z, seen[:, :-1], z / values[:-1], ceiling, U[:, :-1]
+        self._start_scores = U
+        projections = _to_float64(self.op.rmatmul(self.from_numpy(U)))
+        z = projections[members, :-1]
+        bound = float(eigenvalues[-1] + tol * eigenvalues[0])
+        return PrincipalComponents(
+            members,
+            eigenvalues[:-1],
+            z,
+            projections[:, :-1],
+            z / eigenvalues[:-1],
+            bound,
+            U[:, :-1],
         )
 
-    def _outer_of(self, members: np.ndarray, chosen: Operator) -> np.ndarray:
-        """X X' of the members, from that of the last set where it has most of them."""
-        last, self._outer = self._outer, None  # not two of them at a time
+    def _update_outer(self, members: np.ndarray, subset: Operator) -> np.ndarray:
+        """Compute X X' of the members, by an update if the last subset has most of them."""
+        last, self._last_outer = self._last_outer, None  # only one is held in memory
         if last is not None and 2 * np.sum(members & last[0]) > np.sum(members):
-            before, total = last
-            for some, take in ((members & ~before, np.add), (before & ~members, np.subtract)):
-                if some.any():
-                    part = self.op.take_columns(np.flatnonzero(some))
-                    take(total, self._within(part), out=total)
+            previous, outer = last
+            added, removed = members & ~previous, previous & ~members
+            for changed, update in ((added, np.add), (removed, np.subtract)):
+                if changed.any():
+                    part = self.op.take_columns(np.flatnonzero(changed))
+                    update(outer, self._centred_outer(part), out=outer)
         else:
-            total = self._within(chosen)
-        self._outer = members, total
-        return total
+            outer = self._centred_outer(subset)
+        self._last_outer = members, outer
+        return outer
 
-    def _within(self, part: Operator) -> np.ndarray:
-        """X X' of some columns, within groups."""
-        outer = to_numpy(part.rough().outer())
-        return outer if self.groups is None else self.centred(self.centred(outer).T)
+    def _centred_outer(self, subset: Operator) -> np.ndarray:
+        """Compute X X' centred within groups."""
+        outer = to_numpy(subset.rough().outer())
+        return outer if self.groups is None else self.centre(self.centre(outer).T)
 
-    def _products(self, which: np.ndarray, chosen: Operator) -> np.ndarray:
-        """X'X of some columns, within groups."""
-        products = _wide(chosen.gram())
+    def _centred_gram(self, columns: np.ndarray, subset: Operator) -> np.ndarray:
+        """Compute X'X of the columns, centred within groups."""
+        gram = _to_float64(subset.gram())
         if self.groups is None:
-            return products
-        means = self.group_means[:, which]
-        return products - means.T @ (self.groups.sizes[:, None] * means)
+            return gram
+        means = self.group_means[:, columns]
+        return gram - means.T @ (self.groups.sizes[:, None] * means)
 
-    def _seen(self, scores: Array) -> np.ndarray:
-        """X'U for scores U."""
+    def _project_all(self, scores: Array) -> np.ndarray:
+        """Compute X'U of all columns."""
         if self.groups is not None:
-            scores = self.from_numpy(self.centred(_wide(scores)))
-        return _wide(self.op.rmatmul(scores))
+            scores = self.from_numpy(self.centre(_to_float64(scores)))
+        return _to_float64(self.op.rmatmul(scores))
 
-    def scores(self, found: Components, count: int) -> np.ndarray:
-        """The first scores of the rows, U, (n, count): orthonormal columns."""
-        if found.rows is not None:
-            return found.rows[:, :count]
-        chosen = self.chosen(found.members)
-        filters = from_numpy(found.filters[:, :count], chosen.column_squares(), self.op.dtype)
-        return self.centred(_wide(chosen.matmul(filters)))
+    def scores(self, components: PrincipalComponents, count: int) -> np.ndarray:
+        """Compute the first scores U, (n, count), with orthonormal columns."""
+        if components.scores is not None:
+            return components.scores[:, :count]
+        subset = self.member_operator(components.members)
+        weights = self.from_numpy(components.score_weights[:, :count])
+        return self.centre(_to_float64(subset.matmul(weights)))
 
-    def columns(self, which: np.ndarray, of: Operator | None = None) -> np.ndarray:
-        """Some columns, (n, k), in memory; ``of`` some that were taken before."""
-        chosen = (self.op if of is None else of).take_columns(which)
-        one = from_numpy(np.eye(which.size), chosen.column_squares(), self.op.dtype)
-        return self.centred(_wide(chosen.matmul(one)))
+    def dense_columns(self, columns: np.ndarray, subset: Operator | None = None) -> np.ndarray:
+        """Return columns of the data, or of a ``subset`` of its columns, as an array (n, k)."""
+        taken = (self.op if subset is None else subset).take_columns(columns)
+        identity = from_numpy(np.eye(columns.size), taken.column_squares(), self.op.dtype)
+        return self.centre(_to_float64(taken.matmul(identity)))
 
-    def fourth_powers(self) -> np.ndarray:
-        """sum_a y_a^4 of every column scaled to length 1, (p,)."""
+    def fourth_moments(self) -> np.ndarray:
+        """Compute sum_a y_a^4 of each column y scaled to unit length, (p,)."""
         fourth = self.op.column_fourth_powers()
-        total = to_numpy(self.op.column_squares()).astype(float)
-        return np.asarray(to_numpy(fourth).astype(float) / np.maximum(total, 1e-300) ** 2)
+        squares = to_numpy(self.op.column_squares()).astype(float)
+        return np.asarray(to_numpy(fourth).astype(float) / np.maximum(squares, 1e-300) ** 2)
 
-    def centred(self, U: np.ndarray) -> np.ndarray:
-        """The rows of each group around their mean."""
-        return U if self.groups is None else self.groups.centred(U)
+    def centre(self, values: np.ndarray) -> np.ndarray:
+        """Centre the rows of an array within the groups, if there are groups."""
+        return values if self.groups is None else self.groups.centre(values)
 
     def from_numpy(self, array: np.ndarray) -> Array:
-        """A host array where the table's products want it."""
+        """Convert to the array library and dtype of the data."""
         return from_numpy(array, self.op.column_squares(), self.op.dtype)
 
 
-def _falling(pairs: tuple[np.ndarray, np.ndarray], most: int) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues that are not rounding, at most ``most``, in falling order, and their vectors."""
-    values, vectors = pairs[0][::-1], pairs[1][:, ::-1]
-    rank = min(int(np.sum(values > _RANK * values[0])), most)
-    return values[:rank], vectors[:, :rank]
+def _sort_eigenpairs(
+    pairs: tuple[np.ndarray, np.ndarray], max_rank: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sort eigenpairs in decreasing order and drop those that are rounding errors."""
+    eigenvalues, vectors = pairs[0][::-1], pairs[1][:, ::-1]
+    rank = min(int(np.sum(eigenvalues > _RANK_TOLERANCE * eigenvalues[0])), max_rank)
+    return eigenvalues[:rank], vectors[:, :rank]
 
 
-def _wide(array: Array) -> np.ndarray:
-    """On the host, in double precision."""
+def _to_float64(array: Array) -> np.ndarray:
     return to_numpy(array).astype(float, copy=False)

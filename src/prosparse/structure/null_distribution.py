@@ -1,18 +1,17 @@
-"""How much of a column would d given scores explain if the column's rows were in random order?
+"""Null distribution of R2(d) under random permutation of the rows of a column.
 
-Symbols: u_1, ..., u_D orthonormal scores (n rows, centred), h_a(d) = sum_{i <= d} u_ai^2 the
-leverage of row a, y a centred column of length 1, R2(d) = sum_{i <= d} (u_i'y)^2. Under all orders
-of the rows of y the mean of R2(d) is d / (n - 1), and its variance is known exactly: it needs of
-the scores only sum_a h_a(d)^2 and of the column only sum_a y_a^4 [K95]. If the column is
-Gaussian, or the scores are, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
+Symbols: u_1, ..., u_D orthonormal centred scores of n rows; h_a(d) = sum_{i <= d} u_ai^2 the
+leverage of row a; y a centred column of unit length; R2(d) = sum_{i <= d} (u_i'y)^2. Under random
+permutation of the rows of y, E[R2(d)] = d / (n - 1). The variance is known exactly and depends on
+the scores only through sum_a h_a(d)^2, and on the column only through sum_a y_a^4 [K95]. If the
+column or the scores are Gaussian, R2(d) follows Beta(d / 2, (n - 1 - d) / 2) exactly.
 
-Three laws, from smooth to rough:
+Two null distributions are available:
 
-* *Gaussian*: that beta law;
-* *matched*: the beta law with the exact mean and variance under permutation, which is the Gaussian
-  one where the variances agree;
-* *sampled*: the column is put in random order many times. Needed for columns with few entries off
-  their commonest value, or with outliers, whose law has a longer tail than any beta law.
+* *moment-matched*: the beta distribution with the mean and variance under permutation. It equals
+  the Gaussian one if the variances agree;
+* *permutation*: Monte Carlo permutation of the column. Columns with few entries off their mode, or
+  with outliers, need it: their null distribution has a heavier tail than any beta distribution.
 
 [K95]  F. Kazi-Aoual, S. Hitier, R. Sabatier, J.-D. Lebreton. Refined approximations to permutation
        tests for multivariate inference. Computational Statistics & Data Analysis 20, 1995.
@@ -32,369 +31,366 @@ from scipy.special import betainc, betainccinv
 from ..data.operators.sparse import placed_sums
 from ..parallel import in_parallel, slices_of
 
-_ENTRIES = 2**21  # of the largest temporary array
-# P-values that a thread calculates at a time, few, so that all cores have some; or looks up, many,
-# as each operation on them is short.
-_CALCULATED, _LOOKED_UP = 1024, 8192
-# The grid of tails that bounds of p-values are taken from: laws, sizes of R2, and the tail beyond
-# the largest.
-_FINE_GRID, _COARSE_GRID, _MANY_COLUMNS = (8, 128), (8, 32), 8192
-_SELDOM = 1e-4
-_A_LITTLE = 0.01  # more variance, to see whether a tail rises with it
-_SPARSE = 16  # times fewer entries than rows are worth a sparse product
-_KEPT = 2**23  # entries of orders that are kept for the next column
-_TIES = 1e-5  # sizes that differ by less, on their standard scale, are equal but for rounding
-_LEAST_VARIANCE = 1e-3  # of the Gaussian one
+_MAX_ENTRIES = 2**21  # entries of the largest temporary array
+# Columns per thread: few where p-values are computed, so that all cores are busy; many where they
+# are interpolated, as each operation is short.
+_COMPUTED_CHUNK, _INTERPOLATED_CHUNK = 1024, 8192
+# Number of excess variances and of R2 values of the grid from which p-values are bounded.
+_FINE_GRID, _COARSE_GRID, _FINE_GRID_MIN_COLUMNS = (8, 128), (8, 32), 8192
+_GRID_MIN_PVALUE = 1e-4  # p-value at the last R2 of the grid
+_VARIANCE_STEP = 0.01  # increment of the variance that shows whether a tail increases with it
+_SPARSE_RATIO = 16  # rows per non-zero entry at which sparse products are faster
+_MAX_CACHED = 2**23  # entries of the permutations that are cached for the next column
+_TIE_TOLERANCE = 1e-5  # difference of two standardised statistics that is rounding
+_MIN_VARIANCE_RATIO = 1e-3  # relative to the Gaussian variance
 
 
-def gaussian_pvalues(R2: np.ndarray, freedom: int) -> np.ndarray:
-    """P(R2(d) at least this large) for d = 1, 2, ..., where the column or the scores are Gaussian.
-
-    Parameters
-    ----------
-    R2 : array (columns, D)
-    freedom : int
-        Dimension of the space that the columns live in: n - 1, or n less the number of groups.
-
-    Returns
-    -------
-    array (columns, D)
-    """
-    d = np.arange(1, R2.shape[1] + 1)
-    return _beta_tail(R2, 0.5 * d, 0.5 * (freedom - d))
-
-
-def excess_variance(squared_leverages: np.ndarray, fourth_powers: np.ndarray, n: int) -> np.ndarray:
-    """By which share the variance of R2(d) under permutation exceeds that of a Gaussian column.
+def excess_variance(
+    squared_leverages: np.ndarray, fourth_moments: np.ndarray, n: int
+) -> np.ndarray:
+    """Compute the relative excess of Var[R2(d)] under permutation over the Gaussian one, [K95].
 
     Parameters
     ----------
-    squared_leverages : array (D,)
+    squared_leverages : ndarray of shape (D,)
         sum_a h_a(d)^2.
-    fourth_powers : array (columns,)
-        sum_a y_a^4 of every column of length 1.
+    fourth_moments : ndarray of shape (n_columns,)
+        sum_a y_a^4 of each column of unit length.
     n : int
-        Rows.
+        Number of rows.
 
     Returns
     -------
-    array (columns, D)
+    ndarray of shape (n_columns, D)
     """
     d = np.arange(1.0, squared_leverages.size + 1.0)
     gaussian = 2.0 * d * (n - 1.0 - d) / ((n - 1.0) ** 2 * (n + 1.0))
     of_scores = n * (n + 1.0) * squared_leverages - (n - 1.0) * d * (d + 2.0)
-    of_column = n * (n + 1.0) * fourth_powers - 3.0 * (n - 1.0)
-    more = of_column[:, None] * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))
-    return more / gaussian  # [K95] (2)
+    of_column = n * (n + 1.0) * fourth_moments - 3.0 * (n - 1.0)
+    excess = of_column[:, None] * of_scores / ((n + 1.0) * n * (n - 1.0) * (n - 2.0) * (n - 3.0))
+    return excess / gaussian  # [K95] (2)
 
 
-def matched_pvalues(R2: np.ndarray, excess: np.ndarray, freedom: int) -> np.ndarray:
-    """P(R2(d) at least this large) by the beta law with the mean and variance under permutation.
+def moment_matched_pvalues(R2: np.ndarray, excess: np.ndarray, dof: int) -> np.ndarray:
+    """Compute P(R2(d) >= observed) under the moment-matched beta distribution.
 
     Parameters
     ----------
-    R2 : array (columns, D)
-    excess : array (columns, D)
-        See `excess_variance`.
-    freedom : int
-        Dimension of the space that the columns live in.
+    R2 : ndarray of shape (n_columns, D)
+    excess : ndarray of shape (n_columns, D)
+        Relative excess variance, see `excess_variance`; 0 for the Gaussian distribution.
+    dof : int
+        Degrees of freedom of a column: n - 1, or n minus the number of groups.
 
     Returns
     -------
-    array (columns, D)
+    ndarray of shape (n_columns, D)
     """
-    return _beta_tail(R2, *_matched_law(excess, freedom))
+    a, b = _beta_parameters(excess, dof)
+    pvalues = np.empty(R2.shape)
+
+    def fill(chunk: slice) -> None:
+        pvalues[chunk] = betainc(b[chunk], a[chunk], 1.0 - np.clip(R2[chunk], 0.0, 1.0))
+
+    in_parallel(fill, slices_of(R2.shape[0], _COMPUTED_CHUNK))
+    return pvalues
 
 
-def _matched_law(excess: np.ndarray, freedom: int) -> tuple[np.ndarray, np.ndarray]:
-    """The two parameters of the beta law with the mean and variance under permutation."""
-    mean = np.arange(1, excess.shape[-1] + 1) / freedom
-    # a beta law with mean m and variance v has a + b = m (1 - m) / v - 1, here freedom / 2 + 1 - 1
-    concentration = (0.5 * freedom + 1.0) / np.maximum(1.0 + excess, _LEAST_VARIANCE) - 1.0
+def _beta_parameters(excess: np.ndarray, dof: int) -> tuple[np.ndarray, np.ndarray]:
+    """Match a beta distribution to the mean and variance of R2(d) under permutation."""
+    mean = np.arange(1, excess.shape[-1] + 1) / dof
+    # Mean m and variance v give a + b = m (1 - m) / v - 1, which is dof / 2 without excess.
+    concentration = (0.5 * dof + 1.0) / np.maximum(1.0 + excess, _MIN_VARIANCE_RATIO) - 1.0
     concentration = np.maximum(concentration, 1e-3)
     return mean * concentration, (1.0 - mean) * concentration
 
 
 class PValueBounds(NamedTuple):
-    """P-values that are not known exactly, or what is made of them."""
+    """Bounds on p-values, or on a function of them."""
 
-    least: np.ndarray  # (columns, D), or (columns,)
-    most: np.ndarray  # likewise
+    lower: np.ndarray  # (n_columns, D) or (n_columns,)
+    upper: np.ndarray  # of the same shape
 
 
-def bounds_of_matched_pvalues(
-    least_R2: np.ndarray,
-    most_R2: np.ndarray,
+def bound_moment_matched_pvalues(
+    lower_R2: np.ndarray,
+    upper_R2: np.ndarray,
     excess: np.ndarray,
-    freedom: int,
-    of: Callable[[np.ndarray], np.ndarray] = np.asarray,
-    together: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    dof: int,
+    transform: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    combine: Callable[[np.ndarray], np.ndarray] = np.asarray,
 ) -> PValueBounds:
-    """Bounds of `matched_pvalues`, many times as fast where there are many columns: close where
-    p-values are above 0.0001, and the least is zero below.
-
-    The tail is calculated on a grid: for some columns of every excess, and at some sizes. It falls
-    with R2, so that its values at the sizes before and after are bounds. With the variance it
-    rises, or falls, or rises and then falls: between two columns of the grid it is nowhere below
-    the smaller of the values at these, nor above the larger, if it is still rising at the one
-    with more variance. Of sizes below the mean it falls from 1. Otherwise it is at most a half:
-    the mean of these laws is less than a half, and their median is less than the mean.
+    """Bound `moment_matched_pvalues` by table lookup, which is fast for many columns.
 
     Parameters
     ----------
-    least_R2 : array (columns, D)
-    most_R2 : array (columns, D)
-        What R2 lies between.
-    excess : array (columns, D)
-        See `excess_variance`: rows are multiples of each other.
-    freedom : int
-        Dimension of the space that the columns live in.
-    of : function of arrays
-        What is made of each p-value; of those on the grid it costs next to nothing.
-    together : function of arrays (columns, D)
-        What is made of the rows of these.
+    lower_R2 : ndarray of shape (n_columns, D)
+        Lower bound of R2.
+    upper_R2 : ndarray of shape (n_columns, D)
+        Upper bound of R2.
+    excess : ndarray of shape (n_columns, D)
+        Relative excess variance, see `excess_variance`. The rows must be multiples of each other.
+    dof : int
+        Degrees of freedom of a column.
+    transform : callable
+        Monotone function that is applied to each p-value. It is evaluated on the grid only.
+    combine : callable
+        Monotone function of the transformed p-values of a column: (n_columns, D) to (n_columns,).
 
     Returns
     -------
     PValueBounds
-        At most 1 where nothing is known.
+        Tight for p-values above 1e-4. For smaller ones, the lower bound is 0.
+
+    Notes
+    -----
+    The tail probability is computed on a grid of excess variances and of R2. It decreases with R2,
+    so that the values at the neighbouring grid points are bounds. With the variance it increases,
+    decreases, or increases and then decreases. Between two grid points it is therefore at least the
+    smaller of the two values. It is at most the larger one if it still increases at the point with
+    the larger variance. Below the mean it decreases from 1. Otherwise it is at most 1/2, because
+    the mean is less than 1/2 and the median is less than the mean.
     """
-    columns, D = most_R2.shape
-    most_laws, n_sizes = _FINE_GRID if columns > _MANY_COLUMNS else _COARSE_GRID
-    if columns <= 2 * most_laws * n_sizes:  # fewer than the grid has places
+    n_columns, D = upper_R2.shape
+    n_excess, n_sizes = _FINE_GRID if n_columns > _FINE_GRID_MIN_COLUMNS else _COARSE_GRID
+    if n_columns <= 2 * n_excess * n_sizes:  # direct computation is cheaper than the grid
         return PValueBounds(
-            together(of(matched_pvalues(most_R2, excess, freedom))),
-            together(of(matched_pvalues(least_R2, excess, freedom))),
+            combine(transform(moment_matched_pvalues(upper_R2, excess, dof))),
+            combine(transform(moment_matched_pvalues(lower_R2, excess, dof))),
         )
-    # in order of the excess, columns between two of the grid
-    one_law = not excess.any()
-    by = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
-    order = np.arange(columns) if one_law else np.argsort(by, kind="stable")
-    laws = 0 if one_law else most_laws
-    ends = np.unique(np.linspace(0, columns - 1, laws + 1).astype(int))
-    steps = max(1, ends.size - 1)
-    first, last = excess[order[ends[:steps]]], excess[order[ends[-steps:]]]
-    lower, upper = np.minimum(first, last), np.maximum(first, last)  # (steps, D)
-    far = np.maximum(*(betainccinv(*_matched_law(end, freedom), _SELDOM) for end in (lower, upper)))
-    far *= 1.0 + 1e-9
-    sizes = far[:, :, None] * (np.arange(1, n_sizes + 1) / n_sizes)
+    # Intervals of the excess variance, between quantiles of the columns.
+    is_gaussian = not excess.any()
+    sort_key = excess[:, np.argmax(np.max(np.abs(excess), axis=0))]
+    order = np.arange(n_columns) if is_gaussian else np.argsort(sort_key, kind="stable")
+    ends = np.unique(
+        np.linspace(0, n_columns - 1, (0 if is_gaussian else n_excess) + 1).astype(int)
+    )
+    n_intervals = max(1, ends.size - 1)
+    first, last = excess[order[ends[:n_intervals]]], excess[order[ends[-n_intervals:]]]
+    low, high = np.minimum(first, last), np.maximum(first, last)  # (n_intervals, D)
+    max_R2 = np.maximum(
+        *(betainccinv(*_beta_parameters(end, dof), _GRID_MIN_PVALUE) for end in (low, high))
+    )
+    max_R2 *= 1.0 + 1e-9
+    sizes = max_R2[:, :, None] * (np.arange(1, n_sizes + 1) / n_sizes)
 
     def tail(end: np.ndarray) -> np.ndarray:
-        a, b = _matched_law(end, freedom)
+        a, b = _beta_parameters(end, dof)
         return np.asarray(betainc(b[:, :, None], a[:, :, None], 1.0 - np.minimum(sizes, 1.0)))
 
-    at_lower = tail(lower)
-    at_upper = at_lower if one_law else tail(upper)
-    least_tail = np.zeros((steps, D, n_sizes + 1))  # zero beyond the last size
-    least_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_lower, at_upper)
-    mean = (np.arange(1, D + 1) / freedom)[:, None]
-    plain = sizes <= mean
-    if one_law:
-        plain[:] = True
+    at_low = tail(low)
+    at_high = at_low if is_gaussian else tail(high)
+    lower_tail = np.zeros((n_intervals, D, n_sizes + 1))  # 0 beyond the last size
+    lower_tail[:, :, :n_sizes] = (1.0 - 1e-9) * np.minimum(at_low, at_high)
+    mean = (np.arange(1, D + 1) / dof)[:, None]
+    is_between = sizes <= mean
+    if is_gaussian:
+        is_between[:] = True
     else:
-        plain |= tail(upper + _A_LITTLE * (1.0 + np.abs(upper))) > at_upper
-    most_tail = np.ones((steps, D, n_sizes + 1))  # one before the first size
-    most_tail[:, :, 1:] = np.where(
-        plain, (1.0 + 1e-9) * np.maximum(at_lower, at_upper), np.where(mean < 0.5, 0.5, 1.0)
+        is_between |= tail(high + _VARIANCE_STEP * (1.0 + np.abs(high))) > at_high
+    upper_tail = np.ones((n_intervals, D, n_sizes + 1))  # 1 before the first size
+    upper_tail[:, :, 1:] = np.where(
+        is_between, (1.0 + 1e-9) * np.maximum(at_low, at_high), np.where(mean < 0.5, 0.5, 1.0)
     )
-    law = np.zeros(1 if one_law else columns, dtype=np.intp)
-    if not one_law:
-        place = np.searchsorted(ends, np.arange(columns), side="right") - 1
-        law[order] = np.clip(place, 0, steps - 1)
-    of_least, of_most = of(least_tail), of(most_tail)
+    interval = np.zeros(1 if is_gaussian else n_columns, dtype=np.intp)
+    if not is_gaussian:
+        position = np.searchsorted(ends, np.arange(n_columns), side="right") - 1
+        interval[order] = np.clip(position, 0, n_intervals - 1)
+    lower_values, upper_values = transform(lower_tail), transform(upper_tail)
 
-    def looked_up(some: slice) -> PValueBounds:
-        its_law = law if one_law else law[some]
-        first = (its_law[:, None] * D + np.arange(D)) * (n_sizes + 1)
-        per_size = (n_sizes / far)[its_law]
+    def look_up(chunk: slice) -> PValueBounds:
+        rows = interval if is_gaussian else interval[chunk]
+        offset = (rows[:, None] * D + np.arange(D)) * (n_sizes + 1)
+        sizes_per_R2 = (n_sizes / max_R2)[rows]
 
-        def at(R2: np.ndarray, tail: np.ndarray, step: float) -> np.ndarray:
-            size = np.minimum(R2[some] * (step * per_size), n_sizes).astype(np.intp)
-            return together(np.take(tail, first + size))
+        def values_at(R2: np.ndarray, values: np.ndarray, rounding: float) -> np.ndarray:
+            index = np.minimum(R2[chunk] * (rounding * sizes_per_R2), n_sizes).astype(np.intp)
+            return combine(np.take(values, offset + index))
 
-        return PValueBounds(at(most_R2, of_least, 1.0 + 1e-9), at(least_R2, of_most, 1.0 - 1e-9))
+        return PValueBounds(
+            values_at(upper_R2, lower_values, 1.0 + 1e-9),
+            values_at(lower_R2, upper_values, 1.0 - 1e-9),
+        )
 
-    parts = in_parallel(looked_up, slices_of(columns, _LOOKED_UP))
-    return PValueBounds(*(np.concatenate(sides) for sides in zip(*parts, strict=True)))
-
-
-def _beta_tail(x: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """P(Beta(a, b) > x), also where it is tiny."""
-    a, b = np.broadcast_to(a, x.shape), np.broadcast_to(b, x.shape)
-    tail = np.empty(x.shape)
-
-    def fill(some: slice) -> None:
-        tail[some] = betainc(b[some], a[some], 1.0 - np.clip(x[some], 0.0, 1.0))
-
-    in_parallel(fill, slices_of(x.shape[0], _CALCULATED))
-    return tail
+    parts = in_parallel(look_up, slices_of(n_columns, _INTERPOLATED_CHUNK))
+    return PValueBounds(*(np.concatenate(bounds) for bounds in zip(*parts, strict=True)))
 
 
-class Orders:
-    """Random orders of the rows, the same for every column that asks: chunk after chunk.
+class RowPermutations:
+    """Random permutations of the rows, in chunks, the same for each column.
 
     Parameters
     ----------
     n : int
-        Rows.
-    groups : int array (n,) or None
-        Rows change places within their group only.
+        Number of rows.
+    groups : int ndarray of shape (n,) or None
+        Groups within which the rows are permuted.
     seed : int
-        Of the orders.
+        Seed of the permutations.
     """
 
     def __init__(self, n: int, groups: np.ndarray | None = None, seed: int = 0):
         self.n, self.groups, self.seed = n, groups, seed
-        self.size = max(16, min(256, _ENTRIES // n))
-        self._kept: dict[int, np.ndarray] = {}
+        self.chunk_size = max(16, min(256, _MAX_ENTRIES // n))
+        self._cache: dict[int, np.ndarray] = {}
 
     def chunk(self, number: int) -> np.ndarray:
-        """Orders (size, n): the value of row a goes to row ``order[a]``."""
-        if number not in self._kept:
-            made = self._made(number)
-            if len(self._kept) * made.size >= _KEPT:
-                return made
-            self._kept[number] = made
-        return self._kept[number]
+        """Return permutations (chunk_size, n)."""
+        if number not in self._cache:
+            permutations = self._draw(number)
+            if len(self._cache) * permutations.size >= _MAX_CACHED:
+                return permutations
+            self._cache[number] = permutations
+        return self._cache[number]
 
-    def _made(self, number: int) -> np.ndarray:
+    def _draw(self, number: int) -> np.ndarray:
         rng = np.random.default_rng([self.seed, number])
         if self.groups is None:
-            rows = np.arange(self.n)  # of the integers that NumPy takes places by, without a copy
-            return rng.permuted(np.tile(rows, (self.size, 1)), axis=1)
-        # sorted by group and at random within it, the rows of a group fill the places of that group
-        shuffled = np.argsort(self.groups + rng.random((self.size, self.n)), axis=1)
-        made = np.empty_like(shuffled)
-        made[:, np.argsort(self.groups, kind="stable")] = shuffled
-        return made
+            rows = np.arange(self.n)  # of NumPy's index dtype, which np.take does not copy
+            return rng.permuted(np.tile(rows, (self.chunk_size, 1)), axis=1)
+        # Rows sorted by group, in random order within each, fill the positions of their group.
+        shuffled = np.argsort(self.groups + rng.random((self.chunk_size, self.n)), axis=1)
+        permutations = np.empty_like(shuffled)
+        permutations[:, np.argsort(self.groups, kind="stable")] = shuffled
+        return permutations
 
 
-class OwnScores(NamedTuple):
-    """Scores of the rows for each of some columns: U T_j + y_j o_j', orthonormal and centred."""
+class LeaveOneOutScores(NamedTuple):
+    """Orthonormal centred scores U T_j + y_j o_j' for each of several columns y_j."""
 
-    U: np.ndarray  # (n, m) for all columns
-    turns: np.ndarray  # (columns, m, D) T
-    own: np.ndarray  # (columns, D) o
+    U: np.ndarray  # (n, m) common to all columns
+    rotations: np.ndarray  # (n_columns, m, D) T
+    own_weights: np.ndarray  # (n_columns, D) o
 
 
-def sampled_pvalues(
-    Y: np.ndarray, scores: OwnScores, orders: Orders, most: int, enough: int = 10
+def permutation_pvalues(
+    Y: np.ndarray,
+    scores: LeaveOneOutScores,
+    permutations: RowPermutations,
+    max_permutations: int,
+    n_exceedances: int = 10,
 ) -> np.ndarray:
-    """P(R2 at least this large) of some columns, with their rows in random order.
+    """Compute P(R2 >= observed) by random permutation of the rows of each column.
 
-    The sizes R2(1), R2(2), ... are put on one scale by Wilson and Hilferty's cube root [WH31],
-    and the largest counts. Orders are tried until ``enough`` of them explain as much of the
-    column as the given one, [BC91], or until ``most`` were tried.
+    R2(1), R2(2), ... are transformed to a common scale by the cube root of [WH31], and the test
+    statistic is their maximum. Permutations are drawn sequentially [BC91].
 
     Parameters
     ----------
-    Y : array (n, columns)
-        None of them constant; centred (in each group) where the scores have a part of their own.
-    scores : OwnScores
-        Of these columns.
-    orders : Orders
-        Of the n rows, the same for all columns.
-    most : int
-        About how many orders to try at most.
-    enough : int
-        How many at least as large ones decide.
+    Y : ndarray of shape (n, n_columns)
+        Columns, none of which is constant; centred (within groups) if ``own_weights`` is not zero.
+    scores : LeaveOneOutScores
+        Scores for these columns.
+    permutations : RowPermutations
+        Permutations of the n rows.
+    max_permutations : int
+        Approximate maximum number of permutations.
+    n_exceedances : int
+        Number of permutations that reach the observed statistic at which the test stops.
 
     Returns
     -------
-    array (columns,)
-        At least 1 / (1 + the number of orders tried): p-values that hold as they are.
+    ndarray of shape (n_columns,)
+        Valid p-values, at least 1 / (1 + the number of permutations).
     """
     pvalues = np.empty(Y.shape[1])
-    # a value that nearly all rows have is the median; centred scores do not see a constant
-    middle = np.sort(Y, axis=0)[Y.shape[0] // 2]
-    Z = (Y - middle) / np.std(Y, axis=0, ddof=1)  # with unit variance (u_i'y)^2 is 1 on average
-    few = _SPARSE * np.count_nonzero(Z, axis=0) <= Y.shape[0]
-    chunks = max(1, round(most / orders.size))
-    for which, Projected, width in (
-        (np.flatnonzero(few), _FewEntries, scores.U.shape[1]),
-        (np.flatnonzero(~few), _ManyEntries, Y.shape[0]),
+    # The median is the mode of nearly constant columns; centred scores are invariant to a constant.
+    median = np.sort(Y, axis=0)[Y.shape[0] // 2]
+    Z = (Y - median) / np.std(Y, axis=0, ddof=1)  # unit variance: (u_i'y)^2 is 1 on average
+    is_sparse = _SPARSE_RATIO * np.count_nonzero(Z, axis=0) <= Y.shape[0]
+    n_chunks = max(1, round(max_permutations / permutations.chunk_size))
+    for columns, projection_type, width in (
+        (np.flatnonzero(is_sparse), _SparseProjection, scores.U.shape[1]),
+        (np.flatnonzero(~is_sparse), _DenseProjection, Y.shape[0]),
     ):
-        step = max(1, _ENTRIES // (orders.size * width))
-        for some in (which[part] for part in slices_of(which.size, step)):
-            mine = OwnScores(scores.U, scores.turns[some], scores.own[some])
-            projected = Projected(Z[:, some], Y[:, some], mine)
-            pvalues[some] = _counted(projected, some.size, orders, chunks, enough)
+        step = max(1, _MAX_ENTRIES // (permutations.chunk_size * width))
+        for part in (columns[chunk] for chunk in slices_of(columns.size, step)):
+            part_scores = LeaveOneOutScores(
+                scores.U, scores.rotations[part], scores.own_weights[part]
+            )
+            project = projection_type(Z[:, part], Y[:, part], part_scores)
+            pvalues[part] = _sequential_pvalues(
+                project, part.size, permutations, n_chunks, n_exceedances
+            )
     return pvalues
 
 
-class _Projected(Protocol):
-    """u_i'y of some columns y in some orders of their rows."""
+class _Projection(Protocol):
+    """Projections u_i'y of permuted columns y."""
 
-    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
-        """Of the columns at ``some`` places, with their rows in every one of the ``orders``,
-        (columns, orders, D)."""
+    def __call__(self, columns: np.ndarray, permutations: np.ndarray) -> np.ndarray:
+        """Project the columns in each permutation, (n_columns, n_permutations, D)."""
 
 
-class _ManyEntries:
-    """Of any columns, by dense products."""
+class _DenseProjection:
+    """Projections by dense products."""
 
-    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
-        # moving entries about is most of the work: in single precision it is half of that
-        U, turns, own = (part.astype(np.float32) for part in scores)
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: LeaveOneOutScores):
+        # Most of the time is spent on moving entries: single precision halves it.
+        U, rotations, own = (part.astype(np.float32) for part in scores)
         self.Z = np.ascontiguousarray(Z.T, dtype=np.float32)
-        self.U = U @ turns + Y.T.astype(np.float32)[:, :, None] * own[:, None, :]
+        self.U = U @ rotations + Y.T.astype(np.float32)[:, :, None] * own[:, None, :]
 
-    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
-        return np.asarray(np.take(self.Z[some], orders, axis=1) @ self.U[some])
+    def __call__(self, columns: np.ndarray, permutations: np.ndarray) -> np.ndarray:
+        return np.asarray(np.take(self.Z[columns], permutations, axis=1) @ self.U[columns])
 
 
-class _FewEntries:
-    """Of columns with few entries that are not zero: only these are moved."""
+class _SparseProjection:
+    """Projections of sparse columns, of which only the non-zero entries are moved."""
 
-    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: OwnScores):
-        self.places = [np.flatnonzero(z) for z in Z.T]
-        self.entries = [z[places] for z, places in zip(Z.T, self.places, strict=True)]
+    def __init__(self, Z: np.ndarray, Y: np.ndarray, scores: LeaveOneOutScores):
+        self.rows = [np.flatnonzero(z) for z in Z.T]
+        self.entries = [z[rows] for z, rows in zip(Z.T, self.rows, strict=True)]
         self.Y, self.scores = np.ascontiguousarray(Y.T), scores
 
-    def __call__(self, some: np.ndarray, orders: np.ndarray) -> np.ndarray:
-        places = [np.take(orders, self.places[j], axis=1) for j in some]
-        entries = [self.entries[j] for j in some]
-        sums = placed_sums(entries, places, self.scores.U)  # (columns, orders, m)
-        own = [self.Y[j][at] @ y for j, at, y in zip(some, places, entries, strict=True)]
+    def __call__(self, columns: np.ndarray, permutations: np.ndarray) -> np.ndarray:
+        rows = [np.take(permutations, self.rows[j], axis=1) for j in columns]
+        entries = [self.entries[j] for j in columns]
+        sums = placed_sums(entries, rows, self.scores.U)  # (n_columns, n_permutations, m)
+        own = [self.Y[j][at] @ y for j, at, y in zip(columns, rows, entries, strict=True)]
         return np.asarray(
-            sums @ self.scores.turns[some]
-            + np.array(own)[:, :, None] * self.scores.own[some, None, :]
+            sums @ self.scores.rotations[columns]
+            + np.array(own)[:, :, None] * self.scores.own_weights[columns, None, :]
         )
 
 
-def _counted(
-    projected: _Projected, columns: int, orders: Orders, chunks: int, enough: int
+def _sequential_pvalues(
+    project: _Projection,
+    n_columns: int,
+    permutations: RowPermutations,
+    n_chunks: int,
+    n_exceedances: int,
 ) -> np.ndarray:
-    """P-values of some columns, all in the same orders."""
-    as_they_are = np.arange(orders.n)[None, :]
-    limits = _limits(projected(np.arange(columns), as_they_are)[:, 0, :])
-    reached, tried = np.zeros(columns, dtype=int), np.zeros(columns, dtype=int)
-    open_ones = np.arange(columns)
-    for number in range(chunks):
-        sums = projected(open_ones, orders.chunk(number))
-        sums *= sums
-        size = np.zeros(sums.shape[:2])
-        beyond = np.zeros(size.shape, dtype=bool)
-        for d in range(sums.shape[2]):  # running sums, without an array of them
-            size += sums[:, :, d]
-            beyond |= size >= limits[open_ones, d, None]
-        reached[open_ones] += np.count_nonzero(beyond, axis=1)
-        tried[open_ones] += orders.size
-        open_ones = open_ones[reached[open_ones] < enough]
-        if open_ones.size == 0:
+    """Permute all columns until each has reached ``n_exceedances``, [BC91]."""
+    identity = np.arange(permutations.n)[None, :]
+    thresholds = _exceedance_thresholds(project(np.arange(n_columns), identity)[:, 0, :])
+    exceeded, drawn = np.zeros(n_columns, dtype=int), np.zeros(n_columns, dtype=int)
+    active = np.arange(n_columns)
+    for number in range(n_chunks):
+        squares = project(active, permutations.chunk(number))
+        squares *= squares
+        total = np.zeros(squares.shape[:2])
+        exceeds = np.zeros(total.shape, dtype=bool)
+        for d in range(squares.shape[2]):  # cumulative sums without an array of them
+            total += squares[:, :, d]
+            exceeds |= total >= thresholds[active, d, None]
+        exceeded[active] += np.count_nonzero(exceeds, axis=1)
+        drawn[active] += permutations.chunk_size
+        active = active[exceeded[active] < n_exceedances]
+        if active.size == 0:
             break
-    return (1.0 + reached) / (1.0 + tried)
+    return (1.0 + exceeded) / (1.0 + drawn)
 
 
-def _limits(projections: np.ndarray) -> np.ndarray:
-    """For d = 1, 2, ..., the sum of d squares that counts as much as the given ones, (..., D).
+def _exceedance_thresholds(projections: np.ndarray) -> np.ndarray:
+    """Compute the sum of d squares that equals the observed statistic, d = 1, ..., D, (..., D).
 
-    Sums are compared by the cube root of their mean, standardised as that of a chi square, and
-    the largest counts; here the limits are put back on the scale of the sums.
+    The statistic is the maximum over d of the cube root of the mean square, standardised as for a
+    chi-square variable [WH31]. It is transformed back to the scale of the sums.
     """
     d = np.arange(1.0, projections.shape[-1] + 1.0)
     centre, scale = 1.0 - 2.0 / (9.0 * d), np.sqrt(2.0 / (9.0 * d))
     sums = np.cumsum(projections**2, axis=-1)
-    given = np.max((np.cbrt(sums / d) - centre) / scale, axis=-1, keepdims=True)
-    given = given - _TIES * np.maximum(1.0, np.abs(given))
-    return np.asarray(d * np.maximum(centre + scale * given, 0.0) ** 3)
+    observed = np.max((np.cbrt(sums / d) - centre) / scale, axis=-1, keepdims=True)
+    observed = observed - _TIE_TOLERANCE * np.maximum(1.0, np.abs(observed))
+    return np.asarray(d * np.maximum(centre + scale * observed, 0.0) ** 3)

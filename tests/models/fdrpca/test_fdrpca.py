@@ -1,4 +1,4 @@
-"""FDRPCA as users meet it: what is chosen, what is said, for every kind of rows and table."""
+"""FDRPCA: selection, fitted attributes, warnings and errors."""
 
 import warnings
 
@@ -20,7 +20,7 @@ from prosparse import (
     save,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.models.fdrpca.rows import grouped_rows
+from prosparse.models.fdrpca.row_dependence import check_groups
 
 
 @pytest.fixture(scope="module")
@@ -31,14 +31,14 @@ def fitted():
     return X, truth, FDRPCA().fit(X)
 
 
-def test_finds_the_variables(fitted):
+def test_informative_variables_are_selected(fitted):
     _, truth, model = fitted
     assert truth[model.support_].mean() > 0.8
     assert model.support_[truth].mean() > 0.9
     assert model.n_selected_ == model.support_.sum()
 
 
-def test_attributes(fitted):
+def test_fitted_attributes_are_consistent(fitted):
     _, _, model = fitted
     d = model.n_components_
     assert model.components_.shape == (d, 60)
@@ -55,8 +55,7 @@ def test_attributes(fitted):
     )
 
 
-def test_communality_is_what_the_other_chosen_columns_explain(fitted):
-    """Of the definition: decompose the other chosen columns, regress on the first components."""
+def test_communality_is_the_r2_with_the_other_selected_columns(fitted):
     X, _, model = fitted
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     for j in range(60):
@@ -67,7 +66,7 @@ def test_communality_is_what_the_other_chosen_columns_explain(fitted):
         assert model.communality_[j] == pytest.approx(R2, abs=1e-10)
 
 
-def test_components_are_pca_of_the_chosen_scaled_columns(fitted):
+def test_components_are_pca_of_the_standardised_selected_columns(fitted):
     X, _, model = fitted
     Z = ((X - X.mean(axis=0)) / X.std(axis=0))[:, model.support_]
     _, s, Vt = np.linalg.svd(Z, full_matrices=False)
@@ -80,7 +79,7 @@ def test_components_are_pca_of_the_chosen_scaled_columns(fitted):
     np.testing.assert_allclose(scores, Z @ model.components_[:, model.support_].T, atol=1e-10)
 
 
-def test_units_do_not_matter(fitted):
+def test_scale_and_location_of_columns_do_not_matter(fitted):
     X, _, model = fitted
     scales = np.random.default_rng(0).lognormal(0, 3, 60)
     other = FDRPCA().fit(X * scales + 100 * scales)
@@ -88,9 +87,9 @@ def test_units_do_not_matter(fitted):
     np.testing.assert_allclose(other.pvalues_, model.pvalues_, rtol=1e-5, atol=1e-12)
 
 
-def test_nothing_shared_is_said():
+def test_no_selection_gives_a_warning_and_empty_components():
     X = np.random.default_rng(0).standard_normal((40, 30))
-    with pytest.warns(NoStructureWarning, match="no variable shares structure"):
+    with pytest.warns(NoStructureWarning, match="no variable has significant shared variance"):
         model = FDRPCA().fit(X)
     assert model.n_selected_ == model.n_components_ == 0
     assert model.components_.shape == (0, 30)
@@ -100,14 +99,14 @@ def test_nothing_shared_is_said():
     assert model.score(X) == 0.0
 
 
-def test_least_communality(fitted):
+def test_min_communality_restricts_the_selection(fitted):
     X, _, model = fitted
     least = float(np.median(model.communality_[model.support_]))
     strict = FDRPCA(min_communality=least).fit(X)
     np.testing.assert_array_equal(strict.support_, model.support_ & (model.communality_ >= least))
 
 
-def test_a_stricter_rate_chooses_fewer(fitted):
+def test_lower_fdr_selects_fewer_variables(fitted):
     X, _, model = fitted
     assert (
         FDRPCA(fdr=1e-6).fit(X).n_selected_
@@ -116,11 +115,33 @@ def test_a_stricter_rate_chooses_fewer(fitted):
     )
 
 
-def test_components_that_are_asked_for(fitted):
+def test_number_of_components_does_not_change_the_selection(fitted):
     X, _, model = fitted
     two = FDRPCA(2).fit(X)
     assert two.n_components_ == 2
-    np.testing.assert_array_equal(two.support_, model.support_)  # the choice does not depend on it
+    np.testing.assert_array_equal(two.support_, model.support_)
+
+
+def rank_one(seed, dtype):
+    """A matrix of rank one, with duplicates and means much larger than standard deviations."""
+    rng = np.random.default_rng(seed)
+    X = np.outer(rng.standard_normal(50), rng.lognormal(0, 1, 28))
+    X[:, 20:] = X[:, :8]
+    return (X + X.std(axis=0) * 10 ** rng.uniform(3, 5.3, 28)).astype(dtype)
+
+
+@pytest.mark.parametrize("parameters", [{"rank_transform": True}, {}, {"n_components": 6}])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_components_beyond_the_numerical_rank_are_not_counted(dtype, container, parameters):
+    """All but the first component consist of rounding errors."""
+    for seed in range(3):
+        model = FDRPCA(min_communality=0.5, **parameters).fit(container(rank_one(seed, dtype)))
+        assert model.n_selected_ == 28
+        assert model.n_components_ == 1
+        assert model.null_communality_ == pytest.approx(1 / 49)
+        assert np.sum(model.explained_variance_ratio_) <= 1 + 1e-9
+        np.testing.assert_allclose(model.explained_variance_ratio_, 1.0, atol=1e-2)
 
 
 # --- outliers and ranks
@@ -135,17 +156,17 @@ def with_outliers():
     return X, truth
 
 
-def test_outliers_and_ranks():
+def test_rank_transform_is_robust_to_outliers():
     X, truth = with_outliers()
     ranked = FDRPCA(rank_transform=True).fit(X)
     assert ranked.support_[truth].mean() > 0.8
     assert ranked.support_[~truth].mean() < 0.1
-    # what any monotone change of a column does to its ranks: nothing
+    # Ranks are invariant to monotone transformations.
     other = FDRPCA(rank_transform=True).fit(np.exp(X / 10.0))
     np.testing.assert_allclose(other.pvalues_, ranked.pvalues_)
 
 
-def test_ranks_of_a_sparse_table_are_those_of_a_dense_one():
+def test_rank_transform_of_sparse_and_dense_data_agree():
     rng = np.random.default_rng(0)
     X = rng.poisson(np.exp(rng.standard_normal((90, 1)) - 0.5), (90, 25)).astype(float)
     X[:, :5] -= 1.0 * (X[:, :5] > 2)  # negative and positive entries around zero
@@ -154,7 +175,7 @@ def test_ranks_of_a_sparse_table_are_those_of_a_dense_one():
     np.testing.assert_allclose(dense.pvalues_, thin.pvalues_, rtol=1e-6, atol=1e-12)
 
 
-def test_scores_as_a_frame(fitted):
+def test_scores_as_a_data_frame(fitted):
     X, _, _ = fitted
     framed = make_pipeline(StandardScaler(), FDRPCA()).set_output(transform="pandas")
     assert framed.fit_transform(X).columns[0] == "fdrpca0"
@@ -164,23 +185,23 @@ def test_scores_as_a_frame(fitted):
 
 
 def repeated(rng, donors=20, times=5, p=40):
-    """Columns that share nothing but the donors whose rows they are."""
+    """Independent columns with differences between donors."""
     groups = np.repeat(np.arange(donors), times)
     return rng.standard_normal((donors, p))[groups] * 2 + rng.standard_normal(
         (donors * times, p)
     ), groups
 
 
-def test_repeated_measures_need_their_groups():
+def test_groups_remove_differences_between_donors():
     X, groups = repeated(np.random.default_rng(0))
-    with pytest.warns(RowOrderWarning, match="`groups`"):
-        misled = FDRPCA().fit(X)
-    assert misled.n_selected_ > 20
+    with pytest.warns(RowOrderWarning, match="If they are repeated measures, pass `groups`"):
+        ungrouped = FDRPCA().fit(X)
+    assert ungrouped.n_selected_ > 20
     with pytest.warns(NoStructureWarning):
         assert FDRPCA().fit(X, groups=groups).n_selected_ <= 1
 
 
-def test_structure_within_groups_is_found():
+def test_shared_variance_within_groups_is_found():
     rng = np.random.default_rng(1)
     X, groups = repeated(rng)
     X[:, :12] += 2.0 * rng.standard_normal((100, 2)) @ rng.standard_normal((2, 12))
@@ -189,8 +210,8 @@ def test_structure_within_groups_is_found():
     assert model.support_[12:].sum() <= 2
 
 
-def test_sorted_rows_are_no_time_series():
-    """All patients, then all controls: the components say so, and nobody is warned."""
+def test_rows_sorted_by_a_component_give_no_warning():
+    """Patients come before controls, which the components explain."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((80, 50))
     X[:40, :25] += 2.0
@@ -199,86 +220,86 @@ def test_sorted_rows_are_no_time_series():
         FDRPCA().fit(X)
 
 
-def test_a_table_sorted_by_class_is_told_that_this_does_no_harm():
-    """The wines stand one cultivar after the other; in any other order the same are chosen."""
+def test_row_order_does_not_change_the_selection():
+    """The wines are sorted by cultivar, which gives a warning."""
     X = load_wine().data
-    with pytest.warns(RowOrderWarning, match=r"sorted, by class.*nothing to do.*`groups`"):
+    with pytest.warns(RowOrderWarning, match="merely sorted, ignore this warning"):
         in_order = FDRPCA().fit(X)
-    mixed = FDRPCA().fit(X[np.random.default_rng(0).permutation(len(X))])  # and nobody is warned
+    mixed = FDRPCA().fit(X[np.random.default_rng(0).permutation(len(X))])
     np.testing.assert_array_equal(mixed.support_, in_order.support_)
     np.testing.assert_allclose(mixed.communality_, in_order.communality_)
 
 
-def test_a_time_series_is_said_to_be_one():
+def test_time_series_gives_a_warning():
     rng = np.random.default_rng(0)
     X = np.cumsum(rng.standard_normal((100, 30)), axis=0)
-    with pytest.warns(RowOrderWarning, match="alike"):
+    with pytest.warns(RowOrderWarning, match="adjacent rows are correlated"):
         FDRPCA().fit(X)
 
 
-# --- what is refused
+# --- errors
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words"),
+    ("parameters", "message"),
     [
-        ({"fdr": 0.0}, "`fdr` must be between"),
-        ({"fdr": 1.0}, "`fdr` must be between"),
-        ({"min_communality": 1.5}, "`min_communality` must be between"),
-        ({"transform": "ranks"}, "`transform` must be one of 'rank'"),
+        ({"fdr": 0.0}, r"`fdr` must be in \(0, 1\)"),
+        ({"fdr": 1.0}, r"`fdr` must be in \(0, 1\)"),
+        ({"min_communality": 1.5}, r"`min_communality` must be in \[0, 1\], got 1.5"),
+        ({"rank_transform": "rank"}, "`rank_transform`"),
         ({"n_components": 0}, "`n_components`"),
         ({"n_components": "many"}, "`n_components`"),
     ],
 )
-def test_refused_parameters(fitted, parameters, words):
-    with pytest.raises(ParameterError, match=words):
+def test_invalid_parameters(fitted, parameters, message):
+    with pytest.raises(ParameterError, match=message):
         FDRPCA(**parameters).fit(fitted[0])
 
 
-def test_refused_tables(fitted):
+def test_invalid_data(fitted):
     X = fitted[0]
-    with pytest.raises(InputError, match="too few to tell structure"):
+    with pytest.raises(InputError, match=r"too few rows .* at least 5 are required"):
         FDRPCA().fit(X[:4])
-    gaps = X.copy()
-    gaps[3, 4] = np.nan
+    incomplete = X.copy()
+    incomplete[3, 4] = np.nan
     with pytest.raises(InputError, match="NaN"):
-        FDRPCA().fit(gaps)
-    with pytest.raises(ParameterError, match="smaller than the number"):
+        FDRPCA().fit(incomplete)
+    with pytest.raises(ParameterError, match="`n_components` must be less than 60"):
         FDRPCA(60).fit(X)
 
 
-def test_refused_groups():
+def test_invalid_groups():
     with pytest.raises(ParameterError, match="one label for each"):
-        grouped_rows([1, 2], 10)
+        check_groups([1, 2], 10)
     with pytest.raises(ParameterError, match="10 labels for 10 rows"):
-        grouped_rows(np.arange(10), 10)
+        check_groups(np.arange(10), 10)
 
 
 @pytest.mark.parametrize(
     "labels",
     [
         [1.0, np.nan] * 5,
-        ["a", np.nan] * 5,  # which NumPy would write as the word "nan"
+        ["a", np.nan] * 5,  # NumPy converts it to "nan"
         ["a", None] * 5,
         pd.Series(["a", None] * 5, dtype="category"),
         pd.Series(["a", pd.NA] * 5),
         np.array(["2020-01-01", "NaT"] * 5, dtype="datetime64[D]"),
     ],
 )
-def test_groups_that_lack_labels(labels):
-    with pytest.raises(ParameterError, match="5 of the 10 have none"):
-        grouped_rows(labels, 10)
+def test_groups_with_missing_labels(labels):
+    with pytest.raises(ParameterError, match="5 of 10 labels are missing"):
+        check_groups(labels, 10)
 
 
-def test_labels_may_be_of_several_types():
-    groups = grouped_rows(np.array([1, "a"] * 5, dtype=object), 10)
+def test_labels_of_several_types():
+    groups = check_groups(np.array([1, "a"] * 5, dtype=object), 10)
     np.testing.assert_array_equal(groups.codes, [0, 1] * 5)
 
 
 # --- files
 
 
-def test_saved_and_loaded(fitted, tmp_path):
+def test_saved_model_is_restored(fitted, tmp_path):
     X, _, model = fitted
     save(model, tmp_path / "model.prosparse")
     again = load(tmp_path / "model.prosparse")
@@ -288,7 +309,7 @@ def test_saved_and_loaded(fitted, tmp_path):
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
-def test_an_empty_choice_is_saved_too(tmp_path):
+def test_model_without_selection_is_saved(tmp_path):
     with pytest.warns(NoStructureWarning):
         model = FDRPCA().fit(np.random.default_rng(0).standard_normal((40, 30)))
     save(model, tmp_path / "model.prosparse")

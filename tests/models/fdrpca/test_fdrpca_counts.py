@@ -1,4 +1,4 @@
-"""Counts of rows that differ in size: what they share beyond it."""
+"""FDRPCA of counts in rows with different size factors."""
 
 import warnings
 
@@ -12,7 +12,7 @@ from prosparse.errors import InputError, ParameterError
 
 
 def counts(seed=0, n=200, p=150, shared=15, mean=2.0, overdispersion=0.0):
-    """Counts of rows whose size differs twentyfold; some columns share two factors."""
+    """Counts with size factors between 1 and 20; the first columns share two factors."""
     rng = np.random.default_rng(seed)
     size = np.exp(rng.uniform(0, np.log(20), n))
     rate = np.tile(np.exp(rng.normal(np.log(mean), 1.0, p)), (n, 1))
@@ -23,7 +23,7 @@ def counts(seed=0, n=200, p=150, shared=15, mean=2.0, overdispersion=0.0):
     return X, np.arange(p) < shared
 
 
-def chosen(X, **parameters):
+def select(X, **parameters):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
         return FDRPCA(**parameters).fit(X).support_
@@ -31,20 +31,20 @@ def chosen(X, **parameters):
 
 @pytest.mark.parametrize("overdispersion", [0.0, 0.5])
 @pytest.mark.parametrize("mean", [0.3, 3.0])
-def test_size_alone_is_no_structure(mean, overdispersion):
+def test_size_factors_give_no_false_discoveries(mean, overdispersion):
     for seed in range(2):
         X, _ = counts(seed, shared=0, mean=mean, overdispersion=overdispersion)
-        assert chosen(X, counts=True).sum() == 0
-    # as logarithms of shares, which is how such tables are usually brought to one size
+        assert select(X, counts=True).sum() == 0
+    # The usual normalisation by logarithms of proportions gives many.
     logs = np.log1p(1e4 * X / X.sum(axis=1, keepdims=True))
-    assert chosen(logs).mean() > 0.2
+    assert select(logs).mean() > 0.2
 
 
-@pytest.mark.parametrize("mean", [2.0, 20.0])  # 20: shares of all others fall when these rise
-def test_what_is_shared_is_found_and_nothing_else(mean):
+@pytest.mark.parametrize("mean", [2.0, 20.0])  # 20: large columns reduce other proportions
+def test_informative_columns_are_selected(mean):
     for seed in range(3):
         X, truth = counts(seed, mean=mean)
-        found = chosen(X, counts=True)
+        found = select(X, counts=True)
         assert np.sum(found & truth) >= 0.7 * truth.sum()
         assert np.sum(found & ~truth) <= 2
 
@@ -55,7 +55,7 @@ def fitted():
     return X, FDRPCA(counts=True).fit(X)
 
 
-def test_sparse_is_the_same(fitted):
+def test_sparse_and_dense_counts_agree(fitted):
     X, model = fitted
     S = sparse.csr_array(X)
     other = FDRPCA(counts=True).fit(S)
@@ -70,18 +70,18 @@ def test_scores_of_new_rows(fitted):
     np.testing.assert_allclose(scores.var(axis=0, ddof=1), model.explained_variance_, rtol=1e-6)
     np.testing.assert_allclose(scores.mean(axis=0), 0.0, atol=1e-9)
     np.testing.assert_allclose(model.transform(X[3:9]), scores[3:9], atol=1e-9)
-    # twice as many counts of everything is a row of twice the size, the same beside that
+    # Doubled counts are a row with twice the size factor.
     assert np.max(np.abs(model.transform(2 * X[3:9]) - scores[3:9])) < 0.5 * np.abs(scores).max()
 
 
-def test_it_comes_back_from_a_file(fitted, tmp_path):
+def test_saved_model_is_restored(fitted, tmp_path):
     X, model = fitted
     prosparse.save(model, tmp_path / "counts.prosparse")
     again = prosparse.load(tmp_path / "counts.prosparse")
     np.testing.assert_array_equal(again.transform(X), model.transform(X))
 
 
-def test_groups_are_looked_at_within():
+def test_groups_of_counts():
     X, truth = counts(n=240)
     groups = np.arange(240) % 3
     X[groups == 1, 100:] = np.random.default_rng(0).poisson(
@@ -93,7 +93,7 @@ def test_groups_are_looked_at_within():
     assert np.sum(found & truth) >= 10
 
 
-def test_columns_that_never_occur_are_left_alone():
+def test_columns_without_counts_are_constant():
     X, _ = counts()
     X[:, 40] = 0.0
     model = FDRPCA(counts=True).fit(X)
@@ -106,7 +106,7 @@ def test_columns_that_never_occur_are_left_alone():
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("value", [1, 3, 7, 1000, 12345, 10**7])
 @pytest.mark.parametrize("shape", [(30, 6), (200, 20), (10, 50)])
-def test_columns_proportional_to_the_size_of_a_row(shape, value, make, dtype):
+def test_columns_proportional_to_the_size_factor_raise_an_error(shape, value, make, dtype):
     n, p = shape
     for size in (np.ones(n), np.arange(1, n + 1)):
         X = np.tile(value * size[:, None], (1, p)).astype(dtype)
@@ -114,11 +114,11 @@ def test_columns_proportional_to_the_size_of_a_row(shape, value, make, dtype):
             FDRPCA(counts=True).fit(make(X))
 
 
-def test_a_column_proportional_to_the_size_of_a_row_changes_no_other():
-    """Its residuals are rounding, by which no row may be weighted."""
+def test_column_proportional_to_the_size_factor_changes_no_other():
+    """Its residuals are rounding errors, which must not weight the rows."""
     rng = np.random.default_rng(0)
     half = (rng.standard_normal((200, 2)) @ rng.standard_normal((2, 20)) > 0).astype(float)
-    X = np.hstack([half, 1.0 - half])  # all rows have one size, as no column has a V above 1
+    X = np.hstack([half, 1.0 - half])  # equal size factors: no column is overdispersed
     alone = FDRPCA(2, counts=True).fit(X)
     other = FDRPCA(2, counts=True).fit(np.column_stack([X, np.full(200, 1 / 3)]))
     assert other.varying_.tolist() == 40 * [True] + [False]
@@ -126,32 +126,32 @@ def test_a_column_proportional_to_the_size_of_a_row_changes_no_other():
     np.testing.assert_allclose(other.communality_[:-1], alone.communality_, rtol=1e-9)
 
 
-def test_large_columns_leave_others_their_variance():
+def test_large_columns_do_not_make_others_constant():
     X, _ = counts()
     X[:, :2] *= 1e9
     assert FDRPCA(counts=True).fit(X).varying_.all()
 
 
-def test_what_cannot_be_counts_is_refused(fitted):
+def test_invalid_counts(fitted):
     X, model = fitted
-    for wrong, word in (
+    for wrong, message in (
         (X - 1.0, "negative"),
-        (np.vstack([X, 0 * X[:1]]), "no counts at all"),
-        (1e100 * X, r"row 0 of X has a total of .*e\+10. counts; totals between"),
-        (1e300 * X, r"row 0 of X has a total of .*e\+30. counts; totals between"),
-        (1e-200 * X, r"row 0 of X has a total of .*e-19. counts; totals between"),
+        (np.vstack([X, 0 * X[:1]]), "Row 200 of X has no counts"),
+        (1e100 * X, r"row 0 of X must be between .* got .*e\+10.\. "),
+        (1e300 * X, r"row 0 of X must be between .* got .*e\+30.\. "),
+        (1e-200 * X, r"row 0 of X must be between .* got .*e-19.\. "),
     ):
-        with pytest.raises(InputError, match=word):
+        with pytest.raises(InputError, match=message):
             FDRPCA(counts=True).fit(wrong)
-        with pytest.raises(InputError, match=word):
+        with pytest.raises(InputError, match=message):
             model.transform(wrong)
-    with pytest.raises(ParameterError, match="two ways to change the columns"):
+    with pytest.raises(ParameterError, match="cannot be combined"):
         FDRPCA(counts=True, rank_transform=True).fit(X)
     with pytest.raises(ParameterError, match="counts"):
         FDRPCA(counts="yes").fit(X)
 
 
-def test_on_a_cluster_of_blocks(fitted):
+def test_dask_array(fitted):
     dask_array = pytest.importorskip("dask.array")
     X, model = fitted
     blocks = dask_array.from_array(X, chunks=(50, X.shape[1]))

@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
-from ..arrays import Array, from_numpy, to_numpy
+from ..arrays import Array, from_numpy
 from .base import Block, Operator
 
 
@@ -123,24 +121,3 @@ class OfShiftedRows:
         if self.entrywise:
             return self.f(block - left @ self.right, *rows)
         return self.f(ShiftedRows(block, left, self.right), *rows)
-
-
-def within_groups(op: Operator, codes: np.ndarray, sizes: np.ndarray) -> ShiftedOperator:
-    """The table with the mean of every group of rows taken off its rows.
-
-    Parameters
-    ----------
-    op : Operator
-    codes : int array (n,)
-        The group of every row, 0, 1, ...
-    sizes : int array (groups,)
-        Rows of every group.
-
-    Returns
-    -------
-    ShiftedOperator
-    """
-    like = op.column_squares()
-    left = from_numpy(np.eye(sizes.size)[codes], like, op.dtype)
-    means = to_numpy(op.rmatmul(left)).astype(float).T / sizes[:, None]
-    return ShiftedOperator(op, left, from_numpy(means, like, op.dtype))

@@ -1,5 +1,4 @@
-"""PCA of the columns that share structure, at a stated false discovery rate: `model`, `rows` and
-the `estimator`; the test itself is `structure.search`."""
+"""PCA on variables selected with false discovery rate control."""
 
 from .estimator import FDRPCA
 

@@ -1,4 +1,4 @@
-"""`FDRPCA` as users see it: parameters in, attributes out. The mathematics begins in `model`."""
+"""Estimator class `FDRPCA`: validation of parameters and fitted attributes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...data import Array, Columns, Operator, container_of, operator_of, standardise, take_columns
-from ...data.arrays import TableLike, as_like, from_numpy, to_numpy
+from ...data.arrays import TableLike, as_like, from_numpy, precision_of, to_numpy
 from ...data.containers import Table
+from ...data.counts import row_totals, square_entries
+from ...data.normal_scores import normal_scores
 from ...data.pearson_residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
 from ...errors import (
     InputError,
@@ -21,116 +23,115 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...structure.leading_components import Sample
-from .._base import SparseProjection, few_columns, seed_of
+from ...structure import StandardisedData
+from .._base import SparseProjection, check_varying, seed_of
 from .model import Options, Solution, solve
-from .rows import grouped_rows, likeness_of_neighbours
+from .row_dependence import adjacent_row_correlation, check_groups
 
 
 class FDRPCA(SparseProjection):
-    """PCA of the variables that share structure, at a stated false discovery rate.
+    """PCA on variables selected with false discovery rate control.
 
-    Each variable is tested for association with the leading principal components of the
-    *remaining* variables. No common noise variance, no common scale and no number of components
-    are needed; the rows must be exchangeable (see Notes). Variables selected by the
-    Benjamini-Hochberg procedure are scaled to unit variance and passed to PCA.
+    Each variable is tested for association with the leading principal components of the remaining
+    variables. Variables selected by the Benjamini-Hochberg procedure at level ``fdr`` are
+    standardised and passed to PCA; all other loadings are zero. The test assumes exchangeable rows
+    (see Notes), but no common noise variance, no common scale and no number of components.
 
-    What is chosen is *significant*; how much a variable shares with the others is its
-    ``communality_``. In large tables nearly everything shares a little: see ``min_communality``.
+    Statistical significance does not imply a large effect: ``communality_`` measures how much
+    variance a variable shares with the others, and ``min_communality`` sets a minimum.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Of the chosen variables. "auto" counts those that stand out when every variable is measured
-        in its own noise. The test does not depend on it; ``min_communality``, which is the share
-        that these components explain, does.
+        Number of components of the selected variables. "auto" estimates it after dividing each
+        variable by the square root of its unique variance. The test does not depend on it; the
+        communality does.
     fdr : float, default=0.05
-        The false discovery rate: the share of variables without common structure among the chosen
-        ones, on average.
+        False discovery rate: expected proportion of variables without shared variance among the
+        selected ones.
     min_communality : float, default=0.0
-        Choose only variables that share at least this much of their variance with others, between
-        0 and 1.
+        Minimum communality of selected variables, between 0 and 1.
     rank_transform : bool, default=False
         Whether the test uses normal scores of the ranks of each column, which reduces the influence
         of outliers. Components and scores are computed from the untransformed columns.
     counts : bool, default=False
-        Whether the table holds counts (molecules of genes, words, species) of rows that differ in
-        size. They are replaced by residuals of what size alone would give, without which all
-        columns vary together through it. Sparse stays sparse. See Notes.
-    random_state : int, RandomState or None, default=0
-        Of the random orders of rows in which columns that are far from Gaussian are tested.
-    verbose : int, default=0
-        Not used: there is nothing to wait for.
+        Whether ``X`` contains counts (molecules of genes, words, species) in rows that differ in
+        sequencing depth or length. Counts are replaced by Pearson residuals (see Notes). Sparse
+        data stay sparse.
+    random_state : int, RandomState instance or None, default=0
+        Seed for the row permutations used to test strongly non-Gaussian columns.
 
     Attributes
     ----------
-    support_ : bool array (n_features_in_,)
-        The chosen variables.
+    support_ : bool ndarray of shape (n_features_in_,)
+        Mask of the selected variables.
     n_selected_ : int
-        How many they are; 0, with a warning, if nothing is shared.
-    pvalues_ : array (n_features_in_,)
-        Of the test that a variable shares nothing with the others.
-    qvalues_ : array (n_features_in_,)
+        Number of selected variables; 0, with a warning, if no variable is selected.
+    pvalues_ : ndarray of shape (n_features_in_,)
+        P-values of the null hypothesis that a variable shares no variance with the others; 1 for
+        constant columns.
+    qvalues_ : ndarray of shape (n_features_in_,)
         Benjamini-Hochberg adjusted p-values. Variables with a q-value of at most ``fdr`` and a
-        communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``,
-        at which the set grows: for another rate, fit again.
-    communality_ : array (n_features_in_,)
-        The share of a variable's variance that the components explain, the variable itself left
-        out of them. Its null expectation is ``null_communality_``.
+        communality of at least ``min_communality`` are selected. The p-values depend on ``fdr``;
+        fit again for another rate.
+    communality_ : ndarray of shape (n_features_in_,)
+        Proportion of the variance of each variable explained by the components, with the variable
+        itself left out of them. Its null expectation is ``null_communality_``.
     null_communality_ : float
-        ``n_components_`` / (n_samples - 1); with groups, ``n_components_`` / (n_samples -
-        n_groups).
-    components_ : array (n_components_, n_features_in_)
-        Orthonormal rows, of variables scaled to unit variance; exact zeros for those not chosen.
+        Expected communality of a variable without shared variance: ``n_components_`` /
+        (n_samples - 1), or ``n_components_`` / (n_samples - n_groups) with groups.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Principal axes of the standardised selected variables, as orthonormal rows; exact zeros for
+        all other variables.
     n_components_ : int
-        Their number.
-    explained_variance_ : array (n_components_,)
+        Number of components, at most the numerical rank of the selected variables.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variances of the scores.
-    explained_variance_ratio_ : array (n_components_,)
-        These as shares of the variance of all scaled variables.
-    relevance_ : array (n_features_in_,)
-        The communality as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the selected variable with the largest communality, and so on; after the selected
-        variables the others, by communality.
-    permutation_tested_ : bool array (n_features_in_,)
-        Variables so far from Gaussian that random orders of their rows gave the p-value, which
-        is then no smaller than the number of orders allows.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        Their standard deviations.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
-    count_weights_ : array (n_features_in_,)
-        Only for counts: the size of a row is the sum of its entries with these weights, which are
-        small for columns that vary much.
-    count_proportions_ : array (n_features_in_,)
-        Only for counts: the share of every column in all of them.
-    count_noise_ : array (n_features_in_,)
-        Only for counts: mean squares of Pearson's residuals, 1 for columns that vary by chance
-        alone.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Variances of the scores as proportions of the variance of all standardised variables.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Communality relative to the largest one.
+    ranking_ : int ndarray of shape (n_features_in_,)
+        Ranks, 1 for the selected variable with the largest communality. Variables that are not
+        selected follow, by decreasing communality.
+    permutation_tested_ : bool ndarray of shape (n_features_in_,)
+        Mask of the strongly non-Gaussian variables whose p-value was computed by row permutations.
+        Such a p-value is at least 1 / (number of permutations + 1).
+    mean_ : ndarray of shape (n_features_in_,)
+        Means of the columns; of the residuals, if ``counts=True``.
+    scale_ : ndarray of shape (n_features_in_,)
+        Standard deviations of the columns; of the residuals, if ``counts=True``.
+    varying_ : bool ndarray of shape (n_features_in_,)
+        Mask of the columns that are not constant.
+    count_weights_ : ndarray of shape (n_features_in_,)
+        Weights of the columns in the size factor of a row; small for overdispersed columns. Only
+        if ``counts=True``.
+    count_proportions_ : ndarray of shape (n_features_in_,)
+        Proportion of each column in the total count. Only if ``counts=True``.
+    count_noise_ : ndarray of shape (n_features_in_,)
+        Mean squared Pearson residual of each column, with null expectation 1. Only if
+        ``counts=True``.
 
     Notes
     -----
-    Rows must be exchangeable: without structure, any order of a column's rows would be as good as
-    the one given. Time series are not, nor are several rows of one patient: give the patients as
-    ``groups``, and rows are compared within each. A warning says when neighbouring rows are alike.
+    **Exchangeable rows.** Without shared variance, all permutations of the rows of a column must be
+    equally probable. Time series and repeated measures violate this assumption. Pass patients,
+    donors or batches as ``groups`` to compare rows within groups. A warning reports correlated
+    adjacent rows.
 
-    Rows of unequal noise, or a few outlying rows, violate this assumption and make uncorrelated
-    columns significant: all columns have large entries in the same rows. No warning reports it.
-    Leave out outlying rows, or divide rows by their size. Strongly skewed columns have heavier
-    tails than the fitted null distribution; take logarithms or ``rank_transform=True``.
+    Rows with unequal noise variance and outlying rows violate the assumption as well: all columns
+    have large entries in the same rows, and independent columns become significant. No warning
+    reports this. Drop outlying rows, or divide rows by their scale. Strongly skewed columns have
+    heavier tails than the fitted null distribution; take logarithms or set ``rank_transform=True``.
 
-    Of counts x in a row of size N and a column with the share pi of all counts, Pearson's residual
-    is (x - N pi) / sqrt(N pi), which has mean 0 and variance 1 whatever the size of the row, if it
-    differs from others in nothing else. Rows whose residuals are larger throughout are scaled
-    down. ``mean_`` and ``scale_`` are those of the residuals times sqrt(pi), and
-    ``inverse_transform`` gives these.
+    **Counts.** For a count x in a row with size factor N and a column with proportion pi, the
+    Pearson residual is (x - N pi) / sqrt(N pi). It has mean 0 and variance 1 for any size factor if
+    rows differ in nothing else. Rows with larger residuals throughout are scaled down. ``mean_``
+    and ``scale_`` refer to the residuals times sqrt(pi), which ``inverse_transform`` returns.
 
-    Missing values raise an error. Drop incomplete rows or columns, or fill with column means
+    **Missing values** raise an error. Drop incomplete rows or columns, or impute column means
     (scikit-learn's ``SimpleImputer``). Values imputed from other columns share variance with them
-    by construction, and the false discovery rate no longer holds.
+    by construction, and the false discovery rate is no longer controlled.
 
     References
     ----------
@@ -146,7 +147,16 @@ class FDRPCA(SparseProjection):
     (11, 10)
     """
 
-    _takes_any_table = True
+    _accepts_any_container = True
+    _variable_attributes = (
+        ("communality", "communality_"),
+        ("pvalue", "pvalues_"),
+        ("qvalue", "qvalues_"),
+        ("permutation_tested", "permutation_tested_"),
+        ("count_weight", "count_weights_"),
+        ("count_proportion", "count_proportions_"),
+        ("count_noise", "count_noise_"),
+    )
 
     pvalues_: Array
     qvalues_: Array
@@ -166,7 +176,6 @@ class FDRPCA(SparseProjection):
         rank_transform: bool = False,
         counts: bool = False,
         random_state: int | np.random.RandomState | None = 0,
-        verbose: int = 0,
     ):
         self.n_components = n_components
         self.fdr = fdr
@@ -174,54 +183,54 @@ class FDRPCA(SparseProjection):
         self.rank_transform = rank_transform
         self.counts = counts
         self.random_state = random_state
-        self.verbose = verbose
 
     def fit(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> Self:
-        """Choose the variables of ``X`` that share structure, and find their components.
+        """Select the variables of ``X`` with shared variance and fit their components.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            Of any kind that the library knows.
-        y : ignored
-            Here for scikit-learn's sake.
-        groups : array (n_samples,) or None, default=None
-            Labels of rows that belong together (donors, batches, repeated measures). Columns are
-            then compared within groups, from which differences between groups are taken away.
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Data matrix.
+        y : None
+            Ignored; present for compatibility with scikit-learn.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group labels of the rows (donors, batches, repeated measures). Columns are centred
+            within groups, which removes differences between groups.
 
         Returns
         -------
         FDRPCA
+            The fitted estimator.
         """
         with self._fitting():
-            table = self._validated(X, reset=True)
-            rows = grouped_rows(groups, table.shape[0])
+            table = self._validate(X, reset=True)
+            rows = check_groups(groups, table.shape[0])
             op, columns = self._residuals(table) if self.counts else standardise(table, True)
-            if op.shape[1] < 2:
-                raise InputError(few_columns(op.shape[1], columns.mean.shape[0]))
-            itself = Sample(op, rows)
-            tested = itself
+            check_varying(op, columns)
+            data = StandardisedData(op, rows)
+            tested = data
             if self.rank_transform:
-                tested = Sample(self._ranked(table, columns), rows)
-            found = solve(tested, itself, self._options())
-            self._describe(found, itself, columns)
-            row_correlation = self._likeness(found, itself)
-        self._warn_of(row_correlation, groups is not None)
+                tested = StandardisedData(self._normal_scores(table, columns), rows)
+            rounding = np.zeros(data.p) if self.counts else _rounding_squares(table, columns, op)
+            solution = solve(tested, data, rounding, self._options())
+            self._set_attributes(solution, data, columns)
+            correlation = self._row_correlation(solution, data)
+        self._warn_about_fit(correlation, groups is not None)
         return self
 
-    # --- from parameters to the question
+    # --- from parameters to the problem
 
     def _options(self) -> Options:
         return Options(
             n_components=self.n_components,
-            rate=float(self.fdr),
+            fdr=float(self.fdr),
             min_communality=float(self.min_communality),
             seed=seed_of(self.random_state),
         )
 
     def _residuals(self, table: Table) -> tuple[Operator, Columns]:
-        """The residuals of counts, standardised."""
-        container_of(table).row_totals(table)  # refuses what cannot be counts
+        """Standardise the Pearson residuals of counts."""
+        row_totals(table)  # raises an error if the entries are not counts
         counts, squares = _counts_and_squares(table)
         null = null_of(counts, squares)
         rows = rows_of(counts, squares, null)
@@ -230,13 +239,17 @@ class FDRPCA(SparseProjection):
         if varying.sum() < 2:
             raise InputError(
                 f"{varying.size - int(varying.sum())} of the {varying.size} columns of X are "
-                "proportional to the size of their row, up to rounding; at least 2 must differ "
-                "from it, or there is nothing to select from. Check how the table was read."
+                "proportional to the size factors of the rows; at least 2 must not be. Check how "
+                "the data were read."
             )
         like = counts.column_squares()
         mean, deviation = np.where(varying, mean, 0.0), np.where(varying, deviation, 1.0)
-        there = from_numpy(mean, like, counts.dtype), from_numpy(deviation, like, counts.dtype)
-        columns = Columns(*there, 1.0, from_numpy(varying, like))
+        columns = Columns(
+            mean=from_numpy(mean, like, counts.dtype),
+            scale=from_numpy(deviation, like, counts.dtype),
+            unit=1.0,
+            varying=from_numpy(varying, like),
+        )
         self.count_weights_ = columns.values(null.weights)
         self.count_proportions_ = columns.values(null.shares)
         self.count_noise_ = columns.values(null.noise)
@@ -247,7 +260,7 @@ class FDRPCA(SparseProjection):
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if not hasattr(self, "count_weights_"):
             return super()._operator_of(X, columns)
-        container_of(X).row_totals(X)
+        row_totals(X)
         null = Null(
             *(
                 to_numpy(v).astype(float)
@@ -256,13 +269,13 @@ class FDRPCA(SparseProjection):
         )
         rows = rows_of(*_counts_and_squares(X), null)
         mean, scale = (to_numpy(v).astype(float) for v in (self.mean_, self.scale_))
-        which = np.arange(mean.size) if columns is None else columns
-        return _standard_residuals(X, which, null.shares, rows, mean, scale)
+        columns = np.arange(mean.size) if columns is None else columns
+        return _standard_residuals(X, columns, null.shares, rows, mean, scale)
 
-    def _ranked(self, table: Table, columns: Columns) -> Operator:
-        """The normal scores of the columns that vary, standardised."""
-        ranked = container_of(table).normal_scores(table)
-        return standardise(container_of(ranked).take_columns(ranked, columns.kept), True)[0]
+    def _normal_scores(self, table: Table, columns: Columns) -> Operator:
+        """Standardise the normal scores of the varying columns."""
+        scores = normal_scores(table)
+        return standardise(container_of(scores).take_columns(scores, columns.kept), True)[0]
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -270,113 +283,130 @@ class FDRPCA(SparseProjection):
         for name in ("fdr", "min_communality"):
             check_non_negative(name, getattr(self, name))
         if not 0.0 < self.fdr < 1.0:
-            raise ParameterError(f"`fdr` must be between 0 and 1, got {self.fdr!r}")
+            raise ParameterError(f"`fdr` must be in (0, 1), got {self.fdr!r}.")
         if self.min_communality > 1.0:
             raise ParameterError(
-                f"`min_communality` must be between 0 and 1, got {self.min_communality!r}"
+                f"`min_communality` must be in [0, 1], got {self.min_communality!r}."
             )
         check_bool("rank_transform", self.rank_transform)
         check_bool("counts", self.counts)
         if self.counts and self.rank_transform:
             raise ParameterError(
-                "`rank_transform=True` and `counts=True` exclude each other: both transform the "
+                "`rank_transform=True` and `counts=True` cannot be combined: both transform the "
                 "columns before the test. Set one of them."
             )
 
-    # --- from the answer to attributes
+    # --- from the solution to attributes
 
-    def _describe(self, found: Solution, sample: Sample, columns: Columns) -> None:
-        """The solution on all columns of the table."""
+    def _set_attributes(self, solution: Solution, data: StandardisedData, columns: Columns) -> None:
         kept, width = columns.kept, columns.mean.shape[0]
+        largest = max(float(solution.communality.max()), np.finfo(float).tiny)
         self._set_columns(
             columns,
-            found.order,
-            found.chosen,
-            columns.numbers(found.components),
-            found.communality / max(float(found.communality.max()), np.finfo(float).tiny),
+            solution.order,
+            solution.selected,
+            columns.numbers(solution.components),
+            solution.communality / largest,
         )
-        self.n_components_ = found.components.shape[0]
-        self.n_selected_ = int(found.chosen.size)
+        self.n_components_ = solution.components.shape[0]
+        self.n_selected_ = int(solution.selected.size)
 
-        def spread_out(values: np.ndarray, missing: float) -> np.ndarray:
-            full = np.full(width, missing)
+        def expand(values: np.ndarray, constant: float) -> np.ndarray:
+            """Add the value of constant columns."""
+            full = np.full(width, constant)
             full[kept] = values
             return full
 
-        self.pvalues_ = columns.values(spread_out(found.structure.pvalues, 1.0))
-        self.qvalues_ = columns.values(spread_out(found.qvalues, 1.0))
-        self.communality_ = columns.numbers(spread_out(found.communality, 0.0))
-        self.permutation_tested_ = columns.values(spread_out(found.structure.sampled, 0.0) > 0.0)
-        self.null_communality_ = self.n_components_ / sample.freedom
-        self.explained_variance_ = columns.numbers(found.squares / sample.freedom)
-        total = max(float(np.sum(sample.squares)), np.finfo(float).tiny)
-        self.explained_variance_ratio_ = columns.numbers(found.squares / total)
+        is_permuted = expand(solution.test.permutation_tested, 0.0) > 0.0
+        self.pvalues_ = columns.values(expand(solution.test.pvalues, 1.0))
+        self.qvalues_ = columns.values(expand(solution.qvalues, 1.0))
+        self.communality_ = columns.numbers(expand(solution.communality, 0.0))
+        self.permutation_tested_ = columns.values(is_permuted)
+        self.null_communality_ = self.n_components_ / data.dof
+        self.explained_variance_ = columns.numbers(solution.sums_of_squares / data.dof)
+        # Sums of squares are rounded differently: the ratios must not add up to more than 1.
+        total = max(float(np.sum(data.sums_of_squares)), float(np.sum(solution.sums_of_squares)))
+        ratio = solution.sums_of_squares / max(total, np.finfo(float).tiny)
+        self.explained_variance_ratio_ = columns.numbers(ratio)
 
-    def _likeness(self, found: Solution, sample: Sample) -> float:
-        """How much a row is like the next one, beside what the components say of both."""
-        chosen = sample.op.take_columns(found.chosen) if found.chosen.size else None
-        if chosen is None or found.components.shape[0] == 0:
-            scores = np.zeros((sample.n, 0))
-        else:
-            filters = found.components.T / np.sqrt(np.maximum(found.squares, 1e-300))
-            there = sample.from_numpy(filters)
-            scores = sample.centred(to_numpy(chosen.matmul(there)).astype(float))
-        return likeness_of_neighbours(sample, scores)
+    def _row_correlation(self, solution: Solution, data: StandardisedData) -> float:
+        """Estimate the correlation of adjacent rows after removing the components."""
+        scores = np.zeros((data.n, 0))
+        if solution.components.shape[0]:
+            subset = data.op.take_columns(solution.selected)
+            lengths = np.sqrt(np.maximum(solution.sums_of_squares, 1e-300))
+            weights = data.from_numpy(solution.components.T / lengths)
+            scores = data.centre(to_numpy(subset.matmul(weights)).astype(float))
+        return adjacent_row_correlation(data, scores)
 
-    def _warn_of(self, likeness: float, grouped: bool) -> None:
-        """What the user should know of a fit that is whole."""
-        if likeness:
-            where = "within a group " if grouped else ""
+    def _warn_about_fit(self, correlation: float, has_groups: bool) -> None:
+        if correlation:
+            within = " within groups" if has_groups else ""
             remedy = (
-                "keep only rows that are far enough apart to be independent"
-                if grouped
-                else "give the rows that belong together (patients, batches, days) as `groups`"
+                "If they are repeated measures or a time series, the test selects too many "
+                "variables: keep only rows that are far enough apart to be independent."
+                if has_groups
+                else "If they are repeated measures, pass `groups`; for a time series the test is "
+                "invalid and selects too many variables."
             )
             warn(
-                f"FDRPCA: rows that stand next to each other {where}are alike (correlation "
-                f"{likeness:.2f} beside what the components explain). Is the table sorted, by "
-                "class or by one of its columns? Then that is why, the result does not depend on "
-                "the order, and there is nothing to do. Are neighbours repeated measures or steps "
-                "of a time series? Then the rows are not independent and too many variables are "
-                f"chosen: {remedy}.",
+                f"FDRPCA: adjacent rows{within} are correlated (mean lag-1 correlation "
+                f"{correlation:.2f} after removing the components). If the rows are merely sorted, "
+                f"ignore this warning. {remedy}",
                 RowOrderWarning,
             )
         if self.n_selected_ == 0:
-            share = f"at a false discovery rate of {float(self.fdr):g}"
-            few = (
-                f" and a communality of at least {float(self.min_communality):g}"
-                if self.min_communality
-                else ""
-            )
+            minimum = ""
+            if self.min_communality:
+                minimum = f" and a communality of at least {float(self.min_communality):g}"
             warn(
-                f"FDRPCA: no variable shares structure with others {share}{few}: `support_` is "
-                "empty and there are no components. The table may have none, or too few rows to "
-                "show it.",
+                "FDRPCA: no variable has significant shared variance at a false discovery rate of "
+                f"{float(self.fdr):g}{minimum}. No variable is selected and there are no "
+                "components. More rows increase the power of the test.",
                 NoStructureWarning,
             )
 
 
+def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarray:
+    """Bound the sum of squares of the rounding errors in each standardised column, (n_varying,).
+
+    Entries are rounded relative to their magnitude, of which the mean may be the larger part. The
+    products of sparse columns are summed before the means are subtracted, and cancellation adds to
+    the error.
+    """
+    mean, scale = (to_numpy(v)[columns.kept].astype(float) for v in (columns.mean, columns.scale))
+    relative_mean = np.abs(mean) / (scale * columns.unit)
+    epsilon = float(np.finfo(precision_of(table)).eps)
+    squares = (epsilon * (1.0 + relative_mean)) ** 2
+    if container_of(table).is_sparse:
+        squares += np.sqrt(table.shape[0]) * op.epsilon * relative_mean**2
+    return np.asarray(table.shape[0] * squares)
+
+
 def _counts_and_squares(X: Table) -> tuple[Operator, Operator]:
-    """Counts and their squares as they are, neither centred nor scaled."""
-    kind, p = container_of(X), X.shape[1]
+    """Return operators of the counts and of their squares, neither centred nor scaled."""
+    p = X.shape[1]
 
     def operator(table: Table) -> Operator:
         zeros, ones = (as_like(v, table, table.dtype) for v in (np.zeros(p), np.ones(p)))
         return operator_of(table, zeros, ones)
 
-    return operator(X), operator(kind.squares(X))
+    return operator(X), operator(square_entries(X))
 
 
 def _standard_residuals(
     X: Table,
-    which: np.ndarray,
-    shares: np.ndarray,
+    columns: np.ndarray,
+    proportions: np.ndarray,
     rows: Rows,
     mean: np.ndarray,
-    deviation: np.ndarray,
+    scale: np.ndarray,
 ) -> Operator:
-    """The residuals of some columns of counts, with means and deviations of all given."""
-    some, scale = take_columns(X, which), deviation[which]
-    zeros, there = (as_like(v, some, some.dtype) for v in (np.zeros(which.size), scale))
-    counts = operator_of(some, zeros, there)
-    return residuals_of(counts, shares[which] / scale, rows, mean[which] / scale)
+    """Standardise the residuals of some columns of counts.
+
+    ``proportions``, ``mean`` and ``scale`` are those of all columns.
+    """
+    subset, divisor = take_columns(X, columns), scale[columns]
+    zeros, scales = (as_like(v, subset, subset.dtype) for v in (np.zeros(columns.size), divisor))
+    counts = operator_of(subset, zeros, scales)
+    return residuals_of(counts, proportions[columns] / divisor, rows, mean[columns] / divisor)

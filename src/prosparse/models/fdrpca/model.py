@@ -1,11 +1,10 @@
-"""From a standardised table to the columns that share structure, and their principal components.
+"""FDRPCA: selection of variables with shared variance, and their principal components.
 
-Symbols: X (n x p) with centred columns of one variance; S the chosen columns; d components. The
-*communality* of a column is the share of its variance that the first d principal components of the
-chosen columns explain, the column itself left out of them: R2(d) of `leave_one_out`. Chance
-alone gives d / (n - 1) on average.
+Symbols: X (n x p) standardised data; S the selected variables; d the number of components. The
+*communality* of a variable is R2(d) with the first d principal components of S, the variable itself
+left out of them. Its null expectation is d / (n - 1).
 
-The test that chooses S is in `structure.search`; nothing is iterated here.
+The test that selects S is in `structure`.
 """
 
 from __future__ import annotations
@@ -15,108 +14,125 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ...errors import ParameterError
-from ...structure.false_discoveries import qvalues
-from ...structure.leading_components import FINE, Sample
-from ...structure.leave_one_out import left_out_shares
-from ...structure.search import Structure, count_components, find_structure
+from ...structure import (
+    FIT_TOLERANCE,
+    SharedVariables,
+    StandardisedData,
+    adjust_pvalues,
+    compute_communalities,
+    count_components,
+    select_shared_variables,
+)
 
 
 class Options(NamedTuple):
-    """What the user decides; see `FDRPCA`."""
+    """Parameters of `FDRPCA`."""
 
     n_components: int | Literal["auto"]
-    rate: float  # of false discoveries
+    fdr: float
     min_communality: float
-    seed: int  # of the random orders of rows
+    seed: int  # of the row permutations
 
 
 class Solution(NamedTuple):
-    """All that a fit finds, in the operator's columns."""
+    """Result of a fit, for the columns of the operator."""
 
-    structure: Structure
+    test: SharedVariables
     qvalues: np.ndarray  # (p,)
     communality: np.ndarray  # (p,)
-    chosen: np.ndarray  # (q,) places
-    order: np.ndarray  # (p,) columns, the chosen first, by their communality
+    selected: np.ndarray  # (q,) indices of the selected columns
+    order: np.ndarray  # (p,) columns by decreasing communality, the selected ones first
     components: np.ndarray  # (d, q) orthonormal rows
-    squares: np.ndarray  # (d,) sums of squares along them
+    sums_of_squares: np.ndarray  # (d,) along the components
 
 
-def solve(tested: Sample, table: Sample, options: Options) -> Solution:
-    """Choose columns by the test and decompose them.
+def solve(
+    tested: StandardisedData, data: StandardisedData, rounding: np.ndarray, options: Options
+) -> Solution:
+    """Select variables by the test and compute their principal components.
 
     Parameters
     ----------
-    tested : Sample
-        What the test looks at: the table, or its normal scores.
-    table : Sample
-        What the components are those of; mostly the same.
+    tested : StandardisedData
+        Data that are tested: ``data`` or its normal scores.
+    data : StandardisedData
+        Data whose components are computed.
+    rounding : ndarray of shape (p,)
+        Sum of squares of the rounding errors in each column of ``data``.
     options : Options
 
     Returns
     -------
     Solution
     """
-    structure = find_structure(tested, options.rate, options.seed)
-    d = dimension(tested, structure.chosen, options)
-    communality = communalities(tested, structure.chosen, d)
-    kept = structure.chosen & (communality >= options.min_communality)
-    chosen = np.flatnonzero(kept)
-    components, squares = leading_components(table, chosen, min(d, chosen.size))
-    q = qvalues(structure.pvalues)
+    test = select_shared_variables(tested, options.fdr, options.seed)
+    d = number_of_components(tested, test.selected, options)
+    d = min(d, numerical_rank(data, test.selected, d, rounding))
+    communality = compute_communalities(tested, test.selected, d)
+    is_selected = test.selected & (communality >= options.min_communality)
+    d = min(d, numerical_rank(data, is_selected, d, rounding))
+    selected = np.flatnonzero(is_selected)
+    components, sums_of_squares = leading_components(data, selected, d)
     return Solution(
-        structure=structure,
-        qvalues=q,
+        test=test,
+        qvalues=adjust_pvalues(test.pvalues),
         communality=communality,
-        chosen=chosen,
-        order=np.lexsort((structure.pvalues, -communality, ~kept)),
+        selected=selected,
+        order=np.lexsort((test.pvalues, -communality, ~is_selected)),
         components=components,
-        squares=squares,
+        sums_of_squares=sums_of_squares,
     )
 
 
-def dimension(sample: Sample, chosen: np.ndarray, options: Options) -> int:
-    """The number of components asked for, or counted; none if nothing was chosen."""
-    width = int(chosen.sum())
+def number_of_components(data: StandardisedData, selected: np.ndarray, options: Options) -> int:
+    """Return the requested or estimated number of components; 0 if nothing is selected."""
+    n_selected = int(selected.sum())
     if isinstance(options.n_components, str):
-        return max(count_components(sample, chosen), 1) if width else 0
-    limit = min(sample.freedom, sample.p)
+        return max(count_components(data, selected), 1) if n_selected else 0
+    limit = min(data.dof, data.p)
     if options.n_components >= limit:
         raise ParameterError(
-            "`n_components` must be smaller than the number of rows and of columns that vary, "
-            f"here {limit} at most (groups take one each), got {options.n_components}"
+            f"`n_components` must be less than {limit}, the smaller of the degrees of freedom of "
+            f"the rows and the number of varying columns, got {options.n_components}."
         )
-    return min(int(options.n_components), width)
+    return min(int(options.n_components), n_selected)
 
 
-def communalities(sample: Sample, chosen: np.ndarray, d: int) -> np.ndarray:
-    """R2(d) of every column with the components of the chosen ones, itself left out, (p,)."""
-    members = chosen & (sample.squares > 0.0)
-    count = min(d, int(members.sum()) - 1)
-    if count < 1:
-        return np.zeros(sample.p)
-    found = sample.components(members, count, FINE)
-    count = min(count, found.values.size)
-    squares = np.where(sample.squares > 0.0, sample.squares, 1.0)
-    R2 = np.sum(found.seen[:, :count] ** 2, axis=1) / squares
-    shares = left_out_shares(found.values, found.z, squares[members], count, found.ceiling)
-    R2[members] = np.sum(shares.lower, axis=1)
-    return np.clip(R2, 0.0, 1.0)
+def numerical_rank(
+    data: StandardisedData, selected: np.ndarray, d: int, rounding: np.ndarray
+) -> int:
+    """Count the first d components whose variance exceeds the rounding errors of the data.
+
+    At least 1 if a column is selected.
+    """
+    n_selected = int(selected.sum())
+    if min(d, n_selected) <= 1:
+        return min(d, n_selected)
+    found = data.principal_components(selected, min(d, n_selected - 1), FIT_TOLERANCE)
+    rank = int(np.sum(found.eigenvalues[:d] > float(np.sum(rounding[selected]))))
+    return max(1, rank)
 
 
-def leading_components(sample: Sample, chosen: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first d principal components (d, q) of the chosen columns, and their sums of squares.
+def leading_components(
+    data: StandardisedData, selected: np.ndarray, d: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the first d principal components of the selected columns.
 
-    The largest weight of each is positive.
+    Returns
+    -------
+    components : ndarray of shape (d, n_selected)
+        Orthonormal rows; the entry of largest magnitude in each is positive.
+    sums_of_squares : ndarray of shape (d,)
+        Sums of squares along the components.
     """
     if d < 1:
-        return np.zeros((0, chosen.size)), np.zeros(0)
-    if chosen.size == 1:
-        return np.ones((1, 1)), sample.squares[chosen]
-    members = np.zeros(sample.p, dtype=bool)
-    members[chosen] = True
-    found = sample.components(members, min(d, chosen.size - 1), FINE)
-    d = min(d, found.values.size)
-    V = np.linalg.qr(found.filters[:, :d] * np.sqrt(found.values[:d]))[0]
-    strongest = V[np.argmax(np.abs(V), axis=0), np.arange(d)]
-    return (V * np.where(strongest < 0.0, -1.0, 1.0)).T, found.values[:d]
+        return np.zeros((0, selected.size)), np.zeros(0)
+    if selected.size == 1:
+        return np.ones((1, 1)), data.sums_of_squares[selected]
+    members = np.zeros(data.p, dtype=bool)
+    members[selected] = True
+    found = data.principal_components(members, min(d, selected.size - 1), FIT_TOLERANCE)
+    d = min(d, found.eigenvalues.size)
+    V = np.linalg.qr(found.score_weights[:, :d] * np.sqrt(found.eigenvalues[:d]))[0]
+    largest = V[np.argmax(np.abs(V), axis=0), np.arange(d)]
+    return (V * np.where(largest < 0.0, -1.0, 1.0)).T, found.eigenvalues[:d]

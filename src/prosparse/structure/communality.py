@@ -1,0 +1,42 @@
+"""Communality: proportion of the variance of a variable that components explain."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .leading_components import FIT_TOLERANCE, StandardisedData
+from .leave_one_out import leave_one_out_r2
+
+
+def compute_communalities(data: StandardisedData, selected: np.ndarray, d: int) -> np.ndarray:
+    """Compute R2(d) of each variable with the components of the selected variables.
+
+    Parameters
+    ----------
+    data : StandardisedData
+    selected : bool ndarray of shape (p,)
+        Variables whose components are used; each is left out of its own components.
+    d : int
+        Number of components.
+
+    Returns
+    -------
+    ndarray of shape (p,)
+    """
+    members = selected & (data.sums_of_squares > 0.0)
+    count = min(d, int(members.sum()) - 1)
+    if count < 1:
+        return np.zeros(data.p)
+    found = data.principal_components(members, count, FIT_TOLERANCE)
+    count = min(count, found.eigenvalues.size)
+    squares = np.where(data.sums_of_squares > 0.0, data.sums_of_squares, 1.0)
+    communalities = np.sum(found.projections[:, :count] ** 2, axis=1) / squares
+    r2 = leave_one_out_r2(
+        found.eigenvalues,
+        found.member_projections,
+        squares[members],
+        count,
+        found.eigenvalue_bound,
+    )
+    communalities[members] = np.sum(r2.lower, axis=1)
+    return np.clip(communalities, 0.0, 1.0)

@@ -1,0 +1,138 @@
+"""Number of components of variables whose noise variances differ."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from ..selection.dimension import MAX_COUNTED, count_signals
+from .leading_components import FIT_TOLERANCE, TEST_TOLERANCE, StandardisedData
+from .leave_one_out import leave_one_out_r2
+from .leave_one_out_test import max_tested_components
+
+_MAX_ITERATIONS = 10
+_MIN_UNIQUENESS = 1e-6  # lower bound of the uniqueness of a variable
+# Rows per variable above which leave-one-out uniquenesses are accurate enough.
+_MANY_ROWS = 10
+_MIN_FREE_PROPORTION = 0.05  # of the degrees of freedom of a variable that components leave
+
+
+def count_components(
+    data: StandardisedData, selected: np.ndarray, max_count: int = MAX_COUNTED
+) -> int:
+    """Count the components that the selected variables share.
+
+    Parameters
+    ----------
+    data : StandardisedData
+    selected : bool ndarray of shape (p,)
+    max_count : int
+        Maximum number of components.
+
+    Returns
+    -------
+    int
+        0 if fewer than two variables are selected.
+
+    Notes
+    -----
+    The residual variance of a variable given the components estimates its *uniqueness* (unique
+    variance). Each variable is divided by the square root of its uniqueness, which makes the noise
+    white, and the eigenvalues that exceed white noise are counted (`count_signals`).
+
+    Leave-one-out residuals overestimate the uniqueness if few variables share many components, and
+    the count is too small. Residuals given components that include the variable depend on the
+    number of components, and the count is iterated. This second count is made if there are few
+    rows per variable. It is limited to the number of components that variables are tested against,
+    because further components are significant but of no practical use.
+    """
+    members = selected & (data.sums_of_squares > 0.0)
+    n_members, dof = int(members.sum()), data.dof
+    if n_members < 2:
+        return 0
+    limit = max(1, min(max_tested_components(dof), ledermann_bound(n_members)))
+    squares = data.sums_of_squares[members]
+    requested, tolerance = limit, TEST_TOLERANCE
+    if (n_known := _count_known_signals(data, members)) > limit:
+        requested, tolerance = min(2 * n_known, max_count), FIT_TOLERANCE
+    while True:
+        found = data.principal_components(members, requested, tolerance)
+        n_known = found.eigenvalues.size
+        limit = min(limit, n_known)
+        r2 = leave_one_out_r2(
+            found.eigenvalues, found.member_projections, squares, limit, found.eigenvalue_bound
+        ).lower
+        # Variables of unit variance in the basis U.
+        columns = found.member_projections / np.sqrt(squares / dof)[:, None]
+        uniqueness = (1.0 - np.sum(r2, axis=1)) * dof / (dof - limit)
+        uniqueness = np.maximum(uniqueness, _MIN_UNIQUENESS)
+        leave_one_out_count = count_signals(
+            _whiten(columns, uniqueness).eigenvalues, dof + 1, n_members, 1.0
+        )
+        is_complete = found.eigenvalue_bound is None or n_known < requested
+        if is_complete or leave_one_out_count < n_known or n_known >= max_count:
+            break
+        # All known components are signals: there may be more, and these will be reported.
+        requested, tolerance = min(2 * n_known, max_count), FIT_TOLERANCE
+    if dof >= _MANY_ROWS * n_members:
+        return min(leave_one_out_count, max_count)
+    count = limit
+    for _ in range(_MAX_ITERATIONS):
+        eigenvalues, V = _whiten(columns, uniqueness)
+        # The sum of squares is dof even if not all components of a variable are known.
+        residual = dof / uniqueness - V[:, :count] ** 2 @ eigenvalues[:count]
+        # d components of noise use d of the degrees of freedom, in each variable in proportion.
+        free = np.maximum(1.0 - np.sum(V[:, :count] ** 2, axis=1), _MIN_FREE_PROPORTION)
+        uniqueness = uniqueness * np.maximum(residual, 0.0) / ((dof - count) * free)
+        uniqueness = np.maximum(uniqueness, _MIN_UNIQUENESS)
+        previous = count
+        count = count_signals(_whiten(columns, uniqueness).eigenvalues, dof + 1, n_members, 1.0)
+        count = max(1, min(count, limit))
+        if count >= previous:
+            break
+    return min(max(leave_one_out_count, count), max_count)
+
+
+def _count_known_signals(data: StandardisedData, members: np.ndarray) -> int:
+    """Return the number of components of the last test if all appear to be signals, else 0.
+
+    The result saves a decomposition and does not change the count. It is approximate: the last test
+    was of another set, and in-sample residuals underestimate the uniqueness.
+    """
+    last = data.last_components
+    if last is None or last.eigenvalue_bound is None:
+        return 0
+    inside = members[last.members]
+    z = last.member_projections[inside]
+    squares = data.sums_of_squares[last.members][inside]
+    limit = max_tested_components(data.dof)
+    uniqueness = 1.0 - np.sum(z[:, :limit] ** 2, axis=1) / squares
+    columns = z / np.sqrt(squares / data.dof)[:, None]
+    eigenvalues = _whiten(columns, np.maximum(uniqueness, _MIN_UNIQUENESS)).eigenvalues
+    n_known = last.eigenvalues.size
+    count = count_signals(eigenvalues, data.dof + 1, int(inside.sum()), 1.0)
+    return n_known if count >= n_known else 0
+
+
+class _Spectrum(NamedTuple):
+    eigenvalues: np.ndarray  # (r,) in decreasing order
+    vectors: np.ndarray  # (n_columns, r)
+
+
+def _whiten(columns: np.ndarray, uniqueness: np.ndarray) -> _Spectrum:
+    """Decompose the columns divided by the square roots of their uniquenesses."""
+    whitened = columns / np.sqrt(uniqueness)[:, None]
+    if whitened.shape[0] <= whitened.shape[1]:
+        eigenvalues, vectors = np.linalg.eigh(whitened @ whitened.T)
+        return _Spectrum(np.maximum(eigenvalues[::-1], 0.0), vectors[:, ::-1])
+    eigenvalues, rotation = np.linalg.eigh(whitened.T @ whitened)
+    eigenvalues = np.maximum(eigenvalues[::-1], 0.0)
+    vectors = whitened @ rotation[:, ::-1] / np.sqrt(np.maximum(eigenvalues, 1e-300))
+    return _Spectrum(eigenvalues, vectors)
+
+
+def ledermann_bound(p: int) -> int:
+    """Return the maximum number of identifiable factors of p variables (Ledermann, 1937)."""
+    return max(1, int((2 * p + 1 - math.sqrt(8 * p + 1)) / 2))

@@ -1,0 +1,173 @@
+"""Selection of the variables with shared variance, with false discovery rate control.
+
+A variable has shared variance if the principal components of the *other* variables explain more of
+it than expected under the null (`leave_one_out_test`). Pure noise variables blur the components.
+The test is therefore iterated with the components of the selected variables:
+
+1. **Candidates.** Each variable is tested against the components of all others, then against the
+   components of the discoveries, at decreasing rates until the stated one is reached and the set
+   converges. The larger initial rates find factors that most variables do not load on.
+2. **Confirmation.** A candidate has influenced the selection of the others, and false candidates
+   can support each other. Each candidate is tested again against the set that remains *without it*:
+   the candidate is removed, then by backward elimination all that are no longer significant. For a
+   variable that is independent of the others, that set hardly depends on it, and the p-value is
+   uniform. With more than 100 candidates, one of them hardly changes the components, and the
+   leave-one-out test is sufficient.
+3. **Decision.** The Benjamini-Hochberg procedure is applied to the confirmed p-values; variables
+   that are not candidates are not selected.
+
+Control of the rate after these steps is established by simulation (experiments E17 and E18), not by
+proof, because the p-values are dependent.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .false_discoveries import benjamini_hochberg
+from .leading_components import StandardisedData
+from .leave_one_out_test import LeaveOneOutTest, LeaveOneOutTester
+
+# Rates of the first iterations, selected on simulations that the experiments do not use.
+SCREENING_RATES = (0.5, 0.4, 0.3, 0.2, 0.1)
+_MAX_ITERATIONS = 10
+_MIN_MEMBERS = 5  # minimum number of variables whose components are computed
+_MANY_DISCOVERIES = 100  # discoveries against all variables that make screening unnecessary
+_SET_TOLERANCE = 0.01  # proportion of a set that may change at convergence
+_MAX_CONFIRMED = 100  # maximum number of candidates that are confirmed individually
+
+
+class SharedVariables(NamedTuple):
+    """Result of `select_shared_variables`."""
+
+    pvalues: np.ndarray  # (p,)
+    selected: np.ndarray  # (p,) bool
+    permutation_tested: np.ndarray  # (p,) bool: the p-value comes from row permutations
+
+
+def select_shared_variables(data: StandardisedData, fdr: float, seed: int = 0) -> SharedVariables:
+    """Select the variables with shared variance.
+
+    Parameters
+    ----------
+    data : StandardisedData
+    fdr : float
+        False discovery rate.
+    seed : int
+        Seed of the row permutations.
+
+    Returns
+    -------
+    SharedVariables
+    """
+    tester = LeaveOneOutTester(data, seed)
+    candidates, test = find_candidates(tester, fdr)
+    none = np.zeros(data.p, dtype=bool)
+    if not candidates.any():
+        return SharedVariables(tester.against_all.pvalues, none, none)
+    selected = candidates
+    for _ in range(_MAX_ITERATIONS):
+        previous = selected
+        pvalues, is_permuted = confirm_candidates(tester, test, previous, fdr)
+        selected = previous & benjamini_hochberg(np.where(previous, pvalues, 1.0), fdr)
+        if selected.sum() == 1:  # a single variable cannot share variance with others
+            selected = none
+        # The number of permutations depends on the number of candidates: fewer need more.
+        if 2 * selected.sum() >= previous.sum() or not selected.any():
+            break
+    # Without convergence some variables are significant but not selected: their p-values say so.
+    not_selected = benjamini_hochberg(pvalues, fdr) & ~selected
+    pvalues[not_selected] = np.maximum(pvalues[not_selected], fdr)
+    return SharedVariables(pvalues, selected, is_permuted)
+
+
+def find_candidates(tester: LeaveOneOutTester, fdr: float) -> tuple[np.ndarray, LeaveOneOutTest]:
+    """Test against the components of the discoveries until the set converges.
+
+    Returns
+    -------
+    candidates : bool ndarray of shape (p,)
+    test : LeaveOneOutTest
+        The last test.
+    """
+    test = tester.against_all
+    if test.discoveries(fdr).sum() < _MANY_DISCOVERIES:
+        for rate in SCREENING_RATES:
+            members = test.discoveries(rate)
+            if rate > fdr and members.sum() >= _MIN_MEMBERS:
+                test = tester.against(members)
+    tried: list[np.ndarray] = []
+    for _ in range(_MAX_ITERATIONS):
+        members = test.discoveries(fdr)
+        if members.sum() < _MIN_MEMBERS or any(_is_same_set(members, other) for other in tried):
+            break
+        tried.append(members)
+        test = tester.against(members)
+    return test.discoveries(fdr), test
+
+
+def _is_same_set(members: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two sets are equal up to `_SET_TOLERANCE`."""
+    return bool(np.sum(members != other) <= _SET_TOLERANCE * np.sum(members))
+
+
+def confirm_candidates(
+    tester: LeaveOneOutTester, test: LeaveOneOutTest, candidates: np.ndarray, fdr: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Test each candidate against a set that it has not influenced.
+
+    Parameters
+    ----------
+    tester : LeaveOneOutTester
+    test : LeaveOneOutTest
+        The test that gave the candidates; p-values of all other variables come from it.
+    candidates : bool ndarray of shape (p,)
+    fdr : float
+
+    Returns
+    -------
+    pvalues : ndarray of shape (p,)
+    is_permuted : bool ndarray of shape (p,)
+        Whether the p-value comes from row permutations.
+    """
+    columns, is_permuted = np.flatnonzero(candidates), np.zeros(candidates.size, dtype=bool)
+    if columns.size == 0:
+        return test.pvalues, is_permuted
+    limit = fdr * columns.size / candidates.size
+    if columns.size > _MAX_CONFIRMED:
+        if not _is_same_set(candidates, test.members):
+            test = tester.against(candidates)
+        pvalues = test.pvalues
+        pvalues[columns], is_permuted[columns] = test.refined_pvalues(columns, limit)
+        return pvalues, is_permuted
+    pvalues = test.pvalues
+    among_candidates = tester.take_columns(columns)
+    for k, j in enumerate(columns):
+        remaining = eliminate_without(among_candidates, np.ones(columns.size, dtype=bool), k, limit)
+        final, index = (tester.against_all, j) if remaining is None else (remaining, k)
+        pvalues[[j]], is_permuted[[j]] = final.refined_pvalues(np.array([index]), limit)
+    return pvalues, is_permuted
+
+
+def eliminate_without(
+    tester: LeaveOneOutTester, candidates: np.ndarray, j: int, limit: float
+) -> LeaveOneOutTest | None:
+    """Remove column j, then by backward elimination the candidates that lose significance.
+
+    Returns
+    -------
+    LeaveOneOutTest or None
+        Test against the remaining candidates; None if fewer than 2 remain.
+    """
+    remaining = candidates.copy()
+    remaining[j] = False
+    while remaining.sum() >= 2:
+        test = tester.against(remaining)
+        columns = np.flatnonzero(remaining)
+        not_significant = columns[test.pvalues_of(columns) > limit]
+        if not_significant.size == 0:
+            return test
+        remaining[not_significant] = False
+    return None
