@@ -98,6 +98,11 @@ def warn(message: str, category: type[Warning]) -> None:
     warnings.warn(message, category, stacklevel=level + 1)
 
 
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun, e.g. "1 value" or "2,000 values"."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def check_jobs(value: Any) -> None:
     """Refuse what is no number of jobs in scikit-learn's sense."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from prosparse.data import container_of, operator_of
+from prosparse.data import operator_of
+from prosparse.data.counts import square_entries
 from prosparse.data.pearson_residuals import moments_of, null_of, residuals_of, rows_of
 
 
@@ -20,7 +21,7 @@ def counts(n=40, p=25, seed=0):
 
 def operators(X):
     zeros, ones = np.zeros(X.shape[1]), np.ones(X.shape[1])
-    return tuple(operator_of(table, zeros, ones) for table in (X, container_of(X).squares(X)))
+    return tuple(operator_of(table, zeros, ones) for table in (X, square_entries(X)))
 
 
 def slow(X):

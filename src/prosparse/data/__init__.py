@@ -1,24 +1,20 @@
-"""What a table is: its kinds, its columns and their units, and the operator a model sees.
+"""The data matrix: its containers, its columns and units, and the operator that models use.
 
-`kinds` knows every kind of table, `columns` means, scales and units, `operators` the ways of
-keeping rows, `arrays` the way between array libraries, `identity` which table is which.
+- `containers`: types of data matrix that users pass.
+- `columns`: means, scales and units; the only standardiser.
+- `operators`: sums and maps over rows, one module per way of storing rows.
+- `arrays`: conversion between array libraries.
+- `fingerprint`: identification of a data matrix by its content.
 """
 
 from .arrays import Array
 from .columns import Columns
-from .containers import (
-    Container,
-    container_of,
-    fingerprint,
-    is_lazy,
-    operator_of,
-    reweighted,
-    side_by_side,
-    standardise,
-    take_columns,
-)
+from .containers import Container, container_of
+from .fingerprint import fingerprint
 from .operators.base import Operator
 from .operators.dense import DenseOperator
+from .standardisation import operator_of, restandardise, standardise, take_columns
+from .views import stack_columns
 
 __all__ = [
     "Array",
@@ -28,10 +24,9 @@ __all__ = [
     "Operator",
     "container_of",
     "fingerprint",
-    "is_lazy",
     "operator_of",
-    "reweighted",
-    "side_by_side",
+    "restandardise",
+    "stack_columns",
     "standardise",
     "take_columns",
 ]

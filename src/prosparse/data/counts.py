@@ -1,17 +1,14 @@
-"""Counts as square roots of shares: the scale on which a multinomial has one noise for all columns.
+"""Transformations of counts.
 
-A row of counts x with total N is, if nothing distinguishes it from others, multinomial with the
-shares pi of all rows. Then sqrt(x_j / N) has the mean sqrt(pi_j) and the variance 1 / (4 N),
-whatever the column (the *Hellinger* scale; Freeman & Tukey 1950). Centred columns are thus
-residuals of that null model, in units in which columns need not be scaled, and zeros stay zeros: a
-sparse table stays sparse.
-
-All are multiplied with the root of one number, the *depth*, so that they are roots of counts of
-rows of that total.
+A row of counts x with total N that differs from other rows by sampling only is multinomial with
+probabilities pi. Then sqrt(x_j / N) has mean sqrt(pi_j) and variance 1 / (4 N) approximately, which
+does not depend on the column (Hellinger transformation; Freeman & Tukey 1950). Zeros stay zeros, so
+that a sparse matrix stays sparse.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,91 +17,105 @@ from scipy import sparse
 
 from ..errors import InputError
 from .arrays import Array
+from .containers import Table, container_of
 
-_ADVICE = (
-    "counts (of molecules, words, species) are at least 0, and every row has some: leave out empty "
-    "rows, or fit with `counts=False`"
-)
-
-# Beyond it, double precision does not distinguish a count from the next one.
+# Maximum total of a row: double precision does not represent all larger integers.
 MAX_TOTAL = 2.0**53
 
-
-def dense_totals(X: Array) -> Array:
-    """The sum of every row; negative entries are refused."""
-    xp = array_namespace(X)
-    if X.shape[0] and float(xp.min(X)) < 0.0:
-        raise InputError(f"X has a negative entry, {float(xp.min(X)):g}: {_ADVICE}")
-    return xp.sum(X, axis=1, dtype=xp.float64)
+_REMEDY = (
+    "Counts are non-negative, and each row needs at least one. Drop empty rows, or fit with "
+    "`counts=False`."
+)
 
 
-def sparse_totals(X: Any) -> np.ndarray:
-    """The sum of every row of a sparse table; negative entries are refused."""
-    if X.data.size and float(X.data.min()) < 0.0:
-        raise InputError(f"X has a negative entry, {float(X.data.min()):g}: {_ADVICE}")
-    return np.asarray(X.sum(axis=1), dtype=float).reshape(-1)
+def row_totals(X: Table) -> np.ndarray:
+    """Compute the total count of each row.
 
+    Parameters
+    ----------
+    X : validated matrix of shape (n_rows, n_columns)
 
-def refuse_totals(totals: np.ndarray) -> None:
-    """Rows without any counts have no shares; squares of very large or small ones are not
-    finite, or zero."""
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+
+    Raises
+    ------
+    InputError
+        If an entry is negative, or if a total is zero, too large or too small.
+    """
+    totals = np.asarray(container_of(X).source(X).gather(_block_totals), dtype=float)
     if totals.size and totals.min() <= 0.0:
-        raise InputError(f"row {int(np.argmin(totals))} of X has no counts at all: {_ADVICE}")
+        raise InputError(f"Row {int(np.argmin(totals))} of X has no counts. {_REMEDY}")
     wrong = np.flatnonzero(~((totals >= 1.0 / MAX_TOTAL) & (totals <= MAX_TOTAL)))
     if wrong.size:
         raise InputError(
-            f"row {wrong[0]} of X has a total of {totals[wrong[0]]:.3g} counts; totals between "
-            f"{1.0 / MAX_TOTAL:.3g} and {MAX_TOTAL:.3g} are allowed. Check that X holds counts and "
-            "in which unit, or fit with `counts=False`."
+            f"The total of row {wrong[0]} of X must be between {1.0 / MAX_TOTAL:.3g} and "
+            f"{MAX_TOTAL:.3g}, got {totals[wrong[0]]:.3g}. Check that X contains counts, or fit "
+            "with `counts=False`."
         )
+    return totals
 
 
-def dense_squares(X: Array) -> Array:
-    """x^2, in floating point; of NumPy's arrays in double precision."""
-    xp = array_namespace(X)
-    keeps = xp.isdtype(X.dtype, "real floating") and not is_numpy_array(X)
-    wide = X if keeps else xp.astype(X, xp.float64)
+def hellinger(X: Table, depth: float) -> Table:
+    """Compute sqrt(depth x_ij / N_i) for the total N_i of each row.
+
+    Parameters
+    ----------
+    X : validated matrix of shape (n_rows, n_columns)
+        Counts.
+    depth : float
+        Total to which all rows are scaled.
+
+    Returns
+    -------
+    matrix of shape (n_rows, n_columns)
+        Of the container type of ``X``.
+    """
+    container = container_of(X)
+    if container.in_memory:
+        row_totals(X)  # The error for a row without counts gives its position.
+    return container.map_blocks(X, partial(_block_hellinger, depth=depth))
+
+
+def square_entries(X: Table) -> Table:
+    """Square all entries; the result has the container type of ``X``."""
+    return container_of(X).map_blocks(X, _block_squares)
+
+
+def _block_totals(block: Any) -> Array:
+    """Sum each row of a block, sparse or dense, in double precision."""
+    is_sparse = sparse.issparse(block)
+    entries = block.data if is_sparse else block
+    xp = array_namespace(entries)
+    smallest = float(xp.min(entries)) if 0 not in entries.shape else 0.0
+    if smallest < 0.0:
+        raise InputError(f"X has a negative entry, {smallest:g}. {_REMEDY}")
+    if is_sparse:
+        return np.asarray(block.sum(axis=1), dtype=float).reshape(-1)
+    return xp.sum(block, axis=1, dtype=xp.float64)
+
+
+def _block_hellinger(block: Any, depth: float) -> Any:
+    totals = _block_totals(block)
+    xp = array_namespace(totals)
+    if totals.shape[0] and float(xp.min(totals)) <= 0.0:
+        raise InputError(f"A row of X has no counts. {_REMEDY}")
+    factor = xp.sqrt(depth / totals)
+    if sparse.issparse(block):
+        roots = sparse.csr_array(block).astype(np.float64)
+        roots.data = np.sqrt(roots.data) * np.repeat(factor, np.diff(roots.indptr))
+        return roots
+    return xp.sqrt(block) * xp.astype(factor, block.dtype)[:, None]
+
+
+def _block_squares(block: Any) -> Any:
+    if sparse.issparse(block):
+        squared = sparse.csr_array(block).astype(np.float64)
+        squared.data = squared.data**2
+        return squared
+    xp = array_namespace(block)
+    # GPUs are slow in double precision: arrays of other libraries keep their precision.
+    keeps_dtype = xp.isdtype(block.dtype, "real floating") and not is_numpy_array(block)
+    wide = block if keeps_dtype else xp.astype(block, xp.float64)
     return wide * wide
-
-
-def sparse_squares(X: Any) -> sparse.csr_array:
-    """The same of a sparse table."""
-    squares = sparse.csr_array(X).astype(np.float64)
-    squares.data = squares.data**2
-    return squares
-
-
-def squares_of_block(block: Any) -> Any:
-    """The same of a block of rows, sparse or dense."""
-    return sparse_squares(block) if sparse.issparse(block) else dense_squares(np.asarray(block))
-
-
-def dense_roots(X: Array, totals: Array, depth: float) -> Array:
-    """sqrt(depth x / total), in the precision of ``X``."""
-    xp = array_namespace(X)
-    factor = xp.astype(xp.sqrt(depth / totals), X.dtype)
-    return xp.sqrt(X) * factor[:, None]
-
-
-def sparse_roots(X: Any, totals: np.ndarray, depth: float) -> sparse.csr_array:
-    """The same of a sparse table."""
-    roots = sparse.csr_array(X).astype(np.float64)
-    roots.data = np.sqrt(roots.data) * np.repeat(np.sqrt(depth / totals), np.diff(roots.indptr))
-    return roots
-
-
-def roots_of_block(block: Any, depth: float) -> Any:
-    """The same of a block of rows, sparse or dense, by the totals of its own rows."""
-    totals = totals_of_block(block)
-    if totals.size and totals.min() <= 0.0:  # which row of X it is, nobody here knows
-        raise InputError(f"a row of X has no counts at all: {_ADVICE}")
-    if sparse.issparse(block):
-        return sparse_roots(block, totals, depth)
-    return dense_roots(np.asarray(block, dtype=float), totals, depth)
-
-
-def totals_of_block(block: Any) -> np.ndarray:
-    """The totals of a block of rows."""
-    if sparse.issparse(block):
-        return sparse_totals(sparse.csr_array(block))
-    return dense_totals(np.asarray(block, dtype=float))

@@ -168,7 +168,7 @@ class VariableSelector(BaseEstimator):
             return
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
         raise InputError(
-            f"Input X contains {found.in_words(names)}. {type(self).__name__} needs finite "
+            f"Input X contains {found.describe(names)}. {type(self).__name__} needs finite "
             f"values: {_REMEDIES[found.what]}"
         )
 

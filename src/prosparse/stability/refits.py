@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from ..data import container_of
 from ..data.arrays import to_numpy
+from ..data.permutation import permute_columns
 from ..data.row_groups import RowGroups, row_groups
 from ..errors import InputError, ParameterError
 from ..findings import refuse_unfitted
@@ -74,7 +75,7 @@ class Rows:
     def fitted(self, tables: list[Any], y: Any, groups: Any, parameters: dict[str, Any]) -> Any:
         """The method fitted to some tables, without warnings; the error if it refuses them."""
         again = clone(self.model).set_params(**parameters)
-        given = {} if groups is None or not self.method.takes_groups else {"groups": groups}
+        given = {} if groups is None or not self.method.accepts_groups else {"groups": groups}
         with warnings.catch_warnings():
             # Warnings of the fit on all rows were given; a fit of many has none of its own.
             warnings.simplefilter("ignore")
@@ -96,7 +97,7 @@ class Rows:
         codes = None if self.groups is None else self.groups.codes
         if self.y is not None:
             return self.tables, self.y[_order(self.n, rng, codes)]
-        return [container_of(table).shuffled(table, rng, codes) for table in self.tables], None
+        return [permute_columns(table, rng, codes) for table in self.tables], None
 
     def fitted_to_shuffled(
         self, tables: list[Any], y: np.ndarray | None, parameters: dict[str, Any]
@@ -109,7 +110,7 @@ class Rows:
 
 def _response(method: Method, model: Any, y: ArrayLike | None, n: int) -> np.ndarray | None:
     """The response as an array, checked against that of the fit."""
-    if not method.predicts:
+    if not method.supervised:
         return None
     if y is None:
         raise InputError(f"{method.estimator.__name__} predicts a response: give it as `y`")
@@ -158,11 +159,11 @@ def settled(model: VariableSelector, n_rows: int, *, choice_alone: bool = False)
     """
     parameters, method = model.get_params(deep=False), method_of(model)
     settled: dict[str, Any] = {
-        name: max(parameters[name], value) for name, value in method.quick.items()
+        name: max(parameters[name], value) for name, value in method.refit_tolerances.items()
     }
     counted = int(getattr(model, "n_components_", 0))
     automatic = isinstance(parameters.get("n_components"), str)
-    if choice_alone and method.tests and not parameters["min_communality"]:
+    if choice_alone and method.tests_variables and not parameters["min_communality"]:
         settled["n_components"] = 1
     elif automatic and 0 < counted < n_rows - 2:
         settled["n_components"] = counted

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from prosparse import InputError
-from prosparse.data import DenseOperator, side_by_side
+from prosparse.data import DenseOperator, stack_columns
 from prosparse.models.sca.missing_data import standardise_observed
 from prosparse.models.sca.missing_e_step import IncompleteSamples, invert_stack
 from prosparse.models.sca.samples import CompleteSamples
@@ -20,7 +20,7 @@ def test_side_by_side_undoes_the_grouping(rng):
     missing = join_views([X[:, groups[0]], None], groups)
     assert np.isnan(missing[:, [1, 2, 3]]).all()
     with pytest.raises(InputError, match="rows"):
-        side_by_side([X, X[:2]])
+        stack_columns([X, X[:2]])
 
 
 def test_centring_uses_what_was_observed(rng):

@@ -1,11 +1,12 @@
-"""Tables that are never in memory as a whole: raw blocks of rows, standardised as they come.
+"""Matrices that are never in memory as a whole: blocks of rows, standardised when they are read.
 
-A `Source` knows where the blocks are (a file, a cluster) and how to bring a function to them;
-what happens inside a block is left to the dense or the sparse operator of that block.
+A `Source` reads the blocks (from a file or a cluster) and applies functions to them. The dense or
+sparse operator of a block does the calculations within it.
 """
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,115 +14,145 @@ from typing import Any, NamedTuple
 
 import array_api_compat.numpy as xp
 import numpy as np
-from scipy.sparse import issparse
+from scipy.sparse import csr_array, issparse
 
-from ...errors import InputError
-from ..arrays import Array, precision_of
+from ...errors import InputError, plural
+from ..arrays import Array, on_accelerator, precision_of, to_numpy
 from ..columns import Deviations, Extent
-from .base import Block, Operator
+from .base import ENTRIES_ON_ACCELERATOR, ENTRIES_PER_BLOCK, Block, Operator, row_slices
 from .dense import DenseOperator
 from .sparse import SparseOperator, canonical
 
 Parts = tuple[Array, ...]
 
-# Entries of the pieces in which X X' is put together.
-_PIECE = 2**24
+# Number of entries of the column blocks from which X X' is computed.
+_ENTRIES_PER_COLUMN_BLOCK = 2**24
 
 
-def add(one: Parts, other: Parts) -> Parts:
-    return tuple(a + b for a, b in zip(one, other, strict=True))
+def add(first: Parts, second: Parts) -> Parts:
+    """Add two tuples of arrays."""
+    return tuple(a + b for a, b in zip(first, second, strict=True))
 
 
 class Source(ABC):
-    """Raw rows in blocks."""
+    """Raw rows in blocks, neither centred nor scaled.
+
+    A subclass defines `blocks`. It overrides the other methods if it can run a function where the
+    blocks are stored, e.g. on a cluster.
+    """
 
     shape: tuple[int, int]
     dtype: Any
 
     @abstractmethod
+    def blocks(self) -> Iterator[tuple[slice, Any]]:
+        """Yield the blocks in order, each with its rows."""
+
     def reduce(
         self,
         f: Callable[..., Parts],
         row_arrays: tuple[Array, ...] = (),
         combine: Callable[[Parts, Parts], Parts] = add,
     ) -> Parts:
-        """``f(block, *rows of row_arrays)`` of all blocks, combined two by two."""
+        """Combine ``f(block, *rows of row_arrays)`` of all blocks, two at a time."""
+        return functools.reduce(combine, self._apply(f, row_arrays))
 
-    @abstractmethod
     def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        """``f(block, *rows of row_arrays)`` of all blocks, stacked; lazy where the source is."""
+        """Stack ``f(block, *rows of row_arrays)`` of all blocks; lazy if the source is lazy."""
+        return np.concatenate([to_numpy(part) for part in self._apply(f, row_arrays)])
 
-    @abstractmethod
-    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        """The same in memory."""
+    def gather(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> np.ndarray:
+        """Stack ``f(block, *rows of row_arrays)`` of all blocks in a NumPy array."""
+        return np.asarray(self.map(f, row_arrays))
 
-    @abstractmethod
     def every(self, step: int) -> Any:
-        """Every ``step``-th row, in memory."""
+        """Return every ``step``-th row in memory."""
+        return np.concatenate([block[-rows.start % step :: step] for rows, block in self.blocks()])
 
-    @abstractmethod
+    def _apply(self, f: Callable[..., Any], row_arrays: tuple[Array, ...]) -> Iterator[Any]:
+        for rows, block in self.blocks():
+            yield f(block, *(array[rows] for array in row_arrays))
+
+
+class ArrayRows(Source):
+    """The rows of an array or a sparse matrix in memory; a sparse matrix is one block."""
+
+    def __init__(self, X: Any):
+        self.X = X
+        self.shape, self.dtype = X.shape, X.dtype
+
     def blocks(self) -> Iterator[tuple[slice, Any]]:
-        """The blocks one after the other, each with its position."""
+        if issparse(self.X):
+            yield slice(0, self.shape[0]), self.X
+            return
+        entries = ENTRIES_ON_ACCELERATOR if on_accelerator(self.X) else ENTRIES_PER_BLOCK
+        for rows in row_slices(*self.shape, entries):
+            yield rows, self.X[rows, :]
 
 
 class Standard(NamedTuple):
-    """How the raw columns of a block become the operator's."""
+    """Standardisation of the raw columns of a block."""
 
-    columns: np.ndarray | None  # positions of the columns that count; None: all of them
+    columns: np.ndarray | None  # positions of the columns; None: all of them
     shift: np.ndarray
     factor: np.ndarray
-    unseen: bool = False  # new rows, which nobody has looked at yet
+    unchecked: bool = False  # new rows, whose entries have not been checked
 
 
-def _local(raw: Any, standard: Standard) -> Operator:
-    """The operator of one raw block, in the memory of whoever works on it."""
-    columns, shift, factor, unseen = standard
-    refuse_masked(raw)
+def _standardise_block(raw: Any, standard: Standard) -> Operator:
+    """Return the operator of one raw block, in the memory of the worker."""
+    columns, shift, factor, unchecked = standard
+    check_masked(raw)
     if issparse(raw):
         raw = canonical(raw)
-    if unseen:
-        finite_block(raw)
+    if unchecked:
+        check_finite_block(raw)
     if columns is not None:
         raw = raw[:, columns]
     if issparse(raw):
         return SparseOperator(raw, shift, factor)
-    block = np.asarray(raw).astype(np.float64)  # always a copy: in place from here on
+    block = np.asarray(raw).astype(np.float64)  # always a copy, which is changed in place
     block -= shift
     block *= factor
     return DenseOperator(block)
 
 
-def refuse_masked(raw: Any) -> None:
-    """What lies under a mask would otherwise be used as if it were not masked."""
+def check_masked(raw: Any) -> None:
+    """Raise an error if entries of a block are masked; NumPy would use their values."""
     if np.ma.is_masked(raw):
         raise InputError(
-            f"{np.ma.count_masked(raw)} entries of a block of X are masked, that is missing. Fill "
-            "them in first (`dask.array.ma.filled`), or leave out their rows or columns."
+            f"a block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
+            "values (`dask.array.ma.filled`), or drop their rows or columns."
         )
 
 
-def finite_block(raw: Any) -> Any:
-    """The raw block, refused if an entry is masked or not finite."""
-    refuse_masked(raw)
+def check_finite_block(raw: Any) -> Any:
+    """Return the raw block, or raise an error if an entry is masked or not finite."""
+    check_masked(raw)
     values = raw.data if issparse(raw) else np.asarray(raw)
     if not np.all(np.isfinite(values)):
         raise InputError(
-            "Input X contains NaN or infinity: drop the rows or columns that have it, or fill "
-            "them in first"
+            "Input X contains NaN or infinity. Drop the affected rows or columns, or impute the "
+            "values."
         )
     return raw
 
 
+def to_double(raw: Any) -> Any:
+    """Convert a raw block to double precision; a sparse block becomes a CSR array."""
+    return csr_array(raw).astype(np.float64) if issparse(raw) else np.asarray(raw, dtype=np.float64)
+
+
 def _sum_block(raw: Any, *rows: Array, f: Any, entrywise: bool, standard: Standard) -> Parts:
-    return _local(raw, standard).sum_rows(f, *rows, entrywise=entrywise)
+    return _standardise_block(raw, standard).sum_rows(f, *rows, entrywise=entrywise)
 
 
 def _map_block(raw: Any, *rows: Array, f: Any, entrywise: bool, standard: Standard) -> Array:
-    return _local(raw, standard).map_rows(f, *rows, entrywise=entrywise)
+    return _standardise_block(raw, standard).map_rows(f, *rows, entrywise=entrywise)
 
 
 def _gram_block(raw: Any, *, standard: Standard) -> Parts:
-    return (_local(raw, standard).gram(),)
+    return (_standardise_block(raw, standard).gram(),)
 
 
 class BlockedOperator(Operator):
@@ -134,7 +165,7 @@ class BlockedOperator(Operator):
 
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
         for rows, raw in self.source.blocks():
-            for inner, block in _local(raw, self.standard).blocks(entrywise=entrywise):
+            for inner, block in _standardise_block(raw, self.standard).blocks(entrywise=entrywise):
                 yield slice(rows.start + inner.start, rows.start + inner.stop), block
 
     def sum_rows(
@@ -156,13 +187,13 @@ class BlockedOperator(Operator):
         return self.source.gather(g, row_arrays)
 
     def sample_rows(self, count: int) -> Operator:
-        return _local(self.source.every(max(1, self.shape[0] // count)), self.standard)
+        return _standardise_block(self.source.every(max(1, self.shape[0] // count)), self.standard)
 
     def _taken(self, columns: Array) -> BlockedOperator:
-        known, shift, factor, unseen = self.standard
-        where = np.asarray(columns) if known is None else known[columns]
+        known, shift, factor, unchecked = self.standard
+        positions = np.asarray(columns) if known is None else known[columns]
         return BlockedOperator(
-            self.source, Standard(where, shift[columns], factor[columns], unseen)
+            self.source, Standard(positions, shift[columns], factor[columns], unchecked)
         )
 
     def gram(self) -> Array:
@@ -170,27 +201,27 @@ class BlockedOperator(Operator):
 
     def outer(self) -> Array:
         n, p = self.shape
-        total, width = np.zeros((n, n)), max(1, _PIECE // n)
+        total, width = np.zeros((n, n)), max(1, _ENTRIES_PER_COLUMN_BLOCK // n)
         for low in range(0, p, width):
-            some = self.take_columns(np.arange(low, min(low + width, p)))
-            piece = some.gather_rows(_itself, entrywise=True)
-            total += piece @ piece.T
+            part = self.take_columns(np.arange(low, min(low + width, p)))
+            block = part.gather_rows(_identity, entrywise=True)
+            total += block @ block.T
         return total
 
 
-def _itself(block: Array) -> Array:
+def _identity(block: Array) -> Array:
     return block
 
 
 def new_rows(source: Source, mean: Array, scale: Array) -> BlockedOperator:
-    """Rows to which known means and scales apply."""
-    return BlockedOperator(source, Standard(None, mean, 1.0 / scale, unseen=True))
+    """Return the operator of rows whose means and scales are known."""
+    return BlockedOperator(source, Standard(None, mean, 1.0 / scale, unchecked=True))
 
 
 class BlockedRows:
-    """Raw rows in blocks, measured in two passes; they stay where they are (see `RawRows`)."""
+    """Raw rows in blocks, measured in two passes and never copied (see `RawRows`)."""
 
-    centred_in_products = False  # until a sparse block was seen
+    centred_in_products = False  # set by `extent` if a block is sparse
 
     def __init__(self, source: Source):
         self.source = source
@@ -198,7 +229,7 @@ class BlockedRows:
         self.like = np.empty(0)
 
     def extent(self) -> Extent:
-        low, high, total, any_sparse = self.source.reduce(_extent, combine=_wider)
+        low, high, total, any_sparse = self.source.reduce(_extent, combine=_combine_extents)
         self.centred_in_products = bool(any_sparse)
         low, high = (np.asarray(values, dtype=float) for values in (low, high))
         return Extent(low, high, total, float(self.source.shape[0]))
@@ -208,13 +239,13 @@ class BlockedRows:
         return Deviations(*self.source.reduce(partial(_deviations, standard=standard)))
 
     def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        every = kept.size == self.source.shape[1]
-        return BlockedOperator(self.source, Standard(None if every else kept, shift, factor))
+        all_kept = kept.size == self.source.shape[1]
+        return BlockedOperator(self.source, Standard(None if all_kept else kept, shift, factor))
 
 
 def _extent(raw: Any) -> Parts:
-    """Column minima, maxima and sums of a raw block, and whether it was sparse."""
-    refuse_masked(raw)
+    """Compute minima, maxima and sums of the columns of a raw block, and whether it is sparse."""
+    check_masked(raw)
     if issparse(raw):
         raw = canonical(raw).tocsc()
         low, high = (np.asarray(m.toarray()).ravel() for m in (raw.min(axis=0), raw.max(axis=0)))
@@ -225,16 +256,16 @@ def _extent(raw: Any) -> Parts:
     return low, high, total, np.array(issparse(raw))
 
 
-def _wider(one: Parts, other: Parts) -> Parts:
+def _combine_extents(first: Parts, second: Parts) -> Parts:
     return (
-        np.minimum(one[0], other[0]),
-        np.maximum(one[1], other[1]),
-        one[2] + other[2],
-        one[3] | other[3],
+        np.minimum(first[0], second[0]),
+        np.maximum(first[1], second[1]),
+        first[2] + second[2],
+        first[3] | second[3],
     )
 
 
 def _deviations(raw: Any, *, standard: Standard) -> Parts:
-    """Sums and sums of squares after a first centring."""
-    op = _local(raw, standard)
+    """Compute sums and sums of squares after centring."""
+    op = _standardise_block(raw, standard)
     return op.rmatmul(np.ones((op.shape[0], 1)))[:, 0], op.column_squares()

@@ -21,7 +21,7 @@ from .blocks import Parts, Source, add
 FAN_IN = 8  # partial sums that are added up in one task
 
 
-def checked_dask(X: Any) -> Any:
+def to_float_rows(X: Any) -> Any:
     """A Dask array of floats with all columns in one chunk."""
     if any(math.isnan(length) for length in X.shape):
         raise InputError(
@@ -33,7 +33,7 @@ def checked_dask(X: Any) -> Any:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
-def with_declared_blocks(X: Any) -> Any:
+def check_block_shapes(X: Any) -> Any:
     """The Dask array, each block of which is refused when it is computed if it has not the shape
     that the chunks declare: sums would be divided by a wrong number of rows."""
     if any(math.isnan(length) for length in X.shape):

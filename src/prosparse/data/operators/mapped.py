@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
 from .base import row_slices
-from .blocks import Parts, Source, add
+from .blocks import Source
 
 # Smaller maps are read into memory like any array.
 IN_MEMORY = 2**28  # bytes
@@ -53,25 +52,6 @@ class MappedRows(Source):
         reach = ROWS_PER_SAMPLE * step
         edges = range(0, self.shape[0], reach)
         return np.concatenate([self._read(slice(low, low + reach, step)) for low in edges])
-
-    def reduce(
-        self,
-        f: Callable[..., Parts],
-        row_arrays: tuple[Array, ...] = (),
-        combine: Callable[[Parts, Parts], Parts] = add,
-    ) -> Parts:
-        total: Parts | None = None
-        for rows, raw in self.blocks():
-            part = f(raw, *(array[rows] for array in row_arrays))
-            total = part if total is None else combine(total, part)
-        assert total is not None
-        return total
-
-    def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
-        parts = [f(raw, *(array[rows] for array in row_arrays)) for rows, raw in self.blocks()]
-        return np.concatenate(parts)
-
-    gather = map
 
 
 def _mapping(X: np.memmap) -> mmap.mmap | None:

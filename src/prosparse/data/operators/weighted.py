@@ -97,7 +97,7 @@ class OfWeightedRows:
         return self.f(weighted, *rows)
 
 
-class CountedRows:
+class WeightedRawRows:
     """Raw rows of which row i stands ``weights[i]`` times in the table (see `RawRows`).
 
     ``inner`` measures with the same weights; here its operator is weighted too.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ...data import Array, Columns, Operator, container_of, standardise
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
 from ...data.containers import Table
+from ...data.counts import hellinger, row_totals
 from ...data.groups import ColumnGroup, positions
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
@@ -234,8 +235,8 @@ class Panel(SparseProjection):
             rows = row_groups(groups, table.shape[0])
             self.depth_ = 0.0
             if self.counts:
-                self.depth_ = float(np.median(container_of(table).row_totals(table)))
-                table = container_of(table).root_shares(table, self.depth_)
+                self.depth_ = float(np.median(row_totals(table)))
+                table = hellinger(table, self.depth_)
             op, columns = standardise(table, not self.counts)
             check_varying(op, columns)
             if rows is not None:
@@ -600,7 +601,7 @@ class Panel(SparseProjection):
 
     def _operator_of(self, X: TableLike, columns: np.ndarray | None = None) -> Operator:
         if self.depth_:
-            X = container_of(X).root_shares(X, self.depth_)
+            X = hellinger(X, self.depth_)
         return super()._operator_of(X, columns)
 
     def _check_panel_names(self, X: TableLike) -> None:

@@ -1,0 +1,205 @@
+"""The interface of a container. The defaults are those of a dense array in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from array_api_compat import array_namespace
+
+from ...errors import InputError, plural
+from ..arrays import Array, TableLike, to_numpy
+from ..columns import RawRows
+from ..operators import dense
+from ..operators.base import ENTRIES_ON_ACCELERATOR, Operator, row_slices
+from ..operators.blocks import ArrayRows, Source
+
+Table = TableLike  # a validated data matrix
+
+
+class NonFinite(NamedTuple):
+    """Positions and numbers of the entries that are NaN or infinite."""
+
+    what: str  # "NaN", "infinity" or "NaN and infinity"
+    total: int  # number of entries
+    row: int  # row of the first entry
+    column: int  # column of the first entry
+    n_rows: int  # number of rows with such an entry
+    by_column: dict[int, int]  # number of entries by column, in decreasing order
+
+    def describe(self, names: Sequence[object], row: object = None) -> str:
+        """Describe the entries for an error message.
+
+        Parameters
+        ----------
+        names : sequence
+            Names of the columns, or their positions.
+        row : object, default=None
+            Label of the first row. By default its position.
+
+        Returns
+        -------
+        str
+        """
+        columns = [f"{column_label(names[column])} ({n:,})" for column, n in self.by_column.items()]
+        first = self.row if row is None else repr(row)
+        return (
+            f"{self.what}: {plural(self.total, 'value')}, first in row {first}, "
+            f"{column_label(names[self.column])}; {plural(self.n_rows, 'row')} and "
+            f"{plural(len(columns), 'column')} affected: {first_items(columns)}"
+        )
+
+
+class Container:
+    """A type of data matrix.
+
+    Subclasses override what differs from a dense NumPy array.
+    """
+
+    name = "NumPy array"
+    # Whether the matrix is validated and returned in place. scikit-learn's checks convert the
+    # others to NumPy or CSR arrays.
+    stays = False
+    # Whether all rows are in memory at once; otherwise they are read in blocks.
+    in_memory = True
+    # Whether the entries are in CPU memory, where rows can be grouped by their missing values.
+    is_numpy = True
+    # Whether zeros are not stored.
+    is_sparse = False
+
+    def recognises(self, X: TableLike) -> bool:
+        """Return whether ``X`` is of this container type."""
+        return True
+
+    def column_names(self, X: TableLike) -> list[Any] | None:
+        """Return the column names of a container, or None if it has none."""
+        return None
+
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        """Prepare ``X`` for scikit-learn's checks, or raise an informative error."""
+        return X
+
+    def checked(self, X: Table, min_size: int) -> Table:
+        """Validate a matrix that stays in place.
+
+        Parameters
+        ----------
+        X : matrix
+        min_size : int
+            Minimum number of rows and of columns.
+
+        Returns
+        -------
+        matrix
+            Two-dimensional, of a floating dtype.
+        """
+        return X
+
+    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
+        """Find the entries that are not finite (infinite ones only if ``allow_nan``)."""
+        xp = array_namespace(X)
+        if not allow_nan and _has_finite_sum(X):
+            return None
+
+        def is_valid(entries: Array) -> Array:
+            return ~xp.isinf(entries) if allow_nan else xp.isfinite(entries)
+
+        if all(bool(xp.all(is_valid(block))) for block in _large_blocks(X)):
+            return None
+        valid = is_valid(X)
+        rows, columns = (to_numpy(axis) for axis in xp.nonzero(~valid))
+        return summarise_non_finite(rows, columns, to_numpy(X[~valid]))
+
+    def finite(self, X: Table) -> Table:
+        """Raise an error if an entry is not finite, at the latest when its row is read."""
+        found = self.not_finite(X)
+        if found is not None:
+            raise InputError(f"Input X contains {found.describe(range(X.shape[1]))}.")
+        return X
+
+    def has_missing(self, X: Table) -> bool:
+        """Return whether an entry is missing (NaN)."""
+        xp = array_namespace(X)
+        return any(bool(xp.any(xp.isnan(block))) for block in _large_blocks(X))
+
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
+        """Select columns by position; the result has the same container type."""
+        return np.asarray(X)[:, columns]
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        """Select rows by position; the result has the same container type."""
+        return np.asarray(X)[rows]
+
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+        """Return a container like ``X`` with the given entries."""
+        return values
+
+    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+        """Copy the matrix to a dense NumPy array; ``dtype=None`` keeps the precision."""
+        return np.array(X, dtype=dtype)
+
+    def source(self, X: Table) -> Source:
+        """Return the rows in blocks as they are stored, neither centred nor scaled."""
+        return ArrayRows(X)
+
+    def map_blocks(self, X: Table, f: Callable[[Any], Any]) -> Table:
+        """Apply a function of blocks of rows; the result has the same container type."""
+        return f(X)
+
+    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+        """Return the matrix in the form that the standardiser measures.
+
+        Parameters
+        ----------
+        X : matrix
+        weights : ndarray of shape (n_rows,) or None
+            Positive weights of the rows. Given only if the container does not stay in place.
+
+        Returns
+        -------
+        RawRows
+        """
+        return dense.DenseRows(X, weights)
+
+    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+        """Return the operator of rows whose means and scales are known."""
+        return dense.new_rows(X, mean, scale)
+
+
+def column_label(name: object) -> str:
+    """Return how messages refer to a column, given its name or position."""
+    return f"column {name!r}" if isinstance(name, str) else f"column {name}"
+
+
+def first_items(items: Sequence[str], max_items: int = 5) -> str:
+    """Join the first items of a list and count the others."""
+    n_others = len(items) - max_items
+    others = f" and {n_others:,} more" if n_others > 0 else ""
+    return ", ".join(items[:max_items]) + others
+
+
+def summarise_non_finite(rows: np.ndarray, columns: np.ndarray, entries: np.ndarray) -> NonFinite:
+    """Summarise non-finite entries, given in the order of their rows."""
+    missing = np.isnan(entries)
+    what = "NaN" if missing.all() else "NaN and infinity" if missing.any() else "infinity"
+    positions, counts = np.unique(columns, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    by_column = dict(zip(positions[order].tolist(), counts[order].tolist(), strict=True))
+    n_rows = np.unique(rows).size
+    return NonFinite(what, rows.size, int(rows[0]), int(columns[0]), n_rows, by_column)
+
+
+def _large_blocks(X: Array) -> Iterator[Array]:
+    """Return blocks of rows. Entrywise functions create temporary arrays, for which a GPU that is
+    filled with ``X`` has no room."""
+    return (X[rows, ...] for rows in row_slices(X.shape[0], X.shape[1], ENTRIES_ON_ACCELERATOR))
+
+
+def _has_finite_sum(X: Array) -> bool:
+    """Return whether the sum of all entries is finite, which implies that every entry is.
+
+    The converse does not hold: large finite entries may sum to infinity.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(float(array_namespace(X).sum(X))))

@@ -1,0 +1,124 @@
+"""Checks of dtypes, shapes and column names that several containers share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date, time, timedelta
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, plural
+from ..arrays import TableLike
+from .base import column_label, first_items
+
+# Kinds of NumPy dtypes whose entries are numbers. Complex numbers raise an error later.
+NUMERIC_KINDS = "biufc"
+# Kinds of NumPy dtypes of dates and times. As numbers these count from 1970, and a missing one
+# (NaT) would be -9.2e18.
+TIME_KINDS = "Mm"
+DATES_OR_TIMES = "dates or times"
+MAX_TEXT_LENGTH = 20  # maximum number of characters of an entry that a message quotes
+
+_CONVERT_TIMES = "Convert them to numbers (e.g. days since a reference date) or drop them."
+
+
+def check_no_times(X: TableLike) -> None:
+    """Raise an error if ``X`` is an array of dates or times."""
+    if getattr(getattr(X, "dtype", None), "kind", "") in tuple(TIME_KINDS):
+        raise InputError(f"X contains {DATES_OR_TIMES}, which are not numbers. {_CONVERT_TIMES}")
+
+
+def check_dtype(dtype: np.dtype, allowed_kinds: str) -> None:
+    """Raise an error for a dtype that is not numeric, before the first row is read."""
+    if dtype.kind in allowed_kinds:
+        return
+    if dtype.kind == "c":
+        raise_complex(dtype)
+    if dtype.kind in TIME_KINDS:
+        raise InputError(f"X contains {DATES_OR_TIMES}, which are not numbers. {_CONVERT_TIMES}")
+    raise InputError(
+        f"X has dtype {dtype}, whose entries are not numbers. Convert X to a floating dtype."
+    )
+
+
+def raise_complex(dtype: object) -> None:
+    """Raise an error for complex data, in scikit-learn's words."""
+    raise InputError(f"Complex data not supported: X has dtype {dtype}.")
+
+
+def check_shape(X: TableLike, min_size: int) -> None:
+    """Check the shape of a matrix; the errors use scikit-learn's words."""
+    if X.ndim != 2:
+        raise InputError(
+            f"Expected 2D array, got {X.ndim}D array instead: X has shape {tuple(X.shape)}. "
+            "Reshape X to rows (samples) and columns (features)."
+        )
+    for count, what in zip(X.shape, ("sample", "feature"), strict=True):
+        if count < min_size:
+            raise InputError(
+                f"Found array with {count} {what}(s) (shape={tuple(X.shape)}) while a minimum of "
+                f"{min_size} is required."
+            )
+
+
+def check_unique_names(names: Sequence[object]) -> None:
+    """Raise an error if two columns have the same name."""
+    known: set[object] = set()
+    for name in names:
+        if name in known:
+            raise InputError(
+                f"X has more than one column named {name!r}. Rename these columns, or pass a NumPy "
+                "array, whose columns have no names."
+            )
+        known.add(name)
+
+
+def check_numeric(columns: Mapping[Any, np.ndarray]) -> None:
+    """Raise an error that names all columns that are not numeric.
+
+    Strings that represent numbers are accepted.
+    """
+    problems = {
+        name: problem for name, entries in columns.items() if (problem := _non_numeric(entries))
+    }
+    if problems:
+        described = [f"{column_label(name)} ({problem})" for name, problem in problems.items()]
+        raise InputError(
+            f"X has {plural(len(problems), 'non-numeric column')}: {first_items(described)}. Drop "
+            "identifiers and labels; encode categories (e.g. `OneHotEncoder`) and convert dates "
+            "to numbers."
+        )
+
+
+def _non_numeric(entries: np.ndarray) -> str | None:
+    """Describe the entries of a column that is not numeric; otherwise return None.
+
+    Objects that are neither strings, dates nor lists are left to scikit-learn's checks.
+    """
+    if entries.dtype.kind in TIME_KINDS:
+        return DATES_OR_TIMES
+    try:
+        entries.astype(float)
+    except (TypeError, ValueError):
+        for entry in entries:
+            if isinstance(entry, date | time | timedelta):
+                return DATES_OR_TIMES
+            if isinstance(entry, list | tuple | np.ndarray):
+                return "lists"
+            if isinstance(entry, str | bytes) and not _represents_number(entry):
+                return f"text, e.g. {_truncate(entry)!r}"
+    return None
+
+
+def _represents_number(entry: str | bytes) -> bool:
+    try:
+        float(entry)
+    except ValueError:
+        return False
+    return True
+
+
+def _truncate(text: str | bytes) -> str:
+    plain = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
+    return plain if len(plain) <= MAX_TEXT_LENGTH else f"{plain[: MAX_TEXT_LENGTH - 1]}…"

@@ -1,0 +1,95 @@
+"""DataFrames of pandas and polars, and tables of pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError
+from ..arrays import TableLike
+from .base import Container
+from .checks import NUMERIC_KINDS, check_numeric, check_unique_names
+
+
+class PandasFrame(Container):
+    """pandas DataFrames, and objects with ``iloc`` and ``columns``."""
+
+    name = "pandas DataFrame"
+
+    def recognises(self, X: TableLike) -> bool:
+        return hasattr(X, "iloc") and hasattr(X, "columns")
+
+    def column_names(self, X: TableLike) -> list[Any] | None:
+        return list(X.columns)
+
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        check_unique_names(list(X.columns))
+        others = [name for name, dtype in X.dtypes.items() if dtype.kind not in NUMERIC_KINDS]
+        check_numeric({name: X[name].dropna().to_numpy() for name in others})
+        return X
+
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
+        return X.iloc[:, columns]
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.iloc[rows]
+
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+        return type(X)(values, index=X.index, columns=X.columns)
+
+
+class PolarsFrame(Container):
+    """polars DataFrames."""
+
+    name = "polars DataFrame"
+
+    def recognises(self, X: TableLike) -> bool:
+        return hasattr(X, "collect_schema")
+
+    def column_names(self, X: TableLike) -> list[Any] | None:
+        return list(X.columns)
+
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        if not hasattr(X, "to_numpy"):
+            raise InputError("X is a polars LazyFrame. Call `X.collect()` first.")
+        others = [name for name, dtype in X.schema.items() if not dtype.is_numeric()]
+        check_numeric({name: X[name].drop_nulls().to_numpy() for name in others})
+        return X
+
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
+        return X.select([X.columns[column] for column in columns])
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X[rows]
+
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+        return type(X)(values, schema=X.columns)
+
+
+class ArrowTable(Container):
+    """Tables and record batches of pyarrow."""
+
+    name = "pyarrow table"
+
+    def recognises(self, X: TableLike) -> bool:
+        return type(X).__module__.partition(".")[0] == "pyarrow" and hasattr(X, "column_names")
+
+    def column_names(self, X: TableLike) -> list[Any] | None:
+        return list(X.column_names)
+
+    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        check_unique_names(X.column_names)
+        columns = {name: X.column(name).to_numpy(zero_copy_only=False) for name in X.column_names}
+        others = {name: v for name, v in columns.items() if v.dtype.kind not in NUMERIC_KINDS}
+        check_numeric({name: v[[entry is not None for entry in v]] for name, v in others.items()})
+        return X
+
+    def take_columns(self, X: TableLike, columns: np.ndarray) -> TableLike:
+        return X.select(columns.tolist())
+
+    def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
+        return X.take(rows)
+
+    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+        return type(X).from_pydict(dict(zip(X.column_names, values.T, strict=True)))

@@ -1,0 +1,87 @@
+"""From a validated data matrix of any container type to its operator."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import InputError
+from .arrays import Array, TableLike
+from .columns import Columns, RawRows, restandardise_rows, standardise_rows
+from .containers import Table, container_of
+from .operators.base import Operator
+from .operators.weighted import WeightedRawRows
+
+
+def standardise(
+    X: Table, scale: bool = False, weights: np.ndarray | None = None, *, centre: bool = True
+) -> tuple[Operator, Columns]:
+    """Centre, and optionally scale, a data matrix and drop its constant columns.
+
+    Parameters
+    ----------
+    X : validated matrix of shape (n_rows, n_columns)
+    scale : bool, default=False
+        Whether to divide each column by its standard deviation (by its root mean square if
+        ``centre`` is False).
+    weights : ndarray of shape (n_rows,) or None, default=None
+        Weights of the rows: row i counts as ``weights[i]`` observations.
+    centre : bool, default=True
+        Whether to centre the columns. If False, only columns of zeros count as constant.
+
+    Returns
+    -------
+    op : Operator
+        The standardised columns that vary.
+    columns : Columns
+        Means, scales and units, by which results are converted back to the units of ``X``.
+    """
+    return standardise_rows(_raw_rows(X, weights), scale, centre=centre)
+
+
+def restandardise(
+    X: Table, columns: Columns, weights: np.ndarray, *, centre: bool = True
+) -> tuple[Operator, Columns]:
+    """Standardise a data matrix again with other weights of the rows and the same scales.
+
+    Parameters
+    ----------
+    X : validated matrix of shape (n_rows, n_columns)
+    columns : Columns
+        Means and scales from `standardise`.
+    weights : ndarray of shape (n_rows,)
+        New weights of the rows.
+    centre : bool, default=True
+        Whether to centre the columns at their new weighted means.
+
+    Returns
+    -------
+    op : Operator
+    columns : Columns
+        As before, with the new means.
+    """
+    return restandardise_rows(_raw_rows(X, weights), columns, centre=centre)
+
+
+def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
+    """Return the operator of new rows whose means and scales are known."""
+    return container_of(X).new_rows(X, mean, scale)
+
+
+def take_columns(X: TableLike, columns: np.ndarray) -> TableLike:
+    """Select columns by position; the result has the container type of ``X``."""
+    return container_of(X).take_columns(X, columns)
+
+
+def _raw_rows(X: Table, weights: np.ndarray | None) -> RawRows:
+    """Return the rows to be measured; rows of weight zero are dropped."""
+    container = container_of(X)
+    if weights is None:
+        return container.rows(X)
+    if container.stays:
+        raise InputError(
+            "`sample_weight` needs a matrix in CPU memory (NumPy, pandas, polars, SciPy sparse), "
+            f"got {type(X).__module__}.{type(X).__name__}."
+        )
+    present = np.flatnonzero(weights > 0)
+    weights = weights[present]
+    return WeightedRawRows(container.rows(X[present], weights), weights)
