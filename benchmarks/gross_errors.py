@@ -44,7 +44,7 @@ def scores(
     for make in MODELS.values():
         model = make().fit(X[:n], y)
         off = float(np.sqrt(np.mean((model.predict(new) - new @ coef) ** 2)))
-        found.append((off, support_f_score(coef != 0, model.coef_ != 0)))
+        found.append((off, support_f_score(coef != 0, model.support_)))
     return found
 
 

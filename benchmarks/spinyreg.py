@@ -71,7 +71,8 @@ def beside_ard(shapes: list[tuple[int, int, int]], seeds: int) -> None:
             X, y, coef = make_sparse_regression(n, p, n_informative=q, random_state=seed)
             ours, model = best_time(lambda: SpinyRegressor().fit(X, y), 0.3)  # noqa: B023
             ard, peer = best_time(lambda: ARDRegression().fit(X, y), 0.3)  # noqa: B023
-            scores = [support_f_score(coef != 0, m.coef_ != 0) for m in (model, peer)]
+            chosen = (model.support_, peer.coef_ != 0)
+            scores = [support_f_score(coef != 0, each) for each in chosen]
             ratios.append(ard / ours)
             rows.append((ours, ard, *scores))
         ours, ard, score, peer_score = np.mean(rows, axis=0)
@@ -89,8 +90,10 @@ def beside_the_lasso() -> None:
         ours, model = best_time(lambda: SpinyRegressor().fit(X, y), 2.0)  # noqa: B023
         lasso, peer = best_time(lambda: LassoCV().fit(X, y), 0.0)  # noqa: B023
         print(f"{q} true, correlation {correlation:g}")
-        for name, seconds, fitted in (("ours", ours, model), ("LassoCV", lasso, peer)):
-            chosen = fitted.coef_ != 0
+        for name, seconds, chosen in (
+            ("ours", ours, model.support_),
+            ("LassoCV", lasso, peer.coef_ != 0),
+        ):
             score = support_f_score(coef != 0, chosen)
             print(f"  {name:18s}{seconds:9.3f}{chosen.sum():12d}{score:10.3f}")
         print(f"  ours takes {ours / lasso:.2f} times as long", flush=True)

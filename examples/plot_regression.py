@@ -43,7 +43,7 @@ plt.show()
 
 chosen = np.flatnonzero(model.support_)
 size = model.coef_[chosen] * model.scale_[chosen]
-deviation = np.sqrt(np.diag(model.coef_covariance_)) * model.scale_[chosen]
+deviation = model.coef_std_[chosen] * model.scale_[chosen]
 figure, ax = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 ax.errorbar(size, np.arange(chosen.size), xerr=2 * deviation, fmt="o", color="#1e4e79")
 ax.set_yticks(np.arange(chosen.size), X.columns[chosen])

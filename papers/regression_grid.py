@@ -230,10 +230,10 @@ def peers() -> dict[str, Any]:
 
 
 def coefficients(model: Any) -> Array:
-    """Those that predict, in the units of the table: the mean over models where there is one."""
+    """Return the coefficients that predict, in the units of the data."""
     if isinstance(model, Pipeline):
         return np.asarray(model[-1].coef_).ravel() / model[0].scale_
-    return np.asarray(getattr(model, "coef_mean_", model.coef_))
+    return np.asarray(model.coef_)
 
 
 def chosen(model: Any) -> Array:

@@ -91,9 +91,9 @@ def methods() -> dict[str, Any]:
 
 
 def support(model: Any) -> Array:
-    """The nonzero coefficients of a fitted estimator."""
+    """Return the selected variables of a fitted estimator."""
     last = model[-1] if hasattr(model, "steps") else model
-    return np.asarray(last.coef_ != 0)
+    return np.asarray(last.support_ if hasattr(last, "support_") else last.coef_ != 0)
 
 
 def ten_fold(X: Array, y: Array, model: BaseEstimator, seed: int) -> tuple[float, float]:

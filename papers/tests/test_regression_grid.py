@@ -136,13 +136,6 @@ def test_coefficients_are_counted_in_their_intervals():
     np.testing.assert_array_equal(found, [[2, 1], [3, 1], [4, 2]])
 
 
-def test_the_mean_over_models_predicts_where_there_is_one():
-    plain = SimpleNamespace(coef_=np.array([1.0, 0.0]))
-    averaged = SimpleNamespace(coef_=np.array([1.0, 0.0]), coef_mean_=np.array([0.9, 0.1]))
-    np.testing.assert_array_equal(coefficients(plain), [1.0, 0.0])
-    np.testing.assert_array_equal(coefficients(averaged), [0.9, 0.1])
-
-
 def test_scaled_columns_give_coefficients_of_the_table(rng):
     X = rng.standard_normal((60, 3)) * [1.0, 10.0, 0.1] + 5.0
     y = X @ [1.0, 0.2, 30.0] + 0.01 * rng.standard_normal(60)

@@ -69,8 +69,12 @@ def test_select_from_model_out_of_the_box(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_select_from_model_keeps_what_was_chosen(name):
-    smallest = np.finfo(float).tiny
-    selector = SelectFromModel(made(name), threshold=smallest).fit(X, response(name))
+    """By ``feature_importances_``: ``coef_`` of a regression averages over several sets."""
+    selector = SelectFromModel(
+        made(name),
+        threshold=np.finfo(float).tiny,
+        importance_getter="feature_importances_",
+    ).fit(X, response(name))
     assert 0 < selector.get_support().sum() < 12
     np.testing.assert_array_equal(selector.get_support(), selector.estimator_.support_)
 
@@ -219,7 +223,7 @@ def test_set_output(name, container):
 @pytest.mark.parametrize("name", ALL)
 def test_names_of_another_table_are_refused(name):
     model = made(name).fit(X, response(name))
-    use = model.predict if METHODS[name].predicts else model.transform
+    use = model.predict if METHODS[name].supervised else model.transform
     with pytest.raises(ValueError, match="feature names should match"):
         use(X.rename(columns={"gene 0": "gene zero"}))
 
@@ -234,7 +238,7 @@ SHARE_OF_SQUARES = [
     [
         (name, scale)
         for name in SHARE_OF_SQUARES
-        for scale in ([False, True] if METHODS[name].takes("scale") else [None])
+        for scale in ([False, True] if METHODS[name].has_parameter("scale") else [None])
     ],
 )
 def test_score_is_the_share_of_squares_that_least_squares_rebuild(name, scale):

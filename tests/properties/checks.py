@@ -132,8 +132,9 @@ def assert_rising(bounds: Any) -> None:
 
 def assert_regression(model: Any, X: Any) -> None:
     several = model.coef_.shape[:-1]  # responses, if there is more than one
-    np.testing.assert_array_equal(np.any(np.atleast_2d(model.coef_) != 0, axis=0), model.support_)
-    assert model.n_selected_ == model.support_.sum() == model.coef_covariance_.shape[-1]
+    nonzero = np.any(np.atleast_2d(model.selected_coef_) != 0, axis=0)
+    np.testing.assert_array_equal(nonzero, model.support_)
+    assert model.n_selected_ == model.support_.sum() == model.selected_coef_covariance_.shape[-1]
     prediction, deviation = model.predict(X, return_std=True)
     assert prediction.shape == deviation.shape == (X.shape[0], *several)
     assert np.all(np.isfinite(prediction))
@@ -141,8 +142,8 @@ def assert_regression(model: Any, X: Any) -> None:
 
 
 def assert_classifier(model: Any, X: Any) -> None:
-    np.testing.assert_array_equal(model.coef_[0] != 0, model.support_)
-    assert model.n_selected_ == model.support_.sum() == model.coef_covariance_.shape[0] - 1
+    np.testing.assert_array_equal(model.selected_coef_[0] != 0, model.support_)
+    assert model.n_selected_ == model.support_.sum()
     both = model.predict_log_proba(X)
     assert both.shape == (X.shape[0], 2)
     assert np.all(np.isfinite(both))

@@ -25,7 +25,7 @@ from prosparse.models.panel import Panel
 from prosparse.models.sca import SCA
 from prosparse.models.spinyreg import SpinyClassifier, SpinyRegressor
 from prosparse.models.sppca import SPPCA
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 
 class Claim(NamedTuple):
@@ -60,7 +60,7 @@ IN_UNITS = {"SPPCA": ("penalty", -1)}
 
 
 def test_none_is_forgotten():
-    assert set(CLAIMS) == set(ESTIMATORS)
+    assert set(CLAIMS) == set(METHODS)
 
 
 def table(seed: int) -> np.ndarray:
@@ -87,7 +87,7 @@ def loadings(estimator: Any, X: Any) -> np.ndarray:
     model = clone(estimator)
     if predicts(model):
         dense = X.toarray() if sparse.issparse(X) else np.asarray(X)
-        return np.atleast_2d(model.fit(X[:, 1:], response(model, dense)).coef_)
+        return np.atleast_2d(model.fit(X[:, 1:], response(model, dense)).selected_coef_)
     W = np.asarray(model.fit(X).components_)
     return W
 
@@ -209,7 +209,7 @@ def fitted(estimator: Any, X: np.ndarray) -> Any:
 
 def result(estimator: Any, X: np.ndarray) -> np.ndarray:
     model = fitted(estimator, X)
-    return model.coef_ if predicts(model) else model.components_
+    return model.selected_coef_ if predicts(model) else model.components_
 
 
 @pytest.mark.parametrize("name", CLAIMS)

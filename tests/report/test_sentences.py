@@ -73,7 +73,7 @@ class Checked:
         self.names = [quoted(name) for name in table.columns]
 
     def loadings(self):
-        return np.atleast_2d(getattr(self.m, "components_", getattr(self.m, "coef_", None)))
+        return np.atleast_2d(getattr(self.m, "components_", getattr(self.m, "selected_coef_", None)))
 
     def ranked(self, positions):
         return sorted(positions, key=lambda k: self.m.ranking_[k])
@@ -151,7 +151,7 @@ def asserted(holds):
 
 def by_evidence(c, chosen, fewer, more):
     assert value(chosen) == c.q
-    path = findings_of(c.m).choice.compared
+    path = findings_of(c.m).choice.criterion
     at = findings_of(c.m).choice.best
     for said, step in ((fewer, -1), (more, 1)):
         if said is not None:
@@ -160,7 +160,7 @@ def by_evidence(c, chosen, fewer, more):
 
 def equally(c, count, low, high, factor):
     choice = findings_of(c.m).choice
-    near = choice.x[choice.compared >= choice.compared[choice.best] - 3]
+    near = choice.x[choice.criterion >= choice.criterion[choice.best] - 3]
     assert (value(low), value(high)) == (near.min(), near.max())
     assert count is None or value(count) == near.size
     assert count is not None or near.size == near.max() - near.min() + 1
@@ -169,7 +169,7 @@ def equally(c, count, low, high, factor):
 
 def only_this(c, factor):
     choice = findings_of(c.m).choice
-    assert np.sum(choice.compared >= choice.compared[choice.best] - 3) == 1
+    assert np.sum(choice.criterion >= choice.criterion[choice.best] - 3) == 1
 
 
 def at_the_penalty(c, chosen, penalty, variables):
@@ -537,7 +537,7 @@ def test_every_number_of_the_terminal(tmp_path, monkeypatch):
     rows = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in lines)
     model = load("wine-prosparse/model.prosparse")
     about = load_with_about("wine-prosparse/model.prosparse")[1]["about"]
-    chance = PermutationNull.from_json(about["shuffled"])
+    chance = PermutationNull.from_json(about["permutation_null"])
     stability = Stability.from_json(about["stability"], list(frame.columns))
     checked = Checked(model, frame, chance, stability)
     assert rows["table"] == "wine.csv, 178 rows, 13 variables"

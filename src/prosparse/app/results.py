@@ -79,7 +79,7 @@ def write_results(result: Result, folder: Path) -> None:
     else:
         scores = scores_of_table(model, found, table)
         components = [f"component_{k + 1}" for k in range(found.loadings.shape[0])]
-        loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.chosen)
+        loadings = ([found.names[k], *map(_digits, found.loadings[:, k])] for k in found.selected)
         _write(folder / "loadings.csv", ["variable", *components], loadings)
         rows = ([name, *map(_digits, row)] for name, row in zip(ids, scores, strict=True))
         header = ["row", *components]
@@ -102,8 +102,8 @@ def _not_among(header: list[str], name: str) -> str:
 
 def _write_selected(found: Findings, path: Path) -> None:
     measured = {"relevance": found.relevance}
-    if found.shared is not None:
-        tests = found.shared
+    if found.tests is not None:
+        tests = found.tests
         measured = {
             "communality": tests.communality, "pvalue": tests.pvalues, "qvalue": tests.qvalues
         }  # fmt: skip
@@ -121,12 +121,12 @@ def _write_selected(found: Findings, path: Path) -> None:
 
 def intercept_of(model: VariableSelector) -> float:
     """Of a regression, or of a classifier, which has an array of one."""
-    return float(np.ravel(model.intercept_)[0])
+    return float(np.ravel(model.selected_intercept_)[0])
 
 
 def _write_regression(result: Result, ids: Sequence[object], folder: Path) -> None:
     table, model, _, found = result
-    chosen = [[found.names[k], _digits(found.loadings[0, k])] for k in found.chosen]
+    chosen = [[found.names[k], _digits(found.loadings[0, k])] for k in found.selected]
     intercept = ["(intercept)", _digits(intercept_of(model))]
     _write(folder / "coefficients.csv", ["variable", "coefficient"], [intercept, *chosen])
     header = ["row", "response", "predicted"]

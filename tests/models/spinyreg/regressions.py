@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cholesky, toeplitz
+from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal
 
 from prosparse.datasets import make_sparse_regression
@@ -17,6 +18,17 @@ def problem(n, p, seed=0, q=3, **options):
     X, y = X - X.mean(axis=0), y - y.mean()
     X = X / X.std(axis=0)
     return X, y, rg.moments(X.T @ X, X.T @ y, float(y @ y), n), coef
+
+
+def max_evidence(Z, y):
+    """Maximise log N(y; 0, sigma2 (I + Z Z'/lambda)) over lambda, at the best sigma2."""
+
+    def loss(log_ratio):
+        K = np.eye(y.size) + Z @ Z.T / np.exp(log_ratio)
+        sigma2 = y @ np.linalg.solve(K, y) / y.size
+        return -multivariate_normal(np.zeros(y.size), sigma2 * K).logpdf(y)
+
+    return -minimize_scalar(loss, bounds=(-10.0, 20.0), method="bounded").fun
 
 
 def dense(X, y, v, alpha, gamma):

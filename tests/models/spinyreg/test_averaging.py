@@ -271,8 +271,10 @@ def test_predictions_and_deviations_are_those_of_all_sets(rng, summed):
         prediction, deviation = model.predict(table, return_std=True)
         np.testing.assert_allclose(prediction, y.mean() + z @ mean, rtol=1e-7)
         np.testing.assert_allclose(deviation, np.sqrt(variance), rtol=1e-7)
-    np.testing.assert_allclose(model.coef_mean_, mean / X.std(axis=0), rtol=1e-7)
-    assert model.n_sets_ == 2**5
+    np.testing.assert_allclose(model.coef_, mean / X.std(axis=0), rtol=1e-7)
+    std = np.sqrt(np.diagonal(covariance)) / X.std(axis=0)
+    np.testing.assert_allclose(model.coef_std_, std, rtol=1e-7)
+    assert model.noise_variance_ == pytest.approx(noise, rel=1e-7)
 
 
 @pytest.fixture(scope="module")
@@ -285,13 +287,13 @@ def open_question():
 def test_the_same_draws_give_the_same_average(open_question):
     X, y, _, model = open_question
     again = SpinyRegressor().fit(X, y)
-    np.testing.assert_array_equal(again.coef_mean_, model.coef_mean_)
+    np.testing.assert_array_equal(again.coef_, model.coef_)
     other = SpinyRegressor(random_state=1).fit(X, y)
-    assert np.any(other.coef_mean_ != model.coef_mean_)
+    assert np.any(other.coef_ != model.coef_)
     np.testing.assert_allclose(
         other.inclusion_probability_, model.inclusion_probability_, atol=0.15
     )
-    np.testing.assert_array_equal(other.coef_, model.coef_)
+    np.testing.assert_array_equal(other.selected_coef_, model.selected_coef_)
 
 
 def test_the_order_of_columns_does_not_matter_to_the_average(open_question, rng):
@@ -323,19 +325,20 @@ def test_saved_and_pickled_averages_are_the_same(open_question, tmp_path):
 def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
     X, y, _, model = open_question
     alone = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
-    np.testing.assert_array_equal(alone.coef_, SpinyRegressor(selection_rule="map").fit(X, y).coef_)
-    np.testing.assert_allclose(alone.predict(X), X @ alone.coef_ + alone.intercept_)
-    assert not hasattr(alone, "coef_mean_")
+    averaged = SpinyRegressor(selection_rule="map").fit(X, y)
+    np.testing.assert_array_equal(alone.selected_coef_, averaged.selected_coef_)
+    np.testing.assert_array_equal(alone.coef_, alone.selected_coef_)
+    assert not hasattr(alone, "inclusion_probability_")
     ols = SpinyRegressor(refit="ols").fit(X, y)
-    np.testing.assert_allclose(ols.predict(X), X @ ols.coef_ + ols.intercept_)
-    np.testing.assert_allclose(model.predict(X), X @ model.coef_mean_ + model.intercept_mean_)
+    np.testing.assert_array_equal(ols.coef_, ols.selected_coef_)
+    np.testing.assert_array_equal(ols.inclusion_probability_, model.inclusion_probability_)
 
 
 def test_the_median_model_holds_what_is_more_probable_than_not(open_question):
     X, y, _, model = open_question
     median = SpinyRegressor(selection_rule="median").fit(X, y)
     np.testing.assert_array_equal(median.support_, model.inclusion_probability_ > 0.5)
-    np.testing.assert_array_equal(median.coef_ != 0, median.support_)
+    np.testing.assert_array_equal(median.selected_coef_ != 0, median.support_)
     assert median.n_selected_ == median.support_.sum()
     order = np.argsort(median.ranking_)
     assert set(order[: median.n_selected_]) == set(np.flatnonzero(median.support_))
@@ -416,7 +419,7 @@ def test_variables_that_matter_only_together_are_found():
     model = SpinyRegressor().fit(truth.X, truth.y)
     true = truth.coef != 0.0
     assert model.inclusion_probability_[true].min() > 0.5
-    assert truth.relative_error(model.coef_mean_) < 2.0
+    assert truth.relative_error(model.coef_) < 2.0
 
 
 def test_what_is_not_allowed():

@@ -42,8 +42,8 @@ def test_it_finds_the_variables(model):
     assert list(model.classes_) == ["healthy", "ill"]
     assert model.coef_.shape == (1, 12)
     assert model.intercept_.shape == (1,)
-    assert np.array_equal(model.coef_[0] != 0, model.support_)
-    standard = model.coef_[0] * X.std(axis=0)
+    assert np.array_equal(model.selected_coef_[0] != 0, model.support_)
+    standard = model.selected_coef_[0] * X.std(axis=0)
     assert np.all(np.abs(standard[:3] - [1.5, -1.5, 1.5]) < 0.6)
     assert set(np.argsort(model.ranking_)[:3]) == {0, 1, 2}
     assert np.all(model.inclusion_probability_[:3] > 0.9)
@@ -61,6 +61,33 @@ def test_predictions_belong_together(model):
     assert model.score(X, NAMES) == np.mean(model.predict(X) == NAMES) > 0.75
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"average": False},
+        {"selection_rule": "map", "average": False},
+        {"selection_rule": "median"},
+        {"fit_intercept": False},
+        {"scale": False},
+    ],
+)
+@pytest.mark.parametrize("p", [5, 12])
+def test_predictions_are_linear_in_coef(options, p):
+    rng = np.random.default_rng(0)
+    table, classes = 2.0 * rng.standard_normal((150, p)) + 0.5, None
+    classes = rng.random(150) < expit(table[:, 0] - table[:, 1] + 0.3 * table[:, 2])
+    model = SpinyClassifier(**options).fit(table, classes)
+    log_odds = table @ model.coef_[0] + model.intercept_[0]
+    np.testing.assert_array_equal(model.predict(table), model.classes_[(log_odds > 0).astype(int)])
+    decision = model.decision_function(table)
+    np.testing.assert_array_equal(decision > 0, log_odds > 0)
+    assert np.all(np.abs(decision) <= np.abs(log_odds) + 1e-9)
+    np.testing.assert_array_equal(model.selected_coef_[0] != 0, model.support_)
+    averaged = options.get("average", True)
+    assert np.array_equal(model.coef_, model.selected_coef_) == (not averaged)
+
+
 def test_probabilities_of_the_chosen_set_alone(alone):
     """Averages over draws from the posterior of intercept and coefficients."""
     rng = np.random.default_rng(0)
@@ -68,7 +95,7 @@ def test_probabilities_of_the_chosen_set_alone(alone):
     Z = (X[:5, chosen] - alone.mean_[chosen]) / alone.scale_[chosen]
     centre = float(alone.intercept_[0] + alone.mean_ @ alone.coef_[0])
     mean = [centre, *(alone.coef_[0] * alone.scale_)[chosen]]
-    draws = rng.multivariate_normal(mean, alone.coef_covariance_, 20_000)
+    draws = rng.multivariate_normal(mean, alone._candidate_covariance, 20_000)
     expected = expit(draws[:, :1] + draws[:, 1:] @ Z.T).mean(axis=0)
     np.testing.assert_allclose(alone.predict_proba(X[:5])[:, 1], expected, atol=0.01)
 
@@ -80,8 +107,7 @@ def test_the_average_is_less_sure_than_the_chosen_set():
         warnings.simplefilter("ignore", NoStructureWarning)
         one = SpinyClassifier(selection_rule="median", average=False).fit(weak, classes)
         many = SpinyClassifier(selection_rule="median").fit(weak, classes)
-    assert np.array_equal(one.coef_, many.coef_)
-    assert many.n_sets_ > 10
+    assert np.array_equal(one.selected_coef_, many.selected_coef_)
     assert 0.0 < many.inclusion_probability_[3:].max() < 1.0
     assert not np.allclose(one.predict_proba(weak), many.predict_proba(weak))
 
@@ -89,7 +115,7 @@ def test_the_average_is_less_sure_than_the_chosen_set():
 def test_the_set_of_the_largest_expected_f_score():
     """Of a few variables: every set tried, every set weighed by its probability."""
     table, classes = drawn(70, 5, seed=3, size=0.7)
-    op, _, labels = SpinyClassifier()._prepared(table, classes, None)
+    op, _, labels = SpinyClassifier()._prepare(table, classes, None)
     data = logistic_solve.listed_columns(op, labels, np.arange(5), True).data
     rules = logistic_solve.rules_for(data, 5, max_iter=10, tol=1e-7)
     sets = logistic_average.sum_all(data, logistic_average.rules_of_average(data, rules), 2)
@@ -116,7 +142,7 @@ def test_the_score_of_noise():
     for seed in range(200):
         rng = np.random.default_rng(seed)
         table, classes = rng.standard_normal((100, 20)), rng.integers(0, 2, 100)
-        op, _, labels = SpinyClassifier()._prepared(table, classes, None)
+        op, _, labels = SpinyClassifier()._prepare(table, classes, None)
         chances.append(logistic_solve.by_chance(op, labels))
     assert 0.02 < np.mean(np.array(chances) < 0.1) < 0.18
     assert 0.4 < np.mean(chances) < 0.6
@@ -155,8 +181,7 @@ def test_weights_count_rows():
     theirs = SpinyClassifier().fit(X[repeated, :8], Y[repeated])
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-7)
     np.testing.assert_allclose(ours.predict_proba(X[:, :8]), theirs.predict_proba(X[:, :8]))
-    assert ours.n_samples_ == theirs.n_samples_ == weights.sum()
-    assert ours.log_evidence_ == pytest.approx(theirs.log_evidence_)
+    np.testing.assert_allclose(ours.log_evidence_path_, theirs.log_evidence_path_)
 
 
 @pytest.mark.parametrize("average", [True, False])
@@ -165,7 +190,7 @@ def test_separated_classes(average):
     table = rng.standard_normal((60, 12))
     found = SpinyClassifier(selection_rule="map", average=average).fit(table, table[:, 4] > 0)
     assert list(np.flatnonzero(found.support_)) == [4]
-    assert 1.0 < found.coef_[0, 4] < 100.0
+    assert 1.0 < found.selected_coef_[0, 4] < 100.0
     assert np.all(np.isfinite(found.predict_log_proba(1e3 * table)))
     assert found.score(table, table[:, 4] > 0) > 0.95
 
@@ -213,7 +238,7 @@ def test_gains_of_all_columns(monkeypatch):
     weights = np.random.default_rng(0).integers(1, 4, 60).astype(float)
     model = SpinyClassifier()
     for kind in (np.asarray, sparse.csr_array):
-        op, _, labels = model._prepared(kind(table), classes, weights)
+        op, _, labels = model._prepare(kind(table), classes, weights)
         listed = logistic_solve.listed_columns(op, labels, np.arange(12), True)
         fit = logistic_solve.state_of(
             listed.data,
@@ -243,7 +268,7 @@ def test_the_same_seed_gives_the_same_average():
     model, again = (SpinyClassifier(random_state=0).fit(X[:, :8], NAMES) for _ in range(2))
     assert np.array_equal(again.inclusion_probability_, model.inclusion_probability_)
     other = SpinyClassifier(random_state=1).fit(X[:, :8], NAMES)
-    assert np.array_equal(other.coef_, model.coef_)
+    assert np.array_equal(other.selected_coef_, model.selected_coef_)
     assert not np.array_equal(other.inclusion_probability_, model.inclusion_probability_)
 
 
@@ -251,15 +276,14 @@ def test_findings(model):
     found = findings_of(model)
     assert found.regression
     assert found.n_selected == 3
-    assert found.loadings.shape == (1, 12)
-    assert "the evidence is highest there" in found.why
+    np.testing.assert_array_equal(found.loadings, model.selected_coef_)
 
 
 def test_more_classes_one_against_the_others():
     rng = np.random.default_rng(0)
     table = rng.standard_normal((150, 5))
     classes = np.array(list("abc"))[np.argmax(table[:, :3], axis=1)]
-    with pytest.raises(InputError, match=r"y has 3 classes. Fit one class against the others"):
+    with pytest.raises(InputError, match=r"y has 3 classes"):
         SpinyClassifier().fit(table, classes)
     found = OneVsRestClassifier(SpinyClassifier()).fit(table, classes)
     assert found.score(table, classes) > 0.9
@@ -270,7 +294,7 @@ def test_more_classes_one_against_the_others():
     ("y", "message"),
     [
         (None, "requires y to be passed"),
-        (np.ones(200), "one class only"),
+        (np.ones(200), "got one class"),
         (np.arange(200) / 3.0, "use SpinyRegressor"),
         (np.where(np.arange(200) == 3, np.nan, Y), "Input y contains NaN: 1 value"),
         (np.where(np.arange(200) == 3, None, NAMES), "Input y contains NaN: 1 value"),
@@ -285,11 +309,11 @@ def test_what_is_no_class(y, message):
 
 
 def test_what_else_is_refused():
-    with pytest.raises(InputError, match="one class only, 'True' among the rows whose weight"):
+    with pytest.raises(InputError, match="one class, 'True' among the rows with positive weight"):
         SpinyClassifier().fit(X, Y, sample_weight=Y.astype(float))
-    with pytest.raises(InputError, match="all 12 columns of X are constant"):
+    with pytest.raises(InputError, match="all 12 columns are constant"):
         SpinyClassifier().fit(np.ones_like(X), Y)
-    with pytest.raises(InputError, match="the largest column of X is"):
+    with pytest.raises(InputError, match="X has columns whose norms differ by a factor"):
         SpinyClassifier(scale=False).fit(X * np.geomspace(1.0, 1e9, 12), Y)
     with pytest.raises(
         ParameterError, match="`selection_rule` must be one of 'f-score', 'map', 'median'"

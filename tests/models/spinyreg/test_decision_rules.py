@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from regressions import problem
 
-from prosparse import NoStructureWarning, SpinyRegressor
+from prosparse import NoStructureWarning, ParameterError, SpinyRegressor
 from prosparse.data import standardise
 from prosparse.datasets import make_sparse_regression
 from prosparse.metrics import support_f_score
@@ -15,7 +15,7 @@ from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import decision_rules as ch
 from prosparse.models.spinyreg import null_test
 from prosparse.models.spinyreg.model import moments
-from prosparse.models.spinyreg.response import response_of
+from prosparse.models.spinyreg.response import prepare_response
 from prosparse.models.spinyreg.screening import candidates
 from prosparse.models.spinyreg.stepwise import rules_for, search
 
@@ -36,19 +36,19 @@ def test_the_best_set_is_the_best_of_all(seed):
     by_number = np.zeros((5, 6))
     for v, w in zip(sets, weights, strict=True):
         by_number[list(v), len(v)] += w
-    found = ch.best_expected_f(by_number, weights[0], 5)
+    found = ch.maximise_expected_f_score(by_number, weights[0], 5)
     scores = [expected_f(sets, weights, v) for v in sets]
     assert found.expected == pytest.approx(max(scores))
     assert frozenset(found.v.tolist()) == sets[int(np.argmax(scores))]
-    few = ch.best_expected_f(by_number, weights[0], 2)
+    few = ch.maximise_expected_f_score(by_number, weights[0], 2)
     assert few.expected == pytest.approx(max(s for s, v in zip(scores, sets) if len(v) <= 2))
 
 
 def test_nothing_is_best_where_nothing_is_probable_enough():
     by_number = np.array([[0.0, 0.3], [0.0, 0.1]])
-    assert ch.best_expected_f(by_number, 0.6, 2).v.size == 0
-    assert ch.best_expected_f(by_number, 0.29, 2).v.tolist() == [0]
-    assert ch.best_expected_f(by_number, 0.29, 0).v.size == 0
+    assert ch.maximise_expected_f_score(by_number, 0.6, 2).v.size == 0
+    assert ch.maximise_expected_f_score(by_number, 0.29, 2).v.tolist() == [0]
+    assert ch.maximise_expected_f_score(by_number, 0.29, 0).v.size == 0
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.8])
@@ -64,9 +64,9 @@ def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
     op, _ = standardise(X, True, weights, centre=True)
 
     def beyond(y):
-        response = response_of(y, True, weights)
+        response = prepare_response(y, True, weights)
         among = candidates(op, response.y, response.yy, response.n)
-        return null_test.beyond_chance(among, response.root, 1)
+        return null_test.rejects_null(among, response.root, 1)
 
     spread = 1.0 if weights is None else np.sqrt(weights)
     found = [beyond(rng.standard_normal(n) / spread) for _ in range(200)]
@@ -85,15 +85,15 @@ def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
     for x, square in zip(X.T, d, strict=True):
         C = np.eye(12) + np.outer(x, x) / square
         factors += (y @ np.linalg.solve(C, y) / (y @ y)) ** (-11 / 2)
-    found = null_test.log_sum_alone((X.T @ y)[:, None], d, np.array([y @ y]), 11.0)
+    found = null_test.log_bayes_factor_sum((X.T @ y)[:, None], d, np.array([y @ y]), 11.0)
     assert found[0] == pytest.approx(np.log(factors))
 
 
 def test_too_few_rows_are_never_beyond_chance():
     op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
-    response = response_of(np.array([1.0, 2.0]), True)
+    response = prepare_response(np.array([1.0, 2.0]), True)
     among = candidates(op, response.y, response.yy, response.n)
-    assert not null_test.beyond_chance(among, None, 1)
+    assert not null_test.rejects_null(among, None, 1)
 
 
 def average_of(X, y):
@@ -111,9 +111,9 @@ def test_of_copies_one_is_kept_with_the_probability_of_both():
         [*range(5), true[0]],
         [5 if j == true[0] else j for j in range(5)] + [5],
     )
-    found = ch.f_score_choice(data, average, 6)
+    found = ch.select_by_f_score(data, average, 6)
     assert len({5, true[0]} & set(found.v.tolist())) == 1
-    both = ch.best_expected_f(average.by_number, average.number[0], 6)
+    both = ch.maximise_expected_f_score(average.by_number, average.number[0], 6)
     assert {5, true[0]} <= set(both.v.tolist())  # F alone would take both
     assert found.expected > both.expected
 
@@ -123,13 +123,13 @@ def test_no_group_is_active_more_often_than_there_are_so_many_variables(rng):
     X, y, _, _ = problem(25, 6, seed=3, q=3, noise=2.0)
     _, average = average_of(X, y)
     stands = np.array([0, 0, 0, 3, 4, 5])  # whatever the data say
-    once = ch.counted_once(average.by_number, stands)
+    once = ch.merge_redundant(average.by_number, stands)
     assert np.all(once <= average.number + 1e-12)
     assert np.all(once[0] >= average.by_number[:3].max(axis=0) - 1e-12)
     assert np.any(once[0] < average.by_number[:3].sum(axis=0) - 1e-3)
     assert not np.any(once[1:3])
     np.testing.assert_allclose(once[3:], average.by_number[3:], atol=1e-12)
-    assert ch.best_expected_f(once, 0.0, 6).expected <= 1.0
+    assert ch.maximise_expected_f_score(once, 0.0, 6).expected <= 1.0
 
 
 def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other():
@@ -142,7 +142,7 @@ def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other()
         y = X[:, 0] + X[:, 1] + noise * rng.standard_normal(60)
         data, average = average_of(X, y - y.mean())
         assert ch.stand_ins(data, average).tolist() == [0, 1, 2, 3]
-        assert set(ch.f_score_choice(data, average, 4).v.tolist()) >= {0, 1}
+        assert set(ch.select_by_f_score(data, average, 4).v.tolist()) >= {0, 1}
 
 
 def test_by_number_adds_up(rng):
@@ -177,19 +177,19 @@ def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monke
     """A weak but certain signal in many variables: no single set is more probable than none."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
-    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: False)
+    monkeypatch.setattr(ch, "rejects_null", lambda among, root, n_intercepts: False)
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
     monkeypatch.setattr(
-        "prosparse.models.spinyreg.solve.f_score_choice",
+        "prosparse.models.spinyreg.solve.select_by_f_score",
         lambda data, average, allowed: ch.Choice(np.array([3, 1]), 0.5),
     )
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
-    monkeypatch.setattr(ch, "beyond_chance", lambda among, root, lost: True)
+    monkeypatch.setattr(ch, "rejects_null", lambda among, root, n_intercepts: True)
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]
-    assert np.flatnonzero(model.coef_).tolist() == [1, 3]
+    assert np.flatnonzero(model.selected_coef_).tolist() == [1, 3]
     assert sorted(model.ranking_[[1, 3]]) == [1, 2]
 
 
@@ -225,13 +225,10 @@ def test_intervals_of_coefficients():
     other = SpinyRegressor().fit(10.0 * X + 3.0, 100.0 * y)
     np.testing.assert_allclose(other.coef_interval(), 10.0 * model.coef_interval(), rtol=1e-6)
     alone = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
-    half = 1.959963984540054 * np.sqrt(np.diagonal(alone.coef_covariance_))
+    half = 1.959963984540054 * np.sqrt(np.diagonal(alone.selected_coef_covariance_))
     ends = alone.coef_interval()
     np.testing.assert_allclose(ends[alone.support_, 1], alone.coef_[alone.support_] + half)
     assert not ends[~alone.support_].any()
     for level in (0.0, 1.0, "0.9"):
-        with pytest.raises(ValueError, match="`level` must be a number between 0 and 1, got"):
+        with pytest.raises(ParameterError, match=r"`level` must be in \(0, 1\), got"):
             model.coef_interval(level)
-    del model.conditional_coef_mean_  # as in a file of an earlier version
-    with pytest.raises(ValueError, match="saved by an earlier version"):
-        model.coef_interval()

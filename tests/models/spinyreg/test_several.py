@@ -124,11 +124,13 @@ def test_shapes(model):
     assert model.coef_.shape == (3, 15)
     assert model.intercept_.shape == model.noise_variance_.shape == (3,)
     assert list(np.flatnonzero(model.support_)) == [0, 1, 2]
-    assert np.array_equal(np.any(model.coef_ != 0, axis=0), model.support_)
-    assert model.coef_covariance_.shape == (3, 3, 3)
+    assert np.array_equal(np.any(model.selected_coef_ != 0, axis=0), model.support_)
+    assert model.selected_coef_covariance_.shape == (3, 3, 3)
     prediction, deviation = model.predict(X, return_std=True)
     assert prediction.shape == deviation.shape == Y.shape
-    np.testing.assert_allclose(prediction, X @ model.coef_.T + model.intercept_)
+    np.testing.assert_array_equal(prediction, X @ model.coef_.T + model.intercept_)
+    np.testing.assert_array_equal(model.selected_coef_, model.coef_)
+    np.testing.assert_array_equal(model.selected_intercept_, model.intercept_)
     assert np.array_equal(model.predict(X), prediction)
     np.testing.assert_allclose(model.coef_ / 10.0 ** np.arange(3)[:, None], W.T, atol=0.4)
     np.testing.assert_allclose(np.sqrt(model.noise_variance_), [1.0, 10.0, 100.0], rtol=0.3)
@@ -146,7 +148,9 @@ def test_least_squares_of_the_chosen_variables():
     np.testing.assert_allclose(found.intercept_, expected[0])
     np.testing.assert_allclose(found.noise_variance_, left / (80 - 4))
     sandwich = np.linalg.inv(Z.T @ Z)[1:, 1:]
-    np.testing.assert_allclose(found.coef_covariance_[1], found.noise_variance_[1] * sandwich)
+    np.testing.assert_allclose(
+        found.selected_coef_covariance_[1], found.noise_variance_[1] * sandwich
+    )
 
 
 def test_equal_columns_are_sure_of_the_same():
@@ -176,8 +180,11 @@ def test_units_and_order_of_responses(model):
     other = SpinyRegressor().fit(1e4 * X, (Y * factors)[:, ::-1])
     np.testing.assert_allclose(other.coef_[::-1], model.coef_ * factors[:, None] / 1e4, rtol=1e-5)
     shift = 80 * np.log(factors).sum()
-    assert other.log_evidence_ == pytest.approx(model.log_evidence_ - shift)
-    np.testing.assert_allclose(other.alpha_[::-1], model.alpha_ / factors**2, rtol=1e-3)
+    expected = model.log_evidence_path_ - shift
+    np.testing.assert_allclose(other.log_evidence_path_[:4], expected[:4])
+    np.testing.assert_allclose(
+        other.coef_precision_[::-1], model.coef_precision_ / factors**2, rtol=1e-3
+    )
 
 
 def test_weights_count_rows():
@@ -220,7 +227,7 @@ def test_cross_validation():
 
 def test_noise_selects_nothing():
     rng = np.random.default_rng(0)
-    with pytest.warns(NoStructureWarning, match="no variable predicts y"):
+    with pytest.warns(NoStructureWarning, match="no variable was selected"):
         found = SpinyRegressor().fit(rng.standard_normal((50, 10)), rng.standard_normal((50, 3)))
     assert not found.support_.any()
     np.testing.assert_allclose(found.predict(X[:2, :10]), np.tile(found.intercept_, (2, 1)))
@@ -229,7 +236,7 @@ def test_noise_selects_nothing():
 def test_what_is_refused():
     with pytest.raises(ParameterError, match="`noise` must be 'gaussian' for several responses"):
         SpinyRegressor(noise="student").fit(X, Y)
-    with pytest.raises(ParameterError, match="`selection_rule` must not be 'median' for several"):
+    with pytest.raises(ParameterError, match="`selection_rule` must be 'f-score' or 'map' for several"):
         SpinyRegressor(selection_rule="median").fit(X, Y)
     with pytest.raises(InputError, match="Input y contains NaN"):
         SpinyRegressor().fit(X, np.where(Y > 5.0, np.nan, Y))
@@ -253,7 +260,7 @@ def test_intervals_of_the_coefficients(refit):
     ends = model.coef_interval(0.9)
     assert ends.shape == (3, 15, 2)
     assert np.all(ends[:, ~model.support_] == 0.0)
-    std = np.sqrt(np.diagonal(model.coef_covariance_, axis1=1, axis2=2))
+    std = np.sqrt(np.diagonal(model.selected_coef_covariance_, axis1=1, axis2=2))
     mean = model.coef_[:, model.support_]
     expected = np.stack([mean - norm.ppf(0.95) * std, mean + norm.ppf(0.95) * std], axis=-1)
     np.testing.assert_allclose(ends[:, model.support_], expected)
@@ -267,8 +274,8 @@ def test_least_squares_of_an_exact_fit():
     model = SpinyRegressor(refit="ols").fit(table, responses)
     posterior = SpinyRegressor().fit(table, responses)
     np.testing.assert_allclose(model.predict(table), responses, atol=1e-9)
-    assert np.isfinite(model.gamma_).all()
-    assert np.isfinite(model.alpha_).all()
-    np.testing.assert_allclose(model.gamma_, posterior.gamma_)
-    np.testing.assert_allclose(model.alpha_, posterior.alpha_)
+    assert np.isfinite(model.noise_precision_).all()
+    assert np.isfinite(model.coef_precision_).all()
+    np.testing.assert_allclose(model.noise_precision_, posterior.noise_precision_)
+    np.testing.assert_allclose(model.coef_precision_, posterior.coef_precision_)
     assert np.all(model.noise_variance_ <= posterior.noise_variance_)

@@ -35,7 +35,7 @@ def mismatch(data, v, log_ratio):
     """Log of what is equal at the best lambda: lambda m'm / sigma2 over q - lambda tr P."""
     A = data.G[np.ix_(v, v)] + np.exp(log_ratio) * np.eye(v.size)
     m = np.linalg.solve(A, data.b[v])
-    sigma2 = max((data.yy - data.b[v] @ m) / data.n, data.floor)
+    sigma2 = max((data.yy - data.b[v] @ m) / data.n, data.noise_floor)
     lam = np.exp(log_ratio)
     return np.log(lam * (m @ m) / sigma2) - np.log(v.size - lam * np.trace(np.linalg.inv(A)))
 
@@ -54,7 +54,7 @@ def test_step_is_newtons(exact):
         newton = -here / ((high - low) / (2 * h))
         assert abs(newton) < rg.LONGEST_STEP
         fit = rg.evaluate(data, v, at)
-        assert (fit.sigma2 == data.floor) == exact
+        assert (fit.sigma2 == data.noise_floor) == exact
         assert fit.step == pytest.approx(newton, abs=1e-5)
 
 

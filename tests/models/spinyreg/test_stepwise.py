@@ -358,12 +358,12 @@ def test_instalments_lead_where_the_whole_table_leads(monkeypatch):
     everyone = screening.candidates(DenseOperator(X), y, data.yy, y.size)
     monkeypatch.setattr(screening, "SHORTLIST", 12)
     some = screening.candidates(DenseOperator(X), y, data.yy, y.size)
-    assert screening.first_shortlist(some, screening.all_in(some)).listed.size <= 12
+    assert screening.first_shortlist(some, screening.all_in(some)).indices.size <= 12
     found, gains = [], []
     for among in (everyone, some):
         listed, runs, _ = screening.search_all(among, rules)
         fit = rg.optimise(listed.data, runs[-1].state.fit, rg.EXACT)
-        found.append(set(listed.listed[fit.v]))
+        found.append(set(listed.indices[fit.v]))
         gains.append(screening.gains(among, listed, fit))
     assert found[0] == found[1] == set(np.flatnonzero(coef))
     np.testing.assert_allclose(gains[1], gains[0], atol=1e-4)
@@ -383,9 +383,9 @@ def test_a_variable_that_helps_only_beside_another_comes_with_an_instalment(monk
     monkeypatch.setattr(screening, "SHORTLIST", 6)
     some = screening.candidates(DenseOperator(X), y, float(y @ y), y.size)
     first = screening.first_shortlist(some, screening.all_in(some))
-    assert 7 in first.listed
-    assert 31 not in first.listed
+    assert 7 in first.indices
+    assert 31 not in first.indices
     last, runs, _ = screening.search_all(some, rules)
     fit = runs[-1].state.fit
-    assert set(last.listed[fit.v]) == {7, 31}
+    assert set(last.indices[fit.v]) == {7, 31}
     assert fit.log_evidence == pytest.approx(best.log_evidence, abs=1e-3)

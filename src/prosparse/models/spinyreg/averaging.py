@@ -76,7 +76,7 @@ class Average(NamedTuple):
     variance: np.ndarray  # (p,) of the weights
     active_mean: np.ndarray  # (p,) of each weight where its variable is active
     active_variance: np.ndarray  # (p,)
-    likely: np.ndarray  # (k,) the variables that `covariance` is about, rising
+    candidates: np.ndarray  # (k,) the variables that `covariance` is about, rising
     covariance: np.ndarray  # (k, k) of their weights: within sets, and between them
     together: np.ndarray  # (k, k) probability that both are active, by the sets that were seen
     rest: float  # variance of a prediction, on average, that is due to all others
@@ -427,7 +427,7 @@ def average_over_sets(
         np.random.default_rng(seed),
         [places[v] for v in passed if np.all(places[v] >= 0)],
     )
-    rising = np.argsort(order[found.likely])
+    rising = np.argsort(order[found.candidates])
 
     def spread(values: np.ndarray) -> np.ndarray:
         """Zero for the variables that were not visited."""
@@ -442,7 +442,7 @@ def average_over_sets(
         variance=spread(found.variance),
         active_mean=spread(found.active_mean),
         active_variance=spread(found.active_variance),
-        likely=order[found.likely][rising],
+        candidates=order[found.candidates][rising],
         covariance=found.covariance[rising][:, rising],
         together=found.together[rising][:, rising],
     )
@@ -498,7 +498,7 @@ def mixture_interval(
     return np.stack(ends, axis=-1)
 
 
-def stand_ins_of(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
+def credible_sets_of(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
     """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []

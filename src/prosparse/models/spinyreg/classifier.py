@@ -1,5 +1,4 @@
-"""SpinyClassifier for users: parameters in, fitted attributes out; `logistic` has the
-mathematics."""
+"""SpinyClassifier: sparse logistic regression by Bayesian model averaging."""
 
 from __future__ import annotations
 
@@ -27,141 +26,125 @@ from ...errors import (
     warn,
 )
 from .._base import VariableSelector, seed_of
-from .labels import Labels, checked_classes, labels_of
+from .labels import Labels, check_classes, encode_labels
 from .logistic_average import LogisticAverage
 from .logistic_solve import LogisticOptions, LogisticSolution, solve_classes
-from .predictive_variance import quadratic, refuse_spread
+from .predictive_variance import quadratic_form
 from .probability import log_probabilities
-from .solve import Choose
+from .solve import SelectionRule
+from .validation import check_columns
 
-LARGEST_POWER = 305  # of ten that a coefficient or its variance may have
+MAX_EXPONENT = 295  # maximum decimal exponent of a column scale
 
 
 class SpinyClassifier(ClassifierMixin, VariableSelector):
-    """Logistic regression that chooses its variables, for two classes.
+    """Sparse logistic regression by Bayesian model averaging, for two classes.
 
-    Every set of variables is a Bayesian logistic regression, whose evidence is computed by
-    Laplace's approximation. The set of the largest expected F-score is kept; all other
-    coefficients are exactly zero. Probabilities are averages over many sets, each weighed by its
-    probability, and over the coefficients of each.
+    Each set of variables defines a Bayesian logistic regression whose marginal likelihood
+    (evidence) is computed by Laplace's approximation. Posterior probabilities of the sets give
+    the inclusion probability of each variable and the selected set. Class probabilities are
+    averages over the sets and over the coefficients.
 
     Parameters
     ----------
     fit_intercept : bool, default=True
-        Centre X and fit an intercept. False: the log odds are zero where all columns are.
+        Whether to fit an intercept. If False, X is not centred.
     scale : bool, default=True
-        Divide every column by its standard deviation first, so that one prior fits all.
+        Whether to divide each column by its standard deviation before fitting. The prior gives
+        all coefficients of scaled columns the same variance.
     selection_rule : {"f-score", "map", "median"}, default="f-score"
-        The set to keep. "f-score": that of the largest expected F-score, which weighs what would
-        be missed against what would be wrong; of variables that stand for each other, one.
-        "map": the most probable set, which is smaller where the data say little. "median": all
-        variables that are more probably active than not.
+        Rule for the selected set. "f-score" maximises the expected F-score and selects one
+        variable of each redundant group. "map" is the set of maximum posterior probability.
+        "median" is the median probability model: all variables with an inclusion probability
+        above 0.5.
     average : bool, default=True
-        Predict by the average over sets of variables. False: by the chosen set alone; with
-        ``selection_rule="map"`` nothing is averaged then, which saves time.
+        Whether to predict by Bayesian model averaging. If False, the selected set alone predicts.
+        ``average=False`` with ``selection_rule="map"`` computes no average and is faster.
     max_iter : int, default=1000
-        The most moves of a search.
+        Maximum number of moves of a search.
     tol : float, default=1e-7
-        The rise of the objective per sample that ends it.
+        Increase of the objective per sample below which a search stops.
     random_state : int, RandomState or None, default=0
-        Draws the sets of the average where there are more than six variables; the chosen set of
-        ``selection_rule="map"`` does not depend on it.
+        Seed for sampling sets of variables, used if X has more than six columns. The selected set
+        of ``selection_rule="map"`` does not depend on it.
     verbose : int, default=0
-        1 shows a progress bar.
+        Verbosity level; 1 shows a progress bar.
 
     Attributes
     ----------
-    classes_ : array (2,)
-        The two classes, in the order of ``predict_proba``.
-    coef_ : array (1, n_features_in_)
-        Coefficients of the log odds of the second class: most probable values, given the chosen
-        variables; exactly zero outside ``support_``.
-    intercept_ : array (1,)
-        The log odds where all columns are zero; 0 without ``fit_intercept``.
-    support_ : bool array (n_features_in_,)
-        The chosen variables; none where no set is more probable than none.
+    classes_ : ndarray of shape (2,)
+        Class labels, in the order of `predict_proba`.
+    coef_ : ndarray of shape (1, n_features_in_)
+        Coefficients of the log odds of ``classes_[1]`` used by `predict`: posterior means over
+        all sets with averaging, else equal to ``selected_coef_``.
+    intercept_ : ndarray of shape (1,)
+        Intercept used by `predict`. It is 0 if ``fit_intercept=False``.
+    selected_coef_ : ndarray of shape (1, n_features_in_)
+        Posterior mode of the coefficients of the selected set, exactly zero outside ``support_``.
+    selected_intercept_ : ndarray of shape (1,)
+        Intercept that belongs to ``selected_coef_``.
+    support_ : ndarray of shape (n_features_in_,)
+        Boolean mask of the selected variables.
     n_selected_ : int
-        How many variables were chosen.
-    relevance_ : array (n_features_in_,)
-        The size of the coefficient times the deviation of its column, as a share of the largest;
-        0 for variables that were not chosen.
-    ranking_ : int array (n_features_in_,)
-        1 for the variable that would be given up last; beyond the path, by what each would add.
-    cardinalities_ : int array
-        0, 1, 2, ...: the path holds the models of so many variables, in the order of
-        ``ranking_``.
-    log_evidence_path_ : array
-        The log evidence of each of them: the log probability of the classes, with coefficients
-        and their size integrated.
-    log_posterior_path_ : array
-        Log evidence plus log prior, whose maximum is the choice.
-    log_evidence_ : float
-        The log evidence of the chosen model.
-    prior_std_ : float
-        Standard deviation of the prior of its coefficients, of columns divided by ``scale_``, at
-        its most probable value. Without any variable it means nothing.
-    coef_covariance_ : array (n_selected_ + 1, n_selected_ + 1)
-        Of the intercept (where all columns are at ``mean_``) and of the coefficients of the chosen
-        variables, of columns divided by ``scale_``.
-    n_samples_ : float
-        How many observations the rows of ``fit`` stood for: their number, or the sum of
-        ``sample_weight``.
-    averaged_ : bool
-        Whether predictions are averages over sets.
-    credible_sets_ : list of int arrays
-        For each chosen variable, in the order of the columns: the smallest group of variables
-        correlated with it (by at least 0.5) of which one is, with a probability of 0.95, the true
-        one; the most probable first. One alone: nothing else can stand for it.
-    inclusion_probability_ : array (n_features_in_,)
-        The probability that each variable is active, over all sets. Only with an average, like
-        all attributes up to ``n_sets_``.
-    coef_mean_ : array (n_features_in_,)
-        Means of the coefficients over all sets; a variable counts as zero where it is out.
-    intercept_mean_ : float
-        The average log odds where all columns are zero; 0 without ``fit_intercept``.
-    candidate_indices_ : int array
-        The variables (at most 300) of an inclusion probability of at least 0.01.
-    candidate_covariance_ : array (len(candidate_indices_) + 1, len(candidate_indices_) + 1)
-        Of the intercept and their coefficients, as ``coef_covariance_``: within and between sets.
-    excluded_variance_ : float
-        What all other variables together add to the variance of the log odds, on average.
-    n_sets_ : int
-        How many different sets the average is over.
-    objective_path_ : array (n_iter_,)
-        Log posterior of the set and the size of its coefficients after every move of the search
-        that found it; never falls.
+        Number of selected variables.
+    inclusion_probability_ : ndarray of shape (n_features_in_,)
+        Posterior probability that each variable is active. Present if an average over sets was
+        computed.
+    credible_sets_ : list of ndarray
+        One array of column indices for each selected variable, in column order. It is the
+        smallest group of variables correlated with the selected one (at least 0.5 in absolute
+        value) that contains the active variable with probability 0.95, most probable first.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Absolute coefficient times column standard deviation, relative to the largest; 0 for
+        variables that are not selected.
+    ranking_ : ndarray of shape (n_features_in_,)
+        Ranks of the variables; 1 is the last variable removed by backward elimination. Variables
+        outside the path are ranked by the evidence that each would add.
+    cardinalities_ : ndarray of shape (n_models,)
+        Numbers of variables of the nested models on the path: 0, 1, 2, ...
+    log_evidence_path_ : ndarray of shape (n_models,)
+        Log marginal likelihood of each model on the path.
+    log_posterior_path_ : ndarray of shape (n_models,)
+        Log evidence plus log prior of each model on the path, up to a constant.
+    candidate_indices_ : ndarray of shape (n_candidates,)
+        Indices of the variables whose joint posterior covariance enters the class probabilities:
+        at most 300 variables of inclusion probability at least 0.01 with averaging, else the
+        selected variables.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Log posterior after each move of the search that found the set. It is non-decreasing.
     n_iter_ : int
-        How many moves there were.
+        Number of moves.
     stop_reason_ : StopReason
-        Its text says why searches ended and what can be done.
-    mean_ : array (n_features_in_,)
-        The mean of every column; zeros without ``fit_intercept``.
-    scale_ : array (n_features_in_,)
-        What every column was divided by: its standard deviation, or 1 without ``scale``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
+        Reason why the search stopped.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means; zeros if ``fit_intercept=False``.
+    scale_ : ndarray of shape (n_features_in_,)
+        Column standard deviations; ones if ``scale=False``.
+    varying_ : ndarray of shape (n_features_in_,)
+        Boolean mask of the columns that are not constant. Constant columns are never selected.
 
     See Also
     --------
-    SpinyRegressor : The same for a response of numbers.
+    SpinyRegressor : Linear regression for continuous responses.
 
     Notes
     -----
-    Where ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w with
-    w ~ N(0, tau^2 I) for the set v. b and w are integrated by Laplace's approximation, whose error
-    in the log evidence is a few hundredths; tau, with a half-Cauchy prior, on a grid of doublings.
-    The prior of the sets takes each variable to be active with one probability, anything up to
-    1/2. Separated classes have finite coefficients, as tau has a prior.
+    With ``Z = (X - mean_) / scale_``, the log odds of the second class are b + Z_v w for the set
+    v, with w ~ N(0, tau^2 I). Laplace's approximation integrates over b and w; its error in the
+    log evidence is a few hundredths. A grid of powers of two integrates over tau, which has a
+    half-Cauchy prior. The prior on sets gives each variable the same probability of being
+    active, uniform on [0, 1/2]. Coefficients of separated classes are finite.
 
-    A row of weight 2 counts like two rows. There are two classes; for more, fit one against the
-    others by ``sklearn.multiclass.OneVsRestClassifier``. Weights for whole classes are not
-    offered: they would change the probabilities, which are those of the classes in the rows given.
+    A row of weight 2 counts as two rows. Class weights are not supported, because they would
+    change the class probabilities. For more than two classes, use
+    ``sklearn.multiclass.OneVsRestClassifier``.
 
     References
     ----------
-    Tierney & Kadane (1986), JASA 81, for the approximation; Scott & Berger (2010), Annals of
-    Statistics 38(5), for the prior; Zanella (2020), JASA 115, for the run through sets; Monahan &
-    Stefanski (1992), Handbook of the Logistic Distribution, for the average of probabilities.
+    Tierney & Kadane (1986), Journal of the American Statistical Association 81: approximation.
+    Scott & Berger (2010), Annals of Statistics 38(5): prior on sets.
+    Zanella (2020), Journal of the American Statistical Association 115: sampling of sets.
+    Monahan & Stefanski (1992), Handbook of the Logistic Distribution: average probabilities.
 
     Examples
     --------
@@ -174,14 +157,28 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     array([False,  True,  True])
     """
 
-    _fewest_features = 1
+    _min_features = 1
+    _variable_attributes = (
+        ("inclusion_probability", "inclusion_probability_"),
+        ("coef", "coef_"),
+        ("selected_coef", "selected_coef_"),
+    )
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    candidate_indices_: np.ndarray
+    # Inputs of the variance of the log odds.
+    _candidate_covariance: (
+        np.ndarray
+    )  # (1 + k, 1 + k) of intercept and coefficients, scaled columns
+    _excluded_variance: float  # mean contribution of all variables that are not candidates
+    _averaged: bool  # whether `coef_` is an average over sets
 
     def __init__(
         self,
         *,
         fit_intercept: bool = True,
         scale: bool = True,
-        selection_rule: Choose = "f-score",
+        selection_rule: SelectionRule = "f-score",
         average: bool = True,
         max_iter: int = 1000,
         tol: float = 1e-7,
@@ -198,224 +195,215 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.verbose = verbose
 
     def fit(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Choose the variables of ``X`` that tell the two classes ``y`` apart.
+        """Select variables and estimate their coefficients.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-        y : array (n_samples,)
-            Two different values, numbers or texts.
-        sample_weight : array (n_samples,), float or None, default=None
-            How many observations each row stands for: a row of weight 2 counts like two rows, and
-            one of weight 0 not at all.
+        X : data matrix of shape (n_samples, n_features)
+            Predictors.
+        y : array-like of shape (n_samples,)
+            Class labels with two distinct values.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Numbers of observations that the rows represent. A row of weight 2 counts as two
+            rows, a row of weight 0 is ignored.
 
         Returns
         -------
         SpinyClassifier
+            The fitted estimator.
         """
-
         with self._fitting():
-            op, columns, labels = self._prepared(X, y, sample_weight)
-            self._describe(solve_classes(op, labels, self._options()), columns, labels)
-
+            op, columns, labels = self._prepare(X, y, sample_weight)
+            options = LogisticOptions(
+                fit_intercept=self.fit_intercept,
+                selection_rule=self.selection_rule,
+                average=self.average,
+                max_iter=self.max_iter,
+                tol=self.tol,
+                verbose=self.verbose,
+                seed=seed_of(self.random_state),
+            )
+            self._set_fit(solve_classes(op, labels, options), columns, labels)
         return self
 
-    def _prepared(
+    def _prepare(
         self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None
     ) -> tuple[Operator, Columns, Labels]:
-        """The table and the classes as the model sees them."""
+        """Validate the input, standardise X and encode the classes."""
         if y is None:
             raise InputError(
                 f"{type(self).__name__} requires y to be passed, but the target y is None"
             )
-        X = self._validated(X, reset=True)
+        X = self._validate(X, reset=True)
         weights = None
         if sample_weight is not None:
             weights = checked_weights(sample_weight, X.shape[0])
             check_total(weights)
-        labels = labels_of(checked_classes(y, X.shape[0]), weights)
+        labels = encode_labels(check_classes(y, X.shape[0]), weights)
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
-        if op.shape[1] == 0:
-            raise InputError(
-                f"all {columns.varying.size} columns of X are constant, so that there is nothing "
-                "to choose from. Check how the table was read."
-            )
-        if not self.scale:
-            refuse_spread(np.asarray(op.column_squares()))
+        check_columns(op, columns, self.scale)
         return op, columns, labels
 
-    def _options(self) -> LogisticOptions:
-        return LogisticOptions(
-            fit_intercept=self.fit_intercept,
-            selection_rule=self.selection_rule,
-            average=self.average,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            verbose=self.verbose,
-            seed=seed_of(self.random_state),
-        )
-
-    def _describe(self, found: LogisticSolution, columns: Columns, labels: Labels) -> None:
-        """The solution in the units of the table."""
-        places = self._set_selection(columns, found.order, found.chosen, found.relevance)
-        unit, c = columns.length(1.0), int(self.fit_intercept)
-        self._refuse_units(found, unit, places)
+    def _set_fit(self, found: LogisticSolution, columns: Columns, labels: Labels) -> None:
+        """Set the fitted attributes in the units of X."""
+        indices = self._set_selection(columns, found.order, found.selected, found.relevance)
+        unit = columns.length(1.0)
+        _check_units(self.scale_[self.varying_], unit)
         self.classes_ = labels.classes
-        self.n_samples_ = labels.n
         self.cardinalities_ = np.arange(found.log_posterior.size)
         self.log_evidence_path_ = found.path.log_evidence
         self.log_posterior_path_ = found.log_posterior
-        self.log_evidence_ = float(found.path.log_evidence[found.best])
-        self.prior_std_ = found.prior_std / unit
-        coef = np.zeros(self.support_.size)
-        coef[places] = found.fit.m / (unit * self.scale_[places])
-        intercept = float(found.fit.mode[0]) if c else 0.0
-        self.coef_ = coef[None, :]
-        self.intercept_ = np.array([intercept - float(self.mean_ @ coef)])
-        rising = np.argsort(places)
-        self.coef_covariance_ = np.zeros((places.size + 1, places.size + 1))
-        at = np.concatenate([np.zeros(c, dtype=int), c + rising])
-        inside = slice(1 - c, None)
-        self.coef_covariance_[inside, inside] = found.fit.C[at][:, at]
-        self.coef_covariance_[1:] /= unit
-        self.coef_covariance_[:, 1:] /= unit
         self.objective_path_ = found.bounds
         self.n_iter_ = int(found.bounds.size)
         self.n_selected_ = found.best
         self.stop_reason_ = found.reason
-        self.averaged_ = self.average
-        kept = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [kept[found.credible[i]] for i in rising]
+        self._set_selected(found, indices, unit)
+        self._averaged = self.average
         if found.average is not None:
-            self._describe_average(found.average, kept[found.listed], unit)
+            self._set_average(found.average, np.flatnonzero(self.varying_)[found.listed], unit)
 
-    def _describe_average(self, average: LogisticAverage, places: np.ndarray, unit: float) -> None:
-        """The average over sets of the variables at ``places`` of the table."""
-        p = self.support_.size
-        self.inclusion_probability_, self.coef_mean_ = np.zeros(p), np.zeros(p)
-        self.inclusion_probability_[places] = average.inclusion
-        self.coef_mean_[places] = average.mean / (unit * self.scale_[places])
-        self.intercept_mean_ = average.intercept - float(self.mean_ @ self.coef_mean_)
-        self.candidate_indices_ = places[average.likely]
-        self.candidate_covariance_ = average.covariance.copy()
-        self.candidate_covariance_[1:] /= unit
-        self.candidate_covariance_[:, 1:] /= unit
-        self.excluded_variance_ = average.rest
-        self.n_sets_ = average.n_sets
+    def _set_selected(self, found: LogisticSolution, indices: np.ndarray, unit: float) -> None:
+        """Set the coefficients of the selected set, also as those of `predict`."""
+        n_intercepts, rising = int(self.fit_intercept), np.argsort(indices)
+        coef = np.zeros(self.support_.size)
+        coef[indices] = found.fit.m / (unit * self.scale_[indices])
+        intercept = float(found.fit.mode[0]) if n_intercepts else 0.0
+        self.selected_coef_ = coef[None, :]
+        self.selected_intercept_ = np.array([intercept - float(self.mean_ @ coef)])
+        varying = np.flatnonzero(self.varying_)
+        self.credible_sets_ = [varying[found.credible[i]] for i in rising]
+        self.coef_, self.intercept_ = self.selected_coef_.copy(), self.selected_intercept_.copy()
+        self.candidate_indices_ = indices[rising]
+        order = np.concatenate([np.zeros(n_intercepts, dtype=int), n_intercepts + rising])
+        covariance = np.zeros((indices.size + 1, indices.size + 1))
+        covariance[1 - n_intercepts :, 1 - n_intercepts :] = found.fit.C[order][:, order]
+        self._candidate_covariance = _in_units_of_columns(covariance, unit)
+        self._excluded_variance = 0.0
 
-    def _refuse_units(self, found: LogisticSolution, unit: float, places: np.ndarray) -> None:
-        """Refuse units of X in which a coefficient is not a number."""
-        scale = self.scale_[self.varying_]
-        powers = (np.log(scale) + math.log(unit)) / math.log(10.0)
-        far = float(powers[np.argmax(np.abs(powers))])
-        if abs(far) > LARGEST_POWER - 10:
-            raise InputError(
-                f"in the units of X some coefficients are of the size 1e{-far:.0f}, which double "
-                "precision cannot hold. Multiply X by a constant."
-            )
+    def _set_average(self, average: LogisticAverage, indices: np.ndarray, unit: float) -> None:
+        """Set the attributes of the average over sets of the columns ``indices``."""
+        self.inclusion_probability_ = np.zeros(self.support_.size)
+        self.inclusion_probability_[indices] = average.inclusion
+        if not self._averaged:
+            return
+        coef = np.zeros(self.support_.size)
+        coef[indices] = average.mean / (unit * self.scale_[indices])
+        self.coef_ = coef[None, :]
+        self.intercept_ = np.array([average.intercept - float(self.mean_ @ coef)])
+        self.candidate_indices_ = indices[average.candidates]
+        self._candidate_covariance = _in_units_of_columns(average.covariance, unit)
+        self._excluded_variance = average.rest
 
     # --- predictions
 
-    def _log_odds(self, X: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of the log odds of the second class, for every row."""
-        check_is_fitted(self)
-        X = self._validated(X, reset=False)
-        if self.averaged_:
-            coef, intercept = self.coef_mean_, self.intercept_mean_
-            places, C, rest = (
-                self.candidate_indices_,
-                self.candidate_covariance_,
-                self.excluded_variance_,
-            )
-        else:
-            coef, intercept = self.coef_[0], float(self.intercept_[0])
-            places, C, rest = np.flatnonzero(self.support_), self.coef_covariance_, 0.0
-        used = np.flatnonzero(coef)
-        odds: np.ndarray = np.asarray(X[:, used] @ coef[used]) + intercept
-        return odds, rest + quadratic(X, places, C, self.mean_, self.scale_)
+    def _linear_predictor(self, X: Table) -> np.ndarray:
+        """Compute the posterior mean of the log odds for each row of validated ``X``."""
+        log_odds: np.ndarray = np.asarray(X @ self.coef_[0]) + self.intercept_[0]
+        return log_odds
 
     def predict_log_proba(self, X: Table) -> np.ndarray:
-        """Log probabilities of both classes.
+        """Predict log probabilities of the classes.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
+        X : data matrix of shape (n_samples, n_features_in_)
+            Predictors.
 
         Returns
         -------
-        array (n_samples, 2)
-            In the order of ``classes_``.
+        ndarray of shape (n_samples, 2)
+            Log probabilities in the order of ``classes_``.
         """
-        return log_probabilities(*self._log_odds(X))
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        variance = self._excluded_variance + quadratic_form(
+            X, self.candidate_indices_, self._candidate_covariance, self.mean_, self.scale_
+        )
+        return log_probabilities(self._linear_predictor(X), variance)
 
     def predict_proba(self, X: Table) -> np.ndarray:
-        """Probabilities of both classes, averaged over what is uncertain: the sets of variables
-        (with ``average``) and the coefficients.
+        """Predict probabilities of the classes.
+
+        The probabilities are posterior means over the coefficients and, with averaging, over the
+        sets of variables.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
+        X : data matrix of shape (n_samples, n_features_in_)
+            Predictors.
 
         Returns
         -------
-        array (n_samples, 2)
-            In the order of ``classes_``.
+        ndarray of shape (n_samples, 2)
+            Probabilities in the order of ``classes_``.
         """
         probabilities: np.ndarray = np.exp(self.predict_log_proba(X))
         return probabilities
 
     def decision_function(self, X: Table) -> np.ndarray:
-        """Log odds of the second class, of the probabilities of ``predict_proba``.
+        """Return the log odds of the probabilities of `predict_proba`.
+
+        The sign is that of ``X @ coef_.T + intercept_``. The absolute value is at most that of the
+        linear predictor, because `predict_proba` averages over the posterior of the coefficients.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
+        X : data matrix of shape (n_samples, n_features_in_)
+            Predictors.
 
         Returns
         -------
-        array (n_samples,)
-            Positive where the second class is more probable.
+        ndarray of shape (n_samples,)
+            Log odds of ``classes_[1]``.
         """
         both = self.predict_log_proba(X)
-        odds: np.ndarray = both[:, 1] - both[:, 0]
-        return odds
+        log_odds: np.ndarray = both[:, 1] - both[:, 0]
+        return log_odds
 
     def predict(self, X: Table) -> np.ndarray:
-        """The more probable class of every row.
+        """Predict ``classes_[1]`` for rows in which ``X @ coef_.T + intercept_`` is positive.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
+        X : data matrix of shape (n_samples, n_features_in_)
+            Predictors.
 
         Returns
         -------
-        array (n_samples,)
+        ndarray of shape (n_samples,)
+            The more probable class of each row.
         """
-        odds, _ = self._log_odds(X)  # at 1/2 whatever their variance is, where they are zero
-        return np.asarray(self.classes_[(odds > 0.0).astype(int)])
+        check_is_fitted(self)
+        X = self._validate(X, reset=False)
+        # The variance of the log odds does not change which class is more probable.
+        return np.asarray(self.classes_[(self._linear_predictor(X) > 0.0).astype(int)])
 
     def score(self, X: Table, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-        """Share of the rows of which ``predict`` tells the class, the accuracy.
+        """Return the accuracy of the predicted classes.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_)
-        y : array (n_samples,)
-        sample_weight : array (n_samples,) or None
+        X : data matrix of shape (n_samples, n_features_in_)
+            Predictors.
+        y : array-like of shape (n_samples,)
+            True classes.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Row weights.
 
         Returns
         -------
         float
+            Proportion of rows whose class is predicted correctly.
         """
         prediction = self.predict(X)
         weights = None if sample_weight is None else checked_weights(sample_weight, prediction.size)
-        given = checked_classes(y, prediction.size)
-        return float(accuracy_score(given, prediction, sample_weight=weights))
+        true = check_classes(y, prediction.size)
+        return float(accuracy_score(true, prediction, sample_weight=weights))
 
     def _check_parameters(self) -> None:
         check_bool("fit_intercept", self.fit_intercept)
         check_bool("scale", self.scale)
-        check_choice("selection_rule", self.selection_rule, get_args(Choose))
+        check_choice("selection_rule", self.selection_rule, get_args(SelectionRule))
         check_bool("average", self.average)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
@@ -423,12 +411,12 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
     def _warn(self) -> None:
         self._warn_unfinished()
         if self.n_selected_ == 0:
-            near = "near the shares" if self.averaged_ else "the shares"
+            near = "close to the class proportions" if self._averaged else "the class proportions"
             warn(
-                "SpinyClassifier: no variable tells the classes apart: no set of variables is more "
-                f"probable than none. All coefficients are zero and probabilities are {near} of "
-                "the classes in y; `ranking_` orders the variables by how much each would help, "
-                "but none of them is shown to.",
+                "SpinyClassifier: no variable was selected, because no set is more probable than "
+                f"the empty set. Predicted probabilities are {near} of y. `ranking_` orders the "
+                "variables by the evidence that each would add, which is not significant for any "
+                "of them.",
                 NoStructureWarning,
             )
 
@@ -436,3 +424,22 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         tags: Tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+def _in_units_of_columns(covariance: np.ndarray, unit: float) -> np.ndarray:
+    """Rescale the covariance of (intercept, coefficients) from the operator's unit to that of X."""
+    covariance = covariance.copy()
+    covariance[1:] /= unit
+    covariance[:, 1:] /= unit
+    return covariance
+
+
+def _check_units(scale: np.ndarray, unit: float) -> None:
+    """Raise an error if coefficients overflow or underflow in the units of X."""
+    exponents = (np.log(scale) + math.log(unit)) / math.log(10.0)
+    worst = float(exponents[np.argmax(np.abs(exponents))])
+    if abs(worst) > MAX_EXPONENT:
+        raise InputError(
+            f"X has units in which coefficients are of order 1e{-worst:.0f}, which double "
+            "precision cannot represent. Multiply X by a constant."
+        )

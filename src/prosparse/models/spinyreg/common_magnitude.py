@@ -53,13 +53,13 @@ import numpy as np
 from scipy.linalg.lapack import dsyevd
 from scipy.special import betaln, expit
 
-from .model import LEAST_REGRESSION_NOISE, RegressionMoments
+from .model import MIN_NOISE_RATIO, RegressionMoments
 
 SCATTER = 0.25  # of weights that are alike, over the size they have in common: rho = 1 / SCATTER^2
 ALIKE = 0.5  # probability, before y is seen, that weights are alike
 SIGNS = 0.5  # parameter of the beta distribution of the share of positive signs
 DOUBLINGS = 4  # of tau, on either side of its best value
-LARGEST = 16  # doublings of tau: beyond, lambda is lost in the rounding of X'X
+LARGEST = 16  # doublings of tau: beyond, lambda is n_intercepts in the rounding of X'X
 KIND_RATE = 0.25  # of a change to a kind of the same density: else most jumps would be such
 
 
@@ -188,7 +188,7 @@ def densities(
     t, c = (u * u) @ inverse, (u * of.c[:, None, :]) @ inverse
     h = lam * kinds.rho / (1.0 + kinds.rho * q)
     bend = h / (1.0 - h * t)
-    R = np.maximum(R - bend * c * c, prior.free * data.floor)
+    R = np.maximum(R - bend * c * c, prior.free * data.noise_floor)
     log_det = log_det + np.log1p(-h * t)
     height = -0.5 * (prior.free * np.log(R) + log_det) + kinds.log_prior + log_prior[:, :, None]
     return Densities(signs, grown, bend, c, R, height)
@@ -245,7 +245,7 @@ def place(
         u, h = s.dot(U), lams * kinds.rho / (1.0 + kinds.rho * q)
         t, cross = (u * u).dot(inverse), (u * c).dot(inverse)
         R = data.yy - (c * c).dot(inverse) - h / (1.0 - h * t) * cross * cross
-        R = np.maximum(R, prior.free * data.floor)
+        R = np.maximum(R, prior.free * data.noise_floor)
         log_det = np.log1p(kinds.rho * q) + np.log1p(-h * t) - np.log(inverse * lams).sum(axis=0)
         log_density = kinds.log_prior - 0.5 * (prior.free * np.log(R) + log_det)
         log_density[n_own:] += log_sign_prior(q)[np.count_nonzero(s > 0.0)]
@@ -305,7 +305,7 @@ def addition_gains(
         S, e = S[None], e[None]
     # Rounding must not make a copy of an active variable look new: the prior alone gives this much.
     S = np.maximum(S, lam / (1.0 + at.rho))
-    left = np.maximum((R - e * e / S) / at.R, LEAST_REGRESSION_NOISE)
+    left = np.maximum((R - e * e / S) / at.R, MIN_NOISE_RATIO)
     rise: np.ndarray = more - 0.5 * (prior.free * np.log(left) + np.log(S) + log_det)
     return rise
 
@@ -327,7 +327,7 @@ def changes(prior: SetPrior, at: Inside) -> tuple[np.ndarray, np.ndarray]:
     plus, now = np.count_nonzero(s > 0.0), log_sign_prior(q)
     change = at.bent(q - 1) - bent
     shrunk = 1.0 - change * total
-    left = np.maximum((R - change * c * c / shrunk) / at.R, LEAST_REGRESSION_NOISE)
+    left = np.maximum((R - change * c * c / shrunk) / at.R, MIN_NOISE_RATIO)
     factor = shrunk * ((1.0 + at.rho * (q - 1)) / (1.0 + at.rho * q))
     leaving -= 0.5 * (free * np.log(left) + np.log(factor))
     leaving += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
@@ -336,6 +336,6 @@ def changes(prior: SetPrior, at: Inside) -> tuple[np.ndarray, np.ndarray]:
     S = 1.0 / kept - 4.0 * bent * (1.0 - s * along / kept) - 4.0 * bent**2 * total
     S = np.maximum(S, lam / (1.0 + at.rho))
     e = m / kept - 2.0 * bent * s * c
-    left = np.maximum((R - e * e / S) / at.R, LEAST_REGRESSION_NOISE)
+    left = np.maximum((R - e * e / S) / at.R, MIN_NOISE_RATIO)
     turning = now[plus - s.astype(int)] - now[plus] - 0.5 * (free * np.log(left) + np.log(S * kept))
     return leaving, turning

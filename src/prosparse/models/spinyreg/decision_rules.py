@@ -23,7 +23,7 @@ import numpy as np
 from .averaging import LIKELY, Average
 from .credible import CORRELATED
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
-from .null_test import beyond_chance
+from .null_test import rejects_null
 from .screening import Candidates
 
 LESS_OFTEN = 0.75  # a variable stands in for another if, with that one active, it is so much less
@@ -38,11 +38,11 @@ class Choice(NamedTuple):
 
 
 def signal_detected(
-    among: Candidates, found: RegressionFit, root: np.ndarray | None, lost: int
+    among: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
 ) -> bool:
     """Whether anything is to be kept: the search has ``found`` a set more probable than none, or
     noise would seldom look as much like a signal as y does, see `chance`."""
-    return found.v.size > 0 or beyond_chance(among, root, lost)
+    return found.v.size > 0 or rejects_null(among, root, n_intercepts)
 
 
 def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
@@ -52,13 +52,13 @@ def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
     P(j | i) < 3/4 P(j | not i). Each has but a part of their common probability, and of both only
     the more probable one is worth keeping.
     """
-    likely = average.likely
+    likely = average.candidates
     size = np.sqrt(data.d[likely])
     correlated = np.abs(data.gram(likely)) >= CORRELATED * np.outer(size, size)
-    return stand_ins_among(average.inclusion, likely, average.together, correlated)
+    return find_representatives(average.inclusion, likely, average.together, correlated)
 
 
-def stand_ins_among(
+def find_representatives(
     inclusion: np.ndarray, likely: np.ndarray, together: np.ndarray, correlated: np.ndarray
 ) -> np.ndarray:
     """The same, from the probabilities (l, l) that each two of the variables ``likely`` are both
@@ -78,7 +78,7 @@ def stand_ins_among(
     return stands
 
 
-def counted_once(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
+def merge_redundant(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
     """(p, Q + 1): of each variable that stands for itself, how probable it is that it, or one that
     it stands for, is active, and 0 .. Q in all.
 
@@ -92,7 +92,7 @@ def counted_once(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
     return most
 
 
-def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
+def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) -> Choice:
     """The set of at most ``most`` variables of the largest expected F-score.
 
     Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
@@ -113,19 +113,19 @@ def best_expected_f(by_number: np.ndarray, nothing: float, most: int) -> Choice:
     return Choice(order[: best + 1, best], float(expected[best]))
 
 
-def f_score_choice(data: RegressionMoments, average: Average, allowed: int) -> Choice:
+def select_by_f_score(data: RegressionMoments, average: Average, allowed: int) -> Choice:
     """The set of the largest expected F-score, with one of those that stand for each other."""
-    by_number = counted_once(average.by_number, stand_ins(data, average))
-    return best_expected_f(by_number, 0.0, allowed)
+    by_number = merge_redundant(average.by_number, stand_ins(data, average))
+    return maximise_expected_f_score(by_number, 0.0, allowed)
 
 
-def median_choice(average: Average, allowed: int) -> np.ndarray:
+def select_by_median(average: Average, allowed: int) -> np.ndarray:
     """The variables more probably active than not, [BB04]."""
     likely = np.argsort(-average.inclusion, kind="stable")[:allowed]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
 
 
-def model_of(data: RegressionMoments, v: np.ndarray, start: RegressionFit) -> RegressionFit:
+def fit_set(data: RegressionMoments, v: np.ndarray, start: RegressionFit) -> RegressionFit:
     """The model of the variables ``v``, from the lambda of ``start``."""
     return optimise(data, evaluate(data, v, start.log_ratio), FINE)

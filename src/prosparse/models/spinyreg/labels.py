@@ -1,4 +1,4 @@
-"""Two classes as a model sees them: zeros and ones, and how often each row counts."""
+"""Class labels of a classifier: validation and encoding as zeros and ones."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
-from ...errors import InputError
+from ...errors import InputError, plural
 
 
 class Labels(NamedTuple):
-    """The classes of the rows that count."""
+    """Encoded classes of the rows with positive weight."""
 
-    classes: np.ndarray  # (2,) rising
+    classes: np.ndarray  # (2,) labels in increasing order
     t: np.ndarray  # (n,) 1.0 for the second class, 0.0 for the first
-    counts: np.ndarray  # (n,) how many observations a row stands for, positive
-    root: np.ndarray  # (n,) its square root
+    counts: np.ndarray  # (n,) number of observations that each row represents, positive
+    root: np.ndarray  # (n,) square roots of `counts`
 
     @property
     def n(self) -> float:
-        """Observations."""
+        """Number of observations."""
         return float(self.counts.sum())
 
     @property
-    def share(self) -> float:
-        """Of the second class."""
+    def proportion(self) -> float:
+        """Proportion of the second class."""
         return float(self.counts @ self.t) / self.n
 
 
-def checked_classes(y: ArrayLike, n: int) -> np.ndarray:
-    """One label for each of the n rows."""
+def check_classes(y: ArrayLike, n: int) -> np.ndarray:
+    """Validate labels, one for each of the n rows."""
     if np.ma.is_masked(y):
         raise InputError("y must hold one class for each row of X: some values are masked")
     try:
@@ -45,51 +45,51 @@ def checked_classes(y: ArrayLike, n: int) -> np.ndarray:
             "X and y must have one row per sample: Found input variables with inconsistent "
             f"numbers of samples: {[n, values.size]}"
         )
-    _refuse_missing(values)
+    _check_missing(values)
     return values
 
 
-def labels_of(values: np.ndarray, weights: np.ndarray | None) -> Labels:
-    """The two classes among the rows whose weight is not zero; ``values`` are checked."""
-    count = np.ones(values.size) if weights is None else weights[weights > 0]
-    kept = values if weights is None else values[weights > 0]
+def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
+    """Encode validated labels of the rows with positive weight."""
+    counts = np.ones(values.size) if weights is None else weights[weights > 0]
+    used = values if weights is None else values[weights > 0]
     try:
-        with np.errstate(invalid="ignore"):  # of numbers that are too large to be whole
+        with np.errstate(invalid="ignore"):  # Large floats overflow in the check for integers.
             check_classification_targets(values)
     except ValueError as error:
         raise InputError(
-            f"{error}. y must hold the classes of the rows, of which there are two; for numbers "
-            "that are measured, use SpinyRegressor."
+            f"{error}. y must hold the labels of two classes; use SpinyRegressor for a continuous "
+            "response."
         ) from error
-    classes = np.unique(kept)
+    classes = np.unique(used)
     if classes.size > 2:
         raise InputError(
             "Only binary classification is supported. The type of the target is "
-            f"{type_of_target(values)}: y has {classes.size} classes. Fit one class against the "
-            "others: sklearn.multiclass.OneVsRestClassifier(SpinyClassifier())."
+            f"{type_of_target(values)}: y has {classes.size} classes. Use "
+            "sklearn.multiclass.OneVsRestClassifier(SpinyClassifier())."
         )
     if classes.size < 2:
-        only = f"one class only, {str(classes[0])!r}" if classes.size else "no class"
-        weighed = "" if weights is None else " among the rows whose weight is not zero"
-        raise InputError(f"y has {only}{weighed}: two classes are needed to tell them apart.")
-    if classes.dtype.kind == "O" and not all(isinstance(each, str) for each in classes):
-        classes = np.array(classes.tolist())  # numbers that were kept as objects
-    return Labels(classes, (kept == classes[1]).astype(float), count, np.sqrt(count))
+        found = f"one class, {str(classes[0])!r}" if classes.size else "no class"
+        where = "" if weights is None else " among the rows with positive weight"
+        raise InputError(f"y must hold two classes, got {found}{where}.")
+    if classes.dtype.kind == "O" and not all(isinstance(label, str) for label in classes):
+        classes = np.array(classes.tolist())  # numbers stored as objects
+    return Labels(classes, (used == classes[1]).astype(float), counts, np.sqrt(counts))
 
 
-def _refuse_missing(values: np.ndarray) -> None:
-    """Refuse gaps, which NumPy would take for a class of their own."""
+def _check_missing(values: np.ndarray) -> None:
+    """Raise an error for missing values, which NumPy would treat as a class."""
     if values.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(values))
     elif values.dtype.kind == "O":
-        gaps = [v is None or (isinstance(v, float) and not math.isfinite(v)) for v in values]
-        bad = np.flatnonzero(gaps)
+        missing = [v is None or (isinstance(v, float) and not math.isfinite(v)) for v in values]
+        bad = np.flatnonzero(missing)
     else:
         return
     if bad.size:
         value = values[bad[0]]
         infinite = isinstance(value, float | np.floating) and math.isinf(value)
         raise InputError(
-            f"Input y contains {'infinity' if infinite else 'NaN'}: {bad.size} value(s), the "
+            f"Input y contains {'infinity' if infinite else 'NaN'}: {plural(bad.size, 'value')}, "
             f"first in row {bad[0]}. Drop these rows."
         )

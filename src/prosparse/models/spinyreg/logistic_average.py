@@ -58,7 +58,7 @@ class LogisticAverage(NamedTuple):
     inclusion: np.ndarray  # (p,) probability that a variable is active
     intercept: float  # mean
     mean: np.ndarray  # (p,) of the weights, zero where a variable is out
-    likely: np.ndarray  # (k,) the variables that `covariance` is about, rising
+    candidates: np.ndarray  # (k,) the variables that `covariance` is about, rising
     covariance: np.ndarray  # (1 + k, 1 + k) of the intercept and their weights
     rest: float  # variance of h, on average, that is due to all other variables
     n_sets: int  # different sets that were seen
@@ -269,12 +269,12 @@ def average_over_sets(
     inclusion[order], mean[order] = found.inclusion, found.mean
     by_number = np.zeros((data.X.shape[1], found.by_number.shape[1]))
     by_number[order] = found.by_number
-    rising = np.argsort(order[found.likely])
+    rising = np.argsort(order[found.candidates])
     at = np.concatenate([[0], 1 + rising])
     return found._replace(
         inclusion=inclusion,
         mean=mean,
-        likely=order[found.likely][rising],
+        candidates=order[found.candidates][rising],
         covariance=found.covariance[np.ix_(at, at)],
         by_number=by_number,
         together=found.together[np.ix_(rising, rising)],

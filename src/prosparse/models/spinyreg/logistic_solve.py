@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
 from .credible import CORRELATED, credible_sets
-from .decision_rules import best_expected_f, counted_once, stand_ins_among
+from .decision_rules import find_representatives, maximise_expected_f_score, merge_redundant
 from .labels import Labels
 from .logistic import (
     Labelled,
@@ -39,7 +39,7 @@ from .logistic_search import (
     state_of,
 )
 from .model import relative_size
-from .solve import Choose
+from .solve import SelectionRule
 
 SHORTLIST = 1000  # variables, at most, that are searched at once
 FEWEST_LISTED = 50
@@ -55,7 +55,7 @@ class LogisticOptions(NamedTuple):
     """What the user decides; see `SpinyClassifier`."""
 
     fit_intercept: bool
-    selection_rule: Choose
+    selection_rule: SelectionRule
     average: bool
     max_iter: int
     tol: float
@@ -68,7 +68,7 @@ class LogisticSolution(NamedTuple):
 
     order: np.ndarray  # (p,) variables, the most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
-    chosen: np.ndarray  # (q,) variables kept, in the order of `fit`
+    selected: np.ndarray  # (q,) selected variables, in the order of `fit`
     fit: LogisticFit
     prior_std: float  # of the weights of the chosen set
     path: LogisticPath
@@ -84,7 +84,7 @@ class LogisticSolution(NamedTuple):
 class Listed(NamedTuple):
     """Some of the columns of a table."""
 
-    places: np.ndarray  # (k,) among all, rising
+    indices: np.ndarray  # (k,) column indices, increasing
     data: Labelled
 
 
@@ -101,7 +101,7 @@ def _itself(block: np.ndarray) -> np.ndarray:
 
 def marginal_scores(op: Operator, labels: Labels) -> np.ndarray:
     """How well each variable tells the classes apart by itself: its score statistic."""
-    y = labels.root * (labels.t - labels.share)
+    y = labels.root * (labels.t - labels.proportion)
     products = np.asarray(op.rmatmul(y[:, None]), dtype=float)[:, 0]
     scores: np.ndarray = np.abs(products) / np.sqrt(np.asarray(op.column_squares(), dtype=float))
     return scores
@@ -115,7 +115,7 @@ def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarr
         return marginal
     K = np.asarray(op.outer(), dtype=float)
     K.flat[:: n + 1] += 0.01 * float(K.trace()) / n
-    y = labels.root * (labels.t - labels.share)
+    y = labels.root * (labels.t - labels.proportion)
     weights = np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]), dtype=float)[:, 0]
     return np.abs(weights)
 
@@ -159,7 +159,7 @@ def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Search
         rules = rules_for(
             listed.data, p, max_iter=options.max_iter, tol=tol, verbose=options.verbose
         )
-        return rules._replace(limit=min(rules.limit, listed.places.size))
+        return rules._replace(limit=min(rules.limit, listed.indices.size))
 
     if p <= size:
         listed = listed_columns(op, labels, np.arange(p), intercept)
@@ -172,25 +172,25 @@ def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Search
     runs = search(listed.data, rules)
     for _ in range(INSTALMENTS):
         state = runs[-1].state
-        q, chosen = state.fit.v.size, listed.places[state.fit.v]
+        q, chosen = state.fit.v.size, listed.indices[state.fit.v]
         if q == rules.limit:
             break
         gain = gains_of_all(op, labels, listed.data, state.fit)
         gain[chosen] = np.inf
         better = gain > rules.log_prior[q] - rules.log_prior[q + 1]
-        if not np.any(np.delete(better, listed.places)):
+        if not np.any(np.delete(better, listed.indices)):
             break
         scores = (gain, np.where(gain == np.inf, np.inf, joint))
         listed = listed_columns(op, labels, at_the_top(size, *scores), intercept)
         rules = rules_of(listed)
-        v = np.searchsorted(listed.places, chosen)
+        v = np.searchsorted(listed.indices, chosen)
         again = state_of(listed.data, rules, v, state.k, state.fit.mode)
         runs.append(climb(listed.data, best_size(listed.data, rules, again), rules))
     return Searched(listed, rules, runs)
 
 
 def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> LogisticSolution:
-    """Choose the variables of a standardised table that tell the classes apart."""
+    """SelectionRule the variables of a standardised table that tell the classes apart."""
     p = op.shape[1]
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
@@ -216,11 +216,11 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     relevance = np.zeros(p)
     if best:
         size = np.abs(fit.m) * np.sqrt(data.counts @ data.squares[:, fit.v])
-        relevance[listed.places[fit.v]] = relative_size(size)
+        relevance[listed.indices[fit.v]] = relative_size(size)
     return LogisticSolution(
         order=ranking(op, labels, listed, path, fit),
         relevance=relevance,
-        chosen=listed.places[fit.v],
+        selected=listed.indices[fit.v],
         fit=fit,
         prior_std=float(np.exp(-0.5 * log_lambda(data, fit.log_tau))),
         path=path,
@@ -228,9 +228,9 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
         best=best,
         bounds=np.array(runs[-1].bounds),
         reason=reason,
-        listed=listed.places,
+        listed=listed.indices,
         average=average,
-        credible=[listed.places[group] for group in stand_ins_of(data, fit)],
+        credible=[listed.indices[group] for group in credible_sets_of(data, fit)],
     )
 
 
@@ -244,20 +244,22 @@ def median_set(average: LogisticAverage, limit: int) -> np.ndarray:
 def f_score_set(data: Labelled, average: LogisticAverage, limit: int) -> np.ndarray:
     """The set of the largest expected F-score, with one of those that stand for each other; see
     `choice`."""
-    X = data.X[:, average.likely]
+    X = data.X[:, average.candidates]
     G = X.T @ (data.counts[:, None] * X)
     size = np.sqrt(G.diagonal())
     correlated = np.abs(G) >= CORRELATED * np.outer(size, size)
-    stands = stand_ins_among(average.inclusion, average.likely, average.together, correlated)
-    by_number = counted_once(average.by_number, stands)
-    return best_expected_f(by_number, average.nothing, limit).v
+    stands = find_representatives(
+        average.inclusion, average.candidates, average.together, correlated
+    )
+    by_number = merge_redundant(average.by_number, stands)
+    return maximise_expected_f_score(by_number, average.nothing, limit).v
 
 
 def by_chance(op: Operator, labels: Labels) -> float:
     """The probability that classes which have nothing to do with the table give some column as
     large a score as it has: squares of scores are about chi2 of one degree of freedom, and columns
     are taken to be independent, which makes the probability too large if anything."""
-    share = labels.share
+    share = labels.proportion
     largest = float(marginal_scores(op, labels).max()) ** 2 / (share * (1.0 - share))
     one = float(chdtrc(1.0, largest))
     return float(-np.expm1(op.shape[1] * np.log1p(-min(one, 1.0 - 1e-16))))
@@ -274,11 +276,11 @@ def ranking(
     op: Operator, labels: Labels, listed: Listed, path: LogisticPath, fit: LogisticFit
 ) -> np.ndarray:
     """All variables: those on the path in its order, the others by what each would add."""
-    ranked: np.ndarray = listed.places[path.order]
+    ranked: np.ndarray = listed.indices[path.order]
     p = op.shape[1]
     if ranked.size == p:
         return ranked
-    if listed.places.size == p:
+    if listed.indices.size == p:
         gain = outside(listed.data, fit).gain
     else:
         gain = gains_of_all(op, labels, listed.data, fit)
@@ -286,7 +288,7 @@ def ranking(
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
 
-def stand_ins_of(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
+def credible_sets_of(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
     """The credible set of each variable of ``fit``, see `credible`; evidences of exchanges are
     known to second order."""
     if fit.v.size == 0:

@@ -33,7 +33,7 @@ import numpy as np
 from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-LEAST_REGRESSION_NOISE = 1e-12  # least noise variance, as a share of the mean square of y
+MIN_NOISE_RATIO = 1e-12  # least noise variance, as a share of the mean square of y
 FACTOR_ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
 REACH = 1e12  # lambda stays within this factor of the diagonal of X'X
 # how well lambda is optimised, in log evidence: during the search, along the path, in the end
@@ -51,7 +51,7 @@ class RegressionMoments(NamedTuple):
     d: np.ndarray  # (p,) diagonal of X'X
     low: float  # log lambda is between these
     high: float
-    floor: float  # least noise variance
+    noise_floor: float  # least noise variance
 
     def gram(self, v: np.ndarray) -> np.ndarray:
         """X_v'X_v, a fresh array."""
@@ -62,7 +62,7 @@ def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMome
     """From X'X, X'y, y'y and the number of rows."""
     d = np.diagonal(G)
     low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
-    return RegressionMoments(G, b, yy, n, d, low, high, LEAST_REGRESSION_NOISE * yy / n)
+    return RegressionMoments(G, b, yy, n, d, low, high, MIN_NOISE_RATIO * yy / n)
 
 
 def relative_size(size: np.ndarray) -> np.ndarray:
@@ -124,10 +124,10 @@ def evaluate(data: RegressionMoments, v: np.ndarray, log_ratio: float) -> Regres
     inverse, _ = dtrtri(L, lower=1)
     P = inverse.T.dot(inverse)
     m = P.dot(b)
-    R = max(data.yy - ddot(b, m), 1e-4 * LEAST_REGRESSION_NOISE * data.yy)  # rounding
+    R = max(data.yy - ddot(b, m), 1e-4 * MIN_NOISE_RATIO * data.yy)  # rounding
     mPm, trace = ddot(m, P.dot(m)), sum(P.diagonal().tolist())
     sums = FitSums(R, ddot(m, m), mPm, trace, float(np.vdot(P, P)))
-    sigma2 = max(R / n, data.floor)
+    sigma2 = max(R / n, data.noise_floor)
     log_det = 2.0 * sum(map(math.log, L.diagonal().tolist())) - q * log_ratio
     value = -0.5 * (n * math.log(2.0 * math.pi * sigma2) + R / sigma2 + log_det)
     return RegressionFit(
@@ -160,13 +160,13 @@ def slope_and_step(
     """
     R, mm, mPm, trace, trace2 = sums
     lam = math.exp(log_ratio)
-    sigma2 = max(R / data.n, data.floor)
+    sigma2 = max(R / data.n, data.noise_floor)
     size, determined = lam * mm / sigma2, q - lam * trace
     slope = 0.5 * (determined - size)
     if not (size > 0.0 and determined > 0.0):
         return slope, math.copysign(LONGEST_STEP, slope)
     bend = 1.0 - 2.0 * lam * mPm / mm + lam * (trace - lam * trace2) / determined
-    if sigma2 > data.floor:
+    if sigma2 > data.noise_floor:
         bend -= lam * mm / R
     step = math.log(determined / size) / bend if bend > 0.0 else math.copysign(math.inf, slope)
     return slope, min(max(step, -LONGEST_STEP), LONGEST_STEP)
@@ -219,7 +219,7 @@ def neighbours(
     # Rounding must not make a copy of an active variable look new: s is at least lambda.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     e = b - cross.dot(fit.m)
-    left = np.maximum(1.0 - e * e / (s * fit.R), LEAST_REGRESSION_NOISE)
+    left = np.maximum(1.0 - e * e / (s * fit.R), MIN_NOISE_RATIO)
     return Neighbours(H, s, e, -0.5 * (n * np.log(left) + np.log(s / lam)))
 
 
@@ -260,7 +260,7 @@ def joined(
     weight = e / s
     m, more = fit.m - weight * h, (1.0 + ddot(h, h)) / s
     sums = FitSums(
-        max(R - weight * e, LEAST_REGRESSION_NOISE * R),
+        max(R - weight * e, MIN_NOISE_RATIO * R),
         ddot(m, m) + weight * weight,
         ddot(m, P.dot(m)) + (ddot(h, m) - weight) ** 2 / s,
         trace + more,
@@ -311,6 +311,6 @@ def exchange_gains(fit: RegressionFit, near: Neighbours, n: float) -> np.ndarray
     H, R = near.H, fit.R + fit.m**2 / kept
     s = near.s[:, None] + H * H / kept
     e = near.e[:, None] + H * (fit.m / kept)
-    left = np.maximum(R - e * e / s, LEAST_REGRESSION_NOISE * fit.R)
+    left = np.maximum(R - e * e / s, MIN_NOISE_RATIO * fit.R)
     gains: np.ndarray = -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
     return gains

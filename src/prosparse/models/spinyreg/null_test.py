@@ -27,7 +27,7 @@ AT_ONCE = 50  # of them
 MOST_NUMBERS = 10_000_000  # products of columns with responses that are held at once
 
 
-def log_sum_alone(b: np.ndarray, d: np.ndarray, yy: np.ndarray, free: float) -> np.ndarray:
+def log_bayes_factor_sum(b: np.ndarray, d: np.ndarray, yy: np.ndarray, free: float) -> np.ndarray:
     """log S of the responses whose products with the columns are ``b``, (p, m), and whose squares
     are ``yy``, (m,)."""
     squared = np.minimum(b * b / (d[:, None] * yy), 1.0)
@@ -35,18 +35,18 @@ def log_sum_alone(b: np.ndarray, d: np.ndarray, yy: np.ndarray, free: float) -> 
     return log_sum
 
 
-def beyond_chance(among: Candidates, root: np.ndarray | None, lost: int) -> bool:
+def rejects_null(among: Candidates, root: np.ndarray | None, n_intercepts: int) -> bool:
     """Whether at most a share `BY_CHANCE` of responses of noise has as large a sum as y.
 
-    ``root`` are the roots of the weights of the rows, if there are any; ``lost`` is one if an
+    ``root`` are the roots of the weights of the rows, if there are any; ``n_intercepts`` is one if an
     intercept was fitted. The rows of noise are as many as those of y: where they stand for more
     observations, or fewer, their squares are scaled to so many degrees of freedom.
     """
     rows, p = among.op.shape
-    free = among.n - lost
-    if rows - lost < 2 or free < 2:
+    free = among.n - n_intercepts
+    if rows - n_intercepts < 2 or free < 2:
         return False
-    given = log_sum_alone(among.b[:, None], among.d, np.array([among.yy]), free)[0]
+    given = log_bayes_factor_sum(among.b[:, None], among.d, np.array([among.yy]), free)[0]
     constant = np.ones(rows) if root is None else root
     constant = constant / np.linalg.norm(constant)
     rng = np.random.default_rng(SEED)
@@ -54,10 +54,10 @@ def beyond_chance(among: Candidates, root: np.ndarray | None, lost: int) -> bool
     while drawn < MOST_DRAWS and as_large <= most:
         m = min(AT_ONCE, MOST_DRAWS - drawn, max(MOST_NUMBERS // p, 1))
         noise = rng.standard_normal((rows, m))
-        if lost:
+        if n_intercepts:
             noise -= np.outer(constant, constant @ noise)
-        squares = np.einsum("ij,ij->j", noise, noise) * free / (rows - lost)
+        squares = np.einsum("ij,ij->j", noise, noise) * free / (rows - n_intercepts)
         b = np.asarray(among.op.rmatmul(noise))
-        as_large += int(np.count_nonzero(log_sum_alone(b, among.d, squares, free) >= given))
+        as_large += int(np.count_nonzero(log_bayes_factor_sum(b, among.d, squares, free) >= given))
         drawn += m
     return as_large <= most

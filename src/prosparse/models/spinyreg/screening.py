@@ -36,7 +36,7 @@ class Candidates(NamedTuple):
 class Shortlist(NamedTuple):
     """Some of the candidates, and all that the evidence needs of them."""
 
-    listed: np.ndarray  # (k,) their places among all, rising
+    indices: np.ndarray  # (k,) their column indices, increasing
     data: RegressionMoments
 
 
@@ -98,7 +98,7 @@ def gains(among: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.nda
     if among.G is not None:
         cross = among.G[:, fit.v]
     else:
-        chosen = among.op.take_columns(shortlist.listed[fit.v])
+        chosen = among.op.take_columns(shortlist.indices[fit.v])
         columns = np.asarray(chosen.matmul(np.eye(fit.v.size)))
         cross = np.asarray(among.op.rmatmul(columns))
     return neighbours(fit, cross, among.d, among.b, among.n).gain
@@ -113,25 +113,25 @@ def search_all(among: Candidates, rules: SearchRules) -> Searched:
         return Searched(everything, runs, passed_by(everything, runs))
     weights = all_in(among)
     shortlist = first_shortlist(among, weights)
-    start = weights[shortlist.listed]
+    start = weights[shortlist.indices]
     runs = search(shortlist.data, lambda: start, rules)
     passed = passed_by(shortlist, runs)
     for _ in range(INSTALMENTS):
         fit = runs[-1].state.fit
-        q, chosen = fit.v.size, shortlist.listed[fit.v]
+        q, chosen = fit.v.size, shortlist.indices[fit.v]
         if q in (0, rules.limit):
             break
         gain = gains(among, shortlist, fit)
         gain[chosen] = np.inf
         better = gain > rules.log_prior[q] - rules.log_prior[q + 1] + rules.tol
-        if not np.any(np.delete(better, shortlist.listed)):
+        if not np.any(np.delete(better, shortlist.indices)):
             break
         shortlist = at_the_top(among, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
-        there = np.searchsorted(shortlist.listed, chosen)
+        there = np.searchsorted(shortlist.indices, chosen)
         runs.append(climb(shortlist.data, fit._replace(v=there), rules))
     return Searched(shortlist, runs, passed)
 
 
 def passed_by(shortlist: Shortlist, runs: list[Run[SearchState]]) -> list[np.ndarray]:
     """The sets that the runs passed, in places among all."""
-    return [shortlist.listed[v] for run in runs for v in run.state.passed]
+    return [shortlist.indices[v] for run in runs for v in run.state.passed]

@@ -25,7 +25,7 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
-from .model import LEAST_REGRESSION_NOISE, REACH, relative_size
+from .model import MIN_NOISE_RATIO, REACH, relative_size
 from .stepwise import SearchRules
 
 SHORTLIST = 1000  # variables, at most, that are searched at once
@@ -48,9 +48,9 @@ class SeveralMoments(NamedTuple):
     high: float
 
     @property
-    def floor(self) -> np.ndarray:
+    def noise_floor(self) -> np.ndarray:
         """(m,) least noise variances."""
-        return LEAST_REGRESSION_NOISE * self.yy / self.n
+        return MIN_NOISE_RATIO * self.yy / self.n
 
 
 def several_moments(G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float) -> SeveralMoments:
@@ -89,14 +89,14 @@ def spectrum_of(data: SeveralMoments, v: np.ndarray) -> Spectrum:
 def residuals_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> np.ndarray:
     """(m,) R_k."""
     explained = (of.C**2 / (of.e + math.exp(log_ratio))[:, None]).sum(axis=0)
-    R: np.ndarray = np.maximum(data.yy - explained, 1e-4 * LEAST_REGRESSION_NOISE * data.yy)
+    R: np.ndarray = np.maximum(data.yy - explained, 1e-4 * MIN_NOISE_RATIO * data.yy)
     return R
 
 
 def evidence_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> float:
     """log p(Y | v, lambda) at the best noise variances."""
     R = residuals_at(data, of, log_ratio)
-    sigma2 = np.maximum(R / data.n, data.floor)
+    sigma2 = np.maximum(R / data.n, data.noise_floor)
     log_det = float(np.log1p(of.e / math.exp(log_ratio)).sum())
     fits = float((data.n * np.log(2.0 * math.pi * sigma2) + R / sigma2).sum())
     return -0.5 * (fits + data.yy.size * log_det)
@@ -106,7 +106,7 @@ def fit_at(data: SeveralMoments, v: np.ndarray, of: Spectrum, log_ratio: float) 
     """The set v at one lambda."""
     shrunk = of.U / (of.e + math.exp(log_ratio))
     R = residuals_at(data, of, log_ratio)
-    sigma2 = np.maximum(R / data.n, data.floor)
+    sigma2 = np.maximum(R / data.n, data.noise_floor)
     value = evidence_at(data, of, log_ratio)
     return SeveralFit(v, log_ratio, shrunk @ of.U.T, shrunk @ of.C, R, sigma2, value)
 
@@ -153,7 +153,7 @@ def joining(
     H = cross @ fit.P
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     E = B - cross @ fit.M
-    left = np.maximum(1.0 - E * E / (s[:, None] * fit.R), LEAST_REGRESSION_NOISE)
+    left = np.maximum(1.0 - E * E / (s[:, None] * fit.R), MIN_NOISE_RATIO)
     gain = -0.5 * (n * np.log(left).sum(axis=1) + fit.R.size * np.log(s / lam))
     return SeveralNeighbours(H, s, E, gain)
 
@@ -180,7 +180,7 @@ def exchange_gains(fit: SeveralFit, near: SeveralNeighbours, n: float) -> np.nda
     gains: np.ndarray = -0.5 * fit.R.size * np.log(s * kept)
     for k, R in enumerate(fit.R):
         e = near.E[:, [k]] + near.H * (fit.M[:, k] / kept)
-        left = np.maximum(R + fit.M[:, k] ** 2 / kept - e * e / s, LEAST_REGRESSION_NOISE * R)
+        left = np.maximum(R + fit.M[:, k] ** 2 / kept - e * e / s, MIN_NOISE_RATIO * R)
         gains -= 0.5 * n * np.log(left / R)
     gains[fit.v] = -np.inf
     return gains
@@ -199,13 +199,13 @@ class SeveralState(NamedTuple):
 def posterior(rules: SearchRules, fit: SeveralFit) -> float:
     """Log posterior of the set, up to a constant, without what the means of the responses add to
     the evidence; see `SearchRules.weight`."""
-    means = 0.5 * rules.lost * float(np.log(2.0 * math.pi * fit.sigma2).sum())
+    means = 0.5 * rules.n_intercepts * float(np.log(2.0 * math.pi * fit.sigma2).sum())
     return fit.log_evidence + means + float(rules.log_prior[fit.v.size])
 
 
 def make_step(data: SeveralMoments, rules: SearchRules) -> Callable[[SeveralState], SeveralState]:
     """One move to the best neighbour with a variable more or less, or else to one with another."""
-    log_prior, n = rules.log_prior, data.n - rules.lost
+    log_prior, n = rules.log_prior, data.n - rules.n_intercepts
 
     def better(state: SeveralState, v: np.ndarray) -> SeveralState:
         fit = best_fit(data, v, state.fit.log_ratio if state.fit.v.size else None)
@@ -287,7 +287,7 @@ class SeveralSolution(NamedTuple):
     """All that a fit finds, in the operator's columns and units, and those of the responses."""
 
     order: np.ndarray  # (p,) variables, the most useful first
-    chosen: np.ndarray  # (q,) variables kept, in the order of `fit`
+    selected: np.ndarray  # (q,) selected variables, in the order of `fit`
     relevance: np.ndarray  # (p,) between 0 and 1
     fit: SeveralFit
     weights: SeveralWeights
@@ -302,7 +302,7 @@ class SeveralSolution(NamedTuple):
 class Listed(NamedTuple):
     """Some of the columns, and all that the evidence needs of them."""
 
-    places: np.ndarray  # (k,) among all, rising
+    indices: np.ndarray  # (k,) column indices, increasing
     data: SeveralMoments
 
 
@@ -319,9 +319,9 @@ def gains_of_all(op: Operator, at: Listed, fit: SeveralFit, B: np.ndarray, n: fl
     if not fit.v.size:
         explained: np.ndarray = (B**2 / (d[:, None] * at.data.yy)).sum(axis=1)
         return explained
-    if at.places.size == op.shape[1]:
+    if at.indices.size == op.shape[1]:
         return joining(fit, at.data.G[:, fit.v], d, B, n).gain
-    columns = np.asarray(op.take_columns(at.places[fit.v]).matmul(np.eye(fit.v.size)))
+    columns = np.asarray(op.take_columns(at.indices[fit.v]).matmul(np.eye(fit.v.size)))
     cross = np.asarray(op.rmatmul(columns), dtype=float)
     return joining(fit, cross, d, B, n).gain
 
@@ -329,28 +329,28 @@ def gains_of_all(op: Operator, at: Listed, fit: SeveralFit, B: np.ndarray, n: fl
 def solve_several(
     op: Operator, of: SeveralResponses, rules: SearchRules, refit_ols: bool
 ) -> SeveralSolution:
-    """Choose the variables of a standardised table that predict the responses together."""
-    p, n = op.shape[1], of.n - rules.lost
+    """SelectionRule the variables of a standardised table that predict the responses together."""
+    p, n = op.shape[1], of.n - rules.n_intercepts
     B = np.asarray(op.rmatmul(of.Y), dtype=float)
     d = np.asarray(op.column_squares(), dtype=float)
     marginal = (B**2 / (d[:, None] * of.yy)).sum(axis=1)
     first = np.sort(np.argsort(-marginal, kind="stable")[:SHORTLIST])
     at = listed(op, of, B, first)
-    rules = rules._replace(limit=min(rules.limit, at.places.size))
+    rules = rules._replace(limit=min(rules.limit, at.indices.size))
     runs = search(at.data, rules)
     for _ in range(INSTALMENTS if p > SHORTLIST else 0):
         fit = runs[-1].state.fit
-        chosen = at.places[fit.v]
+        chosen = at.indices[fit.v]
         gain = gains_of_all(op, at, fit, B, n)
         gain[chosen] = np.inf
         q = fit.v.size
         if q in (0, rules.limit):
             break
         price = float(rules.log_prior[q] - rules.log_prior[q + 1])
-        if not np.any(np.delete(gain, at.places) > price):
+        if not np.any(np.delete(gain, at.indices) > price):
             break
         at = listed(op, of, B, np.sort(np.argsort(-gain, kind="stable")[:SHORTLIST]))
-        again = best_fit(at.data, np.searchsorted(at.places, chosen), fit.log_ratio)
+        again = best_fit(at.data, np.searchsorted(at.indices, chosen), fit.log_ratio)
         runs.append(climb(at.data, again, rules))
     return described(op, of, B, at, runs, rules, refit_ols)
 
@@ -365,17 +365,17 @@ def described(
     refit_ols: bool,
 ) -> SeveralSolution:
     """The path around the best set, and what is to be said of it."""
-    data, p, n = at.data, op.shape[1], of.n - rules.lost
+    data, p, n = at.data, op.shape[1], of.n - rules.n_intercepts
     found = runs[-1].state.fit
     fits, order = path_of(data, found, min(rules.allowed, rules.limit, found.v.size + BEYOND), n)
     log_posterior = np.array([posterior(rules, fit) for fit in fits])
     best = fits[int(np.argmax(log_posterior))]
     gain = gains_of_all(op, at, best, B, n)
-    ranked = at.places[order]
+    ranked = at.indices[order]
     gain[ranked] = np.inf
     size = np.sqrt((best.M**2 / best.sigma2).sum(axis=1) * data.d[best.v])
     relevance = np.zeros(p)
-    relevance[at.places[best.v]] = relative_size(size)
+    relevance[at.indices[best.v]] = relative_size(size)
     reason = worst([run.reason for run in runs])
     if not best.v.size and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
@@ -387,7 +387,7 @@ def described(
         weights = SeveralWeights(M, inverse, left / max(n - best.v.size, 1.0))
     return SeveralSolution(
         order=np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :]),
-        chosen=at.places[best.v],
+        selected=at.indices[best.v],
         relevance=relevance,
         fit=best,
         weights=weights,
@@ -396,7 +396,7 @@ def described(
         n_free=n,
         bounds=np.array(runs[-1].bounds),
         reason=reason,
-        credible=[at.places[group] for group in stand_ins_of(data, best, n)],
+        credible=[at.indices[group] for group in credible_sets_of(data, best, n)],
     )
 
 
@@ -423,7 +423,7 @@ def path_of(
     return fits, np.array(order, dtype=int)
 
 
-def stand_ins_of(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
+def credible_sets_of(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
     """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []

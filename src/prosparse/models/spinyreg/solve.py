@@ -17,15 +17,15 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from . import ard
-from .averaging import Average, average_over_sets, set_prior, stand_ins_of
-from .decision_rules import f_score_choice, median_choice, model_of, signal_detected
+from .averaging import Average, average_over_sets, credible_sets_of, set_prior
+from .decision_rules import fit_set, select_by_f_score, select_by_median, signal_detected
 from .model import EXACT, RegressionFit, RegressionMoments, optimise
-from .response import Response, telling_rows
+from .response import Response, count_informative_rows
 from .screening import Candidates, Shortlist, candidates, gains, search_all
 from .stepwise import RegressionPath, regression_path, rules_for
 
 Refit = Literal["posterior", "ols"]
-Choose = Literal["f-score", "map", "median"]
+SelectionRule = Literal["f-score", "map", "median"]
 
 RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
 BEYOND = 5  # the path goes so many variables beyond the best model
@@ -39,7 +39,7 @@ class Options(NamedTuple):
     max_iter: int
     tol: float
     verbose: int
-    selection_rule: Choose = "f-score"
+    selection_rule: SelectionRule = "f-score"
     average: bool = True
     seed: int = 0
 
@@ -57,7 +57,7 @@ class Solution(NamedTuple):
 
     order: np.ndarray  # (p,) variables, the most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
-    chosen: np.ndarray  # (q,) variables kept, in the order of `weights`
+    selected: np.ndarray  # (q,) selected variables, in the order of `weights`
     weights: Weights
     posterior_variances: np.ndarray  # (q,) of the weights, whatever `weights` are
     path: RegressionPath
@@ -73,11 +73,11 @@ class Solution(NamedTuple):
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
-    """Choose the variables of a standardised table that predict the response."""
+    """SelectionRule the variables of a standardised table that predict the response."""
     n, p = response.n, op.shape[1]
     among = candidates(op, response.y, response.yy, n)
     rules = rules_for(
-        telling_rows(op, response),
+        count_informative_rows(op, response),
         p,
         options.fit_intercept,
         max_iter=options.max_iter,
@@ -85,20 +85,20 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         verbose=options.verbose,
     )
     shortlist, runs, passed = search_all(among, rules)
-    data, found, free = shortlist.data, runs[-1].state.fit, n - rules.lost
+    data, found, free = shortlist.data, runs[-1].state.fit, n - rules.n_intercepts
     average, expected_f = None, None
     if options.average or options.selection_rule != "map":
         prior = set_prior(data, rules.log_prior, found, free)
-        met = [np.searchsorted(shortlist.listed, v) for v in passed if all_listed(shortlist, v)]
+        met = [np.searchsorted(shortlist.indices, v) for v in passed if all_listed(shortlist, v)]
         average = average_over_sets(data, prior, found, met, options.seed)
         if options.selection_rule == "median":
-            found = model_of(data, median_choice(average, rules.allowed), found)
+            found = fit_set(data, select_by_median(average, rules.allowed), found)
         elif options.selection_rule == "f-score":
             v = found.v[:0]
-            if signal_detected(among, found, response.root, rules.lost):
-                v, expected_f = f_score_choice(data, average, rules.allowed)
-            found = model_of(data, v, found)
-    longest = min(rules.allowed, found.v.size + BEYOND, shortlist.listed.size)
+            if signal_detected(among, found, response.root, rules.n_intercepts):
+                v, expected_f = select_by_f_score(data, average, rules.allowed)
+            found = fit_set(data, v, found)
+    longest = min(rules.allowed, found.v.size + BEYOND, shortlist.indices.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
     best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
@@ -108,11 +108,11 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     reason = worst([*(each.reason for each in runs), run.reason])
     if best == 0 and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
-    selected, ranked = shortlist.listed[chosen.v], shortlist.listed[path.order]
+    selected, ranked = shortlist.indices[chosen.v], shortlist.indices[path.order]
     return Solution(
         order=ranking(among, shortlist, path, chosen),
         relevance=relevance(p, ranked, run.state.t, selected, chosen.m),
-        chosen=selected,
+        selected=selected,
         weights=weights_of(data, chosen, options),
         posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
         path=path,
@@ -121,16 +121,16 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         best=best,
         bounds=np.array(run.bounds),
         reason=reason,
-        listed=shortlist.listed,
+        listed=shortlist.indices,
         average=average,
-        credible=[shortlist.listed[group] for group in stand_ins_of(data, chosen, free)],
+        credible=[shortlist.indices[group] for group in credible_sets_of(data, chosen, free)],
         expected_f=expected_f,
     )
 
 
 def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
     """Whether all variables of a set are on the list."""
-    return bool(np.all(np.isin(v, shortlist.listed)))
+    return bool(np.all(np.isin(v, shortlist.indices)))
 
 
 def relax(
@@ -141,7 +141,7 @@ def relax(
     G, b = data.gram(listed), data.b[listed]
     t = np.zeros(listed.size)
     t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
-    # with less noise, what the variables leave of each other is lost in rounding
+    # with less noise, what the variables leave of each other is n_intercepts in rounding
     noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
     known = noise == best.sigma2  # then the relaxed model starts as the best one
     start = ard.State(t, best.log_evidence) if known else ard.init(G, b, data.yy, data.n, noise, t)
@@ -158,7 +158,7 @@ def ranking(
     among: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
 ) -> np.ndarray:
     """All variables: those on the path in its order, the others by what each would add."""
-    ranked: np.ndarray = shortlist.listed[path.order]
+    ranked: np.ndarray = shortlist.indices[path.order]
     if ranked.size == among.b.size:
         return ranked
     gain = gains(among, shortlist, best)

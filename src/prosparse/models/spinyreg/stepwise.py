@@ -50,7 +50,7 @@ class SearchRules(NamedTuple):
     log_prior: np.ndarray  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
     allowed: int  # variables of a model, at most
     limit: int  # and on the way
-    lost: int  # degrees of freedom spent on an intercept, 0 or 1
+    n_intercepts: int  # degrees of freedom spent on an intercept, 0 or 1
     max_iter: int
     tol: float  # rise of the log posterior
     verbose: int = 0
@@ -61,7 +61,7 @@ class SearchRules(NamedTuple):
         A centred y has the mean 0, which any model predicts, the better the smaller its noise:
         that factor N(0; 0, sigma2) says nothing, and few samples cannot afford it.
         """
-        return fit.log_evidence + 0.5 * self.lost * math.log(2.0 * math.pi * fit.sigma2)
+        return fit.log_evidence + 0.5 * self.n_intercepts * math.log(2.0 * math.pi * fit.sigma2)
 
     def posterior(self, fit: RegressionFit) -> float:
         """Log posterior of the model, up to a constant."""
@@ -82,7 +82,7 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
     log_prior, limit = rules.log_prior, rules.limit
 
     def step(state: SearchState) -> SearchState:
-        fit, n = state.fit, data.n - rules.lost
+        fit, n = state.fit, data.n - rules.n_intercepts
         q = fit.v.size
         if q == 0:
             return best_of(state, with_one_more(data, fit, COARSE)) if limit else state
@@ -224,7 +224,7 @@ def empty(data: RegressionMoments) -> RegressionFit:
 
 def missed_by(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> RegressionFit:
     """The model of those variables of ``fit`` without which its evidence would fall."""
-    missed = removal_gains(fit, data.n - rules.lost) < 0.0
+    missed = removal_gains(fit, data.n - rules.n_intercepts) < 0.0
     start = fit if missed.all() else evaluate(data, fit.v[missed], fit.log_ratio)
     return optimise(data, start, COARSE)
 
@@ -255,7 +255,7 @@ def search(
 
 def from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
     """A climb from the best of many sets, each of which has grown from one of the variables most
-    correlated with y and lost what is of least use again; the best of these sets are passed.
+    correlated with y and n_intercepts what is of least use again; the best of these sets are passed.
 
     Where a few variables explain y together and none of them much alone, sets with one or two of
     them are less probable than none, and the variable most correlated with y, from which a climb
@@ -296,7 +296,7 @@ def with_pairs(
     pairs, more = correlated_pairs(data), []
     best = max((run.state.fit for run in runs), key=rules.posterior)
     while best.v.size + 2 <= rules.allowed:
-        start = with_best_pair(data, best, pairs, data.n - rules.lost)
+        start = with_best_pair(data, best, pairs, data.n - rules.n_intercepts)
         if start is None or rules.posterior(start) <= rules.posterior(best) + rules.tol:
             break
         more.append(climb(data, start, rules))

@@ -1,23 +1,24 @@
-"""Regression whose noise has Student's distribution: rows that fit badly count less.
+"""Linear regression with Student's t noise by row weights.
 
-After Lange, Little & Taylor (1989), Journal of the American Statistical Association 84, with the
-set of variables and their weights integrated as in `model`.
+[LLT89]  K. L. Lange, R. J. A. Little, J. M. G. Taylor. Robust statistical modeling using the t
+         distribution. Journal of the American Statistical Association 84, 1989.
 
-Student's noise of nu degrees of freedom and scale sigma is Gaussian noise of variance sigma2 / u_i,
-where u_i ~ Gamma(nu/2, nu/2) is another number for every row. With q(b, w) q(u) for the posterior
-of intercept, weights and u, log p(y | v) is bounded from below, and for a given mean u of every row
-the bound is the evidence of regression with these weights of rows (`model`, of n - 1 degrees of
-freedom with an intercept), up to terms that v does not change. Two steps raise it in turn:
+Student's t noise with nu degrees of freedom and scale sigma is Gaussian noise of variance
+sigma2 / u_i with independent u_i ~ Gamma(nu/2, nu/2), [LLT89]. The variational posterior
+q(b, w) q(u) of intercept, coefficients and row weights bounds log p(y | v) from below. At fixed
+means u the bound is the evidence of regression with row weights u (`model`, with n - 1 degrees of
+freedom if there is an intercept), up to terms that do not depend on the set v. Two steps
+increase it in turn:
 
-1. given u: search the best set v, lambda and sigma2 as for Gaussian noise;
-2. given q(b, w), with d_i = E (y_i - b - x_i'w)^2 / sigma2: nu maximises the sum over rows of
+1. given u, search for the best set v, lambda and sigma2 as for Gaussian noise;
+2. given q(b, w) and d_i = E (y_i - b - x_i'w)^2 / sigma2, choose nu to maximise the sum of
 
        g(d_i, nu) = log Gamma((nu + 1)/2) - log Gamma(nu/2) + nu/2 log(nu/2)
-                    - (nu + 1)/2 log((nu + d_i)/2) ,      and then  u_i = (nu + 1) / (nu + d_i) .
+                    - (nu + 1)/2 log((nu + d_i)/2) ,      and set  u_i = (nu + 1) / (nu + d_i) .
 
-The bound, after the second step, is
+After the second step the bound is
 
-    sum_i g(d_i, nu) - n/2 log(2 pi sigma2) - KL(q(w), p(w)) + 1/2 log(2 pi e sigma2 / sum_i u_i)
+    sum_i g(d_i, nu) - n/2 log(2 pi sigma2) - KL(q(w), p(w)) + 1/2 log(2 pi e sigma2 / sum_i u_i) .
 """
 
 from __future__ import annotations
@@ -34,18 +35,18 @@ from ...data import Columns, Operator
 from ...inference.loop import Run, iterate, residual_rounding
 from ...inference.progress import Progress
 from .model import EXACT, RegressionFit, evaluate, moments, optimise
-from .response import Response, telling_rows
+from .response import Response, count_informative_rows
 from .screening import candidates, search_all
 from .stepwise import rules_for
 
-FEWEST_DEGREES = 3.0  # of freedom: the variance of the noise is then three times sigma2
-MOST_DEGREES = 200.0  # next to Gaussian
-MOST_ROUNDS = 100
-ROUND_TOL = 1e-3  # rise of the bound that ends the rounds
+MIN_DEGREES = 3.0  # minimum degrees of freedom: the noise variance is 3 sigma2
+MAX_DEGREES = 200.0  # maximum degrees of freedom: nearly Gaussian noise
+MAX_ITERATIONS = 100  # maximum number of updates of the row weights
+BOUND_TOL = 1e-3  # increase of the bound below which the iterations stop
 
 
-class Weighted(NamedTuple):
-    """The table and the response with every row weighed."""
+class WeightedData(NamedTuple):
+    """Data matrix and response multiplied by the roots of the row weights."""
 
     op: Operator
     columns: Columns
@@ -53,148 +54,150 @@ class Weighted(NamedTuple):
 
 
 class StudentState(NamedTuple):
-    """Where the rounds have come to."""
+    """State of the alternating maximisation."""
 
-    u: np.ndarray  # (n,) mean weight of every row, for the next round
-    nu: float
-    places: np.ndarray  # (q,) variables of the set
-    log_ratio: float
+    u: np.ndarray  # (n,) mean row weights, used by the next iteration
+    nu: float  # degrees of freedom
+    v: np.ndarray  # (q,) variables of the set
+    log_ratio: float  # log lambda
     sigma2: float
     bound: float
 
 
-Reweigh = Callable[[np.ndarray], Weighted]
-"""Table and response for mean weights u of the rows, scales unchanged."""
+Reweight = Callable[[np.ndarray], WeightedData]
+"""Function from mean row weights u to the weighted data, with unchanged column scales."""
 
 
 def log_factor(d: np.ndarray, nu: float) -> np.ndarray:
-    """g(d, nu)."""
+    """Compute g(d, nu)."""
     constant = gammaln(0.5 * (nu + 1.0)) - gammaln(0.5 * nu) + 0.5 * nu * math.log(0.5 * nu)
     factor: np.ndarray = constant - 0.5 * (nu + 1.0) * np.log(0.5 * (nu + d))
     return factor
 
 
 def best_degrees(d: np.ndarray, counts: np.ndarray, nu: float) -> float:
-    """The nu that maximises the sum of g over rows that count ``counts`` times; not below that of
-    ``nu``."""
+    """Maximise the sum of g over rows that count ``counts`` times, starting from ``nu``."""
 
-    def fall(log_nu: float) -> float:
+    def loss(log_nu: float) -> float:
         return -float(counts @ log_factor(d, math.exp(log_nu)))
 
-    limits = (math.log(FEWEST_DEGREES), math.log(MOST_DEGREES))
-    found = minimize_scalar(fall, bounds=limits, method="bounded", options={"xatol": 1e-4})
-    return math.exp(float(found.x)) if found.fun <= fall(math.log(nu)) else nu
+    limits = (math.log(MIN_DEGREES), math.log(MAX_DEGREES))
+    found = minimize_scalar(loss, bounds=limits, method="bounded", options={"xatol": 1e-4})
+    # The bound must not decrease if the optimiser returns a local maximum.
+    return math.exp(float(found.x)) if found.fun <= loss(math.log(nu)) else nu
 
 
 class Moments(NamedTuple):
-    """q(b, w) of one set, and what it makes of the rows."""
+    """Posterior q(b, w) of one set, and the expected squared residuals."""
 
     fit: RegressionFit
-    d: np.ndarray  # (n,)
-    divergence: float  # KL(q(w), p(w)) less the entropy of the intercept
+    d: np.ndarray  # (n,) expected squared residuals over sigma2
+    divergence: float  # KL(q(w), p(w)) minus the entropy of the intercept
 
 
-def moments_of(
-    weighted: Weighted, places: np.ndarray, log_ratio: float, lost: int, floor: float
+def compute_moments(
+    weighted: WeightedData, v: np.ndarray, log_ratio: float, n_intercepts: int, noise_floor: float
 ) -> Moments:
-    """Of the set at ``places``, at its best lambda and sigma2, which is at least ``floor``."""
+    """Compute the posterior of the set v at its best lambda and sigma2 >= ``noise_floor``."""
     op, response = weighted.op, weighted.response
     root = np.ones(response.y.size) if response.root is None else response.root
-    q = places.size
+    q = v.size
     rows = np.zeros((root.size, 0))
     if q:
-        some = op.take_columns(places)
-        rows = np.asarray(some.gather_rows(_itself, entrywise=True), dtype=float)
+        gathered = op.take_columns(v).gather_rows(lambda block: block, entrywise=True)
+        rows = np.asarray(gathered, dtype=float)
     G = rows.T @ rows if q else np.eye(1)
-    data = moments(G, rows.T @ response.y, response.yy, response.n - lost)._replace(floor=floor)
+    data = moments(G, rows.T @ response.y, response.yy, response.n - n_intercepts)
+    data = data._replace(noise_floor=noise_floor)
     fit = optimise(data, evaluate(data, np.arange(q), log_ratio), EXACT)
     residual = (response.y - rows @ fit.m) / root
     leverage = np.einsum("ij,ij->i", rows @ fit.P, rows) / root**2
     total = float(root @ root)
-    d = residual**2 / fit.sigma2 + leverage + lost / total
+    d = residual**2 / fit.sigma2 + leverage + n_intercepts / total
     lam = math.exp(fit.log_ratio)
-    spread = lam * float(fit.P.trace()) + lam * float(fit.m @ fit.m) / fit.sigma2 - q
+    quadratic = lam * float(fit.P.trace()) + lam * float(fit.m @ fit.m) / fit.sigma2 - q
     log_det = q * fit.log_ratio + float(np.linalg.slogdet(fit.P)[1]) if q else 0.0
-    entropy = 0.5 * lost * math.log(2.0 * math.pi * math.e * fit.sigma2 / total)
-    return Moments(fit, d, 0.5 * (spread - log_det) - entropy)
+    entropy = 0.5 * n_intercepts * math.log(2.0 * math.pi * math.e * fit.sigma2 / total)
+    return Moments(fit, d, 0.5 * (quadratic - log_det) - entropy)
 
 
-def _itself(block: np.ndarray) -> np.ndarray:
-    return block
+class SearchSettings(NamedTuple):
+    """Settings of the search for the best set."""
 
-
-class Effort(NamedTuple):
-    """How a search may go."""
-
-    lost: int  # degrees of freedom spent on an intercept, 0 or 1
+    n_intercepts: int  # 1 with an intercept, else 0
     max_iter: int
-    tol: float  # rise of the log posterior per sample that ends a search
-    floor: float  # least sigma2, the same in every round
+    tol: float  # increase of the log posterior per sample below which a search stops
+    noise_floor: float  # minimum of sigma2, the same in every iteration
     verbose: int = 0
 
 
-class Choice(NamedTuple):
-    """A set of variables, its moments, and how probable it is."""
+class ScoredSet(NamedTuple):
+    """Set of variables with its moments and posterior probability."""
 
-    places: np.ndarray  # (q,)
+    v: np.ndarray  # (q,)
     moments: Moments
-    height: float  # log posterior at the present weights of rows, up to a constant
+    log_posterior: float  # at the current row weights, up to a constant
+    log_prior: float  # relative to the empty set
 
 
-def choices(weighted: Weighted, state: StudentState, effort: Effort) -> list[Choice]:
-    """The present set, and the best that a search finds."""
-    op, response, lost = weighted.op, weighted.response, effort.lost
+def score_sets(
+    weighted: WeightedData, state: StudentState, settings: SearchSettings
+) -> list[ScoredSet]:
+    """Score the current set and the best set of a new search."""
+    op, response, n_intercepts = weighted.op, weighted.response, settings.n_intercepts
     rules = rules_for(
-        telling_rows(op, response),
+        count_informative_rows(op, response),
         op.shape[1],
-        bool(lost),
-        max_iter=effort.max_iter,
-        tol=effort.tol * response.n,
+        bool(n_intercepts),
+        max_iter=settings.max_iter,
+        tol=settings.tol * response.n,
     )
-    rules = rules._replace(lost=0)  # which n has lost already
-    among = candidates(op, response.y, response.yy, response.n - lost)
-    shortlist, runs, _ = search_all(among, rules)
+    rules = rules._replace(n_intercepts=0)  # n is already reduced by the intercept
+    pool = candidates(op, response.y, response.yy, response.n - n_intercepts)
+    shortlist, runs, _ = search_all(pool, rules)
     fit = runs[-1].state.fit
-    found = []
-    for places, log_ratio in (
-        (state.places, state.log_ratio),
-        (shortlist.listed[fit.v], fit.log_ratio),
+    scored = []
+    for v, log_ratio in (
+        (state.v, state.log_ratio),
+        (shortlist.indices[fit.v], fit.log_ratio),
     ):
-        of = moments_of(weighted, places, log_ratio, lost, effort.floor)
-        height = of.fit.log_evidence + float(rules.log_prior[places.size])
-        found.append(Choice(places, of, height - float(rules.log_prior[0])))
-    return found
+        found = compute_moments(weighted, v, log_ratio, n_intercepts, settings.noise_floor)
+        log_prior = float(rules.log_prior[v.size]) - float(rules.log_prior[0])
+        scored.append(ScoredSet(v, found, found.fit.log_evidence + log_prior, log_prior))
+    return scored
 
 
-def make_round(
-    reweigh: Reweigh, counts: np.ndarray, effort: Effort
+def make_step(
+    reweight: Reweight, counts: np.ndarray, settings: SearchSettings
 ) -> Callable[[StudentState], StudentState]:
-    """One search for the best set at the present weights of rows, and new weights."""
+    """Return the iteration: a search at the current row weights, then new weights and nu."""
 
-    def turn(state: StudentState) -> StudentState:
-        weighted = reweigh(state.u)
-        places, of, height = max(choices(weighted, state, effort), key=lambda one: one.height)
-        nu = best_degrees(of.d, counts, state.nu)
-        log_prior = height - of.fit.log_evidence
-        gaussian = 0.5 * weighted.response.n * math.log(2.0 * math.pi * of.fit.sigma2)
-        bound = float(counts @ log_factor(of.d, nu)) - gaussian - of.divergence + log_prior
-        u = (nu + 1.0) / (nu + of.d)
-        return StudentState(u, nu, places, of.fit.log_ratio, of.fit.sigma2, bound)
+    def step(state: StudentState) -> StudentState:
+        weighted = reweight(state.u)
+        best = max(score_sets(weighted, state, settings), key=lambda each: each.log_posterior)
+        fit, d, divergence = best.moments
+        nu = best_degrees(d, counts, state.nu)
+        gaussian = 0.5 * weighted.response.n * math.log(2.0 * math.pi * fit.sigma2)
+        bound = float(counts @ log_factor(d, nu)) - gaussian - divergence + best.log_prior
+        u = (nu + 1.0) / (nu + d)
+        return StudentState(u, nu, best.v, fit.log_ratio, fit.sigma2, bound)
 
-    return turn
+    return step
 
 
-def rounds(reweigh: Reweigh, counts: np.ndarray, effort: Effort) -> Run[StudentState]:
-    """Rounds, from equal weights of all rows on, which count ``counts`` times."""
-    nothing = np.array([], dtype=int)
-    start = StudentState(np.ones(counts.size), MOST_DEGREES, nothing, 0.0, 1.0, -math.inf)
-    first = reweigh(start.u)
+def estimate_row_weights(
+    reweight: Reweight, counts: np.ndarray, settings: SearchSettings
+) -> Run[StudentState]:
+    """Iterate from equal weights of all rows, which count ``counts`` times."""
+    empty = np.array([], dtype=int)
+    start = StudentState(np.ones(counts.size), MAX_DEGREES, empty, 0.0, 1.0, -math.inf)
+    first = reweight(start.u)
     total, epsilon = first.response.yy, first.op.epsilon
     return iterate(
-        make_round(reweigh, counts, effort),
+        make_step(reweight, counts, settings),
         start,
-        max_iter=MOST_ROUNDS,
-        tol=ROUND_TOL,
+        max_iter=MAX_ITERATIONS,
+        tol=BOUND_TOL,
         rounding=lambda state: residual_rounding(state, total, state.sigma2, epsilon),
-        progress=Progress(MOST_ROUNDS, "weights of rows", effort.verbose),
+        progress=Progress(MAX_ITERATIONS, "row weights", settings.verbose),
     )

@@ -21,7 +21,7 @@ import numpy as np
 
 from .model import (
     COARSE,
-    LEAST_REGRESSION_NOISE,
+    MIN_NOISE_RATIO,
     RegressionFit,
     RegressionMoments,
     evaluate,
@@ -63,7 +63,7 @@ def pair_gains(
     # s has lambda in it, so that the determinant is at least lambda (s_i + s_j - lambda)
     D = np.maximum(s[i] * s[j] - s_ij**2, lam * np.maximum(s[i], s[j]))
     explained = (e[i] ** 2 * s[j] + e[j] ** 2 * s[i] - 2.0 * e[i] * e[j] * s_ij) / D
-    left = np.maximum(1.0 - explained / fit.R, LEAST_REGRESSION_NOISE)
+    left = np.maximum(1.0 - explained / fit.R, MIN_NOISE_RATIO)
     gain: np.ndarray = -0.5 * (n * np.log(left) + np.log(D / lam**2))
     inside = np.zeros(data.b.size, dtype=bool)
     inside[fit.v] = True

@@ -1,0 +1,30 @@
+"""Validation of the columns of X, common to regression and classification."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ...data import Columns, Operator
+from ...errors import InputError
+
+MAX_SCALE_RATIO = 1e6  # maximum ratio of column norms if the columns are not scaled
+
+
+def check_columns(op: Operator, columns: Columns, scaled: bool) -> None:
+    """Raise an error if no column varies, or if unscaled columns differ too much in size."""
+    if op.shape[1] == 0:
+        raise InputError(
+            f"X must have at least one column that varies, but all {columns.varying.size} columns "
+            "are constant. Check how the data were read."
+        )
+    if scaled:
+        return
+    squares = np.asarray(op.column_squares())
+    ratio = math.sqrt(float(squares.max()) / max(float(squares.min()), 1e-300))
+    if ratio > MAX_SCALE_RATIO:
+        raise InputError(
+            f"X has columns whose norms differ by a factor of {ratio:.3g}; one prior does not fit "
+            "both without scaling. Set `scale=True`, or use similar units for the columns."
+        )
