@@ -1,11 +1,10 @@
 """scikit-learn's estimator checks, without expected failures."""
 
 import pytest
-from sklearn.base import is_classifier
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from prosparse import EMPCA, GSPPCA, SCA, SPPCA, Panel, Selector, SpinyClassifier, SpinyRegressor
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 # Parameters that lead to other code than the defaults, which the checks use as well.
 VARIANTS = [
@@ -29,11 +28,6 @@ VARIANTS = [
 ]
 
 
-def binary(estimator):
-    """Whether the response must have two classes; the checks of transformers give more."""
-    return is_classifier(estimator())
-
-
 # The checks fit pure noise, matrices of rank one and a single iteration: the warnings are right.
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.filterwarnings("ignore::prosparse.ShortPanelWarning")
@@ -43,9 +37,10 @@ def binary(estimator):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @parametrize_with_checks(
     [
-        *(estimator() for estimator in ESTIMATORS.values()),
+        *(method.estimator() for method in METHODS.values()),
         *VARIANTS,
-        *(Selector(estimator()) for estimator in ESTIMATORS.values() if not binary(estimator)),
+        # The checks of transformers use more than the two classes that classifiers accept.
+        *(Selector(one.estimator()) for one in METHODS.values() if not one.classifies),
     ]
 )
 def test_estimator_checks(estimator, check):

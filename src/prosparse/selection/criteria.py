@@ -1,4 +1,4 @@
-"""Information criteria, as penalised log-likelihoods: larger is better."""
+"""Information criteria as penalised log-likelihoods: larger values are better."""
 
 from __future__ import annotations
 
@@ -11,68 +11,72 @@ Array = Any
 
 
 def aic(log_likelihood: Array, dimension: Array) -> np.ndarray:
-    """Akaike (1974): log-likelihood minus the number of free parameters.
+    """Compute Akaike's criterion: log-likelihood minus the number of parameters.
 
     Parameters
     ----------
-    log_likelihood : array
-        Of the models to compare.
-    dimension : array
-        The number of free parameters of each of them.
+    log_likelihood : array-like of shape (n_models,)
+        Maximised log-likelihoods.
+    dimension : array-like of shape (n_models,)
+        Numbers of free parameters.
 
     Returns
     -------
-    array
-        The criterion; larger is better.
+    ndarray of shape (n_models,)
+        Criterion; larger is better.
     """
     return np.asarray(log_likelihood, dtype=float) - np.asarray(dimension)
 
 
-def bic(log_likelihood: Array, dimension: Array, n_samples: int) -> np.ndarray:
-    """Schwarz (1978): log-likelihood minus half the number of free parameters times log n.
+def bic(log_likelihood: Array, dimension: Array, n_samples: float) -> np.ndarray:
+    """Compute Schwarz's criterion: log-likelihood minus ``dimension * log(n_samples) / 2``.
 
     Parameters
     ----------
-    log_likelihood : array
-        Of the models to compare.
-    dimension : array
-        The number of free parameters of each of them.
-    n_samples : int
+    log_likelihood : array-like of shape (n_models,)
+        Maximised log-likelihoods.
+    dimension : array-like of shape (n_models,)
+        Numbers of free parameters.
+    n_samples : float
+        Number of observations, or the sum of their weights.
 
     Returns
     -------
-    array
-        The criterion; larger is better.
+    ndarray of shape (n_models,)
+        Criterion; larger is better.
     """
     return np.asarray(log_likelihood) - 0.5 * np.log(n_samples) * np.asarray(dimension)
 
 
-def ebic(log_likelihood: Array, dimension: Array, n_samples: int, n_candidates: int) -> np.ndarray:
-    """Chen & Chen (2008): `bic` minus the logarithm of how many models of that size there are.
+def ebic(
+    log_likelihood: Array, dimension: Array, n_samples: float, n_candidates: int
+) -> np.ndarray:
+    """Compute extended BIC (Chen & Chen, 2008).
 
-    BIC treats every model alike; where D parameters were picked among P by the data, models of
-    middling size are so many that one of them fits well by chance.
+    The logarithm of the number of models with the same dimension is subtracted from `bic`. It
+    corrects for the selection of the parameters among many candidates.
 
     Parameters
     ----------
-    log_likelihood : array
-        Of the models to compare.
-    dimension : array
-        The number of parameters that each of them picked.
-    n_samples : int
+    log_likelihood : array-like of shape (n_models,)
+        Maximised log-likelihoods.
+    dimension : array-like of shape (n_models,)
+        Numbers of selected parameters.
+    n_samples : float
+        Number of observations, or the sum of their weights.
     n_candidates : int
-        How many parameters there were to pick from.
+        Number of parameters from which they were selected.
 
     Returns
     -------
-    array
-        The criterion; larger is better.
+    ndarray of shape (n_models,)
+        Criterion; larger is better.
 
     Examples
     --------
     >>> bic([-10.0, -10.0], [1, 2], 20) - ebic([-10.0, -10.0], [1, 2], 20, 4)
     array([1.38629436, 1.79175947])
     """
-    picked, total = np.asarray(dimension, dtype=float), float(n_candidates)
-    models = gammaln(total + 1.0) - gammaln(picked + 1.0) - gammaln(total - picked + 1.0)
-    return bic(log_likelihood, dimension, n_samples) - models
+    selected, total = np.asarray(dimension, dtype=float), float(n_candidates)
+    log_models = gammaln(total + 1.0) - gammaln(selected + 1.0) - gammaln(total - selected + 1.0)
+    return bic(log_likelihood, dimension, n_samples) - log_models

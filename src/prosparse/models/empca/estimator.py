@@ -1,4 +1,4 @@
-"""`EMPCA` as users see it: parameters in, attributes out. The mathematics begins in `model`."""
+"""The `EMPCA` estimator. The mathematics begins in `model`."""
 
 from __future__ import annotations
 
@@ -31,8 +31,10 @@ from ...errors import (
 from ...inference.loop import StopReason
 from ...selection.dimension import MAX_COUNTED
 from .._base import SparseProjection, check_varying
+from .cardinality import cardinality_path
 from .certify.bounds import gaps
 from .covariance import covariance_of
+from .quadratic import Quadratic, quadratic_of
 from .search import Effort
 from .solve import (
     EmpcaOptions,
@@ -40,123 +42,137 @@ from .solve import (
     Proving,
     Solution,
     candidates,
-    solve,
+    count_components,
     solve_form,
     solve_path,
-    standing_out,
 )
 
-# Up to this many columns their covariance is kept until the optimality gap is asked for.
-LAZY_GAP = 1000
+MAX_LAZY_GAP_COLUMNS = 1000  # up to which the optimality gap is computed on first access
 
 
 class EMPCA(SparseProjection):
-    """Sparse and non-negative PCA with the number of nonzeros given directly.
+    """Sparse and non-negative PCA with a given number of nonzero loadings.
 
-    Components are found one after the other, each the unit vector of largest variance that
-    satisfies the constraints: at most ``n_nonzero`` nonzeros, no negative entries, both, or
-    neither (then it is PCA).
+    The components are computed sequentially. Each is the unit vector of largest variance under
+    the constraints: at most ``n_nonzero`` nonzero loadings, no negative loadings, or both.
 
     Parameters
     ----------
     n_components : int or "auto", default=1
-        "auto" counts the eigenvalues that stand out from white noise.
-    n_nonzero : int, sequence of int or None, default=None
-        The most nonzeros of a component, one number for all or one per component. None: all.
+        Number of components. "auto" counts the eigenvalues that exceed those of white noise.
+    n_nonzero : int, sequence of int, "all" or None, default=None
+        Maximum number of nonzero loadings of a component, one number for all components or one
+        per component. "all" imposes no limit. None selects one number for all components by
+        extended BIC; see Notes.
     nonnegative : bool, default=False
-        Allow no negative entry. A component can then have fewer nonzeros than allowed.
+        Whether all loadings must be non-negative. A component can then have fewer nonzero
+        loadings than allowed.
     orthogonality : {"deflation", "disjoint", "quasi"}, default="deflation"
-        What separates a component from those before. "deflation": it maximises the variance
-        that they leave unexplained. "disjoint": it uses other variables. "quasi": the angle
-        to each of them is at least ``min_angle``.
+        Constraint between components. "deflation": a component maximises the variance that the
+        preceding components do not explain. "disjoint": components have no variables in common.
+        "quasi": the angle between any two components is at least ``min_angle``.
     min_angle : float or None, default=None
-        In degrees, above 0 and at most 90; for ``orthogonality="quasi"``.
+        Minimum angle in degrees, in (0, 90], for ``orthogonality="quasi"``.
     n_restarts : int, default=5
-        Random starts of the local search, besides those from the first principal component;
-        as many again start at single variables.
+        Number of random starts of the local search, in addition to starts from the first
+        principal component. The same number of starts uses single variables.
     renormalize : bool, default=True
-        Replace the shrunken weights of EM by the best ones on the variables found, and
-        exchange variables while that raises the variance. False: the plain algorithm.
+        Whether the shrunken loadings of EM are replaced by the optimal loadings on the selected
+        variables, and variables are exchanged while the variance increases. False: the algorithm
+        of the paper.
     scale : bool, default=False
-        Divide every column by its standard deviation first.
+        Whether columns are divided by their standard deviations.
     max_iter : int, default=500
-        The most iterations of each stage of the search for a component.
+        Maximum number of iterations of each stage of the search for a component.
     tol : float, default=1e-6
-        EM stops when an iteration raises the variance by a smaller share than this.
+        Relative increase of the variance below which EM stops.
     certify : bool, default=False
-        Prove that no other variables do better, or find those that do: a branch and bound search
-        that starts from the component found. Sets whose variances differ by less than 1e-9 of
-        them count as equal.
+        Whether each component is certified optimal by branch and bound, which may replace it by a
+        better one. Variances that differ by a relative error below 1e-9 count as equal.
     time_limit : float, default=60.0
-        Seconds for the proofs of all components. When they are over, or at Ctrl-C, the best
-        component known is returned, with what is proved of it.
+        Time limit in seconds for certifying all components. When it is reached, or on
+        ``KeyboardInterrupt``, the best components and their bounds are returned.
     gap : float, default=0.0
-        From 0 to below 1: a proof may end when ``optimality_gap_`` is at most this.
+        Value of ``optimality_gap_`` at which branch and bound may stop, in [0, 1).
     joint : bool, default=False
-        Look for components of which the *sum* of variances is largest, with
-        ``orthogonality="disjoint"``, instead of one component after the other. With
-        ``orthogonality="quasi", min_angle=90`` they are found one after the other, and the bound
-        is on their sum.
+        Whether the sum of the variances is maximised, with ``orthogonality="disjoint"``. With
+        ``orthogonality="quasi", min_angle=90`` the components are computed sequentially, and the
+        bound is on the sum of their variances.
     n_jobs : int or None, default=None
-        Sets of variables that are improved at a time, in processes of their own, as in
-        scikit-learn: None is one, unless ``joblib.parallel_config`` says otherwise, and -1 as many
-        as there are cores. The result is the same; it pays where a fit takes many seconds.
+        Number of processes that improve candidate components in parallel, as in scikit-learn. The
+        result does not depend on it.
     random_state : int, RandomState or None, default=None
-        Where the random starts come from; an integer makes results reproducible.
+        Seed for the random starts.
     verbose : int, default=0
-        Show a progress bar.
+        Verbosity level. 1 shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        Unit rows with exact zeros.
-    support_ : bool array (n_features_in_,)
-        Variables used by any component.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Components: unit vectors with exact zeros.
+    support_ : ndarray of bool, shape (n_features_in_,)
+        Variables with a nonzero loading in any component.
     n_selected_ : int
-        The number of these variables.
-    n_nonzero_ : int array (n_components_,)
-        The number of nonzeros of each component.
+        Number of these variables.
+    n_nonzero_ : ndarray of int, shape (n_components_,)
+        Number of nonzero loadings of each component.
+    cardinality_ : int
+        Selected maximum number of nonzero loadings. Only with ``n_nonzero=None``, like the next
+        two attributes.
+    cardinalities_ : ndarray of int, shape (n_compared,)
+        Maximum numbers of nonzero loadings that were compared.
+    criterion_path_ : ndarray of shape (n_compared,)
+        Extended BIC of each, which ``cardinality_`` maximises.
     n_components_ : int
-        Fewer than asked for when nothing is left to explain.
-    explained_variance_ : array (n_components_,)
+        Number of components; smaller than requested if no variance remains.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores, with denominator n - 1.
-    explained_variance_ratio_ : array (n_components_,)
-        The share of the total variance that each component adds to those before.
-    optimality_gap_ : array (n_components_,)
-        Between 0 and 1: no component under the same constraints, given those before, has more
-        than 1 / (1 - gap) times this one's variance. 0 proves the component optimal. With
-        ``joint=True`` the gap of the sum, for every component.
-    upper_bound_ : array (n_components_,)
-        What no such component exceeds: the last of ``objective_path_`` / (1 - ``optimality_gap_``).
-    certified_ : bool array (n_components_,)
-        Whether a proof is complete: asked for with ``certify=True``, with a gap of at most
-        ``gap``, and none that rounding could break.
-    objective_path_ : list of arrays, one per component
-        The objective after every iteration of the start that won, as a variance; never falls.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component adds to the preceding ones.
+    optimality_gap_ : ndarray of shape (n_components_,)
+        Relative optimality gap in [0, 1): given the preceding components, no component under the
+        same constraints has more than 1 / (1 - gap) times the variance. 0 certifies optimality.
+        With ``joint=True``, the gap of the sum of the variances.
+    upper_bound_ : ndarray of shape (n_components_,)
+        Upper bound of the variance of such a component, ``variance / (1 - optimality_gap_)``.
+    certified_ : ndarray of bool, shape (n_components_,)
+        Whether branch and bound reached the requested ``gap``. False with ``certify=False``.
+    objective_path_ : list of ndarray, one per component
+        Variance after each iteration of the best start; non-decreasing.
     n_iter_ : int
-        The number of these iterations, of all components together.
+        Number of these iterations, for all components.
     stop_reason_ : StopReason
-        Why the search ended; of several components the worst reason.
-    relevance_ : array (n_features_in_,)
-        Largest weight of a variable in any component, weighted by that component's standard
-        deviation, as a share of the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable, and so on.
-    mean_ : array (n_features_in_,)
-        Means of the columns.
-    scale_ : array (n_features_in_,)
-        What the columns were divided by: ones unless ``scale=True``.
-    varying_ : bool array (n_features_in_,)
+        Reason why the search stopped; the most severe one of all components.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Maximum over the components of the absolute loading times the standard deviation of the
+        scores, relative to the largest.
+    ranking_ : ndarray of int, shape (n_features_in_,)
+        Rank of each variable by relevance, 1 for the most relevant.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Divisors of the columns: ones, or standard deviations with ``scale=True``.
+    varying_ : ndarray of bool, shape (n_features_in_,)
         False for constant columns.
+
+    Notes
+    -----
+    A sparse component is the maximum likelihood estimate of a factor with at most K loadings in
+    probabilistic PCA with isotropic noise. ``n_nonzero=None`` therefore compares values of K by
+    the extended BIC of this model, as `SPPCA` compares penalties. The criterion recovers the number
+    of loadings if the noise is isotropic. If all variables load on the components it selects all
+    of them, because no sparse component fits as well: set ``n_nonzero`` to trade variance for
+    sparsity.
 
     References
     ----------
     C. D. Sigg, J. M. Buhmann (2008). Expectation-maximization for sparse and non-negative PCA.
     ICML.
+    J. Chen, Z. Chen (2008). Extended Bayesian information criteria for model selection with large
+    model spaces. Biometrika 95(3).
 
     Examples
     --------
-    >>> import numpy as np
     >>> from prosparse import EMPCA, datasets
     >>> X, support, _ = datasets.make_globally_sparse(n_components=1, random_state=0)
     >>> model = EMPCA(n_nonzero=8, random_state=0).fit(X)
@@ -169,14 +185,17 @@ class EMPCA(SparseProjection):
     objective_path_: list[Array]
     certified_: Array
     n_iter_: int
-    _gap_problem: Solution | None  # until the gap is computed
+    cardinality_: int
+    cardinalities_: Array
+    criterion_path_: Array
+    _gap_problem: Solution | None  # None once the gap is computed
     _optimality_gap: np.ndarray
 
     def __init__(
         self,
         n_components: int | Literal["auto"] = 1,
         *,
-        n_nonzero: int | Sequence[int] | None = None,
+        n_nonzero: int | Sequence[int] | Literal["all"] | None = None,
         nonnegative: bool = False,
         orthogonality: Orthogonality = "deflation",
         min_angle: float | None = None,
@@ -212,26 +231,27 @@ class EMPCA(SparseProjection):
         self.verbose = verbose
 
     def fit(self, X: Any, y: object = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the components of ``X``.
+        """Compute the components of ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            Of any kind that the library knows.
-        y : ignored
-            Here for scikit-learn's sake.
-        sample_weight : array (n_samples,), float or None, default=None
-            A row with weight 2 counts as two equal rows. Only for tables in the host's memory.
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Data matrix, in any supported container.
+        y : object
+            Ignored. Present for API consistency.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Weights of the rows. A row with weight 2 counts as two equal rows. Only for data in
+            CPU memory.
 
         Returns
         -------
         EMPCA
-            Itself.
+            The fitted estimator.
         """
         with self._fitting():
-            op, columns, total = self._prepared(X, sample_weight)
-            count = self._count(op, total)
-            solution = solve(op, self._options(op, count))
+            op, columns, total = self._prepare(X, sample_weight)
+            count = self._count_components(op, total)
+            solution = self._solve(quadratic_of(op), op, columns, count, total)
             self._describe(op, columns, total, solution)
         self._warn_of(solution, count)
         return self
@@ -245,36 +265,33 @@ class EMPCA(SparseProjection):
         mean: ArrayLike | None = None,
         **parameters: Any,
     ) -> Self:
-        """The components of a covariance or correlation matrix, where there is no table.
+        """Compute the components of a covariance or correlation matrix.
 
         Parameters
         ----------
-        C : array or DataFrame (n_features, n_features)
-            Symmetric, without negative eigenvalues but for rounding.
+        C : array-like or DataFrame of shape (n_features, n_features)
+            Symmetric positive semi-definite matrix, up to rounding.
         n_samples : int or None, default=None
-            How many observations it comes from; only ``n_components="auto"`` needs to know.
-        mean : array (n_features,) or None, default=None
-            Means of the columns, for ``transform`` and ``inverse_transform``. None: zero.
+            Number of observations. Required by ``n_components="auto"`` and ``n_nonzero=None``.
+        mean : array-like of shape (n_features,) or None, default=None
+            Column means for ``transform`` and ``inverse_transform``. None: zeros.
         **parameters : dict
             Parameters of the estimator.
 
         Returns
         -------
         EMPCA
-            Fitted.
+            The fitted estimator.
         """
         model = cls(**parameters)
         with model._fitting():
             given = covariance_of(model._validate(C, reset=True), n_samples, mean, model.scale)
-            if isinstance(model.n_components, str) and n_samples is None:
-                raise ParameterError(
-                    '`n_components="auto"` needs `n_samples`, the number of observations behind '
-                    "the covariance matrix: say it, or say how many components you want"
-                )
-            count = model._count(given.op, given.total)
-            solution = solve_form(given.quadratic, model._options(given.op, count))
+            if n_samples is None:
+                model._check_without_n_samples()
+            count = model._count_components(given.op, given.total)
+            solution = model._solve(given.quadratic, given.op, given.columns, count, given.total)
             model._describe(given.op, given.columns, given.total, solution)
-            # of the matrix itself: the operator's has its negative eigenvalues set to zero
+            # The operator has no negative eigenvalues; the variances are those of C itself.
             variances = given.quadratic.form(solution.W) / (given.total - 1.0)
             model.explained_variance_ = given.columns.variance(variances)
         model._warn_of(solution, count)
@@ -283,31 +300,31 @@ class EMPCA(SparseProjection):
     def path(
         self, X: Any, cardinalities: Iterable[int], sample_weight: ArrayLike | None = None
     ) -> list[Self]:
-        """Fit every cardinality, each from the start that its neighbours provide.
+        """Fit several cardinalities, each started from its neighbours.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            Of any kind that the library knows.
-        cardinalities : sequence of int
-            The numbers of nonzeros, one for each model.
-        sample_weight : array (n_samples,), float or None, default=None
-            As in ``fit``.
+        X : array-like, sparse matrix or DataFrame of shape (n_samples, n_features)
+            Data matrix, in any supported container.
+        cardinalities : iterable of int
+            Maximum numbers of nonzero loadings, one per model.
+        sample_weight : array-like of shape (n_samples,), float or None, default=None
+            Weights of the rows, as in ``fit``.
 
         Returns
         -------
         list of EMPCA
-            In the given order. The search runs upwards and then downwards.
+            Fitted models in the order of ``cardinalities``.
         """
-        wanted = _checked_cardinalities(cardinalities)
+        wanted = _check_cardinalities(cardinalities)
         shared = clone(self)
         check_verbose(shared.verbose)
         shared._check_parameters()
-        op, columns, total = shared._prepared(X, sample_weight)
-        count = shared._count(op, total)
+        op, columns, total = shared._prepare(X, sample_weight)
+        count = shared._count_components(op, total)
         models: list[Self] = [copy(shared).set_params(n_nonzero=K) for K in wanted]
         order = np.argsort(wanted, kind="stable").tolist()
-        solutions = solve_path(op, [models[k]._options(op, count) for k in order])
+        solutions = solve_path(op, [models[k]._options(op, count, wanted[k]) for k in order])
         for k, solution in zip(order, solutions, strict=True):
             models[k]._describe(op, columns, total, solution)
         for k, solution in zip(order, solutions, strict=True):
@@ -316,11 +333,11 @@ class EMPCA(SparseProjection):
 
     @property
     def optimality_gap_(self) -> Array:
-        """Between 0 and 1: no component under the same constraints, given those before, has more
-        than 1 / (1 - gap) times the variance of this one; 0 proves it optimal.
+        """Relative optimality gap of each component, in [0, 1); 0 certifies optimality.
 
-        With few columns the sharpest bounds cost more than the fit itself, so that they are
-        computed when they are first asked for.
+        Given the preceding components, no component under the same constraints has more than
+        1 / (1 - gap) times the variance. With up to 1000 columns, sharper bounds are computed,
+        which can take longer than the fit; they are computed on first access.
         """
         check_is_fitted(self)
         self._solve_gap()
@@ -328,9 +345,11 @@ class EMPCA(SparseProjection):
 
     @property
     def upper_bound_(self) -> Array:
-        """What no component under the same constraints, given those before, exceeds: the last of
-        ``objective_path_`` / (1 - ``optimality_gap_``). With ``joint=True``, what the sum over all
-        components does not exceed, in proportion to theirs."""
+        """Upper bound of the variance of each component under the same constraints.
+
+        It is the last value of ``objective_path_`` divided by 1 - ``optimality_gap_``. With
+        ``joint=True``, the bounds sum to the upper bound of the sum of the variances.
+        """
         check_is_fitted(self)
         self._solve_gap()
         last = np.array([float(to_numpy(trace)[-1]) for trace in self.objective_path_])
@@ -346,30 +365,50 @@ class EMPCA(SparseProjection):
             self._solve_gap()
         return dict(super().__getstate__())
 
-    # --- from parameters to the question
-
-    def _prepared(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Operator, Columns, float]:
-        """Operator, record of the columns, and the number of observations they stand for."""
-        table = self._validate(X, reset=True)
-        weights, total = None, float(table.shape[0])
+    def _prepare(self, X: Any, sample_weight: ArrayLike | None) -> tuple[Operator, Columns, float]:
+        """Return the operator, the columns and the number of observations."""
+        X = self._validate(X, reset=True)
+        weights, total = None, float(X.shape[0])
         if sample_weight is not None:
-            weights = checked_weights(sample_weight, table.shape[0])
+            weights = checked_weights(sample_weight, X.shape[0])
             total = check_total(weights)
-        op, columns = standardise(table, self.scale, weights)
+        op, columns = standardise(X, self.scale, weights)
         check_varying(op, columns)
         return op, columns, total
 
-    def _count(self, op: Operator, total: float) -> int:
-        """The number of components asked for, or that stand out from white noise."""
+    def _count_components(self, op: Operator, total: float) -> int:
+        """Return the requested number of components, or count them."""
         if isinstance(self.n_components, str):
-            return standing_out(op, total)
+            return count_components(op, total)
         return int(self.n_components)
 
-    def _options(self, op: Operator, count: int) -> EmpcaOptions:
-        """What is asked for, checked against the table."""
-        d = max(1, min(count, MAX_COUNTED)) if isinstance(self.n_components, str) else count
+    def _solve(
+        self, quadratic: Quadratic, op: Operator, columns: Columns, count: int, total: float
+    ) -> Solution:
+        """Compute the components, after selecting the number of nonzeros if none was given."""
+        if self.n_nonzero is not None:
+            return solve_form(quadratic, self._options(op, count, self.n_nonzero))
+        d, varying = self._bounded(count), op.shape[1]
+        largest = max(1, varying // d) if self.orthogonality == "disjoint" else varying
+        path = cardinality_path(
+            quadratic, lambda K: self._options(op, count, K), total, largest=largest
+        )
+        self.cardinality_ = path.best
+        self.cardinalities_ = columns.values(path.cardinalities)
+        entries = total * varying
+        self.criterion_path_ = columns.values(columns.log_density(path.criterion, entries))
+        return solve_form(quadratic, self._options(op, count, path.best))
+
+    def _bounded(self, count: int) -> int:
+        """Return the number of components to compute."""
+        return max(1, min(count, MAX_COUNTED)) if isinstance(self.n_components, str) else count
+
+    def _options(
+        self, op: Operator, count: int, n_nonzero: int | Sequence[int] | str
+    ) -> EmpcaOptions:
+        """Return the options of the search, checked against the data."""
         return EmpcaOptions(
-            cardinalities=self._cardinalities(d, op.shape[1]),
+            cardinalities=self._cardinalities(self._bounded(count), op.shape[1], n_nonzero),
             nonnegative=self.nonnegative,
             orthogonality=self.orthogonality,
             cosine=math.cos(math.radians(90.0 if self.min_angle is None else self.min_angle)),
@@ -386,18 +425,20 @@ class EMPCA(SparseProjection):
             joint=self.joint,
         )
 
-    def _cardinalities(self, d: int, varying: int) -> list[int]:
-        """K for each of d components."""
+    def _cardinalities(
+        self, d: int, varying: int, n_nonzero: int | Sequence[int] | str
+    ) -> list[int]:
+        """Return the maximum number of nonzeros of each of d components."""
         width = self.n_features_in_
         if d > width and self.orthogonality != "quasi":
             raise ParameterError(
                 f"`n_components` must be at most the number of columns, {width}, got {d}"
             )
-        Ks = [width] * d if self.n_nonzero is None else np.ravel(self.n_nonzero).tolist()
+        Ks = [width] if isinstance(n_nonzero, str) else np.ravel(n_nonzero).tolist()
         Ks = Ks * d if len(Ks) == 1 else Ks
         if len(Ks) != d:
             raise ParameterError(
-                f"`n_nonzero` must be one integer or one per component, {d} of them, got {len(Ks)}"
+                f"`n_nonzero` must be one integer or one per component ({d}), got {len(Ks)}"
             )
         if max(Ks) > width:
             raise ParameterError(
@@ -405,17 +446,28 @@ class EMPCA(SparseProjection):
             )
         if self.joint and self.orthogonality == "disjoint" and sum(Ks) > varying:
             raise ParameterError(
-                f"with `joint=True` the components need {sum(Ks)} different columns, and "
-                f"{varying} vary: lower `n_nonzero` or `n_components`"
+                f"`joint=True` needs {sum(Ks)} different columns, but only {varying} vary. Lower "
+                "`n_nonzero` or `n_components`."
             )
         return [min(int(K), varying) for K in Ks]
+
+    def _check_without_n_samples(self) -> None:
+        """Raise an error if a criterion needs the number of observations."""
+        for name, value in (("n_components", self.n_components), ("n_nonzero", self.n_nonzero)):
+            if value is None or (name == "n_components" and isinstance(value, str)):
+                raise ParameterError(
+                    f"`{name}={value!r}` needs `n_samples`, the number of observations from which "
+                    f"the covariance matrix was computed. Pass `n_samples`, or set `{name}`."
+                )
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
             check_integer("n_components", self.n_components, 1, ' or "auto"')
-        if self.n_nonzero is not None:
+        if isinstance(self.n_nonzero, str):
+            check_choice("n_nonzero", self.n_nonzero, ["all"])
+        elif self.n_nonzero is not None:
             for K in np.ravel(self.n_nonzero).tolist():
-                check_integer("n_nonzero", K, 1, ", one integer per component or None")
+                check_integer("n_nonzero", K, 1, ', one integer per component, "all" or None')
         check_bool("nonnegative", self.nonnegative)
         check_bool("renormalize", self.renormalize)
         check_bool("scale", self.scale)
@@ -428,16 +480,16 @@ class EMPCA(SparseProjection):
                 )
         elif self.min_angle is not None:
             raise ParameterError(
-                f"`min_angle` = {self.min_angle!r} has no effect with `orthogonality` = "
-                f'{self.orthogonality!r}: leave it out, or use `orthogonality="quasi"`'
+                f"`min_angle` has no effect with `orthogonality={self.orthogonality!r}`, got "
+                f'{self.min_angle!r}. Remove it, or use `orthogonality="quasi"`.'
             )
         check_jobs(self.n_jobs)
         check_integer("n_restarts", self.n_restarts, 0)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
-        self._check_proof()
+        self._check_certification()
 
-    def _check_proof(self) -> None:
+    def _check_certification(self) -> None:
         check_bool("certify", self.certify)
         check_bool("joint", self.joint)
         check_non_negative("time_limit", self.time_limit, infinite=True)
@@ -446,23 +498,20 @@ class EMPCA(SparseProjection):
             raise ParameterError(f"`gap` must be a number from 0 to below 1, got {self.gap!r}")
         if self.certify and not self.renormalize:
             raise ParameterError(
-                "`certify=True` needs `renormalize=True`: the shrunken weights of the plain "
-                "algorithm are not the best on their variables, so that there is nothing to prove"
+                "`certify=True` needs `renormalize=True`, got False: the shrunken loadings of EM "
+                "are not optimal on their variables and cannot be certified."
             )
         right_angles = self.orthogonality == "quasi" and self.min_angle == 90
         possible = self.orthogonality == "disjoint" or right_angles
         if self.joint and (self.nonnegative or not possible):
             raise ParameterError(
                 '`joint=True` needs `orthogonality="disjoint"`, or "quasi" with `min_angle=90`, '
-                "and "
-                f"`nonnegative=False`, got {self.orthogonality!r}, {self.min_angle!r} and "
-                f"{self.nonnegative!r}"
+                f"and `nonnegative=False`; got {self.orthogonality!r}, {self.min_angle!r} and "
+                f"{self.nonnegative!r}."
             )
 
-    # --- from the answer to attributes
-
     def _describe(self, op: Operator, columns: Columns, total: float, solution: Solution) -> None:
-        """Fitted attributes, in the table's own columns and units; see `Columns`."""
+        """Set the fitted attributes in the columns and units of the data."""
         self._set_components(op, columns, solution.W, total)
         traces = [np.array(found.trace) / (total - 1.0) for found in solution.components]
         self.objective_path_ = [columns.values(columns.variance(trace)) for trace in traces]
@@ -477,11 +526,11 @@ class EMPCA(SparseProjection):
         self._gap_problem = None if proofs else solution
         if proofs:
             self._optimality_gap = np.array([proof.gap for proof in proofs])
-        elif op.shape[1] > LAZY_GAP:
+        elif op.shape[1] > MAX_LAZY_GAP_COLUMNS:
             self._solve_gap()
 
     def _warn_of(self, solution: Solution, count: int) -> None:
-        """What the user should know of a fit that is whole."""
+        """Issue warnings about a finished fit."""
         self._warn_unfinished()
         if solution.exhausted:
             warn(
@@ -491,15 +540,15 @@ class EMPCA(SparseProjection):
             )
         if isinstance(self.n_components, str) and count > MAX_COUNTED:
             warn(
-                f'`n_components="auto"` finds more than {MAX_COUNTED} components that stand out '
-                "from white noise, and takes the first of them. Either there are so many, or the "
-                "noise is not white (counts? columns in different units?). Say how many you want.",
+                f"EMPCA: more than {MAX_COUNTED} eigenvalues exceed those of white noise, and the "
+                f"first {MAX_COUNTED} components are computed. The noise may not be white, e.g. in "
+                "counts or in columns of different units. Set `n_components`.",
                 ManyComponentsWarning,
             )
 
 
-def _checked_cardinalities(given: Iterable[int]) -> list[int]:
-    """Integers from 1 on, one for each model of a path."""
+def _check_cardinalities(given: Iterable[int]) -> list[int]:
+    """Return cardinalities as a list of positive integers."""
     if isinstance(given, str) or not hasattr(given, "__iter__"):
         raise ParameterError(f"`cardinalities` must be a list of integers, got {given!r}")
     wanted = list(given)

@@ -332,7 +332,7 @@ def candidates(solution: Solution) -> Iterator[Candidate]:
         remaining = without(remaining, found.w, options.orthogonality)
 
 
-def standing_out(op: Operator, total: float) -> int:
+def count_components(op: Operator, total: float) -> int:
     """How many components stand out from white noise, for a table of ``total`` observations."""
     n, p = op.shape
     values = np.linalg.eigvalsh(to_numpy(op.outer() if n <= p else op.gram()))[::-1]
