@@ -1,1 +1,1 @@
-"""How many variables, how many components."""
+"""Model selection: number of components, information criteria, slope heuristic, model priors."""

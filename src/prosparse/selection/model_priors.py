@@ -1,4 +1,4 @@
-"""Prior weights of models, each a set of variables, by how many variables it has."""
+"""Prior probabilities of models (sets of variables) that depend on the number of variables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODEL_PRIORS = ("uniform", "sparse")
 
 
 def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
-    """The largest rho in (0, 1/2] with P(Binomial(p, rho) > n) <= level, [BLM18].
+    """Return the largest rho in (0, 1/2] with P(Binomial(p, rho) > n) <= level, [BLM18].
 
     P(Binomial(p, rho) > n) is the incomplete beta function I_rho(n + 1, p - n).
     """
@@ -20,26 +20,29 @@ def inclusion_probability(n: int, p: int, level: float = 0.05) -> float:
     return min(0.5, float(betaincinv(n + 1, p - n, level)))
 
 
-def log_prior(kind: str, cardinalities: np.ndarray, n: int, p: int) -> np.ndarray:
-    """What the prior adds to the log evidence, up to a constant."""
-    if kind == "uniform":
+def log_prior(prior: str, cardinalities: np.ndarray, n: int, p: int) -> np.ndarray:
+    """Compute the log prior of models by their number of variables, up to a constant."""
+    if prior == "uniform":
         return np.zeros(len(cardinalities))
     rho = inclusion_probability(n, p)
     return cardinalities * np.log(rho / (1.0 - rho))
 
 
 def log_multiplicity(p: int) -> np.ndarray:
-    """Log prior of each model of 0, 1, ..., p variables, when each variable is active with
-    probability rho, and rho is anything up to 1/2: 2 times the integral a_q of
-    rho^q (1 - rho)^(p - q) over (0, 1/2).
+    """Compute the multiplicity-correcting log prior of a model with 0, 1, ..., p variables.
 
-    The more variables there are, the less probable is each: that is what a flat prior on the
-    models lacks (Scott & Berger 2010, with rho up to 1). Integration by parts gives
-    q a_(q-1) = (p - q + 1) a_q + 2^-(p+1), a sum of positive terms on the way down from a_p.
+    Each variable is active with probability rho, which is uniform on (0, 1/2). The prior of a model
+    with q variables is 2 a_q, where a_q is the integral of rho^q (1 - rho)^(p - q) over (0, 1/2).
+    Unlike a uniform prior on the models, it decreases with p (Scott & Berger 2010, with rho up to
+    1). Integration by parts gives q a_(q-1) = (p - q + 1) a_q + 2^-(p+1), a recursion of positive
+    terms from a_p.
     """
-    log_c = [-math.log(p + 1.0)]  # log of a_q 2^(p+1), q = p, p - 1, ...
+    log_scaled = [-math.log(p + 1.0)]  # log(a_q 2^(p+1)), q = p, p - 1, ...
     for q in range(p, 0, -1):
-        grown = math.log(p - q + 1.0) + log_c[-1]
-        more = grown + math.log1p(math.exp(-grown)) if grown > 0 else math.log1p(math.exp(grown))
-        log_c.append(more - math.log(q))
-    return np.array(log_c[::-1]) - p * math.log(2.0)
+        log_term = math.log(p - q + 1.0) + log_scaled[-1]
+        if log_term > 0:
+            log_sum = log_term + math.log1p(math.exp(-log_term))
+        else:
+            log_sum = math.log1p(math.exp(log_term))
+        log_scaled.append(log_sum - math.log(q))
+    return np.array(log_scaled[::-1]) - p * math.log(2.0)

@@ -1,4 +1,4 @@
-"""The variance of the variables that carry no structure.
+"""Estimators of the noise variance of probabilistic PCA.
 
 [PLY17]  D. Passemier, Z. Li, J. Yao. On estimation of the noise variance in high dimensional
          probabilistic principal component analysis. JRSS B 79(1), 2017.
@@ -14,19 +14,19 @@ NOISE_ESTIMATORS = ("bias-corrected", "ml", "median")
 
 
 def maximum_likelihood(eigenvalues: np.ndarray, p: int, d: int) -> float:
-    """Mean of the p - d smallest eigenvalues of the sample covariance (Tipping & Bishop 1999).
+    """Compute the mean of the p - d smallest eigenvalues (Tipping & Bishop, 1999).
 
-    ``eigenvalues`` are those of X'X / n in falling order; zeros may be left out.
+    ``eigenvalues`` are those of X'X / n in decreasing order; zeros may be omitted.
     """
     return float(np.sum(eigenvalues[d:]) / (p - d))
 
 
 def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
-    """Maximum likelihood without its downward bias of order p/n, [PLY17]."""
+    """Correct the maximum likelihood estimate for its downward bias of order p / n, [PLY17]."""
     sigma2 = maximum_likelihood(eigenvalues, p, d)
     c = p / n
-    # A spike a + sigma2 shows as eigenvalue (a + sigma2)(1 + c sigma2 / a); solve for a. Below
-    # the edge of the noise the spike is invisible: a = sqrt(c) sigma2, where the edge is reached.
+    # A spike a + sigma2 has the sample eigenvalue (a + sigma2)(1 + c sigma2 / a); solve for a. A
+    # spike below the edge of the noise is not identified: it is set to the edge, sqrt(c) sigma2.
     half = 0.5 * (eigenvalues[:d] - sigma2 * (1.0 + c))
     spikes = half + np.sqrt(np.maximum(half**2 - c * sigma2**2, 0.0))
     spikes = np.maximum(spikes, np.sqrt(c) * sigma2)
@@ -35,17 +35,34 @@ def bias_corrected(eigenvalues: np.ndarray, n: int, p: int, d: int) -> float:
 
 
 def median(column_squares: np.ndarray, n: int) -> float:
-    """Median of the column variances, [JL09]: right when most variables are noise."""
+    """Compute the median of the column variances, [JL09]; valid if most variables are noise."""
     return float(np.median(column_squares) / (n - 1))
 
 
 def noise_variance(
-    kind: str, eigenvalues: np.ndarray, column_squares: np.ndarray, n: int, d: int
+    estimator: str, eigenvalues: np.ndarray, column_squares: np.ndarray, n: int, d: int
 ) -> float:
-    """The estimate called ``kind``; ``eigenvalues`` are those of X'X."""
+    """Estimate the noise variance of a model with d components.
+
+    Parameters
+    ----------
+    estimator : {"bias-corrected", "ml", "median"}
+    eigenvalues : ndarray
+        Eigenvalues of X'X in decreasing order; zeros may be omitted.
+    column_squares : ndarray of shape (p,)
+        Sums of squares of the centred columns.
+    n : int
+        Number of rows.
+    d : int
+        Number of components.
+
+    Returns
+    -------
+    float
+    """
     p = column_squares.shape[0]
-    if kind == "median":
+    if estimator == "median":
         return median(column_squares, n)
-    if kind == "ml":
+    if estimator == "ml":
         return maximum_likelihood(eigenvalues / n, p, d)
     return bias_corrected(eigenvalues / n, n, p, d)

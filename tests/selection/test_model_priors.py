@@ -1,0 +1,27 @@
+"""Prior probabilities of models."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from prosparse.selection.model_priors import inclusion_probability, log_prior
+
+pytestmark = pytest.mark.quick
+
+
+@pytest.mark.parametrize(("n", "p"), [(10, 50), (40, 3000), (3, 4)])
+def test_inclusion_probability_is_the_largest_with_the_level(n, p):
+    rho = inclusion_probability(n, p)
+    assert 0 < rho <= 0.5
+    assert binom.sf(n, p, rho) <= 0.05 + 1e-9
+    if rho < 0.5:
+        assert binom.sf(n, p, 1.001 * rho) > 0.05
+
+
+def test_log_prior():
+    q = np.arange(3, 9)
+    assert inclusion_probability(50, 30) == 0.5
+    np.testing.assert_array_equal(log_prior("uniform", q, 10, 50), np.zeros(6))
+    rho = inclusion_probability(10, 50)
+    np.testing.assert_allclose(log_prior("sparse", q, 10, 50), q * np.log(rho / (1 - rho)))
+    assert np.all(np.diff(log_prior("sparse", q, 10, 50)) < 0)
