@@ -19,8 +19,8 @@ from prosparse import GSPPCA, load, save
 from prosparse.app.results import RESULTS
 from prosparse.datasets import make_globally_sparse
 from prosparse.registry import method_of
-from test_persistence import CLASSES, MODELS, RESPONSE, assert_same
-from test_persistence import X as SMALL
+from saved_models import CLASSES, MODELS, RESPONSE, assert_same
+from saved_models import X as SMALL
 
 pytest.importorskip("pyarrow")
 pytest.importorskip("typer")

@@ -303,7 +303,9 @@ def _explained_proportion(fitted: Mapping[str, Any], total_variance: float | Non
     return proportion if math.isfinite(proportion) else None
 
 
-def _model_path(fitted: Mapping[str, Any], path: PathAttributes) -> ModelPath:
+def _model_path(fitted: Mapping[str, Any], path: PathAttributes) -> ModelPath | None:
+    if path.x not in fitted:  # the fit compared no models
+        return None
     x, y = to_numpy(fitted[path.x]), to_numpy(fitted[path.y])
     # The nearest x, because an array of single precision may not contain the selected value
     # exactly; ties are resolved by the criterion.

@@ -16,7 +16,7 @@ from prosparse import (
     SpinyRegressor,
 )
 from prosparse.datasets import make_globally_sparse
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X + 3.0
 Y = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60) + 5.0
@@ -87,7 +87,7 @@ def other(value):
 
 
 def test_every_estimator_is_here():
-    assert {type(model) for model in MODELS} == set(ESTIMATORS.values())
+    assert {type(model) for model in MODELS} == {method.estimator for method in METHODS.values()}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 few = st.integers(1, 4)
 counts = st.one_of(few, st.just("auto"))
@@ -95,4 +95,4 @@ def estimators(draw: Any, name: str) -> Any:
     chosen = {key: draw(values) for key, values in PARAMETERS[name].items()}
     if chosen.get("orthogonality") == "quasi":
         chosen["min_angle"] = draw(one_of(1.0, 60.0, 90.0))
-    return ESTIMATORS[name](**chosen)
+    return METHODS[name].estimator(**chosen)

@@ -107,7 +107,7 @@ def build(spec: Spec) -> Any:
 def response(spec: Spec, exponent: int, estimator: str) -> np.ndarray | None:
     """What is to be predicted: the first column and noise, times 10**exponent, or which half of
     the rows has more of it."""
-    if not METHODS[estimator].predicts:
+    if not METHODS[estimator].supervised:
         return None
     rng = np.random.default_rng(spec.seed + 3)
     y = rows(spec)[:, 0] + rng.integers(0, 2) * rng.standard_normal(spec.n)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 from .checks import outcome
 from .estimators import PARAMETERS, estimators
@@ -12,7 +12,7 @@ from .tables import build, response, specs
 
 
 def test_none_is_forgotten():
-    assert set(PARAMETERS) == set(ESTIMATORS)
+    assert set(PARAMETERS) == set(METHODS)
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

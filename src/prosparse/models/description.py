@@ -53,6 +53,12 @@ class PathAttributes(NamedTuple):
     evidence: bool = False
     posterior: str | None = None
 
+    @property
+    def attributes(self) -> tuple[str, ...]:
+        """Names of the attributes, all of which exist after a fit that compared models."""
+        names = (self.x, self.y, self.selected)
+        return names if self.posterior is None else (*names, self.posterior)
+
 
 class ModelPath(NamedTuple):
     """Models that a fitted estimator compared, as NumPy arrays."""
@@ -91,8 +97,6 @@ class Option(NamedTuple):
         Conversion of the typed value to a value of the parameter.
     default : str
         Setting that the report states if the option is not given.
-    example : str
-        Example value, if the method requires the option; empty if it is optional.
     """
 
     name: str
@@ -102,7 +106,6 @@ class Option(NamedTuple):
     minimum: int | None = None
     parse: Callable[[str], object] | None = None
     default: str = "estimated from the data"
-    example: str = ""
 
 
 COUNTS = Option(
@@ -153,7 +156,7 @@ class Method:
     coefficients : str
         Attribute whose columns are zero for variables that are not selected.
     path : PathAttributes or None
-        Attributes with the models that the estimator compares.
+        Attributes with the models that the estimator compares, if a fit compares models.
     size_parameter : str or None
         Parameter with the number of variables, or of loadings, to select; its value None leaves
         the number to the method.
@@ -230,9 +233,6 @@ class Method:
         required = {*self.schema.required, self.coefficients}
         if self.records_objective:
             required.add("objective_path_")
-        if self.path is not None:
-            required |= {self.path.x, self.path.y, self.path.selected}
-            required |= {self.path.posterior or self.path.y}
         return required
 
     def explain(self, model: VariableSelector, path: ModelPath | None, n_selected: int) -> str:

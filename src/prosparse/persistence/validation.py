@@ -49,13 +49,30 @@ def check_fitted(method: Method, state: State) -> None:
         if attribute in state:
             field.check(attribute, state[attribute], sizes)
     for group in schema.all_or_none:
-        absent = [attribute for attribute in group if attribute not in state]
-        if absent and len(absent) < len(group):
-            present = next(attribute for attribute in group if attribute in state)
-            raise ModelFileError(f"`{present}` requires `{absent[0]}`, which is missing")
+        _check_all_or_none(group, state)
+    _check_path(method, state)
     _check_selection(method, state)
     for check in schema.checks:
         check(state)
+
+
+def _check_all_or_none(group: tuple[str, ...], state: State) -> None:
+    present = [attribute for attribute in group if attribute in state]
+    if present and len(present) < len(group):
+        absent = next(attribute for attribute in group if attribute not in state)
+        raise ModelFileError(f"`{present[0]}` requires `{absent}`, which is missing")
+
+
+def _check_path(method: Method, state: State) -> None:
+    """Check that a path of models is complete and not empty."""
+    path = method.path
+    if path is None or (path.x not in state and path.y not in state):
+        return
+    missing = [attribute for attribute in path.attributes if attribute not in state]
+    if missing:
+        raise ModelFileError(f"the path of models requires `{missing[0]}`, which is missing")
+    if np.size(state[path.x]) == 0:
+        raise ModelFileError(f"`{path.x}` must contain at least one model, got none")
 
 
 def _check_output_config(config: Any) -> None:

@@ -98,13 +98,13 @@ def near_optimal_sizes(
     """
     check_non_negative("within", within)
     found = model if isinstance(model, Findings) else findings_of(model)
-    choice = found.choice
+    choice = found.comparison
     if choice is None or not found.by_evidence:
         raise InputError(
             f"this {found.method} did not choose its number of variables by evidence: there is no "
             "path of evidence to compare numbers on"
         )
-    evidence = np.asarray(choice.compared, dtype=float)
+    evidence = np.asarray(choice.criterion, dtype=float)
     largest = np.max(evidence[np.isfinite(evidence)], initial=-np.inf)
     close = evidence >= largest - within  # False where the evidence is not a number
     close[choice.best] = True

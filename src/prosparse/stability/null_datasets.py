@@ -289,7 +289,7 @@ def permutation_null(
         method=found.method,
         n_features=len(found.names),
         n_selected=found.n_selected,
-        asked=found.asked,
+        asked=found.size_given,
         counts=np.array([result.n_selected for result in results]),
         held=held,
         chance_held=np.array([result.held for result in results]),
@@ -333,13 +333,13 @@ def _looked_at(
 
 def _held(found: Findings, model: Any, X: Any, y: np.ndarray | None) -> tuple[str, float | None]:
     """What the method is after, and how much of it there is."""
-    if found.told is not None:
-        return "attainable", found.told.attainable
+    if found.reconstruction is not None:
+        return "attainable", found.reconstruction.attainable_r2
     if found.regression:
         what = "classes" if method_of(model).classifies else "response"
         return what, None if y is None else _scored(model.score, X, y)
-    if found.retained is not None or found.n_selected == 0:
-        return "variance", found.retained
+    if found.explained is not None or found.n_selected == 0:
+        return "variance", found.explained
     # components that are correlated have no shares of their own: that of the plane they span
     plane = functools.partial(SparseProjection.score, model)
     return "variance", None if isinstance(X, list) else _scored(plane, X)
