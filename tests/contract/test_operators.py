@@ -9,8 +9,9 @@ from prosparse.data import operator_of, standardise
 from prosparse.data.operators import base
 from prosparse.data.operators import sparse as sparse_module
 from prosparse.data.operators.dense import NARROW
-from prosparse.data.operators.shifted import ShiftedOperator, within_groups
+from prosparse.data.operators.shifted import ShiftedOperator
 from prosparse.data.operators.weighted import WeightedOperator
+from prosparse.data.row_groups import row_groups
 
 pytestmark = pytest.mark.quick
 
@@ -189,7 +190,7 @@ def less(request, kind, rng):
         return ShiftedOperator(op, *there), columns, Z - left @ right, X
     codes = rng.permutation(np.arange(23) % 3)
     means = np.stack([Z[codes == group].mean(axis=0) for group in range(3)])
-    return within_groups(op, codes, np.bincount(codes)), columns, Z - means[codes], X
+    return row_groups(codes, codes.size).centre_operator(op), columns, Z - means[codes], X
 
 
 def test_a_part_of_low_rank_is_taken_off(less, rng, monkeypatch):
@@ -241,7 +242,7 @@ def test_no_table_is_formed_to_centre_rows_in_groups(rng, monkeypatch):
     X = sparse.random_array((300, 50), density=0.05, rng=rng, format="csr")
     codes = np.arange(300) % 4
     op, _ = standardise(X)
-    op = within_groups(op, codes, np.bincount(codes))
+    op = row_groups(codes, codes.size).centre_operator(op)
     monkeypatch.setattr(sparse.csr_array, "toarray", None)
     close(op.matmul(np.ones((50, 2))).sum(axis=0), np.zeros(2))
     op.rmatmul(np.ones((300, 2)))
