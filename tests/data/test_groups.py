@@ -1,4 +1,4 @@
-"""Groups of columns in every form, and what is no partition."""
+"""Groups of columns by names, positions, masks and slices."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from prosparse.data.groups import column_groups
 pytestmark = pytest.mark.quick
 
 
-def test_groups_in_every_form():
+def test_names_positions_masks_and_slices():
     names = np.array(list("abcde"))
     for views in (
         [["a", "c"], ["b", "d", "e"]],
@@ -21,11 +21,11 @@ def test_groups_in_every_form():
         assert second.tolist() == [1, 3, 4]
     assert column_groups([slice(None, None, 2), slice(1, None, 2)], 4)[1].tolist() == [1, 3]
     assert column_groups(None, 3)[0].tolist() == [0, 1, 2]
-    with pytest.raises(ParameterError, match="first of them 'b'"):
+    with pytest.raises(ParameterError, match="1 of 5 columns is in no view, first 'b'"):
         column_groups([["a"], ["c", "d", "e"]], 5, names)
 
 
 @pytest.mark.parametrize("group", [3, None, np.array(3), [[0, 1], [2]], 2.5, lambda: 1, [0.5]])
-def test_what_is_no_group(group):
+def test_other_objects_raise(group):
     with pytest.raises(ParameterError, match="view 1 of `views` must be names, a slice or posit"):
         column_groups([[0], group], 4)

@@ -1,8 +1,7 @@
-"""Between array libraries: where an array lives, and the way from there to the host and back.
+"""Conversion of small arrays between NumPy and other array libraries.
 
-Tables stay where they are. What goes to the host is small, at most as long as the table is
-wide, and goes through `to_numpy`, or through `to_numpy_async` where a GPU has work to do meanwhile;
-what comes back goes through `from_numpy`.
+Data matrices stay on their device. Only small arrays, at most as long as a row, are copied to CPU
+memory by `to_numpy` (`to_numpy_async` if the GPU computes meanwhile) and back by `from_numpy`.
 """
 
 from __future__ import annotations
@@ -24,52 +23,61 @@ from array_api_compat import (
     to_device,
 )
 
-Array = Any  # of any array API library; there is no common type to name
-Namespace = Any  # the module whose functions take such arrays
-TableLike = Any  # whatever a user may give as a table; `kinds` knows what it is
+Array = Any  # array of any array API library; these have no common type
+Namespace = Any  # module with the functions of an array API library
+TableLike = Any  # data matrix as a user passes it, of any type in `containers`
 
-LARGEST_PINNED = 2**24  # bytes of an array that is copied to a GPU from pinned memory
+MAX_PINNED_BYTES = 2**24  # maximum size of an array that is copied to a GPU from pinned memory
 
 
 def to_numpy(array: Array) -> np.ndarray:
-    """A small array as a NumPy array, from whatever device it is on."""
+    """Convert a small array on any device to a NumPy array."""
     if is_torch_array(array) or is_cupy_array(array):
         array = to_device(array, "cpu")
     return np.asarray(array)
 
 
 def to_numpy_async(array: Array) -> Callable[[], np.ndarray]:
-    """Send a small array to the host, and return a function that waits for it and gives it.
+    """Start copying a small array to CPU memory.
 
-    `host` waits at once. Here a GPU can be handed more work first, for which nobody then waits.
+    Unlike `to_numpy`, this function does not wait for the copy, so that a GPU can start other work.
+
+    Parameters
+    ----------
+    array : array
+
+    Returns
+    -------
+    callable
+        Waits for the copy and returns it as a NumPy array.
     """
     if _on_torch_gpu(array):
         torch = sys.modules["torch"]
         copy = array.to("cpu", non_blocking=True)
-        arrived = torch.cuda.Event()
-        arrived.record(torch.cuda.current_stream(array.device))
+        copied = torch.cuda.Event()
+        copied.record(torch.cuda.current_stream(array.device))
 
-        def waited_for() -> np.ndarray:
-            arrived.synchronize()
+        def wait() -> np.ndarray:
+            copied.synchronize()
             return np.asarray(copy)
 
-        return waited_for
+        return wait
     if is_jax_array(array):
         array.copy_to_host_async()
     return lambda: to_numpy(array)
 
 
 def to_numpy_if_foreign(value: Any) -> Any:
-    """``value`` on the host where it is an array of another library, else as it is."""
+    """Convert arrays of other libraries to NumPy; return all other values unchanged."""
     return to_numpy(value) if _is_foreign(value) else value
 
 
 def from_numpy(values: Any, like: Array, dtype: Any = None) -> Array:
-    """Small host ``values`` as an array of the library, and on the device, of ``like``."""
+    """Convert small NumPy ``values`` to the array library and device of ``like``."""
     if is_numpy_array(like):
         return np.asarray(values, dtype=dtype)
     if _on_torch_gpu(like):
-        return _sent(np.array(values), like, dtype)
+        return _copy_to_gpu(np.array(values), like, dtype)
     xp = array_namespace(like)
     return xp.asarray(np.array(values), dtype=dtype, device=device(like))
 
@@ -78,37 +86,35 @@ def _on_torch_gpu(array: Array) -> bool:
     return bool(is_torch_array(array)) and array.device.type == "cuda"
 
 
-def _sent(values: np.ndarray, like: Array, dtype: Any) -> Array:
-    """Host ``values`` on the GPU of ``like``, without waiting for it.
+def _copy_to_gpu(values: np.ndarray, like: Array, dtype: Any) -> Array:
+    """Copy NumPy ``values`` to the GPU of ``like`` without waiting for it.
 
-    Torch copies from pinned memory while the GPU goes on; for any other memory it waits until the
-    GPU has done all that it was handed. Pinned memory is kept for the next copies, so that large
-    arrays, which take long anyway, do without.
+    Torch copies from pinned memory asynchronously; from other memory it first waits until the GPU
+    is idle. Torch does not release pinned memory, so that large arrays are not pinned.
     """
-    here = sys.modules["torch"].asarray(values, dtype=dtype, device="cpu")
-    if here.nbytes > LARGEST_PINNED:
-        return here.to(like.device)
-    return here.pin_memory().to(like.device, non_blocking=True)
+    tensor = sys.modules["torch"].asarray(values, dtype=dtype, device="cpu")
+    if tensor.nbytes > MAX_PINNED_BYTES:
+        return tensor.to(like.device)
+    return tensor.pin_memory().to(like.device, non_blocking=True)
 
 
 def is_numpy(array: Array) -> bool:
-    """Whether ``array`` is NumPy's own, so that SciPy and LAPACK take it as it is."""
+    """Return whether ``array`` is a NumPy array, which SciPy and LAPACK accept directly."""
     return bool(is_numpy_array(array))
 
 
 def precision_of(X: Any) -> str:
-    """ "float32" for tables of single precision numbers, "float64" for all others, of which
-    calculations make doubles."""
+    """Return "float32" for data in single precision and "float64" for all other dtypes."""
     return "float32" if str(X.dtype).rpartition(".")[2] == "float32" else "float64"
 
 
 def is_floating(X: Any) -> bool:
-    """Whether ``X`` holds single or double precision numbers (not integers, say)."""
+    """Return whether the dtype of ``X`` is float32 or float64."""
     return str(X.dtype).rpartition(".")[2] in ("float32", "float64")
 
 
 def on_accelerator(array: Array) -> bool:
-    """Whether ``array`` is on a GPU, where many small kernels cost more than one large one."""
+    """Return whether ``array`` is on a GPU, where one large kernel beats many small ones."""
     if is_torch_array(array):
         return array.device.type != "cpu"
     if is_jax_array(array):
@@ -117,30 +123,42 @@ def on_accelerator(array: Array) -> bool:
 
 
 def spread(values: Array, positions: np.ndarray, width: int) -> Array:
-    """The columns (or entries) ``values`` at ``positions`` of an array of zeros."""
+    """Insert columns (or entries) into zeros.
+
+    Parameters
+    ----------
+    values : array of shape (..., k)
+    positions : int ndarray of shape (k,)
+        Positions of ``values`` in the result.
+    width : int
+        Length of the last axis of the result.
+
+    Returns
+    -------
+    array of shape (..., width)
+    """
     xp = array_namespace(values)
-    nothing = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
-    place = np.full(width, values.shape[-1])
-    place[positions] = np.arange(values.shape[-1])
-    return xp.take(xp.concat([values, nothing], axis=-1), from_numpy(place, values), axis=-1)
+    zero = xp.zeros((*values.shape[:-1], 1), dtype=values.dtype, device=device(values))
+    index = np.full(width, values.shape[-1])
+    index[positions] = np.arange(values.shape[-1])
+    return xp.take(xp.concat([values, zero], axis=-1), from_numpy(index, values), axis=-1)
 
 
-def with_row(array: Array, place: int, row: Array) -> Array:
-    """``array`` with another row at ``place``; the same array, where its library lets it change."""
+def with_row(array: Array, index: int, row: Array) -> Array:
+    """Replace one row of ``array``, in place if its library allows that."""
     if is_jax_array(array):
-        return array.at[place, :].set(row)
-    array[place, :] = row
+        return array.at[index, :].set(row)
+    array[index, :] = row
     return array
 
 
 def is_writable(array: Array) -> bool:
-    """Whether the library of ``array`` lets parts of it be written to, where it is."""
+    """Return whether the library of ``array`` supports assignment to parts of it."""
     return bool(is_numpy_array(array) or is_torch_array(array) or is_cupy_array(array))
 
 
 def decomposition_errors() -> tuple[type[Exception], ...]:
-    """What the libraries raise where a matrix cannot be decomposed: NumPy's error, and that of
-    Torch, which is not one of NumPy's, where somebody uses Torch."""
+    """Return the errors of matrix decompositions: NumPy's and, if Torch is imported, Torch's."""
     torch = sys.modules.get("torch")
     return (
         (np.linalg.LinAlgError,)
@@ -150,8 +168,21 @@ def decomposition_errors() -> tuple[type[Exception], ...]:
 
 
 def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
-    """``value`` as an array that can meet ``X``: of its library if that is not NumPy's, on its
-    device. Nothing moves where both already agree."""
+    """Convert ``value`` to an array that can be combined with ``X``.
+
+    Parameters
+    ----------
+    value : array
+    X : matrix of any container type
+    dtype : dtype or None, default=None
+        Dtype of the result if ``X`` is not a NumPy array.
+
+    Returns
+    -------
+    array
+        On the device of ``X`` if ``X`` is an array of another library, else a NumPy array. It is
+        not copied if it already agrees with ``X``.
+    """
     if not _is_foreign(X):
         return value if is_numpy_array(value) else to_numpy(value)
     if _is_foreign(value) and device(value) == device(X):
@@ -162,5 +193,5 @@ def as_like(value: Array, X: Any, dtype: Any = None) -> Array:
 
 
 def _is_foreign(array: Any) -> bool:
-    """Whether ``array`` is an array in memory of a library other than NumPy."""
+    """Return whether ``array`` is an array in memory of a library other than NumPy."""
     return is_array_api_obj(array) and not (is_numpy_array(array) or is_dask_array(array))

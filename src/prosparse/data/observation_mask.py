@@ -1,9 +1,8 @@
-"""Which entries of a table were observed, as a matrix of ones and zeros that is only multiplied.
+"""Products with the observation mask, the matrix of ones (observed) and zeros (missing).
 
-A product with it adds up rows of another matrix. Where a tenth of the entries is missing, the
-sum over all rows less the sum over those missing takes a tenth of the additions; where only a
-tenth was observed, the sum over these does. In between the table of ones and zeros is dense, for
-which matrix products are several times as fast per addition.
+A product with the mask sums rows of another matrix. If few entries are missing, the sum over the
+missing ones is subtracted from the total; if few are observed, only these are summed. In between
+the mask is dense, because dense products are several times faster per addition.
 """
 
 from __future__ import annotations
@@ -11,62 +10,62 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-# Below this share of listed entries, products with their list cost less than dense products.
-SPARSE_SHARE = 0.25
+# Maximum proportion of stored entries for which sparse products are faster than dense ones.
+MAX_SPARSE_DENSITY = 0.25
 
 
 class Observed:
-    """Ones where a table was observed, zeros where it was not.
+    """Observation mask of a data matrix.
 
     Parameters
     ----------
-    seen : bool array (r, p)
-        What was observed.
+    seen : bool ndarray of shape (n, p)
+        Whether each entry is observed.
     """
 
     def __init__(self, seen: np.ndarray):
         self.seen = seen
         self.shape = seen.shape
-        share = float(np.mean(seen)) if seen.size else 1.0
-        self.by_gaps = 1.0 - share <= SPARSE_SHARE
-        if self.by_gaps or share <= SPARSE_SHARE:
-            listed = sparse.csr_array(~seen if self.by_gaps else seen)
-            self._listed = listed.astype(float)
+        density = float(np.mean(seen)) if seen.size else 1.0
+        self.stores_missing = 1.0 - density <= MAX_SPARSE_DENSITY
+        if self.stores_missing or density <= MAX_SPARSE_DENSITY:
+            stored = sparse.csr_array(~seen if self.stores_missing else seen)
+            self._stored = stored.astype(float)
         else:
-            self._listed = seen.astype(float)
+            self._stored = seen.astype(float)
 
     def sums(self, rows: slice, values: np.ndarray, direct: bool = False) -> np.ndarray:
-        """Sums over the observed entries of some rows: ``seen[rows] @ values``.
+        """Sum over the observed entries of some rows: ``seen[rows] @ values``.
 
         Parameters
         ----------
         rows : slice
-        values : array (p, m)
+        values : ndarray of shape (p, m)
         direct : bool, default=False
-            Add up what was observed, even where subtracting what was not is faster: where rows
-            of ``values`` are so large that a difference of two sums would leave no digits.
+            Whether to sum the observed entries even if subtracting the missing ones is faster.
+            Subtraction is inaccurate if rows of ``values`` differ by many orders of magnitude.
 
         Returns
         -------
-        array (rows, m)
+        ndarray of shape (n_rows, m)
         """
-        if direct and self.by_gaps:
-            summed: np.ndarray = self.seen[rows].astype(float) @ values
-            return summed
-        listed: np.ndarray = self._listed[rows] @ values
-        return values.sum(axis=0) - listed if self.by_gaps else listed
+        if direct and self.stores_missing:
+            observed_sums: np.ndarray = self.seen[rows].astype(float) @ values
+            return observed_sums
+        sums: np.ndarray = self._stored[rows] @ values
+        return values.sum(axis=0) - sums if self.stores_missing else sums
 
     def sums_over_rows(self, rows: slice, values: np.ndarray) -> np.ndarray:
-        """Sums over the rows in which each column was observed: ``seen[rows].T @ values``.
+        """Sum over the rows in which each column is observed: ``seen[rows].T @ values``.
 
         Parameters
         ----------
         rows : slice
-        values : array (rows, m)
+        values : ndarray of shape (n_rows, m)
 
         Returns
         -------
-        array (p, m)
+        ndarray of shape (p, m)
         """
-        listed: np.ndarray = self._listed[rows].T @ values
-        return values.sum(axis=0) - listed if self.by_gaps else listed
+        sums: np.ndarray = self._stored[rows].T @ values
+        return values.sum(axis=0) - sums if self.stores_missing else sums

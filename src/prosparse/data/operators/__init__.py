@@ -1,4 +1,4 @@
-"""Operators: what a model sees of a table, one file for each way of keeping rows.
+"""Operators: the data matrix as models see it, one module per way of storing rows.
 
-`kinds.py`, beside this folder, says which table becomes which operator.
+The containers in `prosparse.data.containers` determine the operator of a data matrix.
 """

@@ -1,14 +1,13 @@
-"""What a model may ask of the data: a set of row blocks with two verbs.
+"""The interface between models and data: sums and maps over blocks of rows.
 
-A model never sees a NumPy array, a sparse matrix or a cluster. It sees an `Operator`
-standing for the centred (and perhaps scaled) n x p table X and asks it to
+A model never uses a NumPy array, a sparse matrix or a cluster directly. It uses an `Operator`,
+which represents the centred (and optionally scaled) n x p data matrix X, and calls
 
-* add up a function over blocks of rows, `sum_rows(f)`, or
-* apply a function to every row, `map_rows(f)`.
+* `sum_rows(f)` to sum a function over blocks of rows, or
+* `map_rows(f)` to apply a function to each row.
 
-A block understands ``block @ F`` and ``block.T @ Y``; with ``entrywise=True`` it is a
-plain array of bounded size, for functions that look at single entries. Everything else
-below is written once, in terms of these two verbs.
+A block supports ``block @ F`` and ``block.T @ Y``. With ``entrywise=True`` it is a plain array of
+bounded size, for functions of single entries. All other methods are based on these two.
 """
 
 from __future__ import annotations
@@ -21,26 +20,26 @@ import numpy as np
 
 from ..arrays import Array, from_numpy
 
-Block = Any  # understands ``block @ F`` and ``block.T @ Y``; see above
+Block = Any  # supports ``block @ F`` and ``block.T @ Y``; see above
 
-# Entrywise blocks hold about this many entries: large enough to hide Python's overhead,
-# small enough for a dozen temporaries to stay near the cache.
+# Approximate number of entries of entrywise blocks: large enough to hide Python's overhead, small
+# enough for a dozen temporary arrays to fit into the cache.
 ENTRIES_PER_BLOCK = 2**17
-# On a GPU every function call costs microseconds, whatever the size.
+# On a GPU each function call takes microseconds, whatever the size.
 ENTRIES_ON_ACCELERATOR = 2**25
-# Entries in single precision that are added up in it.
-_TERMS_IN_SINGLE = 32
+_TERMS_IN_SINGLE = 32  # number of entries that are summed in single precision
 
 
 class Operator(ABC):
-    """A centred n x p table, known only through sums and maps over its rows."""
+    """A centred n x p data matrix, accessed by sums and maps over its rows."""
 
     shape: tuple[int, int]
-    xp: Any  # the array API namespace of everything that goes in and out
-    dtype: Any  # of the blocks; sums of squares are in double precision all the same
-    # A product with so many columns costs little more than with one; None where each is a pass.
+    xp: Any  # array API namespace of all arguments and results
+    dtype: Any  # dtype of the blocks; sums of squares are in double precision
+    # Number of columns for which a product costs little more than for one; None if reading the
+    # data dominates the cost.
     few_columns: int | None = None
-    # Up to so many rows X X' costs about what some products with X cost.
+    # Number of rows up to which X X' costs about as much as a few products with X.
     few_rows: int = 0
     _column_squares: Array = None
 
@@ -51,30 +50,29 @@ class Operator(ABC):
 
     @property
     def whole(self) -> Array | None:
-        """The centred table as one array where it is in memory as such, else None: products can
-        then be taken apart and decompositions are possible."""
+        """The centred matrix as one array, for decompositions; None if it is not in memory."""
         return None
 
     @abstractmethod
     def blocks(self, *, entrywise: bool = False) -> Iterator[tuple[slice, Block]]:
-        """The rows, block by block, each with its position."""
+        """Yield the blocks of rows in order, each with its slice."""
 
     @abstractmethod
-    def _taken(self, columns: Array) -> Operator:
-        """The same rows on some of the columns, in the given order."""
+    def _take_columns(self, columns: Array) -> Operator:
+        """Select columns in the given order."""
 
     @abstractmethod
     def gram(self) -> Array:
-        """X'X, p x p."""
+        """Compute X'X of shape (p, p)."""
 
     @abstractmethod
     def outer(self) -> Array:
-        """X X', n x n."""
+        """Compute X X' of shape (n, n)."""
 
     def sum_rows(
         self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
     ) -> tuple[Array, ...]:
-        """Sum over blocks of ``f(block, *rows of row_arrays)``, a tuple of arrays."""
+        """Sum ``f(block, *rows of row_arrays)``, a tuple of arrays, over the blocks."""
         total: list[Array] = []
         for rows, block in self.blocks(entrywise=entrywise):
             part = f(block, *(array[rows, ...] for array in row_arrays))
@@ -84,7 +82,7 @@ class Operator(ABC):
     def map_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        """``f(block, *rows of row_arrays)`` for every block, stacked: one output row per row."""
+        """Stack ``f(block, *rows of row_arrays)`` of all blocks; one result row per row."""
         parts = [
             f(block, *(array[rows, ...] for array in row_arrays))
             for rows, block in self.blocks(entrywise=entrywise)
@@ -94,47 +92,60 @@ class Operator(ABC):
     def gather_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        """`map_rows`, in memory even where that is lazy."""
+        """Compute `map_rows` in memory, even if the operator is lazy."""
         return self.map_rows(f, *row_arrays, entrywise=entrywise)
 
     def sample_rows(self, count: int) -> Operator:
-        """About ``count`` rows at equal distances, in memory; all of them if there is no other
-        way. For guesses that only save time."""
+        """Return about ``count`` evenly spaced rows in memory, or all rows.
+
+        The sample serves initial guesses, which affect the time of a calculation only.
+        """
         return self
 
     def rough(self) -> Operator:
-        """The same table for products that need few digits: in single precision, where these are
-        then faster and no digit is lost to centring, or itself."""
+        """Return an operator for products of low accuracy.
+
+        It is in single precision if that is faster and centring does not cancel digits.
+        """
         return self
 
     def take_columns(self, columns: Array) -> Operator:
-        """The same rows on some of the columns, in the given order."""
-        taken = self._taken(columns)
+        """Select columns in the given order.
+
+        Parameters
+        ----------
+        columns : int array of shape (k,)
+
+        Returns
+        -------
+        Operator of shape (n, k)
+        """
+        taken = self._take_columns(columns)
         if self._column_squares is not None:
-            places = from_numpy(columns, self._column_squares)
-            taken._column_squares = self.xp.take(self._column_squares, places, axis=0)
+            index = from_numpy(columns, self._column_squares)
+            taken._column_squares = self.xp.take(self._column_squares, index, axis=0)
         return taken
 
     def matmul(self, F: Array) -> Array:
-        """X F."""
+        """Compute X F."""
         return self.map_rows(lambda block: block @ F)
 
     def gathered_matmul(self, F: Array) -> Array:
-        """X F, in memory even where `matmul` is lazy."""
+        """Compute X F in memory, even if `matmul` is lazy."""
         return self.gather_rows(_Product(F))
 
     def rmatmul(self, Y: Array) -> Array:
-        """X' Y."""
+        """Compute X'Y."""
         return self.sum_rows(lambda block, rows: (block.T @ rows,), Y)[0]
 
     def column_squares(self) -> Array:
-        """Squared norm of every column; one pass over the rows, the first time."""
+        """Compute the squared norm of each column; the result is cached."""
         if self._column_squares is None:
             self._column_squares = self._sum_squares()
         return self._column_squares
 
     def remember_column_squares(self, squares: np.ndarray) -> None:
-        """Spare that pass: whoever standardised the table knows them."""
+        """Cache the squared norms of the columns, which the standardiser computes anyway."""
         self._column_squares = squares
 
     def _sum_squares(self) -> Array:
@@ -144,17 +155,17 @@ class Operator(ABC):
         )[0]
 
     def column_fourth_powers(self) -> Array:
-        """Sum of the fourth powers of every column's entries."""
+        """Sum the fourth powers of the entries of each column."""
         xp = self.xp
 
-        def fourth_of(block: Array) -> tuple[Array]:
-            squares = block * block  # a power would take many times as long
+        def fourth_powers(block: Array) -> tuple[Array]:
+            squares = block * block  # much faster than a power
             return (rough_column_sums(squares * squares, xp),)
 
-        return self.sum_rows(fourth_of, entrywise=True)[0]
+        return self.sum_rows(fourth_powers, entrywise=True)[0]
 
     def row_squares(self) -> Array:
-        """Squared norm of every row."""
+        """Compute the squared norm of each row."""
         xp = self.xp
         return self.map_rows(
             lambda block: xp.sum(block * block, axis=1, dtype=xp.float64), entrywise=True
@@ -162,7 +173,7 @@ class Operator(ABC):
 
 
 class _Product:
-    """``block @ F``; a class, so that it can travel to the workers of a cluster."""
+    """The function ``block @ F`` as a class, which can be pickled for the workers of a cluster."""
 
     def __init__(self, F: Array):
         self.F = F
@@ -172,9 +183,20 @@ class _Product:
 
 
 def rough_column_sums(block: Array, xp: Any) -> Array:
-    """Sums over the rows in double precision, of entries in single precision to six digits.
+    """Sum over the rows; entries in single precision are summed to six digits.
 
-    A few of these are added up before they are converted, which takes a GPU a fraction of the time.
+    Few of these are summed before they are converted to double precision, which is much faster on
+    a GPU.
+
+    Parameters
+    ----------
+    block : array of shape (n, p)
+    xp : namespace of ``block``
+
+    Returns
+    -------
+    array of shape (p,)
+        In double precision.
     """
     rows = block.shape[0] // _TERMS_IN_SINGLE * _TERMS_IN_SINGLE
     if block.dtype == xp.float64 or rows == 0:
@@ -187,6 +209,6 @@ def rough_column_sums(block: Array, xp: Any) -> Array:
 
 
 def row_slices(n_rows: int, n_columns: int, entries: int = ENTRIES_PER_BLOCK) -> Iterator[slice]:
-    """Cut ``n_rows`` rows into slices of about ``entries`` entries, at least one row each."""
+    """Divide rows into slices of about ``entries`` entries, with at least one row each."""
     step = max(1, entries // max(1, n_columns))
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))

@@ -189,7 +189,7 @@ class BlockedOperator(Operator):
     def sample_rows(self, count: int) -> Operator:
         return _standardise_block(self.source.every(max(1, self.shape[0] // count)), self.standard)
 
-    def _taken(self, columns: Array) -> BlockedOperator:
+    def _take_columns(self, columns: Array) -> BlockedOperator:
         known, shift, factor, unchecked = self.standard
         positions = np.asarray(columns) if known is None else known[columns]
         return BlockedOperator(

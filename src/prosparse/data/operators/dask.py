@@ -1,7 +1,7 @@
-"""Dask arrays chunked by rows, with dense or sparse blocks, on threads or on a cluster.
+"""Dask arrays with dense or sparse blocks of rows, on threads or on a cluster.
 
-A pass over the data is one function of a block and one reduction in a tree. What travels is
-the function with the small arrays it holds (p x d), once to every worker, and its sums back.
+A pass over the data is one function of a block and one tree reduction. The function with its small
+arrays (p x d) is sent once to each worker, and its sums are returned.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from ...errors import InputError
 from ..arrays import Array
 from .blocks import Parts, Source, add
 
-FAN_IN = 8  # partial sums that are added up in one task
+FAN_IN = 8  # number of partial sums that one task adds
 
 
 def to_float_rows(X: Any) -> Any:
-    """A Dask array of floats with all columns in one chunk."""
+    """Convert a Dask array to floats with all columns in one chunk."""
     if any(math.isnan(length) for length in X.shape):
         raise InputError(
-            "the chunks of the Dask array X have unknown sizes: call `X.compute_chunk_sizes()`, "
-            "or `to_dask_array(lengths=True)` on the DataFrame that X comes from"
+            "The chunks of the Dask array X have unknown sizes. Call `X.compute_chunk_sizes()`, or "
+            "create X by `to_dask_array(lengths=True)`."
         )
     if X.numblocks[1] > 1:
         X = X.rechunk({0: "auto", 1: -1})
@@ -34,23 +34,25 @@ def to_float_rows(X: Any) -> Any:
 
 
 def check_block_shapes(X: Any) -> Any:
-    """The Dask array, each block of which is refused when it is computed if it has not the shape
-    that the chunks declare: sums would be divided by a wrong number of rows."""
+    """Check the shape of each block against the chunks when the block is computed.
+
+    A wrong number of rows would give wrong means.
+    """
     if any(math.isnan(length) for length in X.shape):
         return X
-    return X.map_blocks(_declared_block, dtype=X.dtype)
+    return X.map_blocks(_check_block_shape, dtype=X.dtype)
 
 
-def _declared_block(block: Any, block_info: Any = None) -> Any:
-    if not block_info:  # Dask looks at the type of the result
+def _check_block_shape(block: Any, block_info: Any = None) -> Any:
+    if not block_info:  # Dask determines the type of the result.
         return block
     declared = tuple(high - low for low, high in block_info[0]["array-location"])
     if block.shape != declared:
         number = ", ".join(map(str, block_info[0]["chunk-location"]))
         raise InputError(
-            f"block ({number}) of the Dask array X has shape {tuple(block.shape)}, but its chunks "
-            f"declare {declared}: correct the `chunks` given to `map_blocks` or `from_delayed`, or "
-            "call `X.compute_chunk_sizes()`"
+            f"Block ({number}) of the Dask array X has shape {tuple(block.shape)}, but its chunks "
+            f"declare {declared}. Correct the `chunks` passed to `map_blocks` or `from_delayed`, "
+            "or call `X.compute_chunk_sizes()`."
         )
     return block
 
@@ -71,12 +73,11 @@ class DaskRows(Source):
     def every(self, step: int) -> Any:
         return self.X[::step].compute()
 
-    def _pieces(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
-        """Every block as a delayed object, with its rows of the arrays that go along."""
-        filled = [k for k, rows in enumerate(self.rows) if rows.stop > rows.start]
-        blocks = self.X.to_delayed().ravel()
-        for k in filled:
-            yield blocks[k], *(array[self.rows[k]] for array in row_arrays)
+    def _delayed_blocks(self, row_arrays: tuple[Array, ...]) -> Iterator[tuple[Any, ...]]:
+        """Yield each nonempty block as a delayed object, with its rows of ``row_arrays``."""
+        for rows, block in zip(self.rows, self.X.to_delayed().ravel(), strict=True):
+            if rows.stop > rows.start:
+                yield block, *(array[rows] for array in row_arrays)
 
     def reduce(
         self,
@@ -88,7 +89,7 @@ class DaskRows(Source):
 
         def graph(function: Any) -> Any:
             call, merge = delayed(_call, pure=False), delayed(_merge, pure=False)
-            parts = [call(function, *piece) for piece in self._pieces(row_arrays)]
+            parts = [call(function, *block) for block in self._delayed_blocks(row_arrays)]
             while len(parts) > 1:
                 groups = (parts[i : i + FAN_IN] for i in range(0, len(parts), FAN_IN))
                 parts = [merge(combine, group) for group in groups]
@@ -102,7 +103,7 @@ class DaskRows(Source):
         def graph(function: Any) -> Any:
             call = delayed(_call, pure=False)
             return delayed(np.concatenate)(
-                [call(function, *piece) for piece in self._pieces(row_arrays)]
+                [call(function, *block) for block in self._delayed_blocks(row_arrays)]
             )
 
         return _compute(f, graph)
@@ -110,15 +111,17 @@ class DaskRows(Source):
     def map(self, f: Callable[..., Array], row_arrays: tuple[Array, ...] = ()) -> Array:
         from dask import array as da
 
-        one = f(np.zeros((1, self.shape[1])), *(array[:1] for array in row_arrays))
-        whole = [
+        example = f(np.zeros((1, self.shape[1])), *(array[:1] for array in row_arrays))
+        lazy_arrays = [
             da.from_array(array, chunks=(self.X.chunks[0], *array.shape[1:]))
             for array in row_arrays
         ]
-        axes = {"drop_axis": 1} if one.ndim == 1 else {}
-        chunks = (self.X.chunks[0], *((width,) for width in one.shape[1:]))
-        meta = np.empty((0,) * one.ndim, dtype=one.dtype)
-        return da.map_blocks(f, self.X, *whole, dtype=one.dtype, chunks=chunks, meta=meta, **axes)
+        axes = {"drop_axis": 1} if example.ndim == 1 else {}
+        chunks = (self.X.chunks[0], *((width,) for width in example.shape[1:]))
+        meta = np.empty((0,) * example.ndim, dtype=example.dtype)
+        return da.map_blocks(
+            f, self.X, *lazy_arrays, dtype=example.dtype, chunks=chunks, meta=meta, **axes
+        )
 
 
 def _call(f: Any, block: Any, *rows: Any) -> Any:
@@ -133,14 +136,17 @@ def _merge(combine: Any, parts: list[Parts]) -> Parts:
 
 
 def _compute(f: Any, graph: Callable[[Any], Any]) -> Any:
-    """Run ``graph(f)``, where ``f`` is a task of its own: on a cluster it then travels to every
-    worker once, not once per block, and is made again if the workers that hold it die."""
+    """Compute ``graph(f)`` with ``f`` as a separate task.
+
+    A cluster then sends ``f`` once to each worker instead of once per block, and recovers it if a
+    worker dies.
+    """
     from dask.delayed import delayed
 
-    with warnings.catch_warnings():  # what is large is p x d, and is meant to travel
+    with warnings.catch_warnings():  # arrays of p x d are expected
         warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
-        return graph(delayed(_itself, pure=False)(f)).compute()
+        return graph(delayed(_identity, pure=False)(f)).compute()
 
 
-def _itself(f: Any) -> Any:
+def _identity(f: Any) -> Any:
     return f

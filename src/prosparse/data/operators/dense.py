@@ -1,4 +1,4 @@
-"""Dense tables of any array API library (NumPy, Torch, CuPy, JAX, array_api_strict)."""
+"""Dense matrices of any array API library (NumPy, Torch, CuPy, JAX, array_api_strict)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ..arrays import Array, Namespace, from_numpy, on_accelerator, precision_of,
 from ..columns import Deviations, Extent
 from .base import ENTRIES_ON_ACCELERATOR, Block, Operator, rough_column_sums, row_slices
 
-# Single-precision products are added up in double precision after this many terms.
+# Number of terms after which single-precision products are summed in double precision.
 _TERMS = 4096
-NARROW = 64  # columns
+MAX_NARROW_WIDTH = 64  # maximum number of columns of matrices that are stored by columns
 
 
 class DenseOperator(Operator):
-    """A dense table that has been centred already."""
+    """A dense matrix, centred by the caller."""
 
     def __init__(self, X: Array):
         self.X = X
@@ -41,7 +41,7 @@ class DenseOperator(Operator):
     def sample_rows(self, count: int) -> DenseOperator:
         return DenseOperator(self.X[:: max(1, self.shape[0] // count), :])
 
-    def _taken(self, columns: Array) -> DenseOperator:
+    def _take_columns(self, columns: Array) -> DenseOperator:
         return DenseOperator(self.xp.take(self.X, from_numpy(columns, self.X), axis=1))
 
     def remember_column_squares(self, squares: np.ndarray) -> None:
@@ -55,7 +55,7 @@ class DenseOperator(Operator):
 
 
 def _gram(A: Array, xp: Namespace) -> Array:
-    """A'A in double precision."""
+    """Compute A'A in double precision."""
     if A.dtype == xp.float64:
         return A.T @ A
     parts = (A[rows, :] for rows in row_slices(A.shape[0], 1, _TERMS))
@@ -67,28 +67,27 @@ def _gram(A: Array, xp: Namespace) -> Array:
 
 
 def new_rows(X: Array, mean: Array, scale: Array) -> DenseOperator:
-    """Rows to which known means and scales apply."""
+    """Return the operator of rows whose means and scales are known."""
     xp = array_namespace(X)
     return DenseOperator((xp.astype(X, _working_type(X)) - mean) / scale)
 
 
 def _working_type(X: Array) -> object:
-    """The type to calculate in: double on the host's own arrays, else what the user chose.
+    """Return the dtype of calculations: double for NumPy arrays, otherwise that of the user.
 
-    GPUs have little memory and are slow in double precision; of NumPy's arrays only blocks or
-    one copy are ever converted.
+    GPUs have little memory and are slow in double precision.
     """
     return array_namespace(X).float64 if is_numpy_array(X) else X.dtype
 
 
 class DenseRows:
-    """Raw rows in one array, copied once and then standardised in place (see `RawRows`)."""
+    """Raw rows in one array, copied once and standardised in place (see `RawRows`)."""
 
     centred_in_products = False
 
     def __init__(self, X: Array, weights: np.ndarray | None = None):
         self.given = precision_of(X)
-        self.Z = _fresh_copy(X)  # from here on in place
+        self.Z = _fresh_copy(X)  # changed in place below
         self.working = precision_of(self.Z)
         self.xp = array_namespace(self.Z)
         self.weights = weights
@@ -98,7 +97,7 @@ class DenseRows:
         xp, Z = self.xp, self.Z
         low, high = (to_numpy(f(Z, axis=0)).astype(float) for f in (xp.min, xp.max))
         count = float(Z.shape[0]) if self.weights is None else float(self.weights.sum())
-        return Extent(low, high, self._sums(roughly=True), count)
+        return Extent(low, high, self._sums(rough=True), count)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         Z = self.Z
@@ -117,31 +116,30 @@ class DenseRows:
             Z *= from_numpy(factor * size, Z, Z.dtype)
         return DenseOperator(Z)
 
-    def _sums(self, *, roughly: bool = False) -> np.ndarray:
-        """Of every column; a first centre need not be exact, as what it lacks is found later."""
+    def _sums(self, *, rough: bool = False) -> np.ndarray:
+        """Sum each column; rough sums suffice for a first centre, which is corrected later."""
         if self.weights is not None:
             return self.weights @ self.Z
         if is_numpy_array(self.Z):
             return self.Z.sum(axis=0)
-        return self._added_up(lambda rows: rows, roughly=roughly)
+        return self._sum_blocks(lambda rows: rows, rough=rough)
 
     def _squares(self) -> np.ndarray:
-        """Squared norm of every column, in double precision."""
+        """Compute the squared norm of each column in double precision."""
         Z = self.Z
         if self.weights is not None:
             return np.einsum("i,ij,ij->j", self.weights, Z, Z)
-        if is_numpy_array(Z):  # without a temporary table, whose fresh pages cost more
+        if is_numpy_array(Z):  # avoids a temporary matrix
             return np.einsum("ij,ij->j", Z, Z)
-        return self._added_up(lambda rows: rows * rows)
+        return self._sum_blocks(lambda rows: rows * rows)
 
-    def _added_up(self, f: Callable[[Array], Array], *, roughly: bool = False) -> np.ndarray:
-        """Sums over the rows of ``f``, in double precision, a block at a time: a GPU has no room
-        for the whole table in double precision."""
+    def _sum_blocks(self, f: Callable[[Array], Array], *, rough: bool = False) -> np.ndarray:
+        """Sum ``f`` over the rows in double precision, by blocks to save memory on a GPU."""
         xp, Z = self.xp, self.Z
 
         def sums(rows: slice) -> Array:
             block = f(Z[rows, :])
-            if roughly:
+            if rough:
                 return rough_column_sums(block, xp)
             return xp.sum(block, axis=0, dtype=xp.float64)
 
@@ -153,8 +151,10 @@ class DenseRows:
 
 
 def _fresh_copy(X: Array) -> Array:
-    """In the working type; what goes along the rows of a narrow table pays for every row, so
-    that its columns are put one after another."""
-    if is_numpy_array(X) and X.shape[1] <= NARROW:
+    """Copy to the working dtype; narrow matrices are stored by columns.
+
+    Reductions along short rows have an overhead per row.
+    """
+    if is_numpy_array(X) and X.shape[1] <= MAX_NARROW_WIDTH:
         return np.array(X, dtype=np.float64, order="F")
     return array_namespace(X).astype(X, _working_type(X), copy=True)

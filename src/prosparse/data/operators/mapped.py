@@ -1,4 +1,4 @@
-"""Tables in a file, larger than memory perhaps: a NumPy memory map, read block by block."""
+"""Matrices in a file that may exceed memory: NumPy memory maps, read block by block."""
 
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ import numpy as np
 from .base import row_slices
 from .blocks import Source
 
-# Smaller maps are read into memory like any array.
-IN_MEMORY = 2**28  # bytes
-ENTRIES_PER_READ = 2**22
-ROWS_PER_SAMPLE = 64
-SHARED = ("r", "r+", "w+")  # modes in which the file holds all that the memory does
+IN_MEMORY = 2**28  # maximum number of bytes of maps that are read into memory
+ENTRIES_PER_READ = 2**22  # approximate number of entries of a block
+ROWS_PER_SAMPLE = 64  # number of sampled rows per read
+SHARED_MODES = ("r", "r+", "w+")  # modes in which memory and file agree
 
 
 def is_large_map(X: Any) -> bool:
-    """Whether ``X`` is a memory map too large to be copied into memory without being asked."""
+    """Return whether ``X`` is a memory map that is too large to be copied into memory."""
     return isinstance(X, np.memmap) and X.ndim == 2 and X.nbytes > IN_MEMORY
 
 
 class MappedRows(Source):
-    """The rows of a memory map, read through the map itself.
+    """The rows of a memory map.
 
-    Pages of a map that were read count as memory of the process, so that they are handed back
-    after every block, where the system lets us: the file still has them. A copy-on-write map
-    (mode "c") keeps its pages, and so does one that does not know how it was made (a view of an
-    array): what was changed in memory may be nowhere else.
+    The pages of a map count as memory of the process, so that they are released after each block
+    if the system supports it. Maps of mode "c" (copy-on-write) or of unknown mode (a view of an
+    array) keep their pages, because changes may exist in memory only.
     """
 
     def __init__(self, X: np.memmap):
         self.X = X
         self.shape, self.dtype = X.shape, X.dtype
-        self.pages = _mapping(X) if X.mode in SHARED else None
+        self.pages = _mapping(X) if X.mode in SHARED_MODES else None
 
     def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         for rows in row_slices(*self.shape, ENTRIES_PER_READ):
@@ -48,16 +46,16 @@ class MappedRows(Source):
         return block
 
     def every(self, step: int) -> np.ndarray:
-        # Every row read drags its neighbours into memory: a few of them at a time.
-        reach = ROWS_PER_SAMPLE * step
-        edges = range(0, self.shape[0], reach)
-        return np.concatenate([self._read(slice(low, low + reach, step)) for low in edges])
+        # Reading a row loads its whole page, so that few rows are read before pages are released.
+        span = ROWS_PER_SAMPLE * step
+        starts = range(0, self.shape[0], span)
+        return np.concatenate([self._read(slice(low, low + span, step)) for low in starts])
 
 
 def _mapping(X: np.memmap) -> mmap.mmap | None:
-    """The mapping behind a memory map or a view of one, where its pages can be handed back."""
+    """Return the mapping of a memory map or of its view if its pages can be released."""
     base: Any = X
     while isinstance(base, np.ndarray):
         base = base.base
-    known = isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
-    return base if known else None
+    can_release = isinstance(base, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED")
+    return base if can_release else None

@@ -1,7 +1,7 @@
-"""A table less a part of low rank: rows centred in groups, residuals of counts.
+"""A matrix minus a matrix of low rank: data centred within groups, residuals of counts.
 
-X - L R for another operator X, L with n short rows and R with p short columns. Neither the product
-L R nor the difference is ever formed, so that a sparse table stays sparse.
+The operator represents X - L R for another operator X, L of shape (n, k) and R of shape (k, p) with
+small k. Neither L R nor the difference is formed, so that a sparse matrix stays sparse.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .base import Block, Operator
 
 
 class ShiftedRows:
-    """B - L R for a block of rows B, understood by ``@`` alone."""
+    """B - L R for a block of rows B; supports ``@`` only."""
 
     def __init__(self, block: Block, left: Array, right: Array):
         self.block, self.left, self.right = block, left, right
@@ -45,10 +45,10 @@ class ShiftedOperator(Operator):
     ----------
     inner : Operator
         X.
-    left : array (n, k)
-        L, where X is and in its precision.
-    right : array (k, p)
-        R, likewise.
+    left : array of shape (n, k)
+        L, in the array library and precision of X.
+    right : array of shape (k, p)
+        R, in the array library and precision of X.
     """
 
     def __init__(self, inner: Operator, left: Array, right: Array):
@@ -64,24 +64,24 @@ class ShiftedOperator(Operator):
             else:
                 yield rows, ShiftedRows(block, left, self.right)
 
-    # The blocks are worked on where the inner operator keeps them.
+    # Functions run where the inner operator stores its blocks.
 
     def sum_rows(
         self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
     ) -> tuple[Array, ...]:
-        g = OfShiftedRows(f, self.right, entrywise)
+        g = ShiftedFunction(f, self.right, entrywise)
         return self.inner.sum_rows(g, self.left, *row_arrays, entrywise=entrywise)
 
     def map_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        g = OfShiftedRows(f, self.right, entrywise)
+        g = ShiftedFunction(f, self.right, entrywise)
         return self.inner.map_rows(g, self.left, *row_arrays, entrywise=entrywise)
 
     def gather_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        g = OfShiftedRows(f, self.right, entrywise)
+        g = ShiftedFunction(f, self.right, entrywise)
         return self.inner.gather_rows(g, self.left, *row_arrays, entrywise=entrywise)
 
     def rough(self) -> ShiftedOperator:
@@ -89,29 +89,29 @@ class ShiftedOperator(Operator):
         left, right = (self.xp.astype(part, inner.dtype) for part in (self.left, self.right))
         return ShiftedOperator(inner, left, right)
 
-    def _taken(self, columns: Array) -> ShiftedOperator:
+    def _take_columns(self, columns: Array) -> ShiftedOperator:
         right = self.xp.take(self.right, from_numpy(columns, self.right), axis=1)
         return ShiftedOperator(self.inner.take_columns(columns), self.left, right)
 
     def gram(self) -> Array:
-        """X'X - X'L R - R'L'X + R'L'L R."""
+        """Compute X'X - X'L R - R'L'X + R'L'L R."""
         wide = self.xp.float64
         left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
-        across = self.xp.astype(self.inner.rmatmul(self.left), wide) @ right
-        return self.inner.gram() - across - across.T + right.T @ ((left.T @ left) @ right)
+        cross = self.xp.astype(self.inner.rmatmul(self.left), wide) @ right
+        return self.inner.gram() - cross - cross.T + right.T @ ((left.T @ left) @ right)
 
     def outer(self) -> Array:
-        """X X' - X R'L' - L R X' + L R R'L'."""
+        """Compute X X' - X R'L' - L R X' + L R R'L'."""
         wide = self.xp.float64
         left, right = (self.xp.astype(part, wide) for part in (self.left, self.right))
-        across = self.xp.astype(self.inner.matmul(self.right.T), wide) @ left.T
-        return self.inner.outer() - across - across.T + left @ ((right @ right.T) @ left.T)
+        cross = self.xp.astype(self.inner.matmul(self.right.T), wide) @ left.T
+        return self.inner.outer() - cross - cross.T + left @ ((right @ right.T) @ left.T)
 
 
-class OfShiftedRows:
-    """A function of blocks of X - L R, as a function of blocks of X and rows of L.
+class ShiftedFunction:
+    """A function of blocks of X - L R as a function of blocks of X and rows of L.
 
-    A class, so that it can travel to the workers of a cluster.
+    A class can be pickled for the workers of a cluster.
     """
 
     def __init__(self, f: Callable[..., Any], right: Array, entrywise: bool):

@@ -1,4 +1,4 @@
-"""SciPy sparse tables, centred product by product and never made dense as a whole."""
+"""SciPy sparse matrices, which are centred in each product and never converted to dense."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from ..arrays import Array, precision_of
 from ..columns import Deviations, Extent
 from .base import Block, Operator, row_slices
 
-# Standard deviations that the mean of a column may lie from zero, for products in single precision.
-_LARGE_MEAN = 100.0
-# Stored entries that are worth a thread, and the most pieces of so many that are multiplied.
-_ENTRIES_OF_A_PIECE = 2**20
-_MOST_PIECES = 8
-# For X X', columns with more than this share of entries are made dense, a few at a time: an
-# entry of a product then costs so much less that the zeros do not matter.
-_DENSE_COLUMN = 0.05
-_DENSE_COLUMNS = 512  # at a time, and no more than X X' has
-_DENSE_PIECES = 4  # that are worked on beside each other, at most
+# Maximum mean of a column, in standard deviations, for products in single precision.
+_MAX_MEAN_IN_SINGLE = 100.0
+_ENTRIES_PER_PIECE = 2**20  # number of stored entries that justify a thread
+_MAX_PIECES = 8  # maximum number of pieces of a product
+# For X X', columns with a larger proportion of stored entries are converted to dense, few at a
+# time: dense products are so much faster that the zeros do not matter.
+_MIN_DENSITY = 0.05
+_DENSE_COLUMNS = 512  # number of columns that are converted at a time, at most the rows of X
+_MAX_DENSE_PIECES = 4  # maximum number of pieces that are processed in parallel
 
 
 def canonical(X: Any) -> sparse.csr_array:
-    """``X`` as CSR with sorted indices and every place stored once; never changes ``X``.
+    """Convert ``X`` to CSR with sorted indices and without duplicates; ``X`` never changes.
 
-    SciPy sorts and adds up duplicates in place, and conversions share memory: a table that
-    somebody else holds has to be copied first. One that is in order already is not copied.
+    SciPy sorts and sums duplicates in place, and conversions share memory. Therefore ``X`` is
+    copied first unless it is in canonical format.
     """
     S = sparse.csr_array(X)
     if not S.has_canonical_format:
@@ -42,37 +41,37 @@ def canonical(X: Any) -> sparse.csr_array:
 
 
 def placed_sums(
-    values: Sequence[np.ndarray], places: Sequence[np.ndarray], rows: np.ndarray
+    values: Sequence[np.ndarray], positions: Sequence[np.ndarray], rows: np.ndarray
 ) -> np.ndarray:
-    """sum_k values[j][k] rows[places[j][i, k]] for every j and i: the few entries of some columns,
-    each at many places.
+    """Multiply permuted sparse columns: sum_k values[j][k] rows[positions[j][i, k]].
 
     Parameters
     ----------
-    values : sequence of arrays (k,)
-    places : sequence of int arrays (m, k)
-        Rows of ``rows``.
-    rows : array (n, d)
+    values : sequence of ndarray of shape (k,)
+        Stored entries of each column j.
+    positions : sequence of int ndarray of shape (m, k)
+        Rows of the entries in each permutation i.
+    rows : ndarray of shape (n, d)
 
     Returns
     -------
-    array (columns, m, d)
+    ndarray of shape (n_columns, m, d)
     """
-    columns, count = len(places), places[0].shape[0]
-    widths = np.repeat([one.shape[1] for one in places], count)
-    table = sparse.csr_array(
+    n_columns, m = len(positions), positions[0].shape[0]
+    row_lengths = np.repeat([indices.shape[1] for indices in positions], m)
+    permuted = sparse.csr_array(
         (
-            np.concatenate([np.tile(entries, count) for entries in values]),
-            np.concatenate([one.ravel() for one in places]),
-            np.concatenate([[0], np.cumsum(widths)]),
+            np.concatenate([np.tile(entries, m) for entries in values]),
+            np.concatenate([indices.ravel() for indices in positions]),
+            np.concatenate([[0], np.cumsum(row_lengths)]),
         ),
-        (columns * count, rows.shape[0]),
+        (n_columns * m, rows.shape[0]),
     )
-    return np.asarray(table @ rows).reshape(columns, count, rows.shape[1])
+    return np.asarray(permuted @ rows).reshape(n_columns, m, rows.shape[1])
 
 
 class CentredRows:
-    """(S - 1 shift') diag(factor) for a block of rows S, understood by ``@`` alone."""
+    """(S - 1 shift') diag(factor) for a block of rows S; supports ``@`` only."""
 
     def __init__(self, S: Any, shift: Array, factor: Array):
         self.S, self.shift, self.factor = S, shift, factor
@@ -99,7 +98,7 @@ class CentredColumns:
 
 
 class SparseOperator(Operator):
-    """A sparse table S standing for (S - 1 shift') diag(factor)."""
+    """(S - 1 shift') diag(factor) for a sparse matrix S."""
 
     few_columns = 16
     few_rows = 4096
@@ -119,34 +118,36 @@ class SparseOperator(Operator):
 
     @cached_property
     def _pieces(self) -> list[tuple[slice, CentredRows]]:
-        """The rows in pieces of about as many entries, whatever the number of cores, so that sums
-        over them do not depend on it."""
+        """The rows in pieces with about equal numbers of stored entries.
+
+        The pieces do not depend on the number of cores, so that sums over them do not either.
+        """
         S, p = self.S, self.shape[1]
         pieces = []
-        for rows, stored in _row_pieces(S, _MOST_PIECES):
+        for rows, stored in _row_pieces(S, _MAX_PIECES):
             starts = S.indptr[rows.start : rows.stop + 1] - S.indptr[rows.start]
             shape = (rows.stop - rows.start, p)
             part = sparse.csr_array((S.data[stored], S.indices[stored], starts), shape)
             pieces.append((rows, CentredRows(part, self.shift, self.factor)))
         return pieces
 
-    # SciPy's products are on one core: pieces of the table are multiplied beside each other.
+    # SciPy's products use one core: pieces of the matrix are multiplied in parallel.
 
     def sum_rows(
         self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
     ) -> tuple[Array, ...]:
         if entrywise or len(self._pieces) == 1:
             return super().sum_rows(f, *row_arrays, entrywise=entrywise)
-        return tuple(sum(parts) for parts in zip(*self._of_pieces(f, *row_arrays), strict=True))
+        return tuple(sum(parts) for parts in zip(*self._map_pieces(f, *row_arrays), strict=True))
 
     def map_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
         if entrywise or len(self._pieces) == 1:
             return super().map_rows(f, *row_arrays, entrywise=entrywise)
-        return np.concatenate(self._of_pieces(f, *row_arrays))
+        return np.concatenate(self._map_pieces(f, *row_arrays))
 
-    def _of_pieces(self, f: Callable[..., Any], *row_arrays: Array) -> list[Any]:
+    def _map_pieces(self, f: Callable[..., Any], *row_arrays: Array) -> list[Any]:
         def work(piece: tuple[slice, CentredRows]) -> Any:
             rows, block = piece
             return f(block, *(array[rows, ...] for array in row_arrays))
@@ -154,22 +155,24 @@ class SparseOperator(Operator):
         return in_parallel(work, self._pieces)
 
     def sample_rows(self, count: int) -> SparseOperator:
-        some = self.S[:: max(1, self.shape[0] // count)]
-        return SparseOperator(some, self.shift, self.factor, self.dtype)
+        sample = self.S[:: max(1, self.shape[0] // count)]
+        return SparseOperator(sample, self.shift, self.factor, self.dtype)
 
     def rough(self) -> SparseOperator:
-        # a product with S is centred afterwards: of means that are large, few digits are left
+        # Centring a product subtracts the means: large means leave few accurate digits.
         largest = float(np.max(np.abs(self.shift * self.factor), initial=0.0))
-        if largest > _LARGE_MEAN:
+        if largest > _MAX_MEAN_IN_SINGLE:
             return self
         return SparseOperator(self.S, self.shift, self.factor, np.float32)
 
-    def _taken(self, columns: Array) -> SparseOperator:
-        # columns beside each other are taken many times faster as a slice
-        beside = columns.size > 0 and np.array_equal(columns, columns[0] + np.arange(columns.size))
-        where = slice(int(columns[0]), int(columns[0]) + columns.size) if beside else columns
+    def _take_columns(self, columns: Array) -> SparseOperator:
+        # Contiguous columns are selected many times faster by a slice.
+        contiguous = columns.size > 0 and np.array_equal(
+            columns, columns[0] + np.arange(columns.size)
+        )
+        index = slice(int(columns[0]), int(columns[0]) + columns.size) if contiguous else columns
         return SparseOperator(
-            self.S[:, where], self.shift[columns], self.factor[columns], self.dtype
+            self.S[:, index], self.shift[columns], self.factor[columns], self.dtype
         )
 
     def _sum_squares(self) -> Array:
@@ -178,13 +181,13 @@ class SparseOperator(Operator):
     def column_fourth_powers(self) -> Array:
         S, (n, p) = self.S, self.shape
 
-        def of_entries(piece: tuple[slice, slice]) -> tuple[np.ndarray, np.ndarray]:
-            at = S.indices[piece[1]]
-            entries = (S.data[piece[1]] - self.shift[at]) * self.factor[at]
-            fourth = np.bincount(at, weights=(entries * entries) ** 2, minlength=p)
-            return fourth, np.bincount(at, minlength=p)
+        def sum_entries(piece: tuple[slice, slice]) -> tuple[np.ndarray, np.ndarray]:
+            columns = S.indices[piece[1]]
+            entries = (S.data[piece[1]] - self.shift[columns]) * self.factor[columns]
+            fourth = np.bincount(columns, weights=(entries * entries) ** 2, minlength=p)
+            return fourth, np.bincount(columns, minlength=p)
 
-        parts = in_parallel(of_entries, _row_pieces(S, _MOST_PIECES))
+        parts = in_parallel(sum_entries, _row_pieces(S, _MAX_PIECES))
         fourth, present = (sum(each) for each in zip(*parts, strict=True))
         return fourth + (n - present) * (self.shift * self.factor) ** 4
 
@@ -202,11 +205,11 @@ class SparseOperator(Operator):
     def outer(self) -> Array:
         S, mean = self._scaled()
         entries = np.bincount(S.indices, minlength=self.shape[1])
-        dense = entries > _DENSE_COLUMN * self.shape[0]
+        dense = entries > _MIN_DENSITY * self.shape[0]
         many, few = np.flatnonzero(dense), np.flatnonzero(~dense)
-        parts = [partial(_outer_of_many, S, mean, many[some]) for some in _dense_pieces(many.size)]
+        parts = [partial(_dense_outer, S, mean, many[piece]) for piece in _dense_pieces(many.size)]
         if few.size:
-            parts.append(partial(_outer_of_few, S, mean, few))
+            parts.append(partial(_sparse_outer, S, mean, few))
         total = np.zeros((self.shape[0],) * 2, dtype=self.dtype)
         for part in in_parallel(lambda work: work(), parts):
             total += part
@@ -214,38 +217,37 @@ class SparseOperator(Operator):
 
 
 def _dense_pieces(columns: int) -> list[slice]:
-    step = max(_DENSE_COLUMNS, -(-columns // _DENSE_PIECES))
+    step = max(_DENSE_COLUMNS, -(-columns // _MAX_DENSE_PIECES))
     return slices_of(columns, step)
 
 
-def _outer_of_many(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """(S - 1 mean')(S - 1 mean')' of columns of which most entries count, made dense, some of them
-    at a time."""
+def _dense_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """Compute (S - 1 mean')(S - 1 mean')' by converting some columns at a time to dense."""
     taken = S[:, columns].tocsc()
     total = np.zeros((S.shape[0],) * 2, dtype=S.dtype)
-    for some in slices_of(columns.size, min(_DENSE_COLUMNS, S.shape[0])):
-        block = taken[:, some].toarray() - mean[columns[some]]
+    for part in slices_of(columns.size, min(_DENSE_COLUMNS, S.shape[0])):
+        block = taken[:, part].toarray() - mean[columns[part]]
         total += block @ block.T
     return total
 
 
-def _outer_of_few(S: Any, mean: Array, columns: np.ndarray) -> Array:
-    """The same of columns with few entries: S S' is sparse, and the means are taken off after."""
-    some, mean = S[:, columns], mean[columns]
-    along = some @ mean - 0.5 * (mean @ mean)
-    product = (some @ some.T).toarray()
-    product -= along[:, None]
-    product -= along
+def _sparse_outer(S: Any, mean: Array, columns: np.ndarray) -> Array:
+    """Compute (S - 1 mean')(S - 1 mean')' from the sparse S S', by subtracting the means."""
+    S, mean = S[:, columns], mean[columns]
+    correction = S @ mean - 0.5 * (mean @ mean)
+    product = (S @ S.T).toarray()
+    product -= correction[:, None]
+    product -= correction
     return product
 
 
 def new_rows(X: Any, mean: Array, scale: Array) -> SparseOperator:
-    """Rows to which known means and scales apply."""
+    """Return the operator of rows whose means and scales are known."""
     return SparseOperator(X, mean, 1.0 / scale)
 
 
 class SparseRows:
-    """Raw sparse rows; the entries stay where they are (see `RawRows`)."""
+    """Raw sparse rows, which are not copied (see `RawRows`)."""
 
     centred_in_products = True
 
@@ -258,14 +260,14 @@ class SparseRows:
     def extent(self) -> Extent:
         S, (n, p) = self.S, self.S.shape
 
-        def measured(piece: tuple[slice, slice]) -> tuple[np.ndarray, ...]:
-            at, entries = S.indices[piece[1]], S.data[piece[1]]
+        def measure(piece: tuple[slice, slice]) -> tuple[np.ndarray, ...]:
+            columns, entries = S.indices[piece[1]], S.data[piece[1]]
             low, high = np.full(p, np.inf), np.full(p, -np.inf)
-            np.minimum.at(low, at, entries)
-            np.maximum.at(high, at, entries)
-            return low, high, np.bincount(at, minlength=p)
+            np.minimum.at(low, columns, entries)
+            np.maximum.at(high, columns, entries)
+            return low, high, np.bincount(columns, minlength=p)
 
-        parts = zip(*in_parallel(measured, _row_pieces(S)), strict=True)
+        parts = zip(*in_parallel(measure, _row_pieces(S)), strict=True)
         low, high, stored = (np.stack(part) for part in parts)
         full = stored.sum(axis=0) == n
         low, high = low.min(axis=0), high.max(axis=0)
@@ -284,31 +286,33 @@ class SparseRows:
 
 
 def _deviations(S: Any, shift: Array, factor: Array, weights: np.ndarray | None) -> Deviations:
-    """Sums and sums of squares of (S - shift) * factor.
+    """Compute sums and sums of squares of (S - shift) * factor.
 
-    Stored entries and zeros apart: expanding the square would lose the digits of both.
+    Stored entries and zeros are summed separately: expanding the square would cancel digits.
     """
     n, p = S.shape
-    each = np.ones(n) if weights is None else weights
+    row_weights = np.ones(n) if weights is None else weights
 
-    def measured(piece: tuple[slice, slice]) -> np.ndarray:
+    def measure(piece: tuple[slice, slice]) -> np.ndarray:
         rows, stored = piece
-        at = S.indices[stored]
-        of_entry = np.repeat(each[rows], np.diff(S.indptr[rows.start : rows.stop + 1]))
-        entries = (S.data[stored] - shift[at]) * factor[at]
-        sums = (of_entry, of_entry * entries, of_entry * entries**2)
-        return np.stack([np.bincount(at, weights=values, minlength=p) for values in sums])
+        columns = S.indices[stored]
+        w = np.repeat(row_weights[rows], np.diff(S.indptr[rows.start : rows.stop + 1]))
+        entries = (S.data[stored] - shift[columns]) * factor[columns]
+        terms = (w, w * entries, w * entries**2)
+        return np.stack([np.bincount(columns, weights=term, minlength=p) for term in terms])
 
-    present, total, squares = np.sum(in_parallel(measured, _row_pieces(S)), axis=0)
-    absent, zeros = each.sum() - present, -shift * factor
+    present, total, squares = np.sum(in_parallel(measure, _row_pieces(S)), axis=0)
+    absent, zeros = row_weights.sum() - present, -shift * factor
     return Deviations(total + absent * zeros, squares + absent * zeros**2)
 
 
-def _row_pieces(S: Any, most: int | None = None) -> list[tuple[slice, slice]]:
-    """Rows, and where their entries are stored, some at a time, at ``most`` in so many pieces:
-    temporary arrays of all entries would take more memory, and more time, than the table."""
-    n, count = S.shape[0], max(1, S.nnz // _ENTRIES_OF_A_PIECE)
-    count = count if most is None else min(most, count)
+def _row_pieces(S: Any, max_pieces: int | None = None) -> list[tuple[slice, slice]]:
+    """Divide the rows into pieces; return the slices of rows and of their stored entries.
+
+    Temporary arrays for all entries at once would need more memory and time than S itself.
+    """
+    n, count = S.shape[0], max(1, S.nnz // _ENTRIES_PER_PIECE)
+    count = count if max_pieces is None else min(max_pieces, count)
     ends = np.searchsorted(S.indptr, S.nnz * np.arange(1, count) // count)
     ends = np.unique(np.concatenate([[0], ends, [n]]))
     return [

@@ -1,4 +1,4 @@
-"""Observations with weights: row i counts w_i times, in means, scales and products."""
+"""Weighted observations: row i counts w_i times in means, scales and products."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .base import Block, Operator
 
 
 class WeightedRows:
-    """diag(root) B for a block of rows B, understood by ``@`` alone."""
+    """diag(root) B for a block of rows B; supports ``@`` only."""
 
     def __init__(self, block: Block, root: Array):
         self.block, self.root = block, root
@@ -37,7 +37,7 @@ class WeightedColumns:
 
 
 class WeightedOperator(Operator):
-    """diag(root) X for another operator X: sums over rows are then weighted by root^2."""
+    """diag(root) X for another operator X; sums over rows are weighted by root^2."""
 
     def __init__(self, inner: Operator, root: Array):
         self.inner, self.root = inner, root
@@ -49,31 +49,31 @@ class WeightedOperator(Operator):
             root = self.root[rows]
             yield rows, root[:, None] * block if entrywise else WeightedRows(block, root)
 
-    # The blocks are worked on where the inner operator keeps them.
+    # Functions run where the inner operator stores its blocks.
 
     def sum_rows(
         self, f: Callable[..., tuple[Array, ...]], *row_arrays: Array, entrywise: bool = False
     ) -> tuple[Array, ...]:
-        g = OfWeightedRows(f, entrywise)
+        g = WeightedFunction(f, entrywise)
         return self.inner.sum_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
 
     def map_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        g = OfWeightedRows(f, entrywise)
+        g = WeightedFunction(f, entrywise)
         return self.inner.map_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
 
     def gather_rows(
         self, f: Callable[..., Array], *row_arrays: Array, entrywise: bool = False
     ) -> Array:
-        g = OfWeightedRows(f, entrywise)
+        g = WeightedFunction(f, entrywise)
         return self.inner.gather_rows(g, self.root[:, None], *row_arrays, entrywise=entrywise)
 
     def rough(self) -> WeightedOperator:
         inner = self.inner.rough()
         return WeightedOperator(inner, self.xp.astype(self.root, inner.dtype))
 
-    def _taken(self, columns: Array) -> WeightedOperator:
+    def _take_columns(self, columns: Array) -> WeightedOperator:
         return WeightedOperator(self.inner.take_columns(columns), self.root)
 
     def gram(self) -> Array:
@@ -83,10 +83,10 @@ class WeightedOperator(Operator):
         return self.root[:, None] * self.inner.outer() * self.root
 
 
-class OfWeightedRows:
-    """A function of blocks of diag(root) X, as one of blocks of X and of their roots, (rows, 1).
+class WeightedFunction:
+    """A function of blocks of diag(root) X as a function of blocks of X and rows of root, (n, 1).
 
-    A class, so that it can travel to the workers of a cluster.
+    A class can be pickled for the workers of a cluster.
     """
 
     def __init__(self, f: Callable[..., Any], entrywise: bool):
@@ -98,9 +98,9 @@ class OfWeightedRows:
 
 
 class WeightedRawRows:
-    """Raw rows of which row i stands ``weights[i]`` times in the table (see `RawRows`).
+    """Raw rows with weights (see `RawRows`).
 
-    ``inner`` measures with the same weights; here its operator is weighted too.
+    ``inner`` measures with the same weights; this class weights its operator as well.
     """
 
     def __init__(self, inner: RawRows, weights: np.ndarray):
