@@ -12,7 +12,6 @@ from ...data.arrays import TableLike, as_like, from_numpy, precision_of, to_nump
 from ...data.containers import Table
 from ...data.counts import row_totals, square_entries
 from ...data.normal_scores import normal_scores
-from ...data.pearson_residuals import Null, Rows, moments_of, null_of, residuals_of, rows_of
 from ...errors import (
     InputError,
     NoStructureWarning,
@@ -26,6 +25,14 @@ from ...errors import (
 from ...structure import StandardisedData
 from .._base import SparseProjection, check_varying, seed_of
 from .model import Options, Solution, solve
+from .pearson_residuals import (
+    CountModel,
+    RowFactors,
+    column_moments,
+    fit_count_model,
+    residual_operator,
+    row_factors,
+)
 from .row_dependence import adjacent_row_correlation, check_groups
 
 
@@ -232,9 +239,9 @@ class FDRPCA(SparseProjection):
         """Standardise the Pearson residuals of counts."""
         row_totals(table)  # raises an error if the entries are not counts
         counts, squares = _counts_and_squares(table)
-        null = null_of(counts, squares)
-        rows = rows_of(counts, squares, null)
-        mean, deviation = moments_of(counts, squares, null, rows)
+        null = fit_count_model(counts, squares)
+        rows = row_factors(counts, squares, null)
+        mean, deviation = column_moments(counts, squares, null, rows)
         varying = deviation > 0.0
         if varying.sum() < 2:
             raise InputError(
@@ -251,9 +258,9 @@ class FDRPCA(SparseProjection):
             varying=from_numpy(varying, like),
         )
         self.count_weights_ = columns.values(null.weights)
-        self.count_proportions_ = columns.values(null.shares)
-        self.count_noise_ = columns.values(null.noise)
-        op = _standard_residuals(table, columns.kept, null.shares, rows, mean, deviation)
+        self.count_proportions_ = columns.values(null.proportions)
+        self.count_noise_ = columns.values(null.dispersion)
+        op = _standard_residuals(table, columns.kept, null.proportions, rows, mean, deviation)
         op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
@@ -261,16 +268,16 @@ class FDRPCA(SparseProjection):
         if not hasattr(self, "count_weights_"):
             return super()._operator_of(X, columns)
         row_totals(X)
-        null = Null(
+        null = CountModel(
             *(
                 to_numpy(v).astype(float)
                 for v in (self.count_weights_, self.count_proportions_, self.count_noise_)
             )
         )
-        rows = rows_of(*_counts_and_squares(X), null)
+        rows = row_factors(*_counts_and_squares(X), null)
         mean, scale = (to_numpy(v).astype(float) for v in (self.mean_, self.scale_))
         columns = np.arange(mean.size) if columns is None else columns
-        return _standard_residuals(X, columns, null.shares, rows, mean, scale)
+        return _standard_residuals(X, columns, null.proportions, rows, mean, scale)
 
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
@@ -398,7 +405,7 @@ def _standard_residuals(
     X: Table,
     columns: np.ndarray,
     proportions: np.ndarray,
-    rows: Rows,
+    rows: RowFactors,
     mean: np.ndarray,
     scale: np.ndarray,
 ) -> Operator:
@@ -409,4 +416,4 @@ def _standard_residuals(
     subset, divisor = take_columns(X, columns), scale[columns]
     zeros, scales = (as_like(v, subset, subset.dtype) for v in (np.zeros(columns.size), divisor))
     counts = operator_of(subset, zeros, scales)
-    return residuals_of(counts, proportions[columns] / divisor, rows, mean[columns] / divisor)
+    return residual_operator(counts, proportions[columns] / divisor, rows, mean[columns] / divisor)

@@ -1,4 +1,4 @@
-"""Counts as residuals of what sizes of rows and shares of columns would give."""
+"""Pearson residuals agree with their definition."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,12 @@ from scipy import sparse
 
 from prosparse.data import operator_of
 from prosparse.data.counts import square_entries
-from prosparse.data.pearson_residuals import moments_of, null_of, residuals_of, rows_of
+from prosparse.models.fdrpca.pearson_residuals import (
+    column_moments,
+    fit_count_model,
+    residual_operator,
+    row_factors,
+)
 
 
 def counts(n=40, p=25, seed=0):
@@ -14,7 +19,7 @@ def counts(n=40, p=25, seed=0):
     size = np.exp(rng.uniform(0, 3, n))
     rate = np.exp(rng.normal(-1, 1, p)) * rng.gamma(2.0, 0.5, (n, p))
     X = rng.poisson(size[:, None] * rate).astype(float)
-    X[:, 7] = 0.0  # a column that never occurs
+    X[:, 7] = 0.0  # a column without counts
     X[0, 0] += 1.0
     return X
 
@@ -24,18 +29,18 @@ def operators(X):
     return tuple(operator_of(table, zeros, ones) for table in (X, square_entries(X)))
 
 
-def slow(X):
-    """By the definitions, entry by entry."""
-    there = X.sum(axis=0) > 0
+def by_definition(X):
+    """Compute size factors, proportions, dispersions and residuals densely."""
+    present = X.sum(axis=0) > 0
     V = np.ones(X.shape[1])
     for _ in range(3):
         N = X @ (1 / np.maximum(V, 1))
         N = N * X.sum() / N.sum()
         pi = X.sum(axis=0) / X.sum()
         expected = np.outer(N, pi)
-        Z = np.where(there, X - expected, 0.0) / np.sqrt(np.where(there, expected, 1.0))
-        V = np.where(there, np.mean(Z**2, axis=0), 1.0)
-    s = np.sqrt(np.mean((Z**2 / V)[:, there], axis=1))
+        Z = np.where(present, X - expected, 0.0) / np.sqrt(np.where(present, expected, 1.0))
+        V = np.where(present, np.mean(Z**2, axis=0), 1.0)
+    s = np.sqrt(np.mean((Z**2 / V)[:, present], axis=1))
     return N, pi, V, (X - expected) / (s * np.sqrt(N))[:, None]
 
 
@@ -43,20 +48,20 @@ def dask_array(X):
     return pytest.importorskip("dask.array").from_array(X, chunks=(9, X.shape[1]))
 
 
-@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array, dask_array])
-def test_as_defined(kind):
+@pytest.mark.parametrize("convert", [np.asarray, sparse.csr_array, dask_array])
+def test_residuals_agree_with_their_definition(convert):
     X = counts()
-    N, pi, V, Y = slow(X)
-    given = operators(kind(X))
-    null = null_of(*given)
-    rows = rows_of(*given, null)
+    N, pi, V, Y = by_definition(X)
+    given = operators(convert(X))
+    null = fit_count_model(*given)
+    rows = row_factors(*given, null)
     np.testing.assert_allclose(rows.size, N)
-    np.testing.assert_allclose(null.shares, pi)
-    np.testing.assert_allclose(null.noise, V)
-    mean, deviation = moments_of(*given, null, rows)
+    np.testing.assert_allclose(null.proportions, pi)
+    np.testing.assert_allclose(null.dispersion, V)
+    mean, deviation = column_moments(*given, null, rows)
     np.testing.assert_allclose(mean, Y.mean(axis=0), atol=1e-12)
     np.testing.assert_allclose(deviation, Y.std(axis=0), atol=1e-9)
-    op = residuals_of(given[0], null.shares, rows, mean)
+    op = residual_operator(given[0], null.proportions, rows, mean)
     expected = Y - Y.mean(axis=0)
     F = np.random.default_rng(1).standard_normal((X.shape[1], 3))
     np.testing.assert_allclose(np.asarray(op.matmul(F)), expected @ F, atol=1e-10)
@@ -68,21 +73,21 @@ def test_as_defined(kind):
     np.testing.assert_allclose(product, expected @ F, atol=1e-3)
 
 
-def test_new_rows_do_not_depend_on_each_other():
+def test_factors_of_new_rows_do_not_depend_on_other_rows():
     X = counts()
-    null = null_of(*operators(X))
-    all_rows, some = rows_of(*operators(X), null), rows_of(*operators(X[5:9]), null)
+    null = fit_count_model(*operators(X))
+    all_rows, some = row_factors(*operators(X), null), row_factors(*operators(X[5:9]), null)
     np.testing.assert_allclose(some.size, all_rows.size[5:9])
     np.testing.assert_allclose(some.factor, all_rows.factor[5:9])
 
 
-def test_size_is_not_swayed_by_few_columns_that_vary():
-    """Where two columns hold half of all counts and vary, totals follow them and sizes do not."""
+def test_size_factors_are_robust_to_a_few_variable_columns():
+    """Two variable columns with half of all counts dominate totals but not size factors."""
     rng = np.random.default_rng(0)
     size = np.exp(rng.uniform(0, 1, 200))
     rate = np.full((200, 100), 5.0)
     rate[:, :2] = 250.0 * rng.gamma(1.0, 1.0, (200, 2))
     X = rng.poisson(size[:, None] * rate).astype(float)
-    rows = rows_of(*operators(X), null_of(*operators(X)))
+    rows = row_factors(*operators(X), fit_count_model(*operators(X)))
     assert np.corrcoef(np.log(rows.size), np.log(size))[0, 1] > 0.95
     assert np.corrcoef(np.log(X.sum(axis=1)), np.log(size))[0, 1] < 0.7

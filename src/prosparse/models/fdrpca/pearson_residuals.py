@@ -1,0 +1,204 @@
+"""Pearson residuals of counts, adjusted for sequencing depth and overdispersion.
+
+Rows of counts differ in their totals, e.g. cells in sequencing depth or texts in length. Such
+differences alone correlate all columns. If rows differ in their size factor N_i only and columns in
+their proportion pi_j, a Poisson count x_ij has mean and variance N_i pi_j. The *Pearson residual*
+
+    z_ij = (x_ij - N_i pi_j) / sqrt(N_i pi_j)
+
+has mean 0 and variance 1 in each row and column (Lause, Berens & Kobak 2021). Two adjustments make
+rows of real data comparable:
+
+* *Size factors* are weighted sums of a row instead of its total, because variable columns with many
+  counts would dominate totals. The weights are 1 / V_j for the mean squared residual V_j of column
+  j, which is 1 without shared variance.
+* *Overdispersion* grows with the size of a row. Each row is divided by s_i, the root mean square of
+  its residuals relative to their columns.
+
+Up to the scale of the columns this is diag(a) (X - N pi') with a_i = 1 / (s_i sqrt(N_i)): a matrix
+with scaled rows minus a matrix of rank one. A sparse X stays sparse.
+
+J. Lause, P. Berens, D. Kobak. Analytic Pearson residuals for normalization of single-cell RNA-seq
+UMI data. Genome Biology 22, 2021.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...data import Array, Operator
+from ...data.arrays import from_numpy, to_numpy
+from ...data.operators.shifted import ShiftedOperator
+from ...data.operators.weighted import WeightedOperator
+
+N_ITERATIONS = 3  # size factors and mean squares depend on each other and converge quickly
+MAX_ROUNDING = 1e-4  # maximum proportion of a sum of squares that counts as rounding error
+MIN_RELATIVE_SIZE = 1e-9  # minimum size factor relative to the mean of all rows
+
+
+class CountModel(NamedTuple):
+    """Null model of counts: rows differ in their size factors only."""
+
+    weights: np.ndarray  # (p,) weights of the columns in the size factors
+    proportions: np.ndarray  # (p,) pi; 0 for columns without counts
+    dispersion: np.ndarray  # (p,) V, mean squared residuals; 0 if these are rounding errors
+
+
+class RowFactors(NamedTuple):
+    """Size factors and scales of rows under a `CountModel`."""
+
+    size: np.ndarray  # (n,) N
+    factor: np.ndarray  # (n,) a
+
+
+class Moments(NamedTuple):
+    """Means and standard deviations of the residuals of each column."""
+
+    mean: np.ndarray  # (p,)
+    deviation: np.ndarray  # (p,) 0 if it is a rounding error
+
+
+def fit_count_model(counts: Operator, squares: Operator) -> CountModel:
+    """Estimate weights, proportions and dispersions of the columns.
+
+    Parameters
+    ----------
+    counts : Operator of shape (n, p)
+        Counts, not centred.
+    squares : Operator of shape (n, p)
+        Squared counts, not centred.
+
+    Returns
+    -------
+    CountModel
+    """
+    n, p = counts.shape
+    totals = _rmatvec(counts, np.ones(n))
+    grand_total = float(totals.sum())
+    proportions = totals / grand_total
+    dispersion = np.ones(p)
+    for _ in range(N_ITERATIONS):
+        weights = 1.0 / np.maximum(dispersion, 1.0)
+        size = _matvec(counts, weights)
+        normaliser = grand_total / float(size.sum())
+        weights = weights * normaliser
+        size = np.maximum(size * normaliser, _min_size(grand_total, n))
+        # sum_i (x - N pi)^2 / (N pi), where sum_i N pi is the total of the column
+        squared = _divide(_rmatvec(squares, 1.0 / size), proportions) - totals
+        squared = np.where(squared > _rounding(counts) * totals, squared, 0.0)
+        dispersion = np.where(totals > 0.0, squared / n, 1.0)
+    return CountModel(weights, proportions, dispersion)
+
+
+def row_factors(counts: Operator, squares: Operator, model: CountModel) -> RowFactors:
+    """Compute size factors and scales of rows, which may be new.
+
+    Parameters
+    ----------
+    counts : Operator of shape (n, p)
+        Counts, not centred.
+    squares : Operator of shape (n, p)
+        Squared counts, not centred.
+    model : CountModel
+
+    Returns
+    -------
+    RowFactors
+    """
+    weights, proportions, dispersion = model
+    present = (proportions > 0.0) & (dispersion > 0.0)
+    inverse = np.where(present, 1.0 / np.where(present, dispersion, 1.0), 0.0)
+    size = _matvec(counts, weights)
+    size = np.maximum(size, _min_size(float(size.sum()), size.size))
+    # sum_j (x - N pi)^2 / (N pi V)
+    total = _matvec(squares, _divide(inverse, proportions)) / size
+    total += float(proportions @ inverse) * size - 2.0 * _matvec(counts, inverse)
+    root_mean_square = np.sqrt(np.maximum(total / max(int(present.sum()), 1), 1e-12))
+    return RowFactors(size, 1.0 / (root_mean_square * np.sqrt(size)))
+
+
+def column_moments(
+    counts: Operator, squares: Operator, model: CountModel, rows: RowFactors
+) -> Moments:
+    """Compute means and standard deviations of the columns of diag(a) (X - N pi').
+
+    Parameters
+    ----------
+    counts : Operator of shape (n, p)
+        Counts, not centred.
+    squares : Operator of shape (n, p)
+        Squared counts, not centred.
+    model : CountModel
+    rows : RowFactors
+
+    Returns
+    -------
+    Moments
+    """
+    (size, factor), pi, n = rows, model.proportions, counts.shape[0]
+    weight = factor**2
+    mean = (_rmatvec(counts, factor) - pi * float(factor @ size)) / n
+    raw = _rmatvec(squares, weight)
+    square = raw - 2.0 * pi * _rmatvec(counts, weight * size)
+    square += pi**2 * float(weight @ size**2)
+    variance = square / n - mean**2
+    varying = (model.dispersion > 0.0) & (variance > _rounding(counts) * raw / n)
+    return Moments(mean, np.sqrt(np.where(varying, variance, 0.0)))
+
+
+def residual_operator(
+    counts: Operator, proportions: np.ndarray, rows: RowFactors, mean: np.ndarray
+) -> Operator:
+    """Return diag(a) (X - N pi') with centred columns.
+
+    Parameters
+    ----------
+    counts : Operator of shape (n, p)
+        Counts, not centred. Columns may be scaled.
+    proportions : ndarray of shape (p,)
+        pi, scaled like the columns.
+    rows : RowFactors
+    mean : ndarray of shape (p,)
+        Means of the residuals, scaled like the columns.
+
+    Returns
+    -------
+    Operator of shape (n, p)
+    """
+    like = counts.column_squares()
+
+    def convert(array: np.ndarray) -> Array:
+        return from_numpy(array, like, counts.dtype)
+
+    residuals = ShiftedOperator(counts, convert(rows.size[:, None]), convert(proportions[None, :]))
+    scaled = WeightedOperator(residuals, convert(rows.factor))
+    return ShiftedOperator(scaled, convert(np.ones((rows.size.size, 1))), convert(mean[None, :]))
+
+
+def _divide(numerator: np.ndarray, proportions: np.ndarray) -> np.ndarray:
+    """Divide by proportions; the result is zero for proportions of zero."""
+    return np.where(proportions > 0.0, numerator / np.where(proportions > 0.0, proportions, 1.0), 0)
+
+
+def _rounding(counts: Operator) -> float:
+    """Return the relative rounding error of a sum over the rows."""
+    return min(counts.shape[0] * counts.epsilon, MAX_ROUNDING)
+
+
+def _min_size(total: float, n: int) -> float:
+    """Return the minimum size factor, for rows with counts in columns of low weight only."""
+    return MIN_RELATIVE_SIZE * total / max(n, 1)
+
+
+def _rmatvec(op: Operator, y: np.ndarray) -> np.ndarray:
+    """Compute X'y of shape (p,) as a NumPy array."""
+    column = from_numpy(y[:, None], op.column_squares(), op.dtype)
+    return to_numpy(op.rmatmul(column)).astype(float)[:, 0]
+
+
+def _matvec(op: Operator, f: np.ndarray) -> np.ndarray:
+    """Compute X f of shape (n,) as a NumPy array."""
+    column = from_numpy(f[:, None], op.column_squares(), op.dtype)
+    return to_numpy(op.gathered_matmul(column)).astype(float)[:, 0]
