@@ -16,7 +16,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from prosparse.data.arrays import to_numpy
-from prosparse.registry import ESTIMATORS
+from prosparse.registry import METHODS
 
 # What a fit warns of is not the question here, and threads share the filters of warnings.
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -165,7 +165,7 @@ CONFIGURED = {
 
 
 def configured(name):
-    model = ESTIMATORS[name]()
+    model = METHODS[name].estimator()
     return clone(model).set_params(**CONFIGURED.get(name, {}))
 
 
@@ -203,12 +203,13 @@ def comparable(result):
 
 
 def cases():
-    for name in ESTIMATORS:
+    for name in METHODS:
         for kind in CONTAINERS:
-            if kind in NOT_ON_CLUSTERS and not getattr(ESTIMATORS[name], "_accepts_any_container", False):
+            anywhere = METHODS[name].estimator._accepts_any_container
+            if kind in NOT_ON_CLUSTERS and not anywhere:
                 continue  # these are copied into memory by scikit-learn
             if "csr" in kind or "csc" in kind or "coo" in kind or "sparse" in kind:
-                tags = ESTIMATORS[name]().__sklearn_tags__()
+                tags = METHODS[name].estimator().__sklearn_tags__()
                 if not tags.input_tags.sparse:
                     continue
             yield pytest.param(name, kind, id=f"{name}-{kind}")

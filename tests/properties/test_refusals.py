@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from scipy import sparse
 
-from prosparse.registry import ESTIMATORS, METHODS
+from prosparse.registry import METHODS
 
 from .checks import outcome
 from .tables import Spec, build
@@ -92,14 +92,14 @@ TABLES = {
 
 
 @pytest.mark.parametrize("what", TABLES)
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", METHODS)
 def test_what_is_no_table(name, what):
     X = TABLES[what]
     rows = X.shape[0] if hasattr(X, "shape") and X.shape else 4
     y = None
-    if METHODS[name].predicts:
+    if METHODS[name].supervised:
         y = np.arange(rows) % 2 if METHODS[name].classifies else np.arange(float(rows))
-    outcome(ESTIMATORS[name](**QUICK.get(name, {})), X, y)
+    outcome(METHODS[name].estimator(**QUICK.get(name, {})), X, y)
 
 
 RESPONSES = {
@@ -123,7 +123,7 @@ RESPONSES = {
 @pytest.mark.parametrize("what", RESPONSES)
 @pytest.mark.parametrize("name", ["SpinyRegressor", "SpinyClassifier"])
 def test_what_is_no_response(name, what):
-    outcome(ESTIMATORS[name](), GOOD, RESPONSES[what])
+    outcome(METHODS[name].estimator(), GOOD, RESPONSES[what])
 
 
 VALUES = [
@@ -157,8 +157,8 @@ PATIENCE = {"max_iter": [10**9, 1e308], "n_restarts": [10**9], "n_penalties": [1
 
 
 def parameters():
-    for name, kind in ESTIMATORS.items():
-        for parameter in inspect.signature(kind).parameters:
+    for name, method in METHODS.items():
+        for parameter in inspect.signature(method.estimator).parameters:
             yield name, parameter
 
 
@@ -169,6 +169,6 @@ def test_what_is_no_parameter(name, parameter, value):
     if isinstance(value, int | float) and value in PATIENCE.get(parameter, []):
         pytest.skip("allowed, and takes for ever")
     y = None
-    if METHODS[name].predicts:
+    if METHODS[name].supervised:
         y = GOOD[:, 0] > 0 if METHODS[name].classifies else GOOD[:, 0]
-    outcome(ESTIMATORS[name](**{**QUICK.get(name, {}), parameter: value}), GOOD, y)
+    outcome(METHODS[name].estimator(**{**QUICK.get(name, {}), parameter: value}), GOOD, y)

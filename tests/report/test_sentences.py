@@ -151,15 +151,15 @@ def asserted(holds):
 
 def by_evidence(c, chosen, fewer, more):
     assert value(chosen) == c.q
-    path = findings_of(c.m).choice.criterion
-    at = findings_of(c.m).choice.best
+    path = findings_of(c.m).comparison.criterion
+    at = findings_of(c.m).comparison.best
     for said, step in ((fewer, -1), (more, 1)):
         if said is not None:
             assert said == times(min(np.exp(min(path[at] - path[at + step], 100)), 1e300))
 
 
 def equally(c, count, low, high, factor):
-    choice = findings_of(c.m).choice
+    choice = findings_of(c.m).comparison
     near = choice.x[choice.criterion >= choice.criterion[choice.best] - 3]
     assert (value(low), value(high)) == (near.min(), near.max())
     assert count is None or value(count) == near.size
@@ -168,7 +168,7 @@ def equally(c, count, low, high, factor):
 
 
 def only_this(c, factor):
-    choice = findings_of(c.m).choice
+    choice = findings_of(c.m).comparison
     assert np.sum(choice.criterion >= choice.criterion[choice.best] - 3) == 1
 
 
@@ -340,13 +340,14 @@ PATTERNS = [
     (rf"{N} of {N} variables varies with others beyond chance"
      r"(?: and shares at least ([\d.]+) of its variance)?()?\.",
      lambda c, a, b, least, _: shares(c, a, b, least, None)),
-    (rf"None of the {N} variables is chosen: no variable varies with others beyond chance"
-     rf"(?: and shares at least {N} of its variance)?, at a false discovery rate of {N}\.",
-     none_chosen),
+    (rf"None of the {N} variables is chosen: no variable shares significant variance with other "
+     rf"variables \(false discovery rate at most {N}\)"
+     rf"(?: and has a communality of at least {N})?\.",
+     lambda c, p, rate, least: none_chosen(c, p, least, rate)),
     (r"The table may have no common structure, or too few rows to show it\.", lambda c: None),
     (rf"(?:One component holds|Their (\d+) components hold) {SHARE} of the variance of all {N} "
-     rf"variables, each scaled to unit variance\. PermutationNull alone would explain {SHARE} of a "
-     r"variable\.", holds_scaled),
+     rf"variables, each scaled to unit variance\. The null "
+     rf"expectation of the communality is {SHARE}\.", holds_scaled),
     (rf"Variables are chosen at a false discovery rate of {N}: on average, at most {N} of a "
      r"hundred chosen ones are there by chance\.", at_a_rate),
     (r"Those that share most: (.+)\.", share_most),
@@ -360,16 +361,17 @@ PATTERNS = [
      lambda c, a, b, share: (counts(c, a, b), recovers(c, a, share))),
     (rf"{N} of {N} variables tell as much of the others as all of them do\.",
      lambda c, a, b: (counts(c, a, b), recovers(c, a, None))),
-    (rf"Why {N}: they recover as much of the others as all variables together do, in rows that "
-     r"were held out\.()", lambda c, a, _: recovers(c, a, None)),
+    (rf"Why {N}: they explain as much held-out variance of the others as all variables "
+     r"together\.()", lambda c, a, _: recovers(c, a, None)),
     (rf"{N} of {N} variables (?:predict|predicts) the response\.", predicts),
     (rf"(?:This component holds|Together these components hold)() {SHARE} of the variance of all "
      rf"{N} variables(?:; the rest is noise, or structure that they leave out)?\.",
      lambda c, _, share, of: holds(c, None, share, of)),
-    (rf"Why {N}: you asked for (.+)\.", asked),
-    (rf"Why {N}: the evidence is highest there(?: \((?:1 fewer would be ([^)]*? times) less "
+    (rf"Why {N}: (.+) were requested\.", asked),
+    (rf"Why {N}: this number has the highest (?:marginal likelihood \(evidence\)|posterior "
+     r"probability)(?: \((?:1 fewer would be ([^)]*? times) less "
      r"probable)?(?:, )?(?:1 more would be ([^)]*? times) less probable)?\))?\.", by_evidence),
-    (rf"Why {N}: of all sets, this one has the largest expected F-score, ([\d.]+)\.",
+    (rf"Why {N}: this set has the highest expected F-score, ([\d.]+)\.",
      lambda c, chosen, score: (asserted(value(chosen) == c.q),
                                asserted(score == f"{c.m.expected_f_score_:.2f}"))),
     (rf"Any number of variables from {N} to {N} has evidence within a factor of {N} of the best\.",
@@ -377,11 +379,12 @@ PATTERNS = [
     (rf"{N} of the numbers of variables from {N} to {N} have evidence within a factor of {N} of "
      r"the best\.", equally),
     (rf"No other number of variables has evidence within a factor of {N} of the best\.", only_this),
-    (rf"Why {N}: at the penalty {N}, the one you gave, {N} variables have a loading\.",
+    (rf"Why {N}: at penalty {N}, as requested, {N} variables? (?:has|have) nonzero loadings\.",
      at_the_penalty),
-    (rf"Why {N}: the prior set the weights of all other variables to exactly zero\.", by_prior),
-    (rf"Why {N}: they recover {SHARE} of what all variables together tell of the others, in rows "
-     r"that were held out\.", recovers),
+    (rf"Why {N}: the loadings of all other variables are exactly zero under the sparse "
+     r"prior\.", by_prior),
+    (rf"Why {N}: they explain {SHARE} of the held-out variance that all variables together "
+     r"explain\.", recovers),
     (r"(?:The most relevant|Most relevant first): (.+)\.", most_relevant),
     (r"These are the first (\d+) of (\d+) components\.", first_components),
     (r"Component (\d+) is mostly (.+?)(, which rise and fall together)?\.", mostly),

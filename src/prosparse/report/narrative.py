@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..findings import Findings, Shared, Told
+from ..findings import Findings, Reconstruction, VariableTests
 from ..phrases import listed, percent, quoted
 from ..stability import PermutationNull, Stability, near_optimal_sizes
 from .prefixes import carried_by
@@ -57,15 +57,15 @@ def reading(
         return [*said, *_not_a_finding(found, chance)]
     if chance is not None and chance.telling:
         said.append(_what_is_chosen(found))
-    if found.shared is not None:
-        said += _tested(found, found.shared)
+    if found.tests is not None:
+        said += _tested(found, found.tests)
     else:
         said += _held(found)
         said.append(f"Why {q:,}: {found.why}.")
         said += _near_evidence(found)
         said += _most_relevant(found)
-    if found.told is not None:
-        said += _told(found, found.told)
+    if found.reconstruction is not None:
+        said += _told(found, found.reconstruction)
     elif not found.regression:
         said += _components(found)
     if chance is not None:
@@ -95,7 +95,7 @@ def headline(found: Findings, chance: PermutationNull | None = None) -> str:
 
 def _none_selected(found: Findings) -> str:
     p = len(found.names)
-    if found.shared is not None:
+    if found.tests is not None:
         return f"None of the {p:,} variables is chosen: {found.why}."
     if found.regression:
         return f"None of the {p:,} variables is shown to predict the response."
@@ -105,7 +105,7 @@ def _none_selected(found: Findings) -> str:
 def kept(found: Findings, chance: PermutationNull | None = None) -> str:
     """How many variables, and how many chance would choose, in few words."""
     text = f"{found.n_selected:,} of {len(found.names):,}"
-    if found.asked:
+    if found.size_given:
         text += ", as asked"
     if found.n_selected and _nothing_stands_out(found, chance):
         return f"{text}, but nothing stands out from noise"
@@ -118,23 +118,23 @@ def _nothing_stands_out(found: Findings, chance: PermutationNull | None) -> bool
 
 def _what_is_chosen(found: Findings) -> str:
     p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
-    if found.shared is not None:
-        return _beyond_chance(found, found.shared)
+    if found.tests is not None:
+        return _beyond_chance(found, found.tests)
     if found.regression:
         return f"{q:,} of {p:,} variables {'predicts' if q == 1 else 'predict'} the response."
-    if found.told is not None:
-        return _told_of_all(found, found.told)
+    if found.reconstruction is not None:
+        return _told_of_all(found, found.reconstruction)
     what = "structure of one component" if d == 1 else f"common structure, in {d} components"
-    if found.asked:
+    if found.size_given:
         return f"The {q:,} of {p:,} variables that carry most of the {what}, as asked."
     return f"{q:,} of {p:,} variables {'carries' if q == 1 else 'carry'} the {what}."
 
 
-def _told_of_all(found: Findings, told: Told) -> str:
+def _told_of_all(found: Findings, told: Reconstruction) -> str:
     p, q = len(found.names), found.n_selected
-    if found.asked:
+    if found.size_given:
         return f"The {q:,} of {p:,} variables that tell most of all others, as asked."
-    attained = float(told.attained_path[q - 1])
+    attained = float(told.relative_r2_path[q - 1])
     if attained >= 1.0:
         return f"{q:,} of {p:,} variables tell as much of the others as all of them do."
     return (
@@ -142,7 +142,7 @@ def _told_of_all(found: Findings, told: Told) -> str:
     )
 
 
-def _beyond_chance(found: Findings, shared: Shared) -> str:
+def _beyond_chance(found: Findings, shared: VariableTests) -> str:
     p, q = len(found.names), found.n_selected
     half = int(np.sum(shared.communality[found.support] >= 0.5))
     least = float(found.parameters["min_communality"])
@@ -159,7 +159,7 @@ def _beyond_chance(found: Findings, shared: Shared) -> str:
 
 
 def _nothing_chosen(found: Findings) -> list[str]:
-    if found.shared is None:
+    if found.tests is None:
         return []
     return ["The table may have no common structure, or too few rows to show it."]
 
@@ -184,23 +184,24 @@ def _not_a_finding(found: Findings, chance: PermutationNull | None) -> list[str]
 
 def _held(found: Findings) -> list[str]:
     p, d = len(found.names), found.loadings.shape[0]
-    if found.retained is None or found.told is not None:
+    if found.explained is None or found.reconstruction is not None:
         return []
     subject = "This component holds" if d == 1 else "Together these components hold"
-    said = f"{subject} {percent(found.retained)} of the variance of all {p:,} variables"
-    if found.retained < 1.0:
+    said = f"{subject} {percent(found.explained)} of the variance of all {p:,} variables"
+    if found.explained < 1.0:
         said += "; the rest is noise, or structure that they leave out"
     return [f"{said}."]
 
 
-def _tested(found: Findings, shared: Shared) -> list[str]:
+def _tested(found: Findings, shared: VariableTests) -> list[str]:
     """What a test of every variable by itself has to say: how much, how sure, which."""
     p, q, d = len(found.names), found.n_selected, found.loadings.shape[0]
     rate, least = float(found.parameters["fdr"]), float(found.parameters["min_communality"])
     what = "One component holds" if d == 1 else f"Their {d} components hold"
     said = [
-        f"{what} {percent(found.retained)} of the variance of all {p:,} variables, each scaled to "
-        f"unit variance. PermutationNull alone would explain {percent(shared.chance)} of a variable.",
+        f"{what} {percent(found.explained)} of the variance of all {p:,} variables, each scaled to "
+        f"unit variance. The null expectation of the communality is "
+        f"{percent(shared.null_communality)}.",
         f"Variables are chosen at a false discovery rate of {rate:.3g}: on average, at most "
         f"{100 * rate:.3g} of a hundred chosen ones are there by chance.",
     ]
@@ -219,30 +220,30 @@ def _near_evidence(found: Findings) -> list[str]:
 
 
 def _most_relevant(found: Findings) -> list[str]:
-    first = [quoted(found.names[k]) for k in found.chosen[:FEW]]
+    first = [quoted(found.names[k]) for k in found.selected[:FEW]]
     if found.n_selected < 2:
         return []
     lead = "The most relevant" if found.n_selected > FEW else "Most relevant first"
     return [f"{lead}: {', '.join(first)}."]
 
 
-def sharing_most(found: Findings, shared: Shared, most: int) -> list[str]:
+def sharing_most(found: Findings, shared: VariableTests, most: int) -> list[str]:
     """The chosen variables that share most of their variance with others, and how much."""
-    chosen = found.chosen
+    chosen = found.selected
     first = chosen[np.argsort(-shared.communality[chosen], kind="stable")][:most]
     return [f"{quoted(found.names[k])} ({percent(shared.communality[k], 0)})" for k in first]
 
 
-def _told(found: Findings, told: Told) -> list[str]:
+def _told(found: Findings, told: Reconstruction) -> list[str]:
     """What a panel tells of all variables, and for how many others its first ones stand."""
-    recovered = float(told.recovered_path[found.n_selected - 1])
+    recovered = float(told.heldout_r2_path[found.n_selected - 1])
     said = [
         f"In rows that were held out, they tell {percent(max(recovered, 0.0))} of the variance of "
         "all variables, themselves included; of a variable, all others together tell "
-        f"{percent(max(told.attainable, 0.0))}."
+        f"{percent(max(told.attainable_r2, 0.0))}."
     ]
     first = [
-        f"{quoted(found.names[k])} for {int(np.sum((told.stand_in == k) & ~found.support)):,}"
+        f"{quoted(found.names[k])} for {int(np.sum((told.proxy == k) & ~found.support)):,}"
         for k in told.order[:FEW]
     ]
     return [*said, f"So many others each of the first stands for: {', '.join(first)}."]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from ..files import write_text
-from ..findings import Choice, Findings, Shared, findings_of, scores_of
+from ..findings import Findings, ModelPath, VariableTests, findings_of, scores_of
 from ..models._base import VariableSelector
 from ..persistence import versions
 from ..phrases import listed, percent
@@ -67,7 +67,7 @@ def write_report(
     label : sequence or None
         What colours them: numbers, or names of groups.
     about : dict or None
-        ``title``, ``asked``, ``data`` and ``command``, as the command fills them in.
+        ``title``, ``settings``, ``data`` and ``command``, as the command fills them in.
     chance : PermutationNull or None
         What `prosparse.stability.permutation_null` found, for the headline.
     stability : Stability or None
@@ -93,12 +93,12 @@ def write_report(
     path, about = Path(path), dict(about or {})
     found = findings_of(model, about.get("total_variance"))
     if chance is not None:
-        about["shuffled"] = chance.to_json()
+        about["permutation_null"] = chance.to_json()
     if stability is not None:
         about["stability"] = stability.to_json()
-    if X is not None and "alike" not in about:
+    if X is not None and "redundancy" not in about:
         groups = alike(found, X)
-        about["alike"] = None if groups is None else groups.to_json()
+        about["redundancy"] = None if groups is None else groups.to_json()
     write_text(path, render(found, scores=scores, ids=ids, label=label, about=about))
     return path
 
@@ -159,7 +159,7 @@ def render(
         model if isinstance(model, Findings) else findings_of(model, about.get("total_variance"))
     )
     doubts, heat = doubts_of(found, about), _heat(found)
-    groups = Alike.from_json(about.get("alike"), len(found.names))
+    groups = Alike.from_json(about.get("redundancy"), len(found.names))
     place = place_of(found.names) if found.named else None
     if scores is not None and scores.shape[1] == 0:
         scores = None  # without a component there is nothing to draw
@@ -183,11 +183,11 @@ def render(
         "kept": kept(found, doubts.chance),
         "alike": None if groups is None else _alike(groups, found),
         "place": place,
-        "retained": percent(found.retained),
+        "retained": percent(found.explained),
         "heat": heat,
         "views": _views(found),
-        "converges": bool(found.stop or found.traces),
-        "curve_caption": None if found.choice is None else _curve_caption(found.choice),
+        "converges": bool(found.stop_reason or found.objective_paths),
+        "curve_caption": None if found.comparison is None else _curve_caption(found.comparison),
         "parameters": {k: _shown(v) for k, v in found.parameters.items()},
         "versions": about.get("versions") or versions(),
         "data": _embedded(
@@ -206,7 +206,7 @@ def render(
 def doubts_of(found: Findings, about: dict[str, Any]) -> Doubts:
     """What the command, or a caller, did to see how sure the choice is."""
     return Doubts(
-        PermutationNull.from_json(about.get("shuffled")),
+        PermutationNull.from_json(about.get("permutation_null")),
         Stability.from_json(about.get("stability"), found.names),
     )
 
@@ -249,18 +249,18 @@ def page_data(
         "relevance": _numbers(_sizes(found)[order]),
         "chosen": found.support[order].astype(int).tolist(),
         **_bars(found),
-        "shared": None if found.shared is None else _shared(found.shared, order),
+        "shared": None if found.tests is None else _shared(found.tests, order),
         "frequency": None if stability is None else _numbers(stability.frequency[order]),
         "link": None if place is None else {"address": place.address, "form": place.form.pattern},
-        "choice": None if found.choice is None else _curve(found.choice),
-        "traces": [_trace(trace) for trace in found.traces if trace.size > 1],
+        "choice": None if found.comparison is None else _curve(found.comparison),
+        "traces": [_trace(trace) for trace in found.objective_paths if trace.size > 1],
         "scores": None if scores is None else _scatter(scores, ids, label, label_name),
     }
 
 
 def _sizes(found: Findings) -> np.ndarray:
     """What the variables are shown by, (n_features,): what they share, or their relevance."""
-    return found.relevance if found.shared is None else found.shared.communality
+    return found.relevance if found.tests is None else found.tests.communality
 
 
 def _numbers(values: Any, digits: int = 4) -> list[float | None]:
@@ -285,12 +285,12 @@ def _bars(found: Findings) -> dict[str, Any]:
     return {"bars": falling[kept].tolist(), "places": (kept + 1).tolist()}
 
 
-def _shared(shared: Shared, order: np.ndarray) -> dict[str, Any]:
-    return {"chance": shared.chance, "qvalues": _numbers(shared.qvalues[order])}
+def _shared(shared: VariableTests, order: np.ndarray) -> dict[str, Any]:
+    return {"chance": shared.null_communality, "qvalues": _numbers(shared.qvalues[order])}
 
 
-def _curve(choice: Choice) -> dict[str, Any]:
-    y = choice.compared
+def _curve(choice: ModelPath) -> dict[str, Any]:
+    y = choice.criterion
     kept = _thinned(choice.x.size, MOST_PATH, choice.best)
     kept = kept[np.isfinite(y[kept])]
     return {
@@ -305,16 +305,16 @@ def _curve(choice: Choice) -> dict[str, Any]:
     }
 
 
-def _compared_label(choice: Choice) -> str:
+def _compared_label(choice: ModelPath) -> str:
     """Return the name of what the models were compared by."""
     return choice.y_label if choice.posterior is None else "log posterior probability"
 
 
-def _curve_caption(choice: Choice) -> str:
+def _curve_caption(choice: ModelPath) -> str:
     """Describe the plot of the compared models, and where its maximum is if not selected."""
     label = _compared_label(choice)
     said = f"{label[0].upper()}{label[1:]} against the {choice.x_label}; the marked point was "
-    y = np.where(np.isfinite(choice.compared), choice.compared, -np.inf)
+    y = np.where(np.isfinite(choice.criterion), choice.criterion, -np.inf)
     if not choice.evidence or y[choice.best] >= np.max(y):
         return f"{said}selected."
     highest = int(choice.x[int(np.argmax(y))])
@@ -402,12 +402,12 @@ def _views(found: Findings) -> dict[str, Any] | None:
     """Shares of every view's variance, where there are several views."""
     if found.views is None or len(found.views.columns) < 2:
         return None
-    shares = found.views.shares[:, :MOST_COMPONENTS]
+    shares = found.views.explained[:, :MOST_COMPONENTS]
     largest = float(np.max(shares, initial=0.0)) or 1.0
     rows = [
         (
             f"view {number + 1}, {columns.size:,} variables",
-            percent(float(found.views.shares[number].sum())),
+            percent(float(found.views.explained[number].sum())),
             [(f"{share:.1%}" if share else "0", share / largest) for share in row.tolist()],
         )
         for number, (columns, row) in enumerate(zip(found.views.columns, shares, strict=True))
@@ -417,7 +417,7 @@ def _views(found: Findings) -> dict[str, Any] | None:
 
 def _heat(found: Findings) -> dict[str, Any]:
     """Loadings of the chosen variables, each as a share of the largest, for the colours."""
-    rows = found.chosen[:MOST_LOADINGS]
+    rows = found.selected[:MOST_LOADINGS]
     values = found.loadings[:MOST_COMPONENTS, rows].T
     largest = float(np.max(np.abs(values), initial=0.0)) or 1.0
     decimals = min(max(0, 2 - math.floor(math.log10(largest))), 12)  # three digits of the largest

@@ -94,9 +94,9 @@ def alike(
     Alike or None
         None where nothing can be said: without a table, or fewer than two chosen variables.
     """
-    if found.told is not None:
+    if found.reconstruction is not None:
         return _stand_ins(found)
-    looked_at = found.chosen[:MOST]
+    looked_at = found.selected[:MOST]
     if X is None or looked_at.size < 2 or container_of(X).stays:
         return None
     places = np.sort(looked_at)
@@ -127,12 +127,12 @@ def _correlations(values: np.ndarray, codes: np.ndarray | None) -> np.ndarray:
 
 
 def _stand_ins(found: Findings) -> Alike | None:
-    assert found.told is not None
+    assert found.reconstruction is not None
     made = []
-    for k in found.told.order:
-        others = np.flatnonzero((found.told.stand_in == k) & ~found.support)
+    for k in found.reconstruction.order:
+        others = np.flatnonzero((found.reconstruction.proxy == k) & ~found.support)
         if others.size:
-            best = others[np.argsort(-found.told.recovered[others], kind="stable")]
+            best = others[np.argsort(-found.reconstruction.heldout_r2[others], kind="stable")]
             made.append(Group(int(k), [int(j) for j in best]))
     return Alike(made, found.n_selected, None) if made else None
 

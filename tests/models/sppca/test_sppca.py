@@ -17,7 +17,7 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.sppca import model as sppca
 from prosparse.models.sppca import path
-from prosparse.models.sppca.path import fit_one, fit_path, problem_of, refitted, way_up
+from prosparse.models.sppca.path import fit_one, fit_path, problem_of, refit, find_largest_penalty
 from prosparse.numerics.spectrum import spectrum
 from prosparse.selection.criteria import ebic
 
@@ -150,7 +150,7 @@ def test_zero_is_stationary_so_paths_go_up():
     assert not np.any(sppca.make_step(op, 60, 1e-9)(nothing).W)
     start = sppca.init(parts, 2)
     problem = problem_of(parts, 2000, 1e-10)
-    largest = way_up(problem, start).vanishing
+    largest = find_largest_penalty(problem, start).vanishing
     below, above = fit_path(problem, sppca.init(problem.parts, 2), largest * np.array([0.5, 1.0]))
     assert np.any(below.state.W)
     assert not np.any(above.state.W)
@@ -164,7 +164,7 @@ def test_no_step_assumes_numpy():
         problem = problem_of(parts, 100, 1e-9)
         fit = fit_path(problem, sppca.init(problem.parts, 2), np.array([2.0]))[0]
         assert isinstance(fit.state.W, type(parts.table.X))
-        best = refitted(problem, fit.state)
+        best = refit(problem, fit.state)
         values.append([sppca.log_likelihood(parts.table, 20, state) for state in (fit.state, best)])
     np.testing.assert_allclose(values[0], values[1], rtol=1e-9)
 
@@ -177,7 +177,7 @@ def test_the_refit_is_the_best_with_these_nonzeros(n, p, d):
     fit = fit_path(
         problem_of(parts, 2000, 1e-12), sppca.init(parts, d), np.array([0.0, 0.3, 1.0]) * n / 4
     )[-1]
-    best = refitted(problem_of(parts, 5000, 1e-14), fit.state)
+    best = refit(problem_of(parts, 5000, 1e-14), fit.state)
     mask = fit.state.W != 0
     assert 0 < mask.sum() < mask.size
     assert np.all(best.W[~mask] == 0)
@@ -198,12 +198,12 @@ def test_a_refit_that_begins_at_the_one_before_ends_at_the_same_place():
     problem = problem_of(parts, 5000, 1e-14)
     many, few = fit_path(problem, sppca.init(parts, 2), np.array([1.0, 15.0]))
     assert np.count_nonzero(few.state.W) < np.count_nonzero(many.state.W)
-    alone = [refitted(problem, fit.state) for fit in (many, few)]
+    alone = [refit(problem, fit.state) for fit in (many, few)]
     shrunken = many.state._replace(W=0.1 * many.state.W)
     nothing = many.state._replace(W=np.zeros_like(many.state.W))
     cases = [(few.state, *alone), (shrunken, *alone[::-1]), (many.state, nothing, alone[0])]
     for fitted, near, best in cases:
-        state = refitted(problem, fitted, near)
+        state = refit(problem, fitted, near)
         assert np.array_equal(state.W != 0, fitted.W != 0)
         np.testing.assert_allclose(state.W, best.W, atol=1e-6 * np.abs(best.W).max())
         assert state.bound == pytest.approx(best.bound, rel=1e-11)
@@ -227,9 +227,9 @@ def test_every_fit_of_a_path_begins_at_the_best_state_known(monkeypatch):
     assert begun[0] is elsewhere
     np.testing.assert_allclose(begun[1].W, fits[0].state.W)
     for k in (1, 2):
-        before, first = (path.height_of(problem, some) for some in (fits[k - 1].state, begun[k]))
+        before, first = (path.penalised_likelihood(problem, some) for some in (fits[k - 1].state, begun[k]))
         assert first.at(penalties[k]) >= before.at(penalties[k])
-    line = path.beyond(fits[0].state, fits[1].state, 1.0, problem.parts.table.xp)
+    line = path.extrapolate(fits[0].state, fits[1].state, 1.0, problem.parts.table.xp)
     np.testing.assert_allclose(begun[2].W, line.W)
     last = fits[1].state.W
     ahead = 2 * last - fits[0].state.W
@@ -242,7 +242,7 @@ def test_a_path_that_vanished_does_not_come_back():
     parts = spectrum(DenseOperator(table(60, 8, 2)))
     problem, start = problem_of(parts, 2000, 1e-10), sppca.init(parts, 2)
     known = [path.fit_one(problem, start, 1.0).state]
-    largest = way_up(problem, start).vanishing
+    largest = find_largest_penalty(problem, start).vanishing
     fits = fit_path(problem, start, largest * np.array([0.5, 3.0, 4.0]), known=known)
     assert [bool(np.any(fit.state.W)) for fit in fits] == [True, False, False]
 
@@ -352,7 +352,7 @@ def test_a_table_of_few_columns(width):
     np.testing.assert_array_equal(model.criterion_path_, values)
     assert model.penalty_ == model.penalties_[np.argmax(values)]
     assert 0 < model.n_selected_ <= width
-    assert "chosen by extended BIC (the slope heuristic found too few" in findings_of(model).why
+    assert "selected by extended BIC because the slope heuristic found too few" in findings_of(model).why
 
 
 def test_what_chose_the_penalty_is_said(example):
@@ -440,7 +440,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
         return broken_step
 
     monkeypatch.setattr(path, "make_step", broken)
-    monkeypatch.setattr(path.newton, "MOST_COLUMNS", 0)  # by EM alone
+    monkeypatch.setattr(path.newton, "MAX_COLUMNS", 0)  # by EM alone
     with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
         model = SPPCA(2, penalty=20.0).fit(table(60, 12, 2))
     assert runs.count(max(runs)) > 1
