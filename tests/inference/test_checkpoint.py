@@ -274,15 +274,6 @@ def test_another_version_is_refused(table, tmp_path, monkeypatch):
         GSPPCA(4).fit(table, checkpoint=path)
 
 
-def test_random_states_are_compared_by_their_seeds(table, tmp_path):
-    path, X = tmp_path / "fit.npz", table[:, :20]
-    whole = SCA(2, random_state=np.random.RandomState(0)).fit(X, checkpoint=path)
-    again = SCA(2, random_state=np.random.RandomState(0)).fit(X, checkpoint=path)
-    np.testing.assert_array_equal(again.components_, whole.components_)
-    with pytest.raises(CheckpointError, match="other parameters: random_state was"):
-        SCA(2, random_state=np.random.RandomState(1)).fit(X, checkpoint=path)
-
-
 @pytest.mark.parametrize("path", [3, True, ["fit.npz"], b"fit.npz"])
 def test_a_checkpoint_is_a_path(table, path):
     with pytest.raises(ParameterError, match="`checkpoint` must be the path of a file or"):

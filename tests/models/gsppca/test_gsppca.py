@@ -263,7 +263,7 @@ def test_pandas(fitted):
 
 
 def test_lazy_frames_are_refused():
-    with pytest.raises(InputError, match=r"call `collect\(\)`"):
+    with pytest.raises(InputError, match="LazyFrame"):
         GSPPCA(1).fit(pl.DataFrame({"a": [1.0, 2, 3], "b": [1.0, 5, 2]}).lazy())
 
 
@@ -405,12 +405,12 @@ def test_missing_and_infinite_values(bad):
     X = example().X
     X[3, 4] = bad
     model = GSPPCA(5)
-    message = r"contains (NaN|infinity): 1 value\(s\), the first in row 3, column 4;.*columns out"
+    message = r"contains (NaN|infinity): 1 value, first in row 3, column 4"
     with pytest.raises(InputError, match=message):
         model.fit(X)
     with pytest.raises(InputError, match=message):
         model.fit(sparse.csr_array(X))
-    with pytest.raises(InputError, match="the first in row 3, column 'gene4'; 1 row"):
+    with pytest.raises(InputError, match="first in row 3, column 'gene4'"):
         model.fit(pd.DataFrame(X, columns=[f"gene{i}" for i in range(30)]))
     assert not hasattr(model, "components_")
 
@@ -424,7 +424,7 @@ def test_too_small_tables():
 
 @pytest.mark.parametrize(("n", "p", "d"), [(10, 30, 10), (30, 10, 10), (10, 10, 99)])
 def test_too_many_components(n, p, d, rng):
-    message = r"`n_components` must be smaller than min\(n_samples, n_features\) = 10 .*got "
+    message = r"`n_components` must be less than min\(n_samples, n_features\) = 10, .*got "
     with pytest.raises(ParameterError, match=message + str(d)):
         GSPPCA(d).fit(rng.standard_normal((n, p)))
 
@@ -505,7 +505,7 @@ def test_an_exact_fit_stays_finite(rng):
 def test_nothing_is_found(rng):
     X = rng.standard_normal((300, 10))
     X = np.linalg.qr(X - X.mean(0))[0]  # exactly uncorrelated, equal variances
-    with pytest.warns(NoStructureWarning, match="do not read it as a finding"):
+    with pytest.warns(NoStructureWarning, match="do not interpret"):
         model = GSPPCA(2).fit(X)
     assert model.stop_reason_ is StopReason.NOTHING_LEFT
     assert sorted(model.ranking_) == list(range(1, 11))
@@ -657,7 +657,7 @@ def test_the_edge_of_the_cardinalities_is_named():
     rng = np.random.default_rng(0)
     X = 0.1 * rng.standard_normal((100, 12))
     X[:, :2] += rng.standard_normal((100, 1))
-    with pytest.warns(FewVariablesWarning, match="fewest variables that 3 components can have"):
+    with pytest.warns(FewVariablesWarning, match="minimum number of variables"):
         GSPPCA(3).fit(X)
 
 
@@ -667,7 +667,7 @@ def test_rows_at_the_mean_are_named():
     X -= X.mean(axis=0)
     X[:50] = 0.0
     X[50:] -= X[50:].mean(axis=0)
-    with pytest.warns(NoStructureWarning, match="50% of the rows lie at the mean"):
+    with pytest.warns(NoStructureWarning, match="50% of the rows"):
         GSPPCA(2).fit(X)
     assert GSPPCA(2, evidence="noisy").fit(X).n_selected_ < 20
 
@@ -687,6 +687,6 @@ def test_columns_of_different_variance_are_no_structure():
     """Independent counts, whose variances differ by decades: said in words, not counted."""
     rng = np.random.default_rng(0)
     counts = np.log1p(rng.poisson(rng.gamma(0.3, 3.0, 1500), (600, 1500)))
-    with pytest.warns(NoStructureWarning, match="no variable shares structure"):
+    with pytest.warns(NoStructureWarning, match="no variable shares variance"):
         model = GSPPCA(max_iter=4, tol=1.0).fit(counts)
     assert model.n_components_ == 1

@@ -1,4 +1,4 @@
-"""What a selection should not be read without: doubts about it, in words."""
+"""Diagnostics of a GSPPCA selection, reported as warnings."""
 
 from __future__ import annotations
 
@@ -13,102 +13,98 @@ from ...inference.loop import StopReason
 from ...numerics.spectrum import Spectrum, spectrum
 from ...selection.dimension import count_signals
 
-# Rows nearer to the mean than this share of the noise have a density of their own, the pole of
-# the noiseless model; with more than that share of them it decides the evidence.
-NEAR = 0.1
-MOST_NEAR = 0.1
-# Rows to look at, of a table that has many more.
-SAMPLE = 4096
+# A row is near the mean if its root mean square is below this multiple of the noise standard
+# deviation. The noiseless density has a pole at the mean.
+NEAR_MEAN = 0.1
+MAX_PROPORTION_NEAR_MEAN = 0.1
+MAX_SAMPLED_ROWS = 4096
 
 
-class Doubt(NamedTuple):
-    """A warning to be given once the fit is whole."""
+class Diagnostic(NamedTuple):
+    """A warning that is issued after the fit."""
 
     category: type[UserWarning]
     text: str
 
 
-def nothing_left() -> Doubt:
-    """The relaxed model gave up all variables."""
-    return Doubt(
+def empty_model() -> Diagnostic:
+    """Report that the relaxed model contains no variable."""
+    return Diagnostic(
         NoStructureWarning,
-        f"{StopReason.NOTHING_LEFT}. `relevance_` is zero everywhere; `ranking_` orders the "
-        "variables by how soon they would come in, and `support_` is the best of that order: do "
-        "not read it as a finding. Fewer components or more samples may help.",
+        f"{StopReason.NOTHING_LEFT}. `relevance_` is zero, and `ranking_`, `support_` order "
+        "the variables by variance: do not interpret them. Try fewer components or more samples.",
     )
 
 
-def nothing_shared(rate: float) -> Doubt:
-    """No column varies with the others beyond chance."""
-    return Doubt(
+def no_shared_variance(rate: float) -> Diagnostic:
+    """Report that no variable has significant shared variance."""
+    return Diagnostic(
         NoStructureWarning,
-        f"no variable shares structure with others beyond chance (false discovery rate {rate:g}): "
-        "what is chosen here is no more than what chance makes most alike, with one component. "
-        "More samples would tell.",
+        f"no variable shares variance with others at a false discovery rate of {rate:g}. One "
+        "component was fitted, and the selection may be due to noise. Collect more samples.",
     )
 
 
-def doubts_about_structure(
+def diagnose_structure(
     op: Operator,
     parts: Spectrum,
-    chosen: np.ndarray,
+    selected: np.ndarray,
     d: int,
     noise: float,
     white: float | None,
     smallest: bool,
-) -> list[Doubt]:
-    """Is there structure at all in the columns ``chosen`` for d components?
+) -> list[Diagnostic]:
+    """Check whether the selected columns have common structure.
 
     Parameters
     ----------
     op : Operator
-        The table.
+        Data matrix.
     parts : Spectrum
         Its spectrum.
-    chosen : int array
-        The chosen columns.
+    selected : ndarray of int
+        Indices of the selected columns.
     d : int
-        The number of components.
+        Number of components.
     noise : float
-        The variance of inactive columns.
+        Variance of inactive columns.
     white : float or None
-        The variance of all columns, where it is known.
+        Variance of all columns, if it is known.
     smallest : bool
-        Whether fewer columns could not be tried.
+        Whether the smallest possible number of columns was selected.
 
     Returns
     -------
-    list of Doubt
+    list of Diagnostic
     """
     n, p = op.shape
     if not count_signals(to_numpy(parts.eigenvalues), n, p, white):
-        inside = spectrum(op.take_columns(chosen)).eigenvalues if chosen.size > 1 else np.empty(0)
-        if smallest or not count_signals(to_numpy(inside), n, chosen.size, noise):
+        inside = (
+            spectrum(op.take_columns(selected)).eigenvalues if selected.size > 1 else np.empty(0)
+        )
+        if smallest or not count_signals(to_numpy(inside), n, selected.size, noise):
             text = (
-                "no principal component stands out from white noise: the chosen variables may "
-                "merely be those that happen to look alike in this sample. With more samples that "
-                "would show."
+                "no principal component exceeds white noise. The selected variables may be "
+                "correlated in this sample only. Collect more samples."
             )
-            return [Doubt(NoStructureWarning, text)]
+            return [Diagnostic(NoStructureWarning, text)]
     elif smallest and d > 1:
         text = (
-            f"the evidence is largest at the fewest variables that {d} components can have, "
-            f"{chosen.size}. Fewer components may do (`n_components`), or the variables may differ "
-            "in more than the model knows, such as their noise."
+            f"the evidence is largest at {selected.size}, the minimum number of variables for {d} "
+            "components. Reduce `n_components`, or use `FDRPCA` if column noise differs."
         )
-        return [Doubt(FewVariablesWarning, text)]
+        return [Diagnostic(FewVariablesWarning, text)]
     return []
 
 
-def doubts_about_rows(op: Operator, noise: float) -> list[Doubt]:
-    """Do rows at the mean, where the noiseless density is infinite, decide the evidence?"""
-    squares = to_numpy(op.sample_rows(SAMPLE).row_squares())
-    share = float(np.mean(squares <= NEAR**2 * noise * op.shape[1]))
-    if share <= MOST_NEAR:
+def diagnose_rows(op: Operator, noise: float) -> list[Diagnostic]:
+    """Check whether rows near the mean, where the noiseless density is infinite, dominate."""
+    squares = to_numpy(op.sample_rows(MAX_SAMPLED_ROWS).row_squares())
+    proportion = float(np.mean(squares <= NEAR_MEAN**2 * noise * op.shape[1]))
+    if proportion <= MAX_PROPORTION_NEAR_MEAN:
         return []
     text = (
-        f"{share:.0%} of the rows lie at the mean of all rows, where the density of the "
-        "noiseless model is infinite, so that it keeps too many variables. Leave these "
-        'rows out, or set `evidence="noisy"`.'
+        f"{proportion:.0%} of the rows lie near the mean, where the density of the noiseless model "
+        'is infinite. It then selects too many variables. Drop them or set `evidence="noisy"`.'
     )
-    return [Doubt(NoStructureWarning, text)]
+    return [Diagnostic(NoStructureWarning, text)]

@@ -1,4 +1,4 @@
-"""GSPPCA for users: parameters in, fitted attributes out; `model` has the mathematics."""
+"""Estimator of GSPPCA."""
 
 from __future__ import annotations
 
@@ -22,101 +22,98 @@ from .solve import ModelPrior, NoiseEstimator, Options, Solution, solve
 
 
 class GSPPCA(GaussianProjection):
-    """Globally sparse probabilistic PCA: PCA that chooses its variables.
+    """Globally sparse probabilistic PCA.
 
-    A relaxed model ranks the variables, the exact evidence along the ranking says how many to
-    keep, and PCA on those columns gives orthonormal components that are zero elsewhere.
+    All components share one set of variables. A relaxed model ranks the variables, and the exact
+    marginal likelihood (evidence) of every number of variables along the ranking determines how
+    many are selected. PCA on the selected columns gives the components.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Fewer than min(n_samples, n_features). "auto": the number of components of the columns that
-        the test of `FDRPCA` selects at a false discovery rate of 0.05, each column divided by its
-        noise standard deviation; with fewer than five rows, as many as stand out from white noise.
+        Number of components, less than min(n_samples, n_features). "auto" counts the components of
+        the columns that the test of `FDRPCA` selects at a false discovery rate of 0.05, each column
+        divided by its noise standard deviation. With fewer than five rows, it counts the components
+        that exceed white noise.
     n_features_to_select : int or None, default=None
-        How many variables to keep, at least ``n_components``. None: the evidence decides.
+        Number of variables to select, at least ``n_components``. None selects the number with the
+        largest evidence.
     scale : bool, default=False
-        Divide every column by its standard deviation first, as different units require.
+        Whether to divide every column by its standard deviation.
     noise : {"bias-corrected", "ml", "median"}, default="bias-corrected"
-        Variance of the inactive variables: maximum likelihood with or without its bias removed,
-        or the median column variance, which ``scale=True`` always takes: there it is known.
+        Estimator of the variance of inactive variables: maximum likelihood with or without bias
+        correction, or the median column variance. With ``scale=True`` the median is used, because
+        the variance is known.
     evidence : {"noiseless", "noisy"}, default="noiseless"
-        Whether the active variables are modelled without noise (closed form) or with the same
-        noise as the others (a one-dimensional integral; ten to thirty times slower).
+        Model of the active variables: without noise (closed form), or with the noise of the other
+        variables (a one-dimensional integral, ten to thirty times slower).
     model_prior : {"uniform", "sparse"}, default="uniform"
-        All models alike, or small models preferred: every variable is then active with the
-        largest probability for which more active variables than samples are improbable.
+        Prior on the sets of variables. "sparse" gives every variable the largest inclusion
+        probability for which more active variables than samples are improbable.
     max_iter : int, default=1000
-        The most passes over the data.
+        Maximum number of iterations.
     tol : float, default=1e-9
-        The rise of the bound per entry of the table that ends the passes.
-    random_state : None
-        Not used: nothing here is random.
+        Tolerance: iterations stop if the objective increases by less per entry of ``X``.
     verbose : int, default=0
-        1 shows progress bars.
+        Whether to show progress bars.
 
     Attributes
     ----------
-    components_ : array (n_components_, n_features_in_)
-        Orthonormal rows, exactly zero outside ``support_``.
-    support_ : bool array (n_features_in_,)
-        The chosen variables.
+    components_ : ndarray of shape (n_components_, n_features_in_)
+        Orthonormal loadings, exactly zero outside ``support_``.
+    support_ : ndarray of bool, shape (n_features_in_,)
+        Mask of the selected variables.
     n_selected_ : int
-        How many variables were chosen.
-    relevance_ : array (n_features_in_,)
-        Between 0 (out of the relaxed model) and 1 (most relevant).
-    ranking_ : int array (n_features_in_,)
-        1 for the most relevant variable; see the notes for tables with more variables than
-        samples.
-    cardinalities_ : int array
-        The numbers of variables tried: all of them, or, of tables with more than 2e7 entries,
-        some hundred and all around the best.
-    log_evidence_path_ : array
-        The log evidence (with the model prior's share, if any) of each of ``cardinalities_``.
+        Number of selected variables.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Relevance in the relaxed model, between 0 and 1.
+    ranking_ : ndarray of int, shape (n_features_in_,)
+        Ranks of the variables; 1 is the most relevant one.
+    cardinalities_ : ndarray of int, shape (n_models,)
+        Numbers of variables that were compared. For matrices of more than 2e7 entries these are a
+        few hundred and all numbers near the maximum.
+    log_evidence_path_ : ndarray of shape (n_models,)
+        Log evidence of each of ``cardinalities_``, plus the log prior if it is not uniform.
     log_evidence_ : float
-        That of the chosen model, the largest on the path.
+        Log evidence of the selected model.
     n_components_ : int
-        The number of components.
-    mean_ : array (n_features_in_,)
-        The mean of every column.
-    scale_ : array (n_features_in_,)
-        What every column was divided by: its standard deviation, or 1 without ``scale``.
-    varying_ : bool array (n_features_in_,)
-        False for constant columns.
-    explained_variance_ : array (n_components_,)
+        Number of components.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means.
+    scale_ : ndarray of shape (n_features_in_,)
+        Column standard deviations with ``scale=True``, otherwise 1.
+    varying_ : ndarray of bool, shape (n_features_in_,)
+        Mask of the columns that are not constant.
+    explained_variance_ : ndarray of shape (n_components_,)
         Variance of the scores.
-    explained_variance_ratio_ : array (n_components_,)
-        Its share of the total variance of all columns.
+    explained_variance_ratio_ : ndarray of shape (n_components_,)
+        Proportion of the total variance that each component explains.
     noise_variance_ : float
-        Variance of the inactive variables, as it enters the evidence.
+        Variance of the inactive variables.
     active_noise_variance_ : float
-        Variance of the active variables around the principal subspace.
-    objective_path_ : array (n_iter_,)
-        The variational bound after every pass; never falls.
+        Residual variance of the active variables.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Variational lower bound after every iteration, non-decreasing.
     n_iter_ : int
-        How many passes there were.
+        Number of iterations.
     stop_reason_ : StopReason
-        Its text says why the passes ended and what can be done.
+        Reason for the end of the iterations.
 
     Notes
     -----
-    The evidence treats the observations as independent given the model, each with its own
-    loadings integrated out. It is the papers' criterion for comparing cardinalities and says
-    nothing of the joint law of the table. Constant columns are left out of the model and
-    reported as not selected. With ``scale=True`` evidence and noise refer to the scaled table.
+    The evidence treats the observations as independent given the model, each with its loadings
+    integrated out. It compares numbers of variables; it is not the joint density of ``X``.
+    Constant columns are not selected. With ``scale=True`` evidence and noise refer to the scaled
+    columns.
 
-    The model has one noise variance for all columns. Where each column has its own, as in most
-    measured tables, the evidence can take unequal noise for structure and keep nearly all
-    columns, also where nothing is shared; `FDRPCA` tests each column by itself.
+    The model has one noise variance for all columns. If the noise of the columns differs, as in
+    most measured data, the evidence can attribute unequal noise to common structure and select
+    nearly all columns. Use `FDRPCA`, which tests each column separately.
 
-    With more variables than samples every counted component gets about the same weight, strong
-    or weak. Among columns of equal variance (``scale=True``) the relevance is then nearly the
-    unweighted leverage of a variable, the sum of its squared loadings on the first
-    ``n_components_`` principal components of the table; in raw units it also follows the
-    variances of the columns. It says whether a variable lies in the span of the components, not
-    how much of its variance it shares: variables on the weakest component tend to come first.
-    The ranking puts variables with structure before those without; its top is no short list of
-    the most useful ones.
+    With more variables than samples, strong and weak components receive nearly the same weight.
+    With ``scale=True`` the relevance of a variable is then close to its leverage, the sum of its
+    squared loadings on the first ``n_components_`` principal components. It indicates whether a
+    variable lies in the span of the components, not how much of its variance they explain.
 
     References
     ----------
@@ -145,7 +142,6 @@ class GSPPCA(GaussianProjection):
         model_prior: ModelPrior = "uniform",
         max_iter: int = 1000,
         tol: float = 1e-9,
-        random_state: object = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -156,7 +152,6 @@ class GSPPCA(GaussianProjection):
         self.model_prior = model_prior
         self.max_iter = max_iter
         self.tol = tol
-        self.random_state = random_state
         self.verbose = verbose
 
     def fit(
@@ -166,31 +161,33 @@ class GSPPCA(GaussianProjection):
         *,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
-        """Rank the variables of ``X``, choose how many, and find their principal components.
+        """Select variables of ``X`` and fit their principal components.
 
         Parameters
         ----------
-        X : table (n_samples, n_features)
-            Of any kind; it is centred, and scaled if asked for.
+        X : array-like of shape (n_samples, n_features)
+            Data matrix in any supported container.
         y : ignored
-        checkpoint : path, Checkpoint or None, default=None
-            A file that keeps the state of a long fit, which goes on from it if it was stopped.
+            Present for compatibility with scikit-learn.
+        checkpoint : path-like or Checkpoint, default=None
+            File for the state of a long fit, which continues from it after an interruption.
 
         Returns
         -------
         GSPPCA
+            The fitted estimator.
         """
         with self._fitting():
             op, columns = self._standardise(X, self.scale)
             options = self._options(self._open_checkpoint(checkpoint, X))
             solution = solve(op, options, self._scaled(op, X))
             self._describe(solution, columns, op.shape[0] * op.shape[1])
-        for doubt in solution.doubts:
-            warn(f"GSPPCA: {doubt.text}", doubt.category)
+        for diagnostic in solution.diagnostics:
+            warn(f"GSPPCA: {diagnostic.text}", diagnostic.category)
         return self
 
     def _scaled(self, op: Operator, X: Table) -> Operator | None:
-        """The table with columns of one variance, if components are to be counted."""
+        """Return the data with columns of unit variance, if components are counted."""
         counted = isinstance(self.n_components, str) and self.n_components == "auto"
         if not counted or op.shape[0] <= MIN_DOF:
             return None
@@ -213,16 +210,16 @@ class GSPPCA(GaussianProjection):
         )
 
     def _describe(self, found: Solution, columns: Columns, entries: int) -> None:
-        """The solution in the table's own columns and units; the operator has ``entries``."""
-        self._set_columns(columns, found.order, found.chosen, found.components, found.relevance)
+        """Set the attributes in the columns and units of ``X``, which has ``entries`` entries."""
+        self._set_columns(columns, found.order, found.selected, found.components, found.relevance)
         self.n_components_ = found.n_components
-        self.n_selected_ = int(found.chosen.size)
+        self.n_selected_ = int(found.selected.size)
         log_evidence = columns.log_density(found.log_evidence, entries)
         self.cardinalities_ = columns.values(found.cardinalities)
         self.log_evidence_path_ = columns.values(log_evidence)
         self.log_evidence_ = float(log_evidence[found.best])
         self.explained_variance_ = columns.numbers(columns.variance(found.variances))
-        self.explained_variance_ratio_ = columns.numbers(found.shares)
+        self.explained_variance_ratio_ = columns.numbers(found.explained_proportions)
         self.noise_variance_ = float(columns.variance(found.noise))
         self.active_noise_variance_ = float(columns.variance(found.active_noise))
         self.objective_path_ = columns.values(columns.log_density(found.bounds, entries))

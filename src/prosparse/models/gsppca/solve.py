@@ -1,9 +1,8 @@
-"""From a table to chosen variables and their components: rank, weigh, choose.
+"""Solve GSPPCA: rank variables, compare cardinalities, fit components.
 
-The relaxed model ranks the variables (`model`), the evidence along the ranking says how many to
-keep (`evidence`), and PCA on those columns gives the components. If the number of components is
-left to the data, it is that of the columns which share structure with others beyond chance
-(`structure.shared_variables`), whatever the noise of each.
+The relaxed model ranks the variables (`model`), the evidence along the ranking determines their
+number (`evidence`), and PCA on the selected columns gives the components. By default, the number of
+components is that of the columns with significant shared variance (`structure`).
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ from ...selection.model_priors import log_prior
 from ...selection.noise import noise_variance
 from ...structure import StandardisedData, count_components, select_shared_variables
 from .diagnostics import (
-    Doubt,
-    doubts_about_rows,
-    doubts_about_structure,
-    nothing_left,
-    nothing_shared,
+    Diagnostic,
+    diagnose_rows,
+    diagnose_structure,
+    empty_model,
+    no_shared_variance,
 )
 from .evidence import EvidenceKind, NestedModels
 from .factors import (
@@ -47,22 +46,22 @@ from .quasi_newton import QuasiNewton
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
 ModelPrior = Literal["uniform", "sparse"]
 
-FIRST_COUNT = 50  # eigenvalues to look at, of a table too large for all of them
-# Weights from which single precision saves time.
-FEWEST_WEIGHTS = 2**16
-# Entries of a table of which a copy in single precision, 64 MiB, is made for the early passes.
-LARGEST_COPY = 2**24
-# Digits, after the point, of a variance as a share of the largest: more are rounding.
-SAME_VARIANCE = 9
-COUNTED_RATE = 0.05  # of false discoveries among the columns whose components "auto" counts
+N_EIGENVALUES = 50  # number of eigenvalues of a matrix too large for all of them
+# Minimum number of loadings for which single precision saves time.
+MIN_LOADINGS = 2**16
+# Maximum number of entries for a single-precision copy (64 MiB), used in early iterations.
+MAX_COPY = 2**24
+# Decimal digits of a variance relative to the largest; further digits are rounding errors.
+VARIANCE_DIGITS = 9
+AUTO_FDR = 0.05  # false discovery rate of the columns whose components "auto" counts
 
 
 class Options(NamedTuple):
-    """What the user decides; see `GSPPCA`."""
+    """Parameters of `GSPPCA`."""
 
     n_components: int | Literal["auto"]
     n_features_to_select: int | None
-    scaled: bool  # every column of the table has the same variance
+    scaled: bool  # whether all columns have the same variance
     noise: NoiseEstimator
     evidence: EvidenceKind
     model_prior: ModelPrior
@@ -72,74 +71,73 @@ class Options(NamedTuple):
     checkpoint: Checkpoint | None
 
 
-class ChosenVariables(NamedTuple):
-    """A set of variables for one number of components, and how it came about."""
+class SelectedVariables(NamedTuple):
+    """Variables selected for one number of components."""
 
     d: int
     run: Run[State] | Run[LatentState]  # of the relaxed model
-    order: np.ndarray  # (p,) variables, the most relevant first
+    order: np.ndarray  # (p,) indices of the variables, most relevant first
     noise: float  # variance of the inactive variables
-    cardinalities: np.ndarray  # (m,) tried
-    log_evidence: np.ndarray  # (m,) with the model prior's share
-    best: int  # which of them
+    cardinalities: np.ndarray  # (m,) compared numbers of variables
+    log_evidence: np.ndarray  # (m,) plus log prior
+    best: int  # index of the selected cardinality
 
     @property
     def columns(self) -> np.ndarray:
-        """The chosen variables, in the order of the table."""
+        """Indices of the selected variables, increasing."""
         return np.sort(self.order[: self.cardinalities[self.best]])
 
 
 class Solution(NamedTuple):
-    """All that a fit finds, in the operator's columns and units."""
+    """Results of a fit, in the columns and units of the operator."""
 
     n_components: int
-    order: np.ndarray  # (p,) variables, the most relevant first
+    order: np.ndarray  # (p,) indices of the variables, most relevant first
     relevance: np.ndarray  # (p,) between 0 and 1
-    chosen: np.ndarray  # (q,) variables kept
+    selected: np.ndarray  # (q,) indices of the selected variables
     components: Array  # (d, q) orthonormal rows, on these
     variances: np.ndarray  # (d,) along them
-    shares: np.ndarray  # (d,) of the variance of all columns
+    explained_proportions: np.ndarray  # (d,) of the total variance
     noise: float  # variance of the inactive variables
     active_noise: float  # of the active ones around the components
-    cardinalities: np.ndarray  # (m,) tried
-    log_evidence: np.ndarray  # (m,) with the model prior's share
-    best: int  # which of them was chosen
+    cardinalities: np.ndarray  # (m,) compared numbers of variables
+    log_evidence: np.ndarray  # (m,) plus log prior
+    best: int  # index of the selected cardinality
     bounds: np.ndarray  # (n_iter,) of the relaxed model
     reason: StopReason
-    doubts: list[Doubt]
+    diagnostics: list[Diagnostic]
 
 
 def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Solution:
-    """Choose the variables of a standardised table and find their components.
+    """Select variables of a standardised data matrix and fit their components.
 
     Parameters
     ----------
     op : Operator
-        The table.
+        Data matrix.
     options : Options
     scaled : Operator or None
-        The table with columns of one variance, on which components are counted if their number
-        is left to the data.
+        Data matrix with columns of unit variance, on which "auto" counts components.
 
     Returns
     -------
     Solution
     """
     parts, d, found = first_count(op, options, scaled)
-    choice = choose(op, parts, d, options)
-    chosen, n = choice.columns, parts.n
+    choice = select(op, parts, d, options)
+    selected, n = choice.columns, parts.n
     squares = to_numpy(op.column_squares())
-    components, along = principal_components(op.take_columns(chosen), d)
-    free = (n - 1) * (chosen.size - d)
-    around = (squares[chosen].sum() - along.sum()) / free if free else choice.noise
+    components, along = principal_components(op.take_columns(selected), d)
+    free = (n - 1) * (selected.size - d)
+    around = (squares[selected].sum() - along.sum()) / free if free else choice.noise
     return Solution(
         n_components=d,
         order=choice.order,
         relevance=relevance(choice.run.state),
-        chosen=chosen,
+        selected=selected,
         components=components,
         variances=along / (n - 1),
-        shares=along / squares.sum(),
+        explained_proportions=along / squares.sum(),
         noise=choice.noise,
         active_noise=max(float(around), least_noise(parts)),
         cardinalities=choice.cardinalities,
@@ -147,34 +145,33 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
         best=choice.best,
         bounds=np.array(choice.run.bounds),
         reason=choice.run.reason,
-        doubts=doubts_about(op, parts, choice, d, options, found),
+        diagnostics=diagnose(op, parts, choice, d, options, found),
     )
 
 
 def first_count(
     op: Operator, options: Options, scaled: Operator | None
 ) -> tuple[Spectrum, int, bool]:
-    """As much of the spectrum as the number of components needs, that number, and whether any
-    structure was found where it was looked for.
+    """Return the leading spectrum, the number of components, and whether structure was found.
 
-    "auto" does not count eigenvalues of the table: those of columns with noise of their own stand
-    out from white noise whatever the columns share. It looks for the columns that share
-    structure, each against its own noise, and counts their components.
+    "auto" does not count eigenvalues of the data: with unequal noise they exceed white noise even
+    if the columns share no variance. It selects columns with shared variance and counts their
+    components.
     """
     asked, found = options.n_components, True
     if isinstance(asked, str) and asked == "auto" and scaled is not None:
         data = StandardisedData(scaled)
-        selected = select_shared_variables(data, COUNTED_RATE).selected
+        selected = select_shared_variables(data, AUTO_FDR).selected
         found = bool(selected.any())
         asked = max(1, count_components(data, selected))
         asked = min(asked, min(op.shape) - 1, options.n_features_to_select or asked)
-    count = max(1, int(asked)) if isinstance(asked, Integral) else FIRST_COUNT
+    count = max(1, int(asked)) if isinstance(asked, Integral) else N_EIGENVALUES
     parts = spectrum(op, count)
     return parts, dimension(parts, options._replace(n_components=asked)), found
 
 
 def dimension(parts: Spectrum, options: Options) -> int:
-    """The number of components, checked against the table and the wanted cardinality."""
+    """Return the number of components, checked against the data and the given cardinality."""
     p, wanted = parts.table.shape[1], options.n_features_to_select
     d = resolve_dimension(options.n_components, parts, wanted, white_noise(parts, options))
     if wanted is not None and not d <= wanted <= p:
@@ -186,37 +183,36 @@ def dimension(parts: Spectrum, options: Options) -> int:
 
 
 def white_noise(parts: Spectrum, options: Options) -> float | None:
-    """The variance of every column, where scaling made it known."""
+    """Return the variance of all columns if they were scaled."""
     return parts.n / (parts.n - 1) if options.scaled else None
 
 
-def choose(op: Operator, parts: Spectrum, d: int, options: Options) -> ChosenVariables:
-    """Rank the variables with d components, and weigh how many to keep."""
+def select(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
+    """Rank the variables with d components and select how many by the evidence."""
     run = relax(parts, d, options)
     empty = run.reason is StopReason.NOTHING_LEFT
-    order = order_in_an_empty_model(parts, d) if empty else ranking(run.state)
+    order = rank_by_variance(parts, d) if empty else ranking(run.state)
     noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
-    q, log_evidence = weigh(op, order, d, noise, options)
-    return ChosenVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
+    q, log_evidence = compare_cardinalities(op, order, d, noise, options)
+    return SelectedVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
 
 
-def order_in_an_empty_model(parts: Spectrum, d: int) -> np.ndarray:
-    """Variables by their variance: alone, one of larger variance would come in sooner. Those of the
-    same variance, as scaled ones are, by what the first d principal components explain of them.
+def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
+    """Rank variables by variance, and those of equal variance by d principal components.
 
-    The relaxed model's own order depends on the way by which it became empty.
+    This order replaces that of an empty relaxed model, which depends on the path of iterations.
     """
     squares = to_numpy(parts.table.column_squares())
     explained = to_numpy(parts.directions(d) ** 2 @ parts.eigenvalues[:d])
-    variances = np.round(squares / squares.max(), SAME_VARIANCE)
+    variances = np.round(squares / squares.max(), VARIANCE_DIGITS)
     return np.lexsort((-explained, -variances))
 
 
 def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentState]:
     """Fit the relaxed model.
 
-    The iterations are a cycle from q(W) to q(Y) and back. It is cut, and accelerated, where the
-    numbers are fewer: at q(Y), if the table has no more rows than columns.
+    The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
+    the data matrix has at most as many rows as columns.
     """
     table, xp, n, p = parts.table, parts.table.xp, parts.n, parts.table.shape[1]
     total, epsilon = float(xp.sum(table.column_squares())), table.epsilon
@@ -242,13 +238,14 @@ def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentS
 
 
 def in_single_precision(table: Operator, d: int) -> Operator | None:
-    """A copy for the early passes, or None where it does not pay: where calls of functions cost
-    more than arithmetic, where the table is in single precision itself, on a GPU, whose memory the
-    copy may fill, or too large for a copy beside it."""
+    """Return a single-precision copy for early iterations, or None if it does not save time.
+
+    It does not for small matrices, matrices in single precision, on a GPU, or very large ones.
+    """
     X = table.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
-    if d * X.shape[1] < FEWEST_WEIGHTS or X.size > LARGEST_COPY:
+    if d * X.shape[1] < MIN_LOADINGS or X.size > MAX_COPY:
         return None
     with np.errstate(all="ignore"):
         return DenseOperator(table.xp.astype(X, table.xp.float32))
@@ -257,19 +254,19 @@ def in_single_precision(table: Operator, d: int) -> Operator | None:
 def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
-    """Variance of the inactive variables; ``relaxed`` is the relaxed model's noise."""
-    # Scaled columns all have one variance: the residual of active ones would mislead.
+    """Return the variance of inactive variables; ``relaxed`` is that of the relaxed model."""
+    # Scaled columns have known variance; residuals of active columns would bias it.
     kind = "median" if options.scaled else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
     floor = least_noise(parts)
-    # d components may fit exactly: take what noise the relaxed model leaves.
+    # d components may fit exactly; the relaxed model then supplies the noise.
     return noise if noise > floor else max(relaxed, floor)
 
 
-def weigh(
+def compare_cardinalities(
     op: Operator, order: np.ndarray, d: int, noise: float, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cardinalities and their log evidence, with the model prior's share."""
+    """Return cardinalities and their log evidence plus log prior."""
     wanted = options.n_features_to_select
     q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
     with Progress(None, "GSPPCA, evidence", options.verbose) as bar:
@@ -277,18 +274,17 @@ def weigh(
         return models.search(q, lambda some: log_prior(options.model_prior, some, *op.shape))
 
 
-def doubts_about(
-    op: Operator, parts: Spectrum, choice: ChosenVariables, d: int, options: Options, found: bool
-) -> list[Doubt]:
-    """What the user should know before reading the choice; ``found`` says whether columns that
-    share structure were found, where they were looked for."""
+def diagnose(
+    op: Operator, parts: Spectrum, choice: SelectedVariables, d: int, options: Options, found: bool
+) -> list[Diagnostic]:
+    """Return the diagnostics of a selection; ``found`` says whether the test found structure."""
     if choice.run.reason is StopReason.NOTHING_LEFT:
-        return [nothing_left()]
+        return [empty_model()]
     if not found:
-        return [nothing_shared(COUNTED_RATE)]
+        return [no_shared_variance(AUTO_FDR)]
     smallest = choice.cardinalities.size > 1 and choice.best == 0
     white = white_noise(parts, options)
-    doubts = doubts_about_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
+    diagnostics = diagnose_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
     if options.evidence == "noiseless":
-        doubts += doubts_about_rows(op, choice.noise)
-    return doubts
+        diagnostics += diagnose_rows(op, choice.noise)
+    return diagnostics
