@@ -1,4 +1,4 @@
-"""How the site is built; `make docs` does it. Nothing in it is fetched from a network."""
+"""Configuration of the site, which `make docs` builds without network access."""
 
 import shutil
 import sys
@@ -13,7 +13,7 @@ mpl.use("agg")
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "_extensions"))
 
-# The pages of the experiments are kept with their records.
+# The pages of the experiments are stored with their records.
 benchmarks = HERE / "benchmarks"
 benchmarks.mkdir(exist_ok=True)
 for page in (HERE.parent / "papers" / "results").iterdir():
@@ -26,6 +26,7 @@ project_copyright = author
 version = release = prosparse.__version__
 
 extensions = [
+    "command_options",
     "mathml",
     "members",
     "myst_parser",
@@ -45,7 +46,7 @@ exclude_patterns = [
 templates_path = ["_templates"]
 nitpicky = True
 smartquotes = False
-highlight_language = "text"  # a block without a language is what the block before it prints
+highlight_language = "text"  # blocks without a language show the output of the example above
 
 # --- pages
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -69,7 +70,7 @@ sphinx_gallery_conf = {
     "doc_module": ("prosparse",),
     "download_all_examples": False,
     "remove_config_comments": True,
-    "run_stale_examples": True,  # the library may have changed where the example has not
+    "run_stale_examples": True,  # the library may have changed since the last build
     "abort_on_example_error": True,
     "show_memory": False,
     "write_computation_times": False,
@@ -78,7 +79,7 @@ sphinx_gallery_conf = {
 }
 warnings.filterwarnings("ignore", message=".*non-interactive.*")
 
-# --- looks
+# --- theme
 html_theme = "furo"
 html_title = f"prosparse {release}"
 html_static_path = ["_static"]

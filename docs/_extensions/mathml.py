@@ -1,4 +1,4 @@
-"""Mathematics as MathML, made while the site is built: readers need no script and no network."""
+"""Render mathematics as MathML during the build, so that pages need no script and no network."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-# What the converter leaves to be wished for: a relation is an operator, the logarithm keeps a
-# distance, names of functions none, and what stands under a maximum stands under it.
-MENDED = (
+# Corrections of the converter's output: relations are operators, the logarithm is followed by a
+# space, names of functions are identifiers, and limits of min and max stand below.
+CORRECTIONS = (
     (r"<mi>&#x0007E;</mi>", "<mo>&#x223C;</mo>"),
     (r"<mi>log</mi>(?!<mo[^>]*>&#x00028;)", '<mi>log</mi><mspace width="0.17em" />'),
     (r"<mo>(diag|tr|soft|sign)</mo>", r"<mi>\1</mi>"),
@@ -30,12 +30,12 @@ def _mathml(node: nodes.Element, display: str) -> str:
     try:
         formula = convert(text, display=display)
         if "\\" in formula:
-            raise ValueError("a command in it is not known")
-    except Exception as error:  # whatever the converter raises, the build must say where
+            raise ValueError("unknown command")
+    except Exception as error:  # the converter raises many types
         reason = f"{type(error).__name__}: {error}"
-        logger.warning("this formula cannot be shown: %s (%s)", text, reason, location=node)
+        logger.warning("cannot convert the formula %s (%s)", text, reason, location=node)
         return f"<code>{html.escape(text)}</code>"
-    for pattern, replacement in (*MENDED, UNDER) if display == "block" else MENDED:
+    for pattern, replacement in (*CORRECTIONS, UNDER) if display == "block" else CORRECTIONS:
         formula = re.sub(pattern, replacement, formula)
     return formula
 

@@ -1,4 +1,4 @@
-"""What the reference shows of a class: what is ours. And what a bare name in a docstring means."""
+"""Restrict the reference to members of prosparse, and resolve bare names in docstrings."""
 
 from __future__ import annotations
 
@@ -7,24 +7,26 @@ from typing import Any
 
 from docutils import nodes
 
-OURS = "prosparse"
+PACKAGE = "prosparse"
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
-    """Leave out what a class inherits from scikit-learn or the standard library, and the fields of
-    named tuples, which the class describes itself."""
+    """Skip members inherited from other libraries, and fields of named tuples.
+
+    The docstring of a named tuple describes its fields.
+    """
     if type(obj).__name__ == "_tuplegetter":
         return True
     function = obj.fget if isinstance(obj, property) else obj
     function = getattr(function, "__func__", function)
     module = getattr(function, "__module__", None)
-    if what == "class" and callable(function) and not str(module).startswith(OURS):
+    if what == "class" and callable(function) and not str(module).startswith(PACKAGE):
         return True
     return None
 
 
 def resolve(app: Any, env: Any, node: Any, child: nodes.Node) -> Any:
-    """`EMPCA` in the docstring of another module is the one thing of that name that there is."""
+    """Resolve a bare name, such as `EMPCA`, if exactly one documented object has it."""
     target = node.get("reftarget", "")
     if node.get("refdomain") != "py" or not target:
         return None
@@ -39,7 +41,7 @@ def resolve(app: Any, env: Any, node: Any, child: nodes.Node) -> Any:
 
 
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """The type ``array (n_components_,)`` is no link to a target called n_components."""
+    """Escape trailing underscores in shapes, which reStructuredText reads as links."""
     for k, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
             lines[k] = re.sub(r"\([^()`]*\)", lambda found: _escaped(found[0]), line)
