@@ -1,4 +1,7 @@
-"""Errors and warnings of our own: what was given, what is allowed, what to do."""
+"""Exceptions, warnings and checks of parameters.
+
+An error states the problem, the value received and the remedy.
+"""
 
 from __future__ import annotations
 
@@ -18,82 +21,99 @@ import sklearn
 
 
 class InputError(ValueError):
-    """The data cannot be fitted as they are."""
+    """Error for data that cannot be fitted, e.g. non-numeric columns or missing values."""
 
 
 class TableError(InputError):
-    """A file cannot be read as a table; the message names the row and the column."""
+    """Error for a file that cannot be read as a table; the message gives row and column."""
 
 
 class ModelFileError(ValueError):
-    """A model cannot be saved, or a file is not one that a model can be loaded from."""
+    """Error for a model that cannot be saved, or a file that is not a saved model."""
 
 
 class ParameterError(ValueError):
-    """A parameter has a value that is not allowed."""
+    """Error for a parameter value that is not allowed."""
 
 
 class CheckpointError(ValueError):
-    """A checkpoint belongs to something else."""
+    """Error for a checkpoint of other data or of other parameters."""
 
 
 class NoStructureWarning(UserWarning):
-    """The data show no common structure: the result ranks the variables and shows no more."""
+    """Warning that no shared variance was detected.
+
+    The variables are ranked, but none of them is significant.
+    """
 
 
 class RowOrderWarning(UserWarning):
-    """Rows next to each other are alike: a test that takes them for exchangeable is too sure."""
+    """Warning that adjacent rows are correlated.
+
+    Tests that assume exchangeable rows then select too many variables, unless the rows are merely
+    sorted.
+    """
 
 
 class ShortPanelWarning(UserWarning):
-    """No panel that was tried recovers the share that was asked for."""
+    """Warning that no panel attains the requested recovery."""
 
 
 class FewVariablesWarning(UserWarning):
-    """The evidence is largest at the fewest variables that the components can have."""
+    """Warning that the evidence is largest for the minimum number of variables.
+
+    The number of selected variables is then determined by the number of components.
+    """
 
 
 class ManyComponentsWarning(UserWarning):
-    """More components stand out from white noise than are taken."""
+    """Warning that more components exceed white noise than the model has."""
 
 
 class FewerComponentsWarning(UserWarning):
-    """The data, under the constraints, have fewer components than were asked for."""
+    """Warning that the constraints allow fewer components than requested."""
 
 
 # A warning refers to the line of user code that called the library, possibly through a pipeline or
 # cross-validation. Frames of these files are skipped.
-_LIBRARY = Path(sklearn.__file__).parent
-_NOT_THE_USERS = (
-    *(f"{one}{os.sep}" for one in (Path(__file__).parent, _LIBRARY, _LIBRARY.parent / "joblib")),
+_SKLEARN = Path(sklearn.__file__).parent
+_SKIPPED = (
+    *(f"{path}{os.sep}" for path in (Path(__file__).parent, _SKLEARN, _SKLEARN.parent / "joblib")),
     contextlib.__file__,  # fits run in a context manager
 )
 
 
-# What is to be said once the fit under way is whole; None while nothing waits.
-_held: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("held", default=None)
+# Warnings of the current fit, which are issued at its end; None outside of a fit.
+_deferred: ContextVar[list[tuple[str, type[Warning]]] | None] = ContextVar("deferred", default=None)
 
 
 @contextmanager
-def held_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
-    """Warnings raised inside wait in a list, for whoever opened it to raise them later: where
-    warnings are errors, one in the middle of a fit would leave it half done."""
-    held: list[tuple[str, type[Warning]]] = []
-    token = _held.set(held)
+def defer_warnings() -> Iterator[list[tuple[str, type[Warning]]]]:
+    """Collect warnings in a list instead of issuing them.
+
+    If warnings are errors, a warning within a fit would leave the estimator partly fitted.
+
+    Yields
+    ------
+    list of (message, category)
+        The warnings, which the caller issues after the fit.
+    """
+    deferred: list[tuple[str, type[Warning]]] = []
+    token = _deferred.set(deferred)
     try:
-        yield held
+        yield deferred
     finally:
-        _held.reset(token)
+        _deferred.reset(token)
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line of the user's that led here, or once the fit is whole."""
-    held = _held.get()
-    if held is not None:
-        held.append((message, category))
+    """Issue a warning that refers to the calling line of user code; a fit defers it to its end."""
+    deferred = _deferred.get()
+    if deferred is not None:
+        deferred.append((message, category))
         return
     frame, level = inspect.currentframe(), 0
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level + 1)
 
@@ -104,92 +124,112 @@ def plural(count: int, noun: str) -> str:
 
 
 def check_jobs(value: Any) -> None:
-    """Refuse what is no number of jobs in scikit-learn's sense."""
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
-    if value is not None and (not whole or value == 0):
+    """Check that ``n_jobs`` is None or a nonzero integer, as in scikit-learn."""
+    is_integer = isinstance(value, Integral) and not isinstance(value, bool)
+    if value is not None and (not is_integer or value == 0):
         raise ParameterError(
-            "`n_jobs` must be None or an integer other than 0 (-1: as many as there are cores), "
-            f"got {value!r}"
+            f"`n_jobs` must be None or an integer other than 0 (-1 for all cores), got {value!r}."
         )
 
 
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
+    """Check that a parameter is one of the allowed strings."""
     if not isinstance(value, str) or value not in allowed:
         choices = ", ".join(repr(choice) for choice in allowed)
-        raise ParameterError(f"`{name}` must be one of {choices}, got {value!r}")
+        raise ParameterError(f"`{name}` must be one of {choices}, got {value!r}.")
 
 
 def check_bool(name: str, value: Any) -> None:
+    """Check that a parameter is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ParameterError(f"`{name}` must be True or False, got {value!r}")
+        raise ParameterError(f"`{name}` must be True or False, got {value!r}.")
 
 
 def check_integer(name: str, value: Any, minimum: int, alternative: str = "") -> None:
-    """Refuse all but integers from ``minimum`` on; ``alternative`` names what else is allowed."""
+    """Check that a parameter is an integer of at least ``minimum``.
+
+    ``alternative`` describes other allowed values in the error message, e.g. ' or "auto"'.
+    """
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         raise ParameterError(
-            f"`{name}` must be an integer of at least {minimum}{alternative}, got {value!r}"
+            f"`{name}` must be an integer of at least {minimum}{alternative}, got {value!r}."
         )
 
 
-# Of weights and tolerances: their squares and products must stay numbers.
-LARGEST_NUMBER = 1e100
+# Maximum of weights and tolerances: their squares and products must be finite.
+MAX_NUMBER = 1e100
 
 
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
-    """Refuse all but numbers from 0 on; very large ones and infinity only if ``infinite``."""
+    """Check that a parameter is a non-negative number, and finite unless ``infinite``."""
     if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
-        raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}")
-    if float(value) > LARGEST_NUMBER and not infinite:
-        raise ParameterError(f"`{name}` must be finite, at most {LARGEST_NUMBER:g}, got {value!r}")
+        raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
+    if float(value) > MAX_NUMBER and not infinite:
+        raise ParameterError(f"`{name}` must be finite, at most {MAX_NUMBER:g}, got {value!r}.")
 
 
 def check_verbose(value: Any) -> None:
-    """Refuse all but True, False and how much to say."""
+    """Check that ``verbose`` is True, False or a non-negative number."""
     check_non_negative("verbose", float(value) if isinstance(value, bool | np.bool_) else value)
 
 
-def checked_numbers(name: str, values: Any) -> np.ndarray:
-    """A list of finite non-negative numbers, refused if it is anything else."""
+def check_numbers(name: str, values: Any) -> np.ndarray:
+    """Convert a list of finite non-negative numbers to an array, or raise an error."""
     try:
         numbers = np.asarray(values, dtype=float)
     except (TypeError, ValueError):
         numbers = np.empty(0)
     if numbers.ndim != 1 or numbers.size == 0 or not np.all((numbers >= 0) & np.isfinite(numbers)):
         raise ParameterError(
-            f"`{name}` must be a list of finite non-negative numbers, or None, got {values!r}"
+            f"`{name}` must be a list of finite non-negative numbers, or None, got {values!r}."
         )
     check_non_negative(name, float(numbers.max()))
     return numbers
 
 
 def check_total(weights: np.ndarray) -> float:
-    """The observations that weights stand for together, of which there must be more than one."""
+    """Return the sum of the weights, the number of observations; it must exceed 1."""
     total = float(weights.sum())
     if not total > 1.0:
         raise ParameterError(
-            f"`sample_weight` must add up to more than 1, got {total:g}: a weight says how many "
-            "observations a row stands for. If not all are zero, multiply them by a constant."
+            f"`sample_weight` must add up to more than 1, got {total:g}. Weights are numbers of "
+            "observations: multiply them by a constant."
         )
     return total
 
 
-def checked_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
-    """One finite non-negative weight for each row; a single number counts for all rows."""
+def check_weights(sample_weight: Any, n_rows: int) -> np.ndarray:
+    """Convert sample weights to an array.
+
+    Parameters
+    ----------
+    sample_weight : array-like of shape (n_rows,) or float
+        Finite non-negative weights. A single number applies to all rows.
+    n_rows : int
+
+    Returns
+    -------
+    ndarray of shape (n_rows,)
+    """
     if np.ma.is_masked(sample_weight):
-        raise ParameterError("`sample_weight` has masked entries: give a weight of 0 to such rows")
+        raise ParameterError(
+            "`sample_weight` has masked entries. Set the weight of such rows to 0."
+        )
     try:
         weights = np.asarray(sample_weight, dtype=float)
     except (TypeError, ValueError) as error:
-        raise ParameterError(f"`sample_weight` must hold numbers: {error}") from error
+        raise ParameterError(f"`sample_weight` must hold numbers: {error}.") from error
     if weights.ndim == 0:
         weights = np.full(n_rows, float(weights))
     if weights.shape != (n_rows,):
         raise ParameterError(
             f"`sample_weight` must hold one number for each of the {n_rows} rows, got an array of "
-            f"shape {weights.shape}"
+            f"shape {weights.shape}."
         )
-    if not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ParameterError("`sample_weight` must be finite and non-negative")
+    invalid = weights[~(np.isfinite(weights) & (weights >= 0))]
+    if invalid.size:
+        raise ParameterError(
+            f"`sample_weight` must be finite and non-negative, got {invalid[0]:g}."
+        )
     check_non_negative("sample_weight", float(weights.max(initial=0.0)))
     return weights

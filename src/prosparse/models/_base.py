@@ -36,7 +36,7 @@ from ..data.arrays import (
     to_numpy,
 )
 from ..data.frames import data_frame
-from ..errors import InputError, check_verbose, held_warnings, warn
+from ..errors import InputError, check_verbose, defer_warnings, warn
 from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.density import FactorCovariance, log_density
@@ -111,7 +111,7 @@ class VariableSelector(BaseEstimator):
         try:
             for name in [n for n in vars(self) if n.endswith("_") and not n.startswith("_")]:
                 delattr(self, name)
-            with held_warnings() as held, blas_threads():
+            with defer_warnings() as held, blas_threads():
                 yield
         except BaseException:
             self.__dict__ = before

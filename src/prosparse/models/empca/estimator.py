@@ -25,7 +25,7 @@ from ...errors import (
     check_non_negative,
     check_total,
     check_verbose,
-    checked_weights,
+    check_weights,
     warn,
 )
 from ...inference.loop import StopReason
@@ -370,7 +370,7 @@ class EMPCA(SparseProjection):
         X = self._validate(X, reset=True)
         weights, total = None, float(X.shape[0])
         if sample_weight is not None:
-            weights = checked_weights(sample_weight, X.shape[0])
+            weights = check_weights(sample_weight, X.shape[0])
             total = check_total(weights)
         op, columns = standardise(X, self.scale, weights)
         check_varying(op, columns)

@@ -22,7 +22,7 @@ from ...errors import (
     check_integer,
     check_non_negative,
     check_total,
-    checked_weights,
+    check_weights,
     warn,
 )
 from .._base import VariableSelector, seed_of
@@ -237,7 +237,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         X = self._validate(X, reset=True)
         weights = None
         if sample_weight is not None:
-            weights = checked_weights(sample_weight, X.shape[0])
+            weights = check_weights(sample_weight, X.shape[0])
             check_total(weights)
         labels = encode_labels(check_classes(y, X.shape[0]), weights)
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
@@ -396,7 +396,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
             Proportion of rows whose class is predicted correctly.
         """
         prediction = self.predict(X)
-        weights = None if sample_weight is None else checked_weights(sample_weight, prediction.size)
+        weights = None if sample_weight is None else check_weights(sample_weight, prediction.size)
         true = check_classes(y, prediction.size)
         return float(accuracy_score(true, prediction, sample_weight=weights))
 

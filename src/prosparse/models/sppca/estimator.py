@@ -15,7 +15,7 @@ from ...errors import (
     check_choice,
     check_integer,
     check_non_negative,
-    checked_numbers,
+    check_numbers,
     warn,
 )
 from ...numerics.density import FactorCovariance
@@ -164,7 +164,7 @@ class SPPCA(GaussianProjection):
         return Options(
             n_components=self.n_components,
             penalty=penalty if isinstance(penalty, str) else float(penalty),
-            penalties=None if penalties is None else checked_numbers("penalties", penalties),
+            penalties=None if penalties is None else check_numbers("penalties", penalties),
             columns=columns,
             max_iter=self.max_iter,
             tol=self.tol,
@@ -213,7 +213,7 @@ class SPPCA(GaussianProjection):
         else:
             check_non_negative("penalty", self.penalty)
         if self.penalties is not None:
-            checked_numbers("penalties", self.penalties)
+            check_numbers("penalties", self.penalties)
         check_integer("max_iter", self.max_iter, 1)
         check_non_negative("tol", self.tol)
 
