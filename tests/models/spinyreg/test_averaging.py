@@ -15,7 +15,7 @@ from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
 from prosparse.models.spinyreg import common_magnitude as av_alike
 from prosparse.models.spinyreg.model import moments
-from prosparse.models.spinyreg.stepwise import log_number_prior, rules_for, search
+from prosparse.models.spinyreg.stepwise import log_size_prior, rules_for, search
 
 
 def searched(data, n, p):
@@ -50,17 +50,17 @@ def slow_terms(X, y, prior):
     """All sets, signs and kinds of weights. X and y are centred, so that y has n - 1 degrees of
     freedom."""
     n, p = X.shape
-    free, log_prior = n - 1, log_number_prior(p)
+    free, log_prior = n - 1, log_size_prior(p)
     terms = []
     for q in range(p + 1):
         cases = [
             (np.eye(q) / np.exp(log_ratio) @ (np.eye(q) + rho * np.outer(s, s)), log_kind, share)
-            for log_ratio, rho, log_kind in zip(*prior.kinds, strict=True)
+            for log_ratio, rho, log_kind in zip(*prior.grid, strict=True)
             for s, share in (signs_to_sum(q) if rho else [((1.0,) * q, 1.0)])
         ]
         states = [
             (s if rho else None, a)
-            for a, rho in enumerate(prior.kinds.rho)
+            for a, rho in enumerate(prior.grid.rho)
             for s, _ in (signs_to_sum(q) if rho else [((1.0,) * q, 1.0)])
         ]
         B = np.array([case[0] for case in cases])
@@ -123,8 +123,8 @@ def test_all_sets_are_summed(summed):
 
 def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
     data, fit, prior, (inclusion, mean, covariance, noise) = summed
-    monkeypatch.setattr(av, "STEADY", 0.0)
-    monkeypatch.setattr(av, "MOST_STATES", 8000)
+    monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
+    monkeypatch.setattr(av, "MAX_STATES", 8000)
     found = av.sample(data, prior, fit.v, np.random.default_rng(0), [])
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.02)
     size = np.sqrt(np.diagonal(covariance))
@@ -140,7 +140,8 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
 def test_a_later_half_of_the_run_is_told_from_the_first():
     """Two states, and a third that is met in the second half only."""
     places = [
-        av.Place(*(np.array(each) for each in ([1.0], q, [], []))) for q in ([0.1], [0.5], [0.9])
+        av.StateRates(*(np.array(each) for each in ([1.0], q, [], [])))
+        for q in ([0.1], [0.5], [0.9])
     ]
     met = av.Visits({}, [((0,), None)] * 3, places, [], [2.0, 3.0, 5.0])
     np.testing.assert_allclose(met.inclusion(np.zeros(0)), [(0.2 + 1.5 + 4.5) / 10.0])
@@ -149,10 +150,10 @@ def test_a_later_half_of_the_run_is_told_from_the_first():
 
 def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
     data, fit, prior, (inclusion, mean, covariance, _) = summed
-    monkeypatch.setattr(av, "STEADY", 0.0)
-    monkeypatch.setattr(av, "MOST_STATES", 4000)
-    passed = [np.array(v) for v in ([0, 3], [3, 1, 2], [4], [0, 1, 2, 3, 4])]
-    found = av.sample(data, prior, fit.v, np.random.default_rng(1), passed)
+    monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
+    monkeypatch.setattr(av, "MAX_STATES", 4000)
+    intermediate_sets = [np.array(v) for v in ([0, 3], [3, 1, 2], [4], [0, 1, 2, 3, 4])]
+    found = av.sample(data, prior, fit.v, np.random.default_rng(1), intermediate_sets)
     np.testing.assert_allclose(found.inclusion, inclusion, atol=0.03)
     size = np.sqrt(np.diagonal(covariance)).max()
     np.testing.assert_allclose(found.mean, mean, atol=0.1 * size)
@@ -190,21 +191,23 @@ def test_rates_are_those_of_the_densities(terms):
         if s is not None:
             s = tuple(sign * s[0] for sign in s)
         heights[v, s, a] = np.logaddexp(heights.get((v, s, a), -np.inf), term.log_posterior)
-    p, kinds = data.b.size, prior.kinds
-    alike = kinds.n_own + 3
-    states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), alike)]
-    states += [((2,), (1.0,), alike), ((0, 1, 2, 3, 4), (1.0, 1.0, 1.0, -1.0, 1.0), alike)]
-    states += [((0, 1, 4), (1.0, -1.0, -1.0), a) for a in range(kinds.n_own, kinds.rho.size, 4)]
-    nowhere = av.JumpTargets([], [], {}, np.zeros((0, kinds.rho.size)))
+    p, grid = data.b.size, prior.grid
+    common = grid.n_independent + 3
+    states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), common)]
+    states += [((2,), (1.0,), common), ((0, 1, 2, 3, 4), (1.0, 1.0, 1.0, -1.0, 1.0), common)]
+    states += [
+        ((0, 1, 4), (1.0, -1.0, -1.0), a) for a in range(grid.n_independent, grid.rho.size, 4)
+    ]
+    nowhere = av.JumpTargets([], [], {}, np.zeros((0, grid.rho.size)))
     for v, s, a in states:
-        at = av.place(data, prior, np.array(v, int), None if s is None else np.array(s), a)
+        at = av.state_rates(data, prior, np.array(v, int), None if s is None else np.array(s), a)
         q = len(v)
-        assert at.rates.size == 2 * p + q + kinds.rho.size
+        assert at.rates.size == 2 * p + q + grid.rho.size
         led = 0
         for j in np.flatnonzero(at.rates):
-            there, b = av.moved(prior, nowhere, p, (v, s), a, at, int(j))
+            there, b = av.jump(prior, nowhere, p, (v, s), a, at, int(j))
             expected = 1.0 / (1.0 + np.exp(heights[v, s, a] - heights[(*there, b)]))
-            rate = av_alike.KIND_RATE if j >= 2 * p + q else 1.0
+            rate = av_alike.GRID_RATE if j >= 2 * p + q else 1.0
             assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
             if there[0] != v:
                 led += 1
@@ -238,23 +241,23 @@ def conditional(heights, v, s, a, j):
 def test_every_jump_between_kinds_of_weights_can_be_undone(summed):
     """Else the process would not sample what it should."""
     data, _, prior, _ = summed
-    nowhere, p = av.JumpTargets([], [], {}, np.zeros((0, prior.kinds.rho.size))), data.b.size
-    v, n_own = (0, 1, 4), prior.kinds.n_own
+    nowhere, p = av.JumpTargets([], [], {}, np.zeros((0, prior.grid.rho.size))), data.b.size
+    v, n_independent = (0, 1, 4), prior.grid.n_independent
 
     def targets(signs, a):
-        at = av.place(data, prior, np.array(v), None if signs is None else np.array(signs), a)
+        at = av.state_rates(data, prior, np.array(v), None if signs is None else np.array(signs), a)
         start = 2 * p + len(v)
         to = start + np.flatnonzero(at.rates[start:])
-        return {av.moved(prior, nowhere, p, (v, signs), a, at, int(j)) for j in to}
+        return {av.jump(prior, nowhere, p, (v, signs), a, at, int(j)) for j in to}
 
-    for a in range(n_own):
+    for a in range(n_independent):
         there = [state for state in targets(None, a) if state[0][1] is not None]
-        assert len(there) == prior.kinds.rho.size - n_own
+        assert len(there) == prior.grid.rho.size - n_independent
         for (_, signs), b in there[::5]:
             assert ((v, None), a) in targets(signs, b)
-    assert not any(signs is None for (_, signs), _ in targets((1.0, 1.0, 1.0), n_own + 2)) or (
-        not any(signs is None for (_, signs), _ in targets((1.0, 1.0, -1.0), n_own + 2))
-    )
+    assert not any(
+        signs is None for (_, signs), _ in targets((1.0, 1.0, 1.0), n_independent + 2)
+    ) or (not any(signs is None for (_, signs), _ in targets((1.0, 1.0, -1.0), n_independent + 2)))
 
 
 def test_predictions_and_deviations_are_those_of_all_sets(rng, summed):
@@ -402,8 +405,8 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
     X, y, coef = make_sparse_regression(60, 600, n_informative=3, random_state=0)
     _, _, data, _ = problem(60, 600, q=3)
     fit, prior = searched(data, 60, 600)
-    visited = av.promising(data, fit, prior.free)
-    assert av.MOST_VISITED / 2 <= visited.size <= av.MOST_VISITED + fit.v.size
+    visited = av.select_promising(data, fit, prior.dof)
+    assert av.MAX_VISITED / 2 <= visited.size <= av.MAX_VISITED + fit.v.size
     assert set(np.flatnonzero(coef)) <= set(visited.tolist())
     assert np.all(np.diff(np.abs(data.b[visited])) <= 0)
     model = SpinyRegressor().fit(X, y)

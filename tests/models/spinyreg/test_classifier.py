@@ -116,11 +116,11 @@ def test_the_set_of_the_largest_expected_f_score():
     """Of a few variables: every set tried, every set weighed by its probability."""
     table, classes = drawn(70, 5, seed=3, size=0.7)
     op, _, labels = SpinyClassifier()._prepare(table, classes, None)
-    data = logistic_solve.listed_columns(op, labels, np.arange(5), True).data
+    data = logistic_solve.take_subset(op, labels, np.arange(5), True).data
     rules = logistic_solve.rules_for(data, 5, max_iter=10, tol=1e-7)
-    sets = logistic_average.sum_all(data, logistic_average.rules_of_average(data, rules), 2)
-    average = logistic_average.average_of(data, sets)
-    found = logistic_solve.f_score_set(data, average, 5)
+    sets = logistic_average.sum_all(data, logistic_average.averaging_rules(data, rules), 2)
+    average = logistic_average.summarise(data, sets)
+    found = logistic_solve.select_by_f_score(data, average, 5)
 
     def expected(v):
         score = 0.0
@@ -143,7 +143,7 @@ def test_the_score_of_noise():
         rng = np.random.default_rng(seed)
         table, classes = rng.standard_normal((100, 20)), rng.integers(0, 2, 100)
         op, _, labels = SpinyClassifier()._prepare(table, classes, None)
-        chances.append(logistic_solve.by_chance(op, labels))
+        chances.append(logistic_solve.null_pvalue(op, labels))
     assert 0.02 < np.mean(np.array(chances) < 0.1) < 0.18
     assert 0.4 < np.mean(chances) < 0.6
 
@@ -214,7 +214,7 @@ def test_many_variables_go_through_a_shortlist(monkeypatch):
     """The same as all of them at once."""
     table, classes = drawn(150, 120, seed=5)
     whole = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
-    monkeypatch.setattr(logistic_solve, "SHORTLIST", 40)
+    monkeypatch.setattr(logistic_solve, "MAX_SHORTLIST", 40)
     for kind in (np.asarray, sparse.csr_array):
         listed = SpinyClassifier(selection_rule="map", average=False).fit(kind(table), classes)
         assert np.array_equal(listed.support_, whole.support_)
@@ -227,7 +227,7 @@ def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
     rng = np.random.default_rng(1)
     table = rng.standard_normal((400, 60))
     classes = rng.random(400) < expit(4.0 * table[:, 0] + 0.8 * table[:, 1] - 0.8 * table[:, 2])
-    monkeypatch.setattr(logistic_solve, "SHORTLIST", 8)
+    monkeypatch.setattr(logistic_solve, "MAX_SHORTLIST", 8)
     found = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
     assert {0, 1, 2} <= set(np.flatnonzero(found.support_))
 
@@ -239,15 +239,15 @@ def test_gains_of_all_columns(monkeypatch):
     model = SpinyClassifier()
     for kind in (np.asarray, sparse.csr_array):
         op, _, labels = model._prepare(kind(table), classes, weights)
-        listed = logistic_solve.listed_columns(op, labels, np.arange(12), True)
-        fit = logistic_solve.state_of(
+        listed = logistic_solve.take_subset(op, labels, np.arange(12), True)
+        fit = logistic_solve.fit_state(
             listed.data,
             logistic_solve.rules_for(listed.data, 12, max_iter=10, tol=1e-7),
             np.array([0, 3]),
             2,
         ).fit
         found = logistic_solve.gains_of_all(op, labels, listed.data, fit)
-        expected = logistic_solve.outside(listed.data, fit).gain
+        expected = logistic_solve.score_all_additions(listed.data, fit).gain
         others = np.isfinite(expected)
         np.testing.assert_allclose(found[others], expected[others], rtol=1e-9)
 

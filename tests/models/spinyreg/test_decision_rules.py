@@ -65,8 +65,8 @@ def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
 
     def beyond(y):
         response = prepare_response(y, True, weights)
-        among = candidates(op, response.y, response.yy, response.n)
-        return null_test.rejects_null(among, response.root, 1)
+        pool = candidates(op, response.y, response.yy, response.n)
+        return null_test.rejects_null(pool, response.root, 1)
 
     spread = 1.0 if weights is None else np.sqrt(weights)
     found = [beyond(rng.standard_normal(n) / spread) for _ in range(200)]
@@ -92,11 +92,11 @@ def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
 def test_too_few_rows_are_never_beyond_chance():
     op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
     response = prepare_response(np.array([1.0, 2.0]), True)
-    among = candidates(op, response.y, response.yy, response.n)
-    assert not null_test.rejects_null(among, None, 1)
+    pool = candidates(op, response.y, response.yy, response.n)
+    assert not null_test.rejects_null(pool, None, 1)
 
 
-def average_of(X, y):
+def summarise(X, y):
     data = moments(X.T @ X, X.T @ y, float(y @ y), len(y))
     rules = rules_for(*X.shape, True, max_iter=1000, tol=1e-6)
     fit = search(data, lambda: data.b, rules)[-1].state.fit
@@ -106,8 +106,8 @@ def average_of(X, y):
 def test_of_copies_one_is_kept_with_the_probability_of_both():
     X, y, _, coef = problem(40, 5, q=2, noise=2.0)
     true = np.flatnonzero(coef)
-    data, average = average_of(np.column_stack([X, X[:, true[0]]]), y)
-    assert ch.stand_ins(data, average).tolist() in (
+    data, average = summarise(np.column_stack([X, X[:, true[0]]]), y)
+    assert ch.representatives(data, average).tolist() in (
         [*range(5), true[0]],
         [5 if j == true[0] else j for j in range(5)] + [5],
     )
@@ -121,7 +121,7 @@ def test_of_copies_one_is_kept_with_the_probability_of_both():
 def test_no_group_is_active_more_often_than_there_are_so_many_variables(rng):
     """Sums over all sets: at least as probable as one of the group, never more than the number."""
     X, y, _, _ = problem(25, 6, seed=3, q=3, noise=2.0)
-    _, average = average_of(X, y)
+    _, average = summarise(X, y)
     stands = np.array([0, 0, 0, 3, 4, 5])  # whatever the data say
     once = ch.merge_redundant(average.by_number, stands)
     assert np.all(once <= average.number + 1e-12)
@@ -140,14 +140,14 @@ def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other()
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     for noise in (0.0, 0.3):
         y = X[:, 0] + X[:, 1] + noise * rng.standard_normal(60)
-        data, average = average_of(X, y - y.mean())
-        assert ch.stand_ins(data, average).tolist() == [0, 1, 2, 3]
+        data, average = summarise(X, y - y.mean())
+        assert ch.representatives(data, average).tolist() == [0, 1, 2, 3]
         assert set(ch.select_by_f_score(data, average, 4).v.tolist()) >= {0, 1}
 
 
 def test_by_number_adds_up(rng):
     X, y, _, _ = problem(25, 6, seed=3, q=2, noise=3.0)
-    _, average = average_of(X, y)
+    _, average = summarise(X, y)
     np.testing.assert_allclose(average.by_number.sum(axis=1), average.inclusion)
     assert average.number.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(average.by_number.sum(axis=0), np.arange(7) * average.number)
@@ -177,16 +177,16 @@ def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monke
     """A weak but certain signal in many variables: no single set is more probable than none."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
-    monkeypatch.setattr(ch, "rejects_null", lambda among, root, n_intercepts: False)
+    monkeypatch.setattr(ch, "rejects_null", lambda pool, root, n_intercepts: False)
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
     monkeypatch.setattr(
         "prosparse.models.spinyreg.solve.select_by_f_score",
-        lambda data, average, allowed: ch.Choice(np.array([3, 1]), 0.5),
+        lambda data, average, allowed: ch.SelectedSet(np.array([3, 1]), 0.5),
     )
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
-    monkeypatch.setattr(ch, "rejects_null", lambda among, root, n_intercepts: True)
+    monkeypatch.setattr(ch, "rejects_null", lambda pool, root, n_intercepts: True)
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]
     assert np.flatnonzero(model.selected_coef_).tolist() == [1, 3]

@@ -22,7 +22,7 @@ def problem(n=60, p=6, seed=0, size=1.0, intercept=True, counts=False):
     t = (rng.random(n) < expit(0.5 * size * (X[:, 0] - X[:, 1]) - 0.4)).astype(float)
     count = rng.integers(1, 4, n).astype(float) if counts else np.ones(n)
     X = X - count @ X / count.sum()
-    return lg.labelled(X, t, count, intercept)
+    return lg.make_data(X, t, count, intercept)
 
 
 def rules(data):
@@ -111,7 +111,7 @@ def test_scores_are_of_second_order(intercept):
         return value + 0.5 * len(v) * math.log(lam)
 
     here = second_order([0, 2])
-    near = lg.outside(data, fit)
+    near = lg.score_all_additions(data, fit)
     for j in (1, 3, 4, 5):
         assert near.gain[j] == pytest.approx(second_order([0, 2, j]) - here)
     assert lg.removal_gains(data, fit)[0] == pytest.approx(second_order([2]) - here)
@@ -133,7 +133,7 @@ def test_the_search_never_falls_and_finds_the_best_set():
         for run in runs:
             assert np.all(np.diff(run.bounds) >= 0.0)
         every = [
-            ls.state_of(data, given, np.array(v, dtype=int), k).bound
+            ls.fit_state(data, given, np.array(v, dtype=int), k).bound
             for q in range(6)
             for v in itertools.combinations(range(5), q)
             for k in (range(given.log_tau.size) if q else [0])
@@ -149,9 +149,9 @@ def test_two_variables_that_tell_nothing_one_by_one():
     X[:, 4] = X[:, 2] + hidden
     t = (hidden > 0).astype(float)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
-    data = lg.labelled(X, t, np.ones(80), True)
+    data = lg.make_data(X, t, np.ones(80), True)
     given = rules(data)
-    alone = ls.climb(data, ls.empty(data, given), given).state
+    alone = ls.local_search(data, ls.empty_state(data, given), given).state
     assert alone.fit.v.size == 0
     assert set(ls.search(data, given)[-1].state.fit.v) == {2, 4}
 
@@ -160,10 +160,10 @@ def test_the_sum_over_sizes():
     data = problem()
     given, v = rules(data), np.array([0, 1])
     fits = [lg.fit_model(data, v, log_tau) for log_tau in given.log_tau]
-    terms = [f.log_evidence + s for f, s in zip(fits, given.log_size, strict=True)]
-    found = ls.over_sizes(data, given, ls.state_of(data, given, v, 2))
+    terms = [f.log_evidence + s for f, s in zip(fits, given.log_tau_prior, strict=True)]
+    found = ls.integrate_tau(data, given, ls.fit_state(data, given, v, 2))
     assert found.log_evidence == pytest.approx(np.logaddexp.reduce(terms), abs=1e-4)
-    assert np.exp(given.log_size).sum() == pytest.approx(1.0)
+    assert np.exp(given.log_tau_prior).sum() == pytest.approx(1.0)
 
 
 def test_the_path_is_nested():
@@ -180,11 +180,11 @@ def test_the_path_is_nested():
 def test_the_chain_samples_the_posterior():
     """Of few variables its shares are those of all sets, summed."""
     data = problem(n=50, p=4, size=0.8)
-    given = la.rules_of_average(data, rules(data))
-    start = ls.state_of(data, given, np.array([], dtype=int), 2)
-    exact = la.average_of(data, la.sum_all(data, given, 2))
+    given = la.averaging_rules(data, rules(data))
+    start = ls.fit_state(data, given, np.array([], dtype=int), 2)
+    exact = la.summarise(data, la.sum_all(data, given, 2))
     chain = la.sample(data, given, start, np.random.default_rng(0), steps=4000)
-    found = la.average_of(data, chain)
+    found = la.summarise(data, chain)
     assert sum(each.share for each in chain) == pytest.approx(1.0)
     np.testing.assert_allclose(found.inclusion, exact.inclusion, atol=0.03)
     np.testing.assert_allclose(found.mean, exact.mean, atol=0.03)
@@ -196,9 +196,9 @@ def test_the_chain_samples_the_posterior():
 def test_moments_of_the_average():
     """Within sets and between them, from the definition."""
     data = problem(n=50, p=3, size=0.6)
-    given = la.rules_of_average(data, rules(data))
+    given = la.averaging_rules(data, rules(data))
     sets = la.sum_all(data, given, 2)
-    found = la.average_of(data, sets)
+    found = la.summarise(data, sets)
     full = []
     for fit, share in sets:
         mean, C = np.zeros(4), np.zeros((4, 4))
@@ -237,7 +237,7 @@ def test_mode_with_large_counts(power, doubling):
     X = rng.standard_normal((20, 6))
     t = (X[:, 0] > 0.0).astype(float)
     counts = 10.0 ** rng.uniform(0, power, 20)
-    data = lg.labelled(X - counts @ X / counts.sum(), t, counts, True)
+    data = lg.make_data(X - counts @ X / counts.sum(), t, counts, True)
     fit = lg.fit_model(data, np.arange(6), doubling * math.log(2.0), np.full(7, 30.0))
     Z, lam = lg.design(data, fit.v), math.exp(lg.log_lambda(data, fit.log_tau))
     gradient = Z.T @ fit.residual - lam * np.append(0.0, fit.m)

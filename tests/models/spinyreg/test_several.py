@@ -70,7 +70,7 @@ def test_neighbours():
         v = np.array(v, dtype=int)
         return several.fit_at(data, v, several.spectrum_of(data, v), fit.log_ratio).log_evidence
 
-    near = several.outside(data, fit, data.n)
+    near = several.score_all_additions(data, fit, data.n)
     for j in (1, 9):
         assert near.gain[j] == pytest.approx(at([0, 4, 7, j]) - fit.log_evidence)
     out = several.removal_gains(fit, data.n)
@@ -208,7 +208,7 @@ def test_tables_of_other_kinds(model):
 def test_many_variables_go_through_a_shortlist(monkeypatch, model):
     wide, responses, _ = drawn(100, 120, 2, 3)
     whole = SpinyRegressor().fit(wide, responses)
-    monkeypatch.setattr(several, "SHORTLIST", 30)
+    monkeypatch.setattr(several, "MAX_SHORTLIST", 30)
     some = SpinyRegressor().fit(wide, responses)
     np.testing.assert_array_equal(some.support_, whole.support_)
     np.testing.assert_allclose(some.coef_, whole.coef_, rtol=1e-5)
@@ -236,7 +236,9 @@ def test_noise_selects_nothing():
 def test_what_is_refused():
     with pytest.raises(ParameterError, match="`noise` must be 'gaussian' for several responses"):
         SpinyRegressor(noise="student").fit(X, Y)
-    with pytest.raises(ParameterError, match="`selection_rule` must be 'f-score' or 'map' for several"):
+    with pytest.raises(
+        ParameterError, match="`selection_rule` must be 'f-score' or 'map' for several"
+    ):
         SpinyRegressor(selection_rule="median").fit(X, Y)
     with pytest.raises(InputError, match="Input y contains NaN"):
         SpinyRegressor().fit(X, np.where(Y > 5.0, np.nan, Y))

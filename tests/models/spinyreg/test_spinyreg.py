@@ -22,8 +22,8 @@ from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import ard, stepwise
 from prosparse.models.spinyreg.model import EXACT, evaluate, moments, optimise
-from prosparse.models.spinyreg.solve import Options, relax, relevance
-from prosparse.models.spinyreg.stepwise import log_number_prior, regression_path
+from prosparse.models.spinyreg.solve import Options, fit_ard, relevance
+from prosparse.models.spinyreg.stepwise import log_size_prior, regression_path
 
 
 def example(n=60, p=20, q=4, seed=0, **options):
@@ -150,7 +150,7 @@ def test_precisions_of_the_chosen_model_are_the_best(n):
     assert abs(evidence(at + h) - evidence(at - h)) / (2 * h) < 1e-4
     q = model.n_selected_
     of_mean = 0.5 * np.log(2 * np.pi / model.noise_precision_)
-    expected = model.log_evidence_path_[q] + of_mean + log_number_prior(X.shape[1])[q]
+    expected = model.log_evidence_path_[q] + of_mean + log_size_prior(X.shape[1])[q]
     assert model.log_posterior_path_[q] == pytest.approx(expected, abs=1e-9)
 
 
@@ -209,7 +209,7 @@ def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
     data = moments(X.T @ X, X.T @ y, float(y @ y), 40)
     start = optimise(data, evaluate(data, np.array([0, 1]), 0.0), EXACT)
     path = regression_path(data, start, 4)
-    run = relax(data, path, path.fits[2], Options(True, "posterior", 1000, 1e-7, 0))
+    run = fit_ard(data, path, path.fits[2], Options(True, "posterior", 1000, 1e-7, 0))
     G, b = data.gram(path.order), data.b[path.order]
     sigma2 = max(path.fits[2].sigma2, 1e-4 * data.yy / 40)
     assert (sigma2 > path.fits[2].sigma2) == (noise == 0.0)

@@ -42,13 +42,13 @@ def test_a_pair_of_which_one_is_in_the_model_gains_nothing():
     data = moments_of(*cancelling(30, 8, 0))
     fit = rg.evaluate(data, np.array([1, 4]), 0.0)
     assert pr.pair_gains(data, fit, pr.correlated_pairs(data), 0.0, 30.0) == -np.inf
-    assert pr.with_best_pair(data, fit, pr.correlated_pairs(data), 30.0) is None
+    assert pr.add_best_pair(data, fit, pr.correlated_pairs(data), 30.0) is None
 
 
 def test_without_correlated_variables_there_is_no_pair(rng):
     data = moments_of(rng.standard_normal((50, 6)), rng.standard_normal(50))
     empty = rg.evaluate(data, np.array([], dtype=int), 0.0)
-    assert pr.with_best_pair(data, empty, pr.correlated_pairs(data), 50.0) is None
+    assert pr.add_best_pair(data, empty, pr.correlated_pairs(data), 50.0) is None
 
 
 @pytest.mark.parametrize("seed", range(3))

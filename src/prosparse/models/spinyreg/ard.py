@@ -19,7 +19,7 @@ from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
 # The error of what is left of a variable beside all others, as a share of the variable itself.
-SHARE_ROUNDING = 1e-15
+RATIO_ROUNDING = 1e-15
 
 
 class State(NamedTuple):
@@ -67,7 +67,7 @@ def make_step(
         for j, at in enumerate(t):
             a, c = Ac.item(j, j), Ac.item(j, p)
             share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            if not (a > 0.0 and SHARE_ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
+            if not (a > 0.0 and RATIO_ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
                 continue
             s, q = a / share, c / share
             best = (q * q - s) / (s * s) if q * q > s else 0.0

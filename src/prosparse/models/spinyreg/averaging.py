@@ -43,27 +43,29 @@ from scipy.special import expit, ndtr, ndtri
 
 from .common_magnitude import (
     Densities,
-    Place,
+    StateRates,
     SetPrior,
     Spectrum,
     densities,
-    place,
+    state_rates,
     sign_patterns,
     spectrum,
-    weight_kinds,
+    make_prior_grid,
 )
 from .credible import credible_sets
-from .model import RegressionFit, RegressionMoments, exchange_gains, neighbours
+from .model import RegressionFit, RegressionMoments, exchange_gains, score_additions
 
-ALL_SETS = 10  # of so many variables, at most, are summed
-MOST_VISITED = 400  # variables
-MOST_STATES = 1000  # of the jump process
-FEWEST_STATES = 100
+MAX_ENUMERATED = 10  # of so many variables, at most, are summed
+MAX_VISITED = 400  # variables
+MAX_STATES = 1000  # of the jump process
+MIN_STATES = 100
 MIN_RATE = 1e-300  # total rate of jumps below which a state lasts for good
-STEADY = 0.01  # the halves of the run may differ by this much in a probability of inclusion
-STEEP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
-LIKELY = 0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
-MOST_LIKELY = 300  # variables whose covariances are kept, at most
+STABILITY_TOL = 0.01  # the halves of the run may differ by this much in a probability of inclusion
+MAX_LOG_DROP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
+MIN_INCLUSION = (
+    0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
+)
+MAX_CANDIDATES = 300  # variables whose covariances are kept, at most
 
 
 class Average(NamedTuple):
@@ -84,9 +86,9 @@ class Average(NamedTuple):
     n_sets: int  # different sets that were seen
 
 
-def noise_of(R: np.ndarray, free: float) -> np.ndarray:
+def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
     """The mean of the noise variance, which few degrees of freedom do not have."""
-    return R / max(free - 2, 1)
+    return R / max(dof - 2, 1)
 
 
 class Sums(NamedTuple):
@@ -99,13 +101,18 @@ class Sums(NamedTuple):
     sigma2: np.ndarray  # ()
 
 
-def no_sums(p: int) -> Sums:
+def zero_sums(p: int) -> Sums:
     """Where summing starts."""
     return Sums(np.zeros(p), np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), np.zeros(()))
 
 
 def add_sets(
-    sums: Sums, prior: SetPrior, v: np.ndarray, of: Spectrum, at: Densities, weights: np.ndarray
+    sums: Sums,
+    prior: SetPrior,
+    v: np.ndarray,
+    spectra: Spectrum,
+    density: Densities,
+    weights: np.ndarray,
 ) -> None:
     """Add the sets ``v``, (S, q), with the weights (S, M, A) of each pattern of signs at each kind
     of weights to ``sums``.
@@ -113,18 +120,20 @@ def add_sets(
     With m_0 and P_0 of weights of their own, z = P_0 s and x = h c / (1 - h t), see `alike`,
     m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
     """
-    noise = noise_of(at.R, prior.free)
+    noise = mean_noise_variance(density.R, prior.dof)
     np.add(sums.sigma2, (weights * noise).sum(), out=sums.sigma2)
     size, q = v.shape
     if q == 0:
         return
     each = weights.sum(axis=1)  # (S, A)
-    P = np.einsum("sij,saj,slj->sail", of.U, 1.0 / at.grown, of.U, optimize=True)
-    m = np.einsum("sij,saj->sai", of.U, of.c[:, None, :] / at.grown)
-    of_signs = np.swapaxes(weights * at.bend * at.c, 1, 2)  # (S, A, M)
-    shift = np.einsum("sail,sal->sai", P, of_signs @ at.signs)
-    squares = (at.signs[..., :, None] * at.signs[..., None, :]).reshape(*at.signs.shape[:2], q * q)
-    of_squares = np.swapaxes(weights * (noise + at.bend * at.c**2) * at.bend, 1, 2)
+    P = np.einsum("sij,saj,slj->sail", spectra.U, 1.0 / density.eigenvalues, spectra.U, optimize=True)
+    m = np.einsum("sij,saj->sai", spectra.U, spectra.c[:, None, :] / density.eigenvalues)
+    of_signs = np.swapaxes(weights * density.gain_factor * density.c, 1, 2)  # (S, A, M)
+    shift = np.einsum("sail,sal->sai", P, of_signs @ density.signs)
+    squares = (density.signs[..., :, None] * density.signs[..., None, :]).reshape(
+        *density.signs.shape[:2], q * q
+    )
+    of_squares = np.swapaxes(weights * (noise + density.gain_factor * density.c**2) * density.gain_factor, 1, 2)
     inner = (of_squares @ squares).reshape(size, -1, q, q)
     second = np.einsum("sa,sail->sil", (weights * noise).sum(axis=1), P)
     second += np.einsum("sa,sai,sal->sil", each, m, m)
@@ -147,34 +156,34 @@ class Inclusion(NamedTuple):
 
 def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
     """The exact average over all sets and signs, where these are few."""
-    p, own, alike = data.b.size, prior.kinds.own(), prior.kinds.alike()
+    p, independent, common = data.b.size, prior.grid.independent(), prior.grid.common()
     bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
     sizes = bits.sum(axis=1)
     groups = []
     numbers = np.flatnonzero(np.isfinite(prior.log_prior))
     for q in numbers:
         v = np.nonzero(bits[sizes == q])[1].reshape(np.count_nonzero(sizes == q), q)
-        of = spectrum(data, v)
-        for kinds, signs in ((own, None), (alike, sign_patterns(int(q))[None])):
-            at = densities(data, prior, kinds, of, signs)
-            groups.append((q, v, of, at, at.log_density + prior.log_prior[q]))
+        spectra = spectrum(data, v)
+        for grid, signs in ((independent, None), (common, sign_patterns(int(q))[None])):
+            density = densities(data, prior, grid, spectra, signs)
+            groups.append((q, v, spectra, density, density.log_density + prior.log_prior[q]))
     top = max(float(each[-1].max()) for each in groups)
     total = sum(float(np.exp(each[-1] - top).sum()) for each in groups)
-    sums = no_sums(p)
+    sums = zero_sums(p)
     by_number, number = np.zeros((p, numbers[-1] + 1)), np.zeros(numbers[-1] + 1)
-    for q, v, of, at, log_weight in groups:
+    for q, v, spectra, density, log_weight in groups:
         before, weights = sums.weight.copy(), np.exp(log_weight - top) / total
-        add_sets(sums, prior, v, of, at, weights)
+        add_sets(sums, prior, v, spectra, density, weights)
         by_number[:, q] += sums.weight - before
         number[q] += float(weights.sum())
     n_sets = int(np.count_nonzero(np.isin(sizes, numbers)))
-    told = Inclusion(sums.weight, by_number, number)
-    return average_of(data, told, sums.first, np.arange(p), sums, n_sets)
+    inclusion = Inclusion(sums.weight, by_number, number)
+    return summarise(data, inclusion, sums.first, np.arange(p), sums, n_sets)
 
 
-def average_of(
+def summarise(
     data: RegressionMoments,
-    told: Inclusion,
+    inclusion: Inclusion,
     mean: np.ndarray,
     seen: np.ndarray,
     sums: Sums,
@@ -185,13 +194,15 @@ def average_of(
     Where all sets are summed all covariances are kept; of many variables those of the likely ones,
     and the others are taken to be as far from their means as they are on average.
     """
-    told = told._replace(probability=np.minimum(told.probability, 1.0))  # 1 + rounding
-    covariance, inclusion = sums.second - np.outer(sums.first, sums.first), told.probability
-    kept = np.arange(seen.size)
-    if mean.size > ALL_SETS:
-        first = np.argsort(-inclusion[seen], kind="stable")[:MOST_LIKELY]
-        kept = np.sort(first[inclusion[seen[first]] >= LIKELY])
-    others = np.delete(np.arange(seen.size), kept)
+    # Rounding can make a sum of probabilities exceed 1.
+    inclusion = inclusion._replace(probability=np.minimum(inclusion.probability, 1.0))
+    probability = inclusion.probability[seen]
+    covariance = sums.second - np.outer(sums.first, sums.first)
+    retained = np.arange(seen.size)
+    if mean.size > MAX_ENUMERATED:
+        first = np.argsort(-probability, kind="stable")[:MAX_CANDIDATES]
+        retained = np.sort(first[probability[first] >= MIN_INCLUSION])
+    others = np.delete(np.arange(seen.size), retained)
     square = data.d[seen[others]] / data.n
     variance, active_mean, active_variance = (np.zeros(mean.size) for _ in range(3))
     variance[seen] = np.maximum(covariance.diagonal(), 0.0)
@@ -200,14 +211,14 @@ def average_of(
     spread = sums.second.diagonal() / weight - active_mean[seen] ** 2
     active_variance[seen] = np.maximum(spread, 0.0)
     return Average(
-        *told,
+        *inclusion,
         mean,
         variance,
         active_mean,
         active_variance,
-        seen[kept],
-        covariance[kept][:, kept],
-        sums.together[kept][:, kept],
+        seen[retained],
+        covariance[retained][:, retained],
+        sums.together[retained][:, retained],
         float(variance[seen[others]] @ square),
         float(sums.sigma2),
         n_sets,
@@ -226,9 +237,9 @@ class JumpTargets(NamedTuple):
     number: dict[tuple[int, ...], int]  # of each in `sets`
     log_density: np.ndarray  # (S, A) log posterior at each kind of weights
 
-    def rates(self, here: Signed, a: int) -> np.ndarray:
+    def rates(self, state: Signed, a: int) -> np.ndarray:
         """(S A,) to all others at each kind of weights, none where ``here`` is no stone."""
-        v, signs = here
+        v, signs = state
         i = self.number.get(v)
         if i is None or (signs is not None and signs != self.signs[i]):
             return np.zeros(0)
@@ -237,26 +248,30 @@ class JumpTargets(NamedTuple):
         return rates.ravel()
 
 
-def best_own(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
+def best_independent(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
     """The number of the kind of weights of their own at which the set ``v`` is most probable."""
-    at = densities(data, prior, prior.kinds.own(), spectrum(data, v[None]))
-    return int(np.argmax(at.log_density))
+    local = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
+    return int(np.argmax(local.log_density))
 
 
-def stepping_stones(
+def find_jump_targets(
     data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]
 ) -> JumpTargets:
     """Those of ``sets`` that are not too improbable, with the signs of their weights."""
-    found: dict[tuple[int, ...], Place] = {}
+    found: dict[tuple[int, ...], StateRates] = {}
     for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
         variables = np.array(v, dtype=int)
-        found[v] = place(data, prior, variables, None, best_own(data, prior, variables))
-    height = {v: at.log_density + prior.log_prior[len(v)] for v, at in found.items()}
+        found[v] = state_rates(
+            data, prior, variables, None, best_independent(data, prior, variables)
+        )
+    height = {v: local.log_density + prior.log_prior[len(v)] for v, local in found.items()}
     top = max((float(each.max()) for each in height.values()), default=0.0)
-    kept = [v for v, each in height.items() if each.max() > top - STEEP]
-    log_density = np.array([height[v] for v in kept]).reshape(len(kept), prior.kinds.rho.size)
-    signs = [tuple(found[v].signs.tolist()) for v in kept]
-    return JumpTargets(kept, signs, {v: i for i, v in enumerate(kept)}, log_density)
+    retained = [v for v, each in height.items() if each.max() > top - MAX_LOG_DROP]
+    log_density = np.array([height[v] for v in retained]).reshape(
+        len(retained), prior.grid.rho.size
+    )
+    signs = [tuple(found[v].signs.tolist()) for v in retained]
+    return JumpTargets(retained, signs, {v: i for i, v in enumerate(retained)}, log_density)
 
 
 class Visits(NamedTuple):
@@ -264,7 +279,7 @@ class Visits(NamedTuple):
 
     number: dict[tuple[Signed, int], int]  # of each set, with signs, and kind of weights
     sets: list[Signed]
-    places: list[Place]
+    places: list[StateRates]
     rates: list[np.ndarray]  # summed up, of each
     spent: list[float]  # time in each
 
@@ -273,7 +288,7 @@ class Visits(NamedTuple):
         of the states."""
         time = np.array(self.spent)
         time[: since.size] -= since
-        return time @ np.array([at.inclusion for at in self.places]) / time.sum()
+        return time @ np.array([local.inclusion for local in self.places]) / time.sum()
 
 
 def sample(
@@ -281,50 +296,50 @@ def sample(
     prior: SetPrior,
     v: np.ndarray,
     rng: np.random.Generator,
-    passed: list[np.ndarray],
+    intermediate_sets: list[np.ndarray],
 ) -> Average:
     """The average over the states of a jump process that starts at the set ``v``; ``passed`` are
     sets that may be stepping stones."""
     p = data.b.size
-    stones = stepping_stones(data, prior, [v, v[:0], *passed])
-    met = Visits({}, [], [], [], [])
-    half, check = np.zeros(0), FEWEST_STATES  # time spent in the first half
-    here: Signed = (tuple(sorted(v.tolist())), None)
-    a = best_own(data, prior, np.sort(v))
-    for t in range(1, MOST_STATES + 1):
-        k = met.number.get((here, a))
+    targets = find_jump_targets(data, prior, [v, v[:0], *intermediate_sets])
+    visits = Visits({}, [], [], [], [])
+    half, check = np.zeros(0), MIN_STATES  # time spent in the first half
+    state: Signed = (tuple(sorted(v.tolist())), None)
+    a = best_independent(data, prior, np.sort(v))
+    for t in range(1, MAX_STATES + 1):
+        k = visits.number.get((state, a))
         if k is None:
-            k = met.number[here, a] = len(met.sets)
-            signs = None if here[1] is None else np.array(here[1])
-            at = place(data, prior, np.array(here[0], dtype=int), signs, a)
-            met.sets.append(here)
-            met.places.append(at)
-            met.rates.append(np.cumsum(np.append(at.rates, stones.rates(here, a))))
-            met.spent.append(0.0)
-        steps = met.rates[k]
+            k = visits.number[state, a] = len(visits.sets)
+            signs = None if state[1] is None else np.array(state[1])
+            local = state_rates(data, prior, np.array(state[0], dtype=int), signs, a)
+            visits.sets.append(state)
+            visits.places.append(local)
+            visits.rates.append(np.cumsum(np.append(local.rates, targets.rates(state, a))))
+            visits.spent.append(0.0)
+        steps = visits.rates[k]
         total = float(steps[-1])
-        met.spent[k] += 1.0 / max(total, MIN_RATE)
+        visits.spent[k] += 1.0 / max(total, MIN_RATE)
         if total < MIN_RATE:  # All neighbours together have no probability in double precision.
             break
         if t == check:
             if half.size:
-                early = half @ np.array([at.inclusion for at in met.places[: half.size]])
-                apart = met.inclusion(half) - early / half.sum()
-                if float(np.abs(apart).max()) < STEADY:
+                early = half @ np.array([local.inclusion for local in visits.places[: half.size]])
+                apart = visits.inclusion(half) - early / half.sum()
+                if float(np.abs(apart).max()) < STABILITY_TOL:
                     break
-            half, check = np.array(met.spent), 2 * check
+            half, check = np.array(visits.spent), 2 * check
         j = int(np.searchsorted(steps, rng.random() * total, side="right"))
         j = min(j, steps.size - 1)  # rounding
-        here, a = moved(prior, stones, p, here, a, met.places[k], j)
-    return gathered(data, prior, met)
+        state, a = jump(prior, targets, p, state, a, visits.places[k], j)
+    return summarise_visits(data, prior, visits)
 
 
-def moved(
-    prior: SetPrior, stones: JumpTargets, p: int, here: Signed, a: int, at: Place, j: int
+def jump(
+    prior: SetPrior, targets: JumpTargets, p: int, state: Signed, a: int, local: StateRates, j: int
 ) -> tuple[Signed, int]:
     """The state, and its kind of weights, to which number ``j`` of the rates of `Place` leads."""
-    v, signs = here
-    q, A = len(v), prior.kinds.rho.size
+    v, signs = state
+    q, A = len(v), prior.grid.rho.size
     if j < 2 * p:
         sign, i = (1.0, j) if j < p else (-1.0, j - p)
         at_i = bisect_left(v, i)
@@ -340,10 +355,10 @@ def moved(
         return (v, positive(signs, lambda s: (*s[:j], -s[j], *s[j + 1 :]))), a
     j -= q
     if j < A:
-        own = prior.kinds.rho[j] == 0.0
-        return (v, None if own else tuple(at.signs.tolist())), j
+        independent = prior.grid.rho[j] == 0.0
+        return (v, None if independent else tuple(local.signs.tolist())), j
     i, a = divmod(j - A, A)
-    return (stones.sets[i], None if prior.kinds.rho[a] == 0.0 else stones.signs[i]), a
+    return (targets.sets[i], None if prior.grid.rho[a] == 0.0 else targets.signs[i]), a
 
 
 Change = Callable[[tuple[float, ...]], tuple[float, ...]]
@@ -358,66 +373,68 @@ def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ..
     return after if not after or after[0] > 0.0 else tuple(-s for s in after)
 
 
-def inclusion_from_visits(met: Visits, p: int) -> Inclusion:
+def inclusion_from_visits(visits: Visits, p: int) -> Inclusion:
     """How probable variables are, with 0 .. Q active ones.
 
     Of each variable, given all others of the set here: with a variable of the set there are as many
     as it has, with another one more.
     """
-    sizes = np.array([len(v) for v, _ in met.sets])
-    time = np.array(met.spent) / sum(met.spent)
-    given = np.array([at.inclusion for at in met.places])  # (states, p)
+    sizes = np.array([len(v) for v, _ in visits.sets])
+    time = np.array(visits.spent) / sum(visits.spent)
+    given = np.array([local.inclusion for local in visits.places])  # (states, p)
     inside = np.zeros(given.shape, dtype=bool)
-    for row, (v, _) in zip(inside, met.sets, strict=True):
+    for row, (v, _) in zip(inside, visits.sets, strict=True):
         row[list(v)] = True
     by_number = np.zeros((p, int(sizes.max()) + 2))
     for q in np.unique(sizes):
-        some = sizes == q
-        by_number[:, q] += time[some] @ np.where(inside[some], given[some], 0.0)
-        by_number[:, q + 1] += time[some] @ np.where(inside[some], 0.0, given[some])
+        same_size = sizes == q
+        by_number[:, q] += time[same_size] @ np.where(inside[same_size], given[same_size], 0.0)
+        by_number[:, q + 1] += time[same_size] @ np.where(inside[same_size], 0.0, given[same_size])
     number = np.bincount(sizes, time, by_number.shape[1])
-    return Inclusion(met.inclusion(np.zeros(0)), by_number, number)
+    return Inclusion(visits.inclusion(np.zeros(0)), by_number, number)
 
 
-def gathered(data: RegressionMoments, prior: SetPrior, met: Visits) -> Average:
+def summarise_visits(data: RegressionMoments, prior: SetPrior, visits: Visits) -> Average:
     """Moments of the weights over the sets that were seen, each with its share of the time."""
     seen: dict[Signed, float] = {}
-    for each, spent in zip(met.sets, met.spent, strict=True):
+    for each, spent in zip(visits.sets, visits.spent, strict=True):
         seen[each] = seen.get(each, 0.0) + spent
     visited = np.unique(np.concatenate([np.array(v, dtype=int) for v, _ in seen]))
     total = sum(seen.values())
-    sums = no_sums(visited.size)
+    sums = zero_sums(visited.size)
     groups: dict[tuple[int, bool], list[Signed]] = {}
     for v, signs in seen:
         groups.setdefault((len(v), signs is not None), []).append((v, signs))
-    for (q, alike), sets in groups.items():
+    for (q, common), sets in groups.items():
         places = np.array([v for v, _ in sets], dtype=int).reshape(len(sets), q)
-        kinds = prior.kinds.alike() if alike else prior.kinds.own()
-        pattern = np.array([s for _, s in sets]).reshape(len(sets), 1, q) if alike else None
-        of = spectrum(data, places)
-        at = densities(data, prior, kinds, of, pattern)
-        share = np.exp(at.log_density - np.logaddexp.reduce(at.log_density, axis=2)[..., None])
+        grid = prior.grid.common() if common else prior.grid.independent()
+        pattern = np.array([s for _, s in sets]).reshape(len(sets), 1, q) if common else None
+        spectra = spectrum(data, places)
+        density = densities(data, prior, grid, spectra, pattern)
+        share = np.exp(
+            density.log_density - np.logaddexp.reduce(density.log_density, axis=2)[..., None]
+        )
         time = np.array([seen[each] for each in sets]) / total
         weights = time[:, None, None] * share
-        add_sets(sums, prior, np.searchsorted(visited, places), of, at, weights)
+        add_sets(sums, prior, np.searchsorted(visited, places), spectra, density, weights)
     mean = np.zeros(data.b.size)
     mean[visited] = sums.first
-    told = inclusion_from_visits(met, data.b.size)
-    return average_of(data, told, mean, visited, sums, len({v for v, _ in seen}))
+    inclusion = inclusion_from_visits(visits, data.b.size)
+    return summarise(data, inclusion, mean, visited, sums, len({v for v, _ in seen}))
 
 
 def average_over_sets(
     data: RegressionMoments,
     prior: SetPrior,
     fit: RegressionFit,
-    passed: list[np.ndarray],
+    intermediate_sets: list[np.ndarray],
     seed: int,
 ) -> Average:
     """The average over sets, from that of ``fit`` on where they are too many to sum; ``passed``
     are others that a search has met."""
-    if data.b.size <= ALL_SETS:
+    if data.b.size <= MAX_ENUMERATED:
         return sum_all(data, prior)
-    order = promising(data, fit, prior.free)
+    order = select_promising(data, fit, prior.dof)
     places = np.full(data.b.size, -1)
     places[order] = np.arange(order.size)
     found = sample(
@@ -425,7 +442,7 @@ def average_over_sets(
         prior,
         places[fit.v],
         np.random.default_rng(seed),
-        [places[v] for v in passed if np.all(places[v] >= 0)],
+        [places[v] for v in intermediate_sets if np.all(places[v] >= 0)],
     )
     rising = np.argsort(order[found.candidates])
 
@@ -448,7 +465,7 @@ def average_over_sets(
     )
 
 
-def promising(data: RegressionMoments, fit: RegressionFit, free: float) -> np.ndarray:
+def select_promising(data: RegressionMoments, fit: RegressionFit, dof: float) -> np.ndarray:
     """The variables that the run visits, the most correlated with y first, so that the order of
     the columns does not matter to what is drawn.
 
@@ -457,26 +474,26 @@ def promising(data: RegressionMoments, fit: RegressionFit, free: float) -> np.nd
     """
     correlation = np.abs(data.b) / np.sqrt(data.d)
     order = np.argsort(-correlation, kind="stable")
-    if order.size <= MOST_VISITED:
+    if order.size <= MAX_VISITED:
         return order
-    gain = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, free).gain
+    gain = score_additions(fit, data.G.take(fit.v, axis=1), data.d, data.b, dof).gain
     gain[fit.v] = np.inf
-    most = MOST_VISITED // 2
-    kept = np.zeros(order.size, dtype=bool)
-    kept[order[:most]] = True
-    kept[np.argsort(-gain, kind="stable")[: most + fit.v.size]] = True
-    visited: np.ndarray = order[kept[order]]
+    most = MAX_VISITED // 2
+    retained = np.zeros(order.size, dtype=bool)
+    retained[order[:most]] = True
+    retained[np.argsort(-gain, kind="stable")[: most + fit.v.size]] = True
+    visited: np.ndarray = order[retained[order]]
     return visited
 
 
 def set_prior(
-    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, free: float
+    data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, dof: float
 ) -> SetPrior:
     """The prior of the average: of the sets that of the search, ``log_prior``; of the weights a
     grid of kinds around the size of those of ``best``."""
     unit = math.log(float(data.d.mean()) / data.n)
-    kinds = weight_kinds(data, best.log_ratio if best.v.size else unit)
-    return SetPrior(log_prior, kinds, free)
+    grid = make_prior_grid(data, best.log_ratio if best.v.size else unit)
+    return SetPrior(log_prior, grid, dof)
 
 
 def mixture_interval(
@@ -498,11 +515,11 @@ def mixture_interval(
     return np.stack(ends, axis=-1)
 
 
-def credible_sets_of(data: RegressionMoments, fit: RegressionFit, free: float) -> list[np.ndarray]:
+def credible_sets_of(data: RegressionMoments, fit: RegressionFit, dof: float) -> list[np.ndarray]:
     """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []
     cross = data.G.take(fit.v, axis=1)
-    gain = exchange_gains(fit, neighbours(fit, cross, data.d, data.b, free), free)
+    gain = exchange_gains(fit, score_additions(fit, cross, data.d, data.b, dof), dof)
     correlation = np.abs(cross) / np.sqrt(data.d[:, None] * data.d[fit.v])
     return credible_sets(fit.v, gain, correlation)

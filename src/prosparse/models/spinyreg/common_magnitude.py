@@ -56,14 +56,14 @@ from scipy.special import betaln, expit
 from .model import MIN_NOISE_RATIO, RegressionMoments
 
 SCATTER = 0.25  # of weights that are alike, over the size they have in common: rho = 1 / SCATTER^2
-ALIKE = 0.5  # probability, before y is seen, that weights are alike
-SIGNS = 0.5  # parameter of the beta distribution of the share of positive signs
+COMMON_PROBABILITY = 0.5  # probability, before y is seen, that weights are alike
+SIGN_SHAPE = 0.5  # parameter of the beta distribution of the share of positive signs
 DOUBLINGS = 4  # of tau, on either side of its best value
-LARGEST = 16  # doublings of tau: beyond, lambda is n_intercepts in the rounding of X'X
-KIND_RATE = 0.25  # of a change to a kind of the same density: else most jumps would be such
+MAX_DOUBLING = 16  # doublings of tau: beyond, lambda is n_intercepts in the rounding of X'X
+GRID_RATE = 0.25  # of a change to a kind of the same density: else most jumps would be such
 
 
-class WeightKinds(NamedTuple):
+class PriorGrid(NamedTuple):
     """What the weights of a set may be like: a grid of lambda and rho, and its prior."""
 
     log_ratio: np.ndarray  # (A,) log lambda
@@ -71,28 +71,28 @@ class WeightKinds(NamedTuple):
     log_prior: np.ndarray  # (A,) log prior mass
 
     @property
-    def n_own(self) -> int:
+    def n_independent(self) -> int:
         """How many have weights of their own."""
         return int(np.count_nonzero(self.rho == 0.0))
 
-    def own(self) -> WeightKinds:
+    def independent(self) -> PriorGrid:
         """Those of weights of their own."""
-        return WeightKinds(*(each[: self.n_own] for each in self))
+        return PriorGrid(*(each[: self.n_independent] for each in self))
 
-    def alike(self) -> WeightKinds:
+    def common(self) -> PriorGrid:
         """Those of weights that are alike."""
-        return WeightKinds(*(each[self.n_own :] for each in self))
+        return PriorGrid(*(each[self.n_independent :] for each in self))
 
 
 class SetPrior(NamedTuple):
     """What is believed before y is seen."""
 
     log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
-    kinds: WeightKinds
-    free: float  # degrees of freedom of y
+    grid: PriorGrid
+    dof: float  # degrees of freedom of y
 
 
-def weight_kinds(data: RegressionMoments, best: float) -> WeightKinds:
+def make_prior_grid(data: RegressionMoments, best: float) -> PriorGrid:
     """Doublings of tau, the deviation of a weight of a column of unit variance over that of the
     noise, around that of the log lambda ``best`` of weights of their own, weighed by the
     half-Cauchy density 2 / (pi (1 + tau^2)); each for weights of their own and weights alike.
@@ -103,16 +103,17 @@ def weight_kinds(data: RegressionMoments, best: float) -> WeightKinds:
     unit = math.log(float(data.d.mean()) / data.n)  # lambda of tau = 1
     lowest = math.floor(-0.5 * math.log2(data.n)) - 1
     middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
-    centre = round(min(max(middle, lowest + DOUBLINGS), LARGEST - DOUBLINGS))
+    centre = round(min(max(middle, lowest + DOUBLINGS), MAX_DOUBLING - DOUBLINGS))
     log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
     # density of log tau: tau times that of tau
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
     rho = np.repeat([0.0, 1.0 / SCATTER**2], log_tau.size)
-    return WeightKinds(
+    return PriorGrid(
         np.tile(unit - 2.0 * log_tau, 2) + np.log1p(rho),  # tau^2 = (1 + rho) / lambda
         rho,
-        np.tile(log_prior, 2) + np.log(np.where(rho > 0.0, ALIKE, 1.0 - ALIKE)),
+        np.tile(log_prior, 2)
+        + np.log(np.where(rho > 0.0, COMMON_PROBABILITY, 1.0 - COMMON_PROBABILITY)),
     )
 
 
@@ -123,12 +124,14 @@ def log_sign_prior(q: int) -> np.ndarray:
         return np.zeros(1)
     plus = np.arange(q + 1)
     log_prior: np.ndarray = (
-        math.log(2.0) + betaln(SIGNS + plus, SIGNS + q - plus) - betaln(SIGNS, SIGNS)
+        math.log(2.0)
+        + betaln(SIGN_SHAPE + plus, SIGN_SHAPE + q - plus)
+        - betaln(SIGN_SHAPE, SIGN_SHAPE)
     )
     return log_prior
 
 
-def signs_of(m: np.ndarray) -> np.ndarray:
+def normalise_signs(m: np.ndarray) -> np.ndarray:
     """The signs of weights, (q,) or (q, K), the first of which (in every column) counts as
     positive."""
     s = np.where(m < 0.0, -1.0, 1.0)
@@ -161,8 +164,8 @@ class Densities(NamedTuple):
     """Sets with M patterns of signs each at all kinds of weights of a grid."""
 
     signs: np.ndarray  # (S or 1, M, q)
-    grown: np.ndarray  # (S, A, q) eigenvalues of X_v'X_v + lambda I
-    bend: np.ndarray  # (S, M, A) h / (1 - h t)
+    eigenvalues: np.ndarray  # (S, A, q) eigenvalues of X_v'X_v + lambda I
+    gain_factor: np.ndarray  # (S, M, A) h / (1 - h t)
     c: np.ndarray  # (S, M, A)
     R: np.ndarray  # (S, M, A)
     log_density: np.ndarray  # (S, M, A) log p(y | v, s, lambda, rho) + log p(s, lambda, rho)
@@ -171,30 +174,30 @@ class Densities(NamedTuple):
 def densities(
     data: RegressionMoments,
     prior: SetPrior,
-    kinds: WeightKinds,
-    of: Spectrum,
+    grid: PriorGrid,
+    spectra: Spectrum,
     signs: np.ndarray | None = None,
 ) -> Densities:
     """Of the sets ``of`` at weights of their own, or with ``signs``, (S or 1, M, q), alike."""
-    lam, q = np.exp(kinds.log_ratio), of.e.shape[1]
-    grown = of.e[:, None, :] + lam[:, None]
-    R = data.yy - ((of.c * of.c)[:, None, :] / grown).sum(axis=-1)[:, None, :]
-    log_det = np.log(grown / lam[:, None]).sum(axis=-1)[:, None, :] + np.log1p(kinds.rho * q)
+    lam, q = np.exp(grid.log_ratio), spectra.e.shape[1]
+    eigenvalues = spectra.e[:, None, :] + lam[:, None]
+    R = data.yy - ((spectra.c * spectra.c)[:, None, :] / eigenvalues).sum(axis=-1)[:, None, :]
+    log_det = np.log(eigenvalues / lam[:, None]).sum(axis=-1)[:, None, :] + np.log1p(grid.rho * q)
     if signs is None:
         signs, log_prior = np.zeros((1, 1, q)), np.zeros((1, 1))
     else:
         log_prior = log_sign_prior(q)[np.count_nonzero(signs > 0.0, axis=-1)]
-    u, inverse = signs @ of.U, np.swapaxes(1.0 / grown, 1, 2)  # (S, M, q), (S, q, A)
-    t, c = (u * u) @ inverse, (u * of.c[:, None, :]) @ inverse
-    h = lam * kinds.rho / (1.0 + kinds.rho * q)
-    bend = h / (1.0 - h * t)
-    R = np.maximum(R - bend * c * c, prior.free * data.noise_floor)
+    u, inverse = signs @ spectra.U, np.swapaxes(1.0 / eigenvalues, 1, 2)  # (S, M, q), (S, q, A)
+    t, c = (u * u) @ inverse, (u * spectra.c[:, None, :]) @ inverse
+    h = lam * grid.rho / (1.0 + grid.rho * q)
+    gain_factor = h / (1.0 - h * t)
+    R = np.maximum(R - gain_factor * c * c, prior.dof * data.noise_floor)
     log_det = log_det + np.log1p(-h * t)
-    height = -0.5 * (prior.free * np.log(R) + log_det) + kinds.log_prior + log_prior[:, :, None]
-    return Densities(signs, grown, bend, c, R, height)
+    height = -0.5 * (prior.dof * np.log(R) + log_det) + grid.log_prior + log_prior[:, :, None]
+    return Densities(signs, eigenvalues, gain_factor, c, R, height)
 
 
-class Place(NamedTuple):
+class StateRates(NamedTuple):
     """A set, its signs and a kind of weights, as a state of the jump process."""
 
     # (2 p + q + A,) to flip each variable, one that comes with a positive sign; the same with a
@@ -206,7 +209,7 @@ class Place(NamedTuple):
     log_density: np.ndarray  # (A,) with these signs, at every kind of weights
 
 
-class Inside(NamedTuple):
+class SetPosterior(NamedTuple):
     """P, m and R of a set at one kind of weights, in the words of the docstring of this file."""
 
     v: np.ndarray  # (q,)
@@ -217,14 +220,14 @@ class Inside(NamedTuple):
     lam: float
     rho: float
 
-    def bent(self, q: int) -> float:
+    def magnitude_precision(self, q: int) -> float:
         """lambda g of q variables."""
         return self.lam * self.rho / (1.0 + self.rho * q)
 
 
-def place(
+def state_rates(
     data: RegressionMoments, prior: SetPrior, v: np.ndarray, signs: np.ndarray | None, a: int
-) -> Place:
+) -> StateRates:
     """The set ``v``, rising, with the kind of weights of number ``a``: with ``signs`` if these are
     alike.
 
@@ -233,109 +236,127 @@ def place(
     eigendecomposition gives P at this kind and the density at all of them, as in `densities`,
     with fewer calls.
     """
-    kinds, q, n_own = prior.kinds, v.size, prior.kinds.n_own
-    lams = np.exp(kinds.log_ratio)
-    lam, rho, b = float(lams[a]), float(kinds.rho[a]), data.b.take(v)
+    grid, q, n_independent = prior.grid, v.size, prior.grid.n_independent
+    lams = np.exp(grid.log_ratio)
+    lam, rho, b = float(lams[a]), float(grid.rho[a]), data.b.take(v)
     if q:
         e, U, _ = dsyevd(data.gram(v))
         inverse = 1.0 / (np.maximum(e, 0.0)[:, None] + lams)
         c = b.dot(U)
-        weights = U.dot(c[:, None] * inverse[:, :n_own])  # m of weights of their own, (q, K)
-        s = signs_of(weights[:, a]) if signs is None else signs
-        u, h = s.dot(U), lams * kinds.rho / (1.0 + kinds.rho * q)
+        weights = U.dot(
+            c[:, None] * inverse[:, :n_independent]
+        )  # m of weights of their own, (q, K)
+        s = normalise_signs(weights[:, a]) if signs is None else signs
+        u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
         t, cross = (u * u).dot(inverse), (u * c).dot(inverse)
         R = data.yy - (c * c).dot(inverse) - h / (1.0 - h * t) * cross * cross
-        R = np.maximum(R, prior.free * data.noise_floor)
-        log_det = np.log1p(kinds.rho * q) + np.log1p(-h * t) - np.log(inverse * lams).sum(axis=0)
-        log_density = kinds.log_prior - 0.5 * (prior.free * np.log(R) + log_det)
-        log_density[n_own:] += log_sign_prior(q)[np.count_nonzero(s > 0.0)]
+        R = np.maximum(R, prior.dof * data.noise_floor)
+        log_det = np.log1p(grid.rho * q) + np.log1p(-h * t) - np.log(inverse * lams).sum(axis=0)
+        log_density = grid.log_prior - 0.5 * (prior.dof * np.log(R) + log_det)
+        log_density[n_independent:] += log_sign_prior(q)[np.count_nonzero(s > 0.0)]
         P = (U * inverse[:, a]).dot(U.T)
         if rho:
-            along = P.dot(s)
-            P += np.outer(along, (h[a] / (1.0 - h[a] * t[a])) * along)
-        at = Inside(v, s, P, P.dot(b), float(R[a]), lam, rho)
+            Ps = P.dot(s)
+            P += np.outer(Ps, (h[a] / (1.0 - h[a] * t[a])) * Ps)
+        posterior = SetPosterior(v, s, P, P.dot(b), float(R[a]), lam, rho)
     else:
-        log_density = kinds.log_prior - 0.5 * prior.free * math.log(data.yy)
-        at = Inside(v, b, np.zeros((0, 0)), b, data.yy, lam, rho)
-    to_kinds = KIND_RATE * expit(log_density - log_density[a])
-    to_kinds[a] = 0.0
+        log_density = grid.log_prior - 0.5 * prior.dof * math.log(data.yy)
+        posterior = SetPosterior(v, b, np.zeros((0, 0)), b, data.yy, lam, rho)
+    to_grid = GRID_RATE * expit(log_density - log_density[a])
+    to_grid[a] = 0.0
     if signs is not None and q:
-        to_kinds[:n_own][(signs_of(weights) != signs[:, None]).any(axis=0)] = 0.0
-    coming = addition_gains(data, prior, at, b)
-    leaving, turning = changes(prior, at)
-    odds = np.logaddexp.reduce(coming, axis=0)  # of each variable, given all others
-    odds[v] = np.logaddexp(0.0, turning) - leaving
-    rates = expit(coming)
+        to_grid[:n_independent][(normalise_signs(weights) != signs[:, None]).any(axis=0)] = 0.0
+    additions = addition_gains(data, prior, posterior, b)
+    removals, sign_changes = removal_and_sign_gains(prior, posterior)
+    odds = np.logaddexp.reduce(additions, axis=0)  # of each variable, given all others
+    odds[v] = np.logaddexp(0.0, sign_changes) - removals
+    rates = expit(additions)
     rates[:, v] = 0.0
-    rates[0, v] = expit(leaving)
+    rates[0, v] = expit(removals)
     if rates.shape[0] == 1:
         rates = np.concatenate([rates, np.zeros_like(rates)])
-    every = np.concatenate([rates.ravel(), expit(turning), to_kinds])
-    return Place(every, expit(odds), at.s, log_density)
+    all_rates = np.concatenate([rates.ravel(), expit(sign_changes), to_grid])
+    return StateRates(all_rates, expit(odds), posterior.s, log_density)
 
 
 def addition_gains(
-    data: RegressionMoments, prior: SetPrior, at: Inside, b: np.ndarray
+    data: RegressionMoments, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> np.ndarray:
     """(1 or 2, p): rise of the log posterior if each variable comes with a positive sign, and with
     a negative one; as the first one, and with a weight of its own, it has no sign."""
-    q, lam = at.v.size, at.lam
-    P, m, R, bent = at.P, at.m, at.R, at.bent(q + 1)
-    log_det = math.log((1.0 + at.rho * (q + 1)) / (1.0 + at.rho * q)) - math.log(lam)
+    q, lam = posterior.v.size, posterior.lam
+    P, m, R, magnitude_precision = (
+        posterior.P,
+        posterior.m,
+        posterior.R,
+        posterior.magnitude_precision(q + 1),
+    )
+    log_det = math.log((1.0 + posterior.rho * (q + 1)) / (1.0 + posterior.rho * q)) - math.log(lam)
     more = prior.log_prior[q + 1] - prior.log_prior[q] if q < data.b.size else -math.inf
-    cross = data.G.take(at.v, axis=1)
-    signed = at.rho > 0.0 and q > 0
+    cross = data.G.take(posterior.v, axis=1)
+    signed = posterior.rho > 0.0 and q > 0
     if signed:
-        along, change = P.dot(at.s), at.bent(q) - bent
-        grown = 1.0 + change * float(along.dot(at.s))
-        P = P - np.outer(along, (change / grown) * along)
+        Ps, change = P.dot(posterior.s), posterior.magnitude_precision(q) - magnitude_precision
+        eigenvalues = 1.0 + change * float(Ps.dot(posterior.s))
+        P = P - np.outer(Ps, (change / eigenvalues) * Ps)
         m = P.dot(b)
         R = data.yy - float(b.dot(m))
-        log_det += math.log(grown)
-    S = data.d + (lam - bent) - np.einsum("ij,ij->i", cross.dot(P), cross)
+        log_det += math.log(eigenvalues)
+    S = data.d + (lam - magnitude_precision) - np.einsum("ij,ij->i", cross.dot(P), cross)
     e = data.b - cross.dot(m)
     if signed:
-        along = P.dot(at.s)
-        both, shift = 2.0 * bent * cross.dot(along), bent * float(at.s.dot(m))
-        S = S - bent**2 * float(along.dot(at.s)) + np.stack([both, -both])
+        Ps = P.dot(posterior.s)
+        both, shift = (
+            2.0 * magnitude_precision * cross.dot(Ps),
+            magnitude_precision * float(posterior.s.dot(m)),
+        )
+        S = S - magnitude_precision**2 * float(Ps.dot(posterior.s)) + np.stack([both, -both])
         e = e + np.array([[shift], [-shift]])
-        plus, to = np.count_nonzero(at.s > 0.0), log_sign_prior(q + 1)
+        plus, to = np.count_nonzero(posterior.s > 0.0), log_sign_prior(q + 1)
         more = more + np.array([[to[plus + 1]], [to[plus]]]) - log_sign_prior(q)[plus]
     else:
         S, e = S[None], e[None]
     # Rounding must not make a copy of an active variable look new: the prior alone gives this much.
-    S = np.maximum(S, lam / (1.0 + at.rho))
-    left = np.maximum((R - e * e / S) / at.R, MIN_NOISE_RATIO)
-    rise: np.ndarray = more - 0.5 * (prior.free * np.log(left) + np.log(S) + log_det)
+    S = np.maximum(S, lam / (1.0 + posterior.rho))
+    remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
+    rise: np.ndarray = more - 0.5 * (prior.dof * np.log(remaining) + np.log(S) + log_det)
     return rise
 
 
-def changes(prior: SetPrior, at: Inside) -> tuple[np.ndarray, np.ndarray]:
+def removal_and_sign_gains(
+    prior: SetPrior, posterior: SetPosterior
+) -> tuple[np.ndarray, np.ndarray]:
     """(q,) and (q,): rise (mostly a fall) of the log posterior if each variable of the set leaves,
     and if its sign changes."""
-    q, lam, s, m, free = at.v.size, at.lam, at.s, at.m, prior.free
+    q, lam, s, m, dof = posterior.v.size, posterior.lam, posterior.s, posterior.m, prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)
-    kept, less = at.P.diagonal(), prior.log_prior[q - 1] - prior.log_prior[q]
-    R = at.R + m * m / kept  # of T
-    leaving = less - 0.5 * (np.log(kept) + math.log(lam))
-    if not at.rho:
-        return leaving - 0.5 * free * np.log(R / at.R), np.full(q, -np.inf)
-    along, bent = at.P.dot(s), at.bent(q)
-    total = float(along.dot(s)) - along * along / kept  # s'T s
-    c = float(s.dot(m)) - along * m / kept  # s'T X_v'y
+    P_ii, less = posterior.P.diagonal(), prior.log_prior[q - 1] - prior.log_prior[q]
+    R = posterior.R + m * m / P_ii  # of T
+    removals = less - 0.5 * (np.log(P_ii) + math.log(lam))
+    if not posterior.rho:
+        return removals - 0.5 * dof * np.log(R / posterior.R), np.full(q, -np.inf)
+    Ps, magnitude_precision = posterior.P.dot(s), posterior.magnitude_precision(q)
+    total = float(Ps.dot(s)) - Ps * Ps / P_ii  # s'T s
+    c = float(s.dot(m)) - Ps * m / P_ii  # s'T X_v'y
     plus, now = np.count_nonzero(s > 0.0), log_sign_prior(q)
-    change = at.bent(q - 1) - bent
+    change = posterior.magnitude_precision(q - 1) - magnitude_precision
     shrunk = 1.0 - change * total
-    left = np.maximum((R - change * c * c / shrunk) / at.R, MIN_NOISE_RATIO)
-    factor = shrunk * ((1.0 + at.rho * (q - 1)) / (1.0 + at.rho * q))
-    leaving -= 0.5 * (free * np.log(left) + np.log(factor))
-    leaving += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
+    remaining = np.maximum((R - change * c * c / shrunk) / posterior.R, MIN_NOISE_RATIO)
+    factor = shrunk * ((1.0 + posterior.rho * (q - 1)) / (1.0 + posterior.rho * q))
+    removals -= 0.5 * (dof * np.log(remaining) + np.log(factor))
+    removals += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
     if q == 1:  # s and -s are the same
-        return leaving, np.full(1, -np.inf)
-    S = 1.0 / kept - 4.0 * bent * (1.0 - s * along / kept) - 4.0 * bent**2 * total
-    S = np.maximum(S, lam / (1.0 + at.rho))
-    e = m / kept - 2.0 * bent * s * c
-    left = np.maximum((R - e * e / S) / at.R, MIN_NOISE_RATIO)
-    turning = now[plus - s.astype(int)] - now[plus] - 0.5 * (free * np.log(left) + np.log(S * kept))
-    return leaving, turning
+        return removals, np.full(1, -np.inf)
+    S = (
+        1.0 / P_ii
+        - 4.0 * magnitude_precision * (1.0 - s * Ps / P_ii)
+        - 4.0 * magnitude_precision**2 * total
+    )
+    S = np.maximum(S, lam / (1.0 + posterior.rho))
+    e = m / P_ii - 2.0 * magnitude_precision * s * c
+    remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
+    sign_changes = (
+        now[plus - s.astype(int)] - now[plus] - 0.5 * (dof * np.log(remaining) + np.log(S * P_ii))
+    )
+    return removals, sign_changes

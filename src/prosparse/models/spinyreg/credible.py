@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-CREDIBLE = 0.95  # probability that a credible set holds
-CORRELATED = 0.5  # least correlation of the members of a credible set with the chosen variable
+COVERAGE = 0.95  # probability that a credible set holds
+MIN_CORRELATION = 0.5  # least correlation of the members of a credible set with the chosen variable
 
 
 def credible_sets(v: np.ndarray, gain: np.ndarray, correlation: np.ndarray) -> list[np.ndarray]:
@@ -36,11 +36,11 @@ def credible_sets(v: np.ndarray, gain: np.ndarray, correlation: np.ndarray) -> l
     gain[v, np.arange(v.size)] = 0.0
     groups = []
     for i, j in enumerate(v):
-        alike = correlation[:, i] >= CORRELATED
-        alike[j] = True
-        members = np.flatnonzero(alike & np.isfinite(gain[:, i]))
+        correlated = correlation[:, i] >= MIN_CORRELATION
+        correlated[j] = True
+        members = np.flatnonzero(correlated & np.isfinite(gain[:, i]))
         probability = softmax(gain[members, i])
         falling = np.argsort(-probability, kind="stable")
-        enough = int(np.searchsorted(np.cumsum(probability[falling]), CREDIBLE)) + 1
-        groups.append(members[falling[:enough]])
+        size = int(np.searchsorted(np.cumsum(probability[falling]), COVERAGE)) + 1
+        groups.append(members[falling[:size]])
     return groups

@@ -20,17 +20,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .averaging import LIKELY, Average
-from .credible import CORRELATED
+from .averaging import MIN_INCLUSION, Average
+from .credible import MIN_CORRELATION
 from .model import FINE, RegressionFit, RegressionMoments, evaluate, optimise
 from .null_test import rejects_null
 from .screening import Candidates
 
-LESS_OFTEN = 0.75  # a variable stands in for another if, with that one active, it is so much less
+MAX_COOCCURRENCE = (
+    0.75  # a variable stands in for another if, with that one active, it is so much less
+)
 # often active than without
 
 
-class Choice(NamedTuple):
+class SelectedSet(NamedTuple):
     """A set of variables and how good it should be."""
 
     v: np.ndarray  # (q,) variables, the most useful first
@@ -38,14 +40,14 @@ class Choice(NamedTuple):
 
 
 def signal_detected(
-    among: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
+    pool: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
 ) -> bool:
     """Whether anything is to be kept: the search has ``found`` a set more probable than none, or
     noise would seldom look as much like a signal as y does, see `chance`."""
-    return found.v.size > 0 or rejects_null(among, root, n_intercepts)
+    return found.v.size > 0 or rejects_null(pool, root, n_intercepts)
 
 
-def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
+def representatives(data: RegressionMoments, average: Average) -> np.ndarray:
     """(p,): for each variable the one that stands for it, mostly itself.
 
     Variable j stands in for a correlated and more probable i if it is active where i is not,
@@ -54,7 +56,7 @@ def stand_ins(data: RegressionMoments, average: Average) -> np.ndarray:
     """
     likely = average.candidates
     size = np.sqrt(data.d[likely])
-    correlated = np.abs(data.gram(likely)) >= CORRELATED * np.outer(size, size)
+    correlated = np.abs(data.gram(likely)) >= MIN_CORRELATION * np.outer(size, size)
     return find_representatives(average.inclusion, likely, average.together, correlated)
 
 
@@ -63,22 +65,22 @@ def find_representatives(
 ) -> np.ndarray:
     """The same, from the probabilities (l, l) that each two of the variables ``likely`` are both
     active, and which of them are correlated."""
-    stands = np.arange(inclusion.size)
+    representative = np.arange(inclusion.size)
     share = together.diagonal()[:, None]
     without = share.T - together  # P(j, not i)
-    less = together * (1.0 - share) < LESS_OFTEN * without * share  # both times P(i) P(not i)
-    instead = correlated & less & (without >= LIKELY)
-    first: list[int] = []
+    less = together * (1.0 - share) < MAX_COOCCURRENCE * without * share  # both times P(i) P(not i)
+    instead = correlated & less & (without >= MIN_INCLUSION)
+    leaders: list[int] = []
     for j in np.argsort(-inclusion[likely], kind="stable"):
-        others = [i for i in first if instead[i, j]]
+        others = [i for i in leaders if instead[i, j]]
         if others:
-            stands[likely[j]] = likely[others[0]]
+            representative[likely[j]] = likely[others[0]]
         else:
-            first.append(int(j))
-    return stands
+            leaders.append(int(j))
+    return representative
 
 
-def merge_redundant(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
+def merge_redundant(by_number: np.ndarray, representative: np.ndarray) -> np.ndarray:
     """(p, Q + 1): of each variable that stands for itself, how probable it is that it, or one that
     it stands for, is active, and 0 .. Q in all.
 
@@ -86,13 +88,13 @@ def merge_redundant(by_number: np.ndarray, stands: np.ndarray) -> np.ndarray:
     P(|v| = q) = sum_j P(j active, |v| = q) / q.
     """
     either = np.zeros_like(by_number)
-    np.add.at(either, stands, by_number)
+    np.add.at(either, representative, by_number)
     number = by_number.sum(axis=0) / np.maximum(np.arange(by_number.shape[1]), 1)
     most: np.ndarray = np.minimum(either, number)
     return most
 
 
-def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) -> Choice:
+def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) -> SelectedSet:
     """The set of at most ``most`` variables of the largest expected F-score.
 
     Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
@@ -100,7 +102,7 @@ def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) 
     is known, [DWCH11]. Nothing is right if nothing is active, which has probability ``nothing``.
     """
     most = min(most, by_number.shape[0])
-    none = Choice(np.zeros(0, dtype=int), nothing)
+    none = SelectedSet(np.zeros(0, dtype=int), nothing)
     if most == 0:
         return none
     q, k = np.arange(1, by_number.shape[1]), np.arange(1, most + 1)
@@ -110,18 +112,18 @@ def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) 
     best = int(np.argmax(expected))
     if nothing >= expected[best]:
         return none
-    return Choice(order[: best + 1, best], float(expected[best]))
+    return SelectedSet(order[: best + 1, best], float(expected[best]))
 
 
-def select_by_f_score(data: RegressionMoments, average: Average, allowed: int) -> Choice:
+def select_by_f_score(data: RegressionMoments, average: Average, max_size: int) -> SelectedSet:
     """The set of the largest expected F-score, with one of those that stand for each other."""
-    by_number = merge_redundant(average.by_number, stand_ins(data, average))
-    return maximise_expected_f_score(by_number, 0.0, allowed)
+    by_number = merge_redundant(average.by_number, representatives(data, average))
+    return maximise_expected_f_score(by_number, 0.0, max_size)
 
 
-def select_by_median(average: Average, allowed: int) -> np.ndarray:
+def select_by_median(average: Average, max_size: int) -> np.ndarray:
     """The variables more probably active than not, [BB04]."""
-    likely = np.argsort(-average.inclusion, kind="stable")[:allowed]
+    likely = np.argsort(-average.inclusion, kind="stable")[:max_size]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
 

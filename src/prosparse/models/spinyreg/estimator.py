@@ -24,7 +24,7 @@ from ...errors import (
     check_integer,
     check_non_negative,
     check_total,
-    checked_weights,
+    check_weights,
     warn,
 )
 from ...inference.loop import Run
@@ -317,7 +317,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
             values = check_response(y, X.shape[0])[:, None]
         weights = None
         if sample_weight is not None:
-            weights = checked_weights(sample_weight, X.shape[0])
+            weights = check_weights(sample_weight, X.shape[0])
             check_total(weights)
         op, columns = standardise(X, self.scale, weights, centre=self.fit_intercept)
         check_columns(op, columns, self.scale)
@@ -401,7 +401,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         _check_units(found, columns, target, self.scale_[indices])
         self.cardinalities_ = np.arange(found.path.sigma2.size)
         self.log_evidence_path_ = target.log_density(found.path.log_evidence, n)
-        self.log_posterior_path_ = target.log_density(found.log_posterior, found.n_free)
+        self.log_posterior_path_ = target.log_density(found.log_posterior, found.dof)
         self.noise_precision_ = 1.0 / target.variance(float(found.path.sigma2[found.best]))
         lam = math.exp(found.path.log_ratio[found.best])
         self.coef_precision_ = ratio**2 * lam / float(found.path.sigma2[found.best])
@@ -503,7 +503,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.selected_coef_[:, indices] = found.weights.mean[rising].T * factor / scale
         self.selected_intercept_ = means - self.selected_coef_ @ self.mean_
         self.selected_coef_covariance_ = covariance / scale[:, None] / scale
-        self.coef_, self.intercept_ = self.selected_coef_.copy(), self.selected_intercept_.copy()
+        self.coef_, self.intercept_ = self.selected_coef_.copy(), np.array(self.selected_intercept_)
         self.coef_std_ = np.zeros(self.coef_.shape)
         variances = np.diagonal(covariance, axis1=1, axis2=2)
         self.coef_std_[:, indices] = np.sqrt(variances) / scale
@@ -518,8 +518,8 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.cardinalities_ = np.arange(found.log_evidence.size)
         log_units = float(np.log(units).sum())
         self.log_evidence_path_ = found.log_evidence - n * log_units
-        self.log_posterior_path_ = found.log_posterior - found.n_free * log_units
-        self.objective_path_ = found.bounds - found.n_free * log_units
+        self.log_posterior_path_ = found.log_posterior - found.dof * log_units
+        self.objective_path_ = found.bounds - found.dof * log_units
         self.n_iter_ = int(found.bounds.size)
         self.n_selected_ = int(indices.size)
         self.stop_reason_ = found.reason
@@ -621,7 +621,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         prediction = self.predict(X)
         weights = None
         if sample_weight is not None:
-            weights = checked_weights(sample_weight, prediction.shape[0])
+            weights = check_weights(sample_weight, prediction.shape[0])
         check = check_responses if is_multi_output(y) else check_response
         return float(r2_score(check(y, prediction.shape[0]), prediction, sample_weight=weights))
 

@@ -31,7 +31,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.special import expit
 
-MOST_STEPS = 100  # of Newton's method
+MAX_STEPS = 100  # of Newton's method
 # What a step gains of the log density, at most, that is the last: after it, Newton's method being
 # quadratic, next to nothing is left.
 NEWTON_TOL = 1e-6
@@ -42,7 +42,7 @@ MAX_CHANGE = 10.0  # of the log odds of a row in one step, besides their present
 DAMPING = 1e-8
 
 
-class Labelled(NamedTuple):
+class ClassificationData(NamedTuple):
     """Rows of two classes, and the variables that may tell them apart."""
 
     X: np.ndarray  # (n, p), column by column
@@ -58,12 +58,14 @@ class Labelled(NamedTuple):
         return float(self.counts.sum())
 
 
-def labelled(X: np.ndarray, t: np.ndarray, count: np.ndarray, intercept: bool) -> Labelled:
+def make_data(
+    X: np.ndarray, t: np.ndarray, count: np.ndarray, intercept: bool
+) -> ClassificationData:
     """The rows ``X``, centred (and scaled) as their counts say."""
     X = np.asfortranarray(X)
     squares = X * X
     unit = math.log(float((count @ squares).mean()) / float(count.sum())) if X.shape[1] else 0.0
-    return Labelled(X, squares, t, count, int(intercept), unit)
+    return ClassificationData(X, squares, t, count, int(intercept), unit)
 
 
 class LogisticFit(NamedTuple):
@@ -84,12 +86,12 @@ class LogisticFit(NamedTuple):
         return weights
 
 
-def log_lambda(data: Labelled, log_tau: float) -> float:
+def log_lambda(data: ClassificationData, log_tau: float) -> float:
     """Log precision of the weights: those of columns of mean square 4 are half as large."""
     return data.unit - 2.0 * log_tau
 
 
-def design(data: Labelled, v: np.ndarray) -> np.ndarray:
+def design(data: ClassificationData, v: np.ndarray) -> np.ndarray:
     """(n, c + q) [1 X_v]."""
     n = data.t.size
     Z = np.ones((n, data.intercept + v.size), order="F")
@@ -97,14 +99,14 @@ def design(data: Labelled, v: np.ndarray) -> np.ndarray:
     return Z
 
 
-def log_density(data: Labelled, h: np.ndarray, w: np.ndarray, lam: float) -> float:
+def log_density(data: ClassificationData, h: np.ndarray, w: np.ndarray, lam: float) -> float:
     """l(theta) without the constant of the prior."""
     # log(1 + exp(-h)) directly: the difference t h - log(1 + exp(h)) cancels where h is large.
     likelihood = -(data.counts @ np.logaddexp(0.0, (1.0 - 2.0 * data.t) * h))
     return float(likelihood) - 0.5 * lam * float(w @ w)
 
 
-def derivatives(data: Labelled, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def derivatives(data: ClassificationData, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(n,) and (n,): c_i (t_i - s_i) and c_i s_i (1 - s_i).
 
     Both use s(-h) for 1 - s(h). The difference would cancel where h is large, which large counts
@@ -116,7 +118,7 @@ def derivatives(data: Labelled, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fit_model(
-    data: Labelled, v: np.ndarray, log_tau: float, start: np.ndarray | None = None
+    data: ClassificationData, v: np.ndarray, log_tau: float, start: np.ndarray | None = None
 ) -> LogisticFit:
     """The mode of model v by Newton's method, from ``start`` on, and the evidence there.
 
@@ -130,7 +132,7 @@ def fit_model(
     lam = math.exp(precision)
     prior = np.full(c + v.size, lam)
     prior[:c] = 0.0
-    theta = without_weights(data, v.size)
+    theta = intercept_only(data, v.size)
     h = Z @ theta
     value = log_density(data, h, theta[c:], lam)
     if start is not None:
@@ -138,7 +140,7 @@ def fit_model(
         value_start = log_density(data, h_start, start[c:], lam)
         if value_start > value:
             theta, h, value = start, h_start, value_start
-    for _ in range(MOST_STEPS):
+    for _ in range(MAX_STEPS):
         residual, S = derivatives(data, h)
         gradient = Z.T @ residual - prior * theta
         damped = prior.copy()
@@ -146,18 +148,18 @@ def fit_model(
         step = _solve(_factor(Z, S, damped), gradient)
         rounding = ROUNDING * abs(value)
         last = 0.5 * float(step @ gradient) <= max(NEWTON_TOL, rounding)
-        along = Z @ step
-        change = max(float(np.abs(along).max(initial=0.0)), 1e-3)
-        longest = MAX_CHANGE + float(np.abs(h).max(initial=0.0))
-        size, shortest = min(1.0, longest / change), math.log1p(change) / change
+        direction = Z @ step
+        change = max(float(np.abs(direction).max(initial=0.0)), 1e-3)
+        max_change = MAX_CHANGE + float(np.abs(h).max(initial=0.0))
+        size, min_size = min(1.0, max_change / change), math.log1p(change) / change
         while True:
-            reached = log_density(data, h + size * along, theta[c:] + size * step[c:], lam)
-            if reached >= value - rounding or size <= shortest:
+            reached = log_density(data, h + size * direction, theta[c:] + size * step[c:], lam)
+            if reached >= value - rounding or size <= min_size:
                 break
-            size = max(0.5 * size, shortest)
+            size = max(0.5 * size, min_size)
         if reached < value - rounding:
             break  # Rounding hides any further increase.
-        theta, h, value = theta + size * step, h + size * along, reached
+        theta, h, value = theta + size * step, h + size * direction, reached
         if last:
             break
     residual, S = derivatives(data, h)
@@ -167,7 +169,7 @@ def fit_model(
     return LogisticFit(v, log_tau, theta, _inverse(L), residual, S, evidence)
 
 
-def without_weights(data: Labelled, q: int) -> np.ndarray:
+def intercept_only(data: ClassificationData, q: int) -> np.ndarray:
     """(c + q,) the intercept that the shares of the classes ask for, and weights of zero."""
     theta = np.zeros(data.intercept + q)
     if data.intercept:
@@ -212,7 +214,7 @@ def _inverse(L: np.ndarray) -> np.ndarray:
     return whole
 
 
-class LogisticNeighbours(NamedTuple):
+class LogisticAdditions(NamedTuple):
     """What joining the model would change for each variable, to second order."""
 
     H: np.ndarray  # (p, q) X'SZ A^-1, the columns of the weights
@@ -221,9 +223,9 @@ class LogisticNeighbours(NamedTuple):
     gain: np.ndarray  # (p,) rise of the log evidence
 
 
-def neighbours(
+def score_additions(
     fit: LogisticFit, cross: np.ndarray, squares: np.ndarray, e: np.ndarray, log_lam: float
-) -> LogisticNeighbours:
+) -> LogisticAdditions:
     """From ``cross`` = X'SZ, ``squares`` = the diagonal of X'SX, and ``e`` = X' residual, of any
     variables."""
     lam = math.exp(log_lam)
@@ -231,32 +233,34 @@ def neighbours(
     # Rounding must not make a copy of an active variable look new: s is at least lambda.
     s = np.maximum(lam + squares - np.einsum("ij,ij->i", H, cross), lam)
     gain = 0.5 * (e * e / s - np.log(s / lam))
-    return LogisticNeighbours(H[:, H.shape[1] - fit.v.size :], s, e, gain)
+    return LogisticAdditions(H[:, H.shape[1] - fit.v.size :], s, e, gain)
 
 
-def outside(data: Labelled, fit: LogisticFit) -> LogisticNeighbours:
+def score_all_additions(data: ClassificationData, fit: LogisticFit) -> LogisticAdditions:
     """The neighbours of a model, which itself can gain nothing."""
     cross = data.X.T @ (fit.S[:, None] * design(data, fit.v))
-    near = neighbours(
+    additions = score_additions(
         fit, cross, data.squares.T @ fit.S, data.X.T @ fit.residual, log_lambda(data, fit.log_tau)
     )
-    near.gain[fit.v] = -np.inf
-    return near
+    additions.gain[fit.v] = -np.inf
+    return additions
 
 
-def removal_gains(data: Labelled, fit: LogisticFit) -> np.ndarray:
+def removal_gains(data: ClassificationData, fit: LogisticFit) -> np.ndarray:
     """Rise (mostly a fall) of the log evidence when each variable leaves, to second order: the
     density of the Gaussian posterior at zero over that of the prior there."""
-    kept = fit.C.diagonal()[data.intercept :]
-    gains: np.ndarray = -0.5 * (fit.m**2 / kept + np.log(kept) + log_lambda(data, fit.log_tau))
+    C_ii = fit.C.diagonal()[data.intercept :]
+    gains: np.ndarray = -0.5 * (fit.m**2 / C_ii + np.log(C_ii) + log_lambda(data, fit.log_tau))
     return gains
 
 
-def exchange_gains(data: Labelled, fit: LogisticFit, near: LogisticNeighbours) -> np.ndarray:
+def exchange_gains(
+    data: ClassificationData, fit: LogisticFit, additions: LogisticAdditions
+) -> np.ndarray:
     """Rise of the log evidence when i leaves and j comes, for all (j, i), to second order."""
-    kept = fit.C.diagonal()[data.intercept :]
-    s = near.s[:, None] + near.H**2 / kept
-    e = near.e[:, None] + near.H * (fit.m / kept)
-    gains: np.ndarray = 0.5 * (e * e / s - fit.m**2 / kept - np.log(s * kept))
+    C_ii = fit.C.diagonal()[data.intercept :]
+    s = additions.s[:, None] + additions.H**2 / C_ii
+    e = additions.e[:, None] + additions.H * (fit.m / C_ii)
+    gains: np.ndarray = 0.5 * (e * e / s - fit.m**2 / C_ii - np.log(s * C_ii))
     gains[fit.v] = -np.inf
     return gains

@@ -22,23 +22,23 @@ from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
 from ...selection.model_priors import log_multiplicity
 from .logistic import (
-    Labelled,
+    ClassificationData,
     LogisticFit,
     exchange_gains,
     fit_model,
-    outside,
+    score_all_additions,
     removal_gains,
 )
 
-LARGEST_DOUBLING = 4  # of tau: weights beyond 16 say no more than that classes are separated
-FIRST_DOUBLING = -1  # of tau, where a search starts without any variable
-TRIED = 4  # neighbours of each sort, of the best scores, that are fitted
-WORTH_TRYING = -2.0  # least score; of second order, it can be too low
-NEGLIGIBLE = 10.0  # log evidence below the largest, at which the sum over tau ends
-FEW = 30  # variables, at most, with which together a search also starts
-ROWS_EACH = 10  # of the rarer class, for each of these
-AHEAD = 5  # variables that a search looks beyond where it has come to
-MOST_LOOKS = 5  # such looks
+MAX_LOG2_TAU = 4  # of tau: weights beyond 16 say no more than that classes are separated
+START_LOG2_TAU = -1  # of tau, where a search starts without any variable
+MAX_TRIALS = 4  # neighbours of each sort, of the best scores, that are fitted
+MIN_TRIAL_SCORE = -2.0  # least score; of second order, it can be too low
+MAX_LOG_GAP = 10.0  # log evidence below the largest, at which the sum over tau ends
+MAX_FULL_START = 30  # variables, at most, with which together a search also starts
+ROWS_PER_VARIABLE = 10  # of the rarer class, for each of these
+LOOKAHEAD = 5  # variables that a search looks beyond where it has come to
+MAX_LOOKAHEADS = 5  # such looks
 
 
 class LogisticRules(NamedTuple):
@@ -46,15 +46,15 @@ class LogisticRules(NamedTuple):
 
     log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
     log_tau: np.ndarray  # (K,) rising
-    log_size: np.ndarray  # (K,) log prior mass of each tau
-    limit: int  # variables of a set, at most
+    log_tau_prior: np.ndarray  # (K,) log prior mass of each tau
+    max_size: int  # variables of a set, at most
     max_iter: int
     tol: float
     verbose: int = 0
 
 
 def rules_for(
-    data: Labelled, p: int, *, max_iter: int, tol: float, verbose: int = 0
+    data: ClassificationData, p: int, *, max_iter: int, tol: float, verbose: int = 0
 ) -> LogisticRules:
     """The usual rules for p variables, of which ``data`` may hold some.
 
@@ -62,14 +62,14 @@ def rules_for(
     variables as the rarer class has members can separate the classes by chance.
     """
     second = float(data.counts @ data.t)
-    limit = min(p, max(int(min(second, data.n - second) / 2.0), 1))
+    max_size = min(p, max(int(min(second, data.n - second) / 2.0), 1))
     log_prior = log_multiplicity(p)
-    log_prior[limit + 1 :] = -math.inf
-    lowest = min(math.floor(1.0 - 0.5 * math.log2(data.n)), FIRST_DOUBLING)
-    log_tau = math.log(2.0) * np.arange(lowest, LARGEST_DOUBLING + 1)
-    log_size = log_tau - np.logaddexp(0.0, 2.0 * log_tau)  # density of log tau
-    log_size -= np.logaddexp.reduce(log_size)
-    return LogisticRules(log_prior, log_tau, log_size, limit, max_iter, tol, verbose)
+    log_prior[max_size + 1 :] = -math.inf
+    lowest = min(math.floor(1.0 - 0.5 * math.log2(data.n)), START_LOG2_TAU)
+    log_tau = math.log(2.0) * np.arange(lowest, MAX_LOG2_TAU + 1)
+    log_tau_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)  # density of log tau
+    log_tau_prior -= np.logaddexp.reduce(log_tau_prior)
+    return LogisticRules(log_prior, log_tau, log_tau_prior, max_size, max_iter, tol, verbose)
 
 
 class LogisticState(NamedTuple):
@@ -82,40 +82,48 @@ class LogisticState(NamedTuple):
 
 def objective(rules: LogisticRules, fit: LogisticFit, k: int) -> float:
     """Log posterior of a set and a tau, up to a constant; without variables tau means nothing."""
-    of_size = float(rules.log_size[k]) if fit.v.size else 0.0
+    of_size = float(rules.log_tau_prior[k]) if fit.v.size else 0.0
     return fit.log_evidence + of_size + float(rules.log_prior[fit.v.size])
 
 
-def state_of(
-    data: Labelled, rules: LogisticRules, v: np.ndarray, k: int, start: np.ndarray | None = None
+def fit_state(
+    data: ClassificationData,
+    rules: LogisticRules,
+    v: np.ndarray,
+    k: int,
+    start: np.ndarray | None = None,
 ) -> LogisticState:
     """The set v at the tau of number k."""
     fit = fit_model(data, v, float(rules.log_tau[k]), start)
     return LogisticState(fit, k, objective(rules, fit, k))
 
 
-def best_size(data: Labelled, rules: LogisticRules, state: LogisticState) -> LogisticState:
+def best_tau(data: ClassificationData, rules: LogisticRules, state: LogisticState) -> LogisticState:
     """The same set at the best tau, by climbing the grid."""
     if not state.fit.v.size:
         return state
     for step in (1, -1):
         moved = False
         while 0 <= state.k + step < rules.log_tau.size:
-            there = state_of(data, rules, state.fit.v, state.k + step, state.fit.mode)
-            if not there.bound > state.bound:
+            candidate = fit_state(data, rules, state.fit.v, state.k + step, state.fit.mode)
+            if not candidate.bound > state.bound:
                 break
-            state, moved = there, True
+            state, moved = candidate, True
         if moved:
             break
     return state
 
 
-def with_variable(data: Labelled, fit: LogisticFit, j: int) -> tuple[np.ndarray, np.ndarray]:
+def add_variable_start(
+    data: ClassificationData, fit: LogisticFit, j: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The set with variable j as well, and where its mode is looked for."""
     return np.append(fit.v, j), np.append(fit.mode, 0.0)
 
 
-def without_variable(data: Labelled, fit: LogisticFit, i: int) -> tuple[np.ndarray, np.ndarray]:
+def remove_variable_start(
+    data: ClassificationData, fit: LogisticFit, i: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The set without the variable at place i, and where its mode is, to second order."""
     at = data.intercept + i
     mode = fit.mode - fit.C[at] * (fit.mode[at] / fit.C[at, at])
@@ -127,10 +135,12 @@ def top(scores: np.ndarray, count: int) -> list[int]:
     flat = scores.ravel()
     places = np.argpartition(-flat, count)[:count] if flat.size > count else np.arange(flat.size)
     places = places[np.lexsort((places, -flat[places]))]
-    return [int(place) for place in places if flat[place] > WORTH_TRYING]
+    return [int(place) for place in places if flat[place] > MIN_TRIAL_SCORE]
 
 
-def make_step(data: Labelled, rules: LogisticRules) -> Callable[[LogisticState], LogisticState]:
+def make_step(
+    data: ClassificationData, rules: LogisticRules
+) -> Callable[[LogisticState], LogisticState]:
     """One move to the best neighbour with a variable more or less, or else to one with another."""
 
     def best_of(
@@ -138,37 +148,41 @@ def make_step(data: Labelled, rules: LogisticRules) -> Callable[[LogisticState],
     ) -> LogisticState:
         best = state
         for v, start in sets:
-            there = state_of(data, rules, v, state.k, start)
+            candidate = fit_state(data, rules, v, state.k, start)
             if not state.fit.v.size:  # the tau of no variables is anything
-                there = best_size(data, rules, there)
-            if there.bound > best.bound:
-                best = there
-        return best if best is state else best_size(data, rules, best)
+                candidate = best_tau(data, rules, candidate)
+            if candidate.bound > best.bound:
+                best = candidate
+        return best if best is state else best_tau(data, rules, best)
 
     def step(state: LogisticState) -> LogisticState:
         fit, log_prior, q = state.fit, rules.log_prior, state.fit.v.size
         sets: list[tuple[np.ndarray, np.ndarray]] = []
-        near = outside(data, fit)
-        if q < rules.limit:
-            more = near.gain + (log_prior[q + 1] - log_prior[q])
-            sets += [with_variable(data, fit, j) for j in top(more, TRIED)]
+        additions = score_all_additions(data, fit)
+        if q < rules.max_size:
+            more = additions.gain + (log_prior[q + 1] - log_prior[q])
+            sets += [add_variable_start(data, fit, j) for j in top(more, MAX_TRIALS)]
         if q:
             less = removal_gains(data, fit) + (log_prior[q - 1] - log_prior[q])
-            sets += [without_variable(data, fit, i) for i in top(less, TRIED)]
+            sets += [remove_variable_start(data, fit, i) for i in top(less, MAX_TRIALS)]
         found = best_of(state, sets)
         if found is not state or not q or q == data.X.shape[1]:
             return found
-        swaps = [divmod(place, q) for place in top(exchange_gains(data, fit, near), TRIED)]
+        swaps = [
+            divmod(place, q) for place in top(exchange_gains(data, fit, additions), MAX_TRIALS)
+        ]
         exchanged = []
         for j, i in swaps:
-            v, start = without_variable(data, fit, i)
+            v, start = remove_variable_start(data, fit, i)
             exchanged.append((np.append(v, j), np.append(start, 0.0)))
         return best_of(state, exchanged)
 
     return step
 
 
-def climb(data: Labelled, state: LogisticState, rules: LogisticRules) -> Run[LogisticState]:
+def local_search(
+    data: ClassificationData, state: LogisticState, rules: LogisticRules
+) -> Run[LogisticState]:
     """Move to better neighbours until there is none."""
     return iterate(
         make_step(data, rules),
@@ -179,13 +193,13 @@ def climb(data: Labelled, state: LogisticState, rules: LogisticRules) -> Run[Log
     )
 
 
-def empty(data: Labelled, rules: LogisticRules) -> LogisticState:
+def empty_state(data: ClassificationData, rules: LogisticRules) -> LogisticState:
     """No variables."""
-    k = int(np.argmin(np.abs(rules.log_tau - FIRST_DOUBLING * math.log(2.0))))
-    return state_of(data, rules, np.array([], dtype=int), k)
+    k = int(np.argmin(np.abs(rules.log_tau - START_LOG2_TAU * math.log(2.0))))
+    return fit_state(data, rules, np.array([], dtype=int), k)
 
 
-def search(data: Labelled, rules: LogisticRules) -> list[Run[LogisticState]]:
+def search(data: ClassificationData, rules: LogisticRules) -> list[Run[LogisticState]]:
     """The climbs that led to the most probable set that could be found, the best one last.
 
     One starts without any variable. Variables that are useful together can each look useless
@@ -193,47 +207,53 @@ def search(data: Labelled, rules: LogisticRules) -> list[Run[LogisticState]]:
     few beside the rows, one more from all of them, and the best looks a few variables ahead.
     """
     p = data.X.shape[1]
-    runs = [climb(data, empty(data, rules), rules)]
+    runs = [local_search(data, empty_state(data, rules), rules)]
     found = runs[0].state
-    lenient = rules._replace(log_prior=0.5 * rules.log_prior, limit=beyond(found, rules))
-    far = climb(data, found._replace(bound=objective(lenient, found.fit, found.k)), lenient).state
+    lenient = rules._replace(log_prior=0.5 * rules.log_prior, max_size=enlarged_limit(found, rules))
+    far = local_search(
+        data, found._replace(bound=objective(lenient, found.fit, found.k)), lenient
+    ).state
     if far.fit.v.size != found.fit.v.size:
         back = far._replace(bound=objective(rules, far.fit, far.k))
-        runs.append(climb(data, back, rules))
+        runs.append(local_search(data, back, rules))
     second = float(data.counts @ data.t)
-    if p <= min(FEW, rules.limit, min(second, data.n - second) / ROWS_EACH):
-        whole = best_size(data, rules, state_of(data, rules, np.arange(p), found.k))
-        runs.append(climb(data, whole, rules))
+    if p <= min(MAX_FULL_START, rules.max_size, min(second, data.n - second) / ROWS_PER_VARIABLE):
+        whole = best_tau(data, rules, fit_state(data, rules, np.arange(p), found.k))
+        runs.append(local_search(data, whole, rules))
     runs.sort(key=lambda run: run.state.bound)
-    for _ in range(MOST_LOOKS):
-        farther = look_ahead(data, rules, runs[-1].state)
+    for _ in range(MAX_LOOKAHEADS):
+        farther = search_ahead(data, rules, runs[-1].state)
         if not farther.bound > runs[-1].state.bound + rules.tol:
             break
-        runs.append(climb(data, farther, rules))
+        runs.append(local_search(data, farther, rules))
     return runs
 
 
-def look_ahead(data: Labelled, rules: LogisticRules, state: LogisticState) -> LogisticState:
+def search_ahead(
+    data: ClassificationData, rules: LogisticRules, state: LogisticState
+) -> LogisticState:
     """The most probable of ``state`` and what a few variables more make of it, each of them the one
     that helps most, or harms least: two can be useless one by one and tell everything together."""
     best = state
-    for _ in range(min(AHEAD, rules.limit - state.fit.v.size, data.X.shape[1] - state.fit.v.size)):
-        j = int(outside(data, state.fit).gain.argmax())
-        v, start = with_variable(data, state.fit, j)
-        state = best_size(data, rules, state_of(data, rules, v, state.k, start))
+    for _ in range(
+        min(LOOKAHEAD, rules.max_size - state.fit.v.size, data.X.shape[1] - state.fit.v.size)
+    ):
+        j = int(score_all_additions(data, state.fit).gain.argmax())
+        v, start = add_variable_start(data, state.fit, j)
+        state = best_tau(data, rules, fit_state(data, rules, v, state.k, start))
         best = state if state.bound > best.bound else best
     return best
 
 
-def beyond(state: LogisticState, rules: LogisticRules) -> int:
+def enlarged_limit(state: LogisticState, rules: LogisticRules) -> int:
     """How large a set a lenient climb may reach."""
-    return min(rules.limit, 2 * state.fit.v.size + 5)
+    return min(rules.max_size, 2 * state.fit.v.size + 5)
 
 
 # --- the path
 
 
-class SizedEvidence(NamedTuple):
+class TauEvidence(NamedTuple):
     """The evidence of one set with every tau weighed, and its fits."""
 
     log_evidence: float
@@ -241,24 +261,26 @@ class SizedEvidence(NamedTuple):
     share: np.ndarray  # of each fit
 
 
-def over_sizes(data: Labelled, rules: LogisticRules, state: LogisticState) -> SizedEvidence:
+def integrate_tau(
+    data: ClassificationData, rules: LogisticRules, state: LogisticState
+) -> TauEvidence:
     """Sum over tau, from that of ``state`` on, as far as it matters."""
     if not state.fit.v.size:
-        return SizedEvidence(state.fit.log_evidence, [state.fit], np.ones(1))
+        return TauEvidence(state.fit.log_evidence, [state.fit], np.ones(1))
     found = {state.k: state.fit}
-    values = {state.k: state.fit.log_evidence + float(rules.log_size[state.k])}
+    values = {state.k: state.fit.log_evidence + float(rules.log_tau_prior[state.k])}
     for step in (1, -1):
         k, start = state.k + step, state.fit.mode
         while 0 <= k < rules.log_tau.size:
             fit = fit_model(data, state.fit.v, float(rules.log_tau[k]), start)
-            found[k], values[k] = fit, fit.log_evidence + float(rules.log_size[k])
-            if values[k] < max(values.values()) - NEGLIGIBLE:
+            found[k], values[k] = fit, fit.log_evidence + float(rules.log_tau_prior[k])
+            if values[k] < max(values.values()) - MAX_LOG_GAP:
                 break
             k, start = k + step, fit.mode
     order = sorted(found)
     log_values = np.array([values[k] for k in order])
     total = float(np.logaddexp.reduce(log_values))
-    return SizedEvidence(total, [found[k] for k in order], np.exp(log_values - total))
+    return TauEvidence(total, [found[k] for k in order], np.exp(log_values - total))
 
 
 class LogisticPath(NamedTuple):
@@ -270,7 +292,7 @@ class LogisticPath(NamedTuple):
 
 
 def logistic_path(
-    data: Labelled, rules: LogisticRules, state: LogisticState, longest: int
+    data: ClassificationData, rules: LogisticRules, state: LogisticState, longest: int
 ) -> LogisticPath:
     """Sets around that of ``state``: smaller ones without the variables that are missed least,
     larger ones with those that help most."""
@@ -278,16 +300,16 @@ def logistic_path(
     while state.fit.v.size:  # who leaves last is the most useful
         i = int(removal_gains(data, state.fit).argmax())
         order.append(int(state.fit.v[i]))
-        v, start = without_variable(data, state.fit, i)
-        state = best_size(data, rules, state_of(data, rules, v, state.k, start))
+        v, start = remove_variable_start(data, state.fit, i)
+        state = best_tau(data, rules, fit_state(data, rules, v, state.k, start))
         states.append(state)
     states.reverse()
     order.reverse()
     while states[-1].fit.v.size < longest:
         last = states[-1]
-        j = int(outside(data, last.fit).gain.argmax())
-        v, start = with_variable(data, last.fit, j)
-        states.append(best_size(data, rules, state_of(data, rules, v, last.k, start)))
+        j = int(score_all_additions(data, last.fit).gain.argmax())
+        v, start = add_variable_start(data, last.fit, j)
+        states.append(best_tau(data, rules, fit_state(data, rules, v, last.k, start)))
         order.append(j)
-    evidence = np.array([over_sizes(data, rules, each).log_evidence for each in states])
+    evidence = np.array([integrate_tau(data, rules, each).log_evidence for each in states])
     return LogisticPath(np.array(order, dtype=int), states, evidence)

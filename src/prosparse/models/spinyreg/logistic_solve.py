@@ -13,42 +13,42 @@ from scipy.special import chdtrc
 
 from ...data import Operator
 from ...inference.loop import Run, StopReason, worst
-from .credible import CORRELATED, credible_sets
+from .credible import MIN_CORRELATION, credible_sets
 from .decision_rules import find_representatives, maximise_expected_f_score, merge_redundant
 from .labels import Labels
 from .logistic import (
-    Labelled,
+    ClassificationData,
     LogisticFit,
     design,
     exchange_gains,
-    labelled,
+    make_data,
     log_lambda,
-    neighbours,
-    outside,
+    score_additions,
+    score_all_additions,
 )
 from .logistic_average import LogisticAverage, average_over_sets
 from .logistic_search import (
     LogisticPath,
     LogisticRules,
     LogisticState,
-    best_size,
-    climb,
+    best_tau,
+    local_search,
     logistic_path,
     rules_for,
     search,
-    state_of,
+    fit_state,
 )
 from .model import relative_size
 from .solve import SelectionRule
 
-SHORTLIST = 1000  # variables, at most, that are searched at once
-FEWEST_LISTED = 50
-MOST_ENTRIES = 50_000_000  # of the table of a shortlist
-INSTALMENTS = 5  # times that others may join the shortlist
-BEYOND = 5  # the path goes so many variables beyond the best set
+MAX_SHORTLIST = 1000  # variables, at most, that are searched at once
+MIN_SHORTLIST = 50
+MAX_ENTRIES = 50_000_000  # of the table of a shortlist
+MAX_EXTENSIONS = 5  # times that others may join the shortlist
+PATH_EXTENSION = 5  # the path goes so many variables beyond the best set
 # Probability that noise predicts as well, at most, for anything to be kept that the search does not
 # find more probable than nothing.
-BY_CHANCE = 0.05
+NULL_LEVEL = 0.05
 
 
 class LogisticOptions(NamedTuple):
@@ -81,18 +81,20 @@ class LogisticSolution(NamedTuple):
     credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
 
 
-class Listed(NamedTuple):
+class ColumnSubset(NamedTuple):
     """Some of the columns of a table."""
 
     indices: np.ndarray  # (k,) column indices, increasing
-    data: Labelled
+    data: ClassificationData
 
 
-def listed_columns(op: Operator, labels: Labels, places: np.ndarray, intercept: bool) -> Listed:
+def take_subset(op: Operator, labels: Labels, places: np.ndarray, intercept: bool) -> ColumnSubset:
     """The columns at ``places``; rows of ``op`` are multiplied by the roots of their counts."""
     some = op if places.size == op.shape[1] else op.take_columns(places)
     rows = np.asarray(some.gather_rows(_itself, entrywise=True), dtype=float)
-    return Listed(places, labelled(rows / labels.root[:, None], labels.t, labels.counts, intercept))
+    return ColumnSubset(
+        places, make_data(rows / labels.root[:, None], labels.t, labels.counts, intercept)
+    )
 
 
 def _itself(block: np.ndarray) -> np.ndarray:
@@ -120,7 +122,9 @@ def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarr
     return np.abs(weights)
 
 
-def gains_of_all(op: Operator, labels: Labels, data: Labelled, fit: LogisticFit) -> np.ndarray:
+def gains_of_all(
+    op: Operator, labels: Labels, data: ClassificationData, fit: LogisticFit
+) -> np.ndarray:
     """Rise of the log evidence if each of all variables joined ``fit``, to second order."""
     S = fit.S / labels.root
     cross = np.asarray(op.rmatmul(S[:, None] * design(data, fit.v)), dtype=float)
@@ -131,62 +135,62 @@ def gains_of_all(op: Operator, labels: Labels, data: Labelled, fit: LogisticFit)
         entrywise=True,
     )
     squares = np.asarray(squares, dtype=float)[:, 0]
-    return neighbours(fit, cross, squares, e, log_lambda(data, fit.log_tau)).gain
+    return score_additions(fit, cross, squares, e, log_lambda(data, fit.log_tau)).gain
 
 
-def at_the_top(size: int, *scores: np.ndarray) -> np.ndarray:
+def select_top(size: int, *scores: np.ndarray) -> np.ndarray:
     """The variables at the top of each of the scores, rising."""
     each = size // len(scores)
     return np.unique(np.concatenate([np.argsort(-s, kind="stable")[:each] for s in scores]))
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search among all columns has led to."""
 
-    listed: Listed  # the last shortlist; the variables of `runs` are places in it
+    listed: ColumnSubset  # the last shortlist; the variables of `runs` are places in it
     rules: LogisticRules
     runs: list[Run[LogisticState]]  # the best one last
 
 
-def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Searched:
+def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> SearchResult:
     """Search a shortlist, look whether others would help, bring them in, go on."""
     n, p = op.shape
     intercept = options.fit_intercept
-    size = int(min(max(MOST_ENTRIES // n, FEWEST_LISTED), SHORTLIST))
+    size = int(min(max(MAX_ENTRIES // n, MIN_SHORTLIST), MAX_SHORTLIST))
 
-    def rules_of(listed: Listed) -> LogisticRules:
+    def rules_of(listed: ColumnSubset) -> LogisticRules:
         tol = options.tol * labels.n
         rules = rules_for(
             listed.data, p, max_iter=options.max_iter, tol=tol, verbose=options.verbose
         )
-        return rules._replace(limit=min(rules.limit, listed.indices.size))
+        return rules._replace(max_size=min(rules.max_size, listed.indices.size))
 
     if p <= size:
-        listed = listed_columns(op, labels, np.arange(p), intercept)
+        listed = take_subset(op, labels, np.arange(p), intercept)
         rules = rules_of(listed)
-        return Searched(listed, rules, search(listed.data, rules))
+        return SearchResult(listed, rules, search(listed.data, rules))
     marginal = marginal_scores(op, labels)
     joint = joint_scores(op, labels, marginal)
-    listed = listed_columns(op, labels, at_the_top(size, marginal, joint), intercept)
+    listed = take_subset(op, labels, select_top(size, marginal, joint), intercept)
     rules = rules_of(listed)
     runs = search(listed.data, rules)
-    for _ in range(INSTALMENTS):
+    for _ in range(MAX_EXTENSIONS):
         state = runs[-1].state
-        q, chosen = state.fit.v.size, listed.indices[state.fit.v]
-        if q == rules.limit:
+        q, selected = state.fit.v.size, listed.indices[state.fit.v]
+        if q == rules.max_size:
             break
         gain = gains_of_all(op, labels, listed.data, state.fit)
-        gain[chosen] = np.inf
+        gain[selected] = np.inf
         better = gain > rules.log_prior[q] - rules.log_prior[q + 1]
         if not np.any(np.delete(better, listed.indices)):
             break
         scores = (gain, np.where(gain == np.inf, np.inf, joint))
-        listed = listed_columns(op, labels, at_the_top(size, *scores), intercept)
+        listed = take_subset(op, labels, select_top(size, *scores), intercept)
         rules = rules_of(listed)
-        v = np.searchsorted(listed.indices, chosen)
-        again = state_of(listed.data, rules, v, state.k, state.fit.mode)
-        runs.append(climb(listed.data, best_size(listed.data, rules, again), rules))
-    return Searched(listed, rules, runs)
+        v = np.searchsorted(listed.indices, selected)
+        start = fit_state(listed.data, rules, v, state.k, state.fit.mode)
+        runs.append(local_search(listed.data, best_tau(listed.data, rules, start), rules))
+    return SearchResult(listed, rules, runs)
 
 
 def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> LogisticSolution:
@@ -195,17 +199,17 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
     average, wanted = None, options.selection_rule
-    if not found.fit.v.size and wanted == "f-score" and by_chance(op, labels) > BY_CHANCE:
+    if not found.fit.v.size and wanted == "f-score" and null_pvalue(op, labels) > NULL_LEVEL:
         wanted = "map"  # noise might give as much
     if options.average or options.selection_rule != "map":
         average = average_over_sets(data, rules, found, options.seed)
         if options.selection_rule == "median":
-            found = state_with(data, rules, median_set(average, rules.limit), found)
+            found = best_state(data, rules, select_by_median(average, rules.max_size), found)
         elif wanted == "f-score":
-            v = f_score_set(data, average, rules.limit)
+            v = select_by_f_score(data, average, rules.max_size)
             if v.size:  # else what the search found, which is more probable than nothing
-                found = state_with(data, rules, v, found)
-    longest = min(rules.limit, found.fit.v.size + BEYOND)
+                found = best_state(data, rules, v, found)
+    longest = min(rules.max_size, found.fit.v.size + PATH_EXTENSION)
     path = logistic_path(data, rules, found, longest)
     log_posterior = path.log_evidence + rules.log_prior[: path.log_evidence.size]
     best = int(np.argmax(log_posterior)) if wanted == "map" else found.fit.v.size
@@ -234,28 +238,30 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     )
 
 
-def median_set(average: LogisticAverage, limit: int) -> np.ndarray:
+def select_by_median(average: LogisticAverage, max_size: int) -> np.ndarray:
     """The variables more probably active than not (Barbieri & Berger 2004)."""
-    likely = np.argsort(-average.inclusion, kind="stable")[:limit]
+    likely = np.argsort(-average.inclusion, kind="stable")[:max_size]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
 
 
-def f_score_set(data: Labelled, average: LogisticAverage, limit: int) -> np.ndarray:
+def select_by_f_score(
+    data: ClassificationData, average: LogisticAverage, max_size: int
+) -> np.ndarray:
     """The set of the largest expected F-score, with one of those that stand for each other; see
     `choice`."""
     X = data.X[:, average.candidates]
     G = X.T @ (data.counts[:, None] * X)
     size = np.sqrt(G.diagonal())
-    correlated = np.abs(G) >= CORRELATED * np.outer(size, size)
-    stands = find_representatives(
+    correlated = np.abs(G) >= MIN_CORRELATION * np.outer(size, size)
+    representative = find_representatives(
         average.inclusion, average.candidates, average.together, correlated
     )
-    by_number = merge_redundant(average.by_number, stands)
-    return maximise_expected_f_score(by_number, average.nothing, limit).v
+    by_number = merge_redundant(average.by_number, representative)
+    return maximise_expected_f_score(by_number, average.nothing, max_size).v
 
 
-def by_chance(op: Operator, labels: Labels) -> float:
+def null_pvalue(op: Operator, labels: Labels) -> float:
     """The probability that classes which have nothing to do with the table give some column as
     large a score as it has: squares of scores are about chi2 of one degree of freedom, and columns
     are taken to be independent, which makes the probability too large if anything."""
@@ -265,15 +271,15 @@ def by_chance(op: Operator, labels: Labels) -> float:
     return float(-np.expm1(op.shape[1] * np.log1p(-min(one, 1.0 - 1e-16))))
 
 
-def state_with(
-    data: Labelled, rules: LogisticRules, v: np.ndarray, near: LogisticState
+def best_state(
+    data: ClassificationData, rules: LogisticRules, v: np.ndarray, near: LogisticState
 ) -> LogisticState:
     """The set v at its best tau, from that of ``near`` on."""
-    return best_size(data, rules, state_of(data, rules, v, near.k))
+    return best_tau(data, rules, fit_state(data, rules, v, near.k))
 
 
 def ranking(
-    op: Operator, labels: Labels, listed: Listed, path: LogisticPath, fit: LogisticFit
+    op: Operator, labels: Labels, listed: ColumnSubset, path: LogisticPath, fit: LogisticFit
 ) -> np.ndarray:
     """All variables: those on the path in its order, the others by what each would add."""
     ranked: np.ndarray = listed.indices[path.order]
@@ -281,14 +287,14 @@ def ranking(
     if ranked.size == p:
         return ranked
     if listed.indices.size == p:
-        gain = outside(listed.data, fit).gain
+        gain = score_all_additions(listed.data, fit).gain
     else:
         gain = gains_of_all(op, labels, listed.data, fit)
     gain[ranked] = np.inf
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
 
-def credible_sets_of(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
+def credible_sets_of(data: ClassificationData, fit: LogisticFit) -> list[np.ndarray]:
     """The credible set of each variable of ``fit``, see `credible`; evidences of exchanges are
     known to second order."""
     if fit.v.size == 0:
@@ -296,4 +302,6 @@ def credible_sets_of(data: Labelled, fit: LogisticFit) -> list[np.ndarray]:
     d = data.counts @ data.squares
     cross = data.X.T @ (data.counts[:, None] * data.X[:, fit.v])
     correlation = np.abs(cross) / np.sqrt(d[:, None] * d[fit.v])
-    return credible_sets(fit.v, exchange_gains(data, fit, outside(data, fit)), correlation)
+    return credible_sets(
+        fit.v, exchange_gains(data, fit, score_all_additions(data, fit)), correlation
+    )

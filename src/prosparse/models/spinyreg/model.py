@@ -35,10 +35,10 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 
 MIN_NOISE_RATIO = 1e-12  # least noise variance, as a share of the mean square of y
 FACTOR_ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
-REACH = 1e12  # lambda stays within this factor of the diagonal of X'X
+MAX_RATIO_RANGE = 1e12  # lambda stays within this factor of the diagonal of X'X
 # how well lambda is optimised, in log evidence: during the search, along the path, in the end
 COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
-LONGEST_STEP = 8.0  # of log lambda
+MAX_LOG_STEP = 8.0  # of log lambda
 
 
 class RegressionMoments(NamedTuple):
@@ -61,7 +61,10 @@ class RegressionMoments(NamedTuple):
 def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMoments:
     """From X'X, X'y, y'y and the number of rows."""
     d = np.diagonal(G)
-    low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
+    low, high = (
+        math.log(float(d.min()) / MAX_RATIO_RANGE),
+        math.log(float(d.max()) * MAX_RATIO_RANGE),
+    )
     return RegressionMoments(G, b, yy, n, d, low, high, MIN_NOISE_RATIO * yy / n)
 
 
@@ -164,15 +167,19 @@ def slope_and_step(
     size, determined = lam * mm / sigma2, q - lam * trace
     slope = 0.5 * (determined - size)
     if not (size > 0.0 and determined > 0.0):
-        return slope, math.copysign(LONGEST_STEP, slope)
-    bend = 1.0 - 2.0 * lam * mPm / mm + lam * (trace - lam * trace2) / determined
+        return slope, math.copysign(MAX_LOG_STEP, slope)
+    curvature = 1.0 - 2.0 * lam * mPm / mm + lam * (trace - lam * trace2) / determined
     if sigma2 > data.noise_floor:
-        bend -= lam * mm / R
-    step = math.log(determined / size) / bend if bend > 0.0 else math.copysign(math.inf, slope)
-    return slope, min(max(step, -LONGEST_STEP), LONGEST_STEP)
+        curvature -= lam * mm / R
+    step = (
+        math.log(determined / size) / curvature
+        if curvature > 0.0
+        else math.copysign(math.inf, slope)
+    )
+    return slope, min(max(step, -MAX_LOG_STEP), MAX_LOG_STEP)
 
 
-def after(data: RegressionMoments, log_ratio: float, step: float) -> float:
+def clip_log_ratio(data: RegressionMoments, log_ratio: float, step: float) -> float:
     """log lambda after a step, within reach."""
     return min(max(log_ratio + step, data.low), data.high)
 
@@ -180,28 +187,28 @@ def after(data: RegressionMoments, log_ratio: float, step: float) -> float:
 def optimise(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """Raise the evidence over lambda until less than ``tol`` is to be gained."""
     for _ in range(100):
-        there = after(data, fit.log_ratio, fit.step)
-        if abs((there - fit.log_ratio) * fit.slope) <= tol:
+        target = clip_log_ratio(data, fit.log_ratio, fit.step)
+        if abs((target - fit.log_ratio) * fit.slope) <= tol:
             break
-        trial = evaluate(data, fit.v, there)
-        while trial.log_evidence < fit.log_evidence and abs(there - fit.log_ratio) > 1e-9:
-            there = fit.log_ratio + 0.25 * (there - fit.log_ratio)
-            trial = evaluate(data, fit.v, there)
+        trial = evaluate(data, fit.v, target)
+        while trial.log_evidence < fit.log_evidence and abs(target - fit.log_ratio) > 1e-9:
+            target = fit.log_ratio + 0.25 * (target - fit.log_ratio)
+            trial = evaluate(data, fit.v, target)
         if not trial.log_evidence > fit.log_evidence:
             break
         fit = trial
     return fit
 
 
-def moved(
+def fit_neighbour(
     data: RegressionMoments, fit: RegressionFit, v: np.ndarray, sums: FitSums, tol: float
 ) -> RegressionFit:
     """The model v, a neighbour of ``fit`` that has ``sums`` at the same lambda."""
     _, step = slope_and_step(data, v.size, fit.log_ratio, sums)
-    return optimise(data, evaluate(data, v, after(data, fit.log_ratio, step)), tol)
+    return optimise(data, evaluate(data, v, clip_log_ratio(data, fit.log_ratio, step)), tol)
 
 
-class Neighbours(NamedTuple):
+class Additions(NamedTuple):
     """What joining the model would change for each of some variables, at the same lambda."""
 
     H: np.ndarray  # (p, q) X'X_v P
@@ -210,27 +217,27 @@ class Neighbours(NamedTuple):
     gain: np.ndarray  # (p,) rise of the log evidence
 
 
-def neighbours(
+def score_additions(
     fit: RegressionFit, cross: np.ndarray, d: np.ndarray, b: np.ndarray, n: float
-) -> Neighbours:
+) -> Additions:
     """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
     lam = math.exp(fit.log_ratio)
     H = cross.dot(fit.P)
     # Rounding must not make a copy of an active variable look new: s is at least lambda.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     e = b - cross.dot(fit.m)
-    left = np.maximum(1.0 - e * e / (s * fit.R), MIN_NOISE_RATIO)
-    return Neighbours(H, s, e, -0.5 * (n * np.log(left) + np.log(s / lam)))
+    remaining = np.maximum(1.0 - e * e / (s * fit.R), MIN_NOISE_RATIO)
+    return Additions(H, s, e, -0.5 * (n * np.log(remaining) + np.log(s / lam)))
 
 
-def outside(data: RegressionMoments, fit: RegressionFit, n: float) -> Neighbours:
+def score_all_additions(data: RegressionMoments, fit: RegressionFit, n: float) -> Additions:
     """The neighbours of a model, which itself can gain nothing."""
-    near = neighbours(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
-    near.gain[fit.v] = -np.inf
-    return near
+    additions = score_additions(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
+    additions.gain[fit.v] = -np.inf
+    return additions
 
 
-def alone(data: RegressionMoments, j: int) -> RegressionFit:
+def fit_single(data: RegressionMoments, j: int) -> RegressionFit:
     """The model of variable j alone, at its best lambda, which is known in closed form.
 
     With rho the squared correlation of x_j and y and u = d/(lambda + d), the evidence is
@@ -240,22 +247,22 @@ def alone(data: RegressionMoments, j: int) -> RegressionFit:
     rho = float(data.b[j]) ** 2 / (d * data.yy)
     u = (n * rho - 1.0) / (rho * (n - 1)) if n * rho > 1.0 else 0.0
     best = math.log(d * (1.0 - u) / u) if 0.0 < u < 1.0 else data.high if u <= 0.0 else data.low
-    return evaluate(data, np.array([j]), after(data, best, 0.0))
+    return evaluate(data, np.array([j]), clip_log_ratio(data, best, 0.0))
 
 
-def with_one_more(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
+def add_best_variable(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """The best model with one variable more, which may be worse than ``fit``."""
     if fit.v.size == 0:
-        return alone(data, int(np.argmax(data.b**2 / data.d)))
-    near = outside(data, fit, data.n)
-    return joined(data, fit, near, int(near.gain.argmax()), tol)
+        return fit_single(data, int(np.argmax(data.b**2 / data.d)))
+    additions = score_all_additions(data, fit, data.n)
+    return add_variable(data, fit, additions, int(additions.gain.argmax()), tol)
 
 
-def joined(
-    data: RegressionMoments, fit: RegressionFit, near: Neighbours, j: int, tol: float
+def add_variable(
+    data: RegressionMoments, fit: RegressionFit, additions: Additions, j: int, tol: float
 ) -> RegressionFit:
     """The model with variable j as well."""
-    P, h, s, e = fit.P, near.H[j], float(near.s[j]), float(near.e[j])
+    P, h, s, e = fit.P, additions.H[j], float(additions.s[j]), float(additions.e[j])
     R, _, _, trace, trace2 = fit.sums
     weight = e / s
     m, more = fit.m - weight * h, (1.0 + ddot(h, h)) / s
@@ -266,51 +273,53 @@ def joined(
         trace + more,
         trace2 + 2.0 * ddot(h, P.dot(h)) / s + more * more,
     )
-    return moved(data, fit, np.append(fit.v, j), sums, tol)
+    return fit_neighbour(data, fit, np.append(fit.v, j), sums, tol)
 
 
 def removal_gains(fit: RegressionFit, n: float) -> np.ndarray:
     """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
-    kept = fit.P.diagonal()
-    more = fit.m * fit.m / (kept * fit.R)
-    gains: np.ndarray = -0.5 * (n * np.log1p(more) + np.log(kept) + fit.log_ratio)
+    P_ii = fit.P.diagonal()
+    more = fit.m * fit.m / (P_ii * fit.R)
+    gains: np.ndarray = -0.5 * (n * np.log1p(more) + np.log(P_ii) + fit.log_ratio)
     return gains
 
 
-def least_missed(fit: RegressionFit, n: float) -> int:
+def least_useful(fit: RegressionFit, n: float) -> int:
     """The place in v of the variable without which the model is best."""
     return int(removal_gains(fit, n).argmax())
 
 
-def with_one_less(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
+def remove_worst_variable(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
     """The best model with one variable less."""
-    return left_by(data, fit, least_missed(fit, data.n), tol)
+    return remove_variable(data, fit, least_useful(fit, data.n), tol)
 
 
-def left_by(data: RegressionMoments, fit: RegressionFit, i: int, tol: float) -> RegressionFit:
+def remove_variable(
+    data: RegressionMoments, fit: RegressionFit, i: int, tol: float
+) -> RegressionFit:
     """The model without the variable at place i of v."""
     v = np.concatenate([fit.v[:i], fit.v[i + 1 :]])
     if v.size < 2:
-        return alone(data, int(v[0])) if v.size else evaluate(data, v, fit.log_ratio)
-    P, h, kept, weight = fit.P, fit.P[i], float(fit.P[i, i]), float(fit.m[i])
+        return fit_single(data, int(v[0])) if v.size else evaluate(data, v, fit.log_ratio)
+    P, h, P_ii, weight = fit.P, fit.P[i], float(fit.P[i, i]), float(fit.m[i])
     R, _, _, trace, trace2 = fit.sums
-    m, less = fit.m - (weight / kept) * h, ddot(h, h) / kept
+    m, less = fit.m - (weight / P_ii) * h, ddot(h, h) / P_ii
     sums = FitSums(
-        R + weight * weight / kept,
+        R + weight * weight / P_ii,
         ddot(m, m),
-        ddot(m, P.dot(m)) - ddot(h, m) ** 2 / kept,
+        ddot(m, P.dot(m)) - ddot(h, m) ** 2 / P_ii,
         trace - less,
-        trace2 - 2.0 * ddot(h, P.dot(h)) / kept + less * less,
+        trace2 - 2.0 * ddot(h, P.dot(h)) / P_ii + less * less,
     )
-    return moved(data, fit, v, sums, tol)
+    return fit_neighbour(data, fit, v, sums, tol)
 
 
-def exchange_gains(fit: RegressionFit, near: Neighbours, n: float) -> np.ndarray:
+def exchange_gains(fit: RegressionFit, additions: Additions, n: float) -> np.ndarray:
     """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
-    kept = fit.P.diagonal()
-    H, R = near.H, fit.R + fit.m**2 / kept
-    s = near.s[:, None] + H * H / kept
-    e = near.e[:, None] + H * (fit.m / kept)
-    left = np.maximum(R - e * e / s, MIN_NOISE_RATIO * fit.R)
-    gains: np.ndarray = -0.5 * (n * np.log(left / fit.R) + np.log(s * kept))
+    P_ii = fit.P.diagonal()
+    H, R = additions.H, fit.R + fit.m**2 / P_ii
+    s = additions.s[:, None] + H * H / P_ii
+    e = additions.e[:, None] + H * (fit.m / P_ii)
+    remaining = np.maximum(R - e * e / s, MIN_NOISE_RATIO * fit.R)
+    gains: np.ndarray = -0.5 * (n * np.log(remaining / fit.R) + np.log(s * P_ii))
     return gains

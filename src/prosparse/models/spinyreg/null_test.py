@@ -20,44 +20,46 @@ from scipy.special import logsumexp
 
 from .screening import Candidates
 
-BY_CHANCE = 0.025  # share of noise responses, at most, that may look as much like a signal as y
+NULL_LEVEL = 0.025  # share of noise responses, at most, that may look as much like a signal as y
 SEED = 90_137_562_241  # that no table is likely to be drawn with, or its columns were the noise
-MOST_DRAWS = 399  # responses of noise
-AT_ONCE = 50  # of them
-MOST_NUMBERS = 10_000_000  # products of columns with responses that are held at once
+MAX_DRAWS = 399  # responses of noise
+BATCH_SIZE = 50  # of them
+MAX_BATCH_ENTRIES = 10_000_000  # products of columns with responses that are held at once
 
 
-def log_bayes_factor_sum(b: np.ndarray, d: np.ndarray, yy: np.ndarray, free: float) -> np.ndarray:
+def log_bayes_factor_sum(b: np.ndarray, d: np.ndarray, yy: np.ndarray, dof: float) -> np.ndarray:
     """log S of the responses whose products with the columns are ``b``, (p, m), and whose squares
     are ``yy``, (m,)."""
     squared = np.minimum(b * b / (d[:, None] * yy), 1.0)
-    log_sum: np.ndarray = logsumexp(-0.5 * free * np.log1p(-0.5 * squared), axis=0)
+    log_sum: np.ndarray = logsumexp(-0.5 * dof * np.log1p(-0.5 * squared), axis=0)
     return log_sum
 
 
-def rejects_null(among: Candidates, root: np.ndarray | None, n_intercepts: int) -> bool:
+def rejects_null(pool: Candidates, root: np.ndarray | None, n_intercepts: int) -> bool:
     """Whether at most a share `BY_CHANCE` of responses of noise has as large a sum as y.
 
     ``root`` are the roots of the weights of the rows, if there are any; ``n_intercepts`` is one if an
     intercept was fitted. The rows of noise are as many as those of y: where they stand for more
     observations, or fewer, their squares are scaled to so many degrees of freedom.
     """
-    rows, p = among.op.shape
-    free = among.n - n_intercepts
-    if rows - n_intercepts < 2 or free < 2:
+    rows, p = pool.op.shape
+    dof = pool.n - n_intercepts
+    if rows - n_intercepts < 2 or dof < 2:
         return False
-    given = log_bayes_factor_sum(among.b[:, None], among.d, np.array([among.yy]), free)[0]
+    observed = log_bayes_factor_sum(pool.b[:, None], pool.d, np.array([pool.yy]), dof)[0]
     constant = np.ones(rows) if root is None else root
     constant = constant / np.linalg.norm(constant)
     rng = np.random.default_rng(SEED)
-    most, drawn, as_large = int(BY_CHANCE * (MOST_DRAWS + 1)) - 1, 0, 0
-    while drawn < MOST_DRAWS and as_large <= most:
-        m = min(AT_ONCE, MOST_DRAWS - drawn, max(MOST_NUMBERS // p, 1))
+    allowed_exceeding, drawn, exceeding = int(NULL_LEVEL * (MAX_DRAWS + 1)) - 1, 0, 0
+    while drawn < MAX_DRAWS and exceeding <= allowed_exceeding:
+        m = min(BATCH_SIZE, MAX_DRAWS - drawn, max(MAX_BATCH_ENTRIES // p, 1))
         noise = rng.standard_normal((rows, m))
         if n_intercepts:
             noise -= np.outer(constant, constant @ noise)
-        squares = np.einsum("ij,ij->j", noise, noise) * free / (rows - n_intercepts)
-        b = np.asarray(among.op.rmatmul(noise))
-        as_large += int(np.count_nonzero(log_bayes_factor_sum(b, among.d, squares, free) >= given))
+        squares = np.einsum("ij,ij->j", noise, noise) * dof / (rows - n_intercepts)
+        b = np.asarray(pool.op.rmatmul(noise))
+        exceeding += int(
+            np.count_nonzero(log_bayes_factor_sum(b, pool.d, squares, dof) >= observed)
+        )
         drawn += m
-    return as_large <= most
+    return exceeding <= allowed_exceeding

@@ -19,15 +19,15 @@ import numpy as np
 from scipy.special import log_expit, log_ndtr, logsumexp, roots_legendre
 from scipy.stats import kstwobign
 
-NODES = 32
+N_NODES = 32
 LEAST, LARGEST = math.log(0.2), math.log(5.0)  # of psi: beyond, its density is below 1e-20
-ROWS_AT_ONCE = 100_000
+BATCH_ROWS = 100_000
 
 
 @cache
 def _mixture() -> tuple[np.ndarray, np.ndarray]:
     """Variances of the normal distributions, and the logarithms of their shares."""
-    x, weight = roots_legendre(NODES)
+    x, weight = roots_legendre(N_NODES)
     psi = np.exp(LEAST + 0.5 * (LARGEST - LEAST) * (x + 1.0))
     share = weight * psi * kstwobign.pdf(psi)
     return 4.0 * psi**2, np.log(share / share.sum())
@@ -37,8 +37,8 @@ def log_probabilities(mu: np.ndarray, v: np.ndarray) -> np.ndarray:
     """(n, 2) log probabilities of both classes, if the log odds of the second are N(mu, v)."""
     variances, log_share = _mixture()
     rarer = np.empty(mu.size)
-    for start in range(0, mu.size, ROWS_AT_ONCE):
-        rows = slice(start, start + ROWS_AT_ONCE)
+    for start in range(0, mu.size, BATCH_ROWS):
+        rows = slice(start, start + BATCH_ROWS)
         below = -np.abs(mu[rows])
         z = below[:, None] / np.sqrt(variances + v[rows, None])
         mixed = logsumexp(log_ndtr(z) + log_share, axis=1)

@@ -14,11 +14,11 @@ from scipy.linalg.lapack import dposv
 
 from ...data import Operator
 from ...inference.loop import Run
-from .model import RegressionFit, RegressionMoments, moments, neighbours
-from .stepwise import SearchRules, SearchState, climb, search
+from .model import RegressionFit, RegressionMoments, moments, score_additions
+from .stepwise import SearchRules, SearchState, local_search, search
 
-SHORTLIST = 1000
-INSTALMENTS = 10  # lists, at most
+MAX_SHORTLIST = 1000
+MAX_EXTENSIONS = 10  # lists, at most
 
 
 class Candidates(NamedTuple):
@@ -40,98 +40,102 @@ class Shortlist(NamedTuple):
     data: RegressionMoments
 
 
-class Searched(NamedTuple):
+class SearchResult(NamedTuple):
     """What a search among all candidates has led to."""
 
     shortlist: Shortlist  # the last; the model's variables are places in it
     runs: list[Run[SearchState]]  # the best one last
-    passed: list[np.ndarray]  # sets on the way, each the places of its variables among all
+    intermediate_sets: list[
+        np.ndarray
+    ]  # sets on the way, each the places of its variables among all
 
 
 def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
     """The columns of ``op`` as predictors of ``y``, of ``n`` observations."""
     b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
-    if op.shape[1] > SHORTLIST:
+    if op.shape[1] > MAX_SHORTLIST:
         return Candidates(op, y, n, yy, b, np.asarray(op.column_squares()), None)
     G = np.asarray(op.gram())
     return Candidates(op, y, n, yy, b, np.diagonal(G), G)
 
 
-def all_in(among: Candidates) -> np.ndarray:
+def ridge_coefficients(pool: Candidates) -> np.ndarray:
     """Posterior means of the weights with all variables in the model, and little prior.
 
     Regression on all variables, unlike correlation with y, sees through their correlations,
     [WL16].
     """
-    op, n, (rows, p) = among.op, among.n, among.op.shape
+    op, n, (rows, p) = pool.op, pool.n, pool.op.shape
     if n <= p:
         K = np.asarray(op.outer())
         K.flat[:: rows + 1] += 0.01 * float(K.trace()) / n
-        return np.asarray(op.rmatmul(np.linalg.solve(K, among.y)[:, None]))[:, 0]
-    if among.G is None:  # correlation with y must do
-        return among.b
-    A = among.G.copy()
+        return np.asarray(op.rmatmul(np.linalg.solve(K, pool.y)[:, None]))[:, 0]
+    if pool.G is None:  # correlation with y must do
+        return pool.b
+    A = pool.G.copy()
     A.flat[:: p + 1] += 0.01 * float(A.trace()) / p
-    return np.asarray(dposv(A, among.b)[1])
+    return np.asarray(dposv(A, pool.b)[1])
 
 
-def at_the_top(among: Candidates, *scores: np.ndarray) -> Shortlist:
+def select_top(pool: Candidates, *scores: np.ndarray) -> Shortlist:
     """The variables at the top of each of the scores."""
-    each = SHORTLIST // len(scores)
-    tops = [np.argpartition(-score, each)[:each] for score in scores]
-    listed = np.unique(np.concatenate(tops))
-    G = np.asarray(among.op.take_columns(listed).gram())
-    return Shortlist(listed, moments(G, among.b[listed], among.yy, among.n))
+    each = MAX_SHORTLIST // len(scores)
+    top_indices = [np.argpartition(-score, each)[:each] for score in scores]
+    indices = np.unique(np.concatenate(top_indices))
+    G = np.asarray(pool.op.take_columns(indices).gram())
+    return Shortlist(indices, moments(G, pool.b[indices], pool.yy, pool.n))
 
 
-def first_shortlist(among: Candidates, weights: np.ndarray) -> Shortlist:
+def first_shortlist(pool: Candidates, weights: np.ndarray) -> Shortlist:
     """The variables most correlated with y, and those of the largest ``weights``."""
-    return at_the_top(among, np.abs(among.b) / np.sqrt(among.d), np.abs(weights))
+    return select_top(pool, np.abs(pool.b) / np.sqrt(pool.d), np.abs(weights))
 
 
-def gains(among: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndarray:
+def gains(pool: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndarray:
     """Rise of the log evidence if each of all variables joined ``fit``, a model of listed ones;
     for the empty model the squared correlation with y, up to a constant."""
     if fit.v.size == 0:
-        squares: np.ndarray = among.b**2 / among.d
+        squares: np.ndarray = pool.b**2 / pool.d
         return squares
-    if among.G is not None:
-        cross = among.G[:, fit.v]
+    if pool.G is not None:
+        cross = pool.G[:, fit.v]
     else:
-        chosen = among.op.take_columns(shortlist.indices[fit.v])
-        columns = np.asarray(chosen.matmul(np.eye(fit.v.size)))
-        cross = np.asarray(among.op.rmatmul(columns))
-    return neighbours(fit, cross, among.d, among.b, among.n).gain
+        selected = pool.op.take_columns(shortlist.indices[fit.v])
+        columns = np.asarray(selected.matmul(np.eye(fit.v.size)))
+        cross = np.asarray(pool.op.rmatmul(columns))
+    return score_additions(fit, cross, pool.d, pool.b, pool.n).gain
 
 
-def search_all(among: Candidates, rules: SearchRules) -> Searched:
+def search_all(pool: Candidates, rules: SearchRules) -> SearchResult:
     """Search a shortlist, look whether others would help, bring them in, go on."""
-    if among.G is not None:
-        data = moments(among.G, among.b, among.yy, among.n)
-        everything = Shortlist(np.arange(among.b.size), data)
-        runs = search(data, lambda: all_in(among), rules)
-        return Searched(everything, runs, passed_by(everything, runs))
-    weights = all_in(among)
-    shortlist = first_shortlist(among, weights)
+    if pool.G is not None:
+        data = moments(pool.G, pool.b, pool.yy, pool.n)
+        everything = Shortlist(np.arange(pool.b.size), data)
+        runs = search(data, lambda: ridge_coefficients(pool), rules)
+        return SearchResult(everything, runs, collect_intermediate_sets(everything, runs))
+    weights = ridge_coefficients(pool)
+    shortlist = first_shortlist(pool, weights)
     start = weights[shortlist.indices]
     runs = search(shortlist.data, lambda: start, rules)
-    passed = passed_by(shortlist, runs)
-    for _ in range(INSTALMENTS):
+    intermediate_sets = collect_intermediate_sets(shortlist, runs)
+    for _ in range(MAX_EXTENSIONS):
         fit = runs[-1].state.fit
-        q, chosen = fit.v.size, shortlist.indices[fit.v]
-        if q in (0, rules.limit):
+        q, selected = fit.v.size, shortlist.indices[fit.v]
+        if q in (0, rules.max_search_size):
             break
-        gain = gains(among, shortlist, fit)
-        gain[chosen] = np.inf
+        gain = gains(pool, shortlist, fit)
+        gain[selected] = np.inf
         better = gain > rules.log_prior[q] - rules.log_prior[q + 1] + rules.tol
         if not np.any(np.delete(better, shortlist.indices)):
             break
-        shortlist = at_the_top(among, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
-        there = np.searchsorted(shortlist.indices, chosen)
-        runs.append(climb(shortlist.data, fit._replace(v=there), rules))
-    return Searched(shortlist, runs, passed)
+        shortlist = select_top(pool, gain, np.where(gain == np.inf, np.inf, np.abs(weights)))
+        positions = np.searchsorted(shortlist.indices, selected)
+        runs.append(local_search(shortlist.data, fit._replace(v=positions), rules))
+    return SearchResult(shortlist, runs, intermediate_sets)
 
 
-def passed_by(shortlist: Shortlist, runs: list[Run[SearchState]]) -> list[np.ndarray]:
+def collect_intermediate_sets(
+    shortlist: Shortlist, runs: list[Run[SearchState]]
+) -> list[np.ndarray]:
     """The sets that the runs passed, in places among all."""
-    return [shortlist.indices[v] for run in runs for v in run.state.passed]
+    return [shortlist.indices[v] for run in runs for v in run.state.intermediate_sets]

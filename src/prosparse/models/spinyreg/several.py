@@ -25,15 +25,15 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
-from .model import MIN_NOISE_RATIO, REACH, relative_size
+from .model import MIN_NOISE_RATIO, MAX_RATIO_RANGE, relative_size
 from .stepwise import SearchRules
 
-SHORTLIST = 1000  # variables, at most, that are searched at once
-INSTALMENTS = 5  # times that others may join the shortlist
-BEYOND = 5  # the path goes so many variables beyond the best set
+MAX_SHORTLIST = 1000  # variables, at most, that are searched at once
+MAX_EXTENSIONS = 5  # times that others may join the shortlist
+PATH_EXTENSION = 5  # the path goes so many variables beyond the best set
 GRID = 25  # values of lambda among which the best one is looked for
 LENIENT = 0.5  # share of the log prior that a climb pays to see farther
-ALL_AT_ONCE = 200  # variables, at most, that a search starts with
+MAX_FULL_START = 200  # variables, at most, that a search starts with
 
 
 class SeveralMoments(NamedTuple):
@@ -56,7 +56,10 @@ class SeveralMoments(NamedTuple):
 def several_moments(G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float) -> SeveralMoments:
     """From X'X, X'Y, the squared norms of the responses and the number of observations."""
     d = np.diagonal(G)
-    low, high = math.log(float(d.min()) / REACH), math.log(float(d.max()) * REACH)
+    low, high = (
+        math.log(float(d.min()) / MAX_RATIO_RANGE),
+        math.log(float(d.max()) * MAX_RATIO_RANGE),
+    )
     return SeveralMoments(G, B, yy, n, d, low, high)
 
 
@@ -86,57 +89,57 @@ def spectrum_of(data: SeveralMoments, v: np.ndarray) -> Spectrum:
     return Spectrum(np.maximum(e, 0.0), U, U.T @ data.B[v])
 
 
-def residuals_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> np.ndarray:
+def residuals_at(data: SeveralMoments, spectrum: Spectrum, log_ratio: float) -> np.ndarray:
     """(m,) R_k."""
-    explained = (of.C**2 / (of.e + math.exp(log_ratio))[:, None]).sum(axis=0)
+    explained = (spectrum.C**2 / (spectrum.e + math.exp(log_ratio))[:, None]).sum(axis=0)
     R: np.ndarray = np.maximum(data.yy - explained, 1e-4 * MIN_NOISE_RATIO * data.yy)
     return R
 
 
-def evidence_at(data: SeveralMoments, of: Spectrum, log_ratio: float) -> float:
+def evidence_at(data: SeveralMoments, spectrum: Spectrum, log_ratio: float) -> float:
     """log p(Y | v, lambda) at the best noise variances."""
-    R = residuals_at(data, of, log_ratio)
+    R = residuals_at(data, spectrum, log_ratio)
     sigma2 = np.maximum(R / data.n, data.noise_floor)
-    log_det = float(np.log1p(of.e / math.exp(log_ratio)).sum())
+    log_det = float(np.log1p(spectrum.e / math.exp(log_ratio)).sum())
     fits = float((data.n * np.log(2.0 * math.pi * sigma2) + R / sigma2).sum())
     return -0.5 * (fits + data.yy.size * log_det)
 
 
-def fit_at(data: SeveralMoments, v: np.ndarray, of: Spectrum, log_ratio: float) -> SeveralFit:
+def fit_at(data: SeveralMoments, v: np.ndarray, spectrum: Spectrum, log_ratio: float) -> SeveralFit:
     """The set v at one lambda."""
-    shrunk = of.U / (of.e + math.exp(log_ratio))
-    R = residuals_at(data, of, log_ratio)
+    shrunk = spectrum.U / (spectrum.e + math.exp(log_ratio))
+    R = residuals_at(data, spectrum, log_ratio)
     sigma2 = np.maximum(R / data.n, data.noise_floor)
-    value = evidence_at(data, of, log_ratio)
-    return SeveralFit(v, log_ratio, shrunk @ of.U.T, shrunk @ of.C, R, sigma2, value)
+    value = evidence_at(data, spectrum, log_ratio)
+    return SeveralFit(v, log_ratio, shrunk @ spectrum.U.T, shrunk @ spectrum.C, R, sigma2, value)
 
 
 def best_fit(data: SeveralMoments, v: np.ndarray, near: float | None = None) -> SeveralFit:
     """The set v at its best lambda, which is near ``near`` if that is known."""
-    of = spectrum_of(data, v)
+    spectrum = spectrum_of(data, v)
     if not v.size:
-        return fit_at(data, v, of, 0.0 if near is None else near)
+        return fit_at(data, v, spectrum, 0.0 if near is None else near)
     grid = np.linspace(data.low, data.high, GRID)
     if near is not None:
         grid = np.append(grid, near)
     grid.sort()
-    heights = [evidence_at(data, of, float(at)) for at in grid]
-    best = int(np.argmax(heights))
+    log_evidences = [evidence_at(data, spectrum, float(log_ratio)) for log_ratio in grid]
+    best = int(np.argmax(log_evidences))
     limits = (float(grid[max(best - 1, 0)]), float(grid[min(best + 1, grid.size - 1)]))
     found = minimize_scalar(
-        lambda at: -evidence_at(data, of, float(at)),
+        lambda log_ratio: -evidence_at(data, spectrum, float(log_ratio)),
         bounds=limits,
         method="bounded",
         options={"xatol": 1e-6},
     )
-    at = float(found.x) if -found.fun > heights[best] else float(grid[best])
-    return fit_at(data, v, of, at)
+    log_ratio = float(found.x) if -found.fun > log_evidences[best] else float(grid[best])
+    return fit_at(data, v, spectrum, log_ratio)
 
 
 # --- neighbours, at the same lambda
 
 
-class SeveralNeighbours(NamedTuple):
+class SeveralAdditions(NamedTuple):
     """What joining the set would change for each variable."""
 
     H: np.ndarray  # (p, q) X'X_v P
@@ -145,43 +148,43 @@ class SeveralNeighbours(NamedTuple):
     gain: np.ndarray  # (p,) rise of the log evidence
 
 
-def joining(
+def score_additions(
     fit: SeveralFit, cross: np.ndarray, d: np.ndarray, B: np.ndarray, n: float
-) -> SeveralNeighbours:
+) -> SeveralAdditions:
     """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``B`` = X'Y of any variables."""
     lam = math.exp(fit.log_ratio)
     H = cross @ fit.P
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     E = B - cross @ fit.M
-    left = np.maximum(1.0 - E * E / (s[:, None] * fit.R), MIN_NOISE_RATIO)
-    gain = -0.5 * (n * np.log(left).sum(axis=1) + fit.R.size * np.log(s / lam))
-    return SeveralNeighbours(H, s, E, gain)
+    remaining = np.maximum(1.0 - E * E / (s[:, None] * fit.R), MIN_NOISE_RATIO)
+    gain = -0.5 * (n * np.log(remaining).sum(axis=1) + fit.R.size * np.log(s / lam))
+    return SeveralAdditions(H, s, E, gain)
 
 
-def outside(data: SeveralMoments, fit: SeveralFit, n: float) -> SeveralNeighbours:
+def score_all_additions(data: SeveralMoments, fit: SeveralFit, n: float) -> SeveralAdditions:
     """The neighbours of a set, which itself can gain nothing."""
-    near = joining(fit, data.G[:, fit.v], data.d, data.B, n)
+    near = score_additions(fit, data.G[:, fit.v], data.d, data.B, n)
     near.gain[fit.v] = -np.inf
     return near
 
 
 def removal_gains(fit: SeveralFit, n: float) -> np.ndarray:
     """Rise (mostly a fall) of the log evidence when each variable leaves."""
-    kept = fit.P.diagonal()
-    more = np.log1p(fit.M**2 / (kept[:, None] * fit.R)).sum(axis=1)
-    gains: np.ndarray = -0.5 * (n * more + fit.R.size * (np.log(kept) + fit.log_ratio))
+    P_ii = fit.P.diagonal()
+    log_growth = np.log1p(fit.M**2 / (P_ii[:, None] * fit.R)).sum(axis=1)
+    gains: np.ndarray = -0.5 * (n * log_growth + fit.R.size * (np.log(P_ii) + fit.log_ratio))
     return gains
 
 
-def exchange_gains(fit: SeveralFit, near: SeveralNeighbours, n: float) -> np.ndarray:
+def exchange_gains(fit: SeveralFit, near: SeveralAdditions, n: float) -> np.ndarray:
     """Rise of the log evidence when i leaves and j comes, for all (j, i)."""
-    kept = fit.P.diagonal()
-    s = near.s[:, None] + near.H**2 / kept
-    gains: np.ndarray = -0.5 * fit.R.size * np.log(s * kept)
+    P_ii = fit.P.diagonal()
+    s = near.s[:, None] + near.H**2 / P_ii
+    gains: np.ndarray = -0.5 * fit.R.size * np.log(s * P_ii)
     for k, R in enumerate(fit.R):
-        e = near.E[:, [k]] + near.H * (fit.M[:, k] / kept)
-        left = np.maximum(R + fit.M[:, k] ** 2 / kept - e * e / s, MIN_NOISE_RATIO * R)
-        gains -= 0.5 * n * np.log(left / R)
+        e = near.E[:, [k]] + near.H * (fit.M[:, k] / P_ii)
+        remaining = np.maximum(R + fit.M[:, k] ** 2 / P_ii - e * e / s, MIN_NOISE_RATIO * R)
+        gains -= 0.5 * n * np.log(remaining / R)
     gains[fit.v] = -np.inf
     return gains
 
@@ -215,18 +218,18 @@ def make_step(data: SeveralMoments, rules: SearchRules) -> Callable[[SeveralStat
     def step(state: SeveralState) -> SeveralState:
         fit, q = state.fit, state.fit.v.size
         if q == 0:
-            if not rules.limit:
+            if not rules.max_search_size:
                 return state
             explained = (data.B**2 / (data.d[:, None] * data.yy)).clip(0.0, 1.0 - 1e-15)
             return better(state, np.array([int(np.argmin(np.log1p(-explained).sum(axis=1)))]))
         out = removal_gains(fit, n) + (log_prior[q - 1] - log_prior[q])
         i = int(out.argmax())
-        near = outside(data, fit, n)
-        more = -math.inf
+        near = score_all_additions(data, fit, n)
+        log_growth = -math.inf
         j = int(near.gain.argmax())
-        if q < rules.limit:
-            more = float(near.gain[j]) + float(log_prior[q + 1] - log_prior[q])
-        if more > max(float(out[i]), 0.0):
+        if q < rules.max_search_size:
+            log_growth = float(near.gain[j]) + float(log_prior[q + 1] - log_prior[q])
+        if log_growth > max(float(out[i]), 0.0):
             return better(state, np.append(fit.v, j))
         if out[i] > 0.0:
             return better(state, np.delete(fit.v, i))
@@ -239,7 +242,7 @@ def make_step(data: SeveralMoments, rules: SearchRules) -> Callable[[SeveralStat
     return step
 
 
-def climb(data: SeveralMoments, fit: SeveralFit, rules: SearchRules) -> Run[SeveralState]:
+def local_search(data: SeveralMoments, fit: SeveralFit, rules: SearchRules) -> Run[SeveralState]:
     """Move to better neighbours until there is none."""
     return iterate(
         make_step(data, rules),
@@ -256,11 +259,11 @@ def search(data: SeveralMoments, rules: SearchRules) -> list[Run[SeveralState]]:
     few, from all of them."""
     lenient = rules._replace(log_prior=LENIENT * rules.log_prior)
     nothing = best_fit(data, np.array([], dtype=int))
-    runs = [climb(data, nothing, rules)]
-    far = climb(data, runs[0].state.fit, lenient).state.fit
-    runs.append(climb(data, far, rules))
-    if data.d.size <= min(rules.limit, ALL_AT_ONCE):
-        runs.append(climb(data, best_fit(data, np.arange(data.d.size)), rules))
+    runs = [local_search(data, nothing, rules)]
+    far = local_search(data, runs[0].state.fit, lenient).state.fit
+    runs.append(local_search(data, far, rules))
+    if data.d.size <= min(rules.max_search_size, MAX_FULL_START):
+        runs.append(local_search(data, best_fit(data, np.arange(data.d.size)), rules))
     return sorted(runs, key=lambda run: run.state.bound)
 
 
@@ -293,89 +296,97 @@ class SeveralSolution(NamedTuple):
     weights: SeveralWeights
     log_evidence: np.ndarray  # (K + 1,) along the path
     log_posterior: np.ndarray  # (K + 1,)
-    n_free: float
+    dof: float
     bounds: np.ndarray  # (n_iter,) of the climb that found the set
     reason: StopReason
     credible: list[np.ndarray]
 
 
-class Listed(NamedTuple):
+class ColumnSubset(NamedTuple):
     """Some of the columns, and all that the evidence needs of them."""
 
     indices: np.ndarray  # (k,) column indices, increasing
     data: SeveralMoments
 
 
-def listed(op: Operator, of: SeveralResponses, B: np.ndarray, places: np.ndarray) -> Listed:
+def take_subset(
+    op: Operator, targets: SeveralResponses, B: np.ndarray, places: np.ndarray
+) -> ColumnSubset:
     """The columns at ``places``."""
     some = op if places.size == op.shape[1] else op.take_columns(places)
     G = np.asarray(some.gram(), dtype=float)
-    return Listed(places, several_moments(G, B[places], of.yy, of.n))
+    return ColumnSubset(places, several_moments(G, B[places], targets.yy, targets.n))
 
 
-def gains_of_all(op: Operator, at: Listed, fit: SeveralFit, B: np.ndarray, n: float) -> np.ndarray:
+def gains_of_all(
+    op: Operator, subset: ColumnSubset, fit: SeveralFit, B: np.ndarray, n: float
+) -> np.ndarray:
     """Rise of the log evidence if each of all variables joined ``fit``."""
     d = np.asarray(op.column_squares(), dtype=float)
     if not fit.v.size:
-        explained: np.ndarray = (B**2 / (d[:, None] * at.data.yy)).sum(axis=1)
+        explained: np.ndarray = (B**2 / (d[:, None] * subset.data.yy)).sum(axis=1)
         return explained
-    if at.indices.size == op.shape[1]:
-        return joining(fit, at.data.G[:, fit.v], d, B, n).gain
-    columns = np.asarray(op.take_columns(at.indices[fit.v]).matmul(np.eye(fit.v.size)))
+    if subset.indices.size == op.shape[1]:
+        return score_additions(fit, subset.data.G[:, fit.v], d, B, n).gain
+    columns = np.asarray(op.take_columns(subset.indices[fit.v]).matmul(np.eye(fit.v.size)))
     cross = np.asarray(op.rmatmul(columns), dtype=float)
-    return joining(fit, cross, d, B, n).gain
+    return score_additions(fit, cross, d, B, n).gain
 
 
 def solve_several(
-    op: Operator, of: SeveralResponses, rules: SearchRules, refit_ols: bool
+    op: Operator, targets: SeveralResponses, rules: SearchRules, refit_ols: bool
 ) -> SeveralSolution:
     """SelectionRule the variables of a standardised table that predict the responses together."""
-    p, n = op.shape[1], of.n - rules.n_intercepts
-    B = np.asarray(op.rmatmul(of.Y), dtype=float)
+    p, n = op.shape[1], targets.n - rules.n_intercepts
+    B = np.asarray(op.rmatmul(targets.Y), dtype=float)
     d = np.asarray(op.column_squares(), dtype=float)
-    marginal = (B**2 / (d[:, None] * of.yy)).sum(axis=1)
-    first = np.sort(np.argsort(-marginal, kind="stable")[:SHORTLIST])
-    at = listed(op, of, B, first)
-    rules = rules._replace(limit=min(rules.limit, at.indices.size))
-    runs = search(at.data, rules)
-    for _ in range(INSTALMENTS if p > SHORTLIST else 0):
+    marginal = (B**2 / (d[:, None] * targets.yy)).sum(axis=1)
+    first = np.sort(np.argsort(-marginal, kind="stable")[:MAX_SHORTLIST])
+    subset = take_subset(op, targets, B, first)
+    rules = rules._replace(max_search_size=min(rules.max_search_size, subset.indices.size))
+    runs = search(subset.data, rules)
+    for _ in range(MAX_EXTENSIONS if p > MAX_SHORTLIST else 0):
         fit = runs[-1].state.fit
-        chosen = at.indices[fit.v]
-        gain = gains_of_all(op, at, fit, B, n)
-        gain[chosen] = np.inf
+        selected = subset.indices[fit.v]
+        gain = gains_of_all(op, subset, fit, B, n)
+        gain[selected] = np.inf
         q = fit.v.size
-        if q in (0, rules.limit):
+        if q in (0, rules.max_search_size):
             break
         price = float(rules.log_prior[q] - rules.log_prior[q + 1])
-        if not np.any(np.delete(gain, at.indices) > price):
+        if not np.any(np.delete(gain, subset.indices) > price):
             break
-        at = listed(op, of, B, np.sort(np.argsort(-gain, kind="stable")[:SHORTLIST]))
-        again = best_fit(at.data, np.searchsorted(at.indices, chosen), fit.log_ratio)
-        runs.append(climb(at.data, again, rules))
-    return described(op, of, B, at, runs, rules, refit_ols)
+        subset = take_subset(
+            op, targets, B, np.sort(np.argsort(-gain, kind="stable")[:MAX_SHORTLIST])
+        )
+        start = best_fit(subset.data, np.searchsorted(subset.indices, selected), fit.log_ratio)
+        runs.append(local_search(subset.data, start, rules))
+    return summarise(op, targets, B, subset, runs, rules, refit_ols)
 
 
-def described(
+def summarise(
     op: Operator,
-    of: SeveralResponses,
+    targets: SeveralResponses,
     B: np.ndarray,
-    at: Listed,
+    subset: ColumnSubset,
     runs: list[Run[SeveralState]],
     rules: SearchRules,
     refit_ols: bool,
 ) -> SeveralSolution:
     """The path around the best set, and what is to be said of it."""
-    data, p, n = at.data, op.shape[1], of.n - rules.n_intercepts
+    data, p, n = subset.data, op.shape[1], targets.n - rules.n_intercepts
     found = runs[-1].state.fit
-    fits, order = path_of(data, found, min(rules.allowed, rules.limit, found.v.size + BEYOND), n)
+    fits, order = nested_path(
+        data, found, min(rules.max_size, rules.max_search_size, found.v.size + PATH_EXTENSION), n
+    )
     log_posterior = np.array([posterior(rules, fit) for fit in fits])
     best = fits[int(np.argmax(log_posterior))]
-    gain = gains_of_all(op, at, best, B, n)
-    ranked = at.indices[order]
+    gain = gains_of_all(op, subset, best, B, n)
+    ranked = subset.indices[order]
     gain[ranked] = np.inf
     size = np.sqrt((best.M**2 / best.sigma2).sum(axis=1) * data.d[best.v])
     relevance = np.zeros(p)
-    relevance[at.indices[best.v]] = relative_size(size)
+    relevance[subset.indices[best.v]] = relative_size(size)
     reason = worst([run.reason for run in runs])
     if not best.v.size and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
@@ -383,24 +394,24 @@ def described(
     if refit_ols and best.v.size:
         inverse = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
         M = inverse @ data.B[best.v]
-        left = np.maximum(data.yy - (data.B[best.v] * M).sum(axis=0), 0.0)
-        weights = SeveralWeights(M, inverse, left / max(n - best.v.size, 1.0))
+        remaining = np.maximum(data.yy - (data.B[best.v] * M).sum(axis=0), 0.0)
+        weights = SeveralWeights(M, inverse, remaining / max(n - best.v.size, 1.0))
     return SeveralSolution(
         order=np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :]),
-        selected=at.indices[best.v],
+        selected=subset.indices[best.v],
         relevance=relevance,
         fit=best,
         weights=weights,
         log_evidence=np.array([fit.log_evidence for fit in fits]),
         log_posterior=log_posterior,
-        n_free=n,
+        dof=n,
         bounds=np.array(runs[-1].bounds),
         reason=reason,
-        credible=[at.indices[group] for group in credible_sets_of(data, best, n)],
+        credible=[subset.indices[group] for group in credible_sets_of(data, best, n)],
     )
 
 
-def path_of(
+def nested_path(
     data: SeveralMoments, fit: SeveralFit, longest: int, n: float
 ) -> tuple[list[SeveralFit], np.ndarray]:
     """Sets of 0, 1, 2, ... variables around ``fit``, and these, the most useful first."""
@@ -415,7 +426,7 @@ def path_of(
     while fits[-1].v.size < longest:
         last = fits[-1]
         if last.v.size:
-            j = int(outside(data, last, n).gain.argmax())
+            j = int(score_all_additions(data, last, n).gain.argmax())
         else:
             j = int(np.argmax((data.B**2 / (data.d[:, None] * data.yy)).sum(axis=1)))
         fits.append(best_fit(data, np.append(last.v, j), last.log_ratio if last.v.size else None))
@@ -427,6 +438,6 @@ def credible_sets_of(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np
     """The credible set of each variable of ``fit``, see `credible`."""
     if fit.v.size == 0:
         return []
-    gain = exchange_gains(fit, outside(data, fit, n), n)
+    gain = exchange_gains(fit, score_all_additions(data, fit, n), n)
     correlation = np.abs(data.G[:, fit.v]) / np.sqrt(data.d[:, None] * data.d[fit.v])
     return credible_sets(fit.v, gain, correlation)

@@ -27,8 +27,8 @@ from .stepwise import RegressionPath, regression_path, rules_for
 Refit = Literal["posterior", "ols"]
 SelectionRule = Literal["f-score", "map", "median"]
 
-RELAXED_NOISE = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
-BEYOND = 5  # the path goes so many variables beyond the best model
+ARD_NOISE_RATIO = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
+PATH_EXTENSION = 5  # the path goes so many variables beyond the best model
 
 
 class Options(NamedTuple):
@@ -62,7 +62,7 @@ class Solution(NamedTuple):
     posterior_variances: np.ndarray  # (q,) of the weights, whatever `weights` are
     path: RegressionPath
     log_posterior: np.ndarray  # (K + 1,) along the path
-    n_free: float  # degrees of freedom that the posterior is about: those of y less the intercept
+    dof: float  # degrees of freedom that the posterior is about: those of y less the intercept
     best: int  # the place of the chosen model on the path, which is its number of variables
     bounds: np.ndarray  # (n_iter,) of the relaxed model
     reason: StopReason
@@ -75,7 +75,7 @@ class Solution(NamedTuple):
 def solve(op: Operator, response: Response, options: Options) -> Solution:
     """SelectionRule the variables of a standardised table that predict the response."""
     n, p = response.n, op.shape[1]
-    among = candidates(op, response.y, response.yy, n)
+    pool = candidates(op, response.y, response.yy, n)
     rules = rules_for(
         count_informative_rows(op, response),
         p,
@@ -84,46 +84,50 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         tol=options.tol * n,
         verbose=options.verbose,
     )
-    shortlist, runs, passed = search_all(among, rules)
-    data, found, free = shortlist.data, runs[-1].state.fit, n - rules.n_intercepts
+    shortlist, runs, intermediate_sets = search_all(pool, rules)
+    data, found, dof = shortlist.data, runs[-1].state.fit, n - rules.n_intercepts
     average, expected_f = None, None
     if options.average or options.selection_rule != "map":
-        prior = set_prior(data, rules.log_prior, found, free)
-        met = [np.searchsorted(shortlist.indices, v) for v in passed if all_listed(shortlist, v)]
+        prior = set_prior(data, rules.log_prior, found, dof)
+        met = [
+            np.searchsorted(shortlist.indices, v)
+            for v in intermediate_sets
+            if all_listed(shortlist, v)
+        ]
         average = average_over_sets(data, prior, found, met, options.seed)
         if options.selection_rule == "median":
-            found = fit_set(data, select_by_median(average, rules.allowed), found)
+            found = fit_set(data, select_by_median(average, rules.max_size), found)
         elif options.selection_rule == "f-score":
             v = found.v[:0]
-            if signal_detected(among, found, response.root, rules.n_intercepts):
-                v, expected_f = select_by_f_score(data, average, rules.allowed)
+            if signal_detected(pool, found, response.root, rules.n_intercepts):
+                v, expected_f = select_by_f_score(data, average, rules.max_size)
             found = fit_set(data, v, found)
-    longest = min(rules.allowed, found.v.size + BEYOND, shortlist.indices.size)
+    longest = min(rules.max_size, found.v.size + PATH_EXTENSION, shortlist.indices.size)
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
     best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
     chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
     log_posterior[best] = rules.posterior(chosen)
-    run = relax(data, path, chosen, options)
+    run = fit_ard(data, path, chosen, options)
     reason = worst([*(each.reason for each in runs), run.reason])
     if best == 0 and not reason.unfinished:
         reason = StopReason.NOTHING_FOUND
     selected, ranked = shortlist.indices[chosen.v], shortlist.indices[path.order]
     return Solution(
-        order=ranking(among, shortlist, path, chosen),
+        order=ranking(pool, shortlist, path, chosen),
         relevance=relevance(p, ranked, run.state.t, selected, chosen.m),
         selected=selected,
-        weights=weights_of(data, chosen, options),
+        weights=refit_coefficients(data, chosen, options),
         posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
         path=path,
         log_posterior=log_posterior,
-        n_free=free,
+        dof=dof,
         best=best,
         bounds=np.array(run.bounds),
         reason=reason,
         listed=shortlist.indices,
         average=average,
-        credible=[shortlist.indices[group] for group in credible_sets_of(data, chosen, free)],
+        credible=[shortlist.indices[group] for group in credible_sets_of(data, chosen, dof)],
         expected_f=expected_f,
     )
 
@@ -133,7 +137,7 @@ def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
     return bool(np.all(np.isin(v, shortlist.indices)))
 
 
-def relax(
+def fit_ard(
     data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
 ) -> Run[ard.State]:
     """The relaxed model of the variables on the path, at the noise of the best one."""
@@ -142,7 +146,7 @@ def relax(
     t = np.zeros(listed.size)
     t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
     # with less noise, what the variables leave of each other is n_intercepts in rounding
-    noise = max(best.sigma2, RELAXED_NOISE * data.yy / data.n)
+    noise = max(best.sigma2, ARD_NOISE_RATIO * data.yy / data.n)
     known = noise == best.sigma2  # then the relaxed model starts as the best one
     start = ard.State(t, best.log_evidence) if known else ard.init(G, b, data.yy, data.n, noise, t)
     return iterate(
@@ -155,13 +159,13 @@ def relax(
 
 
 def ranking(
-    among: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
+    pool: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
 ) -> np.ndarray:
     """All variables: those on the path in its order, the others by what each would add."""
     ranked: np.ndarray = shortlist.indices[path.order]
-    if ranked.size == among.b.size:
+    if ranked.size == pool.b.size:
         return ranked
-    gain = gains(among, shortlist, best)
+    gain = gains(pool, shortlist, best)
     gain[ranked] = np.inf
     return np.append(ranked, np.argsort(-gain, kind="stable")[ranked.size :])
 
@@ -186,13 +190,13 @@ def relevance(
     return u
 
 
-def weights_of(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
+def refit_coefficients(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
     """The weights of the chosen model: posterior means, or least squares."""
     if options.refit == "posterior" or not best.v.size:
         return Weights(best.m, best.sigma2 * best.P, best.sigma2)
     inverse = np.linalg.pinv(data.gram(best.v), hermitian=True)
     b = data.b[best.v]
     m = inverse @ b
-    free = data.n - best.v.size - int(options.fit_intercept)
-    sigma2 = max(data.yy - float(b @ m), 0.0) / max(free, 1)
+    dof = data.n - best.v.size - int(options.fit_intercept)
+    sigma2 = max(data.yy - float(b @ m), 0.0) / max(dof, 1)
     return Weights(m, sigma2 * inverse, sigma2)

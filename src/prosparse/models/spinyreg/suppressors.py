@@ -25,12 +25,12 @@ from .model import (
     RegressionFit,
     RegressionMoments,
     evaluate,
-    neighbours,
+    score_additions,
     optimise,
 )
 
-CANCELLING = 0.7  # least correlation of the variables of a pair
-LITTLE = 0.01  # lambda of a pair on its own, as a share of the mean square of the columns
+MIN_PAIR_CORRELATION = 0.7  # least correlation of the variables of a pair
+PAIR_SHRINKAGE = 0.01  # lambda of a pair on its own, as a share of the mean square of the columns
 
 
 class Pairs(NamedTuple):
@@ -43,7 +43,7 @@ class Pairs(NamedTuple):
 def correlated_pairs(data: RegressionMoments) -> Pairs:
     """All that are correlated by at least `CANCELLING`."""
     size = np.sqrt(data.d)
-    high = np.abs(data.G) >= (CANCELLING * size)[:, None] * size
+    high = np.abs(data.G) >= (MIN_PAIR_CORRELATION * size)[:, None] * size
     i, j = np.nonzero(high)
     above = i < j
     return Pairs(i[above], j[above])
@@ -57,27 +57,27 @@ def pair_gains(
     fit, lam = fit._replace(log_ratio=log_ratio), math.exp(log_ratio)
     i, j = pairs
     cross = data.G.take(fit.v, axis=1)
-    near = neighbours(fit, cross, data.d, data.b, n)
-    e, s = near.e, near.s
-    s_ij = data.G[i, j] - np.einsum("kq,kq->k", near.H[i], cross[j])
+    additions = score_additions(fit, cross, data.d, data.b, n)
+    e, s = additions.e, additions.s
+    s_ij = data.G[i, j] - np.einsum("kq,kq->k", additions.H[i], cross[j])
     # s has lambda in it, so that the determinant is at least lambda (s_i + s_j - lambda)
     D = np.maximum(s[i] * s[j] - s_ij**2, lam * np.maximum(s[i], s[j]))
     explained = (e[i] ** 2 * s[j] + e[j] ** 2 * s[i] - 2.0 * e[i] * e[j] * s_ij) / D
-    left = np.maximum(1.0 - explained / fit.R, MIN_NOISE_RATIO)
-    gain: np.ndarray = -0.5 * (n * np.log(left) + np.log(D / lam**2))
-    inside = np.zeros(data.b.size, dtype=bool)
-    inside[fit.v] = True
-    gain[inside[i] | inside[j]] = -np.inf
+    remaining = np.maximum(1.0 - explained / fit.R, MIN_NOISE_RATIO)
+    gain: np.ndarray = -0.5 * (n * np.log(remaining) + np.log(D / lam**2))
+    included = np.zeros(data.b.size, dtype=bool)
+    included[fit.v] = True
+    gain[included[i] | included[j]] = -np.inf
     return gain
 
 
-def with_best_pair(
+def add_best_pair(
     data: RegressionMoments, fit: RegressionFit, pairs: Pairs, n: float
 ) -> RegressionFit | None:
     """``fit`` and the pair that adds most to it, at its best lambda; None without any pair."""
     if pairs.i.size == 0:
         return None
-    log_ratio = fit.log_ratio if fit.v.size else math.log(LITTLE * float(data.d.mean()))
+    log_ratio = fit.log_ratio if fit.v.size else math.log(PAIR_SHRINKAGE * float(data.d.mean()))
     gain = pair_gains(data, fit, pairs, log_ratio, n)
     best = int(gain.argmax())
     if not gain[best] > 0.0:
