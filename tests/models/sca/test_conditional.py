@@ -1,4 +1,4 @@
-"""What a factor model says about new rows, against the normal law of each row written out."""
+"""Inference for new rows against the dense Gaussian distribution of each row."""
 
 import mpmath
 import numpy as np
@@ -34,22 +34,29 @@ def rows(kind):
         return X.astype(np.float32)
     if kind == "sparse":
         return sparse.csr_array(X * (rng.random(X.shape) < 0.5))
-    if "gaps" in kind:
+    if "missing" in kind:
         X[rng.random(X.shape) < 0.3] = np.nan
-        X[:2] = X[0]  # one pattern twice
-        X[2] = 1.0  # and a row without gaps
-    if kind == "sparse with gaps":
+        X[:2] = X[0]  # two rows with the same pattern
+        X[2] = 1.0  # a complete row
+    if kind == "sparse with missing values":
         return sparse.csr_array(np.where(rng.random(X.shape) < 0.3, 0.0, X))
     return X
 
 
-CONTAINERS = ["floats", "integers", "single precision", "sparse", "gaps", "sparse with gaps"]
+CONTAINERS = [
+    "floats",
+    "integers",
+    "single precision",
+    "sparse",
+    "missing values",
+    "sparse with missing values",
+]
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
-def test_every_row_by_its_normal_law(kind, model):
+def test_inference_matches_the_dense_gaussian_of_each_row(kind, model):
     X = rows(kind)
-    assert has_missing(X) == ("gaps" in kind)
+    assert has_missing(X) == ("missing" in kind)
     L, tau, mean = model
     covariance = L @ L.T + np.diag(1 / tau)
     Z, density = posterior_means(X, model), row_log_densities(X, model)
@@ -60,21 +67,23 @@ def test_every_row_by_its_normal_law(kind, model):
     dense = np.asarray(X.todense() if sparse.issparse(X) else X, dtype=float)
     for k, row in enumerate(dense):
         seen = ~np.isnan(row)
-        x, W, law = row[seen] - mean[seen], L[seen], covariance[np.ix_(seen, seen)]
-        gain = np.linalg.solve(law, W).T
+        x, W, row_covariance = row[seen] - mean[seen], L[seen], covariance[np.ix_(seen, seen)]
+        gain = np.linalg.solve(row_covariance, W).T
         np.testing.assert_allclose(Z[k], gain @ x, atol=tol)
-        assert density[k] == pytest.approx(multivariate_normal(cov=law).logpdf(x), rel=tol)
-        # a new observation of the columns: independent of the row's own noise
+        assert density[k] == pytest.approx(
+            multivariate_normal(cov=row_covariance).logpdf(x), rel=tol
+        )
+        # A new observation of the columns has independent noise.
         cross = L[columns] @ W.T
         np.testing.assert_allclose(
-            ahead[k], mean[columns] + cross @ np.linalg.solve(law, x), atol=tol
+            ahead[k], mean[columns] + cross @ np.linalg.solve(row_covariance, x), atol=tol
         )
-        left = L[columns] @ L[columns].T - cross @ np.linalg.solve(law, cross.T)
+        left = L[columns] @ L[columns].T - cross @ np.linalg.solve(row_covariance, cross.T)
         np.testing.assert_allclose(variance[k], np.diag(left) + 1 / tau[columns], atol=tol)
 
 
-def test_densities_keep_their_digits_where_there_is_hardly_any_noise():
-    """More latents than some rows have entries, and noise of 1e-10: against forty digits."""
+def test_log_densities_are_accurate_with_tiny_noise():
+    """More factors than observed entries and noise of 1e-10, against forty digits."""
     rng = np.random.default_rng(0)
     L, tau = rng.standard_normal((p, 5)), np.full(p, 1e10)
     X = rng.standard_normal((12, 5)) @ L.T
@@ -82,11 +91,11 @@ def test_densities_keep_their_digits_where_there_is_hardly_any_noise():
     found = row_log_densities(X, Factors(L, tau, np.zeros(p)))
     with mpmath.workdps(40):
         weights = mpmath.matrix(L.tolist())
-        law = weights * weights.T + mpmath.diag([1 / mpmath.mpf(value) for value in tau])
+        row_covariance = weights * weights.T + mpmath.diag([1 / mpmath.mpf(value) for value in tau])
         for row, density in zip(X, found, strict=True):
             seen = np.flatnonzero(~np.isnan(row)).tolist()
             x = mpmath.matrix([row[i] for i in seen])
-            C = mpmath.matrix([[law[i, j] for j in seen] for i in seen])
+            C = mpmath.matrix([[row_covariance[i, j] for j in seen] for i in seen])
             root = mpmath.cholesky(C)
             log_det = 2 * sum(mpmath.log(root[i, i]) for i in range(len(seen)))
             misfit = (x.T * mpmath.lu_solve(C, x))[0]

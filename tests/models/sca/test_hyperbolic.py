@@ -1,4 +1,4 @@
-"""The hyperbolic prior, against quadrature."""
+"""Hyperbolic prior against numerical integration."""
 
 import mpmath
 import numpy as np
@@ -28,7 +28,7 @@ def mean_precision(omega, chi, phi):
         while True:
             x = mode + direction * k * step
             weight = mpmath.exp(log_density(x) - top)
-            # the moment exp(x) decays more slowly than the density itself
+            # The integrand of the mean decays more slowly than the density.
             if weight * mpmath.exp(abs(x - mode)) < mpmath.mpf(10) ** -20 and k > 50:
                 break
             total += weight
@@ -46,28 +46,30 @@ def test_bessel_ratio(omega, z):
 
 
 @pytest.mark.parametrize("shape", [0.1, 0.5, 0.7, 1.0, 1.8, 6.0])
-@pytest.mark.parametrize("b", [1e-3, 1.0, 50.0])
-def test_prior_is_the_mixture_of_gaussians(shape, b):
-    """(10) is the integral (5) over the inverse Gamma law (9)."""
-    prior = HyperbolicPrior(shape, b)
+@pytest.mark.parametrize("rate", [1e-3, 1.0, 50.0])
+def test_prior_is_a_scale_mixture_of_gaussians(shape, rate):
+    """(10) is the integral (5) over the inverse Gamma distribution (9)."""
+    prior = HyperbolicPrior(shape, rate)
     for weight in (1e-3, 0.2, 3.0):
 
         def mixed(u, weight=weight):
             gamma = np.exp(u)
             gaussian = 0.5 * np.log(gamma / (2 * np.pi)) - 0.5 * gamma * weight**2
-            inverse_gamma = shape * np.log(b) - (shape + 1) * u - b / gamma
+            inverse_gamma = shape * np.log(rate) - (shape + 1) * u - rate / gamma
             return np.exp(gaussian + inverse_gamma + u - float(mpmath.loggamma(shape)))
 
-        value = quad(mixed, -60, 60, limit=2000, points=[np.log(b), 0, 5], epsabs=0)[0]
+        value = quad(mixed, -60, 60, limit=2000, points=[np.log(rate), 0, 5], epsabs=0)[0]
         assert prior.log_density(weight) == pytest.approx(np.log(value), abs=1e-6)
         assert prior.slope(np.array([weight]))[0] == pytest.approx(
-            weight * mean_precision(prior.omega, 2 * b, weight**2), rel=1e-10
+            weight * mean_precision(prior.omega, 2 * rate, weight**2), rel=1e-10
         )
 
 
-@pytest.mark.parametrize(("shape", "b"), [(0, 0), (0, 2.0), (0.3, 0), (0.3, 1.0), (1, 2), (3, 0.5)])
-def test_slope_and_curvature_are_derivatives(shape, b):
-    prior = HyperbolicPrior(shape, b)
+@pytest.mark.parametrize(
+    ("shape", "rate"), [(0, 0), (0, 2.0), (0.3, 0), (0.3, 1.0), (1, 2), (3, 0.5)]
+)
+def test_slope_and_curvature_are_derivatives(shape, rate):
+    prior = HyperbolicPrior(shape, rate)
     w = np.array([0.01, 0.3, 2.0, 9.0])
     h = 1e-5 * w
     slope = prior.slope(w)
@@ -79,7 +81,7 @@ def test_slope_and_curvature_are_derivatives(shape, b):
 
 
 def test_laplace_and_normal_jeffreys_are_limits():
-    """No jump where the closed forms take over from the Bessel functions."""
+    """Closed forms and Bessel functions agree at the limits."""
     w = np.array([1e-4, 0.1, 2.0])
     laplace, near = HyperbolicPrior(1.0, 3.0), HyperbolicPrior(1.0 + 1e-9, 3.0)
     np.testing.assert_allclose(laplace.log_density(w), near.log_density(w), atol=1e-6)
@@ -93,6 +95,6 @@ def test_density_at_zero():
     assert HyperbolicPrior(0.8, 2.0).log_density(0.0) == pytest.approx(
         HyperbolicPrior(0.8, 2.0).log_density(1e-14), abs=1e-6
     )
-    # infinite at zero: varying_in_group as the smallest weight
+    # The infinite density at zero is evaluated at the smallest loading.
     prior = HyperbolicPrior(0.3, 2.0, smallest=1e-6)
     assert prior.log_density(0.0) == prior.log_density(1e-6)

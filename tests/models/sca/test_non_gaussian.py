@@ -1,4 +1,4 @@
-"""Views of counts and of 0 and 1: bounds, the objective, and what users see."""
+"""Views that are not Gaussian: bounds, objective and estimator."""
 
 from functools import partial
 
@@ -37,8 +37,8 @@ NAMES = ["gaussian", "bernoulli", "poisson"]
 WIDTHS = (5, 6, 7)
 
 
-def tables(n=60, seed=0):
-    """A Gaussian, a 0/1 and a count view with two latents in common."""
+def simulate_views(n=60, seed=0):
+    """Simulate a Gaussian, a binary and a count view with two shared factors."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((n, 2))
     W = [np.where(rng.random((p, 2)) < 0.7, rng.standard_normal((p, 2)), 0) for p in WIDTHS]
@@ -53,7 +53,7 @@ def tables(n=60, seed=0):
 
 
 @pytest.mark.parametrize("x", [0.0, 1.0])
-def test_the_bound_of_0_and_1_lies_below_and_touches(x):
+def test_bernoulli_bound_is_below_and_touches(x):
     eta = np.linspace(-12, 12, 401)
     for mean in (-3.0, 0.0, 2.5):
         w, b, k = bernoulli_bound(np.array(x), np.array(mean), np.array(0.0))
@@ -65,7 +65,7 @@ def test_the_bound_of_0_and_1_lies_below_and_touches(x):
 
 @pytest.mark.parametrize("x", [0.0, 1.0, 7.0, 60.0])
 @pytest.mark.parametrize("linear_threshold", [1.0, 30.0])
-def test_the_bound_of_counts_lies_below_and_touches(x, linear_threshold):
+def test_poisson_bound_is_below_and_touches(x, linear_threshold):
     eta = np.linspace(-12, 20, 801)
     for mean in (-4.0, 0.0, 3.0):
         w, b, k = poisson_bound(
@@ -80,8 +80,8 @@ def test_the_bound_of_counts_lies_below_and_touches(x, linear_threshold):
         assert k + b * mean - 0.5 * w * mean**2 == pytest.approx(at, abs=1e-8)
 
 
-def test_the_best_bound_is_the_best(rng):
-    """No other place of the bound has a higher mean."""
+def test_bounds_are_optimal_for_their_moments(rng):
+    """No other parameters of the bound have a higher expectation."""
     for mean, variance, x in ((0.5, 0.8, 1.0), (-2.0, 0.3, 0.0), (1.0, 2.0, 3.0)):
         for bound in (bernoulli_bound, partial(poisson_bound, linear_threshold=np.array(9.0))):
             if bound is bernoulli_bound and x > 1:
@@ -98,18 +98,19 @@ def test_the_best_bound_is_the_best(rng):
 
 
 @pytest.mark.parametrize("name", ["bernoulli", "poisson"])
-def test_means_over_the_linear_predictor(name):
-    """Quadrature by hand, against an integral by scipy; and the link is the inverse."""
+def test_moments_of_entries_match_numerical_integration(name):
+    """Compare with scipy's quadrature, and the link with its inverse."""
     eta, variance, linear_threshold = 0.4, 0.6, 12.0
     mean, total = mean_and_variance(
         name, np.array([eta]), np.array([variance]), np.array([linear_threshold])
     )
-    law = norm(eta, np.sqrt(variance))
+    hyperbolic = norm(eta, np.sqrt(variance))
 
     def moment(power):
         return quad(
             lambda t: (
-                law.pdf(t) * inverse_link(name, np.array(t), np.array(linear_threshold)) ** power
+                hyperbolic.pdf(t)
+                * inverse_link(name, np.array(t), np.array(linear_threshold)) ** power
             ),
             -9,
             9,
@@ -132,7 +133,7 @@ def test_means_over_the_linear_predictor(name):
 
 
 def problem(prior, noise, gaps, monkeypatch, seed=0):
-    views = tables(seed=seed)
+    views = simulate_views(seed=seed)
     views[0] = views[0] - views[0].mean(axis=0)
     X = np.hstack(views)
     if gaps:
@@ -140,21 +141,29 @@ def problem(prior, noise, gaps, monkeypatch, seed=0):
     names = np.repeat(NAMES, WIDTHS)
     observed, squares = (~np.isnan(X)).sum(axis=0).astype(float), np.nansum(X**2, axis=0)
     linear_threshold = np.where(names == "poisson", 1.0 + np.nanmax(X, axis=0), 1.0)
-    monkeypatch.setattr(non_gaussian, "MAX_BLOCK_ENTRIES", 500)  # several blocks
+    monkeypatch.setattr(non_gaussian, "MAX_BLOCK_ENTRIES", 500)
     rows = Rows(*X.shape, lambda at: X[at], names, linear_threshold, observed, squares)
     groups = np.split(np.arange(sum(WIDTHS)), np.cumsum(WIDTHS)[:-1])
     lay = view_layout(groups, 2, [1, 0, 0], noise)
     L = np.where(
         lay.allowed, 0.4 * np.random.default_rng(1).standard_normal(lay.allowed.shape), 0.0
     )
-    law = None if prior is None else HyperbolicPrior(*prior)
+    hyperbolic = None if prior is None else HyperbolicPrior(*prior)
     means = np.clip(np.nanmean(X, axis=0), 0.05, None)
-    return X, rows, lay, law, non_gaussian_init(rows, lay, L, initial_offsets(rows, means), law)
+    return (
+        X,
+        rows,
+        lay,
+        hyperbolic,
+        non_gaussian_init(rows, lay, L, initial_offsets(rows, means), hyperbolic),
+    )
 
 
 def slow_objective(X, rows, lay, prior, before, after):
-    """Entry by entry: E of the bounds, made from the posteriors and weights before the step, less
-    the divergences of the posteriors and weights after it."""
+    """Objective of a step, entry by entry.
+
+    The bounds follow from the posteriors ``before`` the step, the divergences from those ``after``.
+    """
     n, p = X.shape
     Q = after.Z.shape[1]
     old, new = before.ahead, after.fitted
@@ -200,19 +209,19 @@ CASES = [
 
 
 @pytest.mark.parametrize(("prior", "noise", "gaps"), CASES)
-def test_the_objective_is_the_slow_one_and_never_falls(prior, noise, gaps, monkeypatch):
-    X, rows, lay, law, state = problem(prior, noise, gaps, monkeypatch)
+def test_objective_matches_slow_formula_and_is_non_decreasing(prior, noise, gaps, monkeypatch):
+    X, rows, lay, hyperbolic, state = problem(prior, noise, gaps, monkeypatch)
     for number in range(40):
-        result = non_gaussian_step(rows, lay, law, state)
+        result = non_gaussian_step(rows, lay, hyperbolic, state)
         if number < 2:
-            slow = slow_objective(X, rows, lay, law, state, result)
+            slow = slow_objective(X, rows, lay, hyperbolic, state, result)
             assert result.bound == pytest.approx(slow, rel=1e-9)
         assert result.bound >= state.bound - 1e-9 * abs(result.bound)
         state = result
 
 
-def test_a_row_of_0_and_1_has_a_bound_below_its_log_density():
-    """By an integral over the one latent."""
+def test_score_samples_of_binary_rows_is_a_lower_bound():
+    """Compare with the integral over a single factor."""
     rng = np.random.default_rng(0)
     X = (rng.random((80, 6)) < expit(2.0 * rng.standard_normal((80, 1)))).astype(float)
     model = SCA(1, likelihood="bernoulli").fit(X)
@@ -227,16 +236,16 @@ def test_a_row_of_0_and_1_has_a_bound_below_its_log_density():
         assert exact - 0.6 < bound <= exact + 1e-9
 
 
-# --- for users
+# --- estimator
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    views = tables(n=150)
+    views = simulate_views(n=150)
     return views, SCA(2, likelihood=NAMES).fit(views)
 
 
-def test_the_fit(fitted):
+def test_fitted_attributes(fitted):
     views, model = fitted
     assert model.likelihood_ == NAMES
     assert np.all(np.diff(model.objective_path_) >= -1e-9 * np.abs(model.objective_path_[1:]))
@@ -246,7 +255,7 @@ def test_the_fit(fitted):
 
 
 @pytest.mark.parametrize("target", [0, 1, 2])
-def test_a_left_out_view_is_predicted_on_its_own_scale(fitted, target):
+def test_predict_view_on_the_scale_of_the_view(fitted, target):
     views, model = fitted
     guess = model.predict_view([None if v == target else x for v, x in enumerate(views)], target)
     x = views[target]
@@ -261,7 +270,7 @@ def test_a_left_out_view_is_predicted_on_its_own_scale(fitted, target):
         assert np.all(guess.variance >= guess.mean)
 
 
-def test_gaps_are_left_out_and_filled_in(fitted):
+def test_missing_values_are_ignored_and_imputed(fitted):
     views, model = fitted
     gaps = np.hstack(views)
     gone = np.random.default_rng(0).random(gaps.shape) < 0.1
@@ -274,7 +283,7 @@ def test_gaps_are_left_out_and_filled_in(fitted):
     assert np.all(np.diff(again.objective_path_) >= -1e-9 * np.abs(again.objective_path_[1:]))
 
 
-def test_sparse_counts_are_as_dense_ones_and_are_never_dense_as_a_whole(monkeypatch):
+def test_sparse_counts_in_blocks_match_dense_counts(monkeypatch):
     X = np.random.default_rng(0).poisson(0.3, (60, 12)).astype(float)
     X[:, :6] += np.random.default_rng(1).poisson(2.0, (60, 1))
     dense = SCA(1, likelihood="poisson", tol=1e-4).fit(X)
@@ -284,8 +293,8 @@ def test_sparse_counts_are_as_dense_ones_and_are_never_dense_as_a_whole(monkeypa
     np.testing.assert_allclose(dense.transform(X), blocks.transform(sparse.csr_array(X)), atol=1e-5)
 
 
-def test_units_of_gaussian_columns_do_not_matter():
-    views = tables(n=80)
+def test_invariance_to_units_of_gaussian_columns():
+    views = simulate_views(n=80)
     one = SCA(1, likelihood=NAMES, tol=1e-4).fit(views)
     factor = np.array([1e-3, 1.0, 10.0, 1e4, 2.0])
     other = SCA(1, likelihood=NAMES, tol=1e-4).fit([views[0] * factor, *views[1:]])
@@ -294,28 +303,29 @@ def test_units_of_gaussian_columns_do_not_matter():
     assert other.objective_path_[-1] == pytest.approx(one.objective_path_[-1] + shift, rel=1e-8)
 
 
-def test_what_is_not_allowed_is_said():
+def test_invalid_input():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 4))
     counts = (
-        r"'poisson' may only hold 0, 1, 2 and so on up to 9.01e\+15; row {}, column {} holds {}"
+        r"`likelihood` 'poisson' requires entries 0, 1, 2, \.\.\., 9.01e\+15, "
+        r"got {} in row {}, column {}"
     )
-    with pytest.raises(InputError, match=counts.format(0, 0, "0.125")):
+    with pytest.raises(InputError, match=counts.format("0.12.*", 0, 0)):
         SCA(1, likelihood="poisson").fit(X)
     for prior in ("ard", "hyperbolic"):
         large = rng.poisson(2.0, (30, 4)).astype(float)
         large[7, 2] = 1e150
-        with pytest.raises(InputError, match=counts.format(7, 2, r"1e\+150")):
+        with pytest.raises(InputError, match=counts.format(r"1e\+150", 7, 2)):
             SCA(2, likelihood="poisson", prior=prior).fit(large)
-    with pytest.raises(InputError, match="'bernoulli' may only hold 0 or 1"):
+    with pytest.raises(InputError, match="`likelihood` 'bernoulli' requires entries 0 or 1"):
         SCA(1, likelihood="bernoulli").fit(rng.poisson(2.0, (30, 4)))
     with pytest.raises(ParameterError, match="one of 'gaussian', 'bernoulli', 'poisson'"):
         SCA(1, likelihood="normal").fit(X)
-    with pytest.raises(ParameterError, match="one per view; there are 1 views"):
+    with pytest.raises(ParameterError, match=r"one name per view \(2 given, n_views=1\)"):
         SCA(1, likelihood=["gaussian", "poisson"]).fit(X)
 
 
-def test_more_latents_than_needed_are_found_to_be_too_many():
+def test_auto_selects_one_factor_of_counts():
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((200, 1))
     X = rng.poisson(np.exp(0.8 * Z * np.r_[np.ones(8), np.zeros(8)] + 0.5))
@@ -323,15 +333,15 @@ def test_more_latents_than_needed_are_found_to_be_too_many():
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
-def test_the_path_of_a_fit_that_fell_is_that_of_accepted_states(prior, monkeypatch):
+def test_objective_path_of_a_failed_fit_has_accepted_states_only(prior, monkeypatch):
     calls = []
 
-    def falls_after_five(*given):
+    def decreases_after_five(*given):
         calls.append(given)
         found = non_gaussian_step(*given)
         return found if len(calls) <= 5 else found._replace(bound=-1e9 * len(calls))
 
-    monkeypatch.setattr("prosparse.models.sca.solve.non_gaussian_step", falls_after_five)
+    monkeypatch.setattr("prosparse.models.sca.solve.non_gaussian_step", decreases_after_five)
     rng = np.random.default_rng(3)
     X = rng.poisson(np.exp(1.0 + rng.standard_normal((60, 2)) @ rng.standard_normal((2, 6))))
     with pytest.warns(ConvergenceWarning, match="an iteration lowered the objective"):
@@ -339,3 +349,14 @@ def test_the_path_of_a_fit_that_fell_is_that_of_accepted_states(prior, monkeypat
     assert model.stop_reason_ is StopReason.FELL
     assert model.n_iter_ == len(calls) > 5
     assert np.all(np.diff(model.objective_path_) >= 0.0)
+
+
+def test_quantities_of_a_gaussian_distribution_are_not_defined(fitted):
+    _, model = fitted
+    for method in (model.get_covariance, model.get_precision):
+        message = f"`{method.__name__}` requires Gaussian views, got `likelihood` 'bernoulli'"
+        with pytest.raises(ParameterError, match=message):
+            method()
+    with pytest.raises(AttributeError, match="`explained_variance_ratio_` is not defined"):
+        _ = model.explained_variance_ratio_
+    assert not hasattr(model, "explained_variance_ratio_")

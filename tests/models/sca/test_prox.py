@@ -1,4 +1,4 @@
-"""The maximum over one weight, against a grid."""
+"""Maximisation over single loadings against a grid search."""
 
 import numpy as np
 import pytest
@@ -26,33 +26,33 @@ def objective(e, g, w, prior):
     return g * w - 0.5 * e * w * w + prior.log_density(w)
 
 
-@pytest.mark.parametrize(("shape", "b"), PRIORS)
-def test_largest_stationary_point(shape, b, rng):
-    prior = HyperbolicPrior(shape, b)
+@pytest.mark.parametrize(("shape", "rate"), PRIORS)
+def test_largest_stationary_point(shape, rate, rng):
+    prior = HyperbolicPrior(shape, rate)
     e, g = rng.uniform(0.5, 50, 60), rng.uniform(0, 60, 60)
     root = largest_root(e, g, prior)
-    for one in range(60):
-        grid = np.linspace(1e-4, g[one] / e[one] * 1.01 + 1e-3, 20001)
-        values = objective(e[one], g[one], grid, prior)
+    for k in range(60):
+        grid = np.linspace(1e-4, g[k] / e[k] * 1.01 + 1e-3, 20001)
+        values = objective(e[k], g[k], grid, prior)
         peaks = np.flatnonzero((values[1:-1] >= values[:-2]) & (values[1:-1] >= values[2:])) + 1
-        if root[one] > 0:
-            found = e[one] * root[one] + prior.slope(root[one : one + 1])[0]
-            assert found == pytest.approx(g[one], rel=1e-8)
-            assert np.abs(grid[peaks[-1]] - root[one]) <= 2 * (grid[1] - grid[0])
+        if root[k] > 0:
+            found = e[k] * root[k] + prior.slope(root[k : k + 1])[0]
+            assert found == pytest.approx(g[k], rel=1e-8)
+            assert np.abs(grid[peaks[-1]] - root[k]) <= 2 * (grid[1] - grid[0])
         elif shape <= 1:
-            # the objective falls all the way from zero
+            # The objective decreases from zero.
             assert peaks.size == 0 or grid[peaks[-1]] < 1e-3
 
 
-@pytest.mark.parametrize(("shape", "b"), PRIORS)
-def test_the_objective_never_falls(shape, b, rng):
-    prior = HyperbolicPrior(shape, b)
+@pytest.mark.parametrize(("shape", "rate"), PRIORS)
+def test_objective_is_non_decreasing(shape, rate, rng):
+    prior = HyperbolicPrior(shape, rate)
     e, g = rng.uniform(0.5, 50, 500), rng.normal(0, 20, 500)
     current = np.where(rng.random(500) < 0.3, 0.0, rng.normal(0, 1, 500) ** 3)
     best = maximise_loading(e, g, current, prior)
     before, after = objective(e, g, current, prior), objective(e, g, best, prior)
     assert np.all(after >= before - 1e-9 * (1 + np.abs(before)))
-    # at the maximum already: stays there
+    # A maximum is a fixed point.
     again = maximise_loading(e, g, best, prior)
     np.testing.assert_allclose(again, best, rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""The passes of SCA against slow dense computations typed from the paper, entry by entry."""
+"""Steps of the model against slow dense computations of the equations of [AB08]."""
 
 from functools import partial
 from itertools import pairwise
@@ -28,15 +28,15 @@ from prosparse.models.sca.samples import CompleteSamples
 from prosparse.models.sca.start import initial_loadings, varimax
 from prosparse.numerics.spectrum import spectrum
 
-# n, columns of the views, shared latents, private latents, share of missing entries
+# n, columns of the views, shared factors, private factors, proportion of missing values
 CASES = {
     "one view": (30, [8], 3, [0], 0.0),
     "wide": (12, [40], 2, [0], 0.0),
     "two views": (40, [6, 9], 2, [1, 2], 0.0),
     "three views": (25, [5, 4, 30], 2, [1, 0, 1], 0.0),
-    "one view, gaps": (30, [8], 2, [0], 0.3),
-    "two views, gaps": (35, [6, 7], 2, [1, 1], 0.2),
-    "a view missing": (30, [5, 6], 2, [0, 1], "view"),
+    "one view, missing values": (30, [8], 2, [0], 0.3),
+    "two views, missing values": (35, [6, 7], 2, [1, 1], 0.2),
+    "missing view": (30, [5, 6], 2, [0, 1], "view"),
 }
 PRIORS = {
     "ard": None,
@@ -49,7 +49,7 @@ PRIORS = {
 
 
 def table(n, widths, k, private, gaps, seed=0):
-    """X centred, which entries of it were observed, and the groups of columns."""
+    """Return centred data, the mask of observed entries and the columns of the views."""
     rng = np.random.default_rng(seed)
     edges = np.cumsum([0, *widths])
     groups = [np.arange(a, b) for a, b in pairwise(edges)]
@@ -91,9 +91,12 @@ def problem(case, prior, seed=0, noise="view"):
     return Z, seen, lay, data, prior, start, step_of(data, lay, prior)
 
 
-def slow_prior_of_noise(X, seen, lay, tau):
-    """Gamma densities of log tau: of one sample of the column's variance, and of ten of the level
-    of its view, which is at its best (by search); without their constants."""
+def slow_noise_prior(X, seen, lay, tau):
+    """Log prior of the noise by Gamma densities, without constants.
+
+    One pseudo-sample with the variance of the column, ten with the typical noise of the view, which
+    is optimised numerically.
+    """
     if tau.size == lay.view.max() + 1:  # one for each view
         return 0.0
     variance = np.array([np.mean(x[s] ** 2) for x, s in zip(X.T, seen.T)])
@@ -112,9 +115,8 @@ def slow_prior_of_noise(X, seen, lay, tau):
     return total
 
 
-def slow_prior_of_zeros(lay, t):
-    """log pi of the weights that are not zero, log (1 - pi) of the others, half a weight more of
-    each, block by block, with the best pi that is not above one half."""
+def slow_inclusion_prior(lay, t):
+    """Log prior of the zeros with inclusion probabilities at most 1/2, by grid search."""
     total = 0.0
     grid = np.linspace(1e-4, 0.5, 40_000)
     for v in range(lay.view.max() + 1):
@@ -129,16 +131,15 @@ def slow_prior_of_zeros(lay, t):
 
 
 def slow_bound(X, seen, lay, before, after):
-    """E log p(X | z, L) - KL(z) - KL(L) + log p(tau) + log p(zeros), sample by sample and variable
-    by variable.
+    """E log p(X | z, L) - KL(z) - KL(L) + log p(tau) + log p(zeros), entry by entry.
 
-    q(z) is the best for the parameters ``before`` the step, (25); the weights, noise and
-    offsets are those ``after`` it.
+    q(z) is optimal for the parameters ``before`` the step, (25); loadings, noise and offsets are
+    those ``after`` it.
     """
     n, p = X.shape
     Q = before.L.shape[1]
     tau_before, tau = before.tau[lay.noise], after.tau[lay.noise]
-    total = slow_prior_of_noise(X, seen, lay, after.tau) + slow_prior_of_zeros(lay, after.t)
+    total = slow_noise_prior(X, seen, lay, after.tau) + slow_inclusion_prior(lay, after.t)
     moments = []
     for row in range(n):
         precision, y = np.eye(Q), np.zeros(Q)
@@ -147,7 +148,7 @@ def slow_bound(X, seen, lay, before, after):
             y += tau_before[i] * before.L[i] * (X[row, i] - before.mu[i])
         S = np.linalg.inv(precision)
         moments.append((S @ y, S))
-    # latents of unit variance after the step: the same q(z) on the new scale
+    # Factors have unit variance after the step: rescale q(z).
     scale = np.sqrt(np.mean([np.diagonal(S) + z**2 for z, S in moments], axis=0))
     moments = [(z / scale, S / np.outer(scale, scale)) for z, S in moments]
     for row, (z, S) in enumerate(moments):
@@ -171,7 +172,7 @@ def slow_bound(X, seen, lay, before, after):
 def slow_posterior(X, seen, lay, now, prior):
     """sum_n log N(x_n; mu, L L' + Psi^-1) + sum_ij log p(l_ij) with dense covariances."""
     covariance = now.L @ now.L.T + np.diag(1 / now.tau[lay.noise])
-    total = slow_prior_of_noise(X, seen, lay, now.tau)
+    total = slow_noise_prior(X, seen, lay, now.tau)
     for row in range(X.shape[0]):
         a = np.flatnonzero(seen[row])
         if a.size:
@@ -184,13 +185,13 @@ NOISES = ["view", "feature"]
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("case", CASES)
-def test_relevance_bound_is_the_dense_one(case, noise):
+def test_ard_bound_matches_slow_formula(case, noise):
     X, seen, lay, _, _, state, step = problem(case, "ard", noise=noise)
     seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
     for _ in range(3):
         result = step(state)
         expected = slow_bound(X, seen, lay, state.ahead, result.fitted)
-        # the slow search for the best share of zeros has as many digits
+        # The grid search for the inclusion probability has this accuracy.
         assert result.bound == pytest.approx(expected, rel=1e-9, abs=1e-5)
         state = result
 
@@ -200,7 +201,7 @@ def test_relevance_bound_is_the_dense_one(case, noise):
     ("prior", "noise"),
     [*((name, "view") for name in PRIORS if name != "ard"), ("jeffreys", "feature")],
 )
-def test_log_posterior_is_the_dense_one(case, prior, noise):
+def test_log_posterior_matches_slow_formula(case, prior, noise):
     X, seen, lay, _, prior, state, step = problem(case, prior, noise=noise)
     seen = np.ones_like(X, dtype=bool) if CASES[case][-1] == 0 else seen
     for _ in range(3):
@@ -212,7 +213,7 @@ def test_log_posterior_is_the_dense_one(case, prior, noise):
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("noise", NOISES)
-def test_the_objective_never_falls(case, prior, noise):
+def test_objective_is_non_decreasing(case, prior, noise):
     *_, state, step = problem(case, prior, 1, noise)
     for _ in range(40):
         result = step(state)
@@ -220,8 +221,8 @@ def test_the_objective_never_falls(case, prior, noise):
         state = result
 
 
-@pytest.mark.parametrize("case", ["two views", "two views, gaps"])
-def test_accelerated_starts_respect_the_smallest_noise(case):
+@pytest.mark.parametrize("case", ["two views", "two views, missing values"])
+def test_acceleration_respects_the_minimum_noise(case):
     _, _, lay, data, _, state, _ = problem(case, "jeffreys")
     largest = max_precisions(data, lay)
     near = state._replace(ahead=state.ahead._replace(tau=0.9 * largest))
@@ -230,9 +231,9 @@ def test_accelerated_starts_respect_the_smallest_noise(case):
     np.testing.assert_array_equal(far.ahead.tau, largest)
 
 
-@pytest.mark.parametrize("case", ["one view", "two views", "two views, gaps"])
+@pytest.mark.parametrize("case", ["one view", "two views", "two views, missing values"])
 @pytest.mark.parametrize("prior", PRIORS)
-def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
+def test_fixed_and_estimated_zeros_are_exact(case, prior):
     _, _, lay, data, _, state, step = problem(case, prior)
     run = iterate(
         step, state, max_iter=300, tol=1e-8, accelerator=accelerator(max_precisions(data, lay))
@@ -246,9 +247,9 @@ def test_fixed_zeros_stay_fixed_and_others_are_exact(case, prior):
         assert np.any(L[lay.allowed] == 0)
 
 
-@pytest.mark.parametrize("case", ["one view", "two views", "wide", "two views, gaps"])
+@pytest.mark.parametrize("case", ["one view", "two views", "wide", "two views, missing values"])
 @pytest.mark.parametrize("prior", [name for name in PRIORS if name != "ard"])
-def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
+def test_gradient_is_zero_at_nonzero_loadings(case, prior):
     _, _, lay, data, prior, state, step = problem(case, prior)
     run = iterate(
         step,
@@ -271,15 +272,15 @@ def test_the_gradient_is_zero_on_the_nonzero_weights(case, prior):
         up[i, j] += h
         down[i, j] -= h
         gradient = (objective(up) - objective(down)) / (2 * h)
-        # in units of the curvature of the likelihood times the size of a weight
+        # In units of the curvature of the likelihood times the largest loading.
         assert abs(gradient) < 1e-4 * stiffness[i] * np.abs(now.L).max()
-    # no push over the edge of the Laplace prior where a weight is zero
+    # Zero loadings satisfy the optimality condition of the Laplace prior.
     if prior.shape == 1.0:
         m = data.moments(now.L, None, now.tau[lay.noise], now.mu)
         AL = np.einsum("ijk,ik->ij", np.broadcast_to(m.A, (len(now.L), *m.A.shape[1:])), now.L)
-        push = now.tau[lay.noise][:, None] * (m.G - AL)
+        gradient_at_zero = now.tau[lay.noise][:, None] * (m.G - AL)
         zero = (now.L == 0) & lay.allowed
-        assert np.all(np.abs(push[zero]) <= prior.rate * (1 + 1e-6))
+        assert np.all(np.abs(gradient_at_zero[zero]) <= prior.l1 * (1 + 1e-6))
 
 
 def random_rows(rng, p=12, Q=4, shared=True):
@@ -289,7 +290,7 @@ def random_rows(rng, p=12, Q=4, shared=True):
 
 
 def row_evidence(t, tau, A, g):
-    """log int exp(tau (g'l - l'A l / 2)) N(l; 0, diag t) dl, over the weights with t > 0."""
+    """log int exp(tau (g'l - l'A l / 2)) N(l; 0, diag t) dl over the included loadings."""
     a = np.flatnonzero(t > 0)
     if a.size == 0:
         return 0.0
@@ -298,8 +299,8 @@ def row_evidence(t, tau, A, g):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_visit_is_the_best_of_every_weight(shared, rng):
-    """After many visits no change of a single prior variance raises the row's evidence."""
+def test_sweeps_converge_to_optimal_prior_variances(shared, rng):
+    """No change of a single prior variance increases the evidence of a row."""
     A, G, tau = random_rows(rng, shared=shared)
     allowed = rng.random((12, 4)) < 0.8
     t = np.where(allowed, 1.0, 0.0)
@@ -319,8 +320,8 @@ def test_a_visit_is_the_best_of_every_weight(shared, rng):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_rows_after_a_visit_are_the_posterior(shared, rng):
-    """Rank one changes and fresh factorisations agree, (26)."""
+def test_rows_after_a_sweep_are_the_posterior(shared, rng):
+    """Rank-one updates agree with a new factorisation, (26)."""
     A, G, tau = random_rows(rng, shared=shared)
     everywhere = np.ones((12, 4))
     rows = update_ard_rows(everywhere, tau, A, G, everywhere > 0, 0.5 * everywhere)
@@ -335,7 +336,7 @@ def test_rows_after_a_visit_are_the_posterior(shared, rng):
         np.testing.assert_allclose(rows.C[i][np.ix_(a, a)], slow, rtol=1e-8, atol=1e-14)
 
 
-def test_hyperbolic_rows_without_prior_are_least_squares(rng):
+def test_map_rows_with_a_flat_prior_are_least_squares(rng):
     A, G, tau = random_rows(rng)
     L = np.zeros((12, 4))
     for _ in range(200):
@@ -344,7 +345,7 @@ def test_hyperbolic_rows_without_prior_are_least_squares(rng):
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-def test_a_tall_table_may_be_reduced_first(prior):
+def test_reduced_rows_give_the_same_steps(prior):
     X, _, _, _, _, state, _ = problem("one view", prior)
     lay = view_layout([np.arange(8)], 3, [0])
     prior = None if PRIORS[prior] is None else HyperbolicPrior(*PRIORS[prior])
@@ -359,7 +360,7 @@ def test_a_tall_table_may_be_reduced_first(prior):
 
 
 @pytest.mark.parametrize("prior", PRIORS)
-def test_a_table_without_gaps_may_be_treated_as_one_with(prior):
+def test_complete_data_as_incomplete_samples(prior):
     X, _, lay, _, prior, state, step = problem("two views", prior)
     data = IncompleteSamples(X, np.ones_like(X, dtype=bool))
     other = step_of(data, lay, prior)

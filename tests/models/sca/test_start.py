@@ -1,4 +1,4 @@
-"""Starts of models of views, against decompositions of whole tables."""
+"""Initial loadings against decompositions of the complete data."""
 
 import numpy as np
 import pytest
@@ -11,8 +11,8 @@ from prosparse.models.sca.start import evidence_rotation, initial_loadings, shar
 pytestmark = pytest.mark.quick
 
 
-def views(n, sizes, seed=0):
-    """Tables with one latent in common and one of their own each, and noise."""
+def simulate_views(n, sizes, seed=0):
+    """Simulate centred views with one shared factor, one private factor each, and noise."""
     rng = np.random.default_rng(seed)
     common = rng.standard_normal((n, 1))
     tables = []
@@ -25,12 +25,12 @@ def views(n, sizes, seed=0):
 
 
 def spread_of_squares(L):
-    """Kaiser's criterion: the variance of the squares of every column."""
+    """Varimax criterion: sum of the variances of squared loadings."""
     return np.sum(np.var(L**2, axis=0))
 
 
 @pytest.mark.parametrize("d", [2, 4])
-def test_varimax_is_a_rotation_that_no_other_beats(d, rng):
+def test_varimax_maximises_its_criterion(d, rng):
     L = rng.standard_normal((30, d)) * (rng.random((30, d)) < 0.3)
     L = L @ np.linalg.qr(rng.standard_normal((d, d)))[0]
     R = varimax(L)
@@ -52,12 +52,12 @@ def test_varimax_finds_simple_structure():
 
 
 def spread_within_views(L, view):
-    """The same within every view, in units of the view's squares."""
+    """Varimax criterion within each view, relative to its sum of squares."""
     parts = [L[view == v] / np.sum(L[view == v] ** 2) ** 0.5 for v in np.unique(view)]
     return sum(part.shape[0] * spread_of_squares(part) for part in parts)
 
 
-def test_views_that_count_alike(rng):
+def test_varimax_weights_views_equally(rng):
     view = np.repeat([0, 1], [30, 10])
     L = rng.standard_normal((40, 3)) * np.where(view == 0, 3.0, 1.0)[:, None]
     R = varimax(L, view)
@@ -67,38 +67,38 @@ def test_views_that_count_alike(rng):
     for _ in range(100):
         near = np.linalg.qr(np.eye(3) + 1e-2 * rng.standard_normal((3, 3)))[0]
         assert spread_within_views(L @ R @ near, view) <= best * (1 + 1e-6)
-    # the size of a view does not matter, nor a view without weights
-    louder = np.where(view == 0, 100.0, 1.0)[:, None] * L
-    np.testing.assert_allclose(varimax(louder, view), R, atol=1e-4)
-    silent, its_view = np.vstack([L, np.zeros((3, 3))]), np.r_[view, 2, 2, 2]
-    np.testing.assert_allclose(varimax(silent, its_view), R, atol=1e-4)
-    # one view
+    # The scale of a view and a view without loadings have no influence.
+    scaled = np.where(view == 0, 100.0, 1.0)[:, None] * L
+    np.testing.assert_allclose(varimax(scaled, view), R, atol=1e-4)
+    with_empty_view, extended_view = np.vstack([L, np.zeros((3, 3))]), np.r_[view, 2, 2, 2]
+    np.testing.assert_allclose(varimax(with_empty_view, extended_view), R, atol=1e-4)
+    # With one view the criteria agree.
     np.testing.assert_allclose(varimax(L, 0 * view), varimax(L), atol=1e-12)
 
 
-def cost_of_weights(L):
+def evidence_cost(L):
     return np.sum(np.log1p(L**2)) / 2
 
 
 @pytest.mark.parametrize("d", [2, 5])
-def test_the_rotation_that_costs_the_least_evidence(d, rng):
+def test_evidence_rotation_minimises_its_criterion(d, rng):
     sparse = np.where(rng.random((60, d)) < 0.3, 30.0 * rng.standard_normal((60, d)), 0.0)
     L = (sparse + rng.standard_normal((60, d))) @ np.linalg.qr(rng.standard_normal((d, d)))[0]
-    begun = L @ varimax(L)
-    R = evidence_rotation(begun, tol=1e-12)
+    rotated = L @ varimax(L)
+    R = evidence_rotation(rotated, tol=1e-12)
     np.testing.assert_allclose(R.T @ R, np.eye(d), atol=1e-12)
-    best = cost_of_weights(begun @ R)
-    assert best < cost_of_weights(begun)
+    best = evidence_cost(rotated @ R)
+    assert best < evidence_cost(rotated)
     for _ in range(100):
         near = np.linalg.qr(np.eye(d) + 1e-2 * rng.standard_normal((d, d)))[0]
-        assert cost_of_weights(begun @ R @ near) >= best - 1e-6
+        assert evidence_cost(rotated @ R @ near) >= best - 1e-6
     np.testing.assert_array_equal(evidence_rotation(np.zeros((4, d))), np.eye(d))
     np.testing.assert_array_equal(evidence_rotation(np.ones((4, 1))), np.eye(1))
 
 
-def test_the_rotation_of_the_first_weights():
-    """The same table is told either way; the estimator passes its choice on."""
-    tables = views(40, (30, 10))
+def test_rotation_of_the_initial_loadings():
+    """Both rotations span the same space; the estimator passes the parameter on."""
+    tables = simulate_views(40, (30, 10))
     X, groups = np.hstack(tables), [np.arange(30), np.arange(30, 40)]
     view = np.repeat([0, 1], [30, 10])
     one, other = (
@@ -108,7 +108,7 @@ def test_the_rotation_of_the_first_weights():
     np.testing.assert_allclose(one[0] @ one[0].T, other[0] @ other[0].T, atol=1e-8)
     np.testing.assert_allclose(one[1], other[1])
     deviations = np.sqrt(one[1] / 40)[:, None]
-    assert cost_of_weights(one[0] / deviations) < cost_of_weights(other[0] / deviations)
+    assert evidence_cost(one[0] / deviations) < evidence_cost(other[0] / deviations)
     assert spread_within_views(one[0], view) < spread_within_views(other[0], view)
     fits = [SCA(3, rotation=rotation, tol=1e-3).fit(tables) for rotation in ("sparse", "shared")]
     assert not np.allclose(fits[0].components_, fits[1].components_)
@@ -116,7 +116,7 @@ def test_the_rotation_of_the_first_weights():
         SCA(3, rotation="dense").fit(tables)
 
 
-def test_what_cannot_be_rotated_stays():
+def test_varimax_of_one_row_or_column():
     np.testing.assert_array_equal(varimax(np.ones((5, 1))), np.eye(1))
     np.testing.assert_array_equal(varimax(np.ones((1, 3))), np.eye(3))
 
@@ -132,9 +132,8 @@ def leading(X, k):
 
 @pytest.mark.parametrize(("n", "sizes"), [(40, (12, 9)), (10, (14, 20))])
 def test_shared_scores(n, sizes):
-    """Principal scores of one view; of several, of the views in units of their variance; with
-    private latents, what orthonormal scores have in common."""
-    tables = views(n, sizes)
+    """Principal components of one view, of scaled views, and canonical variates."""
+    tables = simulate_views(n, sizes)
     parts = [DenseOperator(X) for X in tables]
     same_span(shared_scores(parts[:1], 3, [0]), leading(tables[0], 3)[0])
     U, s = zip(*(leading(X, 2) for X in tables), strict=True)
@@ -147,8 +146,8 @@ def test_shared_scores(n, sizes):
 
 @pytest.mark.parametrize(("n", "sizes"), [(40, (12, 9)), (10, (14, 20)), (15, (8, 20))])
 @pytest.mark.parametrize("private", [(0, 0), (1, 2), (2, 0)])
-def test_initial_weights_are_regressions_and_what_is_left_is_noise(n, sizes, private):
-    tables, k = views(n, sizes), 2
+def test_initial_loadings_are_regressions(n, sizes, private):
+    tables, k = simulate_views(n, sizes), 2
     X = np.hstack(tables)
     groups = np.split(np.arange(sum(sizes)), [sizes[0]])
     L, left = initial_loadings(DenseOperator(X), n, groups, k, private)
@@ -171,8 +170,8 @@ def test_initial_weights_are_regressions_and_what_is_left_is_noise(n, sizes, pri
         first += own
 
 
-def test_latents_that_are_not_there_start_at_zero():
-    """More latents than the tables have directions; nothing is then left."""
+def test_factors_beyond_the_rank_start_at_zero():
+    """More factors than directions leave no residual."""
     rng = np.random.default_rng(0)
     tables = [rng.standard_normal((9, 1)) @ rng.standard_normal((1, p)) for p in (4, 20)]
     groups = [np.arange(4), np.arange(4, 24)]

@@ -1,4 +1,4 @@
-"""How much views proportion latents, against samples drawn from the model and dense formulas."""
+"""Correlation between views of the factor scores, against simulation and dense formulas."""
 
 from types import SimpleNamespace
 
@@ -16,14 +16,14 @@ COLUMNS = [slice(0, 5), slice(5, 9), slice(9, 15)]
 
 @pytest.fixture
 def model(rng):
-    """Weights of three latents, noise; the second view has nothing of the last latent."""
+    """Loadings of three factors and noise; the second view does not depend on the last factor."""
     L, noise = rng.standard_normal((15, 3)), rng.uniform(0.5, 4.0, 15)
     L[COLUMNS[1], 2] = 0.0
     return L, noise
 
 
 def scores_alone(L, noise, X):
-    """E[z | x of one view], from the covariance of the view itself."""
+    """E[z | x of one view] from the dense covariance of the view."""
     return X @ np.linalg.solve(L @ L.T + np.diag(noise), L)
 
 
@@ -31,9 +31,8 @@ def one_group(noise, Q=3):
     return [Group(1.0, np.ones(Q), noise, np.ones(noise.size, dtype=bool))]
 
 
-def sampled(L, groups, sizes, rng):
-    """Mean correlation of the scores of two views in samples of the groups, whose means are zero
-    and whose scores are those of each view alone."""
+def simulated_correlation(L, groups, sizes, rng):
+    """Mean correlation of the scores of two views in simulated samples of the groups."""
     parts = []
     for (_, v, noise, varying_in_group), n in zip(groups, sizes, strict=True):
         weights = L * np.sqrt(v)
@@ -50,15 +49,15 @@ def sampled(L, groups, sizes, rng):
     return expected
 
 
-def test_correlations_are_those_of_samples(model, rng):
+def test_correlations_match_simulation(model, rng):
     L, noise = model
     groups = one_group(noise)
-    expected = sampled(L, groups, [400_000], rng)
+    expected = simulated_correlation(L, groups, [400_000], rng)
     np.testing.assert_allclose(view_correlations(L, VIEW, groups), expected, atol=0.01)
 
 
-def test_correlations_of_groups_are_those_of_samples(model, rng):
-    """Groups of different size, noise and factor_variance, and columns that count in one of them only."""
+def test_correlations_of_groups_match_simulation(model, rng):
+    """Groups differ in size, noise, factor variances and varying columns."""
     L, noise = model
     varying_in_group = np.ones((2, 15), dtype=bool)
     varying_in_group[1, :3] = False
@@ -66,13 +65,13 @@ def test_correlations_of_groups_are_those_of_samples(model, rng):
         Group(0.9, np.array([1.1, 1.0, 0.2]), 5.0 * noise, varying_in_group[0]),
         Group(0.1, np.array([0.1, 1.0, 8.2]), 0.1 * noise, varying_in_group[1]),
     ]
-    expected = sampled(L, groups, [540_000, 60_000], rng)
+    expected = simulated_correlation(L, groups, [540_000, 60_000], rng)
     found = view_correlations(L, VIEW, groups)
     np.testing.assert_allclose(found, expected, atol=0.01)
     assert np.abs(found - view_correlations(L, VIEW, groups[:1])).max() > 0.05
 
 
-def test_a_latent_of_one_view_is_shared_by_none(model):
+def test_factor_of_one_view_has_zero_correlation(model):
     L, noise = model
     L[COLUMNS[2], 2] = 0.0
     found = view_correlations(L, VIEW, one_group(noise))
@@ -82,37 +81,37 @@ def test_a_latent_of_one_view_is_shared_by_none(model):
     np.testing.assert_array_equal(alone, 0.0)
 
 
-def test_correlations_do_not_depend_on_units(model, rng):
+def test_invariance_to_units(model, rng):
     L, noise = model
     units = np.exp(rng.normal(0.0, 2.0, 15))
     other = view_correlations(L * units[:, None], VIEW, one_group(noise * units**2))
     np.testing.assert_allclose(other, view_correlations(L, VIEW, one_group(noise)), rtol=1e-10)
 
 
-def test_the_order_of_latents():
-    """Those open to all views first, by what views proportion; then each view's own, by strength."""
+def test_order_of_factors():
+    """Shared factors by view correlation, then private factors by strength."""
     block = np.array([1, 0, 0, 2, 0, 0, 0, 1])
     correlation = np.array([0.0, 0.3, 0.8, 0.0, -0.5, 0.0, 0.9, 0.0])
     strength = np.array([1.0, 9.0, 1.0, 5.0, 2.0, 3.0, 0.0, 2.0])
-    # of the three that no two views proportion, the stronger first; that of no strength is gone
+    # Factors without view correlation are ordered by strength; empty factors are removed.
     assert _order_factors(block, correlation, strength).tolist() == [2, 1, 5, 4, 7, 0, 3]
     assert _order_factors(block, correlation, 0.0 * strength).tolist() == [6]
 
 
-def test_what_is_not_known_of_weights_counts_as_noise(rng):
+def test_uncertainty_of_loadings_counts_as_noise(rng):
     noise, loading_variance = rng.uniform(1.0, 2.0, 4), rng.uniform(0.0, 1.0, (4, 2))
-    (alike,) = _correlation_groups(noise, loading_variance, None, None, None)
+    (group,) = _correlation_groups(noise, loading_variance, None, None, None)
     np.testing.assert_allclose(
-        alike.residual_variance, noise + loading_variance[:, 0] + loading_variance[:, 1]
+        group.residual_variance, noise + loading_variance[:, 0] + loading_variance[:, 1]
     )
-    assert alike.proportion == 1.0
-    np.testing.assert_array_equal(alike.variances, 1.0)
+    assert group.proportion == 1.0
+    np.testing.assert_array_equal(group.variances, 1.0)
     fisher = np.array([np.nan, 0.25, np.nan, 4.0])
     (mixed,) = _correlation_groups(noise, 0.0 * loading_variance, None, fisher, None)
     np.testing.assert_allclose(mixed.residual_variance, [noise[0], 4.0, noise[2], 0.25])
 
 
-def test_groups_have_their_own_noise_activity_and_columns(rng):
+def test_parameters_of_each_group(rng):
     noise, loading_variance = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
     factor_variance, varying_in_group = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
     members = [SimpleNamespace(samples=SimpleNamespace(n=n)) for n in (30, 10)]
@@ -128,16 +127,15 @@ def test_groups_have_their_own_noise_activity_and_columns(rng):
     np.testing.assert_array_equal(second.varying_in_group, varying_in_group[1])
 
 
-def test_what_entries_tell_of_their_linear_predictors():
-    """The variance of an entry: p (1 - p) of 0 and 1, the mean of counts."""
+def test_fisher_information():
+    """p (1 - p) for binary entries, the mean for counts."""
     rows = SimpleNamespace(p=3, likelihood=np.array(["bernoulli", "poisson", "gaussian"]))
     found = fisher_information(rows, np.array([0.2, 3.0, 7.0]))
     np.testing.assert_allclose(found, [0.16, 3.0, np.nan])
 
 
 def two_views(rng, n=400):
-    """A strong latent of twelve columns of the first view, and one of three of these and of all of
-    the second."""
+    """Simulate a strong factor of the first view and a weaker factor of both views."""
     own, common = rng.standard_normal((2, n, 1))
     first = np.hstack([3.0 * own * np.ones(12), common * np.ones(3)])
     second = common * np.ones(5)
@@ -145,7 +143,7 @@ def two_views(rng, n=400):
 
 
 @pytest.mark.parametrize("prior", ["ard", "hyperbolic"])
-def test_what_views_share_comes_first(prior, rng):
+def test_shared_factors_come_first(prior, rng):
     views, common = two_views(rng)
     fitted = SCA(2, prior=prior).fit(views)
     shares = np.sum((fitted.components_ / np.hstack(views).std(axis=0)) ** 2, axis=1)
@@ -162,7 +160,7 @@ def test_what_views_share_comes_first(prior, rng):
     np.testing.assert_array_equal(single.view_correlation_, 0.0)
 
 
-def test_counts_are_ordered_alike(rng):
+def test_order_of_factors_with_counts(rng):
     views, common = two_views(rng)
     counts = [views[0], rng.poisson(np.exp(0.8 * common * np.ones(5)))]
     mixed = SCA(2, likelihood=["gaussian", "poisson"]).fit(counts)
@@ -173,8 +171,8 @@ def test_counts_are_ordered_alike(rng):
 
 
 @pytest.mark.parametrize(("sizes", "most"), [((100, 900), 0.7), ((500, 500), 0.85)])
-def test_groups_are_pooled_by_their_size(sizes, most, rng):
-    """Much noise in the second group, where some columns of a view do not vary either."""
+def test_groups_are_weighted_by_their_size(sizes, most, rng):
+    """The second group is noisy, and some of its columns are constant."""
     groups = np.repeat(["quiet", "loud"], sizes)
     noise = np.where(groups == "quiet", 0.5, 4.0)[:, None]
 
@@ -195,11 +193,11 @@ def test_groups_are_pooled_by_their_size(sizes, most, rng):
     assert found < most
 
 
-def test_columns_with_next_to_no_noise_tell_the_latents(model):
-    """Then I + M is M, up to rounding, and may be singular."""
+def test_tiny_noise_gives_correlations_of_one(model):
+    """I + M is numerically singular."""
     L, noise = model
     for scale in (1e-10, 1e-20, 1e-40):
         found = view_correlations(L, VIEW, one_group(scale * noise))
         np.testing.assert_allclose(found[:2], 1.0, atol=1e-6)
-    few = np.where(np.arange(15) % 5 == 0, scale * noise, noise)  # of some views one column
+    few = np.where(np.arange(15) % 5 == 0, scale * noise, noise)
     assert np.all(np.abs(view_correlations(L, VIEW, one_group(few))) <= 1.0 + 1e-12)

@@ -1,4 +1,4 @@
-"""Views side by side, and the E steps of complete tables and of tables with gaps."""
+"""Views as one data matrix, and E steps of complete and incomplete data."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from prosparse.models.sca.views import join_views
 pytestmark = pytest.mark.quick
 
 
-def test_side_by_side_undoes_the_grouping(rng):
+def test_join_views_restores_the_column_order(rng):
     X = rng.standard_normal((4, 5))
     groups = [np.array([4, 0]), np.array([2, 1, 3])]
     np.testing.assert_array_equal(join_views([X[:, g] for g in groups], groups), X)
@@ -23,23 +23,23 @@ def test_side_by_side_undoes_the_grouping(rng):
         stack_columns([X, X[:2]])
 
 
-def test_centring_uses_what_was_observed(rng):
+def test_centring_by_observed_means(rng):
     X = rng.standard_normal((30, 4)) * 1e3 + 1e6
     X[:, 2] = 5.0
-    holes = np.where(rng.random((30, 4)) < 0.3, np.nan, X)
-    op, columns, seen = standardise_observed(holes)
+    incomplete = np.where(rng.random((30, 4)) < 0.3, np.nan, X)
+    op, columns, seen = standardise_observed(incomplete)
     Z = op.whole
     assert Z.shape == (30, 3)
     assert columns.varying.tolist() == [True, True, False, True]
-    np.testing.assert_array_equal(seen, ~np.isnan(holes[:, [0, 1, 3]]))
+    np.testing.assert_array_equal(seen, ~np.isnan(incomplete[:, [0, 1, 3]]))
     assert np.all(Z[~seen] == 0)
-    np.testing.assert_allclose(columns.mean, np.nanmean(holes, axis=0))
+    np.testing.assert_allclose(columns.mean, np.nanmean(incomplete, axis=0))
     back = columns.mean[[0, 1, 3]] + columns.unit * Z
     np.testing.assert_allclose(back[seen], X[:, [0, 1, 3]][seen])
 
 
 @pytest.mark.parametrize("uncertain", [False, True])
-def test_moments_with_and_without_gaps_agree(uncertain, rng):
+def test_moments_of_complete_data_agree(uncertain, rng):
     X = rng.standard_normal((20, 6))
     X -= X.mean(axis=0)
     L, tau = rng.standard_normal((6, 3)), rng.uniform(1, 2, 6)
@@ -53,7 +53,7 @@ def test_moments_with_and_without_gaps_agree(uncertain, rng):
         np.testing.assert_allclose(np.broadcast_to(a, np.shape(b)), b, atol=1e-10)
 
 
-def test_rows_that_miss_the_same_share_a_pattern(rng):
+def test_rows_with_equal_missing_values_share_a_pattern(rng):
     seen = np.ones((50, 6), dtype=bool)
     seen[:20, :3] = False
     seen[20] = False
@@ -65,7 +65,7 @@ def test_rows_that_miss_the_same_share_a_pattern(rng):
 
 
 @pytest.mark.parametrize("Q", [2, 30])
-def test_inverses_of_a_stack(Q, rng):
+def test_invert_stack(Q, rng):
     root = rng.standard_normal((7, Q, 2 * Q))
     P = root @ root.transpose(0, 2, 1) + np.eye(Q)
     S, log_det = invert_stack(P)
@@ -74,7 +74,7 @@ def test_inverses_of_a_stack(Q, rng):
     np.testing.assert_allclose(log_det, -np.linalg.slogdet(P)[1])
 
 
-def test_a_matrix_that_overflowed_spoils_no_other():
+def test_invert_stack_with_nan():
     P = np.broadcast_to(2.0 * np.eye(30), (5, 30, 30)).copy()
     P[3] = np.nan
     S, log_det = invert_stack(P)
@@ -83,14 +83,14 @@ def test_a_matrix_that_overflowed_spoils_no_other():
     np.testing.assert_allclose(S[[0, 4]], 0.5 * P[[0, 4]] / 2.0)
 
 
-# with little noise and more latents than columns the slow oracle has no digits itself
+# The slow formula is inaccurate with tiny noise and more factors than columns.
 @pytest.mark.parametrize(
     ("Q", "uncertain", "noise"),
     [(2, False, 1.0), (2, True, 1.0), (25, False, 1.0), (25, True, 1.0), (2, False, 1e-9)],
 )
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize("gaps", [0.1, 0.4, 0.9])
-def test_moments_of_a_table_with_holes_row_by_row(
+def test_moments_with_missing_values_match_slow_formula(
     Q, uncertain, repeated, gaps, noise, rng, monkeypatch
 ):
     """[AB08] (17) and (25), one sample at a time."""

@@ -1,7 +1,7 @@
-"""What a fitted factor model says about new rows: x ~ N(mean, L L' + diag(1/tau)).
+"""Inference for new rows of a factor model x ~ N(mean, L L' + diag(1/tau)).
 
-Every function takes rows as they come (dense, dense with NaN, or sparse) and uses the observed
-entries of each row only; all of it is exact, by Woodbury in O(p Q^2) per pattern of gaps.
+Rows are dense, dense with NaN, or sparse. All results are exact given the observed entries, by the
+Woodbury identity in O(p Q^2) per pattern of missing values.
 """
 
 from __future__ import annotations
@@ -19,29 +19,35 @@ from .missing_e_step import IncompleteSamples
 
 
 class Factors(NamedTuple):
-    """A factor model, in the units of its rows."""
+    """Factor model in the units of the data."""
 
     L: np.ndarray  # (p, Q)
-    tau: np.ndarray  # (p,) noise precision of every column
+    tau: np.ndarray  # (p,) noise precisions
     mean: np.ndarray  # (p,)
+
+    def take(self, columns: np.ndarray) -> Factors:
+        """Return the model of some columns."""
+        return Factors(self.L[columns], self.tau[columns], self.mean[columns])
 
 
 def has_missing(X: Table) -> bool:
-    """Whether an entry is missing; rows that are not in memory are taken to be complete."""
+    """Return whether a value is missing; data outside memory count as complete."""
     return container_of(X).has_missing(X)
 
 
 def posterior_means(X: Table, model: Factors) -> Array:
-    """Posterior means of the latents, [AB08] (17), for every row.
+    """Return the posterior means of the factors of each row, [AB08] (17).
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Rows.
     model : Factors
+        Fitted model.
 
     Returns
     -------
-    array (n, Q)
+    array of shape (n, Q)
     """
     if not has_missing(X):
         return _complete_posterior(X, model)[0]
@@ -53,16 +59,18 @@ def posterior_means(X: Table, model: Factors) -> Array:
 
 
 def row_log_densities(X: Table, model: Factors) -> Array:
-    """log p of the observed entries of every row.
+    """Return the log density of the observed entries of each row.
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Rows.
     model : Factors
+        Fitted model.
 
     Returns
     -------
-    array (n,)
+    array of shape (n,)
     """
     tau = model.tau
     if has_missing(X):
@@ -82,17 +90,20 @@ def row_log_densities(X: Table, model: Factors) -> Array:
 
 
 def conditional_mean(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Mean of some columns of every row, given the row's observed entries.
+    """Return the means of some columns given the observed entries of each row.
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Rows.
     model : Factors
-    columns : int array (m,)
+        Fitted model.
+    columns : ndarray of int of shape (m,)
+        Positions of columns.
 
     Returns
     -------
-    array (n, m)
+    array of shape (n, m)
     """
     Z = posterior_means(X, model)
     L, mean = (as_like(v, Z, Z.dtype) for v in (model.L[columns], model.mean[columns]))
@@ -100,36 +111,40 @@ def conditional_mean(X: Table, model: Factors, columns: np.ndarray) -> Array:
 
 
 def conditional_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Variances residual_variance `conditional_mean` of new observations: of the latents through the
-    weights, plus noise.
+    """Return the variances of new observations around `conditional_mean`.
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Rows.
     model : Factors
-    columns : int array (m,)
+        Fitted model.
+    columns : ndarray of int of shape (m,)
+        Positions of columns.
 
     Returns
     -------
-    array (n, m)
+    array of shape (n, m)
     """
     spread = factor_contribution_variance(X, model, columns)
     return spread + as_like(1.0 / model.tau[columns], spread, spread.dtype)
 
 
 def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) -> Array:
-    """Variances of what the latents add to some columns of every row, given the row's observed
-    entries.
+    """Return the conditional variances of the factor part of some columns.
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Rows.
     model : Factors
-    columns : int array (m,)
+        Fitted model.
+    columns : ndarray of int of shape (m,)
+        Positions of columns.
 
     Returns
     -------
-    array (n, m)
+    array of shape (n, m)
     """
     L = model.L[columns]
     if not has_missing(X):
@@ -145,7 +160,7 @@ def factor_contribution_variance(X: Table, model: Factors, columns: np.ndarray) 
 
 
 def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
-    """Posterior means, and the covariance that all rows share."""
+    """Return posterior means and the covariance common to all rows."""
     L, tau, mean = model
     S = np.linalg.inv(np.eye(L.shape[1]) + (tau[:, None] * L).T @ L)
     op = _centred(X, mean, np.ones_like(mean))
@@ -154,10 +169,12 @@ def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
 
 
 def _centred(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
+    """Return the operator of centred and scaled rows."""
     dtype = None if container_of(X).is_numpy else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(scale, X, dtype))
 
 
 def _incomplete_samples(X: Table, mean: np.ndarray) -> IncompleteSamples:
+    """Return centred rows with missing values."""
     dense = dense_with_missing(X)
     return IncompleteSamples(dense - mean, ~np.isnan(dense))

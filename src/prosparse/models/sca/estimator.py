@@ -1,7 +1,7 @@
-"""SCA for users: parameters, ``fit``, and what a fitted model says.
+"""The `SCA` estimator: parameters, ``fit`` and the methods of a fitted model.
 
-The model and its steps are in `model`, the fit as a whole in `solve`, what a fitted model says
-about new rows in `conditional`.
+The model and its updates are in `model`, the complete fit in `solve`, and the inference for new
+rows in `conditional`, `group_rows` (groups of rows) and `non_gaussian_data` (other likelihoods).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, standardise, take_columns
-from ...data.arrays import is_floating, precision_of, spread, to_numpy
+from ...data.arrays import from_numpy, is_floating, precision_of, spread, to_numpy
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
 from ...data.groups import ColumnGroup, column_groups
@@ -36,7 +36,7 @@ from ...errors import (
 from ...inference.checkpoint import Checkpoint
 from ...inference.loop import StopReason
 from ...inference.progress import Progress
-from .._base import HasDensity, SparseProjection, few_columns
+from .._base import HasDensity, SparseProjection, check_varying
 from .conditional import (
     Factors,
     conditional_mean,
@@ -50,7 +50,12 @@ from .group_rows import GroupedModel, encode_groups
 from .likelihood import Likelihood
 from .missing_data import dense_with_missing, standardise_observed
 from .model import Noise
-from .non_gaussian_data import NonGaussianModel, column_likelihoods, prepare_rows, view_likelihoods
+from .non_gaussian_data import (
+    NonGaussianModel,
+    column_likelihoods,
+    prepare_rows,
+    view_likelihoods,
+)
 from .solve import Prior, SCAOptions, Solution, solve, solve_groups, solve_non_gaussian
 from .start import Rotation
 from .views import (
@@ -66,18 +71,18 @@ from .views import (
     view_column_names,
 )
 
-MAX_RATE = 1e100  # scale of the hyperbolic prior, times the largest square of the table
+MAX_RATE = 1e100  # maximum rate of the hyperbolic prior, in the units of the operator
 
 
 class Prediction(NamedTuple):
-    """A predicted view.
+    """Predictive distribution of a view.
 
     Attributes
     ----------
-    mean : array (n_samples, columns of the view)
-        The expected entries.
-    variance : array (n_samples, columns of the view)
-        The variance of an observation residual_variance the mean.
+    mean : ndarray of shape (n_samples, n_view_features)
+        Predictive means.
+    variance : ndarray of shape (n_samples, n_view_features)
+        Predictive variances of new observations, noise included.
     """
 
     mean: np.ndarray
@@ -85,160 +90,158 @@ class Prediction(NamedTuple):
 
 
 class SCA(HasDensity, SparseProjection):
-    """Sparse probabilistic projections of one, two or many views.
+    """Sparse factor analysis of one or several views of the same samples.
 
-    One view: sparse PCA. Two: sparse canonical correlation (inter-battery) analysis. More: group
-    factor analysis. Missing entries (NaN) and missing views are handled exactly.
+    With one view the model is sparse probabilistic PCA, with two views sparse inter-battery
+    (canonical correlation) analysis, and with more views group factor analysis. Missing values and
+    missing views are integrated out exactly.
 
     Parameters
     ----------
     n_components : int or "auto", default="auto"
-        Latents shared by all views. "auto" begins with as many as variational PCA keeps. It takes
-        a quarter more as long as each adds at least 1/2, for every sample, to the lower bound of
-        the evidence, at most as many as there are eigenvalues of the table that stand out from
-        white noise; else half as many, and then the weakest out, as long as the bound rises. Where
-        it is higher without any latent, all weights are zero, and a warning says so. With
-        ``max_iter`` of 30 or less it stays with the number that it begins with. Latents that no
-        variable needs are removed in any case.
+        Number of factors shared by all views. "auto" maximises the lower bound of the marginal
+        likelihood over the number of factors, starting from variational PCA. If ``max_iter`` is 30
+        or less, the starting number is used. Factors without loadings are always removed.
     prior : {"ard", "hyperbolic"}, default="ard"
-        "ard": relevance determination, nothing to set, with posterior uncertainty.
-        "hyperbolic": maximum a posteriori under a generalised hyperbolic prior.
+        Prior of the loadings. "ard" is automatic relevance determination with posterior
+        uncertainty; it has no tuning parameters. "hyperbolic" is the maximum a posteriori estimate
+        under a generalised hyperbolic prior.
     shape : float, default=0.0
-        The hyperbolic prior's shape, times ``n_features * factors``. Zero, with ``rate`` zero, is
-        Normal-Jeffreys, which has no parameter and does not depend on the units of the table;
-        ``a = n_features * factors`` is the Laplace prior, an l1 penalty of ``sqrt(2 b)``.
-        Ignored under "ard".
+        Shape of the hyperbolic prior, multiplied by the number of loadings
+        (``n_features * n_factors``). With ``shape`` and ``rate`` zero the prior is Normal-Jeffreys,
+        which is free of tuning parameters and of units. ``shape = n_features * n_factors`` is the
+        Laplace prior, an l1 penalty of ``sqrt(2 * rate)``. Ignored if ``prior="ard"``.
     rate : float, default=0.0
-        The hyperbolic prior's scale, in units of one over a variance of the table. A larger
-        ``rate`` gives more zeros. With ``noise="feature"``: of the columns divided by their standard
-        deviations. Ignored under "ard".
+        Rate of the hyperbolic prior, in units of one over a variance of the data. With
+        ``noise="feature"`` these are the standardised data. Larger values give more zeros. Ignored
+        if ``prior="ard"``.
     n_private : int or list of int, default=0
-        Latents of each view's own; one number for all views, or one per view.
+        Number of factors private to each view. An integer applies to every view.
     noise : {"view", "feature"}, default="feature"
-        "feature": every column has a noise variance of its own (factor analysis), with a weak
-        prior that keeps it from vanishing. "view": all columns of a view have the same.
+        Noise model. "feature" estimates one variance per column (factor analysis), with a weak
+        prior that keeps it above zero. "view" estimates one variance per view.
     rotation : {"shared", "sparse"}, default="shared"
-        How the factors are turned before the first pass; of equally good fits the passes find one
-        near by. "shared": so that few weights of every view are large, all views counting alike.
-        Latents are then such as all views have, and scores of one view on a latent correlate with
-        those of another. "sparse": so that as few weights as can be are large, wherever they
-        are; the objective ends higher, held-out samples fit no better, and factors are more often
-        those of few views. With one view, "sparse" turns on from where "shared" ends.
+        Rotation of the initial factors, which determines the local optimum. "shared" applies
+        varimax within each view, with equal weight for each view, and favours factors common to
+        all views. "sparse" minimises the number of large loadings overall. It reaches a higher
+        objective, does not improve the held-out density, and favours factors of few views.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these, default="gaussian"
-        What the entries are, given the factors: measurements, 0 and 1, or counts; one for all
-        views, or one per view. Loadings and means of views that are not Gaussian are those of
-        the linear predictor: the log odds, or the logarithm of the expected count (which goes
-        over into a straight line far above the largest count of a column).
-    views : list or None, default=None
-        Column groups: names, slices or positions, one group per view. None: one view, or, if
-        ``fit`` is given a list of tables, one view per table.
+        Distribution of the entries given the factors, for all views or for each view. Loadings and
+        means of Bernoulli views are on the log-odds scale. Those of Poisson views are on the scale
+        of the log expected count, which becomes linear above ``linear_threshold_``.
+    views : list of column groups or None, default=None
+        Columns of each view, as names, slices, masks or positions. None is a single view, or one
+        view per data matrix if ``fit`` receives a list.
     max_iter : int, default=1000
-        The most passes over the data.
+        Maximum number of iterations.
     tol : float, default=1e-6
-        The rise of the objective per observed entry that ends the passes; where a view is not
-        Gaussian, at least 1e-6.
-    random_state : None
-        Nothing here is random; the parameter is there for tools that set it.
+        Tolerance. Iterations stop if the objective increases by less than ``tol`` per observed
+        entry. The tolerance is at least 1e-6 if a view is not Gaussian.
     verbose : int, default=0
-        1 shows a progress bar.
+        Verbosity. A positive value shows a progress bar.
 
     Attributes
     ----------
-    components_ : array (factors, n_features_in_)
-        The loadings Lambda' with exact zeros: factors open to all views first, those that views
-        share most (``view_correlation_``) before others, then those of each view's own. With one
-        view, and where no two views share a latent, those that explain most come first (with
-        ``noise="feature"``: of columns divided by their standard deviations). Latents have unit
-        variance, so the squares of a row add up to its explained variance.
-    components_std_ : array (factors, n_features_in_)
-        Posterior standard deviations of the loadings ("ard" only).
-    view_components_ : list of arrays (factors, columns of the view)
-        The loadings of every view.
-    view_columns_ : list of int arrays (columns of the view,)
-        The positions of the columns of every view.
-    view_names_ : list of arrays (columns of the view,), or None for views without column names
-        The names of the columns of every view.
+    components_ : ndarray of shape (n_factors, n_features_in_)
+        Loadings, with exact zeros. Shared factors come first, in decreasing order of
+        ``view_correlation_``, then the private factors of each view. Factors with equal view
+        correlation, as with a single view, are in decreasing order of explained variance (of the
+        standardised columns if ``noise="feature"``). Factors have unit variance.
+    components_std_ : ndarray of shape (n_factors, n_features_in_)
+        Posterior standard deviations of the loadings. Only if ``prior="ard"``.
+    view_components_ : list of ndarray of shape (n_factors, n_view_features)
+        Loadings of each view.
+    view_columns_ : list of ndarray of shape (n_view_features,)
+        Positions of the columns of each view.
+    view_names_ : list of ndarray of shape (n_view_features,) or None
+        Column names of each view; None for views without names.
     likelihood_ : list of str
-        The likelihood of every view.
-    linear_threshold_ : array (n_features_in_,)
-        From which count on the expected count of a Poisson column rises in a straight line; one
-        in other columns. Only where a view is not Gaussian.
-    factor_view_ : int array (factors,)
-        -1 for shared factors, else the view a latent belongs to.
-    view_correlation_ : array (factors,)
-        How much the scores that two views give of a latent, each alone, should correlate in new
-        samples: by the fitted model, mean over all pairs of views; zero with one view, and below
-        zero where a view alone takes one latent for another. Of views that are not Gaussian it is
-        an approximation.
+        Likelihood of each view.
+    linear_threshold_ : ndarray of shape (n_features_in_,)
+        Count above which the expected count of a Poisson column is linear in the factors; 1 for
+        other columns. Only if a view is not Gaussian.
+    factor_view_ : ndarray of shape (n_factors,)
+        View of each private factor; -1 for shared factors.
+    view_correlation_ : ndarray of shape (n_factors,)
+        Correlation in new samples of the scores of a factor computed from two different views,
+        averaged over all pairs of views. The value follows from the fitted model and is approximate
+        for views that are not Gaussian. It is zero with one view, and negative if a view alone
+        confuses factors.
     n_components_ : int
-        Shared factors that are left.
+        Number of shared factors with loadings.
     n_private_ : list of int
-        Latents of each view's own that are left.
+        Number of private factors of each view with loadings.
     n_pruned_ : int
-        Latents that were removed, as no variable needed them; with "auto", how many fewer there
-        are than could have been.
-    noise_variance_ : array (views,)
-        The variance of the noise in every view, the mean over its columns; 1 in views that are
-        not Gaussian, whose noise is that of their likelihood.
-    feature_noise_variance_ : array (n_features_in_,)
-        The variance of the noise in every column.
-    explained_variance_ : array (factors,)
-        The variance that each latent explains, in all columns together.
-    explained_variance_per_view_ : array (views, factors)
-        The variance that each latent explains in the columns of each view.
-    explained_variance_per_group_ : array (groups, views, factors)
-        The same in each group of samples: near zero where a latent is not active in a group.
-        This and the next only where ``fit`` was given groups.
-    factor_variance_per_group_ : array (groups, factors)
-        The variance of each latent's scores in each group; over all samples it is one.
-    groups_ : array (groups,)
-        The labels of the groups.
-    group_sizes_ : int array (groups,)
-        Samples of every group.
-    group_means_ : array (groups, n_features_in_)
-        The means of the columns in every group; those of all groups where a group has no entry.
-    group_noise_variance_ : array (groups, n_features_in_)
-        The variance of the noise of every column in every group.
-    group_varying_ : bool array (groups, n_features_in_)
-        Columns that vary within each group; what others hold in rows of that group does not
-        count.
-    support_ : bool array (n_features_in_,)
-        Variables with any loading.
+        Number of factors removed because all loadings are zero. With ``n_components="auto"``, the
+        difference between the maximum and the selected number of factors.
+    noise_variance_ : ndarray of shape (n_views,)
+        Mean noise variance of the columns of each view; 1 for views that are not Gaussian.
+    feature_noise_variance_ : ndarray of shape (n_features_in_,)
+        Noise variance of each column (uniqueness); 1 for columns that are not Gaussian.
+    explained_variance_ : ndarray of shape (n_factors,)
+        Variance explained by each factor, summed over all columns.
+    explained_variance_ratio_ : ndarray of shape (n_factors,)
+        Proportion of the model variance explained by each factor; of the variance within groups if
+        ``fit`` received ``groups``. Not defined if a view is not Gaussian.
+    explained_variance_per_view_ : ndarray of shape (n_views, n_factors)
+        Variance explained by each factor, summed over the columns of each view.
+    explained_variance_per_group_ : ndarray of shape (n_groups, n_views, n_factors)
+        Variance explained by each factor in each group of samples and each view. This attribute and
+        the following ones on groups exist only if ``fit`` received ``groups``.
+    factor_variance_per_group_ : ndarray of shape (n_groups, n_factors)
+        Variance of each factor in each group. The mean over all samples is 1.
+    groups_ : ndarray of shape (n_groups,)
+        Labels of the groups.
+    group_sizes_ : ndarray of shape (n_groups,)
+        Number of samples of each group.
+    group_means_ : ndarray of shape (n_groups, n_features_in_)
+        Column means in each group; the mean of the other groups if a group has no observed entry.
+    group_noise_variance_ : ndarray of shape (n_groups, n_features_in_)
+        Noise variance of each column in each group.
+    group_varying_ : ndarray of bool of shape (n_groups, n_features_in_)
+        Columns that vary within each group. Other entries of a group are ignored.
+    support_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns with at least one non-zero loading.
     n_selected_ : int
-        How many these are.
-    relevance_ : array (n_features_in_,)
-        The norm of a variable's loadings in the units of the table, relative to the largest.
-    ranking_ : int array (n_features_in_,)
-        1 for the variable of the largest relevance, and so on.
-    mean_ : array (n_features_in_,)
-        The means of the columns; where entries are missing, those that the model expects; of
-        views that are not Gaussian, the linear predictor where all factors are zero.
-    scale_ : array (n_features_in_,)
-        Ones: the columns are not scaled.
-    varying_ : bool array (n_features_in_,)
-        Columns that are not constant.
-    objective_path_ : array (n_iter_,)
-        "ard": lower bound of the log evidence; "hyperbolic": the exact log posterior (a zero
-        weight under a prior that is infinite there counts as one of 1e-12 of the table's
-        scale). Where a view is not Gaussian, lower bounds of these. Non-decreasing.
+        Number of selected columns.
+    relevance_ : ndarray of shape (n_features_in_,)
+        Euclidean norm of the loadings of each column, relative to the largest.
+    ranking_ : ndarray of int of shape (n_features_in_,)
+        Rank of each column by relevance; 1 is the most relevant.
+    mean_ : ndarray of shape (n_features_in_,)
+        Column means; estimated by the model if values are missing. For views that are not Gaussian,
+        the linear predictor at factors of zero.
+    scale_ : ndarray of shape (n_features_in_,)
+        Ones. The columns are not scaled.
+    varying_ : ndarray of bool of shape (n_features_in_,)
+        Mask of the columns that are not constant.
+    objective_path_ : ndarray of shape (n_iter_,)
+        Objective after each iteration, non-decreasing. "ard": lower bound of the log marginal
+        likelihood (evidence). "hyperbolic": log posterior density; a zero loading counts as 1e-12
+        (in units of the data) if the prior density is infinite at zero. Lower bounds of these if a
+        view is not Gaussian.
     n_iter_ : int
-        Passes over the data.
+        Number of iterations.
     stop_reason_ : StopReason
-        Why they ended.
+        Reason why the iterations stopped.
     n_features_in_ : int
-        Columns of the table, or of all views together.
-    feature_names_in_ : array (n_features_in_,)
-        Their names, where all have names and no two views share one.
+        Number of columns of all views.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Column names. Only if all views have names and no name occurs twice.
+
+    See Also
+    --------
+    sklearn.decomposition.FactorAnalysis : Factor analysis with dense loadings.
 
     Notes
     -----
-    Constant columns get no loading and do not count in `score`.
+    Constant columns have no loadings and are ignored by `score`.
 
-    With ``groups`` in `fit`, as in MOFA+, samples come from grouped batches, donors or studies:
-    the loadings are shared, the means, the noise and the variance of every latent are each group's
-    own. `transform`, `score`, `score_samples`, `predict_view` and `impute` should then be told the
-    groups of their rows, too. A row whose group is not said counts as one of the groups that it is
-    likely to be of: scores and predictions are means over these.
+    ``fit(X, groups=...)`` fits the multi-group model of MOFA+ to samples from several batches,
+    donors or studies. All groups share the loadings; means, noise variances and factor variances
+    differ between groups. `transform`, `score`, `score_samples`, `predict_view` and `impute` take
+    the groups of new rows as well. Rows without a group are treated as draws from the mixture of
+    the groups, weighted by the group sizes.
 
     References
     ----------
@@ -260,6 +263,12 @@ class SCA(HasDensity, SparseProjection):
     """
 
     _accepts_any_container = True
+    _variable_attributes = (
+        ("inclusion_probability", "inclusion_probability_"),
+        ("noise_variance", "feature_noise_variance_"),
+        ("linear_threshold", "linear_threshold_"),
+        ("component_std_", "components_std_"),
+    )
 
     components_std_: Array
     view_components_: list[Array]
@@ -301,7 +310,6 @@ class SCA(HasDensity, SparseProjection):
         views: Sequence[ColumnGroup] | None = None,
         max_iter: int = 1000,
         tol: float = 1e-6,
-        random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ):
         self.n_components = n_components
@@ -315,7 +323,6 @@ class SCA(HasDensity, SparseProjection):
         self.views = views
         self.max_iter = max_iter
         self.tol = tol
-        self.random_state = random_state
         self.verbose = verbose
 
     # --- fitting
@@ -328,23 +335,25 @@ class SCA(HasDensity, SparseProjection):
         groups: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Self:
-        """Fit the weights of all views jointly.
+        """Fit the loadings of all views jointly.
 
         Parameters
         ----------
-        X : table (n_samples, n_features), or a list of tables (n_samples, columns of the view)
-            NaN where an entry is missing.
-        y : ignored
-        groups : array (n_samples,) or None, default=None
-            Labels of samples that belong together: batch, donor, study. Every group has means,
-            noise and variances of the factors of its own, and all share the loadings. Needs
+        X : array-like of shape (n_samples, n_features), or list of such arrays
+            Data matrix, or one data matrix per view. NaN marks missing values.
+        y : object
+            Ignored. Present for API consistency.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group of each sample, for example batch, donor or study. Means, noise variances and
+            factor variances are estimated for each group; the loadings are shared. Requires
             ``prior="ard"`` and Gaussian views.
         checkpoint : path, Checkpoint or None, default=None
-            A file that keeps the state of a long fit, and from which the same fit goes on.
+            File that stores the state of the fit. An interrupted fit resumes from it.
 
         Returns
         -------
         self : SCA
+            Fitted estimator.
         """
         with self._fitting():
             self._fit(X, groups, checkpoint)
@@ -358,21 +367,23 @@ class SCA(HasDensity, SparseProjection):
         groups: ArrayLike | None = None,
         checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
     ) -> Array:
-        """`fit`, then `transform` of the same rows.
+        """Fit the model and return the factor scores of the same rows.
 
         Parameters
         ----------
-        X : table (n_samples, n_features), or a list of tables (n_samples, columns of the view)
-            NaN where an entry is missing.
-        y : ignored
-        groups : array (n_samples,) or None, default=None
-            Labels of samples that belong together.
+        X : array-like of shape (n_samples, n_features), or list of such arrays
+            Data matrix, or one data matrix per view. NaN marks missing values.
+        y : object
+            Ignored. Present for API consistency.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Group of each sample.
         checkpoint : path, Checkpoint or None, default=None
-            A file that keeps the state of a long fit.
+            File that stores the state of the fit.
 
         Returns
         -------
-        array (n_samples, factors)
+        ndarray of shape (n_samples, n_factors)
+            Posterior means of the factors.
         """
         return self.fit(X, groups=groups, checkpoint=checkpoint).transform(X, groups=groups)
 
@@ -410,38 +421,42 @@ class SCA(HasDensity, SparseProjection):
             self._fit_non_gaussian(X, names, checkpoint, views_given)
             return
         self.likelihood_ = list(names)
-        # Where columns have noise of their own the model does not depend on their units, and
-        # neither should where it starts.
-        op, columns, seen = _standardised(X, scale=self.noise == "feature")
+        # With one noise variance per column the model is invariant to units. Scaling makes the
+        # starting point invariant as well.
+        op, columns, seen = _standardise(X, scale=self.noise == "feature")
         groups = varying_view_columns(self.view_columns_, columns.kept, X.shape[1])
         options = self._options(len(groups), columns)
-        # a list of tables says in `fit` which views there are, and may be cut elsewhere next time
-        file = self._open_checkpoint(checkpoint, X, views=self.view_columns_ if views_given else None)
+        # A list of data matrices defines the views in `fit`, not in the parameters, so that the
+        # checkpoint has to compare them.
+        file = self._open_checkpoint(
+            checkpoint, X, views=self.view_columns_ if views_given else None
+        )
         solution = solve(
             op,
             seen,
             groups,
             options,
             progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("weights") if file else None,
+            checkpoint=file.stage("loadings") if file else None,
         )
         kept = columns.kept
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._set_results(solution, columns, mean, columns.length(scale))
 
     def _check_groups_supported(self, names: list[Likelihood]) -> None:
-        """Refuse what is not possible with grouped groups."""
+        """Raise an error if the parameters do not allow several groups."""
         if self.prior != "ard":
+            # Factor variances are free in each group: a maximum a posteriori estimate would shrink
+            # the loadings and inflate the factors without limit.
             raise ParameterError(
-                f"`groups` needs `prior='ard'`, got {self.prior!r}: the variances of the factors "
-                "are learned in every group, and a maximum a posteriori would shrink the loadings "
-                "and let the factors grow without end"
+                f"`groups` requires `prior='ard'`, got {self.prior!r}. Use `prior='ard'`, or fit "
+                "without `groups`."
             )
         other = [name for name in names if name != "gaussian"]
         if other:
             raise ParameterError(
-                f"`groups` needs Gaussian views, got `likelihood` {other[0]!r}: pass logarithms "
-                "of counts with `likelihood='gaussian'`, or fit without `groups`"
+                f"`groups` requires Gaussian views, got `likelihood` {other[0]!r}. Log-transform "
+                "counts and use `likelihood='gaussian'`, or fit without `groups`."
             )
 
     def _fit_groups(
@@ -451,8 +466,8 @@ class SCA(HasDensity, SparseProjection):
         checkpoint: str | os.PathLike[str] | Checkpoint | None,
         views_given: bool,
     ) -> None:
-        """Fit samples of grouped groups."""
-        columns = _standardised(X, scale=False)[1]
+        """Fit samples of several groups."""
+        columns = _standardise(X, scale=False)[1]
         count = None if self.n_components == "auto" else self.n_components
         private = private_counts(self.n_private, len(self.view_columns_))
         table = group_data(
@@ -470,7 +485,7 @@ class SCA(HasDensity, SparseProjection):
             groups,
             self._options(len(groups), columns),
             progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("weights") if file else None,
+            checkpoint=file.stage("loadings") if file else None,
         )
         self._set_group_results(solution, columns, table, rows)
 
@@ -481,23 +496,25 @@ class SCA(HasDensity, SparseProjection):
         checkpoint: str | os.PathLike[str] | Checkpoint | None,
         views_given: bool,
     ) -> None:
-        """Fit views of which some are not Gaussian."""
-        op, columns, _ = _standardised(X, scale=True)
+        """Fit views of which at least one is not Gaussian."""
+        op, columns, _ = _standardise(X, scale=True)
         kept = columns.kept
         groups = varying_view_columns(self.view_columns_, kept, X.shape[1])
         kept_likelihood = column_likelihoods(names, self.view_columns_, X.shape[1])[kept]
         gaussian = kept_likelihood == "gaussian"
         deviation = to_numpy(columns.scale).astype(float)[kept]
         size = np.where(gaussian, deviation, 1.0)
-        if self.noise == "view":  # the same for all columns of a view
+        if self.noise == "view":  # columns of a view need a common scale
             for group in groups:
                 size[group] = np.sqrt(np.mean(size[group] ** 2))
         mean = np.where(gaussian, to_numpy(columns.mean).astype(float)[kept], 0.0)
         rows, inside = prepare_rows(X, kept, kept_likelihood, mean, size)
-        # a standard deviation on the scale of the linear predictor, by the slope of the mean
+        # One standard deviation on the scale of the linear predictor, by the slope of the mean.
         slope = np.where(kept_likelihood == "bernoulli", inside * (1.0 - inside), inside)
         per_unit = np.where(gaussian, deviation / size, np.minimum(deviation / slope, 2.0))
-        file = self._open_checkpoint(checkpoint, X, views=self.view_columns_ if views_given else None)
+        file = self._open_checkpoint(
+            checkpoint, X, views=self.view_columns_ if views_given else None
+        )
         solution = solve_non_gaussian(
             rows,
             op,
@@ -506,44 +523,47 @@ class SCA(HasDensity, SparseProjection):
             groups,
             self._options(len(groups), columns),
             progress=Progress(self.max_iter, "SCA", self.verbose),
-            checkpoint=file.stage("weights") if file else None,
+            checkpoint=file.stage("loadings") if file else None,
         )
         self.likelihood_ = list(names)
-        every = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
-        self.linear_threshold_ = columns.numbers(np.where(every > 0, every, 1.0))
+        thresholds = spread(rows.linear_threshold[None, :], kept, self.n_features_in_)[0]
+        self.linear_threshold_ = columns.numbers(np.where(thresholds > 0, thresholds, 1.0))
         self._set_results(solution, columns, mean, size)
 
     def _column_names(self) -> np.ndarray | None:
-        """The names of the columns, where they are known."""
+        """Return the column names of the data matrix, if it has names."""
         return getattr(self, "feature_names_in_", None)
 
     def _set_view_names(self, tables: list[Table] | None) -> None:
-        """Remember the column names of every view; of a list of tables, those of all together
-        are the names of the columns, unless two views share one."""
+        """Store the column names of each view.
+
+        The names of a list of data matrices become ``feature_names_in_`` if they are unique.
+        """
         if tables is None:
             names = self._column_names()
             self.view_names_ = [None if names is None else names[c] for c in self.view_columns_]
             return
         self.view_names_ = [view_column_names(table, number) for number, table in enumerate(tables)]
-        together = joint_column_names(self.view_names_)
-        if together is not None:
-            self.feature_names_in_ = together
+        joint = joint_column_names(self.view_names_)
+        if joint is not None:
+            self.feature_names_in_ = joint
 
     def _options(self, n_views: int, columns: Columns) -> SCAOptions:
-        """The parameters as the solver takes them, in the operator's units."""
-        b = columns.per_variance(self.rate)
-        if self.prior == "hyperbolic" and b > MAX_RATE:
+        """Return the parameters of the solver, in the units of the operator."""
+        rate = columns.per_variance(self.rate)
+        if self.prior == "hyperbolic" and rate > MAX_RATE:
             raise ParameterError(
-                f"`rate` = {self.rate:g} leaves no weight in a table with entries of "
-                f"{columns.length(1.0):.1g}: b is in units of one over a variance"
+                f"`rate` must be at most {MAX_RATE / columns.per_variance(1.0):.3g} for data with "
+                f"standard deviations up to {columns.length(1.0):.1g}, got {self.rate:g}. `rate` "
+                "has the unit of one over a variance."
             )
         return SCAOptions(
             n_components=self.n_components,
             private=private_counts(self.n_private, n_views),
             prior=self.prior,
-            a=self.shape,
-            b=b,
-            width=self.n_features_in_,
+            shape=self.shape,
+            rate=rate,
+            n_features=self.n_features_in_,
             max_iter=self.max_iter,
             tol=self.tol,
             noise=self.noise,
@@ -553,10 +573,10 @@ class SCA(HasDensity, SparseProjection):
     def _set_results(
         self, solution: Solution, columns: Columns, mean: np.ndarray, size: np.ndarray
     ) -> None:
-        """Set what users see: all columns of the table, in its units and container.
+        """Set the fitted attributes for all columns, in the units and container of the data.
 
-        ``mean`` and ``size`` (columns that vary,) are what nothing and one of the solution are in
-        the table.
+        ``mean`` and ``size``, for the varying columns, map the units of the solution to those of
+        the data.
         """
         kept, width = columns.kept, self.n_features_in_
         components = spread(solution.L.T * size, kept, width)
@@ -590,42 +610,44 @@ class SCA(HasDensity, SparseProjection):
         self.relevance_ = columns.numbers(norms / max(float(norms.max()), np.finfo(float).tiny))
         self.ranking_ = columns.values(1 + np.argsort(np.argsort(-norms, kind="stable")))
 
-        bounds = solution.bounds - float(solution.n_densities @ np.log(size))
-        self.objective_path_ = columns.values(bounds)
-        self.n_iter_ = solution.bounds.size
+        # The objective is a log density: a change of units adds its log Jacobian.
+        objective = solution.objective_path - float(solution.n_densities @ np.log(size))
+        self.objective_path_ = columns.values(objective)
+        self.n_iter_ = solution.objective_path.size
         self.stop_reason_ = solution.reason
 
     def _set_group_results(
         self, solution: Solution, columns: Columns, table: GroupedData, rows: RowGroups
     ) -> None:
-        """What users see of a model of grouped groups: all samples together first."""
+        """Set the attributes of a model of several groups: pooled first, then for each group."""
         assert solution.factor_variance is not None
         kept, width, size = table.kept, self.n_features_in_, table.size
         varying_in_group = table.varying_in_group
-        weights = varying_in_group * rows.sizes[:, None]
-        shares = weights / weights.sum(axis=0)
+        counts = varying_in_group * rows.sizes[:, None]
+        proportions = counts / counts.sum(axis=0)
         means = table.mean + solution.mu * size
         noise = np.where(varying_in_group, solution.noise, 0.0) * size**2
-        pooled = np.sum(shares * noise, axis=0)
-        noise = np.where(varying_in_group, noise, pooled)
+        pooled_noise = np.sum(proportions * noise, axis=0)
+        noise = np.where(varying_in_group, noise, pooled_noise)
         varying = np.zeros(width, dtype=bool)
         varying[kept] = True
         columns = columns._replace(varying=columns.values(varying))
-        together = solution._replace(
-            mu=np.zeros(kept.size), noise=pooled / size**2, factor_variance=None
+        pooled = solution._replace(
+            mu=np.zeros(kept.size), noise=pooled_noise / size**2, factor_variance=None
         )
-        self._set_results(together, columns, rows.sizes @ means / rows.sizes.sum(), size)
+        self._set_results(pooled, columns, rows.sizes @ means / rows.sizes.sum(), size)
 
-        every = np.tile(to_numpy(columns.mean).astype(float), (rows.sizes.size, 1))
-        every[:, kept] = means
-        noises = np.tile(to_numpy(self.feature_noise_variance_).astype(float), (rows.sizes.size, 1))
-        noises[:, kept] = noise
-        counts = np.zeros(every.shape, dtype=bool)
-        counts[:, kept] = varying_in_group
+        n_groups = rows.sizes.size
+        group_means = np.tile(to_numpy(columns.mean).astype(float), (n_groups, 1))
+        group_means[:, kept] = means
+        group_noise = np.tile(to_numpy(self.feature_noise_variance_).astype(float), (n_groups, 1))
+        group_noise[:, kept] = noise
+        group_varying = np.zeros(group_means.shape, dtype=bool)
+        group_varying[:, kept] = varying_in_group
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
-        self.group_means_ = columns.numbers(every)
-        self.group_noise_variance_ = columns.numbers(noises)
-        self.group_varying_ = columns.values(counts)
+        self.group_means_ = columns.numbers(group_means)
+        self.group_noise_variance_ = columns.numbers(group_noise)
+        self.group_varying_ = columns.values(group_varying)
         self.factor_variance_per_group_ = columns.numbers(solution.factor_variance)
         per_view = to_numpy(self.explained_variance_per_view_).astype(float)
         self.explained_variance_per_group_ = columns.numbers(
@@ -633,7 +655,7 @@ class SCA(HasDensity, SparseProjection):
         )
 
     def _set_single_group_results(self, rows: RowGroups) -> None:
-        """A single group is a model without groups, of which the same is said."""
+        """Set the group attributes of a single group, which is a model without groups."""
         self.groups_, self.group_sizes_ = rows.labels, rows.sizes
         xp = array_namespace(self.components_)
         self.group_means_ = self.mean_[None, :]
@@ -643,15 +665,19 @@ class SCA(HasDensity, SparseProjection):
         self.explained_variance_per_group_ = self.explained_variance_per_view_[None, :, :]
 
     def _set_noise(self, noise: np.ndarray, columns: Columns) -> None:
-        """The noise of every view, and of every column; constant columns, whose noise is never
-        used, are given that of their view."""
-        every = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
+        """Set the noise variances of columns and views.
+
+        Constant columns receive the mean of their view; the value is never used.
+        """
+        column_noise = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
         varying = to_numpy(columns.varying)
-        levels = np.array([every[view[varying[view]]].mean() for view in self.view_columns_])
-        for view, level in zip(self.view_columns_, levels, strict=True):
-            every[view[~varying[view]]] = level
-        self.noise_variance_ = columns.numbers(levels)
-        self.feature_noise_variance_ = columns.numbers(every)
+        view_noise = np.array(
+            [column_noise[view[varying[view]]].mean() for view in self.view_columns_]
+        )
+        for view, mean in zip(self.view_columns_, view_noise, strict=True):
+            column_noise[view[~varying[view]]] = mean
+        self.noise_variance_ = columns.numbers(view_noise)
+        self.feature_noise_variance_ = columns.numbers(column_noise)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -667,85 +693,152 @@ class SCA(HasDensity, SparseProjection):
     def _warn(self) -> None:
         self._warn_unfinished()
         if not self.n_selected_:
-            text = (
-                "SCA: every weight is zero: the data show no common structure at this noise. One "
-                "latent without loadings is kept. More samples, or a vaguer prior, may help."
+            warn(
+                "SCA: all loadings are zero, no shared variance was found. The scores are zero. "
+                "Add samples or, with `prior='hyperbolic'`, decrease `rate`.",
+                NoStructureWarning,
             )
-            warn(text, NoStructureWarning)
 
-    # --- what the fitted model says
+    # --- the fitted model
 
-    def transform(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
-        """Posterior means of the factors, from what is observed of each row.
+    @property
+    def explained_variance_ratio_(self) -> Array:  # type: ignore[override]
+        """Proportion of the model variance explained by each factor."""
+        check_is_fitted(self)
+        name = self._first_non_gaussian()
+        if name is not None:
+            raise AttributeError(
+                "`explained_variance_ratio_` is not defined for views that are not Gaussian, got "
+                f"`likelihood` {name!r}: loadings and noise have different scales. Compare "
+                "`explained_variance_per_view_` between factors instead."
+            )
+        explained = to_numpy(self.explained_variance_).astype(float)
+        residual = (self._column_noise() + self._loading_variance())[to_numpy(self.varying_)]
+        ratio = explained / (explained.sum() + residual.sum())
+        return from_numpy(ratio, self.explained_variance_, self.explained_variance_.dtype)
+
+    def get_covariance(self, *, group: object = None) -> Array:
+        """Return the covariance matrix of the model.
+
+        With ``prior="ard"`` the posterior variance of the loadings adds to the noise variance, as
+        in `score_samples`.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_), or one table per view
-            None in place of a table: that view is missing.
-        groups : array (n_samples,) or None, default=None
-            The groups of the rows, where ``fit`` was given groups; None: not known.
+        group : label or None, default=None
+            Group whose covariance is returned. Required if ``fit`` received several groups.
 
         Returns
         -------
-        array (n_samples, factors)
+        ndarray of shape (n_features_in_, n_features_in_)
+            Covariance matrix in the units of the data. Rows and columns of variables that were
+            constant in ``fit``, or in the group, are zero.
+
+        Raises
+        ------
+        ParameterError
+            If a view is not Gaussian, or if the group is not specified.
         """
-        X = self._validated_rows(X)
-        codes, non_gaussian, grouped = (
-            self._group_codes(groups, X),
-            self._non_gaussian_model(),
-            self._grouped_model(),
-        )
-        if non_gaussian:
+        model, columns = self._gaussian_model("get_covariance", group)
+        covariance = model.L @ model.L.T + np.diag(1.0 / model.tau)
+        return self._expand_matrix(covariance, columns)
+
+    def get_precision(self, *, group: object = None) -> Array:
+        """Return the inverse of the covariance matrix of the varying columns.
+
+        Parameters
+        ----------
+        group : label or None, default=None
+            Group whose precision matrix is returned. Required if ``fit`` received several groups.
+
+        Returns
+        -------
+        ndarray of shape (n_features_in_, n_features_in_)
+            Precision matrix in the units of the data. Rows and columns of variables that were
+            constant in ``fit``, or in the group, are zero.
+
+        Raises
+        ------
+        ParameterError
+            If a view is not Gaussian, or if the group is not specified.
+        """
+        model, columns = self._gaussian_model("get_precision", group)
+        # Woodbury identity.
+        weighted = model.tau[:, None] * model.L
+        inner = np.eye(model.L.shape[1]) + weighted.T @ model.L
+        precision = np.diag(model.tau) - weighted @ np.linalg.solve(inner, weighted.T)
+        return self._expand_matrix(0.5 * (precision + precision.T), columns)
+
+    def transform(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
+        """Return the posterior means of the factors given the observed entries.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features_in_), or list with one array per view
+            Data in the units of ``fit``. NaN marks missing values, None a missing view.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Groups of the rows if ``fit`` received groups. None if they are unknown.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_factors)
+            Factor scores.
+        """
+        X = self._validate_rows(X)
+        codes = self._group_codes(groups, X)
+        if non_gaussian := self._non_gaussian_model():
             Z = non_gaussian.posteriors(X)[0]
-        elif grouped:
+        elif grouped := self._grouped_model():
             Z = grouped.posterior_means(X, codes)
         else:
             Z = posterior_means(X, self._factors())
         return array_namespace(Z).astype(Z, X.dtype, copy=False) if is_floating(X) else Z
 
     def score_samples(self, X: Table, *, groups: ArrayLike | None = None) -> Array:
-        """Log density of the observed entries of every row; where a view is not Gaussian, a lower
-        bound of it.
+        """Return the log density of the observed entries of each row.
 
-        That of a Gaussian with the mean and the covariance that the model predicts: under "ard",
-        what is not known of the loadings (``components_std_``) adds to the variances.
+        The density is Gaussian with the mean and the covariance matrix of the model
+        (`get_covariance`). For views that are not Gaussian the result is a lower bound.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_), or one table per view
-            None in place of a table: that view is missing.
-        groups : array (n_samples,) or None, default=None
-            The groups of the rows, where ``fit`` was given groups. Columns that do not vary
-            within a row's group do not count. None: not known; the density is then that of the
-            mixture of all groups, in the columns that vary within each.
+        X : array-like of shape (n_samples, n_features_in_), or list with one array per view
+            Data in the units of ``fit``. NaN marks missing values, None a missing view.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Groups of the rows if ``fit`` received groups. Columns that do not vary within the group
+            of a row are ignored. None is the density of the mixture of all groups, on the columns
+            that vary within each group.
 
         Returns
         -------
-        array (n_samples,)
+        ndarray of shape (n_samples,)
+            Log densities.
         """
-        X = self._validated_rows(X)
-        codes, grouped = self._group_codes(groups, X), self._grouped_model()
-        if grouped:
+        X = self._validate_rows(X)
+        codes = self._group_codes(groups, X)
+        if grouped := self._grouped_model():
             return grouped.log_densities(X, codes)
-        kept = np.flatnonzero(to_numpy(self.varying_))
-        non_gaussian = self._non_gaussian_model()
-        if non_gaussian:
-            return non_gaussian.take(kept).posteriors(take_columns(X, kept))[2]
-        return row_log_densities(take_columns(X, kept), self._factors(kept))
+        varying = np.flatnonzero(to_numpy(self.varying_))
+        if non_gaussian := self._non_gaussian_model():
+            return non_gaussian.take(varying).posteriors(take_columns(X, varying))[2]
+        return row_log_densities(take_columns(X, varying), self._factors(varying))
 
     def score(self, X: Table, y: object = None, *, groups: ArrayLike | None = None) -> float:
-        """Mean log density of the rows of ``X``; see `score_samples`.
+        """Return the mean log density of the rows of ``X``.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_), or one table per view
-        y : ignored
-        groups : array (n_samples,) or None, default=None
-            The groups of the rows, where ``fit`` was given groups; None: not known.
+        X : array-like of shape (n_samples, n_features_in_), or list with one array per view
+            Data in the units of ``fit``. NaN marks missing values, None a missing view.
+        y : object
+            Ignored. Present for API consistency.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Groups of the rows if ``fit`` received groups. None if they are unknown.
 
         Returns
         -------
         float
+            Mean of `score_samples`.
         """
         samples = self.score_samples(X, groups=groups)
         return float(array_namespace(samples).mean(samples))
@@ -757,45 +850,44 @@ class SCA(HasDensity, SparseProjection):
         *,
         groups: ArrayLike | None = None,
     ) -> Prediction:
-        """Mean and variance of one view given the others.
+        """Predict one view from the others.
 
         Parameters
         ----------
-        views : list of tables, dict from view to table, or table (n_samples, n_features_in_)
-            One table per view, None where a view is missing and for the target; or a whole
-            table, whose target columns are ignored.
+        views : list of arrays, dict from view number to array, or array-like
+            Data of each view, None for missing views and for the target; or a data matrix of shape
+            (n_samples, n_features_in_), whose target columns are ignored.
         target : int
-            The view to predict.
-        groups : array (n_samples,) or None, default=None
-            The groups of the rows, where ``fit`` was given groups; None: not known.
+            Number of the view to predict.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Groups of the rows if ``fit`` received groups. None if they are unknown.
 
         Returns
         -------
         Prediction
-            ``mean`` and ``variance``, both (n_samples, columns of the view).
+            Predictive ``mean`` and ``variance``, each of shape (n_samples, n_view_features).
         """
         check_is_fitted(self)
         n_views = len(self.view_columns_)
         check_integer("target", target, 0)
         if target >= n_views:
             raise ParameterError(
-                f"`target` must be below the number of views, {n_views}, got {target}"
+                f"`target` must be less than the number of views, {n_views}, got {target}."
             )
-        X = self._validated_rows(_drop_target(views, target, n_views))
+        X = self._validate_rows(_drop_target(views, target, n_views))
         columns = self.view_columns_[target]
         container = container_of(X)
         if not (container.is_numpy and container.in_memory):
-            raise InputError("`predict_view` takes NumPy, pandas, polars or sparse tables")
+            raise InputError(
+                "`predict_view` requires NumPy, pandas, polars or SciPy sparse data, got "
+                f"{type(X).__name__}. Convert X to a NumPy array."
+            )
         X = container.dense(X)
         X[:, columns] = np.nan
-        codes, non_gaussian, grouped = (
-            self._group_codes(groups, X),
-            self._non_gaussian_model(),
-            self._grouped_model(),
-        )
-        if non_gaussian:
-            return Prediction(*non_gaussian.means(X, columns))
-        if grouped:
+        codes = self._group_codes(groups, X)
+        if non_gaussian := self._non_gaussian_model():
+            return Prediction(*non_gaussian.moments(X, columns))
+        if grouped := self._grouped_model():
             mean, variance = grouped.moments(X, columns, codes)
         else:
             model = self._factors()
@@ -804,39 +896,37 @@ class SCA(HasDensity, SparseProjection):
         return Prediction(mean, np.where(to_numpy(self.varying_)[columns], variance, 0.0))
 
     def impute(self, X: Table, *, groups: ArrayLike | None = None) -> Table:
-        """``X`` with every missing entry replaced by its mean given the rest of its row.
+        """Replace missing values by their conditional means.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_), or one table per view
-            None in place of a table: that view is missing.
-        groups : array (n_samples,) or None, default=None
-            The groups of the rows, where ``fit`` was given groups; None: not known.
+        X : array-like of shape (n_samples, n_features_in_), or list with one array per view
+            Data in the units of ``fit``. NaN marks missing values, None a missing view.
+        groups : array-like of shape (n_samples,) or None, default=None
+            Groups of the rows if ``fit`` received groups. None if they are unknown.
 
         Returns
         -------
-        table (n_samples, n_features_in_)
-            A new one, of the container of ``X``; a list becomes one array, the views in their places.
+        array-like of shape (n_samples, n_features_in_)
+            New data matrix in the container type of ``X``. A list gives one array of all views.
         """
-        rows = self._validated_rows(X)
-        codes, grouped = self._group_codes(groups, rows), self._grouped_model()
+        rows = self._validate_rows(X)
+        codes = self._group_codes(groups, rows)
         container = container_of(X)
         listed = isinstance(X, list | tuple)
         if not has_missing(rows):
-            if (
-                not container.in_memory
-            ):  # gaps would be seen when the rows are read, and refused then
+            if not container.in_memory:  # missing values raise an error when the rows are read
                 return container.finite(rows)
             if container.stays:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
-        everything, non_gaussian = np.arange(self.n_features_in_), self._non_gaussian_model()
-        if non_gaussian:
-            mean = non_gaussian.means(rows, everything)[0]
-        elif grouped:
-            mean = grouped.moments(rows, everything, codes)[0]
+        all_columns = np.arange(self.n_features_in_)
+        if non_gaussian := self._non_gaussian_model():
+            mean = non_gaussian.moments(rows, all_columns)[0]
+        elif grouped := self._grouped_model():
+            mean = grouped.moments(rows, all_columns, codes)[0]
         else:
-            mean = conditional_mean(rows, self._factors(), everything)
+            mean = conditional_mean(rows, self._factors(), all_columns)
         full = dense_with_missing(rows)
         missing = np.isnan(full)
         full[missing] = mean[missing]
@@ -844,19 +934,21 @@ class SCA(HasDensity, SparseProjection):
         return full if listed else container.with_values(X, full)
 
     def select(self, X: Table) -> Table:
-        """The chosen columns of ``X``, in container; of a list of tables, those of every table.
+        """Return the selected columns of ``X``, in the same container type.
 
         Parameters
         ----------
-        X : table (n_samples, n_features_in_), or one table per view
+        X : array-like of shape (n_samples, n_features_in_), or list with one array per view
+            Data matrix. None marks a missing view.
 
         Returns
         -------
-        table (n_samples, n_selected_), or a list of tables
+        array-like of shape (n_samples, n_selected_), or list of arrays
+            Selected columns, of each view if ``X`` is a list.
         """
         if not is_list_of_tables(X):
             return super().select(X)
-        self._validated_rows(X)
+        self._validate_rows(X)
         support = to_numpy(self.support_)
         pairs = zip(X, self.view_columns_, strict=True)
         return [
@@ -865,96 +957,126 @@ class SCA(HasDensity, SparseProjection):
         ]
 
     def _factors(self, columns: np.ndarray | None = None) -> Factors:
-        """The fitted model, of all columns or of some."""
+        """Return the fitted Gaussian model of all or some columns."""
         precision = 1.0 / (self._column_noise() + self._loading_variance())
         L, mean = to_numpy(self.components_).T.astype(float), to_numpy(self.mean_).astype(float)
-        if columns is None:
-            return Factors(L, precision, mean)
-        return Factors(L[columns], precision[columns], mean[columns])
+        model = Factors(L, precision, mean)
+        return model if columns is None else model.take(columns)
+
+    def _gaussian_model(self, method: str, group: object) -> tuple[Factors, np.ndarray]:
+        """Return the model of the varying columns, of a group if there are several.
+
+        ``method`` is the public method that error messages name.
+        """
+        check_is_fitted(self)
+        name = self._first_non_gaussian()
+        if name is not None:
+            raise ParameterError(
+                f"`{method}` requires Gaussian views, got `likelihood` {name!r}. The rows have no "
+                "Gaussian distribution; use `predict_view` for means and variances."
+            )
+        labels = getattr(self, "groups_", None)
+        if group is not None and labels is None:
+            raise ParameterError(
+                f"`group` must be None for a model fitted without groups, got {group!r}."
+            )
+        names = [] if labels is None else labels.tolist()
+        grouped = self._grouped_model()
+        if group is None and grouped:
+            raise ParameterError(
+                f"`{method}` requires `group`, because the covariance differs between the "
+                f"{len(names)} groups. Pass one of `groups_`, for example `group={names[0]!r}`."
+            )
+        if group is not None and group not in names:
+            raise ParameterError(f"`group` must be one of `groups_`, {names}, got {group!r}.")
+        if grouped:
+            g = names.index(group)
+            columns = np.flatnonzero(grouped.varying_in_group[g])
+            return grouped.factors(g).take(columns), columns
+        columns = np.flatnonzero(to_numpy(self.varying_))
+        return self._factors(columns), columns
+
+    def _expand_matrix(self, matrix: np.ndarray, columns: np.ndarray) -> Array:
+        """Return a matrix of some columns as one of all columns, zero elsewhere."""
+        full = np.zeros((self.n_features_in_, self.n_features_in_))
+        full[np.ix_(columns, columns)] = matrix
+        return from_numpy(full, self.mean_, self.mean_.dtype)
+
+    def _first_non_gaussian(self) -> Likelihood | None:
+        """Return the first likelihood that is not Gaussian, if there is one."""
+        return next((name for name in self.likelihood_ if name != "gaussian"), None)
 
     def _group_codes(self, groups: ArrayLike | None, X: Table) -> np.ndarray | None:
-        """The groups of new rows as numbers; None if they are not known, or there are none."""
+        """Return the group numbers of new rows; None if they are unknown or there are none."""
         return encode_groups(groups, X.shape[0], getattr(self, "groups_", None))
 
     def _grouped_model(self) -> GroupedModel | None:
-        """The fitted model where there are grouped groups."""
+        """Return the fitted model of several groups, if there are several."""
         if len(getattr(self, "groups_", ())) < 2:
             return None
         sizes = to_numpy(self.group_sizes_)
         factor_variance = to_numpy(self.factor_variance_per_group_).astype(float)
         noise = to_numpy(self.group_noise_variance_).astype(float)
+        residual = [
+            n + self._loading_variance(v) for n, v in zip(noise, factor_variance, strict=True)
+        ]
         return GroupedModel(
             to_numpy(self.components_).T.astype(float),
             factor_variance,
             to_numpy(self.group_means_).astype(float),
-            np.stack(
-                [
-                    row + self._loading_variance(v)
-                    for row, v in zip(noise, factor_variance, strict=True)
-                ]
-            ),
+            np.stack(residual),
             to_numpy(self.group_varying_),
             sizes / sizes.sum(),
         )
 
     def _non_gaussian_model(self) -> NonGaussianModel | None:
-        """The fitted model where a view is not Gaussian."""
-        names = getattr(self, "likelihood_", ["gaussian"])  # models of files of earlier versions
-        if all(name == "gaussian" for name in names):
+        """Return the fitted model if a view is not Gaussian."""
+        if self._first_non_gaussian() is None:
             return None
         return NonGaussianModel(
             to_numpy(self.components_).T.astype(float),
             1.0 / self._column_noise(),
             to_numpy(self.mean_).astype(float),
-            column_likelihoods(names, self.view_columns_, self.n_features_in_),
+            column_likelihoods(self.likelihood_, self.view_columns_, self.n_features_in_),
             to_numpy(self.linear_threshold_).astype(float),
         )
 
-    def _loading_variance(self, variances: np.ndarray | float = 1.0) -> np.ndarray | float:
-        """The variance that what is not known of the weights adds to every column.
+    def _loading_variance(self, factor_variance: np.ndarray | float = 1.0) -> np.ndarray:
+        """Return the variance that the uncertainty of the loadings adds to each column.
 
-        A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and, over the
-        factors of variances ``variances`` (factors,), the variance sum_k v_k var(l_k); it does not
-        go with the first, nor with that of another column.
+        A new row is x = <l>'z + (l - <l>)'z + noise. The second term has mean zero and variance
+        sum_k v_k var(l_k) for factor variances v. It is uncorrelated with the first term and
+        between columns. It is zero if the loadings are point estimates.
         """
-        known = getattr(self, "components_std_", None)
-        if known is None:  # the weights are points
-            return 0.0
-        doubt: np.ndarray = np.sum(
-            to_numpy(known).astype(float).T ** 2 * np.asarray(variances), axis=1
+        if not hasattr(self, "components_std_"):
+            return np.zeros(self.n_features_in_)
+        variance: np.ndarray = np.sum(
+            to_numpy(self.components_std_).astype(float).T ** 2 * np.asarray(factor_variance),
+            axis=1,
         )
-        return doubt
+        return variance
 
     def _column_noise(self) -> np.ndarray:
-        """The noise variance of every column."""
-        known = getattr(self, "feature_noise_variance_", None)
-        if known is not None:
-            return to_numpy(known).astype(float)
-        # a model from a file of an earlier version
-        every = np.empty(self.n_features_in_)
-        noise = to_numpy(self.noise_variance_).astype(float)
-        for view, variance in zip(self.view_columns_, noise, strict=True):
-            every[view] = variance
-        return every
+        """Return the noise variance of each column."""
+        return to_numpy(self.feature_noise_variance_).astype(float)
 
-    def _validated_rows(self, X: Table) -> Table:
-        """New rows, from a table or from one table per view (None: that view is missing)."""
+    def _validate_rows(self, X: Table) -> Table:
+        """Return new rows as one data matrix; None in a list is a missing view."""
         check_is_fitted(self)
         if duplicate_names(X):
-            # views may share names, one table of scikit-learn's may not
+            # Views may share column names; scikit-learn's validation rejects duplicates.
             if X.shape[1] != self.n_features_in_:
                 raise InputError(
                     f"X has {X.shape[1]} features, but {type(self).__name__} is expecting "
-                    f"{self.n_features_in_} features as input"
+                    f"{self.n_features_in_} features as input."
                 )
             X = separate_views(X, self.view_columns_)
         if not is_list_of_tables(X):
             return self._validate(X, reset=False)
         joined = join_views(X, self.view_columns_)
-        unknown = [None] * len(self.view_columns_)  # of models in files of earlier versions
-        check_names(X, getattr(self, "view_names_", unknown), type(self).__name__)
+        check_names(X, self.view_names_, type(self).__name__)
         with warnings.catch_warnings():
-            # the names were compared above; side by side the views are an array, which has none
+            # The names were compared above. The joined views are an array without names.
             warnings.filterwarnings("ignore", message="X does not have valid feature names")
             return self._validate(joined, reset=False)
 
@@ -964,16 +1086,15 @@ class SCA(HasDensity, SparseProjection):
         return tags
 
 
-def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
-    """The centred table without constant columns, the way back, and what of it was observed."""
+def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray | None]:
+    """Return the centred varying columns, the map to the original units and the observed mask."""
     seen = None
     if has_missing(X):
         op, columns, seen = standardise_observed(X, scale)
     else:
         op, columns = standardise(X, scale)
-    if op.shape[1] < 2:
-        raise InputError(few_columns(op.shape[1], X.shape[1]))
-    if scale:  # variances are given back in the units of the table
+    check_varying(op, columns)
+    if scale:  # variances are returned in the units of the data and must not overflow
         deviations, precision = to_numpy(columns.scale).astype(float), precision_of(op)
         varying = np.zeros(deviations.size, dtype=bool)
         varying[columns.kept] = True
@@ -984,16 +1105,18 @@ def _standardised(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray 
 def _drop_target(
     views: Table | Mapping[int, Table] | Sequence[Table], target: int, n_views: int
 ) -> Table:
-    """The views, or a whole table, with the target left out where that can be said."""
+    """Return the views without the target; a single data matrix is returned as is."""
     if isinstance(views, Mapping):
         unknown = [key for key in views if key not in range(n_views)]
         if unknown:
             raise ParameterError(
-                f"the views are numbered from 0 to {n_views - 1}; there is no view {unknown[0]!r}"
+                f"`views` must have keys from 0 to {n_views - 1}, got {unknown[0]!r}."
             )
         views = [views.get(v) for v in range(n_views)]
     if isinstance(views, list | tuple) and len(views) == n_views > 1:
         views = [None if v == target else table for v, table in enumerate(views)]
         if all(table is None for table in views):
-            raise InputError("at least one view other than `target` must be given")
+            raise InputError(
+                f"`views` must contain at least one view other than `target`, {target}, got none."
+            )
     return views

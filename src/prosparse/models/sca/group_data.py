@@ -1,5 +1,4 @@
-"""From a table and the groups of its rows to what the model of groups takes: every group centred by
-its own means, all in common units."""
+"""Data of several groups of rows: each group centred by its own means, in common units."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from ...data.columns import unit_of
 from ...data.containers import Table
 from ...data.row_groups import RowGroups
 from ...errors import InputError, ParameterError
-from ...selection.dimension import completed
+from ...selection.dimension import impute_by_pca
 from .grouped import GroupSamples
 from .missing_data import dense_with_missing, standardise_observed
 from .missing_e_step import IncompleteSamples
@@ -21,18 +20,18 @@ from .samples import CompleteSamples, reduce_rows
 
 
 class GroupedData(NamedTuple):
-    """A table of groups: raw = mean + size * entry, on the columns that vary within a group."""
+    """Grouped data: raw = mean + size * entry, on the columns that vary within a group."""
 
     members: list[GroupSamples]
-    start: Operator  # (n, p) all rows less the means of their groups, gaps filled in
+    start: Operator  # (n, p) rows centred within groups, missing values imputed
     has_missing: bool
-    kept: np.ndarray  # (p,) the columns that vary within a group, among all of the table
+    kept: np.ndarray  # (p,) columns that vary within a group
     size: np.ndarray  # (p,)
-    mean: np.ndarray  # (G, p) of the observed entries; those of all groups where there is none
+    mean: np.ndarray  # (G, p) observed means; mean of the other groups without observations
 
     @property
     def varying_in_group(self) -> np.ndarray:
-        """(G, p) which columns vary within each group."""
+        """Mask (G, p) of the columns that vary within each group."""
         varying_in_group = np.zeros(self.mean.shape, dtype=bool)
         for row, member in zip(varying_in_group, self.members, strict=True):
             row[member.columns] = True
@@ -40,84 +39,86 @@ class GroupedData(NamedTuple):
 
 
 class _GroupStatistics(NamedTuple):
-    """What the rows of a group say of every column of the table."""
+    """Statistics of the columns within one group."""
 
-    part: Table  # the rows
+    part: Table  # rows of the group
     varying: np.ndarray  # (width,)
-    mean: np.ndarray  # (width,) NaN where nothing was observed
-    squares: np.ndarray  # (width,) of the deviations
-    observed: np.ndarray  # (width,) entries of columns that vary
+    mean: np.ndarray  # (width,) NaN without observed entries
+    squares: np.ndarray  # (width,) sums of squared deviations
+    observed: np.ndarray  # (width,) observed entries of varying columns
 
 
 def check_groups(rows: RowGroups, X: Table) -> None:
-    """Refuse groups that cannot have means and noise of their own, and tables out of memory."""
+    """Raise an error for groups of a single row and for data outside memory."""
     if not container_of(X).in_memory:
         raise InputError(
-            "`groups` needs a table in memory: the rows of every group are taken out of it. Bring "
-            "some of its rows into memory, or fit without groups"
+            f"`groups` requires data in memory, got {type(X).__name__}. Load (part of) the rows "
+            "into memory, or fit without `groups`."
         )
-    lonely = np.flatnonzero(rows.sizes < 2)
-    if lonely.size:
-        first = rows.labels.tolist()[lonely[0]]
+    single = np.flatnonzero(rows.sizes < 2)
+    if single.size:
+        first = rows.labels.tolist()[single[0]]
+        count = "1 group" if single.size == 1 else f"{single.size} groups"
         raise ParameterError(
-            f"`groups`: {lonely.size} groups have a single row, the first of them {first!r}; a "
-            "group has means and noise of its own, for which at least 2 rows are needed. Leave "
-            "these rows out, or put them into other groups"
+            f"`groups` must have at least 2 rows per group, got {count} with a single row, first "
+            f"{first!r}. Drop these rows, or merge groups."
         )
 
 
 def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> GroupedData:
-    """Every group centred by its own means.
+    """Centre each group by its own means.
 
     Parameters
     ----------
-    X : table (n, width)
-        Validated, NaN where an entry is missing.
+    X : array-like of shape (n, width)
+        Validated data matrix with NaN for missing values.
     rows : RowGroups
+        Groups of the rows.
     scale : bool
-        Divide every column by its standard deviation within groups.
+        Whether to divide each column by its standard deviation within groups.
     count : int or None
-        With how many components gaps are filled in for the start; None: as many as stand out.
+        Number of components for the imputation of the starting point; None for the number that
+        exceeds noise.
 
     Returns
     -------
     GroupedData
     """
     check_groups(rows, X)
-    gaps = container_of(X).has_missing(X)
-    X = dense_with_missing(X) if gaps else X
+    missing = container_of(X).has_missing(X)
+    X = dense_with_missing(X) if missing else X
     codes = rows.codes
-    found = [
-        _group_statistics(container_of(X).take_rows(X, np.flatnonzero(codes == g)), gaps)
+    statistics = [
+        _group_statistics(container_of(X).take_rows(X, np.flatnonzero(codes == g)), missing)
         for g in range(rows.sizes.size)
     ]
-    varying = np.stack([one.varying for one in found])
+    varying = np.stack([group.varying for group in statistics])
     _check_variation(varying, rows, X.shape[1])
     kept = np.flatnonzero(varying.any(axis=0))
-    squares = np.sum([one.squares for one in found], axis=0)[kept]
-    deviation = np.sqrt(squares / np.sum([one.observed for one in found], axis=0)[kept])
+    squares = np.sum([group.squares for group in statistics], axis=0)[kept]
+    deviation = np.sqrt(squares / np.sum([group.observed for group in statistics], axis=0)[kept])
     size = deviation if scale else np.full(kept.size, unit_of(float(deviation.max())))
-    mean = _impute_means(np.stack([one.mean for one in found])[:, kept], rows.sizes)
+    mean = _impute_means(np.stack([group.mean for group in statistics])[:, kept], rows.sizes)
     members = []
-    for g, one in enumerate(found):
+    for g, one in enumerate(statistics):
         at = np.flatnonzero(varying[g, kept])
         part = take_columns(one.part, kept[at])
         members.append(_group_samples(part, mean[g, at], size[at], at))
-    if gaps:
+    if missing:
         Z = (X[:, kept] - mean[codes]) / size
         seen = ~np.isnan(Z)
-        Z = completed(np.where(seen, Z, 0.0), seen, count)
+        Z = impute_by_pca(np.where(seen, Z, 0.0), seen, count)
         start: Operator = DenseOperator(Z)
     else:
         start = _operator(take_columns(X, kept), np.mean(mean, axis=0), size)
-    return GroupedData(members, rows.centre_operator(start), gaps, kept, size, mean)
+    return GroupedData(members, rows.centre_operator(start), missing, kept, size, mean)
 
 
-def _group_statistics(part: Table, gaps: bool) -> _GroupStatistics:
-    """Means and deviations of the rows of a group."""
+def _group_statistics(part: Table, missing: bool) -> _GroupStatistics:
+    """Return means and squared deviations of the rows of a group."""
     n, width = part.shape
     known = np.arange(width)
-    if gaps:
+    if missing:
         known = np.flatnonzero(~np.isnan(part).all(axis=0))
         op, columns, seen = standardise_observed(part[:, known])
         observed = seen.sum(axis=0).astype(float)
@@ -140,30 +141,32 @@ def _group_statistics(part: Table, gaps: bool) -> _GroupStatistics:
 
 
 def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
-    still = np.flatnonzero(~varying.any(axis=1))
-    if still.size:
-        first = rows.labels.tolist()[still[0]]
+    """Raise an error if too few columns vary within groups."""
+    constant = np.flatnonzero(~varying.any(axis=1))
+    if constant.size:
+        first = rows.labels.tolist()[constant[0]]
         raise InputError(
-            f"no column of X varies within group {first!r}: leave its rows out, or put them into "
-            "another group"
+            f"X has no column that varies within group {first!r}. Drop the rows of this group, or "
+            "merge it with another group."
         )
-    moving = int(varying.any(axis=0).sum())
-    if moving < 2:
+    n_varying = int(varying.any(axis=0).sum())
+    if n_varying < 2:
         raise InputError(
-            f"{moving} of the {width} columns of X vary within groups; at least 2 must. Check "
-            "`groups`."
+            f"X must have at least 2 columns that vary within groups, got {n_varying} of {width}. "
+            "Check `groups`."
         )
 
 
 def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Where a group has no entry of a column, the mean of the groups that have."""
+    """Replace the mean of a group without observations by that of the other groups."""
     known = ~np.isnan(mean)
     weights = known * sizes[:, None]
-    of_all = np.sum(np.where(known, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
-    return np.where(known, mean, of_all)
+    pooled = np.sum(np.where(known, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
+    return np.where(known, mean, pooled)
 
 
 def _group_samples(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarray) -> GroupSamples:
+    """Return the samples of one group."""
     if container_of(part).has_missing(part):
         return GroupSamples(IncompleteSamples((part - mean) / size, ~np.isnan(part)), at)
     op = reduce_rows(_operator(part, mean, size))
@@ -171,5 +174,6 @@ def _group_samples(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarr
 
 
 def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:
+    """Return the operator of centred and scaled rows."""
     dtype = None if container_of(X).is_numpy else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(size, X, dtype))

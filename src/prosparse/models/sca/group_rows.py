@@ -1,8 +1,8 @@
-"""What a model of several groups says about new rows: of rows whose group is known, and of others.
+"""Inference for new rows of a model of several groups.
 
-A row of group g is a row of the factor model x ~ N(mean_g, L diag(v_g) L' + diag(noise_g)). A row
-whose group is not said is one of the mixture of these models, each with the share of samples that
-its group had: scores and predictions are means over the groups that the row may be of.
+A row of group g follows x ~ N(mean_g, L diag(v_g) L' + diag(noise_g)). A row without a group
+follows the mixture of these distributions, weighted by the proportions of the samples; scores and
+predictions are averaged over the posterior probabilities of the groups.
 """
 
 from __future__ import annotations
@@ -25,24 +25,22 @@ MAX_LISTED = 8
 
 
 class GroupedModel(NamedTuple):
-    """The models of all groups, in the units of the table."""
+    """Models of all groups, in the units of the data."""
 
     L: np.ndarray  # (p, Q) loadings
-    factor_variance: np.ndarray  # (G, Q) variances of the latents
+    factor_variance: np.ndarray  # (G, Q) variances of the factors
     mean: np.ndarray  # (G, p)
     noise: np.ndarray  # (G, p) noise variances
-    varying_in_group: (
-        np.ndarray
-    )  # (G, p) columns that vary within each group; the others say nothing there
-    proportions: np.ndarray  # (G,) of the samples
+    varying_in_group: np.ndarray  # (G, p) columns that vary within each group
+    proportions: np.ndarray  # (G,) proportions of the samples
 
     def factors(self, g: int) -> Factors:
-        """The model of group g, its latents of unit variance."""
+        """Return the model of group g with factors of unit variance."""
         precision = np.where(self.varying_in_group[g], 1.0 / self.noise[g], 0.0)
         return Factors(self.L * np.sqrt(self.factor_variance[g]), precision, self.mean[g])
 
     def posterior_means(self, X: Table, codes: np.ndarray | None) -> Array:
-        """(n, Q) of the latents of every row; ``codes`` are the groups of the rows."""
+        """Return the (n, Q) posterior means; ``codes`` are the groups of the rows."""
 
         def of_group(rows: Table, g: int) -> Array:
             Z = posterior_means(rows, self.factors(g))
@@ -50,33 +48,36 @@ class GroupedModel(NamedTuple):
 
         if codes is not None:
             return _apply_by_group(X, codes, of_group)
-        weights = self.group_probabilities(X)
+        probabilities = self.group_probabilities(X)
         total = 0.0
         for g in range(self.proportions.size):
             Z = of_group(X, g)
-            total = total + Z * as_like(weights[:, g : g + 1], Z, Z.dtype)
+            total = total + Z * as_like(probabilities[:, g : g + 1], Z, Z.dtype)
         return total
 
     def log_densities(self, X: Table, codes: np.ndarray | None) -> Array:
-        """(n,) of the rows: of a row whose group is known, of the columns that vary within the
-        group; of other rows, of the columns that vary within every group."""
+        """Return the (n,) log densities of the rows.
+
+        Rows with a group use the columns that vary within it; other rows use the columns that vary
+        within every group.
+        """
         if codes is not None:
             return _apply_by_group(
                 X, codes, lambda rows, g: self._log_density(rows, g, self.varying_in_group[g])
             )
-        found = logsumexp(self._weighted_densities(X), axis=1)
+        found = logsumexp(self._log_joint_densities(X), axis=1)
         return from_numpy(found, X, X.dtype) if not container_of(X).is_numpy else found
 
     def group_probabilities(self, X: Table) -> np.ndarray:
-        """(n, G) the probability of every group, given a row."""
-        parts = self._weighted_densities(X)
-        weights: np.ndarray = np.exp(parts - logsumexp(parts, axis=1, keepdims=True))
-        return weights
+        """Return the (n, G) posterior probabilities of the groups."""
+        log_joint = self._log_joint_densities(X)
+        probabilities: np.ndarray = np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True))
+        return probabilities
 
     def moments(
         self, X: Table, columns: np.ndarray, codes: np.ndarray | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances (n, m) of some columns of every row, given what is observed of it."""
+        """Return conditional means and variances (n, m) of some columns."""
 
         def of_group(rows: Table, g: int) -> np.ndarray:
             model = self.factors(g)
@@ -85,35 +86,34 @@ class GroupedModel(NamedTuple):
             return np.stack([mean, np.broadcast_to(variance, mean.shape)], axis=1)
 
         if codes is not None:
-            both = _apply_by_group(X, codes, of_group)
-            return both[:, 0], both[:, 1]
-        weights = self.group_probabilities(X)
-        first, second = np.zeros((2, X.shape[0], columns.size))
+            moments = _apply_by_group(X, codes, of_group)
+            return moments[:, 0], moments[:, 1]
+        probabilities = self.group_probabilities(X)
+        mean, second_moment = np.zeros((2, X.shape[0], columns.size))
         for g in range(self.proportions.size):
-            both = of_group(X, g)
-            first += weights[:, g : g + 1] * both[:, 0]
-            second += weights[:, g : g + 1] * (both[:, 1] + both[:, 0] ** 2)
-        return first, np.maximum(second - first**2, 0.0)
+            moments = of_group(X, g)
+            mean += probabilities[:, g : g + 1] * moments[:, 0]
+            second_moment += probabilities[:, g : g + 1] * (moments[:, 1] + moments[:, 0] ** 2)
+        return mean, np.maximum(second_moment - mean**2, 0.0)
 
-    def _weighted_densities(self, X: Table) -> np.ndarray:
-        """(n, G) log densities of the rows in every group, plus the log of its share."""
+    def _log_joint_densities(self, X: Table) -> np.ndarray:
+        """Return the (n, G) log densities of the rows plus the log proportions."""
         everywhere: np.ndarray = np.all(self.varying_in_group, axis=0)
         each = np.zeros((X.shape[0], self.proportions.size))
-        if everywhere.any():  # else nothing tells the groups apart
+        if everywhere.any():  # otherwise the groups cannot be distinguished
             groups = range(self.proportions.size)
             each = np.stack([to_numpy(self._log_density(X, g, everywhere)) for g in groups], axis=1)
         weighted: np.ndarray = each + np.log(self.proportions)
         return weighted
 
     def _log_density(self, rows: Table, g: int, which: np.ndarray) -> Array:
+        """Return the log density of rows in group g on the columns ``which``."""
         columns = np.flatnonzero(which)
-        model = self.factors(g)
-        part = Factors(model.L[columns], model.tau[columns], model.mean[columns])
-        return row_log_densities(take_columns(rows, columns), part)
+        return row_log_densities(take_columns(rows, columns), self.factors(g).take(columns))
 
 
 def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int], Array]) -> Array:
-    """What the model of its group says of every row, in the order of the rows."""
+    """Apply a function of rows and group to each group, in the order of the rows."""
     order, parts = [], []
     for g in np.unique(codes).tolist():
         rows = np.flatnonzero(codes == g)
@@ -125,33 +125,34 @@ def _apply_by_group(X: Table, codes: np.ndarray, of_group: Callable[[Table, int]
 
 
 def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarray | None:
-    """The groups of new rows as numbers, from their labels.
+    """Return the groups of new rows as codes.
 
     Parameters
     ----------
-    groups : array-like (n,) or None
-        Labels; None if they are not known.
+    groups : array-like of shape (n,) or None
+        Labels of the rows; None if unknown.
     n : int
-        Rows.
-    fitted : array (G,) or None
-        The labels that were fitted; None if there were no groups.
+        Number of rows.
+    fitted : ndarray of shape (G,) or None
+        Labels of the fit; None if there were no groups.
 
     Returns
     -------
-    int array (n,), or None if the groups are not known or there are none
+    ndarray of int of shape (n,) or None
+        None if the groups are unknown or there are none.
 
     Raises
     ------
     ParameterError
-        If a label was not fitted.
+        If a label was not present in the fit.
     """
     given = row_groups(groups, n)
     if given is None:
         return None
     if fitted is None:
         raise ParameterError(
-            "`groups` was given, but the model was fitted without groups: leave `groups` out, or "
-            "fit with `fit(X, groups=...)`"
+            "`groups` must be None for a model fitted without groups. Omit `groups`, or fit with "
+            "`fit(X, groups=...)`."
         )
     known = {label: code for code, label in enumerate(fitted.tolist())}
     unknown = [label for label in given.labels.tolist() if label not in known]
@@ -159,10 +160,9 @@ def encode_groups(groups: object, n: int, fitted: np.ndarray | None) -> np.ndarr
         names = ", ".join(map(repr, list(known)[:MAX_LISTED]))
         more = f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else ""
         raise ParameterError(
-            f"`groups` names {unknown[0]!r}, which was not fitted; the groups are {names}{more}. A "
-            "group has means and noise of its own, so fit again with rows of the new group; or "
-            "leave `groups` out, and rows count as of the groups that they are likely to be of"
+            f"`groups` must contain labels of the fit, {names}{more}, got {unknown[0]!r}. Refit "
+            "with rows of the new group, or omit `groups` to average over the fitted groups."
         )
-    place = np.array([known[label] for label in given.labels.tolist()])
-    codes: np.ndarray = place[given.codes]
+    code_of_label = np.array([known[label] for label in given.labels.tolist()])
+    codes: np.ndarray = code_of_label[given.codes]
     return codes

@@ -1,19 +1,16 @@
-"""Samples of several groups (batches, donors, studies): the step of the model.
+"""Several groups of samples (batches, donors, studies): the step of the model.
 
-Model: x = Lambda z + mu_g + noise for a sample of group g, with z ~ N(0, diag(v_g)) and noise of
-variance 1/tau_g. The weights are those of all groups; means, noise and the variances v_g of the
-latents are each group's own. A latent with v_gk = 0 is not active in group g. Only the product of a
-column of Lambda and its latent matters: over all samples a latent has unit variance,
-sum_g n_g v_gk = n, as it has without groups.
+Model: x = Lambda z + mu_g + noise for a sample of group g, with z ~ N(0, diag(v_g)) and noise
+variance 1/tau_g. All groups share the loadings; means, noise variances and factor variances v_g are
+specific to each group. A factor with v_gk = 0 is inactive in group g. The scale of a factor is
+fixed by sum_g n_g v_gk = n, unit variance over all samples.
 
-All of it is learned by one lower bound of the log evidence, that of `model.ard_step`:
-E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros), summed over the groups.
+The objective is the lower bound of the log evidence of `model.ard_step`, summed over the groups:
+E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros).
 
-The groups, and variances of the latents in each, are those of [AABD20], where they are found by
-mean-field updates; here a variance is integrated over the latents, and can be exactly zero.
-
-A column that is constant in a group, or was never observed in it, says nothing there: every group
-has columns of its own.
+The multi-group model is that of [AABD20], who use mean-field updates. Here the factors are
+integrated out in the update of v, which can be exactly zero. Columns that are constant or entirely
+missing in a group are not part of the model of this group.
 
 Symbols as in `model`, with G groups of n_g samples; v (G, Q), tau (G, p) and mu (G, p).
 """
@@ -40,30 +37,30 @@ from .model import (
 )
 from .samples import CompleteSamples, FactorMoments, Samples
 
-# Variances of latents below this are as good as zero.
+# Factor variances below this value count as zero.
 MIN_VARIANCE = 1e-12
 
 
 class GroupSamples(NamedTuple):
-    """One group."""
+    """Samples of one group."""
 
-    samples: Samples  # centred by the group's own means, on the group's own columns
-    columns: np.ndarray  # the positions of these
+    samples: Samples  # centred by the means of the group, on its varying columns
+    columns: np.ndarray  # positions of these columns
 
 
 class GroupedParameters(NamedTuple):
-    """The weights, which all groups share, and what is each group's own."""
+    """Shared loadings and parameters of each group."""
 
-    L: np.ndarray  # (p, Q) posterior means of the weights
-    C: np.ndarray  # (p, Q, Q) their posterior covariances
-    t: np.ndarray  # (p, Q) their prior variances, exactly 0 out of the model
-    tau: np.ndarray  # (G, p) noise precisions; 1 where a column is none of the group's
-    mu: np.ndarray  # (G, p) offsets from the group's observed means
-    v: np.ndarray  # (G, Q) variances of the latents
+    L: np.ndarray  # (p, Q) posterior means of the loadings
+    C: np.ndarray  # (p, Q, Q) posterior covariances of the loadings
+    t: np.ndarray  # (p, Q) prior variances of the loadings, 0 for excluded loadings
+    tau: np.ndarray  # (G, p) noise precisions; 1 for columns constant in a group
+    mu: np.ndarray  # (G, p) offsets from the observed means of the group
+    v: np.ndarray  # (G, Q) variances of the factors
 
 
 class GroupedState(NamedTuple):
-    """Where the iterations stand."""
+    """State of the iterations."""
 
     fitted: GroupedParameters
     ahead: GroupedParameters
@@ -71,14 +68,16 @@ class GroupedState(NamedTuple):
 
 
 def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) -> GroupedState:
-    """The state before the first step: all groups are alike.
+    """Return the state before the first step, with equal parameters in all groups.
 
     Parameters
     ----------
     members : list of GroupSamples
+        Samples of each group.
     lay : ViewLayout
+        Layout of the views.
     pooled : State
-        Of all samples together, as if they were one group.
+        State of all samples as one group.
 
     Returns
     -------
@@ -101,8 +100,7 @@ def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) ->
 def grouped_step(
     members: list[GroupSamples], lay: ViewLayout
 ) -> Callable[[GroupedState], GroupedState]:
-    """The step: v and q(z) of every group, then q(Lambda) with its relevances, then mu, tau and
-    v again, each the best given what came before it."""
+    """Return the step: v and q(z) per group, q(Lambda), then mu, tau and v per group."""
     parts = [sub_layout(lay, member.columns) for member in members]
     n = float(sum(member.samples.n for member in members))
 
@@ -119,7 +117,7 @@ def grouped_step(
             A[at] += tau[:, None, None] * m.A
             G[at] += tau[:, None] * m.G
             posteriors.append((own, v, m))
-        ones = np.ones(p)  # A and G are weighed by the precisions already
+        ones = np.ones(p)  # A and G are already weighted by the precisions
         cost = inclusion_prior(lay, now.t).cost[lay.view]
         rows = update_ard_rows(now.t, ones, A, G, lay.allowed, cost)
         bound = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
@@ -131,7 +129,7 @@ def grouped_step(
                 samples, part, own, m, rows.L[at], rows.C[at]
             )
             new_mu[g, at], new_tau[g, at] = mu, tau[part.noise]
-            # the best v given q(z); a latent that is not active stays so
+            # The optimal v given q(z). A factor that is inactive in a group stays inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
             count = part.total(samples.observed)
@@ -143,7 +141,7 @@ def grouped_step(
         variance = sizes @ new_v / n
         variance = np.where(variance > 0, variance, 1.0)
         r = np.sqrt(variance)
-        after = GroupedParameters(
+        updated = GroupedParameters(
             rows.L * r,
             rows.C * (r[:, None] * r),
             rows.t * r**2,
@@ -151,13 +149,13 @@ def grouped_step(
             new_mu,
             new_v / variance,
         )
-        return GroupedState(after, after, bound)
+        return GroupedState(updated, updated, bound)
 
     return step
 
 
 def sub_layout(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
-    """The layout of some columns; views and classes of noise are numbered anew."""
+    """Return the layout of some columns, with renumbered views and noise classes."""
     view = np.unique(lay.view[columns], return_inverse=True)[1].reshape(-1)
     noise = np.arange(columns.size) if lay.noise_has_prior else view
     return ViewLayout(view, lay.allowed[columns], lay.block, noise, membership(view))
@@ -166,7 +164,7 @@ def sub_layout(lay: ViewLayout, columns: np.ndarray) -> ViewLayout:
 def group_parameters(
     now: GroupedParameters, part: ViewLayout, columns: np.ndarray, g: int
 ) -> FactorParameters:
-    """What the columns of group g have, with one noise precision for every class."""
+    """Return the parameters of group g, with one noise precision per noise class."""
     tau = np.empty(int(part.noise.max()) + 1)
     tau[part.noise] = now.tau[g, columns]
     return FactorParameters(now.L[columns], now.C[columns], now.t[columns], tau, now.mu[g, columns])
@@ -175,11 +173,11 @@ def group_parameters(
 def update_factors(
     samples: Samples, own: FactorParameters, part: ViewLayout, v: np.ndarray
 ) -> tuple[np.ndarray, FactorMoments]:
-    """The variances of a group's latents, and the moments of the latents given these.
+    """Return the factor variances of a group and the moments of the factors.
 
-    Where nothing is missing, all samples have the same posterior covariance, and the best variance
-    of one latent given the others is known. Elsewhere the variances stay as they are: the mean
-    squares of the latents raise the bound, too, from step to step.
+    For complete data all samples share one posterior covariance, and the optimal variance of one
+    factor given the others has a closed form. With missing values the variances stay as they are;
+    their update from q(z) increases the bound as well.
     """
     tau = own.tau[part.noise]
     assert own.C is not None
@@ -199,7 +197,7 @@ def update_factors(
 
 
 def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
-    """(diag(1/v) + P)^-1, finite where v is zero, and -log det(I + diag(v) P)."""
+    """Return (diag(1/v) + P)^-1, finite for v = 0, and -log det(I + diag(v) P)."""
     r = np.sqrt(v)
     B = np.eye(v.size) + r[:, None] * P * r
     S = r[:, None] * np.linalg.inv(B) * r
@@ -207,24 +205,24 @@ def covariance(v: np.ndarray, P: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """One visit to every variance, each at its best given the others.
+    """Update each factor variance to its optimum given the others, in one sweep.
 
-    With the latents integrated out, the bound as a function of one v_k is, for every sample,
-    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `weights.update_ard_rows`, with the same s for
-    all samples: the maximum is at (<q^2> - s) / s^2, or at zero where the mean of q^2 is below s.
+    With the factors integrated out, the bound as a function of one v_k is, per sample,
+    -1/2 log(1 + v s) + 1/2 q^2 v / (1 + v s), as in `loadings.update_ard_rows`, with the same s for
+    all samples. The maximum is (<q^2> - s) / s^2, or zero if the mean of q^2 is below s.
 
     Parameters
     ----------
-    v : array (Q,)
-        The variances.
-    P : array (Q, Q)
+    v : ndarray of shape (Q,)
+        Factor variances.
+    P : ndarray of shape (Q, Q)
         <Lambda' diag(tau) Lambda>.
-    second : array (Q, Q)
-        The mean of y y' over the samples, y = Lambda' diag(tau) (x - mu).
+    second : ndarray of shape (Q, Q)
+        Mean of y y' over the samples, y = Lambda' diag(tau) (x - mu).
 
     Returns
     -------
-    array (Q,)
+    ndarray of shape (Q,)
     """
     v = v.copy()
     for k in range(v.size):
@@ -238,7 +236,7 @@ def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -
 
 
 def max_group_precisions(members: list[GroupSamples], lay: ViewLayout) -> np.ndarray:
-    """(G, p) the largest noise precisions; 1 where a column is none of the group's."""
+    """Return the (G, p) maximum noise precisions; 1 for columns outside a group."""
     largest = np.ones((len(members), lay.view.size))
     for row, (samples, at) in zip(largest, members, strict=True):
         part = sub_layout(lay, at)
@@ -247,8 +245,7 @@ def max_group_precisions(members: list[GroupSamples], lay: ViewLayout) -> np.nda
 
 
 def grouped_accelerator(members: list[GroupSamples], lay: ViewLayout) -> Anderson:
-    """Anderson acceleration over the weights, offsets, log precisions and log variances of the
-    latents."""
+    """Return the Anderson acceleration of loadings, offsets and log variances."""
     largest = max_group_precisions(members, lay)
 
     def pack(state: GroupedState) -> np.ndarray:
@@ -271,7 +268,7 @@ def grouped_accelerator(members: list[GroupSamples], lay: ViewLayout) -> Anderso
 
 
 def _limited_update(values: np.ndarray, logs: np.ndarray) -> np.ndarray:
-    """Positive numbers moved to ``logs``, by a factor of e^2 at most."""
+    """Move positive values to exp(``logs``), by a factor of at most e^2."""
     before = np.log(np.maximum(values, MIN_VARIANCE))
     moved: np.ndarray = values * np.exp(np.clip(logs.reshape(values.shape) - before, -2.0, 2.0))
     return moved

@@ -1,10 +1,11 @@
-"""The hyperbolic prior of the weights, [AB08] (5), (10) and appendix B.
+"""Generalised hyperbolic prior of the loadings, [AB08] (5), (10) and appendix B.
 
-A weight is normal; its precision y, given the weight, is of the generalised inverse Gaussian law:
+A loading is Gaussian; its precision y given the loading has a generalised inverse Gaussian
+distribution
 
     y ~ N^-(omega, chi, phi):  density proportional to y^(omega-1) exp(-(chi/y + phi y) / 2)
 
-whose mean is sqrt(chi/phi) R_omega(sqrt(chi phi)), a ratio of Bessel functions (30).
+with mean sqrt(chi/phi) R_omega(sqrt(chi phi)), where R is a ratio of Bessel functions (30).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ...numerics.bessel import kv_ratio, log_kv, scaled_k
 
 
 def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
-    """R_omega(z) = K_{omega+1}(z) / K_omega(z) for any real order, [AB08] (30)."""
+    """Return R_omega(z) = K_{omega+1}(z) / K_omega(z) for any real order, [AB08] (30)."""
     z = np.asarray(z, dtype=float)
     ratio: np.ndarray
     if -1.0 <= omega <= 0.0:  # K_{-nu} = K_nu: both orders lie in [0, 1]
@@ -33,88 +34,88 @@ def bessel_ratio(omega: float, z: np.ndarray) -> np.ndarray:
 
 
 class HyperbolicPrior:
-    """p(l) of [AB08] (10): a scale mixture of Gaussians, precision y = gamma.
+    """Density p(l) of [AB08] (10): a scale mixture of Gaussians with precision gamma.
 
-    ``shape = 1`` is the Laplace prior, ``shape = b = 0`` Normal-Jeffreys, 1/|l|. With shape or
-    b zero the prior is improper and its constant is left out. For ``shape <= 1/2`` the density
-    at zero is infinite, (11): a weight that is exactly zero then counts as one of size
-    ``smallest``, so that the posterior of a sparse matrix is a number.
+    ``shape = 1`` is the Laplace prior, ``shape = rate = 0`` Normal-Jeffreys, 1/|l|. The prior is
+    improper, without normalising constant, if ``shape`` or ``rate`` is zero. For ``shape <= 1/2``
+    the density at zero is infinite, (11); an exact zero is then evaluated at ``smallest``, so that
+    the posterior density of sparse loadings is finite.
 
     Parameters
     ----------
     shape : float
-        a / DQ of the paper.
-    b : float
-        The scale.
+        Shape a / DQ of [AB08].
+    rate : float
+        Rate b of [AB08]. The slope of -log p at infinity is ``l1 = sqrt(2 rate)``.
     smallest : float, default=1e-12
-        What an exact zero counts as, where the density there is infinite.
+        Absolute value at which an exact zero is evaluated if the density there is infinite.
     """
 
-    def __init__(self, shape: float, b: float, smallest: float = 1e-12):
-        self.shape, self.b, self.smallest = float(shape), float(b), float(smallest)
+    def __init__(self, shape: float, rate: float, smallest: float = 1e-12):
+        self.shape, self.rate, self.smallest = float(shape), float(rate), float(smallest)
         self.omega = 0.5 - self.shape  # (18)
-        self.rate = math.sqrt(2.0 * self.b)
+        self.l1 = math.sqrt(2.0 * self.rate)
 
     def slope(self, w: np.ndarray) -> np.ndarray:
-        """-d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
+        """Return -d log p / dl = <gamma> l at l > 0, with <gamma> of (23)."""
         slope: np.ndarray
         if self.shape == 1.0:
-            slope = np.full(np.shape(w), self.rate)
-        elif self.b == 0:
+            slope = np.full(np.shape(w), self.l1)
+        elif self.rate == 0:
             slope = max(2.0 * self.omega, 0.0) / w
         elif self.shape == 0.0:
-            slope = self.rate + 1.0 / w
+            slope = self.l1 + 1.0 / w
         else:
-            slope = self.rate * bessel_ratio(self.omega, self.rate * w)
+            slope = self.l1 * bessel_ratio(self.omega, self.l1 * w)
         return slope
 
     def curvature(self, w: np.ndarray, slope: np.ndarray) -> np.ndarray:
-        """-d^2 log p / dl^2, from R' = R^2 - 1 - (2 omega + 1) R / z."""
+        """Return -d^2 log p / dl^2, from R' = R^2 - 1 - (2 omega + 1) R / z."""
         curvature: np.ndarray
         if self.shape == 1.0:
             curvature = np.zeros(np.shape(w))
-        elif self.b == 0:
+        elif self.rate == 0:
             curvature = -slope / w
         elif self.shape == 0.0:
             curvature = -1.0 / (w * w)
         else:
-            curvature = slope * slope - 2.0 * self.b - (2.0 * self.omega + 1.0) * slope / w
+            curvature = slope * slope - 2.0 * self.rate - (2.0 * self.omega + 1.0) * slope / w
         return curvature
 
     def log_density(self, w: np.ndarray) -> np.ndarray:
-        """log p(l), (10) and (11)."""
+        """Return log p(l), (10) and (11)."""
         size = np.abs(np.asarray(w, dtype=float))
         if self.shape <= 0.5:
             size = np.maximum(size, self.smallest)
         value: np.ndarray
         if self.shape == 1.0:
-            value = np.log(0.5 * self.rate) - self.rate * size if self.b > 0 else 0.0 * size
-        elif self.b == 0:
+            value = np.log(0.5 * self.l1) - self.l1 * size if self.rate > 0 else 0.0 * size
+        elif self.rate == 0:
             power = max(2.0 * self.omega, 0.0)
             value = -power * np.log(size) if power else 0.0 * size
         elif self.shape == 0.0:
-            value = -np.log(size) - self.rate * size
+            value = -np.log(size) - self.l1 * size
         else:
-            value = self._by_bessel(size)
+            value = self._proper_log_density(size)
         return value
 
-    def _by_bessel(self, size: np.ndarray) -> np.ndarray:
-        """log p(l) for a proper prior, |l| given."""
+    def _proper_log_density(self, size: np.ndarray) -> np.ndarray:
+        """Return log p(l) of a proper prior from |l|."""
         positive = size > 0
         safe = np.where(positive, size, 1.0)
-        z = self.rate * safe
+        z = self.l1 * safe
         if abs(self.omega) <= 1.0:
             log_k = np.log(scaled_k(np.asarray(abs(self.omega)), z)) - z
         else:
             log_k = log_kv(abs(self.omega), z.reshape(-1, 1)).reshape(z.shape)
-        log_constant = 0.5 * np.log(2.0 / np.pi) + self.shape * np.log(self.b)
+        log_constant = 0.5 * np.log(2.0 / np.pi) + self.shape * np.log(self.rate)
         log_constant -= gammaln(self.shape)
         power = self.shape - 0.5
-        value = log_constant + power * (np.log(safe) - 0.5 * np.log(2.0 * self.b)) + log_k
-        return np.where(positive, value, self._at_zero())
+        value = log_constant + power * (np.log(safe) - 0.5 * np.log(2.0 * self.rate)) + log_k
+        return np.where(positive, value, self._log_density_at_zero())
 
-    def _at_zero(self) -> float:
+    def _log_density_at_zero(self) -> float:
         if self.shape <= 0.5:
             return math.inf
         log_ratio = gammaln(self.shape - 0.5) - gammaln(self.shape)
-        return float(0.5 * np.log(self.b / (2.0 * np.pi)) + log_ratio)  # (11)
+        return float(0.5 * np.log(self.rate / (2.0 * np.pi)) + log_ratio)  # (11)

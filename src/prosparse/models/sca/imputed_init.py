@@ -1,8 +1,8 @@
-"""Where the passes over a table with gaps start: the fit of the table with its gaps filled in.
+"""Starting point for data with missing values: the fit to imputed data.
 
-A pass over a table without gaps costs a fraction of one with them, far less where there are more
-rows than columns; and most passes only turn the latents to where the weights are sparse, for which
-a filled-in table serves as well. From there on a few passes over what was observed are left.
+An iteration on complete data costs a fraction of one on incomplete data, and most iterations only
+rotate the factors towards sparse loadings. Imputed data serve that purpose as well. A few
+iterations on the observed entries follow.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from ...inference.loop import iterate
 from .model import State, ViewLayout, accelerator, max_precisions
 from .samples import CompleteSamples, Samples, reduce_rows
 
-# The fit of the filled-in table is not what is looked for: it need not be finer than this, per
-# entry.
+# Minimum tolerance per entry. The fit to imputed data is only a starting point.
 IMPUTED_TOLERANCE = 1e-7
 
 
 def fit_imputed(
-    filled: Operator,
+    imputed: Operator,
     lay: ViewLayout,
     first: State,
     step_of: Callable[[Samples], Callable[[State], State]],
     max_iter: int,
     tol: float,
 ) -> State:
-    """The state in which the passes over the observed entries start.
+    """Return the state in which the iterations on the observed entries start.
 
     Parameters
     ----------
-    filled : Operator
-        The centred table with its gaps filled in.
+    imputed : Operator
+        Centred data matrix with imputed values.
     lay : ViewLayout
+        Layout of the views.
     first : State
-        Where the fit of the filled-in table starts.
+        Start of the fit to imputed data.
     step_of : callable
-        From samples to the step of the model.
+        Function that returns the step of the model for given samples.
     max_iter : int
-        The most passes over the filled-in table.
+        Maximum number of iterations on imputed data.
     tol : float
-        Per entry.
+        Tolerance per entry.
 
     Returns
     -------
     State
-        Latents without weights have those of ``first`` again: whether the observed entries need
-        them is for these to say.
+        Factors that lost all loadings have those of ``first`` again, because the observed entries
+        may support them.
     """
-    n, p = filled.shape
-    samples = CompleteSamples(reduce_rows(filled), n)
+    n, p = imputed.shape
+    samples = CompleteSamples(reduce_rows(imputed), n)
     run = iterate(
         step_of(samples),
         first,
@@ -62,8 +62,8 @@ def fit_imputed(
         accelerator=accelerator(max_precisions(samples, lay)),
     )
     found, before = run.state.fitted, first.fitted
-    gone = ~np.any(found.L, axis=0)
-    start = found._replace(L=np.where(gone, before.L, found.L))
+    empty = ~np.any(found.L, axis=0)
+    start = found._replace(L=np.where(empty, before.L, found.L))
     if found.t is not None and before.t is not None:
-        start = start._replace(t=np.where(gone, before.t, found.t))
+        start = start._replace(t=np.where(empty, before.t, found.t))
     return State(start, start, -math.inf)

@@ -1,20 +1,16 @@
-"""Views that are not Gaussian: quadratic lower bounds of log p(x | eta), tight where the model is.
+"""Non-Gaussian likelihoods: quadratic lower bounds of log p(x | eta).
 
 eta = l'z + mu is the linear predictor of an entry. A quadratic bound k + b eta - w eta^2 / 2 has a
-closed-form mean over q(z) q(Lambda), and is to the model an entry b / w with noise of precision w:
-all updates stay those of Gaussian views, and one objective never falls.
+closed-form expectation under q(z) q(Lambda). It acts as a Gaussian entry b / w with noise precision
+w, so that all Gaussian updates apply and the objective is non-decreasing.
 
-"bernoulli"  0 or 1 with p = 1 / (1 + exp(-eta)). Bound of [JJ00]: the tightest quadratic one, which
-    touches where eta^2 = xi^2; the best xi^2 is the mean of eta^2.
-"poisson"    counts of rate s log(1 + exp(eta) / s), which is exp(eta) far below the linear_threshold s and a
-    straight line above: exp(eta) itself has no quadratic bound. s = 1 is the soft plus of MOFA,
-    with which effects add from counts of one on. Here the linear_threshold of a column is three times its
-    largest count, so that effects multiply: with latents that act on the logarithms of counts
-    residual_variance one, the deviance of missing entries is 1.182 with the linear_threshold at the mean, 1.150 at the
-    largest count and 1.145 at three times that; residual_variance seven, 1.374, 1.179 and 1.134 (one draw of
-    benchmarks/sca_counts.py each, on which the factor was chosen). A higher linear_threshold gains little, and
-    its looser bound takes more passes. The rate is bounded as above, x times the logarithm of it by
-    its largest curvature, [SB12], tight where eta has its mean.
+"bernoulli"  p = 1 / (1 + exp(-eta)). The bound of [JJ00] is the tightest quadratic one. It touches
+    at eta^2 = xi^2; the optimal xi^2 is the expectation of eta^2.
+"poisson"    Rate s log(1 + exp(eta) / s), which is exp(eta) far below the threshold s and linear in
+    eta above: exp(eta) itself has no quadratic bound. With s = 1 (MOFA) effects are additive from
+    counts of 1 on. Here s is three times the largest count of the column, so that effects are
+    multiplicative. The rate is bounded as above. x times the log rate is bounded by its largest
+    curvature [SB12], tight at the mean of eta.
 
 [JJ00]  T. Jaakkola, M. Jordan. Bayesian parameter estimation via variational methods. Statistics
         and Computing 10, 2000.
@@ -31,19 +27,19 @@ from scipy.special import expit, gammaln
 
 Likelihood = Literal["gaussian", "bernoulli", "poisson"]
 
-# The linear_threshold of a column of counts, in units of its largest count plus one.
+# Linear threshold of a Poisson column, in units of its largest count plus one.
 LINEAR_THRESHOLD_FACTOR = 3.0
 
-# Above the largest second derivative of -log log(1 + exp(u)), 0.167096 near u = 0.495, [SB12].
+# Upper bound of the second derivative of -log log(1 + exp(u)), 0.167096 near u = 0.495, [SB12].
 MAX_CURVATURE = 0.1671
 
-# Nodes and weights of Gauss and Hermite, for means over the linear predictor.
+# Gauss-Hermite quadrature for expectations over the linear predictor.
 _QUADRATURE_NODES, _QUADRATURE_WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _QUADRATURE_WEIGHTS = _QUADRATURE_WEIGHTS / _QUADRATURE_WEIGHTS.sum()
 
 
 class Quadratic(NamedTuple):
-    """k + b eta - w eta^2 / 2, entry by entry."""
+    """Coefficients of k + b eta - w eta^2 / 2 for each entry."""
 
     w: np.ndarray
     b: np.ndarray
@@ -51,20 +47,20 @@ class Quadratic(NamedTuple):
 
 
 def softplus(u: np.ndarray) -> np.ndarray:
-    """log(1 + exp(u))."""
+    """Return log(1 + exp(u))."""
     value: np.ndarray = np.logaddexp(0.0, u)
     return value
 
 
 def _softplus_bound(second: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(w, k) of -log(1 + exp(u)) >= k - u/2 - w u^2 / 2, the best for a mean square of u."""
+    """Return w, k of the best bound -log(1 + exp(u)) >= k - u/2 - w u^2 / 2 given E u^2."""
     xi = np.sqrt(np.maximum(second, 1e-12))
     w = np.tanh(0.5 * xi) / (2.0 * xi)
     return w, 0.5 * w * xi * xi + 0.5 * xi - softplus(xi)
 
 
 def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Quadratic:
-    """The bound of the entries 0 or 1, the best for these moments of eta, [JJ00]."""
+    """Return the best bound of binary entries for these moments of eta, [JJ00]."""
     w, k = _softplus_bound(mean * mean + variance)
     return Quadratic(w, x - 0.5, k)
 
@@ -72,7 +68,7 @@ def bernoulli_bound(x: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> Qu
 def poisson_bound(
     x: np.ndarray, mean: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> Quadratic:
-    """The bound of counts, the best for these moments of eta."""
+    """Return the best bound of counts for these moments of eta."""
     shift = np.log(linear_threshold)
     u = mean - shift
     w, k = _softplus_bound(u * u + variance)
@@ -83,14 +79,14 @@ def poisson_bound(
     b = x * (slope + MAX_CURVATURE * u) - 0.5 * linear_threshold
     k = linear_threshold * k + x * (log_rate - slope * u - 0.5 * MAX_CURVATURE * u * u)
     k += x * shift - gammaln(x + 1.0)
-    # from u to eta = u + shift
+    # Change of variable from u to eta = u + shift.
     return Quadratic(w, b + w * shift, k - b * shift - 0.5 * w * shift * shift)
 
 
 def log_density(
     likelihood: Likelihood, x: np.ndarray, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """log p(x | eta) of counts, or of 0 and 1."""
+    """Return log p(x | eta) of binary entries or counts."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = x * eta - softplus(eta)
@@ -103,7 +99,7 @@ def log_density(
 def inverse_link(
     likelihood: Likelihood, eta: np.ndarray, linear_threshold: np.ndarray
 ) -> np.ndarray:
-    """The mean of an entry, given eta."""
+    """Return the mean of an entry given eta."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = expit(eta)
@@ -115,7 +111,7 @@ def inverse_link(
 
 
 def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray) -> np.ndarray:
-    """The eta of a mean strictly inside its range."""
+    """Return eta for a mean strictly inside its range."""
     value: np.ndarray
     if likelihood == "bernoulli":
         value = np.log(mean) - np.log1p(-mean)
@@ -132,14 +128,13 @@ def link(likelihood: Likelihood, mean: np.ndarray, linear_threshold: np.ndarray)
 def mean_and_variance(
     likelihood: Likelihood, eta: np.ndarray, variance: np.ndarray, linear_threshold: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance of an entry whose eta is normal; by quadrature."""
+    """Return mean and variance of an entry with Gaussian eta, by quadrature."""
     root = np.sqrt(variance)
     first, second = np.zeros_like(eta), np.zeros_like(eta)
     for node, weight in zip(_QUADRATURE_NODES, _QUADRATURE_WEIGHTS, strict=True):
         value = inverse_link(likelihood, eta + node * root, linear_threshold)
         first += weight * value
         second += weight * value * value
-    own = first * (1.0 - first) if likelihood == "bernoulli" else None
-    if own is not None:  # of 0 and 1, whatever the mean comes from
-        return first, own
+    if likelihood == "bernoulli":
+        return first, first * (1.0 - first)
     return first, first + np.maximum(second - first * first, 0.0)

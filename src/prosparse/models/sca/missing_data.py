@@ -1,4 +1,4 @@
-"""Tables in which entries are missing (NaN): measured and standardised by what was observed."""
+"""Data matrices with missing values (NaN), standardised by the observed entries."""
 
 from __future__ import annotations
 
@@ -12,21 +12,24 @@ from ...errors import InputError
 
 
 def dense_with_missing(X: Table) -> np.ndarray:
-    """A table in which entries are missing (NaN) as a dense one on the host."""
+    """Return a data matrix with missing values (NaN) as a dense NumPy array."""
     if not container_of(X).is_numpy:
         raise InputError(
-            "X has missing entries (NaN), which only NumPy tables may have here: rows are grouped "
-            "by what they miss on the host. Pass a NumPy array, or fill the entries in."
+            f"X has missing values (NaN), which requires a NumPy array, got {type(X).__name__}. "
+            "Convert X to NumPy, or impute the missing values first."
         )
     return container_of(X).dense(X)
 
 
 class RowsWithMissing:
-    """Raw rows with NaN where nothing was observed; sums are over what was (see `RawRows`).
+    """Raw rows with NaN for missing values; sums are over the observed entries.
+
+    See `data.columns.RawRows` for the protocol.
 
     Parameters
     ----------
-    X : table (n, p)
+    X : array-like of shape (n, p)
+        Data matrix.
     """
 
     centred_in_products = False
@@ -34,7 +37,10 @@ class RowsWithMissing:
 
     def __init__(self, X: Table):
         if container_of(X).is_sparse:
-            raise InputError("a sparse X may not hold NaN: missing entries need a dense table")
+            raise InputError(
+                "X is sparse and has missing values (NaN). Convert X to a dense array, or impute "
+                "the missing values first."
+            )
         self.given = precision_of(X)
         self.like = np.empty(0)
         Z = dense_with_missing(X)
@@ -42,47 +48,48 @@ class RowsWithMissing:
         self.Z = np.where(self.seen, Z, 0.0)
 
     def extent(self) -> Extent:
-        """Smallest and largest observed entries of the columns, their sums and numbers."""
+        """Return minima, maxima, sums and numbers of the observed entries per column."""
         count = self.seen.sum(axis=0).astype(float)
         empty = np.flatnonzero(count == 0)
         if empty.size:
+            columns = "1 column" if empty.size == 1 else f"{empty.size} columns"
             raise InputError(
-                f"{empty.size} columns of X have no observed entry, the first of them column "
-                f"{empty[0]}: leave them out"
+                f"X has {columns} without observed values, first at position {empty[0]}. Drop "
+                "columns that are entirely missing."
             )
         low = np.where(self.seen, self.Z, np.inf).min(axis=0)
         high = np.where(self.seen, self.Z, -np.inf).max(axis=0)
         return Extent(low, high, self.Z.sum(axis=0), count)
 
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
-        """Sums and sums of squares of the observed entries after a first centring."""
+        """Return sums and sums of squares of the observed entries after centring."""
         Z = np.where(self.seen, (self.Z - centre) / size, 0.0)
         return Deviations(Z.sum(axis=0), np.einsum("ij,ij->j", Z, Z))
 
     def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """The centred columns ``kept``, zero where an entry is missing."""
+        """Return the centred columns ``kept``, zero where a value is missing."""
         Z = (self.Z[:, kept] - shift) * factor
         return DenseOperator(np.where(self.seen[:, kept], Z, 0.0))
 
 
 def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
-    """A table with gaps, centred by the observed means and zero where an entry is missing.
+    """Centre a data matrix with missing values by the observed means.
 
     Parameters
     ----------
-    X : table (n, p)
-        With NaN where an entry is missing.
+    X : array-like of shape (n, p)
+        Data matrix with NaN for missing values.
     scale : bool, default=False
-        Divide every column by its standard deviation.
+        Whether to divide each column by its standard deviation.
 
     Returns
     -------
     op : Operator
-        Of the columns that vary.
+        Operator of the varying columns, zero where a value is missing.
     columns : Columns
-        The record that leads back to the table's columns and units.
-    seen : bool array (n, columns that vary)
-        What was observed.
+        Map to the original columns and units.
+    seen : ndarray of bool of shape (n, n_varying)
+        Mask of the observed entries.
     """
     rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)

@@ -1,13 +1,13 @@
-"""The E step of a table with gaps: rows grouped by what they miss, a block of groups at a time.
+"""E step for data with missing values, by patterns of missing values.
 
-Every row has a posterior of its own, of precision I + sum of tau_i <l_i l_i'> over the variables
-observed in it. Rows that miss the same share it. All sums over rows are products with the 0/1
-table of patterns, of which only the lower triangles of the symmetric matrices take part.
+The posterior of a row has precision I + sum of tau_i <l_i l_i'> over its observed variables. Rows
+with the same pattern share it. Sums over rows are products with the binary matrix of patterns, and
+use the lower triangles of symmetric matrices.
 
-With r patterns, p variables, Q latents and g gaps in the patterns (or observed entries, if these
-are fewer), a pass costs 2 g Q^2 multiplications for the sums over what was observed, 4 n p Q for
-the products with the table and about r Q^3 for the invert_stack; besides the table it holds g
-positions, n Q means and the matrices of one block.
+With r patterns, p variables, Q factors and g missing (or observed, if fewer) entries of the
+patterns, an iteration takes 2 g Q^2 multiplications for the sums, 4 n p Q for products with the
+data and about r Q^3 for the inverses. Memory in addition to the data: g positions, n Q means and
+the matrices of one block.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from scipy.linalg import lapack
 from ...data.observation_mask import Observed
 from .samples import FactorMoments
 
-# Covariances of a block of patterns should stay in the cache, and bound the memory.
+# Maximum size of the covariances of a block of patterns.
 MAX_PATTERN_ENTRIES = 2**19
-# Residuals of a block of rows, too.
+# Maximum size of the residuals of a block of rows.
 MAX_RESIDUAL_ENTRIES = 2**17
-# From this size on, one call of LAPACK per matrix costs less than inverting a stack by LU.
+# Minimum matrix size for one Cholesky factorisation per matrix instead of a stacked LU inverse.
 MIN_CHOLESKY_SIZE = 12
-# Precisions up to this may be found as a difference of two sums: what is lost is far below one,
-# their smallest eigenvalue.
+# Maximum precision computed as a difference of two sums. The cancellation error remains far below
+# 1, the smallest eigenvalue.
 MAX_SUBTRACTED_PRECISION = 1e-9 / np.finfo(float).eps
-# Where signal is so many times the noise, a likelihood needs the residuals themselves.
+# Signal-to-noise ratio above which the likelihood is computed from explicit residuals.
 MAX_SIGNAL_TO_NOISE = 1e4
 
 
@@ -38,8 +38,8 @@ class PatternPosteriors(NamedTuple):
     """q(z_n) of the rows of a block of patterns."""
 
     patterns: slice
-    rows: np.ndarray  # positions of the rows, pattern after pattern
-    parts: list[slice] | None  # where in ``rows`` each pattern is; None: one row each
+    rows: np.ndarray  # positions of the rows, ordered by pattern
+    parts: list[slice] | None  # rows of each pattern; None if each has one row
     S: np.ndarray  # (patterns, Q, Q) covariances
     log_det: np.ndarray  # (patterns,) of S
     Y: np.ndarray  # (rows, Q) S^-1 <z_n>
@@ -47,30 +47,29 @@ class PatternPosteriors(NamedTuple):
 
 
 class IncompleteSamples:
-    """Some entries are missing: the posterior of z_n uses the observed coordinates only.
+    """Data with missing values: q(z_n) depends on the observed entries of a row.
 
-    Rows that miss the same variables share S_n, so a view that is missing altogether costs one
-    more covariance, not one per sample.
+    Rows with the same missing variables share S_n. A missing view therefore costs one additional
+    covariance, not one per sample.
 
     Parameters
     ----------
-    X : array (n, p)
-        Entries minus the mean of those observed in their column; what stands where nothing was
-        observed does not matter.
-    seen : bool array (n, p)
-        What was observed.
+    X : ndarray of shape (n, p)
+        Entries centred by the observed means. Missing entries are ignored.
+    seen : ndarray of bool of shape (n, p)
+        Mask of the observed entries.
     """
 
     def __init__(self, X: np.ndarray, seen: np.ndarray):
         self.X = np.where(seen, X, 0.0)
         self.n, self.p = X.shape
         self.seen = seen
-        bits = np.packbits(seen, axis=1)  # rows of bits sort eight times as fast
+        bits = np.packbits(seen, axis=1)  # packed rows sort faster
         _, first, pattern_of = np.unique(bits, axis=0, return_index=True, return_inverse=True)
         self.pattern_of = pattern_of.reshape(-1)
         self.patterns = Observed(seen[first])  # (r, p)
         self.in_pattern = np.bincount(self.pattern_of)  # (r,)
-        self.order = np.argsort(self.pattern_of, kind="stable")  # rows, pattern after pattern
+        self.order = np.argsort(self.pattern_of, kind="stable")  # rows ordered by pattern
         self.observed = seen.sum(axis=0).astype(float)
         self.sums = self.X.sum(axis=0)
         self.squares = np.einsum("ij,ij->j", self.X, self.X)
@@ -78,7 +77,7 @@ class IncompleteSamples:
     def posteriors(
         self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
     ) -> Iterator[PatternPosteriors]:
-        """q(z_n) of all rows, [AB08] (17) or, with the covariances C of the weights, (25)."""
+        """Yield q(z_n) by [AB08] (17) or, with covariances C of the loadings, (25)."""
         Q = L.shape[1]
         lower = np.tril_indices(Q)
         outer = L[:, lower[0]] * L[:, lower[1]]  # (p, Q (Q + 1) / 2)
@@ -87,17 +86,17 @@ class IncompleteSamples:
         outer *= tau[:, None]
         weighted = tau[:, None] * L
         direct = not np.max(outer.sum(axis=0), initial=0.0) < MAX_SUBTRACTED_PRECISION
-        # what the offsets take from tau L'(x - mu) depends on the pattern alone
+        # The contribution of the offsets to tau L'(x - mu) depends on the pattern only.
         terms = np.hstack([outer, mu[:, None] * weighted])
-        place = np.empty((Q, Q), dtype=int)  # of every entry of a matrix in its lower triangle
-        place[lower] = place.T[lower] = np.arange(lower[0].size)
+        triangle_index = np.empty((Q, Q), dtype=int)  # position of each entry in the lower triangle
+        triangle_index[lower] = triangle_index.T[lower] = np.arange(lower[0].size)
         Y = self.X @ weighted
         ends = np.cumsum(self.in_pattern)
         step = max(1, MAX_PATTERN_ENTRIES // (Q * Q))
         for start in range(0, ends.size, step):
             block = slice(start, min(start + step, ends.size))
             sums = self.patterns.sums(block, terms, direct)
-            precision = sums[:, place]
+            precision = sums[:, triangle_index]
             precision.reshape(len(sums), -1)[:, :: Q + 1] += 1.0
             S, log_det = invert_stack(precision)
             begin = ends[start - 1] if start else 0
@@ -105,39 +104,39 @@ class IncompleteSamples:
             parts = _pattern_slices(self.in_pattern[block])
             y = Y[rows] - np.repeat(sums[:, -Q:], self.in_pattern[block], axis=0)
             z = _multiply_rows(S, y, parts)
-            # Where there is little noise, S has lost digits; one step of refinement finds them.
+            # One step of iterative refinement, because S is inaccurate if the noise is small.
             z = z + _multiply_rows(S, y - _multiply_rows(precision, z, parts), parts)
             yield PatternPosteriors(block, rows, parts, S, log_det, y, z)
 
     def squared_distances(
         self, L: np.ndarray, tau: np.ndarray, mu: np.ndarray, Z: np.ndarray
     ) -> np.ndarray:
-        """x' (L L' + 1/tau)^-1 x of the observed entries of every row, from the means Z of q(z).
+        """Return x' (L L' + 1/tau)^-1 x of the observed entries, from the means Z.
 
-        This is the smallest value of tau |x - L z|^2 + |z|^2, and q's mean is where it is: an
-        error in z hardly counts. In tau |x|^2 - <z>' S^-1 <z>, which is the same, little noise
-        and gaps leave no digit: S then holds numbers near 1 and near the noise variance.
+        The value is the minimum of tau |x - L z|^2 + |z|^2, attained at the mean of q(z), so that
+        errors of z have second order. The equivalent tau |x|^2 - <z>' S^-1 <z> suffers from
+        cancellation if the noise is small.
         """
         squared_distances: np.ndarray = np.sum(Z * Z, axis=1)
         step = max(1, MAX_RESIDUAL_ENTRIES // self.p)
         for start in range(0, self.n, step):
             rows = slice(start, start + step)
-            left = Z[rows] @ L.T
-            left += mu
-            np.subtract(self.X[rows], left, out=left)
-            left *= self.seen[rows]
-            left *= left
-            squared_distances[rows] += left @ tau
+            residual = Z[rows] @ L.T
+            residual += mu
+            np.subtract(self.X[rows], residual, out=residual)
+            residual *= self.seen[rows]
+            residual *= residual
+            squared_distances[rows] += residual @ tau
         return squared_distances
 
     def moments(
         self, L: np.ndarray, C: np.ndarray | None, tau: np.ndarray, mu: np.ndarray
     ) -> FactorMoments:
-        """Sums over the rows of what the weights and the noise need; see `Samples.moments`."""
+        """Return the sums over the rows of the moments of q(z); see `Samples.moments`."""
         p, Q = L.shape
         lower = np.tril_indices(Q)
         half = lower[0].size
-        sums = np.zeros((p, half + Q))  # of <z z'>, its lower triangle, and of <z>
+        sums = np.zeros((p, half + Q))  # lower triangles of <z z'>, and <z>
         zz = np.zeros((Q, Q))
         Z, log_det, explained = np.empty((self.n, Q)), 0.0, 0.0
         for q in self.posteriors(L, C, tau, mu):
@@ -152,7 +151,7 @@ class IncompleteSamples:
             Z[q.rows] = q.Z
         squares = float(tau @ (self.squares + mu * (self.observed * mu - 2.0 * self.sums)))
         if C is None and squares > MAX_SIGNAL_TO_NOISE * self.observed.sum():
-            # the likelihood of points is exact: it should keep its digits
+            # Avoid cancellation in the exact likelihood of point estimates.
             explained = squares - float(np.sum(self.squared_distances(L, tau, mu, Z)))
         A = np.empty((p, Q, Q))
         A[:, lower[0], lower[1]] = sums[:, :half]
@@ -163,7 +162,7 @@ class IncompleteSamples:
 
 
 def _pattern_slices(counts: np.ndarray) -> list[slice] | None:
-    """Where each pattern of a block is among its rows; None where each has one row."""
+    """Return the rows of each pattern of a block; None if each has one row."""
     if counts.max() == 1:
         return None
     ends = np.cumsum(counts).tolist()
@@ -171,7 +170,7 @@ def _pattern_slices(counts: np.ndarray) -> list[slice] | None:
 
 
 def _multiply_rows(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -> np.ndarray:
-    """Every row times the symmetric matrix of its pattern."""
+    """Multiply each row by the symmetric matrix of its pattern."""
     if parts is None:
         products: np.ndarray = M @ rows[:, :, None]
         return products[:, :, 0]
@@ -179,7 +178,7 @@ def _multiply_rows(M: np.ndarray, rows: np.ndarray, parts: list[slice] | None) -
 
 
 def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
-    """Sums of <z><z>' over the rows of every pattern."""
+    """Return the sums of <z><z>' over the rows of each pattern."""
     if q.parts is None:
         single: np.ndarray = q.Z[:, :, None] * q.Z[:, None, :]
         return single
@@ -187,25 +186,25 @@ def _sums_of_outer_products(q: PatternPosteriors) -> np.ndarray:
 
 
 def _sums_of_means(q: PatternPosteriors) -> np.ndarray:
-    """Sums of <z> over the rows of every pattern."""
+    """Return the sums of <z> over the rows of each pattern."""
     if q.parts is None:
         return q.Z
     return np.stack([q.Z[part].sum(axis=0) for part in q.parts])
 
 
 def invert_stack(P: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Inverses of a stack of positive definite matrices, and the log determinants of these."""
+    """Return inverses of positive definite matrices and their log determinants."""
     if P.shape[1] < MIN_CHOLESKY_SIZE:
         S = np.linalg.inv(P)
         return 0.5 * (S + S.transpose(0, 2, 1)), -np.linalg.slogdet(P)[1]
     S, log_det = np.empty_like(P), np.empty(P.shape[0])
     for k, matrix in enumerate(P):
-        factor, wrong = lapack.dpotrf(matrix.T, lower=1, clean=0)
-        if wrong:  # an overflow: the objective is then no number, and the loop says so
+        factor, failed = lapack.dpotrf(matrix.T, lower=1, clean=0)
+        if failed:  # overflow: the objective is NaN and the loop stops
             S[k] = log_det[k] = np.nan
             continue
         log_det[k] = -2.0 * np.sum(np.log(np.diagonal(factor)))
         S[k] = lapack.dpotri(factor, lower=1, overwrite_c=1)[0]
-    upper = np.triu_indices(P.shape[1], 1)  # which LAPACK leaves as it was
+    upper = np.triu_indices(P.shape[1], 1)  # not set by LAPACK
     S[:, upper[0], upper[1]] = S[:, upper[1], upper[0]]
     return S, log_det

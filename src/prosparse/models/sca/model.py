@@ -1,25 +1,23 @@
-"""Sparse probabilistic projections: sparse PCA, sparse CCA, and factors of many views.
+"""Sparse probabilistic projections: sparse PCA, CCA and group factor analysis.
 
 [AB08]  C. Archambeau, F. Bach. Sparse probabilistic projections. NIPS 21, 2008.
 
-Model: x = Lambda z + mu + noise. The columns of the table form views; z holds latents shared by
-all views and latents private to one, so Lambda has fixed zeros where a view does not see
-another view's own latents. z ~ N(0, I). Noise of variance 1/tau: one tau for all columns of a view
-(the paper's), or one for every column (factor analysis). Columns with the same tau form a class.
+Model: x = Lambda z + mu + noise with z ~ N(0, I). The columns of x form views. The factors z are
+shared by all views or private to one view; loadings of a private factor are fixed at zero in the
+other views. The noise precision tau is common to the columns of a view [AB08] or specific to each
+column (factor analysis). Columns with the same tau form a noise class.
 
-"ard" (SCA-1): l_ij ~ N(0, t_ij), variational posterior of the weights, t learned; which of them
-are zero has a prior that the weights of a view and a latent share (`inclusion_prior`). Only the
-product of a column of Lambda and its latent matters: the precisions Phi of the latents are
-learned, (27), and at once folded into Lambda and t, so that latents have unit variance.
-"hyperbolic" (SCA-2): generalised hyperbolic prior on l_ij, weights at the maximum of the exact
-log posterior. Latents have unit variance here too, Phi = I: were it learned as in (19), the
-weights could shrink to nothing, the latents grow to match, and the posterior rise without end.
-Correlated latents (Phi with full blocks) buy nothing: no lower error in the denoising experiment
-of the paper, and fifteen times the passes.
+"ard" (SCA-1): l_ij ~ N(0, t_ij) with a variational posterior of the loadings and estimated t.
+The loadings of a view and a factor share an inclusion probability (`inclusion_prior`). The factor
+precisions Phi of (27) are absorbed into Lambda and t, so that factors have unit variance.
 
-Symbols: n samples, p variables, Q latents; L (p, Q) weights, C (p, Q, Q) their
-covariances, t (p, Q) their prior variances, tau (K,) precisions of the K classes of noise, mu (p,)
-offsets from the observed column means (zero when nothing is missing).
+"hyperbolic" (SCA-2): generalised hyperbolic prior of l_ij, loadings at the maximum of the log
+posterior. Phi = I is fixed: with Phi as in (19) the posterior is unbounded, because the loadings
+could shrink while the factors grow.
+
+Symbols: n samples, p variables, Q factors, V views, K noise classes; L (p, Q) loadings, C (p, Q, Q)
+their covariances, t (p, Q) their prior variances, tau (K,) noise precisions, mu (p,) offsets from
+the observed column means (zero for complete data).
 """
 
 from __future__ import annotations
@@ -40,28 +38,26 @@ from .samples import FactorMoments, Samples
 
 MAX_FACTORS = 10_000
 
-# The noise variance may not fall below this share of a class's mean square: where the weights fit
-# a view exactly, the likelihood would rise without end.
+# Minimum noise variance, relative to the mean square of a noise class. The likelihood is unbounded
+# if the loadings fit a view exactly.
 MIN_NOISE_RATIO = 1e-10
 
-# A single column is fitted exactly by a latent of its own (a Heywood case), and the likelihood of
-# its noise alone then rises without end. So the noise of a column has a prior, worth as much as one
-# sample in which all of the column's variance is noise, and ten samples with the level of noise of
-# its view: enough for ten columns of equal noise to be denoised as well as by one noise variance,
-# too little to be seen where noise differs.
+# Prior of the noise variance of a column, in pseudo-samples with the variance of the column and
+# with the typical noise variance of its view. It excludes Heywood cases, in which one factor fits a
+# single column exactly and the likelihood is unbounded.
 N_PSEUDO_SAMPLES_COLUMN = 1.0
 N_PSEUDO_SAMPLES_VIEW = 10.0
 
-# A weight of a view and a latent is zero or not with a probability that these weights share, as
-# if so many more of them had been zero, and so many not.
+# Pseudo-counts of zero and of non-zero loadings in the prior of the inclusion probability of a view
+# and a factor.
 N_PSEUDO_LOADINGS = 0.5
 
-# The first noise variance is at least this share of a class's mean square: from less, latents move
-# by little at a time.
+# Minimum initial noise variance, relative to the mean square of a noise class. With less noise the
+# factors converge slowly.
 MIN_INITIAL_NOISE_RATIO = 1e-3
 
-# Visits to every weight in one step under the hyperbolic prior: the moments of the latents, which
-# cost a pass over the table, serve for more than one.
+# Sweeps over the loadings per iteration under the hyperbolic prior. The moments of the factors,
+# which dominate the cost, serve all of them.
 N_SWEEPS = 2
 
 
@@ -69,69 +65,69 @@ Noise = Literal["view", "feature"]
 
 
 class ViewLayout(NamedTuple):
-    """What belongs to what: columns to views, latents to views, columns to classes of noise."""
+    """Assignment of columns to views and noise classes, and of factors to views."""
 
-    view: Array  # (p,) the view of every column
-    allowed: Array  # (p, Q) False at the fixed zeros of Lambda
-    block: np.ndarray  # (Q,) 0 for shared latents, v + 1 for those of view v
-    noise: Array  # (p,) the class of noise of every column
-    member: Array  # (V, p) 1 where a column belongs to a view, else 0
+    view: Array  # (p,) view of each column
+    allowed: Array  # (p, Q) False for loadings fixed at zero
+    block: np.ndarray  # (Q,) 0 for shared factors, v + 1 for private factors of view v
+    noise: Array  # (p,) noise class of each column
+    member: Array  # (V, p) indicators of the columns of each view
 
     @property
     def noise_has_prior(self) -> bool:
-        """Whether every column has noise of its own."""
+        """Whether each column has its own noise variance."""
         return self.noise is not self.view
 
     def total(self, values: Array) -> Array:
-        """Sums of a number per column over the columns of every class of noise."""
+        """Sum a value per column over each noise class."""
         return values if self.noise_has_prior else self.member @ values
 
     def of_columns(self, values: Array) -> Array:
-        """From a number per class of noise to one per column."""
+        """Expand a value per noise class to a value per column."""
         if self.noise_has_prior:
             return values
         return array_namespace(values).take(values, self.view, axis=0)
 
     def to_device_of(self, like: Array) -> ViewLayout:
-        """The same, of the library and on the device of ``like``; ``block`` stays on the host."""
+        """Return the layout in the array library of ``like``; ``block`` stays in NumPy."""
         view, allowed, member = (as_like(p, like) for p in (self.view, self.allowed, self.member))
         noise = as_like(self.noise, like) if self.noise_has_prior else view
         return ViewLayout(view, allowed, self.block, noise, member)
 
 
 class FactorParameters(NamedTuple):
-    """The weights, with what is known of them, and the noise."""
+    """Parameters of the model."""
 
-    L: Array  # (p, Q) weights: posterior means (ard) or maximum a posteriori (hyperbolic)
+    L: Array  # (p, Q) loadings: posterior means (ard) or maximum a posteriori (hyperbolic)
     C: Array | None  # (p, Q, Q) posterior covariances (ard)
-    t: Array | None  # (p, Q) prior variances 1/gamma (ard), exactly 0 out of the model
+    t: Array | None  # (p, Q) prior variances 1/gamma (ard), 0 for excluded loadings
     tau: Array  # (K,) noise precisions
     mu: Array  # (p,)
 
 
 class State(NamedTuple):
-    """Where the iterations stand."""
+    """State of the iterations."""
 
-    fitted: FactorParameters  # what `bound` belongs to
-    ahead: FactorParameters  # where the next step starts
+    fitted: FactorParameters  # parameters with objective `bound`
+    ahead: FactorParameters  # start of the next step
     bound: float  # ard: lower bound of the log evidence; hyperbolic: the exact log posterior
 
 
 def view_layout(
     groups: list[np.ndarray], n_shared: int, private: list[int], noise: Noise = "view"
 ) -> ViewLayout:
-    """Shared latents first, then those of each view's own.
+    """Return the layout of shared factors followed by private factors.
 
     Parameters
     ----------
-    groups : list of int arrays
-        The columns of every view.
+    groups : list of ndarray of int
+        Columns of each view.
     n_shared : int
-        Latents that all views share.
+        Number of shared factors.
     private : list of int
-        Latents of every view's own.
+        Number of private factors of each view.
     noise : {"view", "feature"}, default="view"
-        One noise variance for every view, or one for every column.
+        One noise variance per view or per column.
 
     Returns
     -------
@@ -139,8 +135,8 @@ def view_layout(
     """
     if n_shared + sum(private) > MAX_FACTORS:
         raise ParameterError(
-            f"`n_components` and `n_private` ask for {n_shared + sum(private)} latents; at most "
-            f"{MAX_FACTORS} are allowed"
+            f"`n_components` and `n_private` must add up to at most {MAX_FACTORS} factors, got "
+            f"{n_shared + sum(private)}."
         )
     view = np.empty(sum(g.size for g in groups), dtype=int)
     for v, columns in enumerate(groups):
@@ -154,7 +150,7 @@ def view_layout(
 
 
 def membership(view: np.ndarray) -> np.ndarray:
-    """(V, p) 1 where a column belongs to a view, else 0."""
+    """Return the (V, p) indicators of the columns of each view."""
     return (view == np.arange(view.max() + 1)[:, None]).astype(float)
 
 
@@ -162,27 +158,29 @@ def init(
     samples: Samples,
     lay: ViewLayout,
     L: np.ndarray,
-    left: np.ndarray,
+    residual_variance: np.ndarray,
     prior: HyperbolicPrior | None,
 ) -> State:
-    """The state before the first step.
+    """Return the state before the first step.
 
     Parameters
     ----------
     samples : Samples
+        Data.
     lay : ViewLayout
-    L : array (p, Q)
-        Weights, on the host.
-    left : array (p,)
-        The variance that they leave in every column.
+        Layout of the views.
+    L : ndarray of shape (p, Q)
+        Initial loadings.
+    residual_variance : ndarray of shape (p,)
+        Variance of each column not explained by the loadings.
     prior : HyperbolicPrior or None
-        None stands for relevance determination.
+        Prior of the loadings; None for ARD.
 
     Returns
     -------
     State
     """
-    L, left = (as_like(part, samples.squares) for part in (L, left))
+    L, residual_variance = (as_like(part, samples.squares) for part in (L, residual_variance))
     xp, (p, Q) = array_namespace(L), L.shape
     t = C = None
     if prior is None:
@@ -190,16 +188,16 @@ def init(
         C = xp.zeros((p, Q, Q), dtype=L.dtype, device=device(L))
     count = lay.total(samples.observed)
     min_noise = MIN_INITIAL_NOISE_RATIO * lay.total(samples.squares) / count
-    noise = xp.maximum(lay.total(samples.observed * left) / count, min_noise)
+    noise = xp.maximum(lay.total(samples.observed * residual_variance) / count, min_noise)
     first = FactorParameters(L, C, t, 1.0 / noise, xp.zeros_like(L[:, 0]))
     return State(first, first, -math.inf)
 
 
-# --- SCA-1, relevance determination
+# --- SCA-1: automatic relevance determination
 
 
 def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
-    """SCA-1: q(z), then q(Lambda) with its relevances, then mu, tau and the scale of z."""
+    """Update q(z), q(Lambda) with its prior variances, mu, tau and the scale of z."""
     now = state.ahead
     assert now.t is not None
     xp, tau = array_namespace(now.L), lay.of_columns(now.tau)
@@ -209,8 +207,8 @@ def ard_step(samples: Samples, lay: ViewLayout, state: State) -> State:
     mu, new_tau, residual = update_offsets_and_noise(samples, lay, now, m, rows.L, rows.C)
     variance = xp.linalg.diagonal(m.zz) / samples.n  # 1/Phi, (27)
     bound = ard_bound(samples, lay, m, rows, new_tau, residual, variance)
-    following = _rescale_factors(rows, new_tau, xp.sqrt(variance), mu)
-    return State(following, following, bound)
+    updated = _rescale_factors(rows, new_tau, xp.sqrt(variance), mu)
+    return State(updated, updated, bound)
 
 
 def ard_bound(
@@ -222,11 +220,11 @@ def ard_bound(
     residual: Array,
     variance: Array,
 ) -> float:
-    """The lower bound of the log evidence: E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau)
-    + log p(which weights are zero).
+    """Return the lower bound of the log evidence.
 
-    ``residual`` (K,) holds the expected squared residuals of the classes of noise, ``variance``
-    (Q,) the prior variances 1/Phi of the latents, at their best.
+    E log p(X | z, Lambda) - KL(z) - KL(Lambda) + log p(tau) + log p(zeros). ``residual`` (K,) are
+    the expected squared residuals of the noise classes, ``variance`` (Q,) the optimal prior
+    variances 1/Phi of the factors.
     """
     xp, count = array_namespace(tau), lay.total(samples.observed)
     fit = 0.5 * float(xp.sum(count * xp.log(tau / (2.0 * math.pi)) - tau * residual))
@@ -236,48 +234,48 @@ def ard_bound(
 
 
 class InclusionPrior(NamedTuple):
-    """How many weights of every view and latent are not zero, and what follows for the next."""
+    """Prior of the zeros of the loadings."""
 
-    cost: Array  # (V, Q) what a weight must add to the evidence to be let in
-    log_prior: float  # of which weights are zero, with the shares at their best
+    cost: Array  # (V, Q) minimum gain in log evidence of an included loading
+    log_prior: float  # log prior of the zeros, at the optimal inclusion probabilities
 
 
 def inclusion_prior(lay: ViewLayout, t: Array) -> InclusionPrior:
-    """The prior of which weights are zero.
+    """Return the prior of which loadings are zero.
 
-    By itself, relevance determination keeps a weight wherever q^2 > s, which noise alone exceeds
-    once in three times. So a weight is not zero with probability pi, which all weights of a view
-    and a latent share, and which is at its best given how many are not. Where a view has nothing
-    of a latent, pi falls from pass to pass and takes the weights that noise let in with it. Above
-    one half it does not rise: a weight should pay for itself.
+    ARD alone includes a loading if q^2 > s, which noise exceeds with probability about 1/3. The
+    loadings of a view and a factor therefore share an inclusion probability, set to its optimum
+    given the number of included loadings. If a view does not depend on a factor, this probability
+    decreases over the iterations and excludes the remaining loadings. It is at most 1/2, so that
+    each loading must increase the evidence.
     """
     xp = array_namespace(t)
     inside = lay.member @ xp.astype(t > 0, t.dtype)
     possible = lay.member @ xp.astype(lay.allowed, t.dtype)
     inside, outside = inside + N_PSEUDO_LOADINGS, possible - inside + N_PSEUDO_LOADINGS
-    share = xp.clip(inside / (inside + outside), None, 0.5)
-    log_prior = inside * xp.log(share) + outside * xp.log1p(-share)
+    probability = xp.clip(inside / (inside + outside), None, 0.5)
+    log_prior = inside * xp.log(probability) + outside * xp.log1p(-probability)
     total = xp.sum(xp.where(possible > 0, log_prior, 0.0))
-    return InclusionPrior(xp.log1p(-share) - xp.log(share), float(total))
+    return InclusionPrior(xp.log1p(-probability) - xp.log(probability), float(total))
 
 
 def _rescale_factors(rows: LoadingPosteriors, tau: Array, r: Array, mu: Array) -> FactorParameters:
-    """The same model with latents of unit variance: weights, and t with them, take the scale.
+    """Rescale the model to factors of unit variance.
 
-    The covariances, which are large, are changed in place.
+    The covariances are large and are changed in place.
     """
     C = rows.C
     C *= r[:, None] * r
     return FactorParameters(rows.L * r, C, rows.t * r**2, tau, mu)
 
 
-# --- SCA-2, the hyperbolic prior
+# --- SCA-2: hyperbolic prior
 
 
 def hyperbolic_step(
     samples: Samples, lay: ViewLayout, prior: HyperbolicPrior, state: State
 ) -> State:
-    """SCA-2: the exact log posterior where the step starts, and EM's next parameters."""
+    """Evaluate the log posterior and update the parameters by EM."""
     now = state.ahead
     tau = lay.of_columns(now.tau)
     m = samples.moments(now.L, None, tau, now.mu)  # (17)
@@ -296,8 +294,10 @@ def log_posterior(
     now: FactorParameters,
     m: FactorMoments,
 ) -> float:
-    """log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau), with the moments ``m`` at these
-    parameters."""
+    """Return log p(X | Lambda, mu, tau) + log p(Lambda) + log p(tau).
+
+    ``m`` are the moments at these parameters.
+    """
     log_prior = float(np.sum(prior.log_density(now.L[lay.allowed])))
     log_prior += noise_prior(samples, lay, now.tau)[2]
     return log_likelihood(samples, lay, now, m) + log_prior
@@ -306,14 +306,14 @@ def log_posterior(
 def log_likelihood(
     samples: Samples, lay: ViewLayout, now: FactorParameters, m: FactorMoments
 ) -> float:
-    """sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) by Woodbury, observed entries only."""
+    """Return sum_n log N(x_n; mu, Lambda Lambda' + Psi^-1) of the observed entries."""
     spread = lay.total(samples.squares + samples.observed * now.mu**2)
     count = lay.total(samples.observed)
     noise = np.sum(count * np.log(now.tau / (2.0 * np.pi)) - now.tau * spread)
     return 0.5 * float(noise + m.log_det + m.explained)
 
 
-# --- both
+# --- both priors
 
 
 def update_offsets_and_noise(
@@ -324,7 +324,10 @@ def update_offsets_and_noise(
     L: Array,
     C: Array | None,
 ) -> tuple[Array, Array, Array]:
-    """(mu, tau, expected squared residuals per class), [AB08] (19), (21) or (27), (28)."""
+    """Return mu, tau and the expected squared residuals per noise class.
+
+    [AB08] (19), (21) or (27), (28).
+    """
     xp = array_namespace(L)
     mu = -xp.sum(L * m.z_sum, axis=1) / samples.observed
     cross = xp.sum(L * m.G, axis=1) - (mu - now.mu) * xp.sum(L * m.z_sum, axis=1)
@@ -333,7 +336,7 @@ def update_offsets_and_noise(
         square = xp.sum((L @ A) * L, axis=1)
         if C is not None:
             square = square + xp.reshape(C, (L.shape[0], -1)) @ xp.reshape(A, (-1,))
-    else:  # entries are missing: on the host
+    else:  # values are missing
         square = np.einsum("ijk,ij,ik->i", m.A, L, L, optimize=True)
         square = square if C is None else square + np.einsum("ijk,ijk->i", m.A, C)
     spread = samples.squares + samples.observed * mu**2
@@ -345,7 +348,7 @@ def update_offsets_and_noise(
 
 
 class ColumnSquares(Protocol):
-    """What the prior of the noise asks of a table."""
+    """Data with the number of observed entries and the sum of squares per column."""
 
     @property
     def observed(self) -> Array: ...
@@ -357,11 +360,11 @@ class ColumnSquares(Protocol):
 def noise_prior(
     samples: ColumnSquares, lay: ViewLayout, tau: Array, among: np.ndarray | None = None
 ) -> tuple[float, Array, float]:
-    """(samples, (K,) sums of their squared residuals) that the prior of the noise is worth, and
-    its logarithm up to a constant, of log tau, so that it does not depend on units.
+    """Return the pseudo-samples, their squared residuals (K,) and the log prior.
 
-    ``among`` (p,) says which columns have noise; None: all of them. The level of noise in a
-    view is at its best, the harmonic mean of the noise variances.
+    The log prior is that of log tau, up to a constant, and does not depend on units. ``among`` (p,)
+    marks the columns with noise; None for all. The typical noise variance of a view is at its
+    optimum, the harmonic mean of the noise variances.
     """
     xp = array_namespace(tau)
     if not lay.noise_has_prior:
@@ -373,22 +376,21 @@ def noise_prior(
     logs = N_PSEUDO_SAMPLES_VIEW * xp.log(tau * level) + N_PSEUDO_SAMPLES_COLUMN * xp.log(
         tau * variance
     )
-    parts = logs - tau * squares
-    log_prior = 0.5 * float(xp.sum(parts if among is None else parts[among]))
+    terms = logs - tau * squares
+    log_prior = 0.5 * float(xp.sum(terms if among is None else terms[among]))
     return N_PSEUDO_SAMPLES_VIEW + N_PSEUDO_SAMPLES_COLUMN, squares, log_prior
 
 
 def max_precisions(samples: Samples, lay: ViewLayout) -> Array:
-    """(K,) the noise precisions at `MIN_NOISE_RATIO`."""
+    """Return the (K,) noise precisions at `MIN_NOISE_RATIO`."""
     mean_squares = lay.total(samples.squares) / lay.total(samples.observed)
     return 1.0 / (MIN_NOISE_RATIO * mean_squares)
 
 
 def accelerator(largest: Array) -> Anderson:
-    """Anderson acceleration over the weights, offsets and log precisions.
+    """Return the Anderson acceleration of loadings, offsets and log precisions.
 
-    Precisions stay below ``largest`` (K,): from a start beyond, where no step ends, the next
-    step could only fall.
+    Precisions are limited to ``largest`` (K,), the maximum that a step can reach.
     """
 
     xp = array_namespace(largest)

@@ -1,5 +1,4 @@
-"""Views that are not Gaussian, between the user's tables and the model: which likelihood a view
-has, what its entries may be, and what a fitted model says about new rows."""
+"""Views that are not Gaussian: validation of the data and inference for new rows."""
 
 from __future__ import annotations
 
@@ -17,20 +16,20 @@ from .non_gaussian import Rows, infer_rows
 
 
 def view_likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihood]:
-    """The likelihood of every view, from one for all or one per view."""
-    several = isinstance(given, list | tuple)
-    names = list(given) if several else [given] * n_views
+    """Return the likelihood of each view."""
+    is_list = isinstance(given, list | tuple)
+    names = list(given) if is_list else [given] * n_views
     allowed = get_args(Likelihood)
     for name in names:
         if not isinstance(name, str) or name not in allowed:
             raise ParameterError(
-                f"`likelihood` must be one of {', '.join(map(repr, allowed))}, or a list of one of "
-                f"these for each view, got {given!r}"
+                f"`likelihood` must be one of {', '.join(map(repr, allowed))}, or a list of these "
+                f"with one per view, got {given!r}."
             )
     if len(names) != n_views:
         raise ParameterError(
-            f"`likelihood` must be one name or one per view; there are {n_views} views, got "
-            f"{given!r}"
+            "`likelihood` must be one name or a list with one name per view "
+            f"({len(names)} given, n_views={n_views}), got {given!r}."
         )
     return cast("list[Likelihood]", names)
 
@@ -38,7 +37,7 @@ def view_likelihoods(given: str | Sequence[str], n_views: int) -> list[Likelihoo
 def column_likelihoods(
     names: Sequence[str], groups: Sequence[np.ndarray], width: int
 ) -> np.ndarray:
-    """The likelihood of every column."""
+    """Return the likelihood of each column."""
     every = np.empty(width, dtype=object)
     for name, columns in zip(names, groups, strict=True):
         every[columns] = name
@@ -46,24 +45,24 @@ def column_likelihoods(
 
 
 def dense_rows(X: Table, rows: slice) -> np.ndarray:
-    """A block of rows as a dense array; sparse tables are made dense this much at a time."""
-    kind = container_of(X)
-    return kind.dense(kind.take_rows(X, np.arange(rows.start, rows.stop)))
+    """Return a block of rows as a dense array."""
+    container = container_of(X)
+    return container.dense(container.take_rows(X, np.arange(rows.start, rows.stop)))
 
 
 def check_in_memory(X: Table) -> None:
-    """Refuse tables that are elsewhere than in memory."""
-    kind = container_of(X)
-    if not (kind.is_numpy and kind.in_memory):
+    """Raise an error for data outside CPU memory."""
+    container = container_of(X)
+    if not (container.is_numpy and container.in_memory):
         raise InputError(
-            "views with a likelihood other than 'gaussian' must be NumPy, pandas, polars or sparse "
-            "tables: bounds are found entry by entry, in memory"
+            "Views that are not Gaussian require NumPy, pandas, polars or SciPy sparse data, got "
+            f"{type(X).__name__}. Convert X to a NumPy array."
         )
 
 
 def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None:
-    """Refuse entries that a column's likelihood does not know."""
-    counts = f"0, 1, 2 and so on up to {MAX_TOTAL:.3g}"
+    """Raise an error for entries outside the range of their likelihood."""
+    counts = f"0, 1, 2, ..., {MAX_TOTAL:.3g}"
     for name, what, largest in (("bernoulli", "0 or 1", 1.0), ("poisson", counts, MAX_TOTAL)):
         columns = np.flatnonzero(likelihood == name)
         part = X[:, columns]
@@ -72,22 +71,22 @@ def check_entries(X: np.ndarray, likelihood: np.ndarray, first_row: int) -> None
         if wrong.any():
             row, at = np.argwhere(wrong)[0]
             raise InputError(
-                f"a view with likelihood {name!r} may only hold {what}; row {first_row + row}, "
-                f"column {columns[at]} holds {part[row, at]:g}. Use 'gaussian' for measurements"
+                f"`likelihood` {name!r} requires entries {what}, got {part[row, at]:g} in row "
+                f"{first_row + row}, column {columns[at]}. Use 'gaussian' for measurements."
             )
 
 
 class NonGaussianModel(NamedTuple):
-    """A fitted model of views of several view_likelihoods, in the units of the table."""
+    """Fitted model of several likelihoods, in the units of the data."""
 
     L: np.ndarray  # (p, Q)
-    tau: np.ndarray  # (p,) noise precisions; 1 in columns that are not Gaussian
-    mu: np.ndarray  # (p,) means, on the scale of the linear predictor
+    tau: np.ndarray  # (p,) noise precisions; 1 for columns that are not Gaussian
+    mu: np.ndarray  # (p,) means on the scale of the linear predictor
     likelihood: np.ndarray  # (p,)
     linear_threshold: np.ndarray  # (p,)
 
     def rows(self, X: Table) -> Rows:
-        """New rows; checks their entries."""
+        """Return new rows, whose entries are checked when they are read."""
         check_in_memory(X)
 
         def read(rows: slice) -> np.ndarray:
@@ -101,15 +100,15 @@ class NonGaussianModel(NamedTuple):
         )
 
     def take(self, columns: np.ndarray) -> NonGaussianModel:
-        """The model of some columns."""
+        """Return the model of some columns."""
         return NonGaussianModel(*(part[columns] for part in self))
 
     def posteriors(self, X: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(means, covariances, lower bounds of the log densities) of rows."""
+        """Return means, covariances and lower bounds of the log densities of rows."""
         return infer_rows(self.rows(X), self.L, self.tau, self.mu)
 
-    def means(self, X: Table, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of some columns of rows, given what is observed of these."""
+    def moments(self, X: Table, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return conditional means and variances of some columns."""
         Z, S, _ = self.posteriors(X)
         part = self.take(columns)
         eta = Z @ part.L.T + part.mu
@@ -119,7 +118,7 @@ class NonGaussianModel(NamedTuple):
     def to_response_scale(
         self, eta: np.ndarray, spread: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances of entries, from those of their linear predictors."""
+        """Convert moments of the linear predictors to moments of the entries."""
         mean, variance = eta.copy(), spread + 1.0 / self.tau
         names: tuple[Likelihood, ...] = ("bernoulli", "poisson")
         for name in names:
@@ -134,26 +133,28 @@ class NonGaussianModel(NamedTuple):
 def prepare_rows(
     X: Table, kept: np.ndarray, likelihood: np.ndarray, mean: np.ndarray, size: np.ndarray
 ) -> tuple[Rows, np.ndarray]:
-    """The rows to fit, and their columns' means strictly inside the range of each likelihood.
+    """Return the rows to fit and column means inside the range of each likelihood.
 
     Parameters
     ----------
-    X : table (n, p)
-    kept : int array (q,)
-        The columns that vary.
-    likelihood : array (q,)
-        Of these.
-    mean : array (q,)
-        The means of these.
-    size : array (q,)
-        What Gaussian columns are divided by.
+    X : array-like of shape (n, p)
+        Validated data matrix.
+    kept : ndarray of int of shape (q,)
+        Positions of the varying columns.
+    likelihood : ndarray of shape (q,)
+        Likelihood of these columns.
+    mean : ndarray of shape (q,)
+        Means of these columns.
+    size : ndarray of shape (q,)
+        Scales of the Gaussian columns.
 
     Returns
     -------
     rows : Rows
-        Gaussian columns centred and divided, the others as they are.
-    inside : array (q,)
-        The means, of counts as if half a one, and of 0 and 1 half of each, had been seen more.
+        Gaussian columns centred and scaled, others unchanged.
+    inside : ndarray of shape (q,)
+        Column means with pseudo-counts: half a count for Poisson columns, half a zero and half a
+        one for Bernoulli columns.
     """
     check_in_memory(X)
     X = take_columns(X, kept)

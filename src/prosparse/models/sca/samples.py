@@ -1,7 +1,7 @@
-"""What the model asks of its samples: the moments of their latents, never a single entry.
+"""Data as the model uses them: sums of the moments of the factors over the samples.
 
-`Samples` is the protocol. `CompleteSamples` keeps it for a table in which nothing is missing;
-`samples_with_gaps.IncompleteSamples` for one with missing entries.
+`Samples` is the protocol. `CompleteSamples` implements it for complete data,
+`missing_e_step.IncompleteSamples` for data with missing values.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ...numerics.spectrum import EXACT_SIDE, eye_like, spectrum
 
 
 class FactorMoments(NamedTuple):
-    """The latents given the weights, as far as the weights and the noise need them."""
+    """Sums of the posterior moments of the factors."""
 
-    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples in which variable i was observed
+    A: Array  # (1 or p, Q, Q) sum of <z z'> over the samples with variable i observed
     G: Array  # (p, Q) sum of (x - mu) <z>
     z_sum: Array  # (1 or p, Q) sum of <z> over the same samples
     zz: Array  # (Q, Q) sum of <z z'> over all samples
@@ -27,18 +27,18 @@ class FactorMoments(NamedTuple):
 
 
 class Samples(Protocol):
-    """A centred table of n samples and p variables, as the model sees it.
+    """Centred data of n samples and p variables.
 
     Attributes
     ----------
     n : int
-        Samples.
+        Number of samples.
     p : int
-        Variables.
-    observed : array (p,)
-        How many entries of every variable were observed.
-    squares : array (p,)
-        The sum of the squares of these entries.
+        Number of variables.
+    observed : array of shape (p,)
+        Number of observed entries of each variable.
+    squares : array of shape (p,)
+        Sum of squares of the observed entries of each variable.
     """
 
     n: int
@@ -47,17 +47,17 @@ class Samples(Protocol):
     squares: Array
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
-        """The E step: sums over the samples of the moments of q(z).
+        """Return the sums over the samples of the moments of q(z) (E step).
 
         Parameters
         ----------
-        L : array (p, Q)
-            Weights.
-        C : array (p, Q, Q) or None
-            Covariances of the rows of the weights; None where the weights are points.
-        tau : array (p,)
-            The noise precision of every variable.
-        mu : array (p,)
+        L : array of shape (p, Q)
+            Loadings.
+        C : array of shape (p, Q, Q) or None
+            Posterior covariances of the loadings of each variable; None for point estimates.
+        tau : array of shape (p,)
+            Noise precision of each variable.
+        mu : array of shape (p,)
             Offsets from the observed means.
 
         Returns
@@ -67,58 +67,59 @@ class Samples(Protocol):
 
 
 def reduce_rows(op: Operator) -> Operator:
-    """A table of at most as many rows as columns with the same X'X, where that is worth its cost.
+    """Return data of at most p rows with the same X'X, if that is worth its cost.
 
-    A pass over the factor of X'X does not depend on the number of rows. To find the factor takes
-    the square of the columns in memory and their cube in time: of many columns, not.
+    The cost of an iteration on the factor of X'X does not depend on n. The factorisation takes
+    O(p^2) memory and O(p^3) time and is omitted for large p.
 
     Parameters
     ----------
     op : Operator
-        The centred table (n, p).
+        Centred data matrix (n, p).
 
     Returns
     -------
     Operator
-        (min(n, p), p), or ``op`` itself.
+        Operator of shape (min(n, p), p), or ``op`` itself.
     """
     n, p = op.shape
     return spectrum(op).table if n > p and p <= EXACT_SIDE else op
 
 
 class ResidualSquares(NamedTuple):
-    """What a table of fewer rows lacks of X'X: P diag(squares) P with P = I - V V'."""
+    """Part of X'X that a sketch lacks: P diag(squares) P with P = I - V V'."""
 
-    squares: Array  # (p,) that every column has by itself
-    V: Array  # (p, k) orthonormal directions along which nothing is lacking
+    squares: Array  # (p,) residual sum of squares of each column
+    V: Array  # (p, k) orthonormal directions without residual
 
     def product(self, F: Array) -> Array:
-        """The product with F (p, Q)."""
-        alone = self.squares[:, None] * self._project_out(F)
-        return self._project_out(alone)
+        """Return the product with F (p, Q)."""
+        scaled = self.squares[:, None] * self._project_out(F)
+        return self._project_out(scaled)
 
     def _project_out(self, F: Array) -> Array:
+        """Return P F."""
         return F - self.V @ (self.V.T @ F)
 
 
 class CompleteSamples:
-    """Nothing is missing: S_n is the same for all samples, and two products with X suffice.
+    """Complete data: all samples share one posterior covariance.
 
     Parameters
     ----------
     op : Operator
-        The centred table, or a table of fewer rows with the same X'X.
+        Centred data matrix, or a matrix of fewer rows with the same X'X.
     n : int
-        Samples, of which ``op`` may have fewer rows.
-    rest : ResidualSquares or None, default=None
-        What the rows of ``op`` lack. None: nothing.
+        Number of samples, which may exceed the rows of ``op``.
+    residual : ResidualSquares or None, default=None
+        Part of X'X missing from ``op``; None if it is complete.
     on_device : bool, default=False
-        Whether weights and moments are arrays of the table's library, on its device, and not on
-        the host.
+        Whether loadings and moments stay on the device of the data; otherwise they are NumPy
+        arrays.
     """
 
     def __init__(
-        self, op: Operator, n: int, rest: ResidualSquares | None = None, on_device: bool = False
+        self, op: Operator, n: int, residual: ResidualSquares | None = None, on_device: bool = False
     ):
         self.op = op
         self.n = n
@@ -126,23 +127,23 @@ class CompleteSamples:
         self.on_device = on_device
         self.squares = self._to_loadings_device(op.column_squares())
         self.observed = array_namespace(self.squares).full_like(self.squares, float(n))
-        self.rest = (
+        self.residual = (
             None
-            if rest is None
-            else ResidualSquares(*(self._to_loadings_device(part) for part in rest))
+            if residual is None
+            else ResidualSquares(*(self._to_loadings_device(part) for part in residual))
         )
 
     def _to_loadings_device(self, part: Array) -> Array:
-        """In double precision, where the weights are."""
+        """Return an array in double precision on the device of the loadings."""
         if not self.on_device:
             return to_numpy(part).astype(float)
         xp = self.op.xp
         return xp.astype(as_like(part, self.op.column_squares()), xp.float64, copy=False)
 
     def moments(self, L: Array, C: Array | None, tau: Array, mu: Array) -> FactorMoments:
-        """[AB08] (17) or, with the covariances C of the weights, (25); see `Samples.moments`.
+        """Return the moments by [AB08] (17) or, with covariances C, (25).
 
-        ``mu`` is zero here: the observed means are those of all samples.
+        ``mu`` is zero for complete data.
         """
         xp, Q = array_namespace(L), L.shape[1]
         weighted = tau[:, None] * L
@@ -155,21 +156,20 @@ class CompleteSamples:
         zz = self.n * S + ZZ
         log_det = -self.n * float(xp.linalg.slogdet(precision)[1])
         explained = float(xp.sum(precision * ZZ))
-        nothing = xp.zeros_like(L[:1, :])
-        return FactorMoments(zz[None, ...], G, nothing, zz, log_det, explained)
+        no_sum = xp.zeros_like(L[:1, :])
+        return FactorMoments(zz[None, ...], G, no_sum, zz, log_det, explained)
 
     def projections(self, F: Array) -> tuple[Array, Array]:
-        """(X'Y, Y'Y) with Y = X F, for F (p, Q): what the latents are made of, whatever their
-        variances."""
-        there = as_like(F, self.op.column_squares())
-        filters = self.op.xp.astype(there, self.op.dtype, copy=False)
+        """Return X'Y and Y'Y with Y = X F, for F (p, Q)."""
+        F_device = as_like(F, self.op.column_squares())
+        filters = self.op.xp.astype(F_device, self.op.dtype, copy=False)
 
         def products(block: Array) -> tuple[Array, Array]:
             Y = block @ filters
             return block.T @ Y, Y.T @ Y
 
         XY, YY = (self._to_loadings_device(part) for part in self.op.sum_rows(products))
-        if self.rest is None:
+        if self.residual is None:
             return XY, YY
-        more = self.rest.product(F)
-        return XY + more, YY + F.T @ more
+        extra = self.residual.product(F)
+        return XY + extra, YY + F.T @ extra

@@ -1,15 +1,14 @@
-"""A table of few rows in place of one of many, for the passes before those over the whole table.
+"""Sketch of large data: few rows that approximate X'X, for most of the iterations.
 
-Most passes only turn the n_factors to where the weights are sparse. The n_factors lie among the leading
-directions of the views, and what is left beside these is noise of every column by itself. So
+Most iterations only rotate the factors towards sparse loadings. The factors lie close to the
+leading directions of the views, and the remainder is approximated by independent noise:
 
-    X'X  ~  Y'Y + P diag(rest) P,    Y = U'X (k x p),    P = I - V V',
+    X'X  ~  Y'Y + P diag(residual) P,    Y = U'X (k x p),    P = I - V V',
 
-where V (p x k) holds the leading directions of all views, the columns of U, orthonormal, span the
-scores X V, and ``rest`` is what Y lacks of every column's squares. Y'Y V is X'X V, noise and all,
-so that the rest must not see V. A pass over Y costs as much as one over k samples. From the fit of
-this table a handful of passes over the whole table are left, where there would be dozens or
-hundreds. The directions need not be exact: the passes over the whole table mend what they lack.
+where V (p x k) holds the leading directions of all views, the orthonormal columns of U span the
+scores X V, and ``residual`` is the sum of squares of each column that Y lacks. Y'Y V = X'X V, so
+that the residual must be orthogonal to V. An iteration on Y costs as much as one on k samples. A
+few iterations on the complete data follow, and correct the approximation.
 """
 
 from __future__ import annotations
@@ -24,39 +23,39 @@ from ...data.arrays import from_numpy, to_numpy
 from ...numerics.spectrum import EXACT_SIDE, leading_directions, spectrum
 from .samples import ResidualSquares
 
-# Directions of every view beyond its n_factors: among equally strong ones the weights decide.
+# Number of directions per view beyond the number of factors.
 N_EXTRA_DIRECTIONS = 10
-# Products with the table that the directions may take; each counts two.
+# Maximum number of passes over the data for the directions.
 MAX_PRODUCTS = 4
-# A table of this many times more rows than the sketch_rows one is worth compressing.
+# Minimum ratio of the rows of the data to those of the sketch.
 MIN_ROW_RATIO = 8
 
 
 class Sketch(NamedTuple):
-    """A table with nearly the same X'X."""
+    """Data of few rows with approximately the same X'X."""
 
-    table: Operator  # Y (k, p); it remembers the column squares of X
-    rest: ResidualSquares
+    table: Operator  # Y (k, p), with the column squares of X
+    residual: ResidualSquares
 
 
 def sketch_rows(
     op: Operator, groups: Sequence[np.ndarray], n_factors: Sequence[int]
 ) -> Sketch | None:
-    """The table in few rows.
+    """Return a sketch of the data.
 
     Parameters
     ----------
     op : Operator
-        The centred table (n, p).
-    groups : sequence of int arrays
-        The columns of every view.
+        Centred data matrix (n, p).
+    groups : sequence of ndarray of int
+        Columns of each view.
     n_factors : sequence of int
-        How many n_factors every view sees.
+        Number of factors of each view, shared ones included.
 
     Returns
     -------
     Sketch or None
-        None where a pass over the table itself costs little more.
+        None if a sketch would save little.
     """
     wanted = [count + N_EXTRA_DIRECTIONS for count in n_factors]
     if min(op.shape) <= max(EXACT_SIDE, MIN_ROW_RATIO * sum(wanted)):
@@ -81,7 +80,7 @@ def sketch_rows(
 
 
 def _leading(part: Operator, count: int) -> Array:
-    """The leading directions of a view, about; of a view of fewer columns, all there are."""
+    """Return approximate leading directions of a view, at most as many as columns."""
     if part.shape[1] <= count:
         return from_numpy(np.eye(part.shape[1]), part.column_squares())
     if part.shape[1] <= 2 * count:

@@ -1,4 +1,8 @@
-"""From a centred table of views to the fitted model, in the units of the table's operator."""
+"""Fit of the model: from centred data to a `Solution`, in the units of the operator.
+
+`solve` fits Gaussian views, `solve_non_gaussian` other likelihoods and `solve_groups` several
+groups of samples. The number of factors is selected by `_select_n_factors`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from ...inference.checkpoint import Stage
 from ...inference.loop import Run, StopReason, iterate, residual_rounding
 from ...inference.progress import Progress
 from ...numerics.spectrum import spectrum
-from ...selection.dimension import completed, counted, variational_count
+from ...selection.dimension import estimate_n_components, impute_by_pca, variational_count
 from .group_data import GroupedData
 from .grouped import (
     GroupedParameters,
@@ -56,56 +60,54 @@ from .view_correlation import Group, view_correlations
 
 Prior = Literal["ard", "hyperbolic"]
 
-# Where entries have bounds, rises per entry below this are small beside the bounds' own gaps.
+# Minimum tolerance with non-Gaussian views. Smaller gains per entry are negligible compared with
+# the gap of the quadratic bounds.
 MIN_NON_GAUSSIAN_TOL = 1e-6
 
-# How exactly the objectives of two numbers of latents are compared: the most passes, and the rise
-# per entry that ends them.
+# Comparison of two numbers of factors: maximum number of iterations and tolerance per entry.
 MAX_ITER_PER_COUNT = 30
-N_ITER_PER_ROUND = 5  # of two numbers beside each other
+N_ITER_PER_ROUND = 5  # iterations between two comparisons
 ROUGH_TOL = 1e-6
-N_ITER_NULL_MODEL = 3  # only the noise is to be found
+N_ITER_NULL_MODEL = 3  # iterations without factors, which estimate the noise only
 
-# What a latent beyond the likely number has to add to the evidence, for every sample. With nothing
-# asked, a view of TCGA's tables that is left out is entry_information worse from the others; with twice as much,
-# simulated views with many true latents are fitted worse.
+# Minimum gain of the bound per sample for a factor beyond the initial number. A smaller value
+# degrades the prediction of held-out views (TCGA), a larger one the fit of data with many factors.
 MIN_GAIN_PER_SAMPLE = 0.5
 
-# Of a sketch_rows table the passes go on to this share of the tolerance: there they cost little, and
-# what looks like an end may be a saddle, from which the whole table would take dozens of passes.
+# Tolerance of the fit to a sketch, relative to `tol`. Its iterations are cheap, and a loose
+# tolerance can stop at a saddle point that costs dozens of iterations on the complete data.
 SKETCH_TOL_RATIO = 0.1
 
 
 class SCAOptions(NamedTuple):
-    """What the user decides, in the operator's units."""
+    """Parameters of a fit, in the units of the operator."""
 
-    n_components: int | Literal["auto"]  # shared latents
-    private: list[int]  # latents of every view's own
+    n_components: int | Literal["auto"]  # number of shared factors
+    private: list[int]  # number of private factors of each view
     prior: Prior
-    a: float  # shape of the hyperbolic prior, for all weights of the table together
-    b: float  # its scale
-    width: int  # columns of the table, constant ones included
+    shape: float  # shape of the hyperbolic prior, multiplied by the number of loadings
+    rate: float  # rate of the hyperbolic prior
+    n_features: int  # number of columns, including constant ones
     max_iter: int
-    tol: float  # per observed entry
-    noise: Noise  # one variance for every view, or for every column
-    rotation: Rotation = "shared"  # of the first weights
+    tol: float  # gain per observed entry at convergence
+    noise: Noise  # one noise variance per view or per column
+    rotation: Rotation = "shared"  # rotation of the initial loadings
 
 
 class Solution(NamedTuple):
-    """The fitted model, in the operator's units: latents that matter, those that views share most
-    first."""
+    """Fitted model in the units of the operator, with factors in their final order."""
 
-    L: np.ndarray  # (p, latents) weights
-    deviations: np.ndarray | None  # (p, latents) their posterior standard deviations (ard)
-    mu: np.ndarray  # (p,), or (groups, p), offsets from the observed means
-    noise: np.ndarray  # (p,), or (groups, p), noise variances
-    factor_view: np.ndarray  # (latents,) -1 for shared latents, else the view of each
-    view_correlation: np.ndarray  # (latents,) of the scores of two views, mean over pairs
-    n_pruned: int  # latents that no variable needed
-    bounds: np.ndarray  # (iterations,) of the objective
-    n_densities: np.ndarray  # (p,) of how many numbers of a column the objective is a log density
+    L: np.ndarray  # (p, Q) loadings
+    deviations: np.ndarray | None  # (p, Q) posterior standard deviations (ard)
+    mu: np.ndarray  # (p,) or (G, p) offsets from the observed means
+    noise: np.ndarray  # (p,) or (G, p) noise variances
+    factor_view: np.ndarray  # (Q,) view of private factors, -1 for shared factors
+    view_correlation: np.ndarray  # (Q,) mean correlation of the scores of two views
+    n_pruned: int  # number of factors without loadings
+    objective_path: np.ndarray  # (n_iter,)
+    n_densities: np.ndarray  # (p,) values per column of which the objective is a log density
     reason: StopReason
-    factor_variance: np.ndarray | None = None  # (groups, latents) variances of the latents
+    factor_variance: np.ndarray | None = None  # (G, Q) variances of the factors
 
 
 def solve(
@@ -117,19 +119,22 @@ def solve(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit the weights of all views jointly.
+    """Fit the loadings of all views jointly.
 
     Parameters
     ----------
     op : Operator
-        The centred table (n, p), zero where an entry is missing.
-    seen : bool array (n, p) or None
-        What was observed; None if all of it was.
-    groups : list of int arrays
-        The columns of every view.
+        Centred data matrix (n, p), zero where a value is missing.
+    seen : ndarray of bool of shape (n, p) or None
+        Mask of the observed entries; None if all are observed.
+    groups : list of ndarray of int
+        Columns of each view.
     options : SCAOptions
+        Parameters of the fit.
     progress : Progress or None, default=None
+        Progress bar.
     checkpoint : Stage or None, default=None
+        Stage of a checkpoint.
 
     Returns
     -------
@@ -137,7 +142,7 @@ def solve(
     """
     samples, start, sketch, epsilon = _fit_data(op, seen, groups, options)
     counts, private = _factor_counts(start, samples.n, options), options.private
-    max_factors = counts.most + sum(private)
+    max_factors = counts.maximum + sum(private)
 
     def layout(shared: int, own: list[int]) -> ViewLayout:
         return view_layout(groups, shared, own, options.noise).to_device_of(samples.squares)
@@ -145,8 +150,8 @@ def solve(
     def initial_state(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
         shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
-        weights = initial_loadings(start, samples.n, groups, shared, own, options.rotation, tol)
-        first = init(samples, lay, *weights, prior)
+        loadings = initial_loadings(start, samples.n, groups, shared, own, options.rotation, tol)
+        first = init(samples, lay, *loadings, prior)
         if sketch is None or prior is not None:
             return first
         finer = options._replace(tol=SKETCH_TOL_RATIO * options.tol)
@@ -170,20 +175,20 @@ def solve(
             options.max_iter,
         )
     elif options.prior == "ard":
-        first, lay = begin(counts.most, options)
+        first, lay = begin(counts.maximum, options)
     else:
-        lay = layout(counts.most, private)
+        lay = layout(counts.maximum, private)
     prior = None
     nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
     if options.prior == "hyperbolic" and not nothing:
-        # Normal-Jeffreys never lets go of a zero: from where relevance determination ends, or from
-        # the fit of a table that is not quite the same, its maxima would be poorer ones.
+        # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
+        # or from a sketch would therefore lead to a poorer local maximum.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         lay = layout(shared, private)
-        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
         first = initial_state(lay, prior)
     run = _run_model(samples, lay, prior, first, epsilon, options, progress, checkpoint)
-    # A log posterior is a density of the weights, too.
+    # The log posterior is a density of the loadings as well.
     n_densities = to_numpy(samples.observed)
     if prior is not None:
         n_densities = n_densities + lay.allowed.sum(axis=1)
@@ -200,7 +205,7 @@ def _run_model(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Run[State]:
-    """From a state to where the objective no longer rises."""
+    """Iterate from a state to convergence of the objective."""
     step_of = _ard_steps(lay) if prior is None else _hyperbolic_steps(lay, prior)
     xp = array_namespace(samples.squares)
     total, entries = float(xp.sum(samples.squares)), float(xp.sum(samples.observed))
@@ -223,16 +228,16 @@ StateOf = TypeVar("StateOf", State, NonGaussianState, GroupedState)
 
 
 class RunFrom(Protocol[StateOf]):
-    """At most so many passes from a state."""
+    """Run a given number of iterations from a state."""
 
-    def __call__(self, state: StateOf, lay: ViewLayout, passes: int, /) -> Run[StateOf]: ...
+    def __call__(self, state: StateOf, lay: ViewLayout, n_iter: int, /) -> Run[StateOf]: ...
 
 
 class FactorCounts(NamedTuple):
-    """Numbers of latents that all views share."""
+    """Numbers of shared factors."""
 
-    likely: int  # to begin with
-    most: int
+    initial: int
+    maximum: int
 
 
 def _select_n_factors(
@@ -242,38 +247,40 @@ def _select_n_factors(
     run_from: RunFrom[StateOf],
     max_iter: int,
 ) -> tuple[StateOf, ViewLayout]:
-    """As many latents as the evidence asks for: from a likely number a quarter more each time, as
-    long as the bound rises by `MIN_GAIN_PER_SAMPLE` for every sample and latent; else half as many, as
-    long as it rises; and then the weakest are taken out, see `_prune_weakest`. Where the bound is
-    higher without any latent, one is left, and no weight of it is open.
+    """Select the number of shared factors by the lower bound of the evidence.
 
-    A latent that fits noise costs more, in the divergence of its weights and its scores, than it
-    adds to the fit. Relevance determination alone does not see that: it looks at one weight at a
-    time. ``begin`` makes a start with so many latents, ``run_from`` so many rough passes. Where a
-    fit may take no more passes than one number is given, no numbers are compared.
+    The number increases by a quarter while the bound gains `MIN_GAIN_PER_SAMPLE` per sample and
+    factor. Otherwise it is halved while the bound increases, and the weakest factors are removed
+    (`_prune_weakest`). If the bound is higher without factors, one factor without free loadings
+    remains.
+
+    A factor that fits noise reduces the bound through the divergences of its loadings and scores.
+    ARD alone does not remove such factors, because it updates one loading at a time. ``begin``
+    returns the initial state for a number of factors, ``run_from`` iterates. No numbers are
+    compared if ``max_iter`` does not exceed the iterations of one comparison.
     """
-    count = counts.likely
+    count = counts.initial
     start, lay = begin(count)
     if max_iter <= MAX_ITER_PER_COUNT:
         return start, lay
     best = run_from(start, lay, MAX_ITER_PER_COUNT).state
-    while count < counts.most:
-        more = min(count + max(1, count // 4), counts.most)
+    while count < counts.maximum:
+        more = min(count + max(1, count // 4), counts.maximum)
         goal = best.bound + MIN_GAIN_PER_SAMPLE * n * (more - count)
         trial, other = _run_towards(goal, *begin(more), run_from)
         if trial.bound <= goal:
             break
         best, lay, count = trial, other, more
-    above, residual_variance = best, lay
-    while 1 < count <= counts.likely:
+    larger, larger_lay = best, lay
+    while 1 < count <= counts.initial:
         count //= 2
         trial, other = _run_towards(best.bound, *begin(count), run_from)
         if trial.bound <= best.bound:
             break
-        above, residual_variance, best, lay = best, lay, trial, other
-    above, residual_variance = _prune_weakest(above, residual_variance, run_from)
-    if above.bound >= best.bound:
-        best, lay = above, residual_variance
+        larger, larger_lay, best, lay = best, lay, trial, other
+    larger, larger_lay = _prune_weakest(larger, larger_lay, run_from)
+    if larger.bound >= best.bound:
+        best, lay = larger, larger_lay
     nothing, closed = _null_model(best, lay, run_from)
     if nothing.bound >= best.bound:
         best, lay = nothing, closed
@@ -283,13 +290,17 @@ def _select_n_factors(
 def _run_towards(
     goal: float, state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
-    """Passes from a start until the bound is above the goal, or is not going to be."""
-    for left in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
+    """Iterate until the bound exceeds ``goal`` or is predicted not to reach it."""
+    for remaining in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
         run = run_from(state, lay, N_ITER_PER_ROUND)
         state = run.state
-        over = run.reason is not StopReason.MAX_ITER
-        # what a pass adds grows smaller from pass to pass
-        if state.bound > goal or over or goal - state.bound > _gain_per_iteration(run) * left:
+        finished = run.reason is not StopReason.MAX_ITER
+        # The gain per iteration decreases.
+        if (
+            state.bound > goal
+            or finished
+            or goal - state.bound > _gain_per_iteration(run) * remaining
+        ):
             break
     return state, lay
 
@@ -297,8 +308,10 @@ def _run_towards(
 def _prune_weakest(
     best: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
-    """The weakest latents taken out as long as the bound rises: one at first, then twice as many
-    each time; once it fell, half as many."""
+    """Remove the weakest factors while the bound increases.
+
+    The number of factors removed at once doubles after each success and halves after a failure.
+    """
     fewer, factor = 1, 2.0
     while lay.block.size > 1 and fewer >= 1:
         strength = np.sum(to_numpy(best.fitted.L) ** 2, axis=0)
@@ -316,12 +329,12 @@ def _prune_weakest(
 def _null_model(
     state: StateOf, lay: ViewLayout, run_from: RunFrom[StateOf]
 ) -> tuple[StateOf, ViewLayout]:
-    """One latent, of which no view has a weight: nothing but noise."""
+    """Fit a model of one factor without free loadings: noise only."""
     state, lay = _take_factors(state, lay, np.arange(1))
     zero = state.ahead._replace(**{name: 0.0 * getattr(state.ahead, name) for name in "LCt"})
     lay = lay._replace(allowed=array_namespace(lay.allowed).zeros_like(lay.allowed))
     state = state._replace(fitted=zero, ahead=zero)
-    for _ in range(N_ITER_NULL_MODEL):  # each ends where it sees that all weights are zero
+    for _ in range(N_ITER_NULL_MODEL):
         state = run_from(state, lay, 1).state
     return state, lay
 
@@ -333,29 +346,28 @@ def compare_after_equal_iterations(
     other: ViewLayout,
     run_from: RunFrom[StateOf],
 ) -> tuple[StateOf, StateOf]:
-    """Both after as many passes: until the trial is ahead, or is not going to be.
+    """Iterate two states equally until the trial leads or cannot lead.
 
-    Beside a state that stands still, a trial would win by its passes alone where all states still
-    rise.
+    Against a state that does not move, a trial could win by its additional iterations alone.
     """
     settled = False
-    for left in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
+    for remaining in range(MAX_ITER_PER_COUNT - N_ITER_PER_ROUND, -1, -N_ITER_PER_ROUND):
         of_trial = run_from(trial, other, N_ITER_PER_ROUND)
-        trial, gains_on = of_trial.state, _gain_per_iteration(of_trial)
+        trial, relative_gain = of_trial.state, _gain_per_iteration(of_trial)
         if not settled:
             of_held = run_from(held, lay, N_ITER_PER_ROUND)
             held, settled = of_held.state, of_held.reason is not StopReason.MAX_ITER
-            gains_on -= _gain_per_iteration(of_held)
-        over = of_trial.reason is not StopReason.MAX_ITER
+            relative_gain -= _gain_per_iteration(of_held)
+        finished = of_trial.reason is not StopReason.MAX_ITER
         lead = held.bound - trial.bound
-        # what a state gains on another grows smaller from pass to pass
-        if lead < 0 or over or lead > gains_on * left:
+        # The gain per iteration decreases.
+        if lead < 0 or finished or lead > relative_gain * remaining:
             break
     return held, trial
 
 
 def _gain_per_iteration(run: Run[StateOf]) -> float:
-    """Of the objective, per pass."""
+    """Return the mean gain of the objective per iteration."""
     return (run.bounds[-1] - run.bounds[0]) / max(1, len(run.bounds) - 1)
 
 
@@ -365,12 +377,12 @@ def _rough_options(options: SCAOptions) -> SCAOptions:
     )
 
 
-def _limit_iterations(passes: int, options: SCAOptions) -> SCAOptions:
-    return options._replace(max_iter=min(options.max_iter, passes))
+def _limit_iterations(n_iter: int, options: SCAOptions) -> SCAOptions:
+    return options._replace(max_iter=min(options.max_iter, n_iter))
 
 
 def _take_factors(state: StateOf, lay: ViewLayout, keep: np.ndarray) -> tuple[StateOf, ViewLayout]:
-    """Some latents of a state under relevance determination, as a start."""
+    """Return a state restricted to the factors ``keep``, as a new start."""
     now = state.ahead
     assert now.C is not None
     assert now.t is not None
@@ -400,23 +412,26 @@ def solve_non_gaussian(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit views of which some are not Gaussian.
+    """Fit views of which at least one is not Gaussian.
 
     Parameters
     ----------
     rows : Rows
+        Data in blocks of rows.
     op : Operator
-        The columns centred and divided by their standard deviations, zero where an entry is
-        missing, to start from.
-    per_unit : array (p,)
-        What a standard deviation is in units of the linear predictor.
-    means : array (p,)
-        The means of the columns, strictly inside their range.
-    groups : list of int arrays
-        The columns of every view.
+        Standardised columns, zero where a value is missing, for the initialisation.
+    per_unit : ndarray of shape (p,)
+        One standard deviation in units of the linear predictor.
+    means : ndarray of shape (p,)
+        Column means, strictly inside the range of the likelihood.
+    groups : list of ndarray of int
+        Columns of each view.
     options : SCAOptions
+        Parameters of the fit.
     progress : Progress or None, default=None
+        Progress bar.
     checkpoint : Stage or None, default=None
+        Stage of a checkpoint.
 
     Returns
     -------
@@ -448,7 +463,7 @@ def solve_non_gaussian(
         )
 
     counts = _factor_counts(start, rows.n, options)
-    max_factors = counts.most + sum(options.private)
+    max_factors = counts.maximum + sum(options.private)
     if options.n_components == "auto":
         rough = _rough_options(options)
         first, lay = _select_n_factors(
@@ -459,15 +474,15 @@ def solve_non_gaussian(
             options.max_iter,
         )
     else:
-        first, lay = begin(counts.most, options.private, None)
+        first, lay = begin(counts.maximum, options.private, None)
     prior = None
     nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
     if options.prior == "hyperbolic" and not nothing:
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
-        prior = HyperbolicPrior(options.a / (options.width * lay.block.size), options.b)
+        prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
         first, lay = begin(shared, private, prior)
     run = run_from(first, lay, prior, options)
-    # FactorCounts have no density that would depend on units; weights are of the linear predictor.
+    # Probabilities of counts and loadings of the linear predictor do not depend on units.
     n_densities = np.where(rows.gaussian, rows.observed, 0.0)
     if prior is not None:
         n_densities = n_densities + np.where(rows.gaussian, lay.allowed.sum(axis=1), 0)
@@ -482,35 +497,39 @@ def solve_groups(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Solution:
-    """Fit samples of several groups, under relevance determination.
+    """Fit samples of several groups under the ARD prior.
 
     Parameters
     ----------
     table : GroupedData
-    views : list of int arrays
-        The columns of every view.
+        Data centred within groups.
+    views : list of ndarray of int
+        Columns of each view.
     options : SCAOptions
+        Parameters of the fit.
     progress : Progress or None, default=None
+        Progress bar.
     checkpoint : Stage or None, default=None
+        Stage of a checkpoint.
 
     Returns
     -------
     Solution
-        ``mu`` and ``noise`` have a row for every group; where a column does not vary within one,
-        the noise there is NaN.
+        ``mu`` and ``noise`` have one row per group. The noise is NaN if a column does not vary
+        within a group.
     """
     members, n = table.members, table.start.shape[0]
     start = reduce_rows(table.start)
     counts, private = _factor_counts(start, n - len(members), options), options.private
-    max_factors = counts.most + sum(private)
+    max_factors = counts.maximum + sum(private)
     pooled = CompleteSamples(start, n)
     total = float(sum(np.sum(member.samples.squares) for member in members))
     entries = float(sum(np.sum(member.samples.observed) for member in members))
 
     def begin(shared: int, how: SCAOptions) -> tuple[GroupedState, ViewLayout]:
         lay = view_layout(views, shared, private, options.noise)
-        weights = initial_loadings(start, n, views, shared, private, options.rotation)
-        pooled_state = init(pooled, lay, *weights, None)
+        loadings = initial_loadings(start, n, views, shared, private, options.rotation)
+        pooled_state = init(pooled, lay, *loadings, None)
         if table.has_missing:
             pooled_state = fit_imputed(
                 start, lay, pooled_state, _ard_steps(lay), how.max_iter, how.tol
@@ -543,7 +562,7 @@ def solve_groups(
             options.max_iter,
         )
     else:
-        first, lay = begin(counts.most, options)
+        first, lay = begin(counts.maximum, options)
     run = run_from(first, lay, options)
     n_densities = np.zeros(lay.view.size)
     for member in members:
@@ -563,46 +582,46 @@ def _hyperbolic_steps(
 
 
 class FitData(NamedTuple):
-    """What a fit stands on."""
+    """Data of a fit."""
 
-    samples: Samples  # to iterate on
-    start: Operator  # to start from, with as few rows as can be
-    sketch: Samples | None  # of a large table: nearly the same samples, for most of the way
-    epsilon: float  # relative rounding error of the products with the samples
+    samples: Samples  # complete data
+    start: Operator  # data for the initialisation, with few rows
+    sketch: Samples | None  # approximation of large data
+    epsilon: float  # relative rounding error of products with the data
 
 
 def _fit_data(
     op: Operator, seen: np.ndarray | None, groups: list[np.ndarray], options: SCAOptions
 ) -> FitData:
+    """Return the data in the forms that a fit needs."""
     n, count = op.shape[0], options.n_components
     if seen is not None:
         X = to_numpy(op.whole)
-        full = completed(X, seen, None if count == "auto" else count + sum(options.private))
+        full = impute_by_pca(X, seen, None if count == "auto" else count + sum(options.private))
         start = DenseOperator(full - full.mean(axis=0))
         return FitData(IncompleteSamples(X, seen), start, None, start.epsilon)
     reduced = reduce_rows(op)
-    # The steps of the hyperbolic prior are for the host.
+    # The updates under the hyperbolic prior run in CPU memory.
     on_device = options.prior == "ard" and is_writable(reduced.column_squares())
     samples = CompleteSamples(reduced, n, on_device=on_device)
     if count != "auto":
         small = sketch_rows(reduced, groups, [int(count) + own for own in options.private])
         if small is not None:
-            sketch = CompleteSamples(small.table, n, small.rest, on_device)
+            sketch = CompleteSamples(small.table, n, small.residual, on_device)
             return FitData(samples, small.table, sketch, reduced.epsilon)
     return FitData(samples, reduced, None, reduced.epsilon)
 
 
 def _factor_counts(op: Operator, n: int, options: SCAOptions) -> FactorCounts:
-    """The number of latents that all views share; with "auto", a likely one and the most there
-    may be.
+    """Return the initial and the maximum number of shared factors.
 
-    At most as many as eigenvalues stand out from white noise. As many as variational PCA keeps are
-    likely: where samples are few, these are those that are well above the noise.
+    With "auto", the initial number is that of variational PCA, and the maximum is the number of
+    eigenvalues that exceed white noise.
     """
     if options.n_components != "auto":
         return FactorCounts(int(options.n_components), int(options.n_components))
     values, p = to_numpy(spectrum(op).eigenvalues), op.shape[1]
-    most = max(1, counted(values, n, p) - sum(options.private))
+    most = max(1, estimate_n_components(values, n, p) - sum(options.private))
     likely = min(variational_count(values, n, p) - sum(options.private), most)
     return FactorCounts(max(1, likely), most)
 
@@ -615,45 +634,45 @@ def _solution(
     entry_information: np.ndarray | None = None,
     table: GroupedData | None = None,
 ) -> Solution:
-    """Without dead latents, in their order, their largest weight positive.
+    """Return the model without empty factors, ordered, with positive largest loadings.
 
-    ``max_factors`` is how many there might have been, ``entry_information`` (p,) what an entry of a column tells of
-    its linear predictor where it is not Gaussian, see `fisher_information`; None: all columns are
-    Gaussian. ``table`` is that of the groups of a `GroupedState`.
+    ``max_factors`` is the largest possible number of factors. ``entry_information`` (p,) is the
+    Fisher information of an entry about its linear predictor, NaN for Gaussian columns; None if all
+    columns are Gaussian. ``table`` holds the data of a `GroupedState`.
     """
     fitted: FactorParameters | GroupedParameters = run.state.fitted
     if isinstance(fitted, GroupedParameters):
-        weights, noise, factor_variance = fitted.L, 1.0 / fitted.tau, fitted.v
+        loadings, noise, factor_variance = fitted.L, 1.0 / fitted.tau, fitted.v
     else:
-        weights, noise, factor_variance = (
+        loadings, noise, factor_variance = (
             to_numpy(fitted.L),
             to_numpy(1.0 / lay.of_columns(fitted.tau)),
             None,
         )
     if lay.noise_has_prior:
         noisy = None if entry_information is None else np.isnan(entry_information)
-        weights, noise = absorb_singleton_factors(weights, noise, noisy, factor_variance)
+        loadings, noise = absorb_singleton_factors(loadings, noise, noisy, factor_variance)
     deviations = None
     if fitted.C is not None:
         variances = to_numpy(array_namespace(fitted.C).linalg.diagonal(fitted.C))
         deviations = np.sqrt(np.clip(variances, 0.0, None))
-        deviations = np.where(np.any(weights, axis=0), deviations, 0.0)
-    strength = np.sum(weights**2, axis=0)
-    loading_variance = np.zeros_like(weights) if deviations is None else deviations**2
+        deviations = np.where(np.any(loadings, axis=0), deviations, 0.0)
+    strength = np.sum(loadings**2, axis=0)
+    loading_variance = np.zeros_like(loadings) if deviations is None else deviations**2
     groups = _correlation_groups(noise, loading_variance, factor_variance, entry_information, table)
-    correlation = view_correlations(weights, to_numpy(lay.view), groups)
+    correlation = view_correlations(loadings, to_numpy(lay.view), groups)
     alive = _order_factors(lay.block, correlation, strength)
-    L = weights[:, alive]
-    strongest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
+    L = loadings[:, alive]
+    largest = L[np.argmax(np.abs(L), axis=0), np.arange(alive.size)]
     return Solution(
-        L=L * np.where(strongest < 0, -1.0, 1.0),
+        L=L * np.where(largest < 0, -1.0, 1.0),
         deviations=None if deviations is None else deviations[:, alive],
         mu=to_numpy(fitted.mu),
         noise=noise,
         factor_view=lay.block[alive] - 1,
         view_correlation=correlation[alive],
         n_pruned=int(max_factors - np.sum(strength > 0)),
-        bounds=np.array(run.bounds),
+        objective_path=np.array(run.bounds),
         n_densities=n_densities,
         reason=run.reason,
         factor_variance=None if factor_variance is None else factor_variance[:, alive],
@@ -661,11 +680,11 @@ def _solution(
 
 
 def _order_factors(block: np.ndarray, correlation: np.ndarray, strength: np.ndarray) -> np.ndarray:
-    """The latents that are left: those open to all views first, by how much views share them, as
-    canonical correlations are ordered; then those of each view's own. Where no two views share
-    them, the strongest first.
+    """Return the positions of the remaining factors in their final order.
 
-    Without any structure one latent without loadings stays, so that scores have a column.
+    Shared factors come first, in decreasing order of view correlation and then of strength,
+    followed by the private factors of each view. Without any loadings one factor remains, so that
+    scores have a column.
     """
     order = np.lexsort((-strength, -np.maximum(correlation, 0.0), block))
     alive: np.ndarray = order[strength[order] > 0]
@@ -679,9 +698,10 @@ def _correlation_groups(
     entry_information: np.ndarray | None,
     table: GroupedData | None,
 ) -> list[Group]:
-    """What `view_correlations` needs to know of the samples: all pooled_state, or of several groups.
+    """Return the groups of samples for `view_correlations`.
 
-    ``loading_variance`` (p, Q) are the variances of the weights; the others are as in `_solution`.
+    ``loading_variance`` (p, Q) are the posterior variances of the loadings; the other arguments are
+    those of `_solution`.
     """
     p, Q = loading_variance.shape
     if table is None or factor_variance is None:
@@ -701,8 +721,11 @@ def _correlation_groups(
 def absorb_singleton_factors(
     L: np.ndarray, noise: np.ndarray, noisy: np.ndarray | None, factor_variance: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A latent that a single column has is noise of that column: the same law of the table.
-    ``factor_variance`` (groups, latents) are its variances, where there are groups."""
+    """Convert factors with a single loading to noise of that column.
+
+    The distribution of the data is unchanged. ``noisy`` (p,) marks the columns with estimated
+    noise; None for all. ``factor_variance`` (G, Q) are the variances of the factors in each group.
+    """
     singleton = np.count_nonzero(L, axis=0) == 1
     if noisy is not None:
         singleton &= ~np.any(L[~noisy], axis=0)

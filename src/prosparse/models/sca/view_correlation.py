@@ -1,18 +1,18 @@
-"""How much views have of the same latents.
+"""Correlation between views of the scores of each factor.
 
-Given view v alone, with weights L_v and noise variances N_v, the latents have the means
+Given view v alone, with loadings L_v and noise variances N_v, the posterior means of the factors
+are
 
-    y_v = K_v x_v ,        K_v L_v = M_v (I + M_v)^-1 =: T_v ,        M_v = L_v' N_v^-1 L_v ,
+    y_v = K_v x_v ,        K_v L_v = M_v (I + M_v)^-1 =: T_v ,        M_v = L_v' N_v^-1 L_v .
 
-so that y_v has the covariance T_v and, as the noise of two views is independent, y_a and y_b have
-the covariance T_a T_b. Of latent j the scores of the two views therefore correlate by
+y_v has covariance T_v. The noise of two views is independent, so that y_a and y_b have covariance
+T_a T_b. The scores of factor j from the two views have the correlation
 
-    (T_a T_b)_jj / sqrt(T_a,jj T_b,jj) ,
+    (T_a T_b)_jj / sqrt(T_a,jj T_b,jj)
 
-in samples that the weights have not seen: those that they were fitted to correlate by more. N_v
-holds what is not known of the weights, too: for the means of the weights it is noise. Where samples
-come from several groups, with variances V of the latents, L_v V^1/2 takes the place of L_v, and
-numerator and both factors of the denominator are means over all samples, times V_jj.
+in samples that were not used for the fit. N_v includes the posterior variance of the loadings. With
+several groups and factor variances V, L_v V^1/2 replaces L_v, and the numerator and both factors of
+the denominator are means over all samples, multiplied by V_jj.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ import numpy as np
 
 
 class Group(NamedTuple):
-    """Samples with noise and variances of the latents of their own."""
+    """Group of samples with its own noise and factor variances."""
 
-    proportion: float  # of all samples
-    variances: np.ndarray  # (Q,) of the latents
-    residual_variance: (
-        np.ndarray
-    )  # (p,) variances of the columns residual_variance means of weights times latents
+    proportion: float  # proportion of the samples
+    variances: np.ndarray  # (Q,) variances of the factors
+    residual_variance: np.ndarray  # (p,) noise plus uncertainty of the loadings
     varying_in_group: np.ndarray  # (p,) columns that vary within the group
 
 
 def view_correlations(L: np.ndarray, view: np.ndarray, groups: list[Group]) -> np.ndarray:
-    """(Q,) The correlation of the scores that two views give of each latent, the mean over all
-    pairs of views; zero where there is one view only. It is below zero where a view alone takes one
-    latent for another.
+    """Return the (Q,) mean correlation of the scores of two views per factor.
 
-    ``L`` (p, Q) are the weights and ``view`` (p,) the views of the columns.
+    The mean is over all pairs of views; it is zero with one view. It is negative if a view alone
+    confuses factors. ``L`` (p, Q) are the loadings and ``view`` (p,) the views of the columns.
     """
     views, Q = np.unique(view), L.shape[1]
-    own = np.zeros((views.size, Q))  # variances of the scores of each view
-    common = np.zeros((views.size, views.size, Q))  # covariances of those of two
+    variance = np.zeros((views.size, Q))  # variances of the scores
+    covariance = np.zeros((views.size, views.size, Q))  # covariances between views
     for proportion, variances, residual_variance, varying_in_group in groups:
         reliability = [
-            _reliability((L * np.sqrt(variances))[here], residual_variance[here])
-            for here in (varying_in_group & (view == v) for v in views)
+            _reliability((L * np.sqrt(variances))[columns], residual_variance[columns])
+            for columns in (varying_in_group & (view == v) for v in views)
         ]
-        own += proportion * variances * np.array([T.diagonal() for T in reliability])
+        variance += proportion * variances * np.array([T.diagonal() for T in reliability])
         for a, b in combinations(range(views.size), 2):
-            common[a, b] += proportion * variances * np.sum(reliability[a] * reliability[b], axis=1)
+            covariance[a, b] += (
+                proportion * variances * np.sum(reliability[a] * reliability[b], axis=1)
+            )
     pairs = [
-        _correlation(common[a, b], own[a] * own[b]) for a, b in combinations(range(views.size), 2)
+        _correlation(covariance[a, b], variance[a] * variance[b])
+        for a, b in combinations(range(views.size), 2)
     ]
     return np.mean(pairs, axis=0) if pairs else np.zeros(Q)
 
 
 def _reliability(L: np.ndarray, residual_variance: np.ndarray) -> np.ndarray:
-    """T = (I + M)^-1 M with M = L' diag(residual_variance)^-1 L, (Q, Q): what is reliability of the latents.
+    """Return T = (I + M)^-1 M with M = L' diag(residual_variance)^-1 L, (Q, Q).
 
-    By singular values, as I + M is singular in floating point where columns have next to no noise.
+    Computed from singular values, because I + M is singular in floating point if the noise is tiny.
     """
     R = np.linalg.qr(L / np.sqrt(residual_variance)[:, None], mode="r")
     _, values, V = np.linalg.svd(R, full_matrices=False)
-    proportion = values**2 / (1.0 + values**2)
-    V = V * np.any(L != 0.0, axis=0)  # no rounding where a view has no weights of a latent
-    return np.asarray((V.T * proportion) @ V)
+    shrinkage = values**2 / (1.0 + values**2)
+    V = V * np.any(L != 0.0, axis=0)  # exact zeros for factors without loadings
+    return np.asarray((V.T * shrinkage) @ V)
 
 
 def _correlation(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
-    """A correlation; zero where a view has no weights of a latent, and says nothing of it."""
+    """Return a correlation; zero if a view has no loadings on the factor."""
     found = squared > 0.0
     return np.where(found, covariance / np.sqrt(np.where(found, squared, 1.0)), 0.0)

@@ -1,7 +1,7 @@
-"""Several views of the same samples: tables side by side, their names, and their latents.
+"""Several views of the same samples: data matrices, column names and private factors.
 
-Users give views as one table with groups of columns, or as one table per view, of which some may
-be missing. The model sees one table.
+Views are given as one data matrix with groups of columns, or as one data matrix per view, some of
+which may be missing. The model uses a single data matrix.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from ...data import container_of, side_by_side, take_columns
+from ...data import container_of, stack_columns, take_columns
 from ...data.arrays import from_numpy
 from ...data.containers import Table
 from ...data.groups import ColumnGroup
@@ -24,38 +24,40 @@ from ...errors import InputError, ParameterError, check_integer, warn
 def varying_view_columns(
     groups: list[np.ndarray], kept: np.ndarray, width: int
 ) -> list[np.ndarray]:
-    """The columns of every view, varying_in_group among those that vary.
+    """Return the columns of each view as positions among the varying columns.
 
     Parameters
     ----------
-    groups : list of int arrays
-        The columns of every view.
-    kept : int array
-        The columns that vary.
+    groups : list of ndarray of int
+        Columns of each view.
+    kept : ndarray of int
+        Positions of the varying columns.
     width : int
-        Columns of the table.
+        Number of columns.
 
     Returns
     -------
-    list of int arrays
+    list of ndarray of int
     """
     varying = np.isin(np.arange(width), kept)
-    place = np.cumsum(varying) - 1
-    parts = [place[columns[varying[columns]]] for columns in groups]
-    for number, part in enumerate(parts):
+    position = np.cumsum(varying) - 1
+    parts = [position[columns[varying[columns]]] for columns in groups]
+    for number, (part, columns) in enumerate(zip(parts, groups, strict=True)):
         if part.size == 0:
-            raise InputError(f"every column of view {number} is constant: leave that view out")
+            raise InputError(
+                f"View {number} has only constant columns ({columns.size}). Drop this view."
+            )
     return parts
 
 
 def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
-    """Latents of each view's own, from one number for all or one per view."""
+    """Return the number of private factors of each view."""
     if isinstance(given, Iterable) and np.ndim(given) > 0:
         counts = list(given)
         if len(counts) != n_views:
             raise ParameterError(
-                f"`n_private` must be one integer or one per view; there are {n_views} views, "
-                f"got {given!r}"
+                "`n_private` must be an integer or a list with one integer per view "
+                f"({len(counts)} given, n_views={n_views}), got {given!r}."
             )
         for count in counts:
             check_integer("n_private", count, 0)
@@ -65,13 +67,13 @@ def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
     return [int(given)] * n_views
 
 
-# --- one table per view
+# --- one data matrix per view
 
 
 def is_list_of_tables(X: Table) -> TypeGuard[Sequence[Table]]:
-    """Whether ``X`` is one table per view, and not a table given as a list of rows.
+    """Return whether ``X`` is a list of data matrices rather than a list of rows.
 
-    A view that is None is missing. Tables have two dimensions, whatever their kind.
+    Data matrices have two dimensions; None is a missing view.
     """
     if not isinstance(X, list | tuple) or not X:
         return False
@@ -81,95 +83,104 @@ def is_list_of_tables(X: Table) -> TypeGuard[Sequence[Table]]:
 def concatenate_views(
     X: Table, views: Sequence[ColumnGroup] | None
 ) -> tuple[Table, Sequence[ColumnGroup] | None]:
-    """A list of tables as one table and its column groups; anything else as it is."""
+    """Return a list of data matrices as one matrix with its column groups."""
     if not is_list_of_tables(X):
         return X, views
     if views is not None:
-        raise ParameterError("give either `views` or a list of tables, not both")
+        raise ParameterError(
+            f"`views` must be None if X is a list of data matrices, got {views!r}. The data "
+            "matrices define the views."
+        )
     if any(table is None for table in X):
-        raise InputError("`fit` needs every view; give rows of NaN to samples that miss one")
-    return side_by_side(list(X))
+        raise InputError(
+            "X must contain every view in `fit`, got None. Use rows of NaN for samples without a "
+            "view."
+        )
+    return stack_columns(list(X))
 
 
 def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
-    """New rows of fitted views as one table, its columns in their old places; None is missing."""
+    """Return new rows of all views as one matrix in the column order of ``fit``."""
     if len(tables) != len(groups):
         raise InputError(
-            f"{len(groups)} views were fitted, got {len(tables)}; give None for a view that is "
-            "missing"
+            f"X must be a list of {len(groups)} views, as in `fit`, got {len(tables)}. Use None "
+            "for a missing view."
         )
     n = next((t.shape[0] for t in tables if t is not None), 0)
     like = next((t for t in tables if t is not None and not container_of(t).is_numpy), None)
 
     def missing(width: int) -> Table:
-        nothing = np.full((n, width), np.nan)
-        return nothing if like is None else from_numpy(nothing, like, like.dtype)
+        missing_values = np.full((n, width), np.nan)
+        return missing_values if like is None else from_numpy(missing_values, like, like.dtype)
 
     pairs = zip(tables, groups, strict=True)
     full = [missing(columns.size) if table is None else table for table, columns in pairs]
     for number, (part, columns) in enumerate(zip(full, groups, strict=True)):
         if part.shape[1] != columns.size:
             raise InputError(
-                f"view {number} was fitted with {columns.size} columns, got {part.shape[1]}"
+                f"View {number} must have {columns.size} columns, as in `fit`, got {part.shape[1]}."
             )
-    return take_columns(side_by_side(full)[0], np.argsort(np.concatenate(groups)))
+    return take_columns(stack_columns(full)[0], np.argsort(np.concatenate(groups)))
 
 
 def separate_views(X: Table, groups: list[np.ndarray]) -> list[Table]:
-    """The columns of every view of a whole table, in kind."""
+    """Split a data matrix into its views, in the same container type."""
     return [take_columns(X, columns) for columns in groups]
 
 
-# --- their column names
+# --- column names
 
 
 def duplicate_names(X: Table) -> list[object]:
-    """The labels that more than one column of a DataFrame has.
+    """Return the names that occur more than once among the columns of a DataFrame.
 
-    Views may share names, and a DataFrame of all of them then has some twice.
+    Views may share names, which then occur repeatedly in a DataFrame of all views.
     """
     labels = Counter(container_of(X).column_names(X) or ())
     return [label for label, count in labels.items() if count > 1]
 
 
 def view_column_names(table: Table, number: int) -> np.ndarray | None:
-    """The column names of view ``number`` that scikit-learn would remember, if it has any."""
-    twice = duplicate_names(table)
-    if twice:
-        raise InputError(f"view {number} has more than one column named {twice[0]!r}: rename them")
+    """Return the column names of a view as scikit-learn would store them, or None."""
+    duplicates = duplicate_names(table)
+    if duplicates:
+        raise InputError(f"View {number} has several columns named {duplicates[0]!r}. Rename them.")
     probe = BaseEstimator()
     try:
         validate_data(probe, table, skip_check_array=True)
-    except TypeError as error:  # names of several types
-        raise InputError(f"view {number}: {error}") from error
+    except TypeError as error:  # column names of mixed types
+        raise InputError(f"View {number}: {error}") from error
     return getattr(probe, "feature_names_in_", None)
 
 
 def joint_column_names(parts: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The names of all views side by side; None unless all have names, and no two the same."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    """Return the names of all views; None if some are missing or not unique."""
+    named = [part for part in parts if part is not None]
+    if len(named) < len(parts):
         return None
-    together = np.concatenate(known)
-    return together if len(set(together)) == together.size else None
+    joint = np.concatenate(named)
+    return joint if len(set(joint)) == joint.size else None
 
 
 def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], who: str) -> None:
-    """Refuse views whose columns have other names than in ``fit``, or another order, as
-    scikit-learn does with one table; where one of the two has no names, say so."""
+    """Check the column names of views as scikit-learn checks those of one DataFrame.
+
+    Different names or a different order raise an error. Names present only in ``fit`` or only now
+    cause a warning.
+    """
     for number, (table, expected) in enumerate(zip(tables, fitted, strict=True)):
         given = None if table is None else view_column_names(table, number)
         if table is None or (given is None and expected is None):
             continue
         if given is None:
             warn(
-                f"view {number} does not have valid feature names, but {who} was fitted with "
+                f"View {number} does not have valid feature names, but {who} was fitted with "
                 "feature names",
                 UserWarning,
             )
         elif expected is None:
             warn(
-                f"view {number} has feature names, but {who} was fitted without feature names",
+                f"View {number} has feature names, but {who} was fitted without feature names",
                 UserWarning,
             )
         elif list(given) != list(expected):
@@ -177,7 +188,8 @@ def check_names(tables: Sequence[Table], fitted: Sequence[np.ndarray | None], wh
 
 
 def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
-    message = f"view {number}: the feature names should match those that were passed during fit."
+    """Return the message for column names that differ from those of ``fit``."""
+    message = f"View {number}: the feature names should match those that were passed during fit."
     for what, names in (
         ("Feature names unseen at fit time", _missing_names(given, expected)),
         ("Feature names seen at fit time, yet now missing", _missing_names(expected, given)),
@@ -191,5 +203,6 @@ def _name_mismatch(number: int, given: list[str], expected: list[str]) -> str:
 
 
 def _missing_names(names: list[str], others: list[str]) -> list[str]:
-    known = set(others)
-    return [name for name in names if name not in known]
+    """Return the names that do not occur in ``others``."""
+    named = set(others)
+    return [name for name in names if name not in named]
