@@ -30,7 +30,7 @@ $(DEMO)/installed: pyproject.toml
 
 demo: $(DEMO)/installed
 	@start=$$(date +%s) \
-	  && $(DEMO)/bin/python -m prosparse.app.demo demo-output \
+	  && $(DEMO)/bin/python -m prosparse demo demo-output \
 	  && echo "the demonstration took $$(($$(date +%s) - start)) s"
 
 lint: $(VENV)/installed

@@ -1,4 +1,4 @@
-"""``python -m prosparse`` and the ``prosparse`` command."""
+"""Entry point of ``python -m prosparse`` and of the ``prosparse`` command."""
 
 import os
 import signal
@@ -8,7 +8,8 @@ from .app.terminal import install_ascii_fallback
 
 
 def main() -> None:
-    # `kill` and a batch system's time limit end the command as Ctrl-C does: files are tidied up
+    """Run the command."""
+    # SIGTERM, as from the time limit of a batch system, cleans up temporary files like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     install_ascii_fallback()
     try:
@@ -16,15 +17,16 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
-        sys.exit(f"the command needs {error.name}: pip install 'prosparse[cli]'")
+        sys.exit(f"the command requires {error.name}: pip install 'prosparse[cli]'")
     try:
         try:
             app(prog_name="prosparse")
         finally:
             sys.stdout.flush()
-    except OSError as error:  # all others are told where they happen
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or it is tried again
-        sys.exit(f"prosparse: the answer could not be printed ({error.strerror or error})")
+    except OSError as error:  # commands handle all other errors
+        # Python would otherwise flush standard output again at exit, and fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(f"prosparse: the output could not be printed ({error.strerror or error})")
 
 
 if __name__ == "__main__":

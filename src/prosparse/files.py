@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, whatever happens while they are written."""
+"""Files that are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,30 +11,39 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PARTIAL = ".prosparse-"  # what is not whole yet begins so; short, as names may not be long
+PARTIAL = ".prosparse-"  # prefix of temporary files; short, because file names are limited
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file to write to beside ``path``, which takes its place when all is written.
+def replace_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary file in the same folder, which replaces ``path`` after success.
 
-    An error, a full disk or Ctrl-C leaves ``path`` as it was, and nothing beside it; a process
-    that is killed leaves ``path`` as it was. As if it were written in place, a link is followed,
-    the permissions of a file that is there stay, and one that is read-only is left alone. What is
-    no regular file, such as a device or a pipe, is refused. Errors name ``path``.
+    After an error, a full disk or Ctrl-C, ``path`` is unchanged and the temporary file is removed.
+    Links are followed. The permissions of an existing file are preserved, and a read-only file is
+    not replaced. A device, a pipe or a socket raises an error. Errors refer to ``path``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File to replace or to create.
+
+    Yields
+    ------
+    Path
+        Temporary file.
     """
     path = Path(path)
     partial: Path | None = None
     try:
-        place = Path(os.path.realpath(path))
-        mode = _permissions(place)
-        handle, name = tempfile.mkstemp(dir=place.parent, prefix=PARTIAL, suffix=".part")
+        target = Path(os.path.realpath(path))
+        mode = _target_permissions(target)
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=PARTIAL, suffix=".part")
         os.close(handle)
         partial = Path(name)
-        partial.chmod(mode)  # mkstemp lets nobody else read
+        partial.chmod(mode)  # mkstemp grants access to the owner only
         yield partial
         flush(partial)
-        partial.replace(place)
+        partial.replace(target)
     except OSError as error:
         raise type(error)(error.errno, error.strerror or str(error), str(path)) from error
     finally:
@@ -42,25 +51,25 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             partial.unlink(missing_ok=True)
 
 
-def _permissions(place: Path) -> int:
-    """Those of the file that is there, or of a new one; OSError if none can be written there."""
+def _target_permissions(target: Path) -> int:
+    """Return the permissions of an existing or new file; raise OSError if it is not writable."""
     try:
-        found = place.stat().st_mode
+        mode = target.stat().st_mode
     except FileNotFoundError:
         return 0o666 & ~umask()
-    if stat.S_ISDIR(found):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(place))
-    if not stat.S_ISREG(found):
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    if not stat.S_ISREG(mode):
         raise OSError(
-            errno.EINVAL, "it is not a regular file, but a device, a pipe or a socket", str(place)
+            errno.EINVAL, "a device, a pipe or a socket is not a regular file", str(target)
         )
-    if not os.access(place, os.W_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
-    return stat.S_IMODE(found) & 0o777
+    if not os.access(target, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+    return stat.S_IMODE(mode) & 0o777
 
 
 def flush(path: Path) -> None:
-    """Bring a file to the disk: or a power cut may leave a new name on an empty file."""
+    """Write a file to the disk, because a power failure could otherwise leave it empty."""
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
@@ -72,15 +81,17 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """``text`` in UTF-8, whole or not at all.
+    """Write text in UTF-8, completely or not at all.
 
-    Names of files need not be text on every system: what UTF-8 cannot hold is written as an escape.
+    File names are not valid text on all systems: what UTF-8 cannot represent is written as an
+    escape.
     """
-    with whole_file(path) as partial:
+    with replace_file(path) as partial:
         partial.write_text(text, "utf-8", "backslashreplace")
 
 
 def umask() -> int:
+    """Return the permissions that new files do not get."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -1,7 +1,7 @@
-"""The command, put together: ``prosparse select | panel | regress | fit | report | ...``.
+"""Command-line interface: ``prosparse select | panel | regress | fit | report | demo``.
 
-What a command does, and its options, is in the module that `COMMANDS` names; that is imported when
-the command is called, so that ``prosparse --help`` need not wait for NumPy and scikit-learn.
+The module of a command is imported when the command is called, so that ``prosparse --help`` does
+not import NumPy and scikit-learn.
 """
 
 from __future__ import annotations
@@ -15,76 +15,63 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from .._version import __version__
-from .flags import plain_flags
+from .flags import hide_flag_types
 
 
 class Entry(NamedTuple):
-    """Where a command is, and what it does in one sentence."""
+    """Module and summary of a command."""
 
-    module: str  # of this package; its ``add_to(app)`` registers the command
+    module: str  # module of this package, whose ``add_to(app)`` registers the command
     help: str
 
 
 COMMANDS = {
-    "select": Entry(
-        "commands",
-        "Which variables of a table carry its structure, how many, and why: files and a report.",
-    ),
-    "panel": Entry(
-        "commands",
-        "The few variables from which all others can be told: markers, sensors, questions.",
-    ),
-    "regress": Entry(
-        "commands", "The few variables that predict a column, and their coefficients."
-    ),
-    "fit": Entry("commands", "Fit a model and save it, and nothing else."),
-    "report": Entry(
-        "commands",
-        "Write the page of results again; a table is read as the model's own was, unless told.",
-    ),
-    "demo": Entry(
-        "commands", "Fit built-in data, say what was chosen, draw why, and write a report."
-    ),
+    "select": Entry("commands", "Select the variables that share variance, and write a report."),
+    "panel": Entry("commands", "Select a few variables that predict all others."),
+    "regress": Entry("commands", "Select the variables that predict a response."),
+    "fit": Entry("commands", "Fit a model and save it to a file."),
+    "report": Entry("commands", "Write the report of a saved model."),
+    "demo": Entry("commands", "Analyse built-in data, and write plots and a report."),
 }
 
 
 @cache
-def loaded(module: str) -> Any:
-    """The commands of a module, with all their options."""
-    part = typer.Typer()
-    part.callback()(about)  # a single command would be no group
-    import_module(f".{module}", __package__).add_to(part)
-    return typer.main.get_command(part)
+def load_commands(module: str) -> Any:
+    """Return the commands of a module with their options."""
+    group = typer.Typer()
+    group.callback()(about)  # makes a group of a single command
+    import_module(f".{module}", __package__).add_to(group)
+    return typer.main.get_command(group)
 
 
-class WhenCalled(TyperGroup):
-    """Commands that are known by name and by one sentence until one of them is called."""
+class LazyGroup(TyperGroup):
+    """Group of commands whose modules are imported when they are called."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        for name, known in COMMANDS.items():
-            self.add_command(TyperCommand(name, help=known.help))
+        for name, entry in COMMANDS.items():
+            self.add_command(TyperCommand(name, help=entry.help))
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return plain_flags(super().get_params(ctx))
+        return hide_flag_types(super().get_params(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and args[0] not in COMMANDS and Path(args[0]).is_file():
-            ctx.fail(f"{args[0]} is a file, not a command: prosparse select {args[0]}")
+            ctx.fail(f"{args[0]} is a file, not a command: use prosparse select {args[0]}")
         name, command, rest = super().resolve_command(ctx, args)
         if name in COMMANDS:
-            command = loaded(COMMANDS[name].module).get_command(ctx, name)
+            command = load_commands(COMMANDS[name].module).get_command(ctx, name)
         return name, command, rest
 
 
 app = typer.Typer(
-    cls=WhenCalled,
+    cls=LazyGroup,
     no_args_is_help=True,
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         print(f"prosparse {__version__}")
         raise typer.Exit
 
@@ -93,10 +80,12 @@ def _version(wanted: bool) -> None:
 def about(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Say which, and stop."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
-    """Sparse probabilistic PCA: PCA that chooses its variables.
+    """Sparse PCA with false discovery rate control.
 
     Start with: prosparse select FILE
     """

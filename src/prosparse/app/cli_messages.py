@@ -1,7 +1,7 @@
-"""Messages of the estimators in the words of the command: ``--components``, not ``n_components``.
+"""Translation of estimator messages to the command line: ``--components`` for ``n_components``.
 
-Estimators name their parameters in backquotes. What a parameter is called on the command line is in
-the registry, which names the parameter that each option sets.
+Estimators quote their parameters in backquotes. The descriptions of the methods map parameters to
+command-line options.
 """
 
 from __future__ import annotations
@@ -10,48 +10,57 @@ import re
 
 from ..registry import Method
 
-# The parameters that the command sets for all methods.
-_COMMON = {
+# Parameters that the command sets for several methods.
+_COMMON_OPTIONS = {
     "n_components": "--components",
     "max_iter": "--max-iter",
     "tol": "--tol",
     "scale": "--scale",
     "groups": "--groups",
-    "keep": "--keep",
+    "include": "--include",
     "exclude": "--exclude",
     "costs": "--costs",
     "y": "the response",
     "X": "the table",
 }
-# What a fitted estimator has, as the results of the command have it.
-_RESULTS = {
-    "support_": "the choice",
+# Fitted attributes, as the results of the command present them.
+_ATTRIBUTES = {
+    "support_": "the selection",
     "ranking_": "the ranking",
     "components_": "the loadings",
     "communality_": "the communality",
 }
-_NAMED = re.compile(r"`(-{0,2}[\w-]+)(?:=([^`]*))?`")
+_QUOTED = re.compile(r"`(-{0,2}[\w-]+)(?:=([^`]*))?`")
 
 
-def options_of(method: Method) -> dict[str, str]:
-    """What the parameters of a method are called on the command line."""
-    return _COMMON | {one.parameter: f"--{one.name}" for one in method.options or ()}
+def translate_parameters(message: str, method: Method) -> str:
+    """Replace quoted parameters of an estimator by options of the command.
 
+    Parameters
+    ----------
+    message : str
+        Error or warning with parameters in backquotes, such as ``scale=True``.
+    method : Method
+        Description of the estimator's method.
 
-def in_words_of_the_command(message: str, method: Method) -> str:
-    """The message with the options of the command for the parameters of the estimator."""
-    known = options_of(method) | _RESULTS
+    Returns
+    -------
+    str
+    """
+    options = {option.parameter: f"--{option.name}" for option in method.options or ()}
+    translations = _COMMON_OPTIONS | options | _ATTRIBUTES
 
-    def named(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
+    def translate(match: re.Match[str]) -> str:
+        name, value = match[1], match[2]
         if name.startswith("--"):
             return name
-        if name not in known:
-            return found[0]
-        plain = known[name]
-        # `scale=True` is --scale, and `n_components="auto"` is --components auto
+        if name not in translations:
+            return match[0]
+        # `scale=True` becomes --scale, and `n_components="auto"` becomes --components auto.
         if value == "False":
-            return f"no {plain}"
-        return plain if value in (None, "True") else f"{plain} {value.strip(chr(34))}"
+            return f"no {translations[name]}"
+        if value in (None, "True"):
+            return translations[name]
+        return f"{translations[name]} {value.strip(chr(34))}"
 
-    return _NAMED.sub(named, message)
+    return _QUOTED.sub(translate, message)

@@ -1,8 +1,6 @@
-"""``prosparse select``, ``panel``, ``regress``, ``fit`` and ``report``: a table in a file, a
-question, an answer.
+"""Commands ``select``, ``panel``, ``regress``, ``fit``, ``report`` and ``demo``.
 
-Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused; 130
-it was interrupted.
+Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,12 +11,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table as Grid
 from rich.text import Text
 
 from ..errors import InputError, ModelFileError, ParameterError, TableError, check_choice
@@ -27,61 +24,53 @@ from ..findings import findings_of
 from ..persistence import load_with_about, save
 from ..registry import METHODS, offered
 from ..report import render
-from ..report.narrative import kept, percent, quoted, sharing_most
-from ..report.page import doubts_of
-from ..stability import PermutationNull, Stability, near_optimal_sizes
-from ..tables import ReadOptions, Table, read_table
+from ..tables import ReadOptions, Table, prepare_table, read_table
 from ..tables.labels import read_labels
-from .analysis import (
-    MISSING,
-    AnalysisOptions,
-    Result,
-    about_new_data,
-    analyse,
-    checked_about,
-    prepared,
-    remembered,
-    scaled_as,
-    scores_of_table,
-)
-from .cli_messages import in_words_of_the_command
+from .analysis import Result, analyse, compute_scores, scale_columns
+from .cli_messages import translate_parameters
+from .estimators import MISSING, AnalysisOptions
 from .flags import Command
+from .metadata import describe_new_data, load_preparation, load_read_options, validate_about
 from .options import (
-    ANSWER,
-    LOOKED_FOR,
-    Answering,
-    Choosing,
-    Doubting,
+    MODEL as MODEL_SECTION,
+)
+from .options import (
+    OUTPUT,
+    DiagnosticOptions,
     File,
-    Iterating,
-    OfMethods,
-    Preparing,
-    Reading,
+    IterationOptions,
+    MethodOptions,
+    ModelOptions,
+    OutputOptions,
+    PreparationOptions,
+    TableOptions,
+    decode_arguments,
     with_options,
 )
 from .output_paths import (
     MODEL,
-    REPORT,
-    check_file,
-    check_folder,
-    check_model,
-    check_not_of_another,
-    check_page,
-    earlier_table,
-    inputs_of,
-    name_of,
-    page_of,
-    stem_of,
-    table_of,
+    check_model_path,
+    check_output_file,
+    check_report_path,
+    check_results_folder,
+    check_same_table,
+    default_report_path,
+    file_stem,
+    fitted_table,
+    input_files,
+    model_name,
+    read_fitted_table,
 )
-from .results import intercept_of, scores_in, whole_folder, write_results
-from .terminal import as_typed, harmless, shows_everything
+from .results import read_scores, replace_folder, write_results
+from .summary import print_summary, summarize
+from .terminal import escape_control, supports_unicode
 
-_FEW = 8  # variables to name on the terminal
 Folder = Annotated[
     Path | None,
     typer.Option(
-        metavar="FOLDER", rich_help_panel=ANSWER, help="For the results; left out, FILE-prosparse."
+        metavar="FOLDER",
+        rich_help_panel=OUTPUT,
+        help="Folder for the results. Default: FILE-prosparse.",
     ),
 ]
 
@@ -96,15 +85,15 @@ Examples:
   prosparse select table.csv --method empca --variables 10 --components 2
   prosparse select survey.csv --missing impute --drop comment --json
 
-Exit codes: 0 all is well; 1 the file or the data cannot be used; 2 the command was misused.
+Exit codes: 0 success; 1 the file or the data cannot be used; 2 invalid usage.
 """
 _PANEL_EXAMPLES = """
 Examples:
 
 \b
   prosparse panel genes.csv --variables 50
-  prosparse panel genes.csv --variables 50 --keep CD3E --keep CD19 --exclude MALAT1
-  prosparse panel sensors.csv --recover 0.8 --costs prices.csv
+  prosparse panel genes.csv --variables 50 --include CD3E --include CD19 --exclude MALAT1
+  prosparse panel sensors.csv --target-recovery 0.8 --costs prices.csv
 """
 _REGRESS_EXAMPLES = """
 Examples:
@@ -133,67 +122,80 @@ Examples:
 
 def select(
     file: File,
-    choosing: Choosing,
-    of_methods: OfMethods,
-    iterating: Iterating,
-    preparing: Preparing,
-    reading: Reading,
-    doubting: Doubting,
-    answering: Answering,
+    model_options: ModelOptions,
+    method_options: MethodOptions,
+    iteration_options: IterationOptions,
+    preparation_options: PreparationOptions,
+    table_options: TableOptions,
+    diagnostic_options: DiagnosticOptions,
+    output_options: OutputOptions,
     output: Folder = None,
 ) -> None:
-    """Which variables of a table carry its structure, how many, and why: files and a report."""
-    with told(choosing.method):
-        check_choice("--method", choosing.method, tuple(offered()))
-        wish = _wish(choosing, of_methods, iterating, preparing, answering)
-        written = _to_folder(file, reading.ask(file), _doubted(wish, doubting), answering, output)
-    _answer(*written, answering)
+    """Select the variables that share variance, and write a report."""
+    with errors_to_exit_code(model_options.method):
+        check_choice("--method", model_options.method, tuple(offered()))
+        options = _analysis_options(
+            model_options, method_options, iteration_options, preparation_options, output_options
+        )
+        options = options._replace(**diagnostic_options.validate()._asdict())
+        written = _write_analysis(
+            file, table_options.read_options(file), options, output_options, output
+        )
+    _print_result(*written, output_options)
 
 
 def panel(
     file: File,
-    of_methods: OfMethods,
-    preparing: Preparing,
-    reading: Reading,
-    doubting: Doubting,
-    answering: Answering,
-    keep: Annotated[
+    method_options: MethodOptions,
+    preparation_options: PreparationOptions,
+    table_options: TableOptions,
+    diagnostic_options: DiagnosticOptions,
+    output_options: OutputOptions,
+    include: Annotated[
         list[str] | None,
         typer.Option(
             metavar="VARIABLE",
-            rich_help_panel=LOOKED_FOR,
-            help="It must be in the panel; may be repeated.",
+            rich_help_panel=MODEL_SECTION,
+            help="Variable that the panel must contain. Can be repeated.",
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
         typer.Option(
             metavar="VARIABLE",
-            rich_help_panel=LOOKED_FOR,
-            help="It must not be in the panel; may be repeated.",
+            rich_help_panel=MODEL_SECTION,
+            help="Variable that the panel must not contain. Can be repeated.",
         ),
     ] = None,
     costs: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=LOOKED_FOR,
-            help="What each variable costs: a file of names and numbers.",
+            rich_help_panel=MODEL_SECTION,
+            help="File with the names and the costs of the variables in two columns.",
         ),
     ] = None,
     output: Folder = None,
 ) -> None:
-    """The few variables from which all others can be told: markers, sensors, questions."""
-    with told("panel"):
-        wish = _wish(Choosing(method="panel"), of_methods, Iterating(), preparing, answering)
-        wish = wish._replace(
-            variables={"keep": _names(keep), "exclude": _names(exclude)},
-            costs={} if costs is None else _costs(costs),
+    """Select a few variables that predict all others."""
+    with errors_to_exit_code("panel"):
+        options = _analysis_options(
+            ModelOptions(method="panel"),
+            method_options,
+            IterationOptions(),
+            preparation_options,
+            output_options,
         )
-        written = _to_folder(
-            file, reading.ask(file), _doubted(wish, doubting), answering, output, costs
+        options = options._replace(
+            include=decode_arguments(include),
+            exclude=decode_arguments(exclude),
+            costs={} if costs is None else _read_costs(costs),
+            **diagnostic_options.validate()._asdict(),
         )
-    _answer(*written, answering)
+        written = _write_analysis(
+            file, table_options.read_options(file), options, output_options, output, costs
+        )
+    _print_result(*written, output_options)
 
 
 def regress(
@@ -201,412 +203,322 @@ def regress(
     response: Annotated[
         str,
         typer.Option(
-            metavar="COLUMN", rich_help_panel=LOOKED_FOR, help="The column that is to be predicted."
+            metavar="COLUMN",
+            rich_help_panel=MODEL_SECTION,
+            help="Column with the response: numbers, or two classes.",
         ),
     ],
-    iterating: Iterating,
-    preparing: Preparing,
-    reading: Reading,
-    doubting: Doubting,
-    answering: Answering,
+    iteration_options: IterationOptions,
+    preparation_options: PreparationOptions,
+    table_options: TableOptions,
+    diagnostic_options: DiagnosticOptions,
+    output_options: OutputOptions,
     output: Folder = None,
 ) -> None:
-    """The few variables that predict a column, and their coefficients.
+    """Select the variables that predict a response.
 
-    The column holds numbers, or two classes.
+    The response is numeric, or has two classes.
     """
-    with told("spinyreg"):
-        wish = _wish(Choosing(method="spinyreg"), OfMethods(), iterating, preparing, answering)
-        written = _to_folder(
-            file, reading.ask(file, response), _doubted(wish, doubting), answering, output
+    with errors_to_exit_code("spinyreg"):
+        options = _analysis_options(
+            ModelOptions(method="spinyreg"),
+            MethodOptions(),
+            iteration_options,
+            preparation_options,
+            output_options,
         )
-    _answer(*written, answering)
+        options = options._replace(**diagnostic_options.validate()._asdict())
+        written = _write_analysis(
+            file, table_options.read_options(file, response), options, output_options, output
+        )
+    _print_result(*written, output_options)
 
 
 def fit(
     file: File,
-    choosing: Choosing,
-    of_methods: OfMethods,
-    iterating: Iterating,
-    preparing: Preparing,
-    reading: Reading,
-    answering: Answering,
+    model_options: ModelOptions,
+    method_options: MethodOptions,
+    iteration_options: IterationOptions,
+    preparation_options: PreparationOptions,
+    table_options: TableOptions,
+    output_options: OutputOptions,
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=ANSWER,
-            help="The model's file; left out, FILE.prosparse.",
+            rich_help_panel=OUTPUT,
+            help="Model file. Default: FILE.prosparse.",
         ),
     ] = None,
 ) -> None:
-    """Fit a model and save it, and nothing else."""
-    path = output or Path(f"{stem_of(file)}.prosparse")
-    with told(choosing.method):
-        ask = reading.ask(file)
-        check_file(path, inputs_of(ask, file))
-        check_model(path)
+    """Fit a model and save it to a file."""
+    path = output or Path(f"{file_stem(file)}.prosparse")
+    with errors_to_exit_code(model_options.method):
+        read_options = table_options.read_options(file)
+        check_output_file(path, input_files(read_options, file))
+        check_model_path(path)
         if output is None:
-            check_not_of_another(path, path, file)
-        check_choice("--method", choosing.method, tuple(offered()))
-        wish = _wish(choosing, of_methods, iterating, preparing, answering)
-        result = _analysed(file, ask, wish, answering)
-        replaced = _replaces(path, result)
+            check_same_table(path, path, file)
+        check_choice("--method", model_options.method, tuple(offered()))
+        options = _analysis_options(
+            model_options, method_options, iteration_options, preparation_options, output_options
+        )
+        result = _analyse_file(file, read_options, options, output_options)
+        replaced = _find_replaced(path, result)
         save(result.model, path, about=result.about)
-    _answer(result, path, replaced, answering)
+    _print_result(result, path, replaced, output_options)
 
 
 def report(
     model: Annotated[
         Path,
-        typer.Argument(
-            metavar="MODEL", help="A folder that select wrote, or a model that fit wrote."
-        ),
+        typer.Argument(metavar="MODEL", help="Folder of results, or a model file of fit."),
     ],
-    reading: Reading,
-    answering: Answering,
+    table_options: TableOptions,
+    output_options: OutputOptions,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The table, or new rows of it, for the scores."),
+        typer.Option(
+            metavar="FILE",
+            help="Table whose scores the report shows. It is read like the table of the model, "
+            "except for options that are given.",
+        ),
     ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            rich_help_panel=ANSWER,
-            help="The page; left out, that in the folder, or MODEL with .html for its ending.",
+            rich_help_panel=OUTPUT,
+            help="Report. Default: report.html in the folder, MODEL.html, or, with --data, "
+            "DATA-report.html.",
         ),
     ] = None,
 ) -> None:
-    """Write the page of results again; a table is read as the model's own was, unless told."""
+    """Write the report of a saved model."""
     folder = model if model.is_dir() else None
     source = model if folder is None else folder / MODEL
-    path = output or (page_of(model) if folder is None else folder / REPORT)
-    with told():
-        now = reading.ask(data)
-        check_file(path, inputs_of(now, source, data))
+    path = output or default_report_path(model, data)
+    with errors_to_exit_code():
+        given_options = table_options.read_options(data)
+        check_output_file(path, input_files(given_options, source, data))
         if folder is not None and not source.is_file():
-            raise ModelFileError(
-                f"{folder}: this folder holds no {MODEL}: it is no folder of results"
-            )
-        fitted, rest = load_with_about(source)
-        about = {"title": f"What {source.name} found"} | checked_about(rest["about"])
-        about["versions"] = {str(k): str(v) for k, v in rest["versions"].items()}
-        check_page(path, table_of(about))
+            raise ModelFileError(f"{folder}: the folder contains no {MODEL}")
+        fitted, stored = load_with_about(source)
+        about = {"title": f"Model {source.name}"} | validate_about(stored["about"])
+        about["versions"] = {str(name): str(value) for name, value in stored["versions"].items()}
+        check_report_path(path, fitted_table(about))
         found = findings_of(fitted, about.get("total_variance"))
         scores = ids = label = None
         notes: list[str] = []
         if data is not None:
-            ask, wish = remembered(about)
-            names = tuple(found.names) if found.named else ()
-            ask = _asked_again(ask, now)._replace(variables=names)
-            about["label"] = ask.label
-            table = scaled_as(prepared(_read(data, ask, answering), wish), about.get("scaled_by"))
-            scores = scores_of_table(fitted, found, table)
+            read_options = _merge_options(load_read_options(about), given_options)
+            read_options = read_options._replace(
+                variables=tuple(found.names) if found.named else ()
+            )
+            about["label"] = read_options.label
+            table = _read_table(data, read_options, output_options)
+            table = prepare_table(table, **load_preparation(about))
+            table = scale_columns(table, about.get("column_scales"))
+            scores = compute_scores(fitted, found, table)
             ids, label, notes = table.ids, table.label, table.notes
-            about = about_new_data(about, table, name_of(model))
+            about = describe_new_data(about, table, model_name(model))
         elif folder is not None:
-            scores, ids, label = scores_in(folder, found)
-        page = render(found, scores=scores, ids=ids, label=label, about=about)
-        write_text(path, page)
-    if answering.as_json:
-        said = {"output": str(path), "notes": notes, "warnings": about.get("warnings", [])}
-        print(json.dumps(said, ensure_ascii=not shows_everything(sys.stdout)))
-    elif not answering.quiet:
-        Console().print(Text(f"wrote {harmless(str(path))}"), soft_wrap=True)
+            scores, ids, label = read_scores(folder, found)
+        write_text(path, render(found, scores=scores, ids=ids, label=label, about=about))
+    if output_options.as_json:
+        _print_json({"output": str(path), "notes": notes, "warnings": about.get("warnings", [])})
+    elif not output_options.quiet:
+        Console().print(Text(f"wrote {escape_control(str(path))}"), soft_wrap=True)
 
 
 def demo(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="Where pictures and report go.")
+        Path, typer.Argument(metavar="FOLDER", help="Folder for plots and report.")
     ] = Path("demo-output"),
 ) -> None:
-    """Fit built-in data, say what was chosen, draw why, and write a report."""
-    from . import demo as demonstration
+    """Analyse built-in data, and write plots and a report."""
+    from .demo import run_demo
 
-    with told():
-        demonstration.main([str(folder)])
+    with errors_to_exit_code():
+        run_demo(folder)
 
 
 def add_to(app: typer.Typer) -> None:
-    """Register the commands, with the options of all methods that are registered by now."""
-    every = list(offered().values())
-    app.command(cls=Command, epilog=_SELECT_EXAMPLES)(with_options(select, every))
-    one = [method for method in every if method.name == "panel"]
-    app.command(cls=Command, epilog=_PANEL_EXAMPLES)(with_options(panel, one))
+    """Register the commands, with the options of all registered methods."""
+    methods = list(offered().values())
+    panel_method = [method for method in methods if method.name == "panel"]
+    app.command(cls=Command, epilog=_SELECT_EXAMPLES)(with_options(select, methods))
+    app.command(cls=Command, epilog=_PANEL_EXAMPLES)(with_options(panel, panel_method))
     app.command(cls=Command, epilog=_REGRESS_EXAMPLES)(with_options(regress))
-    app.command(cls=Command, epilog=_FIT_EXAMPLES)(with_options(fit, every))
+    app.command(cls=Command, epilog=_FIT_EXAMPLES)(with_options(fit, methods))
     app.command(cls=Command, epilog=_REPORT_EXAMPLES)(with_options(report))
     app.command(cls=Command)(demo)
 
 
-# --- from words to wishes
+# --- options
 
 
-def _wish(
-    choosing: Choosing,
-    of_methods: OfMethods,
-    iterating: Iterating,
-    preparing: Preparing,
-    answering: Answering,
+def _analysis_options(
+    model_options: ModelOptions,
+    method_options: MethodOptions,
+    iteration_options: IterationOptions,
+    preparation_options: PreparationOptions,
+    output_options: OutputOptions,
 ) -> AnalysisOptions:
-    check_choice("--missing", preparing.missing, MISSING)
-    given = choosing.components
-    if given != "auto" and not (given.isdecimal() and int(given) > 0):
-        raise ParameterError(f"--components must be a positive number or auto, got {given!r}")
+    check_choice("--missing", preparation_options.missing, MISSING)
+    components = model_options.components
+    if components != "auto" and not (components.isdecimal() and int(components) > 0):
+        raise ParameterError(f"--components must be a positive integer or auto, got {components!r}")
     return AnalysisOptions(
-        choosing.method,
-        "auto" if given == "auto" else int(given),
-        of_methods,
-        choosing.scale,
-        preparing.log1p,
-        preparing.missing,
-        int(sys.stderr.isatty() and not answering.quiet),
-        iterating.max_iter,
-        iterating.tol,
+        method=model_options.method,
+        components="auto" if components == "auto" else int(components),
+        method_options=method_options,
+        scale=model_options.scale,
+        log1p=preparation_options.log1p,
+        missing=preparation_options.missing,
+        verbose=int(sys.stderr.isatty() and not output_options.quiet),
+        max_iter=iteration_options.max_iter,
+        tol=iteration_options.tol,
     )
 
 
-def _doubted(wish: AnalysisOptions, doubting: Doubting) -> AnalysisOptions:
-    return wish._replace(**doubting.checked()._asdict())
-
-
-def _names(given: list[str] | None) -> tuple[str, ...]:
-    return tuple(map(as_typed, given or ()))
-
-
-def _costs(path: Path) -> dict[str, float]:
-    """What each variable costs, by name: the first two columns of a file."""
+def _read_costs(path: Path) -> dict[str, float]:
+    """Read the costs of variables from the first two columns of a file."""
     names, values = list(read_labels(path).columns.items())[:2]
     costs: dict[str, float] = {}
     for name, value in zip(names[1], values[1], strict=True):
         if name in costs:
             raise TableError(
-                f"{path}, column {names[0]!r}: {name!r} occurs more than once: give one cost for "
-                "each variable"
+                f"{path}, column {names[0]!r}: {name!r} occurs more than once. Give one cost per "
+                "variable"
             )
         try:
             costs[name] = float(value)
         except ValueError:
             raise TableError(
-                f"{path}, column {values[0]!r}: {value!r}, the cost of {name!r}, is not a number"
+                f"{path}, column {values[0]!r}: the cost of {name!r} is {value!r}, which is not a "
+                "number"
             ) from None
     return costs
 
 
-def _asked_again(ask: ReadOptions, now: ReadOptions) -> ReadOptions:
-    """How a table is read: as before, but for what is said now."""
-    left_out = ReadOptions()
-    if ask.labels is not None:  # they were those of other rows
-        ask = ask.without_aside()._replace(labels=None)
-    ask = ask._replace(response=None)
-    said = {k: v for k, v in now._asdict().items() if v != getattr(left_out, k)}
-    return ask._replace(**said)
+def _merge_options(stored: ReadOptions, given: ReadOptions) -> ReadOptions:
+    """Replace stored options by those that are given."""
+    if stored.labels is not None:  # labels of other rows
+        stored = stored.without_annotations()._replace(labels=None)
+    defaults = ReadOptions()._asdict()
+    changed = {name: value for name, value in given._asdict().items() if value != defaults[name]}
+    return stored._replace(response=None)._replace(**changed)
 
 
-def _command_line() -> str:
-    return shlex.join(["prosparse", *sys.argv[1:]])
+# --- analysis
 
 
-def _read(file: Path, ask: ReadOptions, answering: Answering) -> Table:
-    if answering.quiet or not sys.stderr.isatty():
-        return read_table(file, ask)
+def _read_table(file: Path, read_options: ReadOptions, output_options: OutputOptions) -> Table:
+    if output_options.quiet or not sys.stderr.isatty():
+        return read_table(file, read_options)
     columns = (SpinnerColumn("line"), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("reading")
 
-        def rows(done: int) -> None:
-            bar.update(task, description=f"reading, {done:,} rows")
+        def show_rows(n_rows: int) -> None:
+            bar.update(task, description=f"reading, {n_rows:,} rows")
 
-        return read_table(file, ask._replace(progress=rows))
+        return read_table(file, read_options._replace(progress=show_rows))
 
 
-def _analysed(file: Path, ask: ReadOptions, wish: AnalysisOptions, answering: Answering) -> Result:
-    table = _read(file, ask, answering)
-    if wish.verbose:
+def _analyse_file(
+    file: Path, read_options: ReadOptions, options: AnalysisOptions, output_options: OutputOptions
+) -> Result:
+    table = _read_table(file, read_options, output_options)
+    if options.verbose:
         n, p = table.X.shape
-        words = f"fitting {n:,} rows of {p:,} variables"
-        Console(stderr=True).print(Text(words, style="dim"))
-    return analyse(table, ask, wish, _command_line())
+        message = f"fitting {n:,} rows and {p:,} variables"
+        Console(stderr=True).print(Text(message, style="dim"))
+    command = shlex.join(["prosparse", *sys.argv[1:]])
+    return analyse(table, read_options, options, command)
 
 
-def _to_folder(
+def _write_analysis(
     file: Path,
-    ask: ReadOptions,
-    wish: AnalysisOptions,
-    answering: Answering,
+    read_options: ReadOptions,
+    options: AnalysisOptions,
+    output_options: OutputOptions,
     output: Path | None,
     costs: Path | None = None,
 ) -> tuple[Result, Path, str | None]:
-    """From a table to a folder of results: what was found, where it is, and the table whose
-    results were replaced."""
-    folder = output or Path(f"{stem_of(file)}-prosparse")
-    check_folder(folder, inputs_of(ask, file, costs))
+    """Analyse a table and write a folder of results.
+
+    Returns
+    -------
+    result : Result
+    folder : Path
+        Folder of results.
+    replaced : str or None
+        Name of the table whose results were replaced.
+    """
+    folder = output or Path(f"{file_stem(file)}-prosparse")
+    check_results_folder(folder, input_files(read_options, file, costs))
     if output is None:
-        check_not_of_another(folder, folder / MODEL, file)
-    result = _analysed(file, ask, wish, answering)
-    replaced = _replaces(folder / MODEL, result)
-    with whole_folder(folder) as partial:
+        check_same_table(folder, folder / MODEL, file)
+    result = _analyse_file(file, read_options, options, output_options)
+    replaced = _find_replaced(folder / MODEL, result)
+    with replace_folder(folder) as partial:
         write_results(result, partial)
     return result, folder, replaced
 
 
+def _find_replaced(model: Path, result: Result) -> str | None:
+    """Return the name of a table with other content whose results are replaced."""
+    earlier = read_fitted_table(model)
+    if earlier is None or earlier.digest == result.about["file"]["SHA-256"]:
+        return None
+    return earlier.file
+
+
+# --- output
+
+
 @contextmanager
-def told(method: str | None = None) -> Iterator[None]:
-    """Our own errors, a full disk and Ctrl-C as one line and an exit code; parameters of the method
-    under the names of the options that set them."""
-    known = next((one for one in METHODS.values() if one.name == method), None)
+def errors_to_exit_code(method: str | None = None) -> Iterator[None]:
+    """Print errors on one line and exit with a code.
 
-    def said(error: Exception) -> str:
-        return in_words_of_the_command(str(error), known or next(iter(METHODS.values())))
-
+    Parameters
+    ----------
+    method : str or None
+        Name of the method, whose parameters are printed as command-line options.
+    """
+    known = {description.name: description for description in METHODS.values()}
+    description = known.get(method or "", next(iter(METHODS.values())))
     try:
         yield
     except ParameterError as error:
-        _stop(said(error), 2)
+        _exit(translate_parameters(str(error), description), 2)
     except (InputError, ModelFileError) as error:
-        _stop(str(error), 1)
+        _exit(str(error), 1)
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        _stop(f"{place}{error.strerror or error}; nothing was written", 1)
+        path = f"{error.filename}: " if error.filename else ""
+        _exit(f"{path}{error.strerror or error}; no results were written", 1)
     except KeyboardInterrupt:
-        _stop("interrupted; earlier results are as they were", 130)
+        _exit("interrupted; earlier results are unchanged", 130)
     except MemoryError:
-        _stop("there is not enough memory for this table", 1)
+        _exit("not enough memory for this table", 1)
 
 
-def _stop(message: str, code: int) -> None:
+def _exit(message: str, code: int) -> NoReturn:
     line = " ".join(message.split())
-    Console(stderr=True).print(Text(f"prosparse: {harmless(line)}"), soft_wrap=True)
+    Console(stderr=True).print(Text(f"prosparse: {escape_control(line)}"), soft_wrap=True)
     raise typer.Exit(code)
 
 
-# --- the answer
+def _print_result(
+    result: Result, output: Path, replaced: str | None, output_options: OutputOptions
+) -> None:
+    if output_options.as_json:
+        _print_json(summarize(result, output) | {"replaced": replaced})
+    elif not output_options.quiet:
+        print_summary(result, output, replaced)
 
 
-def _replaces(model: Path, result: Result) -> str | None:
-    """The name of another table, or of an earlier state of this one, whose results were there."""
-    earlier = earlier_table(model)
-    same = earlier is None or earlier.digest == result.about["file"]["SHA-256"]
-    return None if earlier is None or same else earlier.file
-
-
-def _answer(result: Result, output: Path, replaced: str | None, answering: Answering) -> None:
-    if answering.as_json:
-        answer = summary(result, output) | {"replaced": replaced}
-        print(json.dumps(answer, ensure_ascii=not shows_everything(sys.stdout)))
-    elif not answering.quiet:
-        show(result, output, replaced)
-
-
-def summary(result: Result, output: Path) -> dict[str, Any]:
-    """The answer as plain JSON."""
-    found, about = result.found, result.about
-    doubts = doubts_of(found, about)
-    return {
-        "file": str(result.table.path),
-        "method": found.method,
-        "rows": result.table.X.shape[0],
-        "variables": result.table.X.shape[1],
-        "n_selected": found.n_selected,
-        "selected": [found.names[k] for k in found.chosen],
-        "why": found.why,
-        "communality": (
-            None
-            if found.shared is None
-            else [float(found.shared.communality[k]) for k in found.chosen]
-        ),
-        "n_selected_by_chance": None if doubts.chance is None else doubts.chance.expected,
-        "frequency_on_halves": (
-            None
-            if doubts.stability is None
-            else [float(doubts.stability.frequency[k]) for k in found.chosen]
-        ),
-        **_strength(result),
-        "notes": about["notes"],
-        "warnings": about["warnings"],
-        "seconds": about["seconds"],
-        "output": str(output),
-    }
-
-
-def _strength(result: Result) -> dict[str, Any]:
-    """How much the chosen variables hold, as plain JSON."""
-    found = result.found
-    if not found.regression:
-        return {
-            "n_components": int(found.loadings.shape[0]),
-            "variance_retained": found.retained,
-        }
-    return {
-        "response": result.about["data"]["response"],
-        "coefficients": {found.names[k]: float(found.loadings[0, k]) for k in found.chosen},
-        "intercept": intercept_of(result.model),
-        **{name: result.about[name] for name in ("r2", "accuracy") if name in result.about},
-        **_classes(result),
-    }
-
-
-def _classes(result: Result) -> dict[str, Any]:
-    """The two classes of a classifier, the one that coefficients speak for last."""
-    classes = getattr(result.model, "classes_", None)
-    return {} if classes is None else {"classes": classes.tolist()}
-
-
-def show(result: Result, output: Path, replaced: str | None = None) -> None:
-    """The answer as a short table."""
-    console, found, about = Console(), result.found, result.about
-    n, p = result.table.X.shape
-    grid = Grid.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")  # a long path is of no use with an ellipsis in it
-    if found.regression:
-        lead = "coefficients"
-        first = [f"{quoted(found.names[k])} ({found.loadings[0, k]:.3g})" for k in found.chosen]
-        first = first[:_FEW]
-    elif found.shared is None:
-        lead, first = "most relevant", [quoted(found.names[k]) for k in found.chosen[:_FEW]]
-    else:
-        lead, first = "share most", sharing_most(found, found.shared, _FEW)
-    doubts = doubts_of(found, about)
-    more = f", … ({found.n_selected - _FEW:,} more)" if found.n_selected > _FEW else ""
-    for key, value in (
-        ("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables"),
-        *(("", note) for note in about["notes"]),
-        ("method", _method_words(result)),
-        ("variables kept", kept(found, doubts.chance)),
-        ("why that many", found.why),
-        *(("as good", near_optimal_sizes(found).summary()) for _ in range(found.by_evidence)),
-        *(("by chance", one) for one in _in_short(doubts.chance)),
-        *(("on half the rows", one) for one in _in_short(doubts.stability)),
-        _strength_words(result),
-        *([(lead, ", ".join(first) + more)] * bool(first)),
-        ("results", str(output / REPORT if output.is_dir() else output)),
-        *([("", f"earlier results were replaced, of {replaced} with other data")] * bool(replaced)),
-    ):
-        grid.add_row(Text(key, style="bold"), Text(harmless(value)))
-    console.print(grid)
-    for warning in about["warnings"]:
-        Console(stderr=True).print(
-            Text(f"warning: {harmless(warning)}", style="yellow"), soft_wrap=True
-        )
-
-
-def _method_words(result: Result) -> str:
-    found = result.found
-    if found.regression:
-        return f"{found.method}, which predicts {result.about['data']['response']}"
-    return f"{found.method}, {found.loadings.shape[0]} component(s)"
-
-
-def _strength_words(result: Result) -> tuple[str, str]:
-    if "accuracy" in result.about:
-        return "classes told", f"of {percent(result.about['accuracy'])} of these rows"
-    if result.found.regression:
-        return "variance explained", f"{percent(result.about['r2'])} of the response, in these rows"
-    return "variance retained", percent(result.found.retained)
-
-
-def _in_short(looked: PermutationNull | Stability | None) -> list[str]:
-    """What was looked at says, in one entry of the short table, if it was."""
-    return [] if looked is None else [" ".join(looked.summary())]
+def _print_json(values: dict[str, Any]) -> None:
+    print(json.dumps(values, ensure_ascii=not supports_unicode(sys.stdout)))

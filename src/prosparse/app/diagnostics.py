@@ -1,4 +1,4 @@
-"""How sure is the answer of the command: what it looks at besides the fit, and for how long."""
+"""Diagnostics of the command: permuted datasets, stability selection, redundant variables."""
 
 from __future__ import annotations
 
@@ -14,77 +14,80 @@ from ..models._base import VariableSelector
 from ..report.redundancy import alike
 from ..stability import permutation_null, stability_selection
 
-FEW_SHUFFLES = 5  # where nobody said how many
-_CHEAP = 2.0  # seconds of a fit, up to which a few shuffled tables are looked at unasked
-_PATIENCE = 6.0  # seconds for these
+DEFAULT_PERMUTATIONS = 5
+MAX_FIT_SECONDS = 2.0  # maximum duration of a fit for permutations by default
+MAX_SECONDS = 6.0  # time limit of the permutations by default
 
 
-class Looked(NamedTuple):
-    """What was looked at, as plain JSON for the report, and what to say of what was not."""
+class Diagnostics(NamedTuple):
+    """Results for the report as plain JSON, and notes on diagnostics that were skipped."""
 
     about: dict[str, Any]
     notes: list[str]
 
 
-def look(
+def run_diagnostics(
     model: VariableSelector,
     found: Findings,
     X: Any,
     *,
     y: np.ndarray | None = None,
     groups: Sequence[Any] | None,
-    seconds: float,
-    shuffles: int | None,
+    fit_seconds: float,
+    permutations: int | None,
     halves: int,
-) -> Looked:
-    """Shuffled tables, halves of the rows, and variables that stand for each other.
+) -> Diagnostics:
+    """Run the diagnostics of a fitted model.
 
     Parameters
     ----------
-    model : fitted estimator
+    model : VariableSelector
+        Fitted estimator.
     found : Findings
-        Of the model.
-    X : table
-        What it was fitted to.
-    y : array or None
-        The response of a regression.
+        Results of the model.
+    X : array-like of shape (n_samples, n_features)
+        Data matrix that the model was fitted to.
+    y : ndarray of shape (n_samples,) or None, default=None
+        Response of a regression.
     groups : sequence or None
-        Labels of rows that belong together.
-    seconds : float
-        What the fit took.
-    shuffles : int or None
-        How many shuffled tables; None: a few, if a fit is quick.
+        Groups of the rows.
+    fit_seconds : float
+        Duration of the fit.
+    permutations : int or None
+        Number of permuted datasets; None for `DEFAULT_PERMUTATIONS` if a fit is fast.
     halves : int
-        How many halves of the rows; 0: none.
+        Number of random halves of the rows; 0 for none.
 
     Returns
     -------
-    Looked
+    Diagnostics
     """
     about: dict[str, Any] = {}
     notes: list[str] = []
-    if shuffles is None and seconds > _CHEAP and found.n_selected:
+    if permutations is None and fit_seconds > MAX_FIT_SECONDS and found.n_selected:
         notes.append(
-            f"what chance would choose was not looked at, as a fit takes {seconds:.0f} s: "
-            f"--shuffles {FEW_SHUFFLES} does"
+            f"no permuted datasets were fitted, because a fit takes {fit_seconds:.0f} s; use "
+            f"--permutations {DEFAULT_PERMUTATIONS} to fit them"
         )
-    elif (shuffles is None or shuffles > 0) and found.n_selected:
-        patience = _PATIENCE if shuffles is None else math.inf
-        count = FEW_SHUFFLES if shuffles is None else shuffles
-        chance = permutation_null(
-            model, X, count, y=y, groups=groups, random_state=0, max_seconds=patience
+    elif permutations != 0 and found.n_selected:
+        null = permutation_null(
+            model,
+            X,
+            DEFAULT_PERMUTATIONS if permutations is None else permutations,
+            y=y,
+            groups=groups,
+            random_state=0,
+            max_seconds=MAX_SECONDS if permutations is None else math.inf,
         )
-        about["shuffled"] = chance.to_json()
+        about["permutation_null"] = null.to_json()
     if halves:
         try:
             stability = stability_selection(model, X, halves, y=y, groups=groups, random_state=0)
         except (InputError, ParameterError) as error:
-            notes.append(
-                f"how often variables are chosen on half of the rows is not known: {error}"
-            )
+            notes.append(f"stability selection was skipped: {error}")
         else:
             about["stability"] = stability.to_json()
-    same = alike(found, X, groups=groups)
-    if same is not None:
-        about["alike"] = same.to_json()
-    return Looked(about, notes)
+    redundancy = alike(found, X, groups=groups)
+    if redundancy is not None:
+        about["redundancy"] = redundancy.to_json()
+    return Diagnostics(about, notes)

@@ -1,4 +1,4 @@
-"""Flags in the help of commands: they take no value, and none is shown for them."""
+"""Help of commands without a value type for flags."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 from typer.core import TyperCommand
 
 
-def plain_flags(parameters: list[Any]) -> list[Any]:
-    """The options of a command, of which flags have nothing in place of a value."""
-    for one in parameters:
-        if getattr(one, "is_flag", False) and one.metavar is None:
-            one.metavar = ""
+def hide_flag_types(parameters: list[Any]) -> list[Any]:
+    """Remove the value type of flags from the help."""
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False) and parameter.metavar is None:
+            parameter.metavar = ""
     return parameters
 
 
 class Command(TyperCommand):
-    """A command whose flags are shown without a type."""
+    """Command whose flags are shown without a type."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        return plain_flags(super().get_params(ctx))
+        return hide_flag_types(super().get_params(ctx))

@@ -1,8 +1,8 @@
-"""The options of the commands: what they are called, what they say, and how commands share them.
+"""Options of the commands, in groups that commands share.
 
-A command names the groups of options that it has by the types of its parameters, such as `Reading`;
-`with_options` turns it into the flat function that typer wants. The options of the methods come
-from the registry.
+A command declares groups of options by the types of its parameters, such as `TableOptions`.
+`with_options` converts it to the flat function that typer needs. The options of the methods come
+from their descriptions.
 """
 
 from __future__ import annotations
@@ -17,49 +17,51 @@ import typer
 
 from ..errors import ParameterError, check_choice
 from ..registry import Method, Option, offered
-from ..tables import READERS, ReadOptions, ending_of
+from ..tables import READERS, ReadOptions, file_extension
 from ..tables.delimited import read_delimited
-from ..tables.workbook import ENDINGS
-from .analysis import DEFAULT, MISSING
-from .terminal import as_typed
+from ..tables.workbook import EXTENSIONS
+from .estimators import DEFAULT_METHOD, MISSING
+from .terminal import decode_argument
 
-_COLUMNS, _FILE = "Which column is what", "How the file is read"
-_TABLE, ANSWER = "What is done to the table", "The answer"
-LOOKED_FOR = "What is looked for"
-_DATA = "The table: CSV, TSV, XLSX, ODS, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
-File = Annotated[Path, typer.Argument(metavar="FILE", help=_DATA)]
-_TEXT = tuple(ending for ending, reader in READERS.items() if reader is read_delimited)
-# Options that only some formats use, and the endings of these.
-_OF_FORMATS = {
-    "sheet": ENDINGS,
+# Sections of the help.
+_COLUMNS, _FORMAT, _PREPROCESSING = "Columns", "File format", "Preprocessing"
+MODEL, OUTPUT = "Model", "Output"
+_TABLE_HELP = "Table: CSV, TSV, XLSX, ODS, Parquet, Arrow, NPZ, NPY, MTX or H5AD."
+File = Annotated[Path, typer.Argument(metavar="FILE", help=_TABLE_HELP)]
+_TEXT = tuple(extension for extension, reader in READERS.items() if reader is read_delimited)
+# Extensions of the formats that use an option.
+_FORMATS = {
+    "sheet": EXTENSIONS,
     "encoding": _TEXT,
     "separator": _TEXT,
-    "no_header": (*_TEXT, *ENDINGS),
+    "no_header": (*_TEXT, *EXTENSIONS),
 }
-_Column = functools.partial(typer.Option, metavar="COLUMN", rich_help_panel=_COLUMNS)
+_ColumnOption = functools.partial(typer.Option, metavar="COLUMN", rich_help_panel=_COLUMNS)
 
 
-class Reading(NamedTuple):
-    """How a table is read, and which column is what."""
+class TableOptions(NamedTuple):
+    """Options for reading a table."""
 
-    label: Annotated[str | None, _Column(help="A column that colours the scores.")] = None
-    id_column: Annotated[str | None, _Column(help="The column with the names of the rows.")] = None
+    label: Annotated[str | None, _ColumnOption(help="Column that colours the scores.")] = None
+    id_column: Annotated[str | None, _ColumnOption(help="Column with the names of the rows.")] = (
+        None
+    )
     drop: Annotated[
         list[str] | None,
-        _Column(
-            help="A column to leave out; may be repeated, or names with commas between them; text "
-            "for all columns that are not numbers."
+        _ColumnOption(
+            help="Column to drop. Can be repeated, or contain several names separated by commas; "
+            "'text' drops all non-numeric columns."
         ),
     ] = None
     keep: Annotated[
         list[str] | None,
-        _Column(help="A column that is a variable, though it looks like numbers of rows."),
+        _ColumnOption(help="Column to keep as a variable although it looks like an identifier."),
     ] = None
     groups: Annotated[
         str | None,
-        _Column(
-            help="A column that says which rows belong together (patients, donors, batches). For "
-            f"{' and '.join(one.name for one in offered().values() if one.takes_groups)}."
+        _ColumnOption(
+            help="Column with the groups of the rows: patients, donors, batches. For "
+            f"{', '.join(method.name for method in offered().values() if method.accepts_groups)}."
         ),
     ] = None
     labels: Annotated[
@@ -67,53 +69,56 @@ class Reading(NamedTuple):
         typer.Option(
             metavar="FILE",
             rich_help_panel=_COLUMNS,
-            help="Another file, with the names of the rows and the columns that --label, --groups "
-            "or --response name.",
+            help="Second file with the names of the rows and the columns of --label, --groups or "
+            "--response.",
         ),
     ] = None
     transpose: Annotated[
         bool,
         typer.Option(
             "--transpose",
-            rich_help_panel=_FILE,
-            help="Variables are in rows; --label, --groups and --response then name rows.",
+            rich_help_panel=_FORMAT,
+            help="Variables are in rows; --label, --groups and --response are names of rows.",
         ),
     ] = False
     sheet: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", rich_help_panel=_FILE, help="Of a spreadsheet: a name or a number."
+            metavar="NAME", rich_help_panel=_FORMAT, help="Name or number of a spreadsheet's sheet."
         ),
     ] = None
     no_header: Annotated[
-        bool, typer.Option("--no-header", rich_help_panel=_FILE, help="The first line is data.")
+        bool,
+        typer.Option("--no-header", rich_help_panel=_FORMAT, help="The first line contains data."),
     ] = False
     encoding: Annotated[
         str | None,
-        typer.Option(metavar="NAME", rich_help_panel=_FILE, help="Of a text file, if not UTF-8."),
+        typer.Option(
+            metavar="NAME", rich_help_panel=_FORMAT, help="Encoding of a text file, if not UTF-8."
+        ),
     ] = None
     separator: Annotated[
         str | None,
         typer.Option(
-            metavar="CHARACTER", rich_help_panel=_FILE, help="Of the columns of a text file."
+            metavar="CHARACTER",
+            rich_help_panel=_FORMAT,
+            help="Separator of the columns of a text file.",
         ),
     ] = None
     decimal: Annotated[
         str | None,
         typer.Option(
-            metavar="point|comma",
-            rich_help_panel=_FILE,
-            help="What begins decimals in a text file.",
+            metavar="point|comma", rich_help_panel=_FORMAT, help="Decimal mark of a text file."
         ),
     ] = None
 
-    def ask(self, file: Path | None, response: str | None = None) -> ReadOptions:
+    def read_options(self, file: Path | None, response: str | None = None) -> ReadOptions:
         """Return the options for the reader of a table.
 
         Parameters
         ----------
         file : Path or None
-            The table; None if the command reads none.
+            Table, or None if the command reads none.
         response : str or None
             Name of the response.
 
@@ -124,14 +129,13 @@ class Reading(NamedTuple):
         Raises
         ------
         ParameterError
-            If an option has no effect on the file, or no possible value.
+            If an option is invalid or has no effect on the file.
         """
         self._refuse_unused(file)
         separator, decimal = self.separator, self.decimal
         if separator is not None:
-            separator = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}.get(
-                separator, separator
-            )
+            characters = {"tab": "\t", "\\t": "\t", "comma": ",", "semicolon": ";"}
+            separator = characters.get(separator, separator)
             if len(separator) != 1:
                 raise ParameterError(
                     f"--separator must be one character, or tab, got {separator!r}"
@@ -140,116 +144,117 @@ class Reading(NamedTuple):
             check_choice("--decimal", decimal, ("point", "comma", ".", ","))
             decimal = {"point": ".", "comma": ","}.get(decimal, decimal)
         return ReadOptions(
-            id_column=_typed(self.id_column),
-            label=_typed(self.label),
-            drop=tuple(map(as_typed, self.drop or ())),
+            id_column=_decode(self.id_column),
+            label=_decode(self.label),
+            drop=decode_arguments(self.drop),
             transpose=self.transpose,
             header=not self.no_header,
             encoding=self.encoding,
             separator=separator,
             decimal=decimal,
-            keep=tuple(map(as_typed, self.keep or ())),
-            groups=_typed(self.groups),
-            response=_typed(response),
-            sheet=_typed(self.sheet),
+            keep=decode_arguments(self.keep),
+            groups=_decode(self.groups),
+            response=_decode(response),
+            sheet=_decode(self.sheet),
             labels=None if self.labels is None else str(self.labels),
         )
 
     def _refuse_unused(self, file: Path | None) -> None:
-        """Refuse options that the file's format does not use."""
-        left_out = Reading()
-        given = [name for name in self._fields if getattr(self, name) != getattr(left_out, name)]
+        """Raise an error for options that the format of the file does not use."""
+        defaults = TableOptions()
+        given = [name for name in self._fields if getattr(self, name) != getattr(defaults, name)]
         if file is None and given:
+            flag = to_flag(given[0])
             raise ParameterError(
-                f"--{typed(given[0])} has no effect without a table: name one with --data, or "
-                f"leave out --{typed(given[0])}"
+                f"{flag} has no effect without a table: add --data or remove {flag}"
             )
-        ending = "" if file is None else ending_of(file).lower().removesuffix(".gz")
+        extension = "" if file is None else file_extension(file).lower().removesuffix(".gz")
         for name in given:
-            endings = _OF_FORMATS.get(name)
-            if endings is not None and ending not in endings:
+            extensions = _FORMATS.get(name)
+            if extensions is not None and extension not in extensions:
                 raise ParameterError(
-                    f"--{typed(name)} has no effect on {file}: it is for files that end in "
-                    f"{', '.join(endings)}. Leave it out"
+                    f"{to_flag(name)} has no effect on {file}: it applies to files with the "
+                    f"extensions {', '.join(extensions)}. Remove it"
                 )
 
 
-def _typed(word: str | None) -> str | None:
-    return None if word is None else as_typed(word)
+def _decode(argument: str | None) -> str | None:
+    return None if argument is None else decode_argument(argument)
 
 
-class Preparing(NamedTuple):
-    """What is done to the table before it is fitted."""
+def decode_arguments(arguments: list[str] | None) -> tuple[str, ...]:
+    """Decode the arguments of a repeated option."""
+    return tuple(map(decode_argument, arguments or ()))
+
+
+class PreparationOptions(NamedTuple):
+    """Options for preparing a table."""
 
     log1p: Annotated[
         bool,
-        typer.Option("--log1p", rich_help_panel=_TABLE, help="Take log(1 + x) first."),
+        typer.Option("--log1p", rich_help_panel=_PREPROCESSING, help="Apply log(1 + x)."),
     ] = False
     missing: Annotated[
         str,
         typer.Option(
             metavar="|".join(MISSING),
-            rich_help_panel=_TABLE,
-            help="What to do about missing values. drop: leave out rows or columns, whichever "
-            "loses less; impute: fill with column means (fdrpca) or by principal components (other "
-            "methods).",
+            rich_help_panel=_PREPROCESSING,
+            help="Handling of missing values. drop: remove rows or columns, whichever loses less; "
+            "impute: column means (fdrpca) or predictions from principal components (other "
+            "methods; sca needs no imputation).",
         ),
     ] = "error"
 
 
-class Choosing(NamedTuple):
-    """Which method, and how many components."""
+class ModelOptions(NamedTuple):
+    """Options for the method and the number of components."""
 
-    method: Annotated[
-        str, typer.Option(metavar="NAME", rich_help_panel=LOOKED_FOR, help="see `with_options`")
-    ] = DEFAULT
+    method: Annotated[str, typer.Option()] = DEFAULT_METHOD  # option from `_group_parameters`
     components: Annotated[
         str,
-        typer.Option(
-            metavar="N|auto", rich_help_panel=LOOKED_FOR, help="How many components, or auto."
-        ),
+        typer.Option(metavar="N|auto", rich_help_panel=MODEL, help="Number of components."),
     ] = "auto"
     scale: Annotated[
         bool,
         typer.Option(
             "--scale",
-            rich_help_panel=_TABLE,
-            help="Columns to unit variance first, for methods that do not do so anyway, as "
-            f"{' and '.join(one.name for one in offered().values() if one.scales)} do.",
+            rich_help_panel=_PREPROCESSING,
+            help="Scale columns to unit variance. Always done by "
+            f"{' and '.join(name for name, method in offered().items() if method.standardizes)}.",
         ),
     ] = False
 
 
-class Iterating(NamedTuple):
-    """When iterations end."""
+class IterationOptions(NamedTuple):
+    """Options for iterative methods."""
 
     max_iter: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=1, rich_help_panel=LOOKED_FOR, help="At most so many iterations."
+            metavar="N", min=1, rich_help_panel=MODEL, help="Maximum number of iterations."
         ),
     ] = None
     tol: Annotated[
         float | None,
         typer.Option(
             metavar="NUMBER",
-            rich_help_panel=LOOKED_FOR,
-            help="Iterations end when the objective grows by less than that.",
+            rich_help_panel=MODEL,
+            help="Increase of the objective below which iterations stop.",
         ),
     ] = None
 
 
-class Doubting(NamedTuple):
-    """What is done to see how sure the choice is."""
+class DiagnosticOptions(NamedTuple):
+    """Options for diagnostics of the selection."""
 
-    shuffles: Annotated[
+    permutations: Annotated[
         int | None,
         typer.Option(
             metavar="N",
             min=0,
-            rich_help_panel=ANSWER,
-            help="Tables with every column shuffled on its own, to see what chance would choose; "
-            "0 for none. Left out: 5, where a fit is quick.",
+            rich_help_panel=OUTPUT,
+            help="Number of datasets with independently permuted columns, which show the selection "
+            "under the null; 0 for none. Default: 5 if a fit is fast.",
         ),
     ] = None
     stability: Annotated[
@@ -257,148 +262,162 @@ class Doubting(NamedTuple):
         typer.Option(
             metavar="N",
             min=0,
-            rich_help_panel=ANSWER,
-            help="Fit N halves of the rows, an even number such as 50, and say how often each "
-            "variable is chosen.",
+            rich_help_panel=OUTPUT,
+            help="Number of random halves of the rows for stability selection; an even number such "
+            "as 50.",
         ),
     ] = 0
 
-    def checked(self) -> Doubting:
-        """Refuse halves that come in no pairs."""
+    def validate(self) -> DiagnosticOptions:
+        """Raise an error for an odd number of halves."""
         if self.stability % 2:
             raise ParameterError(
-                "--stability must be even, as halves of the rows come in pairs, got "
+                f"--stability must be even, because halves are complementary pairs, got "
                 f"{self.stability}"
             )
         return self
 
 
-class Answering(NamedTuple):
-    """What is printed."""
+class OutputOptions(NamedTuple):
+    """Options for the printed output."""
 
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", rich_help_panel=ANSWER, help="Print nothing but errors."),
+        typer.Option("--quiet", "-q", rich_help_panel=OUTPUT, help="Print only errors."),
     ] = False
     as_json: Annotated[
-        bool, typer.Option("--json", rich_help_panel=ANSWER, help="Print the answer as JSON.")
+        bool, typer.Option("--json", rich_help_panel=OUTPUT, help="Print the results as JSON.")
     ] = False
 
 
-class OfMethods(dict[str, object]):
-    """The options of the methods, by name; None where they were left out."""
+class MethodOptions(dict[str, object]):
+    """Values of the options of the methods by name, None if not given."""
 
 
-_GROUPS: tuple[Any, ...] = (Reading, Preparing, Choosing, Iterating, Doubting, Answering)
+_GROUPS: tuple[Any, ...] = (
+    TableOptions,
+    PreparationOptions,
+    ModelOptions,
+    IterationOptions,
+    DiagnosticOptions,
+    OutputOptions,
+)
 
 
 def with_options(
     command: Callable[..., None], methods: Iterable[Method] = ()
 ) -> Callable[..., None]:
-    """A command as a function of all its options, as typer wants it.
+    """Expand the groups of options of a command to single parameters.
 
     Parameters
     ----------
-    command : function
-        Parameters whose type is a group of options stand for all of these. A parameter of the
-        command's own goes before an option of the same name, and the group has its value, too.
+    command : callable
+        Function of single options and of groups of options.
     methods : iterable of Method
-        Those whose options a parameter of type `OfMethods` stands for.
+        Methods whose options a parameter of type `MethodOptions` contains.
 
     Returns
     -------
-    function
+    callable
+        Function of single options, with a signature for typer.
     """
-    own: list[inspect.Parameter] = []
-    shared: dict[str, Any] = {}
-    of_methods: list[inspect.Parameter] = []
-    for name, one in inspect.signature(command, eval_str=True).parameters.items():
-        if one.annotation is OfMethods:
-            shared[name] = OfMethods
-            of_methods = method_options(methods)
-        elif one.annotation in _GROUPS:
-            shared[name] = one.annotation
+    single: list[inspect.Parameter] = []
+    groups: dict[str, list[inspect.Parameter]] = {}
+    types: dict[str, Any] = {}
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        if parameter.annotation is MethodOptions:
+            types[name], groups[name] = MethodOptions, method_parameters(methods)
+        elif parameter.annotation in _GROUPS:
+            types[name] = parameter.annotation
+            groups[name] = _group_parameters(parameter.annotation)
         else:
-            own.append(one)
-    parameters = {one.name: one for one in own}
-    for group in shared.values():
-        for one in of_methods if group is OfMethods else _parameters(group):
-            parameters.setdefault(one.name, one)
+            single.append(parameter)
 
     @functools.wraps(command)
     def flat(**given: Any) -> None:
-        words = {one.name: given[one.name] for one in own}
-        for name, group in shared.items():
-            if group is OfMethods:
-                words[name] = OfMethods({typed(one.name): given[one.name] for one in of_methods})
+        arguments = {parameter.name: given[parameter.name] for parameter in single}
+        for name, parameters in groups.items():
+            values = {parameter.name: given[parameter.name] for parameter in parameters}
+            if types[name] is MethodOptions:
+                dashed = {key.replace("_", "-"): value for key, value in values.items()}
+                arguments[name] = MethodOptions(dashed)
             else:
-                words[name] = group(**{field: given[field] for field in group._fields})
-        command(**words)
+                arguments[name] = types[name](**values)
+        command(**arguments)
 
-    ordered = sorted(parameters.values(), key=lambda one: one.default is not one.empty)
-    flat.__signature__ = inspect.Signature(ordered)  # type: ignore[attr-defined]
+    parameters = [*single, *(parameter for group in groups.values() for parameter in group)]
+    parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
+    flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
 
 
-def _parameters(group: Any) -> list[inspect.Parameter]:
+def _group_parameters(group: Any) -> list[inspect.Parameter]:
     types = get_type_hints(group, include_extras=True)
     parameters = []
-    for name, one in inspect.signature(group).parameters.items():
+    for name, parameter in inspect.signature(group).parameters.items():
         annotation = types[name]
-        if group is Choosing and name == "method":
-            words = f"One of {', '.join(offered())}."
-            option = typer.Option(metavar="NAME", rich_help_panel=LOOKED_FOR, help=words)
+        if group is ModelOptions and name == "method":  # methods may be registered later
+            text = f"Method: {', '.join(offered())}."
+            option = typer.Option(metavar="NAME", rich_help_panel=MODEL, help=text)
             annotation = Annotated[str, option]
-        parameters.append(one.replace(annotation=annotation))
+        parameters.append(parameter.replace(annotation=annotation))
     return parameters
 
 
-def variable(option: str) -> str:
-    """The name of an option as that of a variable, which has no dashes."""
-    return option.replace("-", "_")
+def to_flag(name: str) -> str:
+    """Return the command-line option of a parameter."""
+    return f"--{name.replace('_', '-')}"
 
 
-def typed(name: str) -> str:
-    """The name of a variable as that of an option, which is typed with dashes."""
-    return name.replace("_", "-")
+def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
+    """Return the options of the methods as parameters for typer.
 
+    Parameters
+    ----------
+    methods : iterable of Method
+        Methods, which may share options of the same name and type.
 
-def method_options(methods: Iterable[Method]) -> list[inspect.Parameter]:
-    """The options of methods, as typer wants them; methods may share one."""
-    asked: dict[str, dict[str, Option]] = {}
+    Returns
+    -------
+    list of inspect.Parameter
+    """
+    options: dict[str, dict[str, Option]] = {}
     for method in methods:
         for option in method.options or ():
-            asked.setdefault(option.name, {})[method.name] = option
-    several = len({name for by_method in asked.values() for name in by_method}) > 1
-    taken = {field for group in _GROUPS for field in group._fields}
+            options.setdefault(option.name, {})[method.name] = option
+    several = len({name for by_method in options.values() for name in by_method}) > 1
+    reserved = {field for group in _GROUPS for field in group._fields}
     parameters = []
-    for name, by_method in asked.items():
-        kinds = {(option.kind, option.least) for option in by_method.values()}
-        if len(kinds) > 1 or variable(name) in taken:
+    for name, by_method in options.items():
+        types = {(option.type, option.minimum) for option in by_method.values()}
+        identifier = name.replace("-", "_")
+        if len(types) > 1 or identifier in reserved:
             raise ValueError(
-                f"the option --{name} of {', '.join(by_method)} is taken, or not of one kind for "
-                "all of them: give it another name"
+                f"the option --{name} of {', '.join(by_method)} is reserved or has several types: "
+                "rename it"
             )
-        ((kind, least),) = kinds
-        words = " ".join(
-            f"For {method}: {one.help}." if several else f"{one.help[0].upper()}{one.help[1:]}."
-            for method, one in by_method.items()
+        ((value_type, minimum),) = types
+        text = " ".join(
+            f"For {method}: {option.help}."
+            if several
+            else f"{option.help[0].upper()}{option.help[1:]}."
+            for method, option in by_method.items()
         )
-        # a flag has one name, as not to say it is to leave it out
-        names = (f"--{name}",) if kind is bool else ()
+        # A flag has an explicit name, so that typer adds no negative form.
+        names = (f"--{name}",) if value_type is bool else ()
         parameters.append(
             inspect.Parameter(
-                variable(name),
+                identifier,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=typer.Option(
                     None,
                     *names,
-                    min=least,
-                    metavar={int: "N", float: "NUMBER", bool: None}.get(kind, "VALUE"),
-                    rich_help_panel=LOOKED_FOR,
-                    help=words,
+                    min=minimum,
+                    metavar={int: "N", float: "NUMBER", bool: None}.get(value_type, "VALUE"),
+                    rich_help_panel=MODEL,
+                    help=text,
                 ),
-                annotation=kind | None,
+                annotation=value_type | None,
             )
         )
     return parameters

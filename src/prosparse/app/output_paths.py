@@ -1,7 +1,7 @@
-"""Output paths: default names, and the checks that run before any work is done.
+"""Output paths: default names, and checks that run before the analysis.
 
-An output never replaces an input, a file or folder that prosparse did not write, or, unless the
-path was given, the results of another table.
+An output never replaces an input or a file that prosparse did not write. Without --output it also
+never replaces results of another table.
 """
 
 from __future__ import annotations
@@ -12,44 +12,62 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import ModelFileError, ParameterError
 from ..files import sha256
 from ..persistence import load_with_about
 from ..report import is_report
-from ..tables import ReadOptions, ending_of
+from ..tables import ReadOptions, file_extension
 
 MODEL, REPORT = "model.prosparse", "report.html"
 RESULTS = ("selected.csv", "scores.csv", "loadings.csv", MODEL, REPORT)
-OF_REGRESSIONS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
-_OURS = {*RESULTS, *OF_REGRESSIONS}
+REGRESSION_RESULTS = ("selected.csv", "predictions.csv", "coefficients.csv", MODEL, REPORT)
+PLOT_METADATA = {"Software": "prosparse"}  # PNG text by which a plot is recognised
+_PLOT_HEAD = 1024  # bytes of a PNG file that contain this text
 
 
-def stem_of(path: Path) -> str:
-    """The name of a file without its ending: ``x.v1`` of ``x.v1.csv.gz``."""
-    return path.name.removesuffix(ending_of(path)) or path.name
+def file_stem(path: Path) -> str:
+    """Return the name of a file without extension, such as ``x.v1`` for ``x.v1.csv.gz``."""
+    return path.name.removesuffix(file_extension(path)) or path.name
 
 
-def name_of(model: Path) -> str:
+def model_name(model: Path) -> str:
     """Return the name of a model file, or of its folder of results."""
     model = Path(os.path.abspath(model))
     return model.parent.name if model.name == MODEL else model.name
 
 
-def page_of(model: Path) -> Path:
-    """Return the default path of the report of a model file."""
-    name = name_of(model)
-    return Path(f"{name if model.name == MODEL else Path(name).stem}.html")
-
-
-def inputs_of(ask: ReadOptions, *files: Path | None) -> list[Path]:
-    """Every file that a command reads, none of which an output may replace.
+def default_report_path(model: Path, data: Path | None) -> Path:
+    """Return the default path of a report.
 
     Parameters
     ----------
-    ask : ReadOptions
-        Reading options, which may name a file of labels.
+    model : Path
+        Model file or folder of results.
+    data : Path or None
+        Table whose scores the report shows. Its report has its own name, because it must not
+        replace the report of the model.
+
+    Returns
+    -------
+    Path
+    """
+    if data is not None:
+        return Path(f"{file_stem(data)}-report.html")
+    if model.is_dir():
+        return model / REPORT
+    name = model_name(model)
+    return Path(f"{name if model.name == MODEL else Path(name).stem}.html")
+
+
+def input_files(read_options: ReadOptions, *files: Path | None) -> list[Path]:
+    """Return all files that a command reads, and that no output may replace.
+
+    Parameters
+    ----------
+    read_options : ReadOptions
+        Options, which may contain a file of labels.
     *files : Path or None
         Table, model, costs and new data of the command; None is skipped.
 
@@ -57,146 +75,166 @@ def inputs_of(ask: ReadOptions, *files: Path | None) -> list[Path]:
     -------
     list of Path
     """
-    labels = None if ask.labels is None else Path(ask.labels)
-    return [one for one in (*files, labels) if one is not None]
+    labels = None if read_options.labels is None else Path(read_options.labels)
+    return [file for file in (*files, labels) if file is not None]
 
 
-def check_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a folder that holds anything but older results, which would be replaced.
+def check_results_folder(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise an error if a folder contains anything but earlier results.
 
     Parameters
     ----------
     path : Path
+        Folder for the results.
     inputs : iterable of Path
-        Files that are read, and must not be replaced.
+        Files that the command reads.
     """
-    with _long_names_refused(path):
+    with _refuse_long_names(path):
         if path.exists() and not path.is_dir():
-            raise ParameterError(f"{path} is a file: choose another folder with --output")
-        there = list(path.iterdir()) if path.exists() else []
-    here, place = Path.cwd(), Path(os.path.realpath(path))
-    _check_writable(path, next(p for p in place.parents if p.exists()))
-    if place == here or place in here.parents:
+            raise ParameterError(f"{path} is a file: select another folder with --output")
+        content = list(path.iterdir()) if path.exists() else []
+    current, target = Path.cwd(), Path(os.path.realpath(path))
+    _check_writable(path, next(parent for parent in target.parents if parent.exists()))
+    if target == current or target in current.parents:
         raise ParameterError(
-            f"{path} is the current folder, or one that it is in, which cannot be replaced: "
-            "choose another folder with --output"
+            f"{path} contains the current folder and cannot be replaced: select another folder "
+            "with --output"
         )
-    for one in inputs:
-        if _inside(one, path):
+    for file in inputs:
+        if _is_inside(file, path):
             raise ParameterError(
-                f"{one} is in the folder {path}, which the results would replace: choose another "
+                f"{file} is in the folder {path}, which the results would replace: select another "
                 "folder with --output"
             )
-    strange = sorted(p.name for p in there if p.name not in _OURS or p.is_dir())
-    if strange:
+    known = {*RESULTS, *REGRESSION_RESULTS}
+    unknown = sorted(entry.name for entry in content if entry.name not in known or entry.is_dir())
+    if unknown:
         raise ParameterError(
-            f"{path} exists and holds other files ({', '.join(strange[:3])}): choose another "
-            "folder with --output"
+            f"{path} contains other files ({', '.join(unknown[:3])}): select another folder with "
+            "--output"
         )
-    if there and not _is_model(path / MODEL):
+    if content and not _is_model(path / MODEL):
+        names = ", ".join(sorted(entry.name for entry in content)[:3])
         raise ParameterError(
-            f"{path} exists, and its files ({', '.join(sorted(p.name for p in there)[:3])}) only "
-            f"have the names of results: without a {MODEL} beside them they may be anything. "
-            "Choose another folder with --output"
+            f"{path} contains files with the names of results ({names}) but no valid {MODEL}, and "
+            "may be the work of another program: select another folder with --output"
         )
 
 
 def _is_model(path: Path) -> bool:
-    """Whether a file is a model, as far as a short look can tell."""
-    if not path.is_file() or not zipfile.is_zipfile(path):  # a pipe would never answer
+    """Return whether a file looks like a model, without loading it."""
+    if not path.is_file() or not zipfile.is_zipfile(path):  # reading a pipe would block
         return False
     try:
         with zipfile.ZipFile(path) as archive:
             return "model.json" in archive.namelist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError):  # a damaged archive
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):
         return False
 
 
-def check_page(path: Path, table: Earlier | None = None) -> None:
-    """Refuse to replace a file that is not a report.
+def check_report_path(path: Path, table: FittedTable | None = None) -> None:
+    """Raise an error if a file that is not a report would be replaced.
 
     Parameters
     ----------
     path : Path
-        Where the report goes.
-    table : Earlier or None
+        Path of the report.
+    table : FittedTable or None
         Table that the model was fitted to, for the message.
     """
     if not path.is_file() or is_report(path):
         return
     if table is not None and sha256(path) == table.digest:
         raise ParameterError(
-            f"{path} is the table that the model was fitted to ({table.file}, same SHA-256) and "
-            "would be replaced: name another file with --output"
+            f"{path} is the table that the model was fitted to ({table.file}, same SHA-256): "
+            "select another file with --output"
         )
+    _refuse_replacement(path, "report")
+
+
+def check_model_path(path: Path) -> None:
+    """Raise an error if a file that is not a model would be replaced."""
+    if path.is_file() and not _is_model(path):
+        _refuse_replacement(path, "model")
+
+
+def check_plot_path(path: Path) -> None:
+    """Raise an error if a file that is not a plot of prosparse would be replaced."""
+    if not path.exists():
+        return
+    text = "\0".join(next(iter(PLOT_METADATA.items()))).encode()
+    if path.is_file():
+        with path.open("rb") as file:
+            if text in file.read(_PLOT_HEAD):
+                return
+    raise ParameterError(f"{path} exists and is not a plot of prosparse: use another folder")
+
+
+def _refuse_replacement(path: Path, noun: str) -> NoReturn:
     raise ParameterError(
-        f"{path} exists and is not a report of prosparse: move it, or name another file with "
+        f"{path} exists and is not a {noun} of prosparse: move it, or select another file with "
         "--output"
     )
 
 
-def check_model(path: Path) -> None:
-    """Refuse to replace a file that is not a model."""
-    if path.is_file() and not _is_model(path):
-        raise ParameterError(
-            f"{path} exists and is not a model of prosparse: move it, or name another file with "
-            "--output"
-        )
-
-
-def check_file(path: Path, inputs: Iterable[Path] = ()) -> None:
-    """Refuse a path where no file can be written, or where an input is.
+def check_output_file(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raise an error if a file cannot be written, or if it is an input.
 
     Parameters
     ----------
     path : Path
+        Path of the output.
     inputs : iterable of Path
-        Files that are read, and must not be replaced.
+        Files that the command reads.
     """
-    with _long_names_refused(path):
+    with _refuse_long_names(path):
         if path.is_dir():
-            raise ParameterError(f"{path} is a folder: name a file with --output")
+            raise ParameterError(f"{path} is a folder: select a file with --output")
         if path.exists() and not path.is_file():
             raise ParameterError(
-                f"{path} is not a regular file, but a device, a pipe or a socket: name a file with "
+                f"{path} is a device, a pipe or a socket, not a regular file: select a file with "
                 "--output"
             )
     if not path.parent.is_dir():
-        raise ParameterError(f"there is no folder {path.parent}: make it, or choose another")
+        raise ParameterError(
+            f"the folder {path.parent} does not exist: create it, or select another one with "
+            "--output"
+        )
     _check_writable(path, Path(os.path.realpath(path)).parent)
-    for one in inputs:
-        if _same(one, path):
+    for file in inputs:
+        if _is_same_file(file, path):
             raise ParameterError(
-                f"{path} is an input of this command and would be replaced: name another file "
-                "with --output"
+                f"{path} is an input of this command: select another file with --output"
             )
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two names, by links of either kind, are those of one file."""
-    if os.path.realpath(one) == os.path.realpath(other):
+def _is_same_file(first: Path, second: Path) -> bool:
+    """Return whether two paths, through symbolic or hard links, are the same file."""
+    if os.path.realpath(first) == os.path.realpath(second):
         return True
-    return one.exists() and other.exists() and os.path.samefile(one, other)
+    return first.exists() and second.exists() and os.path.samefile(first, second)
 
 
 def _check_writable(path: Path, folder: Path) -> None:
-    """Refuse a folder in which nothing can be made."""
     if folder.exists() and not folder.is_dir():
-        raise ParameterError(f"{path} cannot be: {folder} is a file. Choose another with --output")
+        raise ParameterError(
+            f"{path} cannot be created because {folder} is a file: select another path with "
+            "--output"
+        )
     if folder.exists() and not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, f"nothing can be written in {folder}", str(path))
+        raise PermissionError(errno.EACCES, f"the folder {folder} is not writable", str(path))
 
 
-def _inside(file: Path, folder: Path) -> bool:
-    """Whether a file, or the link that it is, lies in a folder."""
+def _is_inside(file: Path, folder: Path) -> bool:
+    """Return whether a file, or the target of a link, is in a folder."""
     return any(
-        Path(resolved(folder)) in Path(resolved(file)).parents
-        for resolved in (os.path.realpath, os.path.abspath)
+        Path(resolve(folder)) in Path(resolve(file)).parents
+        for resolve in (os.path.realpath, os.path.abspath)
     ) or Path(os.path.realpath(folder)) == Path(os.path.realpath(file.parent))
 
 
 @contextmanager
-def _long_names_refused(path: Path) -> Iterator[None]:
+def _refuse_long_names(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -204,44 +242,54 @@ def _long_names_refused(path: Path) -> Iterator[None]:
             raise
         length = len(os.fsencode(path.name))
         raise ParameterError(
-            f"{path.name[:40]}... is too long for the name of a file ({length} bytes): choose a "
-            "shorter one with --output"
+            f"the file name {path.name[:40]}... is too long ({length} bytes): select a shorter one "
+            "with --output"
         ) from None
 
 
-class Earlier(NamedTuple):
-    """The table that earlier results are of."""
+class FittedTable(NamedTuple):
+    """File that a saved model was fitted to."""
 
     file: str
     digest: str
 
 
-def earlier_table(model: Path) -> Earlier | None:
-    """What the model in a file was fitted to; None if there is no model."""
+def read_fitted_table(model: Path) -> FittedTable | None:
+    """Return the table that the model in a file was fitted to, or None if there is no model."""
     try:
-        return table_of(load_with_about(model)[1]["about"])
+        return fitted_table(load_with_about(model)[1]["about"])
     except (ModelFileError, OSError):
         return None
 
 
-def table_of(about: Any) -> Earlier | None:
-    """The table that a saved model was fitted to; None if its file does not say."""
+def fitted_table(about: Any) -> FittedTable | None:
+    """Return the table that a model was fitted to, or None if the description lacks it."""
     try:
-        return Earlier(str(about["data"]["file"]), str(about["file"]["SHA-256"]))
+        return FittedTable(str(about["data"]["file"]), str(about["file"]["SHA-256"]))
     except (KeyError, TypeError):
         return None
 
 
-def check_not_of_another(path: Path, model: Path, table: Path) -> None:
-    """Refuse a place that was not named by the user if the results of another table are there."""
-    earlier = earlier_table(model)
+def check_same_table(path: Path, model: Path, table: Path) -> None:
+    """Raise an error if a default path contains the results of another table.
+
+    Parameters
+    ----------
+    path : Path
+        Default path of the output.
+    model : Path
+        Model file at this path.
+    table : Path
+        Table of the command.
+    """
+    earlier = read_fitted_table(model)
     if earlier is not None and earlier.file != table.name:
         raise ParameterError(
-            f"{path} holds the results of {earlier.file}, not of {table.name}: choose another "
-            f"place with --output, or replace them with --output {path}"
+            f"{path} contains the results of {earlier.file}, not of {table.name}: select another "
+            f"path with --output, or replace them with --output {path}"
         )
     if earlier is None and path == model and path.exists():
         raise ParameterError(
-            f"{path} exists and is not a model that was fitted to {table.name}: choose another "
-            f"place with --output, or replace it with --output {path}"
+            f"{path} exists and is not a model that was fitted to {table.name}: select another "
+            f"path with --output, or replace it with --output {path}"
         )

@@ -1,48 +1,70 @@
-"""Columns of another scale, which make up a component by their units alone."""
+"""Note on columns of a larger scale, whose units alone determine a component."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..data import container_of
+from ..data.arrays import to_numpy
 from ..findings import Findings
+from ..models._base import VariableSelector
 from ..phrases import percent
 from ..tables import Table
-from ..tables.base import quietly
+from ..tables.base import quote
 
-_LARGER = 10.0  # times the standard deviation of the median column is another scale
-_MOST = 0.9  # of the variance of the table, and of a component
+MIN_SCALE_RATIO = 10.0  # minimum ratio to the median standard deviation
+MIN_PROPORTION = 0.9  # minimum proportion of the total variance, and of a component
 
 
-def tell_units(table: Table, found: Findings) -> list[str]:
-    """A note, if columns of another scale are nearly all of the variance, and of a component."""
-    deviations = _deviations(table)
-    varying = deviations[deviations > 0]
+def note_units(table: Table, found: Findings, model: VariableSelector) -> list[str]:
+    """Return a note if columns of a larger scale dominate the variance and a component.
+
+    Parameters
+    ----------
+    table : Table
+        Table that the model was fitted to.
+    found : Findings
+        Results of the model.
+    model : VariableSelector
+        Fitted estimator.
+
+    Returns
+    -------
+    list of str
+        One note or none. A model with one noise variance per variable adapts to the units of each
+        variable, and has none.
+    """
+    noise = to_numpy(getattr(model, "noise_variance_", 0.0))
+    if np.unique(noise).size > 1:
+        return []
+    std = _column_std(table)
+    varying = std[std > 0]
     if varying.size < 3 or not found.loadings.size:
         return []
-    usual = float(np.median(varying))
-    large = deviations >= _LARGER * usual
-    share = float(np.sum(deviations[large] ** 2) / np.sum(deviations**2))
-    weights = found.loadings**2 / np.maximum(np.sum(found.loadings**2, axis=1), 1e-300)[:, None]
-    if share < _MOST or float(weights[:, large].sum(axis=1).max(initial=0.0)) < _MOST:
+    median = float(np.median(varying))
+    is_large = std >= MIN_SCALE_RATIO * median
+    proportion = float(np.sum(std[is_large] ** 2) / np.sum(std**2))
+    squared = found.loadings**2
+    weights = squared / np.maximum(np.sum(squared, axis=1), 1e-300)[:, None]
+    dominated = float(weights[:, is_large].sum(axis=1).max(initial=0.0))
+    if min(proportion, dominated) < MIN_PROPORTION:
         return []
-    order = [k for k in np.argsort(-deviations) if large[k]]
-    names = ", ".join(quietly(table.names[k]) for k in order[:3])
+    order = [k for k in np.argsort(-std) if is_large[k]]
+    names = ", ".join(quote(table.names[k]) for k in order[:3])
     more = f" and {len(order) - 3} more" if len(order) > 3 else ""
-    have = "has" if len(order) == 1 else "have"
+    verb = "has" if len(order) == 1 else "have"
     return [
-        f"{names}{more} {have} {percent(share)} of the variance of all columns (a standard "
-        "deviation of "
-        f"{deviations[order[0]]:.3g}, where the median is {usual:.3g}) and so a component, by "
-        f"{'its' if len(order) == 1 else 'their'} units alone; if units differ, say --scale"
+        f"{names}{more} {verb} {percent(proportion)} of the total variance (standard deviation "
+        f"{std[order[0]]:.3g}, median of all columns {median:.3g}) and dominate"
+        f"{'s' if len(order) == 1 else ''} a component; use --scale if the units differ"
     ]
 
 
-def _deviations(table: Table) -> np.ndarray:
+def _column_std(table: Table) -> np.ndarray:
     X = table.X
     if container_of(X).is_sparse:
         mean = np.asarray(X.mean(axis=0)).ravel()
-        squares = np.asarray(X.multiply(X).mean(axis=0)).ravel()
-        deviations: np.ndarray = np.sqrt(np.maximum(squares - mean**2, 0.0))
-        return deviations
+        mean_square = np.asarray(X.multiply(X).mean(axis=0)).ravel()
+        std: np.ndarray = np.sqrt(np.maximum(mean_square - mean**2, 0.0))
+        return std
     return np.asarray(np.nanstd(X, axis=0))

@@ -13,7 +13,7 @@ from inspect import signature
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.base import is_classifier
+from sklearn.base import ClassifierMixin
 from sklearn.utils import get_tags
 
 from ..phrases import times
@@ -205,7 +205,7 @@ class Method:
 
     def has_parameter(self, parameter: str) -> bool:
         """Return whether the estimator has a parameter of that name."""
-        return parameter in self.estimator().get_params(deep=False)
+        return parameter in signature(self.estimator).parameters
 
     @property
     def accepts_groups(self) -> bool:
@@ -220,7 +220,7 @@ class Method:
     @property
     def classifies(self) -> bool:
         """Whether the estimator is a classifier."""
-        return bool(is_classifier(self.estimator()))
+        return issubclass(self.estimator, ClassifierMixin)
 
     @property
     def allows_missing(self) -> bool:

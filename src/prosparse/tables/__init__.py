@@ -1,5 +1,8 @@
-"""Files to tables: ``read_table(path)`` for CSV, TSV, spreadsheets, Parquet, Arrow, NPZ, NPY,
-MTX and H5AD."""
+"""Tables from files, with names of variables and rows.
+
+`read_table` reads CSV, TSV, spreadsheets, Parquet, Arrow, NPZ, NPY, MTX and H5AD files;
+`prepare_table` takes logarithms and handles missing values.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +12,25 @@ from pathlib import Path
 
 from ..errors import TableError
 from .base import (
-    Mistaken,
+    MisjudgedColumns,
+    NonNumericColumnsError,
     ReadOptions,
     Table,
-    Unusable,
-    check_size,
+    check_shape,
     drops_text,
     errors_as_table_error,
 )
 from .columnar import read_arrow, read_parquet
-from .dates import tell_dates
+from .dates import note_dates
 from .delimited import read_delimited
-from .labels import labelled, read_labels
+from .labels import attach_labels, read_labels
 from .matrices import read_h5ad, read_mtx, read_numpy
-from .orientation import tell_orientation, transposed
-from .workbook import ENDINGS, read_workbook
+from .orientation import note_orientation, transpose_table
+from .preparation import prepare_table
+from .response import parse_response
+from .workbook import EXTENSIONS, read_workbook
 
-__all__ = ["READERS", "ReadOptions", "Table", "ending_of", "read_table"]
+__all__ = ["READERS", "ReadOptions", "Table", "file_extension", "prepare_table", "read_table"]
 
 READERS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     ".csv": read_delimited,
@@ -40,31 +45,39 @@ READERS: dict[str, Callable[[Path, ReadOptions], Table]] = {
     ".npy": read_numpy,
     ".mtx": read_mtx,
     ".h5ad": read_h5ad,
-    **dict.fromkeys(ENDINGS, read_workbook),
+    **dict.fromkeys(EXTENSIONS, read_workbook),
 }
-"""Endings of files that can be read, and what reads them."""
+"""Reader of each supported file extension."""
 _COMPRESSED = (".csv.gz", ".tsv.gz", ".tab.gz", ".txt.gz", ".mtx.gz")
 
 
-def ending_of(path: str | os.PathLike[str]) -> str:
-    """What the name of a file ends in, as far as it says what the file is: ``.csv``, ``.csv.gz``.
-
-    Letters are as in the name; empty if it has no ending.
-    """
-    name = Path(path).name
-    packed = name.lower().endswith(_COMPRESSED)
-    return Path(name[:-3]).suffix + name[-3:] if packed else Path(name).suffix
-
-
-def read_table(path: str | os.PathLike[str], ask: ReadOptions | None = None) -> Table:
-    """The numbers in a file, with their names.
+def file_extension(path: str | os.PathLike[str]) -> str:
+    """Return the extension of a file, such as ``.csv`` or ``.csv.gz``.
 
     Parameters
     ----------
-    path : str or path
-        Its ending says what it is; see `READERS`.
-    ask : ReadOptions or None
-        Which column is what, where that is not clear from the file.
+    path : str or path-like
+        Path of the file, which need not exist.
+
+    Returns
+    -------
+    str
+        Extension in the case of the name; empty if there is none.
+    """
+    name = Path(path).name
+    is_compressed = name.lower().endswith(_COMPRESSED)
+    return Path(name[:-3]).suffix + name[-3:] if is_compressed else Path(name).suffix
+
+
+def read_table(path: str | os.PathLike[str], options: ReadOptions | None = None) -> Table:
+    """Read a table from a file.
+
+    Parameters
+    ----------
+    path : str or path-like
+        File whose extension is a key of `READERS`; text and MTX files may be compressed (.gz).
+    options : ReadOptions or None, default=None
+        Roles of columns and format of the file, where the file leaves them open.
 
     Returns
     -------
@@ -73,52 +86,55 @@ def read_table(path: str | os.PathLike[str], ask: ReadOptions | None = None) -> 
     Raises
     ------
     TableError
-        Names the file and, where there is one, row and column.
+        If the file cannot be read. The message contains the file and, if possible, the row and
+        the column.
     """
-    path, asked = Path(path), ask or ReadOptions()
-    labels = None if asked.labels is None else read_labels(Path(asked.labels))
-    ask = asked if labels is None else labels.rest_of(asked)
-    ending = ending_of(path).lower().removesuffix(".gz") or ending_of(path).lower()
+    path, options = Path(path), options or ReadOptions()
+    labels = None if options.labels is None else read_labels(Path(options.labels))
+    table_options = options if labels is None else labels.table_options(options)
+    extension = file_extension(path).lower()
+    extension = extension.removesuffix(".gz") or extension
     if not path.exists():
-        raise TableError(f"{path}: there is no such file")
+        raise TableError(f"{path}: the file does not exist")
     if path.is_dir():
         raise TableError(f"{path}: this is a folder, not a file")
-    if ending not in READERS:
+    if extension not in READERS:
         raise TableError(
-            f"{path}: files that end in {ending or 'nothing'!r} are not read; these are: "
-            f"{', '.join(READERS)} (text and MTX also as .gz)"
+            f"{path}: the extension {extension!r} is not supported. Supported extensions: "
+            f"{', '.join(READERS)} (text and MTX also with .gz)"
         )
     if not path.is_file():
         raise TableError(
-            f"{path}: this is not a regular file, but a device, a pipe or a socket: write what it "
-            "holds to a file first"
+            f"{path}: this is a device, a pipe or a socket, not a regular file. Write its content "
+            "to a file first"
         )
-    with errors_as_table_error(path, "excel" if ending in ENDINGS else "cli"):
+    with errors_as_table_error(path, "excel" if extension in EXTENSIONS else "cli"):
         if path.stat().st_size == 0:
             raise TableError(f"{path}: the file is empty")
-        table = _usable(READERS[ending], path, ask)
-    if ask.transpose:
-        table = transposed(table, ask)
+        table = _read_numeric(READERS[extension], path, table_options)
+    if options.transpose:
+        table = transpose_table(table, table_options)
     if labels is not None:
-        table = labelled(table, labels, asked)
-    noticed = [
-        *tell_orientation(table, ask.transpose),
-        *tell_dates(table.names),
-        *tell_dates(table.ids or ()),
-    ]
-    table = table._replace(notes=[*table.notes, *noticed])
-    return check_size(table)
+        table = attach_labels(table, labels, options)
+    table = table.with_notes(
+        *note_orientation(table, options.transpose),
+        *note_dates(table.names),
+        *note_dates(table.ids or ()),
+    )
+    return check_shape(parse_response(table, options))
 
 
-def _usable(read: Callable[[Path, ReadOptions], Table], path: Path, ask: ReadOptions) -> Table:
-    """The table without what is not numbers, if that is to be left out; read again where the first
-    rows were misleading."""
+def _read_numeric(
+    read: Callable[[Path, ReadOptions], Table], path: Path, options: ReadOptions
+) -> Table:
+    """Read a table, and read it again if columns must be dropped or were misjudged."""
     try:
-        return read(path, ask)
-    except Mistaken as found:
-        return _usable(read, path, ask._replace(variables=(*ask.variables, *found.names)))
-    except Unusable as found:
-        if not found.columns or not drops_text(ask):
-            raise TableError(str(found)) from None
-        table = _usable(read, path, ask._replace(drop=(*ask.drop, *found.columns)))
-        return table._replace(notes=[*table.notes, found.note])
+        return read(path, options)
+    except MisjudgedColumns as found:
+        variables = (*options.variables, *found.names)
+        return _read_numeric(read, path, options._replace(variables=variables))
+    except NonNumericColumnsError as error:
+        if not error.columns or not drops_text(options):
+            raise TableError(str(error)) from None
+        drop = (*options.drop, *error.columns)
+        return _read_numeric(read, path, options._replace(drop=drop)).with_notes(error.note)

@@ -1,10 +1,11 @@
-"""What all readers share: what was asked, what comes back, and which column is what."""
+"""Options, results and column roles that all readers use."""
 
 from __future__ import annotations
 
 import difflib
 import gzip
 import io
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,67 +14,66 @@ from typing import IO, Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .identifiers import how_rows_are_told_apart, named_like_an_identifier
+from .identifiers import describe_identifier, is_identifier_name
 
-# What spreadsheets and statistics programs write where a number is missing.
+# Codes for missing values in spreadsheets and statistics programs.
 MISSING = (
     "", "NA", "N/A", "n/a", "NaN", "nan", "NAN", "-nan", "null", "NULL", "None", "none",
     "#N/A", "#NA", "#NULL!", "#DIV/0!", "#VALUE!", "#NUM!", "#REF!",
 )  # fmt: skip
 
-# Packed files may unpack to this many times their size; smaller ones to anything.
-MOST_EXPANSION, LARGEST_UNPACKED = 200, 2**27
+# Maximum size of an unpacked file: a multiple of the packed size, or a number of bytes if larger.
+MAX_EXPANSION, MAX_UNPACKED = 200, 2**27
+
+MAX_EXACT_INTEGER = 2**53  # all integers up to this one are exact floating-point numbers
+
+ALL_TEXT = "text"  # value of --drop for all non-numeric columns
 
 
-EXACT = 2**53  # up to here every whole number is a floating-point number
-
-
-def _silent(rows: int) -> None:
-    """No progress shown."""
+def _ignore_progress(n_rows: int) -> None:
+    """Show no progress."""
 
 
 class ReadOptions(NamedTuple):
-    """What the user said about the file.
+    """Options of `read_table`.
 
     Attributes
     ----------
     id_column : str or None
-        The column that names the rows.
+        Column with the names of the rows.
     label : str or None
-        The column that colours the scores.
-    groups : str or None
-        The column that says which rows belong together.
-    response : str or None
-        The column with what is to be predicted.
+        Column that colours the scores.
     drop : tuple of str
-        Columns to leave out, by name or as names with commas between them; ``"text"`` stands for
-        all columns that are not numbers.
-    keep : tuple of str
-        Columns that are variables, though they look like an index or like numbers of rows.
-    variables : tuple of str
-        Columns that are known from elsewhere, such as a fitted model, to be variables; a table
-        need not have them.
-    row_numbers : tuple of str
-        Columns that are known from elsewhere to number the rows or to tell them apart; a table
-        need not have them.
+        Columns to drop: names, or several names separated by commas. ``"text"`` stands for all
+        non-numeric columns.
     transpose : bool
-        Whether variables are in rows; ``label``, ``groups`` and ``response`` then name rows, and
-        ``drop`` columns or rows.
+        Whether variables are in rows. ``label``, ``groups`` and ``response`` are then names of
+        rows, and ``drop`` names of columns or rows.
     header : bool
-        Whether the first line holds names.
+        Whether the first line contains the names of the columns.
     encoding : str or None
-        Of a text file. None: find out.
+        Encoding of a text file. By default it is detected.
     separator : str or None
-        Between the columns of a text file. None: find out.
-    decimal : "." or "," or None
-        What is before the decimals in a text file. None: find out.
+        Separator of the columns of a text file. By default it is detected.
+    decimal : {".", ","} or None
+        Decimal mark of a text file. By default it is detected.
+    keep : tuple of str
+        Columns that are variables although they look like row names or identifiers.
+    variables : tuple of str
+        Columns known to be variables, for example from a fitted model. A table may lack them.
+    identifiers : tuple of str
+        Columns known to number or identify the rows. A table may lack them.
+    progress : callable
+        Function that is called with the number of rows read so far.
+    groups : str or None
+        Column with the groups of the rows, such as patients or batches.
+    response : str or None
+        Column with the response of a regression: numbers, or two classes.
     sheet : str or None
-        Of a spreadsheet: its name, or its number from 1 on. None: the first with anything in it.
+        Name or number (from 1) of a sheet. By default the first sheet that is not empty.
     labels : str or None
-        Another file, with a line for each row of the table, in which ``label``, ``groups`` and
-        ``response`` are columns.
-    progress : function of an int
-        Called with the number of rows read so far.
+        Second file, with one line per row, that contains the columns ``label``, ``groups`` and
+        ``response``.
     """
 
     id_column: str | None = None
@@ -86,56 +86,57 @@ class ReadOptions(NamedTuple):
     decimal: str | None = None
     keep: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    row_numbers: tuple[str, ...] = ()
-    progress: Callable[[int], None] = _silent
+    identifiers: tuple[str, ...] = ()
+    progress: Callable[[int], None] = _ignore_progress
     groups: str | None = None
     response: str | None = None
     sheet: str | None = None
     labels: str | None = None
 
     @property
-    def aside(self) -> dict[str, str]:
-        """The columns that are read beside the variables: what each is for, and its name."""
-        named = {"label": self.label, "groups": self.groups, "response": self.response}
-        return {what: name for what, name in named.items() if name is not None}
+    def annotations(self) -> dict[str, str]:
+        """Names of the label, group and response columns, by role."""
+        names = {"label": self.label, "groups": self.groups, "response": self.response}
+        return {role: name for role, name in names.items() if name is not None}
 
-    def without_aside(self, *found: str) -> ReadOptions:
-        """The same, but for the columns that are read beside the variables: those that were
-        ``found`` elsewhere, or all of them."""
-        gone = found or ("label", "groups", "response")
-        return self._replace(
-            label=None if "label" in gone else self.label,
-            groups=None if "groups" in gone else self.groups,
-            response=None if "response" in gone else self.response,
-        )
+    def without_annotations(self, *roles: str) -> ReadOptions:
+        """Return the options without the annotations of these roles, or without any."""
+        removed: dict[str, Any] = dict.fromkeys(roles or ("label", "groups", "response"))
+        return self._replace(**removed)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the options that also apply to other tables, as plain JSON."""
+        transient = ("progress", "variables")
+        return {name: value for name, value in self._asdict().items() if name not in transient}
 
 
 class Table(NamedTuple):
-    """Numbers with their names.
+    """Data matrix with names of variables and rows.
 
     Attributes
     ----------
     path : Path
-    X : array or CSR matrix (n_rows, n_variables)
-        NaN where a value is missing.
+        File of the table.
+    X : ndarray or CSR array of shape (n_rows, n_variables)
+        Data matrix, with NaN for missing values.
     names : list of str
-        Of the variables, all different.
+        Names of the variables, without duplicates.
     ids : list of str or None
-        Of the rows.
+        Names of the rows.
     label : list or None
-        The column that colours the scores.
+        Column that colours the scores.
     notes : list of str
-        What was found out about the file and should be said.
-    row_numbers : tuple of str
-        Columns that were left out because they number the rows or tell them apart.
+        Observations about the file that a user should know.
+    identifiers : tuple of str
+        Columns that were dropped because they number or identify the rows.
     groups : list or None
-        The column that says which rows belong together.
+        Groups of the rows.
     response : list or None
-        The column with what is to be predicted.
-    rows : dict
-        Rows of the file that were asked for by name, as texts: with ``--transpose``.
-    ids_called : str
-        The column that names the rows, as it is called in the file.
+        Response: floats, with NaN for missing values; or two classes, with None for missing ones.
+    named_rows : dict
+        Rows that were requested by name, as text. Used if variables are in rows.
+    id_name : str
+        Name of the column with the names of the rows.
     """
 
     path: Path
@@ -144,37 +145,41 @@ class Table(NamedTuple):
     ids: list[str] | None
     label: list[Any] | None
     notes: list[str]
-    row_numbers: tuple[str, ...] = ()
+    identifiers: tuple[str, ...] = ()
     groups: list[Any] | None = None
     response: list[Any] | None = None
-    rows: Mapping[str, list[Any]] = {}
-    ids_called: str = ""
+    named_rows: Mapping[str, list[Any]] = {}
+    id_name: str = ""
+
+    def with_notes(self, *notes: str) -> Table:
+        """Return the table with further notes."""
+        return self._replace(notes=[*self.notes, *notes])
 
 
 class Roles(NamedTuple):
-    """Positions of columns in the file."""
+    """Roles of the columns, by position in the file."""
 
     variables: list[int]
-    ids: tuple[int, ...]  # together they name the rows
-    aside: Mapping[str, int]  # label, groups and response, as far as they were asked for
-    row_numbers: tuple[int, ...]  # they look like numbers of rows: to be confirmed by all rows
+    ids: tuple[int, ...]  # columns that form the names of the rows
+    annotations: Mapping[str, int]  # label, groups and response, if requested
+    identifiers: tuple[int, ...]  # apparent identifiers, to be confirmed by all rows
 
-    def texts(self) -> list[int]:
-        """Columns that are read, but not as variables."""
-        return sorted({*self.ids, *self.aside.values(), *self.row_numbers})
+    def text_columns(self) -> list[int]:
+        """Return the columns that are read as text."""
+        return sorted({*self.ids, *self.annotations.values(), *self.identifiers})
 
 
-class Unusable(TableError):  # noqa: N818 (it says what the columns are)
-    """Columns that are not numbers, all of them."""
+class NonNumericColumnsError(TableError):
+    """Columns of the table are not numeric."""
 
     def __init__(self, message: str, columns: Sequence[str] = (), note: str = ""):
         super().__init__(message)
-        self.columns = columns  # those that can be left out
-        self.note = note  # to be said if they are
+        self.columns = columns  # names of the columns that can be dropped
+        self.note = note  # note if they are dropped
 
 
-class Mistaken(Exception):  # noqa: N818 (no error: the file is read again)
-    """Columns that looked like numbers of rows at the top of a file are variables after all."""
+class MisjudgedColumns(Exception):  # noqa: N818 (not an error: the file is read again)
+    """Columns that looked like identifiers in the first rows are variables."""
 
     def __init__(self, names: Sequence[str]):
         super().__init__(names)
@@ -196,107 +201,157 @@ def errors_as_table_error(path: Path, extra: str) -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise TableError(
-            f"{path}: reading it needs {error.name}, which is not installed: "
+            f"{path}: reading this file requires {error.name}, which is not installed: "
             f"pip install 'prosparse[{extra}]'"
         ) from error
     except TableError:
         raise
     except MemoryError as error:
-        raise TableError(f"{path}: there is not enough memory for this table") from error
+        raise TableError(f"{path}: not enough memory for this table") from error
     except OSError as error:
-        why = error.strerror or str(error)
-        raise TableError(f"{path}: it cannot be read ({quietly(why, 200)})") from error
+        reason = error.strerror or str(error)
+        raise TableError(f"{path}: the file cannot be read ({quote(reason, 200)})") from error
     except Exception as error:
-        # Parsers of other people's formats raise whatever they stumble over in a damaged file.
-        why = quietly(f"{type(error).__name__}: {error}", 200)
-        raise TableError(f"{path}: it is damaged, or not what its ending says ({why})") from error
+        # Parsers of other libraries raise errors of any type on a damaged file.
+        reason = quote(f"{type(error).__name__}: {error}", 200)
+        raise TableError(
+            f"{path}: the file is damaged, or its extension is wrong ({reason})"
+        ) from error
 
 
-def quietly(text: Any, limit: int = 60) -> str:
-    """A piece of a file in a message: quoted, on one line, and not longer than ``limit``."""
+def quote(text: Any, limit: int = 60) -> str:
+    """Return a text from a file for a message: quoted, on one line, at most ``limit`` long."""
     shown = repr(str(text))
     return shown if len(shown) <= limit else shown[: limit - 2] + "…'"
 
 
-def column_called(path: Path, names: Sequence[str], k: int) -> str:
-    return f"column {k + 1} ({quietly(names[k])})" if names[k] else f"column {k + 1}"
+def name_column(names: Sequence[str], k: int) -> str:
+    """Return number and name of a column for a message."""
+    return f"column {k + 1} ({quote(names[k])})" if names[k] else f"column {k + 1}"
+
+
+def name_row(table: Table, row: int) -> str:
+    """Return number and name of a row for a message."""
+    return f"row {row + 1} of the data" + (f" ({table.ids[row]!r})" if table.ids else "")
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a cell is missing."""
+    if isinstance(value, str):
+        return value.strip() in MISSING
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def assign_roles(
     path: Path,
     names: Sequence[str],
-    ask: ReadOptions,
+    options: ReadOptions,
     index: Sequence[int] = (),
-    row_numbers: Sequence[int] = (),
+    identifiers: Sequence[int] = (),
 ) -> Roles:
-    """Which columns are variables.
+    """Assign a role to each column.
 
-    ``index`` are the columns that look like an index, and ``row_numbers`` those that look like
-    numbers of rows; what the user said about a column goes before what it looks like.
+    Parameters
+    ----------
+    path : Path
+        File of the table, for messages.
+    names : sequence of str
+        Names of the columns.
+    options : ReadOptions
+        Options of the user, which take precedence over the appearance of a column.
+    index : sequence of int
+        Columns that look like names of rows.
+    identifiers : sequence of int
+        Columns that look like identifiers.
+
+    Returns
+    -------
+    Roles
     """
-    place = {name: k for k, name in enumerate(names)}
-    for name in (ask.id_column, *ask.aside.values(), *ask.keep):
-        if name is not None and name not in place:
-            unknown_column(path, name, names)
-    chosen = () if ask.id_column is None else (place[ask.id_column],)
-    aside = {what: place[name] for what, name in ask.aside.items()}
-    gone, kept = (
-        {place[name] for name in dropped(path, names, ask)},
-        {place[name] for name in ask.keep},
-    )
-    for k in kept & (gone | {*chosen, *aside.values()}):
+    position = {name: k for k, name in enumerate(names)}
+    for name in (options.id_column, *options.annotations.values(), *options.keep):
+        if name is not None and name not in position:
+            raise_unknown_column(path, name, names)
+    id_column = () if options.id_column is None else (position[options.id_column],)
+    annotations = {role: position[name] for role, name in options.annotations.items()}
+    dropped = {position[name] for name in columns_to_drop(path, names, options)}
+    kept = {position[name] for name in options.keep}
+    other_roles = dropped | {*id_column, *annotations.values()}
+    for k in kept & other_roles:
         raise TableError(
-            f"{path}: {quietly(names[k])} is named by --keep, which makes it a variable, and also "
-            "by --drop, --label, --groups, --response or --id-column, which make it none"
+            f"{path}: {quote(names[k])} is a variable by --keep, but has another role by --drop, "
+            "--label, --groups, --response or --id-column. Remove one of these options"
         )
-    said = gone | kept | {*chosen, *aside.values()}
-    index = tuple(k for k in index if k not in said)
-    known = {place[name] for name in ask.variables if name in place}
-    alike = {*row_numbers, *(place[name] for name in ask.row_numbers if name in place)}
-    numbers = tuple(sorted(alike - said - known - {*index}))
-    ids = chosen or index or numbers[:1]
-    gone |= {*ids, *index, *numbers, *aside.values()}
-    variables = [k for k in range(len(names)) if k not in gone]
+    assigned = kept | other_roles
+    index = tuple(k for k in index if k not in assigned)
+    known = {position[name] for name in options.variables if name in position}
+    apparent = {
+        *identifiers, *(position[name] for name in options.identifiers if name in position)
+    }  # fmt: skip
+    found = tuple(sorted(apparent - assigned - known - {*index}))
+    ids = id_column or index or found[:1]
+    excluded = {*dropped, *ids, *index, *found, *annotations.values()}
+    variables = [k for k in range(len(names)) if k not in excluded]
     if len(variables) < 2:
-        taken = "".join(
-            f"; {quietly(names[k])} was taken for the names of the rows (it is a variable with "
-            f"--keep {quietly(names[k])})"
-            for k in numbers
-        )
-        text = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt"))
-        cut_wrongly = ". Is the separator right (--separator)?" if text and len(names) < 3 else ""
-        raise TableError(
-            f"{path}: it has {len(names)} column(s), of which {len(variables)} would be variables; "
-            f"at least 2 are needed{taken}{cut_wrongly}"
-        )
-    return Roles(variables, ids, aside, numbers)
+        _refuse_few_variables(path, names, variables, found)
+    return Roles(variables, ids, annotations, found)
 
 
-ALL_TEXT = "text"  # with --drop: all columns that are not numbers
+def _refuse_few_variables(
+    path: Path, names: Sequence[str], variables: list[int], identifiers: Sequence[int]
+) -> NoReturn:
+    taken = "".join(
+        f". {quote(names[k])} was read as an identifier; --keep {quote(names[k])} makes it a "
+        "variable"
+        for k in identifiers
+    )
+    is_text = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv", ".tab", ".txt"))
+    separator = ". Check the separator (--separator)" if is_text and len(names) < 3 else ""
+    columns = "1 column" if len(names) == 1 else f"{len(names)} columns"
+    raise TableError(
+        f"{path}: the table has {columns}, of which {len(variables)} can be variables; at least 2 "
+        f"are needed{taken}{separator}"
+    )
 
 
-def dropped(path: Path, names: Sequence[str], ask: ReadOptions) -> list[str]:
-    """The columns that are to be left out, as far as they are known by name."""
-    gone: list[str] = []
+def columns_to_drop(path: Path, names: Sequence[str], options: ReadOptions) -> list[str]:
+    """Return the columns that are dropped by name."""
+    dropped: list[str] = []
     known = {*names}
-    for asked in ask.drop:
-        parts = [one.strip() for one in asked.split(",")]
-        if asked in known:
-            gone.append(asked)
-        elif all(one in known or one == ALL_TEXT for one in parts):
-            gone += [one for one in parts if one in known]
+    for value in options.drop:
+        parts = [part.strip() for part in value.split(",")]
+        if value in known:
+            dropped.append(value)
+        elif all(part in known or part == ALL_TEXT for part in parts):
+            dropped += [part for part in parts if part in known]
         else:
-            unknown_column(path, next(one for one in parts if one not in {*known, ALL_TEXT}), names)
-    return gone
+            unknown = next(part for part in parts if part not in {*known, ALL_TEXT})
+            raise_unknown_column(path, unknown, names)
+    return dropped
 
 
-def drops_text(ask: ReadOptions) -> bool:
-    """Whether all columns that are not numbers are to be left out."""
-    return any(ALL_TEXT in map(str.strip, asked.split(",")) for asked in ask.drop)
+def drops_text(options: ReadOptions) -> bool:
+    """Return whether all non-numeric columns are dropped."""
+    return any(ALL_TEXT in map(str.strip, value.split(",")) for value in options.drop)
 
 
-def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str], list[str]]:
-    """The names, numbered from the second of the same name on; and what is to be said of that."""
+def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str], list[str]]:
+    """Number repeated names from the second on.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names, with or without duplicates.
+    noun : str
+        Plural noun for the named objects.
+
+    Returns
+    -------
+    unique : list of str
+        Names without duplicates.
+    notes : list of str
+        Note on the changed names; empty if there are none.
+    """
     taken, count, following = {*names}, dict[str, int](), dict[str, int]()
     unique, changed = list[str](), dict[str, list[str]]()
     for name in names:
@@ -306,94 +361,123 @@ def unique_names(names: Sequence[str], what: str = "columns") -> tuple[list[str]
             number = following.get(name, 2)
             while (new := f"{name}.{number}") in taken:
                 number += 1
-            following[name] = number + 1  # all numbers before it are taken
+            following[name] = number + 1  # all smaller numbers are taken
             taken.add(new)
             changed.setdefault(name, []).append(new)
         unique.append(new)
     if not changed:
         return unique, []
     first = next(iter(changed))
-    more = f"; likewise for {len(changed) - 1:,} more name(s)" if len(changed) > 1 else ""
-    shown = ", ".join(quietly(new) for new in changed[first][:3])
+    others = len(changed) - 1
+    more = f"; the same holds for {others:,} more {plural('name', others)}" if others else ""
+    shown = ", ".join(quote(new) for new in changed[first][:3])
     return unique, [
-        f"{count[first]:,} {what} have the name {quietly(first)}: from the second on they are "
-        f"called {shown}{', ...' if len(changed[first]) > 3 else ''}{more}"
+        f"{count[first]:,} {noun} have the name {quote(first)}; the repetitions were renamed to "
+        f"{shown}{', ...' if len(changed[first]) > 3 else ''}{more}"
     ]
 
 
-def tell_row_numbers(
-    names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], ask: ReadOptions
+def plural(noun: str, count: int) -> str:
+    """Return the noun in the number that the count needs."""
+    return noun if count == 1 else f"{noun}s"
+
+
+def check_identifiers(
+    names: Sequence[str], roles: Roles, values: Mapping[int, Sequence[Any]], options: ReadOptions
 ) -> tuple[list[str], list[str]]:
-    """Notes about the columns that number the rows, and the names of those that do not after all.
+    """Confirm apparent identifiers by all of their values.
 
-    ``values`` has the whole column at each position in ``roles.row_numbers``.
+    Parameters
+    ----------
+    names : sequence of str
+        Names of the columns.
+    roles : Roles
+        Roles of the columns.
+    values : mapping of int to sequence
+        All values of each column in ``roles.identifiers``.
+    options : ReadOptions
+        Options of the user.
+
+    Returns
+    -------
+    notes : list of str
+        Notes on the confirmed identifiers.
+    misjudged : list of str
+        Names of the other columns.
     """
-    notes, mistaken = [], []
-    for k in roles.row_numbers:
-        name = quietly(names[k])
-        how = how_rows_are_told_apart(names[k], values[k])
-        if how is None and names[k] in ask.row_numbers:
-            how = "tells rows apart, as in the table of the model"
-        if how is None:
-            mistaken.append(names[k])
+    notes, misjudged = [], []
+    for k in roles.identifiers:
+        name = quote(names[k])
+        description = describe_identifier(names[k], values[k])
+        if description is None and names[k] in options.identifiers:
+            description = "identifies the rows in the table of the model"
+        if description is None:
+            misjudged.append(names[k])
         else:
-            used = "names the rows and is no variable" if k in roles.ids else "is no variable"
-            notes.append(f"the column {name} {how}: it {used}; if it is one, say --keep {name}")
-    return notes, mistaken
+            used = "gives the names of the rows" if k in roles.ids else "is not a variable"
+            notes.append(
+                f"column {name} {description} and {used}; use --keep {name} if it is a variable"
+            )
+    return notes, misjudged
 
 
-def tell_identifiers(names: Sequence[str], roles: Roles, ask: ReadOptions) -> list[str]:
-    """Notes about variables that have the names of identifiers."""
+def note_identifier_names(names: Sequence[str], roles: Roles, options: ReadOptions) -> list[str]:
+    """Return notes on variables that are named like identifiers."""
     return [
-        f"the column {quietly(names[k])} was taken as a variable, though its name is that of an "
-        f"identifier; to leave it out, say --drop {quietly(names[k])}"
+        f"column {quote(names[k])} is used as a variable although it is named like an identifier; "
+        f"use --drop {quote(names[k])} to drop it"
         for k in roles.variables
-        if named_like_an_identifier(names[k]) and names[k] not in ask.keep
+        if is_identifier_name(names[k]) and names[k] not in options.keep
     ]
 
 
-def unknown_column(path: Path, name: str, names: Sequence[str], what: str = "column") -> NoReturn:
+def raise_unknown_column(
+    path: Path, name: str, names: Sequence[str], noun: str = "column"
+) -> NoReturn:
+    """Raise an error for a name that does not exist, with the closest names."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
-    first = ", ".join(map(quietly, names[:5])) + (", ..." if len(names) > 5 else "")
-    hint = f"did you mean {' or '.join(map(quietly, close))}?" if close else f"there are {first}"
-    raise TableError(f"{path}: there is no {what} {quietly(name)}; {hint}")
+    first = ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else "")
+    hint = f"did you mean {' or '.join(map(quote, close))}?" if close else f"{noun}s: {first}"
+    raise TableError(f"{path}: there is no {noun} {quote(name)}; {hint}")
 
 
 def refuse_repeated_index(path: Path, name: str, ids: Sequence[str]) -> None:
-    """An index was guessed from text in the first column: then no two rows may share a name."""
-    seen: dict[str, int] = {}
-    for row, one in enumerate(ids, 1):
-        if seen.setdefault(one, row) != row:
+    """Raise an error if text in the first column repeats, because row names must be unique."""
+    first_row: dict[str, int] = {}
+    for row, value in enumerate(ids, 1):
+        if first_row.setdefault(value, row) != row:
             raise TableError(
-                f"{path}: the first column, {quietly(name)}, is text, but not a name for each row: "
-                f"rows {seen[one]} and {row} of the data both hold {quietly(one)}. Say what it is: "
-                f"--label {quietly(name)}, --drop {quietly(name)} or --id-column {quietly(name)}"
+                f"{path}: the first column, {quote(name)}, is text but does not name the rows: "
+                f"rows {first_row[value]} and {row} of the data are both {quote(value)}. Give its "
+                f"role: --label {quote(name)}, --drop {quote(name)} or --id-column {quote(name)}"
             )
 
 
-def refuse_inexact(place: str, column: str, value: int) -> NoReturn:
+def refuse_inexact(row: str, column: str, value: int) -> NoReturn:
+    """Raise an error for an integer that floating-point numbers do not represent."""
     raise TableError(
-        f"{place}, {column}: {value} is beyond 2^53, where floating-point numbers no "
-        "longer tell neighbouring whole numbers apart. If the column is an identifier, name it "
-        "with --id-column or --drop; if it is a measurement, store it as floating point"
+        f"{row}, {column}: {value} exceeds 2^53 and would be rounded. For an identifier use "
+        "--id-column or --drop; store a measurement as floating point"
     )
 
 
-def check_size(table: Table) -> Table:
+def check_shape(table: Table) -> Table:
+    """Raise an error if the table has fewer than two rows or variables."""
     n, p = table.X.shape
     if n < 2 or p < 2:
         raise TableError(
-            f"{table.path}: {n} row(s) and {p} variable(s) were read; at least 2 of each are needed"
+            f"{table.path}: the table has {n} {plural('row', n)} and {p} {plural('variable', p)}; "
+            "at least 2 of each are needed"
         )
     return table
 
 
-class Unpacked(io.RawIOBase):
-    """A gzip file that says no when it unpacks to far more than its size, as no table does."""
+class LimitedGzip(io.RawIOBase):
+    """Gzip file that raises an error if it unpacks to far more than its size."""
 
     def __init__(self, path: Path):
         self.path, self.file = path, gzip.GzipFile(path)
-        self.most = max(LARGEST_UNPACKED, MOST_EXPANSION * path.stat().st_size)
+        self.limit = max(MAX_UNPACKED, MAX_EXPANSION * path.stat().st_size)
 
     def readable(self) -> bool:
         return True
@@ -401,8 +485,8 @@ class Unpacked(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         data = self.file.read(len(buffer))
         buffer[: len(data)] = data
-        if self.file.tell() > self.most:
-            refuse_bomb(self.path)
+        if self.file.tell() > self.limit:
+            refuse_expansion(self.path)
         return len(data)
 
     def close(self) -> None:
@@ -410,32 +494,33 @@ class Unpacked(io.RawIOBase):
         super().close()
 
 
-def refuse_bomb(path: Path) -> NoReturn:
+def refuse_expansion(path: Path) -> NoReturn:
+    """Raise an error for a file that unpacks to far more than its size."""
     raise TableError(
-        f"{path}: it unpacks to over {MOST_EXPANSION} times its size, as files made to fill a "
-        "memory do; if you trust it, unpack it first"
+        f"{path}: the file unpacks to more than {MAX_EXPANSION} times its size, like a "
+        "decompression bomb. Unpack it first if you trust it"
     )
 
 
-def opened(path: Path) -> IO[bytes]:
-    """The bytes of a file, unpacked if its name ends in .gz."""
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file for reading bytes, and unpack it if its name ends in .gz."""
     if path.suffix.lower() != ".gz":
         return path.open("rb")
-    return io.BufferedReader(Unpacked(path), 2**20)
+    return io.BufferedReader(LimitedGzip(path), 2**20)
 
 
-class Growing:
-    """A float array that grows by rows in place: no second copy while a file is streamed."""
+class GrowableArray:
+    """Float array that grows by rows in place, without a second copy."""
 
     def __init__(self, width: int, rows: int = 0):
         self.rows = 0
         self.array = np.empty((rows, width))
 
-    def room(self, rows: int) -> np.ndarray:
-        """The next ``rows`` rows, to be written to."""
+    def append_rows(self, rows: int) -> np.ndarray:
+        """Return a view of ``rows`` new rows, to be filled by the caller."""
         needed = self.rows + rows
         if needed > self.array.shape[0]:
-            # a tenth more each time: large blocks are moved by the page table, not copied
+            # Growth by a tenth is cheap: the page table moves large blocks, without a copy.
             capacity = max(needed, int(1.1 * self.array.shape[0]))
             self.array.resize((capacity, self.array.shape[1]), refcheck=False)
         view = self.array[self.rows : needed]
@@ -443,5 +528,6 @@ class Growing:
         return view
 
     def finish(self) -> np.ndarray:
+        """Return the array without unused rows."""
         self.array.resize((self.rows, self.array.shape[1]), refcheck=False)
         return self.array

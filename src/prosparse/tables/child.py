@@ -69,10 +69,10 @@ def write(value: Any) -> None:
 
 
 def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> None:
-    """Write the rows of a sheet that hold anything, and then what is known about the sheet.
+    """Write the rows of a sheet that are not empty, and then a description of the sheet.
 
-    A row is its number, from 1 on, the number of empty cells before the first text, and the texts
-    from there to the last.
+    A row consists of its number (from 1), the number of empty cells before the first text, and the
+    texts up to the last one.
     """
     import python_calamine
 
@@ -83,25 +83,25 @@ def read_workbook(path: str, limit: Callable[[], None], sheet: str | None) -> No
             found = _select_sheet(book, names, sheet)
             merged = 0 if found is None else _write_rows(found)
     except python_calamine.PasswordError:
-        raise ValueError("it is protected by a password: save it without one") from None
+        raise ValueError("the file is protected by a password; save it without one") from None
     except python_calamine.ZipError:
-        raise ValueError("the ZIP archive in it is damaged") from None
+        raise ValueError("the ZIP archive is damaged") from None
     except python_calamine.CalamineError as error:
-        # what follows is for developers: structures of Rust, or bytes of the file
+        # The rest of the message is for developers: structures of Rust, or bytes of the file.
         raise ValueError(re.split(r"[\[({]|, found ", str(error))[0].strip()) from None
     formulas = Formulas(0, "") if found is None else formulas_without_value(path, found.name)
     name = None if found is None else found.name
     write({"sheets": names, "sheet": name, "merged": merged, "formulas": formulas})
 
 
-def _select_sheet(book: Any, names: list[str], asked: str | None) -> Any:
-    """Return the sheet of this name or number, or else the first with anything in it."""
-    if asked is None:
+def _select_sheet(book: Any, names: list[str], selected: str | None) -> Any:
+    """Return the sheet of this name or number, by default the first one that is not empty."""
+    if selected is None:
         sheets = (book.get_sheet_by_name(name) for name in names)
         return next((sheet for sheet in sheets if sheet.height), None)
-    if asked not in names and asked.isdecimal() and 1 <= int(asked) <= len(names):
-        asked = names[int(asked) - 1]
-    return book.get_sheet_by_name(asked) if asked in names else None
+    if selected not in names and selected.isdecimal() and 1 <= int(selected) <= len(names):
+        selected = names[int(selected) - 1]
+    return book.get_sheet_by_name(selected) if selected in names else None
 
 
 def _write_rows(sheet: Any) -> int:
@@ -119,7 +119,7 @@ def _write_rows(sheet: Any) -> int:
 
 
 class Merges:
-    """Vertically merged cells: a text in the first is that of all rows, such as a patient's."""
+    """Vertically merged cells, whose first cell contains the text of all rows."""
 
     def __init__(self, sheet: Any):
         self.filled = 0
@@ -131,7 +131,7 @@ class Merges:
                 self.beginning[top].append((left - first, bottom))
 
     def fill(self, line: int, cells: list[Any]) -> None:
-        """Fill the cells of a row that continue a merged cell; to be called row by row."""
+        """Fill the cells of a row that belong to a merged cell. Rows must be passed in order."""
         for column, (bottom, text) in list(self.current.items()):
             if line > bottom:
                 del self.current[column]
@@ -161,10 +161,10 @@ def text_of(value: Any) -> str:
 
 
 class Formulas(NamedTuple):
-    """Cells that hold a formula but no value, as programs other than spreadsheets write them."""
+    """Cells with a formula but no value, as written by programs other than spreadsheets."""
 
     n_cells: int
-    first: str  # such as B2
+    first: str  # address of the first cell, such as B2
 
 
 class Tag(NamedTuple):
@@ -177,7 +177,7 @@ class Tag(NamedTuple):
 
 
 def formulas_without_value(path: str, sheet: str) -> Formulas:
-    """Find the cells of an XLSX or ODS sheet that hold a formula but no value.
+    """Find the cells of an XLSX or ODS sheet that contain a formula but no value.
 
     python-calamine returns them as empty cells. XLS and XLSB files always store the values. Tags
     are found by a pattern, not by an XML parser, because only a note depends on them.
@@ -203,21 +203,21 @@ def formulas_without_value(path: str, sheet: str) -> Formulas:
 
 
 def _office_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Yield places in an XLSX sheet, each with the number of cells."""
+    """Iterate over addresses of cells in an XLSX sheet, each with the number of cells."""
     part = _part_of_sheet(archive, sheet)
     if not _contains(archive, part, rb"<(?:[\w.-]+:)?f[\s/>]"):
         return
-    place, kind, formula, value = "", "", False, False
+    address, cell_type, formula, value = "", "", False, False
     for tag in _tags(archive, part, b"c|f|v"):
         if tag.name == "c" and not tag.end:
-            place, kind = tag.attributes.get("r", ""), tag.attributes.get("t", "")
+            address, cell_type = tag.attributes.get("r", ""), tag.attributes.get("t", "")
             formula = value = False
         elif tag.name == "f":
             formula = True
         elif tag.name == "v" and not tag.end:
-            value = kind == "str" or bool(tag.text.strip())  # a formula may give an empty text
+            value = cell_type == "str" or bool(tag.text.strip())  # a value may be empty text
         elif tag.name == "c" and formula and not value:
-            yield place, 1
+            yield address, 1
 
 
 def _part_of_sheet(archive: zipfile.ZipFile, sheet: str) -> str:
@@ -244,7 +244,7 @@ def _targets(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
 
 
 def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tuple[str, int]]:
-    """Yield places in an ODS sheet, each with the number of cells."""
+    """Iterate over addresses of cells in an ODS sheet, each with the number of cells."""
     if not _contains(archive, "content.xml", rb"formula"):
         return
     active = False
@@ -266,7 +266,7 @@ def _opendocument_formulas(archive: zipfile.ZipFile, sheet: str) -> Iterator[tup
 
 
 def _contains(archive: zipfile.ZipFile, part: str, pattern: bytes) -> bool:
-    """Return whether a file has a match: to search all tags takes longer by far."""
+    """Return whether a file has a match, which is much faster than a search of all tags."""
     before = b""
     for block in _blocks(archive, part):
         if re.search(pattern, before[-100:] + block):
@@ -276,7 +276,7 @@ def _contains(archive: zipfile.ZipFile, part: str, pattern: bytes) -> bool:
 
 
 def _tags(archive: zipfile.ZipFile, part: str, names: bytes) -> Iterator[Tag]:
-    """Yield the tags of these names."""
+    """Iterate over the tags of these names."""
     pattern = re.compile(
         rb"<(/?)(?:[\w.-]+:)?("
         + names
@@ -289,8 +289,8 @@ def _tags(archive: zipfile.ZipFile, part: str, names: bytes) -> Iterator[Tag]:
         rest = mark + rest if len(rest) < BLOCK else b""  # no tag is that long
         for found in pattern.finditer(whole):
             attributes = {
-                key.decode(): html.unescape((one or other).decode())
-                for key, one, other in attribute.findall(found[3])
+                key.decode(): html.unescape((double or single).decode())
+                for key, double, single in attribute.findall(found[3])
             }
             yield Tag(bool(found[1]), found[2].decode(), attributes, found[4].decode())
             if found[3].endswith(b"/"):
@@ -304,7 +304,7 @@ def _blocks(archive: zipfile.ZipFile, part: str) -> Iterator[bytes]:
 
 
 def _letters(column: int) -> str:
-    """Return the letters of a column, given its number from 0 on."""
+    """Return the letters of a column, given its number (from 0)."""
     letters, column = "", column + 1
     while column:
         column, last = divmod(column - 1, 26)
@@ -316,20 +316,20 @@ def _letters(column: int) -> str:
 
 
 def try_hdf5(path: str, limit: Callable[[], None]) -> None:
-    """Read all attributes and all numbers of all arrays; refuse links to other files."""
+    """Read all attributes and arrays, and raise an error for links to other files."""
     import h5py
 
     limit()
     largest = max(MIN_UNPACKED, MAX_EXPANSION * Path(path).stat().st_size)
     names: list[str] = []
 
-    def link_elsewhere(name: str, link: Any) -> str | None:
+    def find_external(name: str, link: Any) -> str | None:
         return name if isinstance(link, h5py.ExternalLink) else None
 
     with h5py.File(path, "r") as file:
-        elsewhere = file.visititems_links(link_elsewhere)
-        if elsewhere:
-            raise ValueError(f"{elsewhere!r} is a link to another file")
+        external = file.visititems_links(find_external)
+        if external:
+            raise ValueError(f"{external!r} is a link to another file")
         file.visit(names.append)
         for item in (file, *(file[name] for name in names)):
             for key in item.attrs:
@@ -340,7 +340,7 @@ def try_hdf5(path: str, limit: Callable[[], None]) -> None:
 
 def _try_array(array: Any, largest: int) -> None:
     if array.is_virtual or array.external:
-        raise ValueError(f"{array.name!r} keeps its numbers in another file")
+        raise ValueError(f"{array.name!r} stores its numbers in another file")
     if array.nbytes > largest:
         raise ValueError(f"{array.name!r} would unpack to far more than the size of the file")
     if array.ndim == 0:
@@ -357,14 +357,14 @@ TASKS: dict[str, Callable[..., None]] = {"workbook": read_workbook, "hdf5": try_
 
 
 def main(task: str, path: str, memory: str, seconds: str, options: str) -> int:
-    def limit() -> None:  # called after the imports, which the limits are not about
+    def limit() -> None:  # called after the imports, which the limits exclude
         limit_resources(int(memory), float(seconds))
 
     try:
         TASKS[task](path, limit, **json.loads(options))
     except MemoryError:
         return OUT_OF_MEMORY
-    except Exception as error:  # a panic of Rust is none of these, and ends the program
+    except Exception as error:  # a panic of Rust is a BaseException and ends the program
         write(str(error) or type(error).__name__)
         return FAILED
     return 0

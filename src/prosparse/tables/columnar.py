@@ -1,4 +1,4 @@
-"""Parquet and Arrow files, batch by batch."""
+"""Parquet and Arrow files, read in batches."""
 
 from __future__ import annotations
 
@@ -9,146 +9,147 @@ from typing import Any
 
 from ..errors import TableError
 from .base import (
-    EXACT,
-    Growing,
-    Mistaken,
+    MAX_EXACT_INTEGER,
+    GrowableArray,
+    MisjudgedColumns,
+    NonNumericColumnsError,
     ReadOptions,
     Roles,
     Table,
-    Unusable,
     assign_roles,
-    column_called,
-    quietly,
+    check_identifiers,
+    make_unique,
+    name_column,
+    note_identifier_names,
+    plural,
+    quote,
     refuse_inexact,
     refuse_repeated_index,
-    tell_identifiers,
-    tell_row_numbers,
-    unique_names,
 )
-from .identifiers import candidates, how_rows_are_told_apart
-from .orientation import rows_by_name
-from .unusable import MOST_NAMED
+from .identifiers import describe_identifier, identifier_candidates
+from .non_numeric import list_columns
+from .orientation import split_named_rows
 
-ENTRIES = 2**22  # numbers in a batch, about
-_UNNAMED = "__index_level_"  # what pandas calls an index without a name begins so
+BATCH_ENTRIES = 2**22  # approximate number of entries of a batch
+_UNNAMED = "__index_level_"  # prefix of the name that pandas gives to an index without one
 
 
-def read_parquet(path: Path, ask: ReadOptions) -> Table:
+def read_parquet(path: Path, options: ReadOptions) -> Table:
+    """Read a Parquet file."""
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
-            size = max(1, ENTRIES // max(1, len(schema)))
+            size = max(1, BATCH_ENTRIES // max(1, len(schema)))
             batches = file.iter_batches(batch_size=size)
-            return _table(path, ask, schema, batches, file.metadata.num_rows)
+            return _read_batches(path, options, schema, batches, file.metadata.num_rows)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Parquet file ({quietly(error, 300)})") from error
+        raise TableError(f"{path}: invalid Parquet file ({quote(error, 300)})") from error
 
 
-def read_arrow(path: Path, ask: ReadOptions) -> Table:
-    """Arrow's file format (Feather's, too) or its stream format."""
+def read_arrow(path: Path, options: ReadOptions) -> Table:
+    """Read a file in Arrow's file format, which includes Feather, or in its stream format."""
     import pyarrow as pa
     from pyarrow import ipc
 
     try:
-        # not mapped: an offset beyond the end of a damaged file would kill the process
+        # The file is not memory-mapped: an offset beyond the end would end the process.
         with pa.OSFile(str(path)) as source:
             try:
                 reader = ipc.open_file(source)
             except pa.ArrowInvalid:
                 source.seek(0)
                 stream = ipc.open_stream(source)
-                return _table(path, ask, stream.schema, stream, 0)
+                return _read_batches(path, options, stream.schema, stream, 0)
             batches = (reader.get_batch(k) for k in range(reader.num_record_batches))
-            return _table(path, ask, reader.schema, batches, 0)
+            return _read_batches(path, options, reader.schema, batches, 0)
     except pa.ArrowException as error:
-        raise TableError(f"{path}: not a whole Arrow file ({quietly(error, 300)})") from error
+        raise TableError(f"{path}: invalid Arrow file ({quote(error, 300)})") from error
 
 
-def _table(path: Path, ask: ReadOptions, schema: Any, batches: Iterable[Any], rows: int) -> Table:
-    kinds = [schema.field(k).type for k in range(len(schema.names))]
-    index = _index(schema)
-    names, repeated = unique_names(schema.names)
-    ask, _ = rows_by_name(names, ask)
-    text = not index and bool(kinds) and _is_text(kinds[0]) and ask.id_column is None
-    if text:  # it could be an index: then no two rows may share a name
+def _read_batches(
+    path: Path, options: ReadOptions, schema: Any, batches: Iterable[Any], n_rows: int
+) -> Table:
+    types = [schema.field(k).type for k in range(len(schema.names))]
+    index = _find_index(schema)
+    names, repeated = make_unique(schema.names)
+    options, _ = split_named_rows(names, options)
+    text_index = not index and bool(types) and _is_text(types[0]) and options.id_column is None
+    if text_index:  # its values must be unique, which is checked below
         index = (0,)
     batches = iter(batches)
     first = next(batches, None)
-    alike = [
+    identifiers = [
         k
-        for k in candidates(names)
-        if first is not None and _is_count(kinds[k]) and _tells_apart(first, names[k], k)
+        for k in identifier_candidates(names)
+        if first is not None and _may_count(types[k]) and _is_identifier(first, names[k], k)
     ]
-    roles = assign_roles(path, names, ask, index, alike)
-    _refuse_other_kinds(path, names, kinds, roles)
-    growing = Growing(len(roles.variables), rows)
-    others = {k: list[Any]() for k in roles.texts()}
+    roles = assign_roles(path, names, options, index, identifiers)
+    _refuse_non_numeric(path, names, types, roles)
+    data = GrowableArray(len(roles.variables), n_rows)
+    texts = {k: list[Any]() for k in roles.text_columns()}
     for batch in () if first is None else chain([first], batches):
-        batch.validate(full=True)  # offsets and texts of a damaged file may point anywhere
-        above = growing.rows
-        block = growing.room(batch.num_rows)
+        batch.validate(full=True)  # offsets in a damaged file may be invalid
+        n_above = data.rows
+        block = data.append_rows(batch.num_rows)
         for j, k in enumerate(roles.variables):
-            block[:, j] = _numbers(path, names, k, batch.column(k), above)
-        for k, values in others.items():
+            block[:, j] = _convert_to_float(path, names, k, batch.column(k), n_above)
+        for k, values in texts.items():
             values.extend(batch.column(k).to_pylist())
-        ask.progress(growing.rows)
-    said, mistaken = tell_row_numbers(names, roles, others, ask)
-    if mistaken:
-        raise Mistaken(mistaken)
-    notes = [*repeated, *said]
-    ids = _joined([others[k] for k in roles.ids])
+        options.progress(data.rows)
+    identifier_notes, misjudged = check_identifiers(names, roles, texts, options)
+    if misjudged:
+        raise MisjudgedColumns(misjudged)
+    notes = [*repeated, *identifier_notes]
+    ids = _join_columns([texts[k] for k in roles.ids])
     if roles.ids and {*roles.ids} <= {*index}:
-        if text:
+        if text_index:
             refuse_repeated_index(path, names[0], ids or [])
-        notes.insert(0, _say_index(names, roles, text))
-    notes += tell_identifiers(names, roles, ask)
-    aside = {what: others[k] for what, k in roles.aside.items()}
+        notes.insert(0, _note_index(names, roles, text_index))
+    notes += note_identifier_names(names, roles, options)
+    annotations = {role: texts[k] for role, k in roles.annotations.items()}
     return Table(
         path,
-        growing.finish(),
+        data.finish(),
         [names[k] for k in roles.variables],
         ids,
-        aside.get("label"),
+        annotations.get("label"),
         notes,
-        tuple(names[k] for k in roles.row_numbers),
-        aside.get("groups"),
-        aside.get("response"),
-        ids_called=names[roles.ids[0]] if roles.ids else "",
+        tuple(names[k] for k in roles.identifiers),
+        annotations.get("groups"),
+        annotations.get("response"),
+        id_name=names[roles.ids[0]] if roles.ids else "",
     )
 
 
-def _refuse_other_kinds(path: Path, names: list[str], kinds: list[Any], roles: Roles) -> None:
-    """Refuse columns that are not numbers, all of them at once."""
-    wrong = [k for k in roles.variables if not _is_number(kinds[k])]
+def _refuse_non_numeric(path: Path, names: list[str], types: list[Any], roles: Roles) -> None:
+    """Raise an error with all columns that are not numeric."""
+    wrong = [k for k in roles.variables if not _is_numeric(types[k])]
     if not wrong:
         return
-    held = ", ".join(f"{quietly(names[k])} ({kinds[k]})" for k in wrong[:MOST_NAMED])
-    more = f" and {len(wrong) - MOST_NAMED:,} more" if len(wrong) > MOST_NAMED else ""
-    texts = [names[k] for k in wrong]
-    if len(wrong) == 1:
-        message = (
-            f"{path}, {column_called(path, names, wrong[0])}: it holds {kinds[wrong[0]]}, not "
-            "numbers: leave it out with --drop, --label or --id-column"
-        )
-    else:
-        message = (
-            f"{path}: {len(wrong):,} columns are not numbers: {held}{more}. Say --drop text to "
-            "leave out all of them; or, for one of them, --label to colour by it, --groups for "
-            "rows that belong together, --id-column to name the rows"
-        )
-    note = f"columns that are not numbers were left out, as asked: {held}{more}"
-    raise Unusable(message, texts, note)
+    shown = list_columns([f"{quote(names[k])} ({types[k]})" for k in wrong])
+    count = f"{len(wrong):,} non-numeric {plural('column', len(wrong))}"
+    remedy = (
+        "Use --drop, --label, --groups or --id-column"
+        if len(wrong) == 1
+        else "Use --drop text to drop all of them; or, for one of them, --label for colours, "
+        "--groups for grouped rows, --id-column for the names of the rows"
+    )
+    raise NonNumericColumnsError(
+        f"{path}: {count}: {shown}. {remedy}",
+        [names[k] for k in wrong],
+        f"{count} dropped: {shown}",
+    )
 
 
-def _index(schema: Any) -> tuple[int, ...]:
-    """Which columns are the index of the data frame that was written; pandas says so in a file."""
+def _find_index(schema: Any) -> tuple[int, ...]:
+    """Return the columns of the index, which pandas records in the metadata."""
     try:
-        said = (schema.pandas_metadata or {})["index_columns"]
-        stated = {one for one in said if isinstance(one, str)}  # a range of numbers is no column
-    except (ValueError, KeyError, TypeError):  # nothing is said, or nothing that makes sense
+        columns = (schema.pandas_metadata or {})["index_columns"]
+        stated = {name for name in columns if isinstance(name, str)}  # a range is not a column
+    except (ValueError, KeyError, TypeError):  # no metadata, or invalid metadata
         stated = set()
     return tuple(
         k
@@ -157,62 +158,64 @@ def _index(schema: Any) -> tuple[int, ...]:
     )
 
 
-def _say_index(names: list[str], roles: Roles, text: bool) -> str:
-    if text:
-        return f"the first column, {quietly(names[0])}, holds the names of the rows"
-    given = [quietly(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
-    keep = " ".join(f"--keep {quietly(names[k])}" for k in roles.ids)
+def _note_index(names: list[str], roles: Roles, text_index: bool) -> str:
+    if text_index:
+        return f"the first column, {quote(names[0])}, contains the names of the rows"
+    given = [quote(names[k]) for k in roles.ids if not names[k].startswith(_UNNAMED)]
+    keep = " ".join(f"--keep {quote(names[k])}" for k in roles.ids)
     return (
-        f"the index, {' and '.join(given) or 'without a name'}, holds the names of the rows; if it "
-        f"is a variable, say {keep}"
+        f"the index, {' and '.join(given) or 'without a name'}, contains the names of the rows; "
+        f"use {keep} if it is a variable"
     )
 
 
-def _joined(columns: list[list[Any]]) -> list[str] | None:
-    """Names of the rows, of one column or of several."""
+def _join_columns(columns: list[list[Any]]) -> list[str] | None:
+    """Join one or several columns to names of the rows."""
     if not columns:
         return None
-    texts = [["" if one is None else str(one) for one in column] for column in columns]
+    texts = [["" if cell is None else str(cell) for cell in column] for column in columns]
     return [", ".join(parts) for parts in zip(*texts, strict=True)]
 
 
-def _tells_apart(batch: Any, name: str, k: int) -> bool:
+def _is_identifier(batch: Any, name: str, k: int) -> bool:
     batch.validate(full=True)
-    return how_rows_are_told_apart(name, batch.column(k).to_pylist()) is not None
+    return describe_identifier(name, batch.column(k).to_pylist()) is not None
 
 
-def _numbers(path: Path, names: list[str], k: int, column: Any, above: int) -> Any:
-    """A column as floats, to the last digit."""
+def _convert_to_float(path: Path, names: list[str], k: int, column: Any, n_above: int) -> Any:
+    """Convert a column to floats without rounding."""
     import pyarrow as pa
 
     try:
         return column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:
         values = column.to_pylist()
-        large = (k for k, v in enumerate(values) if isinstance(v, int) and abs(v) > EXACT)
+        large = (
+            i for i, v in enumerate(values) if isinstance(v, int) and abs(v) > MAX_EXACT_INTEGER
+        )
         first = next(large, None)
         if first is None:
             raise
-        row = above + first + 1
-        refuse_inexact(f"{path}, row {row}", column_called(path, names, k), values[first])
+        row = n_above + first + 1
+        refuse_inexact(f"{path}, row {row}", name_column(names, k), values[first])
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(data_type: Any) -> bool:
     from pyarrow import types
 
-    inner = kind.value_type if types.is_dictionary(kind) else kind
+    inner = data_type.value_type if types.is_dictionary(data_type) else data_type
     tests = (types.is_string, types.is_large_string, types.is_string_view)
     return any(test(inner) for test in tests)
 
 
-def _is_count(kind: Any) -> bool:
+def _may_count(data_type: Any) -> bool:
     from pyarrow import types
 
-    return bool(types.is_integer(kind) or types.is_floating(kind))
+    return bool(types.is_integer(data_type) or types.is_floating(data_type))
 
 
-def _is_number(kind: Any) -> bool:
+def _is_numeric(data_type: Any) -> bool:
     from pyarrow import types
 
     tests = (types.is_floating, types.is_integer, types.is_boolean, types.is_decimal, types.is_null)
-    return any(test(kind) for test in tests)
+    return any(test(data_type) for test in tests)

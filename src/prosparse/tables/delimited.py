@@ -1,8 +1,8 @@
-"""CSV and its relatives, streamed by pyarrow; what a file says in no header is found out first.
+"""CSV and similar text files, streamed by pyarrow.
 
-Separator, decimal comma, byte-order mark and index column are guessed from the first rows and
-said. What pyarrow refuses is read again, slowly: either it can be read after all, or that reading
-finds the row and the column to blame.
+Separator, decimal mark, encoding and index are detected from the first rows and reported in notes.
+If pyarrow fails, the file is read again row by row. This either succeeds or finds the row and the
+column of the error.
 """
 
 from __future__ import annotations
@@ -19,183 +19,204 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .base import MISSING, Growing, ReadOptions, Roles, Table, opened, quietly
+from .base import MISSING, GrowableArray, ReadOptions, Roles, Table, open_binary, quote
+from .decimal_marks import (
+    MarkUse,
+    ThousandsCheck,
+    classify_mark,
+    contains_thousands,
+    find_decimal_mark,
+)
 from .layout import (
     Layout,
+    Row,
     RowsRead,
+    find_header,
     find_layout,
-    no_header,
+    find_roles,
+    make_header,
+    make_table,
     read_rows,
-    roles_of,
-    table_of,
-    take_header,
 )
-from .marks import Marks, Use, decimal_mark, has_thousands, use_of
-from .orientation import NamedRows, rows_by_name
+from .non_numeric import MISSING_ADVICE
+from .orientation import NamedRows, split_named_rows
 
-SAMPLE_LINES = 200  # to look at, or fewer if they hold as many characters as
-SAMPLE_CHARACTERS = 2_000_000
-MOST_BLANK = 100_000  # empty lines among those
-LONGEST_LINE = 2**27  # characters: a row of ten million numbers
-WIDEST = 50_000  # columns: beyond, pyarrow's work and memory for each exceed those of its cells
+SAMPLE_LINES = 200  # number of lines that determine the format
+SAMPLE_CHARACTERS = 2_000_000  # limit on their total length
+MAX_BLANK_LINES = 100_000  # maximum number of empty lines among them
+MAX_LINE_LENGTH = 2**27  # maximum number of characters, for ten million numbers
+MAX_ARROW_COLUMNS = 50_000  # pyarrow's overhead per column dominates in wider files
 BLOCK = 2**24  # bytes of text that pyarrow parses at a time
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _BOMS = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before that of UTF-16, which it begins with
+    codecs.BOM_UTF32_LE: "utf-32",  # first, because it begins with the mark of UTF-16
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF8: "utf-8-sig",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }
-# Lines in files of the Gene Expression Omnibus that are about the table, above and below it.
-_ABOUT_THE_TABLE = re.compile(
-    r'"?!(?:series|sample|dataset|subset|annotation|platform|database)', re.I
-)
-# Numbers with marks between their digits, as separators of thousands or of decimals are.
+# Metadata above and below the table in files of the Gene Expression Omnibus.
+_METADATA = re.compile(r'"?!(?:series|sample|dataset|subset|annotation|platform|database)', re.I)
+# Numbers with decimal marks or thousands separators.
 _WITH_MARKS = re.compile(r"\s*[-+]?\d+(?:[.,\s'\u2019\u066c]+\d+)*\s*")
-_NO_SEPARATORS = set('0123456789.+-"\r\n')
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # as spreadsheet programs write and obey it
+_INVALID_SEPARATORS = set('0123456789.+-"\r\n')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*')  # instruction to spreadsheet programs
 
 
-class Shape(NamedTuple):
-    """How the file is written."""
+class TextFormat(NamedTuple):
+    """Format of a text file."""
 
     encoding: str
     separator: str
     decimal: str
-    skipped: int  # lines before the first row of data
-    quoted: bool
-    spaced: bool  # a space may be between a separator and a quotation mark
-    doubtful: bool  # the decimal mark could be one of thousands: all rows are to be looked at
+    n_skipped: int  # number of lines before the first row of data
+    is_quoted: bool
+    is_spaced: bool  # whether spaces occur between separators and quotation marks
+    is_ambiguous: bool  # whether the decimal mark may separate thousands
     layout: Layout
-    named: NamedRows
+    named_rows: NamedRows
 
 
-def read_delimited(path: Path, ask: ReadOptions) -> Table:
+def read_delimited(path: Path, options: ReadOptions) -> Table:
+    """Read a text file of separated columns."""
     notes: list[str] = []
-    shape, ask = find_shape(path, ask, notes)
-    roles = roles_of(path, shape.layout, ask)
-    # pyarrow wants an ASCII separator
-    unusual = shape.doubtful or shape.spaced or bool(shape.named.wanted)
-    fast = len(shape.layout.names) <= WIDEST and shape.separator.isascii() and not unusual
-    read = (_stream if fast else _row_by_row)(path, shape, roles, ask)
-    return table_of(path, shape.layout, roles, read, lambda: _records(path, shape), notes, ask)
+    text_format, options = find_format(path, options, notes)
+    layout = text_format.layout
+    roles = find_roles(path, layout, options)
+    use_arrow = (
+        len(layout.names) <= MAX_ARROW_COLUMNS
+        and text_format.separator.isascii()
+        and not (text_format.is_ambiguous or text_format.is_spaced or text_format.named_rows.names)
+    )
+    read = (_stream if use_arrow else _read_slowly)(path, text_format, roles, options)
+    return make_table(
+        path, layout, roles, read, lambda: _iterate_rows(path, text_format), notes, options
+    )
 
 
-def read_texts(path: Path, ask: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return all cells of a file as text: names of the columns, rows, and notes about values."""
-    shape, _ = find_shape(path, ask, [])
+def read_texts(path: Path, options: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
+    """Read all cells of a file as text: names of the columns, rows and notes."""
+    text_format, _ = find_format(path, options, [])
     try:
-        rows = [row for _, row in _records(path, shape)]
+        rows = [row for _, row in _iterate_rows(path, text_format)]
     except UnicodeError:
-        _blame_encoding(path, shape.encoding, shape.separator)
+        _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: it cannot be read as a table: {error}") from None
-    return shape.layout.names, rows, []
+        raise TableError(f"{path}: the file cannot be read as a table ({error})") from None
+    return text_format.layout.names, rows, []
 
 
-# --- how the file is written
+# --- format of the file
 
 
-def find_shape(path: Path, ask: ReadOptions, notes: list[str]) -> tuple[Shape, ReadOptions]:
-    """How the file is written, and what is asked of its columns."""
-    encoding = _encoding(path, ask)
-    lines, whole = _first_lines(path, encoding, ask)
-    declared = _take_separator_line(lines)
-    separator = ask.separator or (declared[1] if declared else _separator(path, lines, ask))
-    _check_separator(path, separator, ask)
-    spaced = separator != " " and any(f'{separator} "' in line for line in lines)
-    rows = _sample(path, lines, whole, separator, spaced)
-    if ask.header:
-        header = take_header(path, rows, notes)
+def find_format(
+    path: Path, options: ReadOptions, notes: list[str]
+) -> tuple[TextFormat, ReadOptions]:
+    """Detect the format of the file, and return it with the options for its columns."""
+    encoding = _find_encoding(path, options)
+    lines, is_complete = _read_first_lines(path, encoding, options)
+    declared = _pop_separator_line(lines)
+    separator = options.separator or (
+        declared[1] if declared else _find_separator(path, lines, options)
+    )
+    _check_separator(path, separator, options)
+    is_spaced = separator != " " and any(f'{separator} "' in line for line in lines)
+    rows = _split_sample(path, lines, is_complete, separator, is_spaced)
+    if options.header:
+        header = find_header(path, rows, notes)
     else:
-        header = no_header(rows, declared[0] if declared else 0)
-    columns, named = rows_by_name(header.names, ask)
-    header = header._replace(body=named.without(header.body))
+        header = make_header(rows, declared[0] if declared else 0)
+    column_options, named_rows = split_named_rows(header.names, options)
+    header = header._replace(body=named_rows.remove_from(header.body))
     if not header.body:
-        raise TableError(f"{path}: all of its rows are labels, or left out")
-    no_numbers = {columns.id_column, *columns.aside.values(), *columns.drop}
-    aside = {k for k, name in enumerate(header.names) if name in no_numbers}
-    decimal = ask.decimal or decimal_mark(_cells(header.body, aside), separator)
+        raise TableError(f"{path}: all rows are labels or dropped")
+    other_names = {
+        column_options.id_column,
+        *column_options.annotations.values(),
+        *column_options.drop,
+    }
+    others = {k for k, name in enumerate(header.names) if name in other_names}
+    decimal = options.decimal or find_decimal_mark(_iterate_cells(header.body, others), separator)
     if separator != "," or decimal != ".":
-        commas = ", numbers have decimal commas" if decimal == "," else ""
-        called = _SEPARATORS.get(separator, quietly(separator))
-        notes.append(f"the columns are separated by {called}{commas}")
+        commas = ", and numbers have decimal commas" if decimal == "," else ""
+        separator_name = _SEPARATORS.get(separator, quote(separator))
+        notes.append(f"columns are separated by {separator_name}{commas}")
     if encoding not in ("utf-8", "utf-8-sig"):
-        notes.append(f"the text was read as {encoding}")
-    layout = find_layout(header, decimal, columns, notes)
-    doubtful = False
-    if ask.decimal is None and separator != ",":
-        use = use_of(_cells(header.body, aside | {*layout.index_at}), decimal)
-        # numbers from a thousand on may come late
-        doubtful = use is Use.DOUBTFUL or (
-            use is Use.NONE and not whole and _thousands_below(path, encoding, separator, decimal)
+        notes.append(f"the encoding is {encoding}")
+    layout = find_layout(header, decimal, column_options, notes)
+    is_ambiguous = False
+    if options.decimal is None and separator != ",":
+        use = classify_mark(_iterate_cells(header.body, others | {*layout.index_columns}), decimal)
+        # Numbers above a thousand may occur only below the sample.
+        is_ambiguous = use is MarkUse.AMBIGUOUS or (
+            use is MarkUse.UNUSED
+            and not is_complete
+            and _file_contains_thousands(path, encoding, separator, decimal)
         )
-    shape = Shape(
+    text_format = TextFormat(
         encoding,
         separator,
         decimal,
         header.line,
         any('"' in line for line in lines),
-        spaced,
-        doubtful,
+        is_spaced,
+        is_ambiguous,
         layout,
-        named,
+        named_rows,
     )
-    return shape, columns
+    return text_format, column_options
 
 
-def _check_separator(path: Path, separator: str, ask: ReadOptions) -> None:
-    if len(separator) != 1 or ask.decimal not in (None, ".", ","):
+def _check_separator(path: Path, separator: str, options: ReadOptions) -> None:
+    if len(separator) != 1 or options.decimal not in (None, ".", ","):
         raise TableError(
-            f"{path}: columns are separated by one character, and decimals by a point or a comma, "
-            f"not by {quietly(separator)} and {quietly(ask.decimal)}"
+            f"{path}: the separator must be one character, and the decimal mark a point or a "
+            f"comma, got {quote(separator)} and {quote(options.decimal)}"
         )
-    if separator == ask.decimal:
+    if separator == options.decimal:
         raise TableError(
-            f"{path}: {separator!r} cannot separate both columns and decimals: save the file with "
-            "semicolons or tabs between the columns"
+            f"{path}: {separator!r} cannot be both the separator and the decimal mark. Save the "
+            "file with semicolons or tabs between the columns"
         )
-    if separator in _NO_SEPARATORS:
+    if separator in _INVALID_SEPARATORS:
         raise TableError(
-            f"{path}: {separator!r} is part of numbers or ends a line or a text, and cannot "
-            "separate columns: choose another --separator"
+            f"{path}: {separator!r} cannot separate columns, because it is part of numbers, quotes "
+            "or line ends. Use another --separator"
         )
 
 
-def _cells(body: list[list[str]], aside: set[int]) -> Iterator[str]:
-    """All cells but those of the columns ``aside``, which are no variables."""
-    return (cell for row in body for k, cell in enumerate(row) if k not in aside)
+def _iterate_cells(body: list[list[str]], others: set[int]) -> Iterator[str]:
+    """Iterate over all cells except those of the columns ``others``."""
+    return (cell for row in body for k, cell in enumerate(row) if k not in others)
 
 
-def _thousands_below(path: Path, encoding: str, separator: str, mark: str) -> bool:
-    """Whether a number anywhere in the file looks like thousands."""
+def _file_contains_thousands(path: Path, encoding: str, separator: str, mark: str) -> bool:
+    """Return whether a number anywhere in the file looks like thousands."""
     try:
-        with io.TextIOWrapper(opened(path), encoding=encoding) as file:
-            return has_thousands(file, separator, mark)
+        with io.TextIOWrapper(open_binary(path), encoding=encoding) as file:
+            return contains_thousands(file, separator, mark)
     except UnicodeError:
-        return False  # whoever reads the rows will say where
+        return False  # reading the rows raises an error with the position
 
 
-def _sample(
-    path: Path, lines: list[str], whole: bool, separator: str, spaced: bool
-) -> list[tuple[int, list[str]]]:
-    """Rows to look at, and the numbers of the lines that they end on."""
+def _split_sample(
+    path: Path, lines: list[str], is_complete: bool, separator: str, is_spaced: bool
+) -> list[Row]:
     try:
-        rows = _cut(lines, separator, spaced)
+        rows = _split(lines, separator, is_spaced)
     except csv.Error as error:
-        raise TableError(f"{path}: it cannot be cut into columns ({error})") from error
-    if not whole and len(rows) > 2:
-        rows.pop()  # it may end in the middle of a cell
+        raise TableError(f"{path}: the lines cannot be split into columns ({error})") from error
+    if not is_complete and len(rows) > 2:
+        rows.pop()  # it may end within a cell
     while len(rows) > 2 and not any(map(str.strip, rows[-1][1])):
-        rows.pop()  # see `_without_empty_end`
+        rows.pop()  # empty rows at the end are dropped
     if not rows:
-        raise TableError(f"{path}: the file holds nothing but empty lines")
+        raise TableError(f"{path}: the file contains only empty lines")
     return rows
 
 
-def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
-    """Blank out a first line such as ``sep=;``; its number, and the separator."""
+def _pop_separator_line(lines: list[str]) -> tuple[int, str] | None:
+    """Clear a first line such as ``sep=;``, and return its number and the separator."""
     first = next((k for k, line in enumerate(lines) if line.strip()), None)
     found = None if first is None else _SEPARATOR_LINE.fullmatch(lines[first])
     if first is None or found is None:
@@ -204,226 +225,226 @@ def _take_separator_line(lines: list[str]) -> tuple[int, str] | None:
     return first + 1, found[1]
 
 
-def _encoding(path: Path, ask: ReadOptions) -> str:
-    with opened(path) as file:
+def _find_encoding(path: Path, options: ReadOptions) -> str:
+    with open_binary(path) as file:
         start = file.read(4096)
     found = next((name for bom, name in _BOMS.items() if start.startswith(bom)), None)
-    encoding = ask.encoding or found or "utf-8"
+    encoding = options.encoding or found or "utf-8"
     try:
         "".encode(encoding)
         canonical = codecs.lookup(encoding).name
     except LookupError:
-        raise TableError(
-            f"{path}: there is no encoding of text called {quietly(encoding)}"
-        ) from None
+        raise TableError(f"{path}: the encoding {quote(encoding)} is unknown") from None
     if found is not None and canonical != found:
         if not found.startswith(canonical.removesuffix("-le").removesuffix("-be")):
             raise TableError(
-                f"{path}: it begins with the mark of {found.removesuffix('-sig')}, and is not "
-                f"{encoding}: leave --encoding out"
+                f"{path}: the file begins with the byte-order mark of "
+                f"{found.removesuffix('-sig')}, and its encoding cannot be {encoding}. Remove "
+                "--encoding"
             )
-        encoding = found  # or the mark would be part of the first name
+        encoding = found  # otherwise the mark would be part of the first name
     if b"\0" in start and not canonical.startswith(("utf-16", "utf-32")):
         raise TableError(
-            f"{path}: this is not text (it holds zero bytes): is the ending right? Or name its "
-            "encoding, such as --encoding utf-16"
+            f"{path}: the file contains zero bytes and is not text. Check its extension, or give "
+            "its encoding, such as --encoding utf-16"
         )
     return encoding
 
 
-def _first_lines(path: Path, encoding: str, ask: ReadOptions) -> tuple[list[str], bool]:
-    """Lines to look at, blank ones among them, and whether these are all."""
+def _read_first_lines(path: Path, encoding: str, options: ReadOptions) -> tuple[list[str], bool]:
+    """Read a sample of lines, and return it with whether it is the whole file."""
     try:
-        with io.TextIOWrapper(opened(path), encoding=encoding, newline="") as file:
+        with io.TextIOWrapper(open_binary(path), encoding=encoding, newline="") as file:
             lines: list[str] = []
-            characters = full = 0
-            while full < SAMPLE_LINES and not (characters > SAMPLE_CHARACTERS and full > 2):
-                line = file.readline(LONGEST_LINE)
-                if len(line) == LONGEST_LINE:
+            n_characters = n_filled = 0
+            while n_filled < SAMPLE_LINES and not (
+                n_characters > SAMPLE_CHARACTERS and n_filled > 2
+            ):
+                line = file.readline(MAX_LINE_LENGTH)
+                if len(line) == MAX_LINE_LENGTH:
                     raise TableError(
-                        f"{path}: a line is longer than {LONGEST_LINE:,} characters: is this a "
-                        "table?"
+                        f"{path}: a line has more than {MAX_LINE_LENGTH:,} characters, and the "
+                        "file is probably not a table"
                     )
                 if not line:
                     return lines, True
                 lines.append(line)
-                characters += len(line)
-                full += bool(line.strip())
-                if len(lines) - full > MOST_BLANK:
+                n_characters += len(line)
+                n_filled += bool(line.strip())
+                if len(lines) - n_filled > MAX_BLANK_LINES:
                     raise TableError(
-                        f"{path}: more than {MOST_BLANK:,} of the first lines are empty: is this "
-                        "a table?"
+                        f"{path}: more than {MAX_BLANK_LINES:,} of the first lines are empty, and "
+                        "the file is probably not a table"
                     )
             return lines, not file.read(1)
     except UnicodeError:
-        _blame_encoding(path, encoding, ask.separator or ",")
+        _raise_encoding_error(path, encoding, options.separator or ",")
 
 
-def _cut(lines: Iterable[str], separator: str, spaced: bool = False) -> list[tuple[int, list[str]]]:
-    """Rows that are not blank, and the numbers of the lines that they end on."""
-    return list(_numbered(csv.reader(lines, delimiter=separator, skipinitialspace=spaced)))
+def _split(lines: Iterable[str], separator: str, is_spaced: bool = False) -> list[Row]:
+    """Split lines into rows that are not blank."""
+    return list(_number_rows(csv.reader(lines, delimiter=separator, skipinitialspace=is_spaced)))
 
 
-def _numbered(reader: Any) -> Iterator[tuple[int, list[str]]]:
+def _number_rows(reader: Any) -> Iterator[Row]:
     for row in reader:
-        if (len(row) > 1 or (row and row[0].strip())) and not _ABOUT_THE_TABLE.match(row[0]):
+        if (len(row) > 1 or (row and row[0].strip())) and not _METADATA.match(row[0]):
             yield reader.line_num, row
 
 
-def _separator(path: Path, lines: list[str], ask: ReadOptions) -> str:
-    """The separator that cuts the lines into most columns, the same number in nearly all."""
+def _find_separator(path: Path, lines: list[str], options: ReadOptions) -> str:
+    """Return the separator with the most columns, and the same number in nearly all lines."""
     if path.name.lower().removesuffix(".gz").endswith((".tsv", ".tab")):
         return "\t"
-    best, most = ",", (0.0, 0)
-    # a title above the table is cut by no separator
+    best, best_merit = ",", (0.0, 0)
+    # A title above the table contains no separator.
     titles = itertools.takewhile(lambda line: not any(s in line for s in _SEPARATORS), lines)
-    above = sum(bool(line.strip()) for line in titles)
+    n_titles = sum(bool(line.strip()) for line in titles)
     for separator in _SEPARATORS:
-        if separator == ask.decimal:
+        if separator == options.decimal:
             continue
         try:
-            counts = [len(row) for _, row in _cut(lines, separator)]
-        except csv.Error:  # a cell of many thousand characters: this is not the separator
+            counts = [len(row) for _, row in _split(lines, separator)]
+        except csv.Error:  # a cell is too long, so that this is not the separator
             continue
         usual = max(set(counts), key=counts.count, default=0)
-        # decimal commas cut rows, too, but not all into the same number, and never the header
+        # Decimal commas split rows too, but into different numbers, and never the header.
         merit = (float(np.mean([c == usual for c in counts])), usual) if usual > 1 else (0.0, 0)
-        if separator in (";", "\t", "|") and usual > 1 and counts[above] > 1:
+        if separator in (";", "\t", "|") and usual > 1 and counts[n_titles] > 1:
             merit = (merit[0] + 1.0, usual)
-        if merit > most:
-            best, most = separator, merit
+        if merit > best_merit:
+            best, best_merit = separator, merit
     return best
 
 
-# --- the numbers
+# --- rows
 
 
-def _stream(path: Path, shape: Shape, roles: Roles, ask: ReadOptions) -> RowsRead:
-    """Block after block into one array."""
+def _stream(path: Path, text_format: TextFormat, roles: Roles, options: ReadOptions) -> RowsRead:
+    """Read blocks with pyarrow into one array."""
     import pyarrow as pa
     from pyarrow import csv as arrow
 
     numbers = [str(k) for k in roles.variables]
-    others = {k: list[str]() for k in (*roles.texts(), *shape.layout.blank)}
-    texts = [str(k) for k in others]
-    types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(texts, pa.string())
-    longest = 64 * max(len(shape.layout.names), 1)  # a row must fit into a block
-    encoding = "utf-8" if shape.encoding == "utf-8-sig" else shape.encoding
+    texts = {k: list[str]() for k in (*roles.text_columns(), *text_format.layout.blank)}
+    text_names = [str(k) for k in texts]
+    types = dict.fromkeys(numbers, pa.float64()) | dict.fromkeys(text_names, pa.string())
+    row_length = 64 * max(len(text_format.layout.names), 1)  # a row must fit into a block
+    encoding = "utf-8" if text_format.encoding == "utf-8-sig" else text_format.encoding
     read = arrow.ReadOptions(
-        column_names=[str(k) for k in range(len(shape.layout.names))],
-        skip_rows=shape.skipped,
-        block_size=max(BLOCK, 4 * longest),
+        column_names=[str(k) for k in range(len(text_format.layout.names))],
+        skip_rows=text_format.n_skipped,
+        block_size=max(BLOCK, 4 * row_length),
         encoding=encoding,
     )
     parse = arrow.ParseOptions(
-        delimiter=shape.separator,
-        newlines_in_values=shape.quoted,
-        invalid_row_handler=lambda row: "skip" if _ABOUT_THE_TABLE.match(row.text) else "error",
+        delimiter=text_format.separator,
+        newlines_in_values=text_format.is_quoted,
+        invalid_row_handler=lambda row: "skip" if _METADATA.match(row.text) else "error",
     )
     convert = arrow.ConvertOptions(
         column_types=types,
-        include_columns=[*numbers, *texts],
+        include_columns=[*numbers, *text_names],
         null_values=list(MISSING),
         strings_can_be_null=False,
-        decimal_point=shape.decimal,
+        decimal_point=text_format.decimal,
     )
-    growing = Growing(len(numbers))
+    data = GrowableArray(len(numbers))
     try:
-        packed = path.suffix.lower() == ".gz"
-        with pa.PythonFile(opened(path)) if packed else pa.OSFile(str(path)) as source:
+        is_packed = path.suffix.lower() == ".gz"
+        with pa.PythonFile(open_binary(path)) if is_packed else pa.OSFile(str(path)) as source:
             for batch in arrow.open_csv(source, read, parse, convert):
-                rows = growing.room(batch.num_rows)
+                rows = data.append_rows(batch.num_rows)
                 for j, column in enumerate(batch.columns[: len(numbers)]):
                     rows[:, j] = column.to_numpy(zero_copy_only=False)
-                for k, cells in others.items():
+                for k, cells in texts.items():
                     cells.extend(batch.column(str(k)).to_pylist())
-                ask.progress(growing.rows)
+                options.progress(data.rows)
     except (pa.ArrowException, UnicodeError):
-        # pyarrow knows fewer ways to write a number than `number`, and does not say which line
-        del growing
-        return _row_by_row(path, shape, roles, ask)
-    pa.default_memory_pool().release_unused()  # the fit will want it
-    return RowsRead(growing.finish(), others, [], {})
+        # pyarrow knows fewer formats of numbers than `parse_number`, and reports no line.
+        del data
+        return _read_slowly(path, text_format, roles, options)
+    pa.default_memory_pool().release_unused()  # for the fit
+    return RowsRead(data.finish(), texts, [], {})
 
 
-def _row_by_row(path: Path, shape: Shape, roles: Roles, ask: ReadOptions) -> RowsRead:
-    """The same as `_stream`, slowly: for rows of very many cells, and for all that is unusual."""
+def _read_slowly(
+    path: Path, text_format: TextFormat, roles: Roles, options: ReadOptions
+) -> RowsRead:
+    """Read row by row: for very wide files, and for all that pyarrow cannot read."""
     try:
         return read_rows(
             path,
-            shape.layout,
+            text_format.layout,
             roles,
-            ask,
-            lambda: _records(path, shape),
-            shape.decimal,
-            shape.named,
-            lambda cell: _advice(cell, shape),
-            Marks(shape.decimal) if shape.doubtful else None,
+            options,
+            lambda: _iterate_rows(path, text_format),
+            text_format.decimal,
+            text_format.named_rows,
+            lambda cell: _advise(cell, text_format),
+            ThousandsCheck(text_format.decimal) if text_format.is_ambiguous else None,
         )
     except UnicodeError:
-        _blame_encoding(path, shape.encoding, shape.separator)
+        _raise_encoding_error(path, text_format.encoding, text_format.separator)
     except csv.Error as error:
-        raise TableError(f"{path}: it cannot be read as a table: {error}") from None
+        raise TableError(f"{path}: the file cannot be read as a table ({error})") from None
 
 
-# --- whose fault it was
-
-
-def _records(path: Path, shape: Shape) -> Iterator[tuple[int, list[str]]]:
-    """Line number and cells of every row of data, slowly."""
-    with io.TextIOWrapper(opened(path), encoding=shape.encoding, newline="") as file:
-        for _ in range(shape.skipped):
+def _iterate_rows(path: Path, text_format: TextFormat) -> Iterator[Row]:
+    """Iterate over line number and cells of every row of data."""
+    with io.TextIOWrapper(open_binary(path), encoding=text_format.encoding, newline="") as file:
+        for _ in range(text_format.n_skipped):
             file.readline()
-        cut = csv.reader(file, delimiter=shape.separator, skipinitialspace=shape.spaced)
-        for line, row in _numbered(cut):
-            yield shape.skipped + line, row
+        reader = csv.reader(
+            file, delimiter=text_format.separator, skipinitialspace=text_format.is_spaced
+        )
+        for line, row in _number_rows(reader):
+            yield text_format.n_skipped + line, row
 
 
-def _advice(cell: str, shape: Shape) -> str | None:
-    """What to do about a cell that is a number or a gap to a person; None if it is neither."""
+# --- errors
+
+
+def _advise(cell: str, text_format: TextFormat) -> str | None:
+    """Return the remedy for a malformed number or missing value, and None for text."""
     if _WITH_MARKS.fullmatch(cell):
-        misjudged = (
-            "if commas begin decimals, save the file with semicolons or tabs between the columns"
-            if shape.separator == ","
-            else "if the decimals are misjudged, say --decimal comma or --decimal point"
+        remedy = (
+            "for decimal commas save the file with semicolons or tabs between the columns"
+            if text_format.separator == ","
+            else "use --decimal comma or --decimal point if the decimal mark is wrong"
         )
+        mark = "comma" if text_format.decimal == "," else "point"
         return (
-            f"Numbers are written with a decimal {'comma' if shape.decimal == ',' else 'point'} "
-            "in this file, without separators of thousands. Take out what separates thousands; "
-            f"{misjudged}; if the column is no variable"
+            f"The decimal mark of this file is a {mark}. Remove thousands separators; {remedy}; if "
+            "the column is not a variable"
         )
-    if not any(one.isalnum() for one in cell):
-        return (
-            "If it stands for a missing value, leave the cell empty or write NA; if the column is "
-            "no variable"
-        )
-    return None
+    return None if any(character.isalnum() for character in cell) else MISSING_ADVICE
 
 
-def _blame_encoding(path: Path, encoding: str, separator: str) -> NoReturn:
-    """Say where the text of a file is not in its encoding."""
+def _raise_encoding_error(path: Path, encoding: str, separator: str) -> NoReturn:
+    """Raise an error with the position of the first invalid byte."""
     decoder = codecs.getincrementaldecoder(encoding)()
-    line, separators = 1, 0  # the number of a line, and the separators in it so far
-    with opened(path) as file:
+    line, n_separators = 1, 0  # number of the line, and separators in it so far
+    with open_binary(path) as file:
         while block := file.read(2**16):
-            text, wrong = _decoded(decoder, block)
+            text, invalid = _decode(decoder, block)
             line += text.count("\n")
             last = text.rpartition("\n")[2]
-            separators = last.count(separator) + (0 if "\n" in text else separators)
-            if wrong:
+            n_separators = last.count(separator) + (0 if "\n" in text else n_separators)
+            if invalid:
                 raise TableError(
-                    f"{path}, line {line}, column {separators + 1}: the text is not "
-                    f"{encoding} (byte 0x{wrong.hex()}). Save the file as UTF-8, or name its "
-                    "encoding: --encoding cp1252 is common for spreadsheets on Windows"
+                    f"{path}, line {line}, column {n_separators + 1}: the text is not valid "
+                    f"{encoding} (byte 0x{invalid.hex()}). Save the file as UTF-8, or give its "
+                    "encoding; --encoding cp1252 is common for spreadsheets on Windows"
                 )
     raise TableError(
-        f"{path}, line {line}: the file ends in the middle of a character of {encoding}: was it "
-        "cut short? If it is in another encoding, name it with --encoding"
+        f"{path}, line {line}: the file ends within a character of {encoding} and may be "
+        "truncated. Give another encoding with --encoding"
     )
 
 
-def _decoded(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
-    """The text of a block up to the first byte that is wrong, and that byte if there is one."""
+def _decode(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, bytes]:
+    """Return the text of a block up to the first invalid byte, and this byte, if any."""
     before = decoder.getstate()
     try:
         return decoder.decode(block), b""
@@ -433,7 +454,7 @@ def _decoded(decoder: codecs.IncrementalDecoder, block: bytes) -> tuple[str, byt
     for k in range(len(block)):
         try:
             text += decoder.decode(block[k : k + 1])
-        except UnicodeDecodeError as error:  # it may be about a byte before this one
+        except UnicodeDecodeError as error:  # the error may refer to an earlier byte
             return text, error.object[error.start : error.start + 1]
         except UnicodeError:
             return text, block[k : k + 1]

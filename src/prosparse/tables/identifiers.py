@@ -1,7 +1,7 @@
-"""Columns that number the rows or tell them apart: names of rows, not variables.
+"""Columns that number or identify the rows, and are not variables.
 
-Such a column is made of whole numbers, like a variable, and its variance is often the largest of
-the table. It is known by its name and by its values together: neither is enough alone.
+Such a column consists of integers, and its variance is often the largest of the table. It is
+recognised by its name and its values together, because neither suffices alone.
 """
 
 from __future__ import annotations
@@ -11,97 +11,97 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-# A name with one of these words first or last says that the column tells the rows apart ...
+# First or last word in the name of an identifier.
 _IDENTIFIER_WORDS = {
     "id", "ids", "identifier", "uid", "uuid", "guid", "mrn", "ssn", "eid", "barcode", "accession",
 }  # fmt: skip
-# ... or one of these with "id" behind it.
-_THINGS = (
+# Nouns that form the name of an identifier together with "id".
+_ENTITIES = (
     "account|animal|case|cell|client|customer|employee|individual|item|object|observation|order|"
     "participant|patient|person|product|record|respondent|row|sample|specimen|student|study|"
     "subject|transaction|user"
 )
-_JOINED = re.compile(rf"(?:{_THINGS})_?ids?")
-# "Patient number" tells patients apart; "cell number" may be how many there are.
-_NUMBERED = re.compile(
+_ENTITY_ID = re.compile(rf"(?:{_ENTITIES})_?ids?")
+# "Patient number" is an identifier; "cell number" may be a count.
+_ENTITY_NUMBER = re.compile(
     r"(?:account|case|client|customer|employee|participant|patient|record|respondent|sample|"
     r"specimen|student|subject|user|nhs|(?:medical|hospital) ?record|social ?security)[\s_.\-]*"
     r"(?:no|nr|num|number|code|key)\.?"
 )
-# pandas calls a column without a name so when it reads a file.
+# Name that pandas gives to a column without a name.
 _UNNAMED = re.compile(r"unnamed: \d+(?:\.\d+)*(?:_level_\d+)?")
-# These names say only that rows may be counted: the values must be a count without holes.
-_COUNTS = {
+# Names of possible row numbers, whose values must be consecutive.
+_ROW_NUMBERS = {
     "#", "case", "caseno", "casenumber", "idx", "index", "individual", "lfdnr", "no", "nr", "num",
     "number", "obs", "observation", "participant", "patient", "record", "recordno", "row", "rowid",
     "rowindex", "rowname", "rownames", "rowno", "rownr", "rownum", "rownumber", "rows", "sample",
     "sampleno", "samplenumber", "serial", "serialno", "serialnumber", "sno", "specimen", "subject",
     "subjectno", "level0",
 }  # fmt: skip
-_WHOLE = re.compile(r"[-+]?\d{1,30}(?:\.0*)?")
+_INTEGER = re.compile(r"[-+]?\d{1,30}(?:\.0*)?")
 
 
-def named_like_an_identifier(name: str) -> bool:
-    """Whether the name of a column says that it tells the rows apart, such as ``patient_id``."""
+def is_identifier_name(name: str) -> bool:
+    """Return whether a column is named like an identifier, such as ``patient_id``."""
     lower = name.strip().lower()
-    # patientId, PatientID and patient_id are the same two words
+    # patientId, PatientID and patient_id consist of the same two words.
     words = [w.lower() for w in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+", name)]
     if not words:
         return False
-    if any(kind.fullmatch(lower) for kind in (_UNNAMED, _JOINED, _NUMBERED)):
+    if any(pattern.fullmatch(lower) for pattern in (_UNNAMED, _ENTITY_ID, _ENTITY_NUMBER)):
         return True
-    # ID1 is a gene, not an identifier
+    # ID1 is a gene.
     return not any(w.isdigit() for w in words) and bool({words[0], words[-1]} & _IDENTIFIER_WORDS)
 
 
-def named_like_a_count(name: str) -> bool:
-    """Whether the name of a column says that it may number the rows, such as ``row``."""
-    return re.sub(r"[\s_.\-]+", "", name.strip().lower()) in _COUNTS
+def is_row_number_name(name: str) -> bool:
+    """Return whether a column is named like a row number, such as ``row``."""
+    return re.sub(r"[\s_.\-]+", "", name.strip().lower()) in _ROW_NUMBERS
 
 
-def may_tell_rows_apart(name: str) -> bool:
-    """Whether the values of a column of this name are worth a look."""
-    return named_like_an_identifier(name) or named_like_a_count(name)
-
-
-def whole(value: Any) -> int | None:
-    """The whole number that a cell or a value is; None if it is anything else."""
+def parse_integer(value: Any) -> int | None:
+    """Return the integer in a cell, or None if the cell is not an integer."""
     if isinstance(value, str):
         text = value.strip()
-        return int(text.split(".")[0]) if _WHOLE.fullmatch(text) else None
+        return int(text.split(".")[0]) if _INTEGER.fullmatch(text) else None
     if isinstance(value, bool) or value is None or not math.isfinite(value):
         return None
     return int(value) if value == int(value) else None
 
 
-def how_rows_are_told_apart(name: str, values: Iterable[Any]) -> str | None:
-    """In words, how a column of this name and these values tells the rows apart; None: not at all.
+def describe_identifier(name: str, values: Iterable[Any]) -> str | None:
+    """Describe how a column identifies the rows.
 
     Parameters
     ----------
     name : str
-    values : iterable of texts or numbers
-        One for each row.
+        Name of the column.
+    values : iterable of str or number
+        Values of all rows.
 
     Returns
     -------
     str or None
+        Predicate of a sentence, or None if the column is not an identifier.
     """
     numbers: list[int] = []
     for value in values:
-        number = whole(value)
+        number = parse_integer(value)
         if number is None:
             return None
         numbers.append(number)
     if len(numbers) < 2 or len(set(numbers)) < len(numbers):
         return None
-    if max(numbers) - min(numbers) == len(numbers) - 1 and may_tell_rows_apart(name):
+    consecutive = max(numbers) - min(numbers) == len(numbers) - 1
+    if consecutive and (is_identifier_name(name) or is_row_number_name(name)):
         return f"numbers the rows from {min(numbers)} to {max(numbers)}"
-    if named_like_an_identifier(name):
-        return "holds another whole number in every row, as identifiers do"
+    if is_identifier_name(name):
+        return "contains a different integer in every row"
     return None
 
 
-def candidates(names: Sequence[str]) -> list[int]:
-    """Positions of the columns whose values are worth a look."""
-    return [k for k, name in enumerate(names) if may_tell_rows_apart(name)]
+def identifier_candidates(names: Sequence[str]) -> list[int]:
+    """Return the positions of the columns that may be identifiers by their names."""
+    return [
+        k for k, name in enumerate(names) if is_identifier_name(name) or is_row_number_name(name)
+    ]

@@ -1,6 +1,6 @@
-"""Labels in a second file, with a line for each row of the table: matched by the names of the rows.
+"""Labels in a second file, which has one line per row and is matched by the names of the rows.
 
-Where variables are in rows, what is known of the samples is mostly in another file.
+Annotations of samples are often in a separate file if variables are in rows.
 """
 
 from __future__ import annotations
@@ -11,124 +11,124 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import ReadOptions, Table, errors_as_table_error, quietly, unknown_column
+from .base import ReadOptions, Table, errors_as_table_error, quote, raise_unknown_column
 from .delimited import read_texts
-from .workbook import ENDINGS, sheet_texts
+from .workbook import EXTENSIONS, read_sheet_texts
 
-_READ: dict[str, Callable[[Path, ReadOptions], tuple[list[str], list[list[str]], list[str]]]] = {
+_READERS: dict[str, Callable[[Path, ReadOptions], tuple[list[str], list[list[str]], list[str]]]] = {
     **dict.fromkeys((".csv", ".tsv", ".tab", ".txt"), read_texts),
-    **dict.fromkeys(ENDINGS, sheet_texts),
+    **dict.fromkeys(EXTENSIONS, read_sheet_texts),
 }
 
 
 class Labels(NamedTuple):
-    """A file of labels."""
+    """Content of a file of labels."""
 
     path: Path
     columns: dict[str, list[str]]
-    notes: list[str]  # what the user should know about the values
+    notes: list[str]  # observations that a user should know
 
-    def rest_of(self, ask: ReadOptions) -> ReadOptions:
-        """What is asked of the table: all but the columns that this file must have."""
-        for name in ask.aside.values():
+    def table_options(self, options: ReadOptions) -> ReadOptions:
+        """Return the options for the table, without the columns that this file contains."""
+        for name in options.annotations.values():
             if name not in self.columns:
-                unknown_column(self.path, name, list(self.columns))
-        return ask.without_aside()
+                raise_unknown_column(self.path, name, list(self.columns))
+        return options.without_annotations()
 
 
 def read_labels(path: Path) -> Labels:
-    """All cells of a text file or a spreadsheet, by column."""
-    ending = path.suffix.lower()
-    if ending not in _READ:
+    """Read all cells of a text file or spreadsheet as text."""
+    extension = path.suffix.lower()
+    if extension not in _READERS:
         raise TableError(
-            f"{path}: labels are read from files that end in {', '.join(_READ)}, not in "
-            f"{ending or 'nothing'!r}"
+            f"{path}: the extension {extension!r} is not supported for labels. Supported "
+            f"extensions: {', '.join(_READERS)}"
         )
     if not path.is_file():
-        raise TableError(f"{path}: there is no such file")
+        raise TableError(f"{path}: the file does not exist")
     with errors_as_table_error(path, "excel"):
-        names, rows, notes = _READ[ending](path, ReadOptions())
+        names, rows, notes = _READERS[extension](path, ReadOptions())
     columns = {
         name: [row[k].strip() if k < len(row) else "" for row in rows]
         for k, name in enumerate(names)
     }
     if len(columns) < 2:
         raise TableError(
-            f"{path}: a file of labels needs a column with the names of the samples and another "
-            f"with labels; it has {len(columns)} column(s)"
+            f"{path}: the file has 1 column; a file of labels needs the names of the rows and at "
+            "least one more column"
         )
     return Labels(path, columns, [f"{path.name}: {note}" for note in notes])
 
 
-def labelled(table: Table, labels: Labels, ask: ReadOptions) -> Table:
-    """The table with label, groups and response from the second file."""
+def attach_labels(table: Table, labels: Labels, options: ReadOptions) -> Table:
+    """Add label, groups and response from the second file to the table."""
     if table.ids is None:
         raise TableError(
-            f"{table.path}: its rows have no names, by which the lines of {labels.path} could be "
-            "found: name the column that has them with --id-column"
+            f"{table.path}: the rows have no names that could be matched with {labels.path}. "
+            "Select the column with the names by --id-column"
         )
-    key = _key(table, labels)
-    wanted = ask.aside
-    if not wanted:
+    key = _find_key(table, labels)
+    annotations = options.annotations
+    if not annotations:
         others = [name for name in labels.columns if name != key]
         if len(others) > 1:
             raise TableError(
-                f"{labels.path}: which of its columns is to be used? Say --label, --groups or "
-                f"--response, with one of {', '.join(map(quietly, others[:8]))}"
+                f"{labels.path}: the file has several columns: "
+                f"{', '.join(map(quote, others[:8]))}. Select one by --label, --groups or "
+                "--response"
             )
-        wanted = {"label": others[0]}
-    line_of = _lines(labels, key)
-    missing = [one for one in table.ids if one not in line_of]
+        annotations = {"label": others[0]}
+    line_of = _index_lines(labels, key)
+    missing = [name for name in table.ids if name not in line_of]
     if missing:
         close = difflib.get_close_matches(missing[0], list(line_of), n=1, cutoff=0.7)
-        hint = f"; is {quietly(missing[0])} its {quietly(close[0])}?" if close else ""
+        hint = f"; the closest name to {quote(missing[0])} is {quote(close[0])}" if close else ""
         raise TableError(
-            f"{labels.path}, column {quietly(key)}: {len(missing):,} of the {len(table.ids):,} "
-            f"rows of {table.path.name} have no line in it: {_some(missing)}{hint}"
+            f"{labels.path}, column {quote(key)}: {len(missing):,} of the {len(table.ids):,} rows "
+            f"of {table.path.name} have no line: {_list_names(missing)}{hint}"
         )
-    found = {
-        what: [labels.columns[name][line_of[one]] for one in table.ids]
-        for what, name in wanted.items()
+    values = {
+        role: [labels.columns[name][line_of[row]] for row in table.ids]
+        for role, name in annotations.items()
     }
     note = (
-        f"{' and '.join(map(quietly, wanted.values()))} came from {labels.path.name}, by the names "
-        f"in its column {quietly(key)}"
+        f"{' and '.join(map(quote, annotations.values()))} read from {labels.path.name}, matched "
+        f"by its column {quote(key)}"
     )
     if len(line_of) > len(table.ids):
-        note += f", of which {len(line_of) - len(table.ids):,} are not in the table"
+        note += f"; {len(line_of) - len(table.ids):,} of its names are not in the table"
     return table._replace(
-        label=found.get("label", table.label),
-        groups=found.get("groups", table.groups),
-        response=found.get("response", table.response),
-        notes=[*table.notes, note, *labels.notes],
-    )
+        label=values.get("label", table.label),
+        groups=values.get("groups", table.groups),
+        response=values.get("response", table.response),
+    ).with_notes(note, *labels.notes)
 
 
-def _key(table: Table, labels: Labels) -> str:
-    """The column that holds most of the names of the rows."""
+def _find_key(table: Table, labels: Labels) -> str:
+    """Return the column that contains most of the names of the rows."""
     ids = {*(table.ids or ())}
-    shared = {name: len(ids & {*cells}) for name, cells in labels.columns.items()}
-    best = max(shared, key=lambda name: shared[name])
-    if shared[best]:
+    n_matched = {name: len(ids & {*cells}) for name, cells in labels.columns.items()}
+    best = max(n_matched, key=lambda name: n_matched[name])
+    if n_matched[best]:
         return best
     first = next(iter(labels.columns))
     raise TableError(
-        f"{labels.path}: none of its columns holds the names of the rows of {table.path.name}, "
-        f"which are {_some(table.ids or ())}; its first column, {quietly(first)}, holds "
-        f"{_some(labels.columns[first])}"
+        f"{labels.path}: no column contains the names of the rows of {table.path.name}, such as "
+        f"{_list_names(table.ids or ())}. The first column, {quote(first)}, contains "
+        f"{_list_names(labels.columns[first])}"
     )
 
 
-def _lines(labels: Labels, key: str) -> dict[str, int]:
+def _index_lines(labels: Labels, key: str) -> dict[str, int]:
     lines: dict[str, int] = {}
     for k, name in enumerate(labels.columns[key]):
         if name and lines.setdefault(name, k) != k:
             raise TableError(
-                f"{labels.path}, column {quietly(key)}: rows {lines[name] + 1} and {k + 1} of the "
-                f"data are both about {quietly(name)}"
+                f"{labels.path}, column {quote(key)}: rows {lines[name] + 1} and {k + 1} of the "
+                f"data have the same name, {quote(name)}. Remove one of them"
             )
     return lines
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(quietly, names[:3])) + (", ..." if len(names) > 3 else "")
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(map(quote, names[:3])) + (", ..." if len(names) > 3 else "")

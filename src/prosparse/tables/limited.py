@@ -1,7 +1,7 @@
-"""Reading of files by libraries that hang, crash or exhaust the memory on some of them.
+"""Reading of files in a process with limits on memory and time.
 
-`child` reads such a file in a process with limits on memory and time. Linux enforces both limits;
-Windows and macOS do not enforce the limit on memory.
+Some libraries hang, crash or exhaust the memory on damaged files. `child` is the program of the
+process. Linux enforces both limits; Windows and macOS do not enforce the memory limit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import TableError
-from .base import quietly
+from .base import quote
 from .child import FAILED, OUT_OF_MEMORY
 
 PROGRAM = Path(__file__).with_name("child.py")
@@ -25,12 +25,12 @@ MEMORY_PER_BYTE = 100  # and those per byte of the file in addition
 MAX_OUTPUT = 0.25  # proportion of the memory limit: texts in Python take four times their length
 MIN_SECONDS = 15.0  # time that reading any file may take,
 BYTES_PER_SECOND = 1e6  # and a second per this many bytes in addition
-# What Rust, HDF5 and Python write when an allocation fails.
+# Messages of Rust, HDF5 and Python after a failed allocation.
 _NO_MEMORY = re.compile(rb"memory allocation|unable to allocate|MemoryError", re.IGNORECASE)
 
 
 def read_in_child(
-    path: Path, task: str, what: str, library: str, remedy: str, **options: Any
+    path: Path, task: str, file_type: str, library: str, remedy: str, **options: Any
 ) -> list[Any]:
     """Read a file in a process with limits on memory and time.
 
@@ -40,7 +40,7 @@ def read_in_child(
         File to read.
     task : str
         Key of `child.TASKS`.
-    what : str
+    file_type : str
         Noun phrase for the file format in messages.
     library : str
         Library that reads the file.
@@ -85,7 +85,7 @@ def read_in_child(
                 written += len(line)
                 if written > MAX_OUTPUT * memory:
                     break
-                if line.endswith(b"\n"):  # or else the process was ended
+                if line.endswith(b"\n"):  # otherwise the process has ended
                     values.append(json.loads(line))
             else:
                 process.wait()
@@ -94,7 +94,7 @@ def read_in_child(
             timer.cancel()
         process.wait()
         errors.seek(0)
-        said = errors.read(2**20)  # never shown: these are messages for developers
+        messages = errors.read(2**20)  # for developers, and not shown
     if expired.is_set():
         raise TableError(
             f"{path}: reading stopped after the limit of {seconds:.0f} seconds. The file is "
@@ -104,7 +104,7 @@ def read_in_child(
     if (
         written > MAX_OUTPUT * memory
         or process.returncode == OUT_OF_MEMORY
-        or _NO_MEMORY.search(said + str(reason).encode())
+        or _NO_MEMORY.search(messages + str(reason).encode())
     ):
         raise TableError(
             f"{path}: reading stopped at the memory limit of {memory / 2**30:.1f} GiB. Cells far "
@@ -112,6 +112,6 @@ def read_in_child(
             f"sound, {remedy}"
         )
     if process.returncode:
-        why = quietly(reason, 300) if reason else f"{library} crashed"
-        raise TableError(f"{path}: not a whole {what} ({why})")
+        cause = quote(reason, 300) if reason else f"{library} crashed"
+        raise TableError(f"{path}: invalid {file_type} ({cause})")
     return values

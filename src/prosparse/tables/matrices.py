@@ -1,4 +1,4 @@
-"""NumPy's NPY and NPZ, Matrix Market, and AnnData's H5AD: mostly matrices without column names."""
+"""NPY, NPZ, Matrix Market and H5AD files: matrices, mostly without column names."""
 
 from __future__ import annotations
 
@@ -14,101 +14,110 @@ from scipy import sparse
 from ..errors import TableError
 from ..npy import PLAIN_TYPES, read_header
 from .base import (
-    EXACT,
-    LARGEST_UNPACKED,
-    MOST_EXPANSION,
+    MAX_EXACT_INTEGER,
+    MAX_EXPANSION,
+    MAX_UNPACKED,
     ReadOptions,
     Table,
     assign_roles,
-    column_called,
-    quietly,
-    refuse_bomb,
+    check_identifiers,
+    make_unique,
+    name_column,
+    note_identifier_names,
+    quote,
+    raise_unknown_column,
+    refuse_expansion,
     refuse_inexact,
-    tell_identifiers,
-    tell_row_numbers,
-    unique_names,
-    unknown_column,
 )
-from .identifiers import candidates, how_rows_are_told_apart
+from .identifiers import describe_identifier, identifier_candidates
 from .limited import read_in_child
-from .market import read_market
-from .orientation import rows_by_name
+from .matrix_market import read_matrix_market
+from .orientation import split_named_rows
 
-_MOST_EMPTY = 10**6  # rows or columns of a sparse table without an entry in them
+MAX_EMPTY = 10**6  # maximum number of empty rows or columns of a sparse table
 
 
-def read_numpy(path: Path, ask: ReadOptions) -> Table:
-    """One array of two dimensions (called X if there are several), names and ids if they are there,
-    or a sparse matrix as ``scipy.sparse.save_npz`` writes it."""
+def read_numpy(path: Path, options: ReadOptions) -> Table:
+    """Read an NPY or NPZ file.
+
+    An NPZ file contains one two-dimensional array, or several of which one is ``X``; optionally
+    ``feature_names`` (or ``names``) and ``ids``; or a sparse matrix of ``scipy.sparse.save_npz``.
+    """
     try:
         if path.suffix.lower() == ".npy":
             with path.open("rb") as file:
                 read_header(file, path.stat().st_size)
-            return _named(path, ask, np.load(path, allow_pickle=False))
+            return _make_table(path, options, np.load(path, allow_pickle=False))
         _check_archive(path)
         with np.load(path, allow_pickle=False) as archive:
             if {"format", "shape", "data"} <= set(archive.files):
-                return _named(path, ask, sparse.load_npz(path))
+                return _make_table(path, options, sparse.load_npz(path))
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, zipfile.BadZipFile, EOFError, KeyError) as error:
         if isinstance(error, TableError):
             raise
-        why = quietly(error, 300)
-        raise TableError(f"{path}: not a whole NumPy file of plain numbers ({why})") from error
-    tables = [name for name, array in arrays.items() if array.ndim == 2]
-    chosen = "X" if "X" in tables else tables[0] if len(tables) == 1 else None
-    if chosen is None:
+        reason = quote(error, 300)
+        raise TableError(f"{path}: invalid NumPy file of numbers ({reason})") from error
+    matrices = [name for name, array in arrays.items() if array.ndim == 2]
+    matrix = "X" if "X" in matrices else matrices[0] if len(matrices) == 1 else None
+    if matrix is None:
         raise TableError(
-            f"{path}: it holds {', '.join(map(quietly, arrays)) or 'nothing'}, of which "
-            f"{len(tables)} have two dimensions; call the table X"
+            f"{path}: {len(matrices)} of the arrays ({', '.join(map(quote, arrays)) or 'none'}) "
+            "are two-dimensional. Give the data matrix the name X"
         )
-    X = arrays[chosen]
-    names = next((_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
-    # an array of the file, or a column of the table, which `_named` looks for
+    X = arrays[matrix]
+    names = next((_to_texts(arrays[n]) for n in ("feature_names", "names") if n in arrays), None)
+    # Annotations are arrays of the file, or columns of the matrix, which `_make_table` finds.
     ids = None
-    aside = {
-        what: _texts(arrays[name])
-        for what, name in ask.aside.items()
-        if name in arrays and name != chosen
+    annotations = {
+        role: _to_texts(arrays[name])
+        for role, name in options.annotations.items()
+        if name in arrays and name != matrix
     }
-    if aside:
-        ask = ask.without_aside(*aside)
-    if ask.id_column is None:
-        ids = _texts(arrays["ids"]) if "ids" in arrays else None
-    elif ask.id_column in arrays and ask.id_column != chosen:
-        ids = _texts(arrays[ask.id_column])
-        ask = ask._replace(id_column=None)
-    return _named(path, ask, X, names, ids, aside)
+    if annotations:
+        options = options.without_annotations(*annotations)
+    if options.id_column is None:
+        ids = _to_texts(arrays["ids"]) if "ids" in arrays else None
+    elif options.id_column in arrays and options.id_column != matrix:
+        ids = _to_texts(arrays[options.id_column])
+        options = options._replace(id_column=None)
+    return _make_table(path, options, X, names, ids, annotations)
 
 
-def _texts(array: np.ndarray) -> list[Any]:
-    """The entries of an array of names; bytes are taken as UTF-8."""
+def _to_texts(array: np.ndarray) -> list[Any]:
+    """Return the entries of an array of names; bytes are decoded as UTF-8."""
     flat = array.ravel()
-    return [str(one, "utf-8") for one in flat] if flat.dtype.kind == "S" else list(flat.tolist())
+    return (
+        [str(entry, "utf-8") for entry in flat] if flat.dtype.kind == "S" else list(flat.tolist())
+    )
 
 
 def _check_archive(path: Path) -> None:
-    """Refuse members that are not plain arrays, or that unpack to far more than the file's size."""
+    """Raise an error for members that are not numeric arrays, or that are far too large."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         unpacked = sum(member.file_size for member in members)
-        if unpacked > max(LARGEST_UNPACKED, MOST_EXPANSION * path.stat().st_size):
-            refuse_bomb(path)
+        if unpacked > max(MAX_UNPACKED, MAX_EXPANSION * path.stat().st_size):
+            refuse_expansion(path)
         for member in members:
             with archive.open(member) as file:
-                read_header(file, member.file_size, PLAIN_TYPES + "S")  # SciPy names formats so
+                read_header(
+                    file, member.file_size, PLAIN_TYPES + "S"
+                )  # SciPy stores the format as bytes
 
 
-def read_mtx(path: Path, ask: ReadOptions) -> Table:
-    return _named(path, ask, read_market(path))
+def read_mtx(path: Path, options: ReadOptions) -> Table:
+    """Read a Matrix Market file."""
+    return _make_table(path, options, read_matrix_market(path))
 
 
-def read_h5ad(path: Path, ask: ReadOptions) -> Table:
+def read_h5ad(path: Path, options: ReadOptions) -> Table:
+    """Read the matrix ``X`` of an AnnData file; annotations are columns of ``obs``."""
     try:
         import anndata
     except ImportError as error:
         raise TableError(
-            f"{path}: reading H5AD needs anndata, which is not installed: "
+            f"{path}: reading H5AD requires anndata, which is not installed: "
             "pip install 'prosparse[anndata]'"
         ) from error
     read_in_child(
@@ -116,109 +125,113 @@ def read_h5ad(path: Path, ask: ReadOptions) -> Table:
         "hdf5",
         "H5AD file",
         "the HDF5 library",
-        "copy it to a local one, or read it with anndata and use prosparse.anndata.",
+        "copy it to a local disk, or read it with anndata and use prosparse.anndata.",
     )
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*names are not unique")  # we say so
+            warnings.filterwarnings(
+                "ignore", message=".*names are not unique"
+            )  # a note is added below
             data = anndata.read_h5ad(path)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise TableError(f"{path}: not a whole H5AD file ({quietly(error, 300)})") from error
-    if ask.transpose:  # labels are then in `.var`, of which rows of the table will be made
-        ask = rows_by_name(data.var_names, ask)[0]
-    for asked in (*ask.aside.values(), ask.id_column):
-        if asked is not None and asked not in data.obs.columns:
-            unknown_column(path, asked, list(data.obs.columns))
-    aside = {what: data.obs[name].tolist() for what, name in ask.aside.items()}
-    ids = data.obs_names if ask.id_column is None else data.obs[ask.id_column]
-    ask = ask.without_aside()._replace(id_column=None)
-    return _named(path, ask, data.X, data.var_names, ids, aside)
+        raise TableError(f"{path}: invalid H5AD file ({quote(error, 300)})") from error
+    if options.transpose:  # annotations are then names of variables
+        options = split_named_rows(data.var_names, options)[0]
+    for name in (*options.annotations.values(), options.id_column):
+        if name is not None and name not in data.obs.columns:
+            raise_unknown_column(path, name, list(data.obs.columns))
+    annotations = {role: data.obs[name].tolist() for role, name in options.annotations.items()}
+    ids = data.obs_names if options.id_column is None else data.obs[options.id_column]
+    options = options.without_annotations()._replace(id_column=None)
+    return _make_table(path, options, data.X, data.var_names, ids, annotations)
 
 
 def _refuse_large(path: Path, X: Any, names: list[str], variables: list[int]) -> None:
-    """Refuse whole numbers that would be rounded."""
+    """Raise an error for integers that would be rounded."""
     values = X.data if sparse.issparse(X) else X
-    if not values.size or max(int(values.max()), -int(values.min())) <= EXACT:
+    if not values.size or max(int(values.max()), -int(values.min())) <= MAX_EXACT_INTEGER:
         return
     table = X.tocsr()[:, variables].tocoo() if sparse.issparse(X) else X[:, variables]
     entries = table.data if sparse.issparse(X) else table
-    large = np.argwhere((entries > EXACT) | (entries < -EXACT))
+    large = np.argwhere((entries > MAX_EXACT_INTEGER) | (entries < -MAX_EXACT_INTEGER))
     if large.size:
-        at = int(large[0][0])
-        row, j = (int(table.row[at]), int(table.col[at])) if sparse.issparse(X) else large[0]
+        first = int(large[0][0])
+        row, j = (int(table.row[first]), int(table.col[first])) if sparse.issparse(X) else large[0]
         k = variables[j]
         value = int(entries[tuple(large[0])])
-        refuse_inexact(f"{path}, row {row + 1}", column_called(path, names, k), value)
+        refuse_inexact(f"{path}, row {row + 1}", name_column(names, k), value)
 
 
-def _refuse_empty(path: Path, n: int, p: int, entries: int) -> None:
-    """Rows and columns cost memory even where nothing is stored in them."""
-    most = _MOST_EMPTY + 10 * entries
-    if n > most or p > most:
+def _refuse_empty(path: Path, n: int, p: int, n_entries: int) -> None:
+    """Raise an error if nearly all rows or columns are empty, because they take memory."""
+    limit = MAX_EMPTY + 10 * n_entries
+    if n > limit or p > limit:
         raise TableError(
-            f"{path}: it says it has {n} rows and {p} columns, nearly all of them empty, for "
-            f"{entries} entries"
+            f"{path}: the table has {n} rows and {p} columns but only {n_entries} entries. Remove "
+            "empty rows and columns"
         )
 
 
-def _as_floats(X: Any) -> Any:
-    """A table of floats; of a sparse one, each value is stored once."""
+def _to_float(X: Any) -> Any:
+    """Convert to floats; each value of a sparse matrix is stored once."""
     if not sparse.issparse(X):
         return np.asarray(X, dtype=float)
     X = sparse.csr_array(X, dtype=float)
-    X.sum_duplicates()  # a value stored in parts: log(1 + x) of the parts is not that of the value
+    X.sum_duplicates()  # log(1 + x) of a sum is not the sum of the logarithms
     return X
 
 
-def _named(
+def _make_table(
     path: Path,
-    ask: ReadOptions,
+    options: ReadOptions,
     X: Any,
     names: Any = None,
     ids: Any = None,
-    aside: Mapping[str, list[Any]] | None = None,
+    annotations: Mapping[str, list[Any]] | None = None,
 ) -> Table:
-    """A table of a matrix; ``--drop`` works on names that were given or are x0, x1, ..."""
+    """Make a table of a matrix. Columns without names are x0, x1, ..."""
     if X is None or X.ndim != 2:
-        raise TableError(f"{path}: a table of two dimensions is needed")
+        raise TableError(f"{path}: the data matrix must have two dimensions")
     if X.dtype.kind not in "biuf":
-        raise TableError(f"{path}: it holds {X.dtype}, not real numbers")
+        raise TableError(f"{path}: the type {X.dtype} is not supported; real numbers are needed")
     n, p = X.shape
     if sparse.issparse(X):
         _refuse_empty(path, n, p, X.nnz)
-        if hasattr(X, "check_format"):  # positions outside the table would be written to
+        if hasattr(X, "check_format"):  # invalid positions would be written to
             X.check_format(full_check=True)
     texts = [str(name) for name in names] if names is not None else [f"x{k}" for k in range(p)]
-    texts, notes = unique_names(texts)
-    ask, _ = rows_by_name(texts, ask)
+    texts, notes = make_unique(texts)
+    options, _ = split_named_rows(texts, options)
     if len(texts) != p:
-        raise TableError(f"{path}: {len(texts)} names were given for {p} columns")
-    known = {} if aside is None else aside
-    for what, values in (("ids", ids), *known.items()):
+        raise TableError(f"{path}: {len(texts)} names for {p} columns")
+    known = {} if annotations is None else annotations
+    for role, values in (("ids", ids), *known.items()):
         if values is not None and len(values) != n:
-            raise TableError(f"{path}: {len(values)} {what} were given for {n} rows")
-    whole = X
-    X = _as_floats(X)
+            raise TableError(f"{path}: {len(values)} {role} for {n} rows")
+    original = X
+    X = _to_float(X)
 
-    def column_of(k: int) -> list[float]:
+    def get_column(k: int) -> list[float]:
         column = X[:, [k]]
         return list((column.toarray() if sparse.issparse(column) else column).ravel().tolist())
 
-    alike = [k for k in candidates(texts) if how_rows_are_told_apart(texts[k], column_of(k))]
-    roles = assign_roles(path, texts, ask, (), alike)
-    known = {**known, **{what: column_of(k) for what, k in roles.aside.items()}}
-    if roles.ids and (ids is None or ask.id_column is not None):
-        ids = [f"{value:.17g}" for value in column_of(roles.ids[0])]
-    if whole.dtype.kind in "iu":
-        _refuse_large(path, whole, texts, roles.variables)
+    identifiers = [
+        k for k in identifier_candidates(texts) if describe_identifier(texts[k], get_column(k))
+    ]
+    roles = assign_roles(path, texts, options, (), identifiers)
+    known = {**known, **{role: get_column(k) for role, k in roles.annotations.items()}}
+    if roles.ids and (ids is None or options.id_column is not None):
+        ids = [f"{value:.17g}" for value in get_column(roles.ids[0])]
+    if original.dtype.kind in "iu":
+        _refuse_large(path, original, texts, roles.variables)
     if sparse.issparse(X):
-        notes.append("the table is sparse, and is never made dense")
+        notes.append("the table is sparse and is not converted to a dense one")
     if ids is not None and len(set(ids)) < n:
-        notes.append("the names of the rows are not all different")
-    counted = {k: column_of(k) for k in roles.row_numbers}
+        notes.append("the names of the rows are not unique")
+    values = {k: get_column(k) for k in roles.identifiers}
     notes += [
-        *tell_row_numbers(texts, roles, counted, ask)[0],
-        *tell_identifiers(texts, roles, ask),
+        *check_identifiers(texts, roles, values, options)[0],
+        *note_identifier_names(texts, roles, options),
     ]
     if len(roles.variables) < p:
         X = X[:, roles.variables]
@@ -226,10 +239,10 @@ def _named(
         path,
         X,
         [texts[k] for k in roles.variables],
-        None if ids is None else [str(one) for one in ids],
+        None if ids is None else [str(name) for name in ids],
         known.get("label"),
         notes,
-        tuple(texts[k] for k in roles.row_numbers),
+        tuple(texts[k] for k in roles.identifiers),
         known.get("groups"),
         known.get("response"),
     )

@@ -1,8 +1,8 @@
-"""Tables with variables in rows: noticed by their names, and turned round when that is asked.
+"""Tables with variables in rows: recognised by their names, and transposed on request.
 
-Files of genes mostly have a line for each gene and a column for each sample. Read the other way
-round, the "variables" that are chosen are samples: an answer that looks like one. Names tell: those
-that archives and laboratories give to samples, and those of genes and probes.
+Files of gene expression usually have one line per gene and one column per sample. Without a
+transposition the selected "variables" would be samples. Typical names of samples and of genes
+reveal the orientation.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .base import ALL_TEXT, ReadOptions, Table, quietly, unique_names, unknown_column
-from .formulas import unescaped
+from .base import ALL_TEXT, ReadOptions, Table, make_unique, quote, raise_unknown_column
+from .formulas import unescape_formula
 
-_MANY = 5  # times as many rows as columns are far more
-_MOST = 0.8  # of the names must be of one kind
-_FEWEST = 4  # names, to tell their kind
-# What the first column is called where the rows are variables.
+MIN_RATIO = 5  # minimum ratio of rows to columns that is mentioned
+MIN_PROPORTION = 0.8  # minimum proportion of names of one type
+MIN_NAMES = 4  # minimum number of names to determine their type
+# Names of the first column of tables whose rows are variables.
 _VARIABLES = re.compile(
     r"(?:gene|symbol|hgnc|probe|probeset|idref|feature|variable|transcript|protein|ensembl|entrez|"
     r"metabolite|otu|asv|taxon|taxa|marker|snp|cpg|analyte|peptide|locus|mirna)s?"
     r"(?:ids?|names?|symbols?|gene)?"
 )
-# Accession numbers of samples, and words for samples with a number behind them.
+# Accession numbers of samples, and nouns for samples followed by a number.
 _SAMPLE = re.compile(
     r"(?:GSM|SRR|ERR|DRR|SAMN|SAMEA)\d+.*|(?:TCGA|GTEX|TARGET)-.+|"
     r"(?i:sample|patient|subject|donor|participant|case|control|ctrl|tumou?r|normal|mouse|animal|"
@@ -38,114 +38,115 @@ _GENE = re.compile(
 )
 
 
-def tell_orientation(table: Table, transposed: bool) -> list[str]:
-    """A note, if the rows of a table look like variables."""
+def note_orientation(table: Table, transposed: bool) -> list[str]:
+    """Return a note if the rows of a table look like variables."""
     n, p = table.X.shape
-    seen = []
-    if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", table.ids_called.lower())):
-        seen.append(f"the first column is called {quietly(table.ids_called)}")
-    if _most(_SAMPLE, table.names):
-        seen.append(f"the columns are called like samples: {_some(table.names)}")
-    if _most(_GENE, table.ids or ()):
-        seen.append(f"the rows are called like genes or probes: {_some(table.ids or ())}")
-    if not seen:
+    reasons = []
+    if _VARIABLES.fullmatch(re.sub(r"[\s_.\-]+", "", table.id_name.lower())):
+        reasons.append(f"the first column has the name {quote(table.id_name)}")
+    if _have_type(_SAMPLE, table.names):
+        reasons.append(f"the columns are named like samples: {_list_names(table.names)}")
+    if _have_type(_GENE, table.ids or ()):
+        reasons.append(f"the rows are named like genes or probes: {_list_names(table.ids or ())}")
+    if not reasons:
         return []
-    if n >= _MANY * p:
-        seen.append(f"there are far more rows ({n:,}) than columns ({p:,})")
-    what_to_do = (
-        "they were exchanged, as asked: if each row of the file is a sample, leave --transpose out"
+    if n >= MIN_RATIO * p:
+        reasons.append(f"there are more rows ({n:,}) than columns ({p:,})")
+    remedy = (
+        "remove --transpose if each row of the file is a sample"
         if transposed
-        else "if every row is a variable, say --transpose"
+        else "use --transpose if each row of the file is a variable"
     )
-    return [f"rows may be variables, and columns samples ({'; '.join(seen)}): {what_to_do}"]
+    return [f"rows may be variables and columns samples ({'; '.join(reasons)}); {remedy}"]
 
 
-def _most(kind: re.Pattern[str], names: Sequence[str]) -> bool:
-    if len(names) < _FEWEST:
+def _have_type(pattern: re.Pattern[str], names: Sequence[str]) -> bool:
+    if len(names) < MIN_NAMES:
         return False
-    return sum(kind.fullmatch(name.strip()) is not None for name in names) >= _MOST * len(names)
+    n_matching = sum(pattern.fullmatch(name.strip()) is not None for name in names)
+    return n_matching >= MIN_PROPORTION * len(names)
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(map(quietly, names[:2])) + ", ..."
+def _list_names(names: Sequence[str]) -> str:
+    return ", ".join(map(quote, names[:2])) + ", ..."
 
 
-# --- rows that were asked for by name
+# --- rows that are requested by name
 
 
 class NamedRows(NamedTuple):
-    """With ``--transpose``, rows that hold labels or are to be left out: they may be text."""
+    """Rows with labels, or rows to drop, of a table with variables in rows. They may be text."""
 
-    wanted: frozenset[str]
-    at: int  # the column with the names of the rows
+    names: frozenset[str]
+    id_position: int  # column with the names of the rows
 
-    def without(self, rows: Iterable[list[str]]) -> list[list[str]]:
-        """The other rows."""
-        return [row for row in rows if not self.has(row)]
+    def remove_from(self, rows: Iterable[list[str]]) -> list[list[str]]:
+        """Return the other rows."""
+        return [row for row in rows if not self.includes(row)]
 
-    def has(self, row: list[str]) -> bool:
-        """Whether the row was asked for."""
-        return bool(self.wanted) and self.at < len(row) and self.name(row) in self.wanted
+    def includes(self, row: list[str]) -> bool:
+        """Return whether the row was requested."""
+        return bool(self.names) and self.id_position < len(row) and self.name_of(row) in self.names
 
-    def name(self, row: list[str]) -> str:
-        """What the row is called."""
-        return unescaped(row[self.at].strip())
+    def name_of(self, row: list[str]) -> str:
+        """Return the name of the row."""
+        return unescape_formula(row[self.id_position].strip())
 
 
-def rows_by_name(names: Sequence[str], ask: ReadOptions) -> tuple[ReadOptions, NamedRows]:
-    """What is asked of the columns, and the rows that are asked for by name."""
-    if not ask.transpose:
-        return ask, NamedRows(frozenset(), 0)
+def split_named_rows(names: Sequence[str], options: ReadOptions) -> tuple[ReadOptions, NamedRows]:
+    """Split the options into those for columns and the rows that are requested by name."""
+    if not options.transpose:
+        return options, NamedRows(frozenset(), 0)
     known = {*names, ALL_TEXT}
-    of_columns, of_rows = list[str](), list(ask.aside.values())
-    for asked in ask.drop:
-        for one in [asked] if asked in known else map(str.strip, asked.split(",")):
-            (of_columns if one in known else of_rows).append(one)
-    at = next((k for k, name in enumerate(names) if name == ask.id_column), 0)
-    columns = ask.without_aside()._replace(drop=tuple(of_columns))
-    return columns, NamedRows(frozenset(of_rows), at)
+    columns, rows = list[str](), list(options.annotations.values())
+    for value in options.drop:
+        for name in [value] if value in known else map(str.strip, value.split(",")):
+            (columns if name in known else rows).append(name)
+    id_position = next((k for k, name in enumerate(names) if name == options.id_column), 0)
+    column_options = options.without_annotations()._replace(drop=tuple(columns))
+    return column_options, NamedRows(frozenset(rows), id_position)
 
 
-# --- turned round
+# --- transposition
 
 
-def transposed(table: Table, ask: ReadOptions) -> Table:
-    """Variables were in rows: the ids become names, and the names ids.
+def transpose_table(table: Table, options: ReadOptions) -> Table:
+    """Exchange rows and columns, names and ids.
 
-    Rows that were asked for by name are taken out: from the text that the reader kept, or from the
-    numbers.
+    Rows that are requested by name become annotations or are dropped. They are in the text that
+    the reader stored, or among the numbers.
     """
     names = table.ids or [f"x{k}" for k in range(table.X.shape[0])]
-    _, rows = rows_by_name([], ask._replace(drop=_of_rows(table, names, ask)))
+    _, requested = split_named_rows([], options._replace(drop=_rows_to_drop(table, names, options)))
     position = {name: k for k, name in reversed(list(enumerate(names)))}
-    for name in rows.wanted:
-        if name not in table.rows and name not in position:
-            unknown_column(table.path, name, [*table.rows, *names], "row")
-    aside = {
-        what: list(table.rows[name]) if name in table.rows else _row(table.X, position[name])
-        for what, name in ask.aside.items()
+    for name in requested.names:
+        if name not in table.named_rows and name not in position:
+            raise_unknown_column(table.path, name, [*table.named_rows, *names], "row")
+    annotations = {
+        role: list(table.named_rows[name])
+        if name in table.named_rows
+        else _row(table.X, position[name])
+        for role, name in options.annotations.items()
     }
-    kept = [k for k, name in enumerate(names) if name not in rows.wanted]
-    unique, repeated = unique_names([names[k] for k in kept], "rows")
-    X = table.X if len(kept) == len(names) else table.X[kept]
+    remaining = [k for k, name in enumerate(names) if name not in requested.names]
+    unique, repeated = make_unique([names[k] for k in remaining], "rows")
+    X = table.X if len(remaining) == len(names) else table.X[remaining]
     return table._replace(
         X=X.T.tocsr() if hasattr(X, "tocsr") else np.asarray(X).T,
         names=unique,
         ids=table.names,
-        ids_called="",
-        notes=[*table.notes, "rows and columns were exchanged, as asked", *repeated],
-        label=aside.get("label", table.label),
-        groups=aside.get("groups", table.groups),
-        response=aside.get("response", table.response),
-        rows={},
-    )
+        id_name="",
+        label=annotations.get("label", table.label),
+        groups=annotations.get("groups", table.groups),
+        response=annotations.get("response", table.response),
+        named_rows={},
+    ).with_notes("rows and columns were exchanged", *repeated)
 
 
-def _of_rows(table: Table, names: Sequence[str], ask: ReadOptions) -> tuple[str, ...]:
-    """Of what is to be left out, that which is a row."""
-    parts = [one.strip() for asked in ask.drop for one in (asked, *asked.split(","))]
-    known = {*table.rows, *names}
-    return tuple(one for one in parts if one in known)
+def _rows_to_drop(table: Table, names: Sequence[str], options: ReadOptions) -> tuple[str, ...]:
+    parts = [part.strip() for value in options.drop for part in (value, *value.split(","))]
+    known = {*table.named_rows, *names}
+    return tuple(part for part in parts if part in known)
 
 
 def _row(X: Any, k: int) -> list[Any]:

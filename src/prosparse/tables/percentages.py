@@ -1,4 +1,4 @@
-"""Percentages in text: ``12%`` is 0.12, if all cells of the column are written so."""
+"""Percentages in text: ``12%`` is read as 0.12 if all cells of the column are percentages."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NoReturn
 import numpy as np
 
 from ..errors import TableError
-from .base import MISSING, column_called, quietly
+from .base import MISSING, name_column, plural, quote
 
 SIGN = "%"
 
 
 class Percentages:
-    """The columns that hold percentages."""
+    """Check that each column contains only percentages, or none."""
 
     def __init__(self, path: Path, names: list[str], variables: list[int]):
         self.path, self.names, self.variables = path, names, variables
-        self.first: dict[int, str] = {}
+        self.first: dict[int, str] = {}  # first percentage of each column
 
-    def see(self, line: int, row: list[str], above: np.ndarray) -> None:
-        """Take notice of a row; ``above`` holds the numbers of the rows before it."""
+    def check_row(self, line: int, row: list[str], above: np.ndarray) -> None:
+        """Check a row; ``above`` contains the numbers of the rows before it."""
         if not self.first and not any(SIGN in cell for cell in row):
             return
         for j, k in enumerate(self.variables):
@@ -30,25 +30,26 @@ class Percentages:
                 continue
             if cell.endswith(SIGN) and k not in self.first:
                 if not np.all(np.isnan(above[:, j])):
-                    self._refuse(line, k, cell, "numbers above it are none")
+                    self._refuse(line, k, f"{quote(cell)} is a percentage, but the numbers above")
                 self.first[k] = cell
             elif not cell.endswith(SIGN) and k in self.first:
-                self._refuse(line, k, cell, f"{quietly(self.first[k])} above it is a percentage")
+                self._refuse(line, k, f"{quote(self.first[k])} is a percentage, but {quote(cell)}")
 
-    def _refuse(self, line: int, k: int, cell: str, other: str) -> NoReturn:
-        what = "a percentage" if cell.endswith(SIGN) else "none"
+    def _refuse(self, line: int, k: int, mixture: str) -> NoReturn:
+        verb = "are" if mixture.endswith("above") else "is"
         raise TableError(
-            f"{self.path}, line {line}, {column_called(self.path, self.names, k)}: {quietly(cell)} "
-            f"is {what}, and {other}: write all of them in the same way"
+            f"{self.path}, line {line}, {name_column(self.names, k)}: {mixture} {verb} not. Write "
+            "all values of the column in the same way"
         )
 
     def notes(self) -> list[str]:
-        """What is to be said of such columns."""
+        """Return a note on the columns with percentages."""
         if not self.first:
             return []
         k, cell = next(iter(self.first.items()))
-        more = f" and {len(self.first) - 1:,} more" if len(self.first) > 1 else ""
+        others = len(self.first) - 1
+        more = f" and {others:,} more {plural('column', others)}" if others else ""
         return [
-            f"the column {quietly(self.names[k])}{more} holds percentages: {quietly(cell)} became "
-            "a share of 1"
+            f"column {quote(self.names[k])}{more}: percentages were converted to proportions "
+            f"({quote(cell)} is {float(cell.rstrip(SIGN).replace(',', '.')) / 100:g})"
         ]

@@ -1,9 +1,8 @@
-"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): one sheet, read as a text file of its cells would be.
+"""Spreadsheets (XLSX, XLSM, XLSB, XLS, ODS): one sheet, read like a text file of its cells.
 
-python-calamine reads all of these formats, in a process with limited memory (`limited`). Cells
-become texts that say the same, to the last digit, and `layout` finds out which is what: so titles,
-names, text columns and empty rows are treated as those of a CSV file are. Dates are text; a
-percentage is the number behind it, 0.12 for 12 %.
+python-calamine reads these formats in a process with limited memory (see `limited`). Cells become
+texts without loss of precision, and `layout` finds titles, names, text columns and empty rows as in
+a CSV file. Dates are text; a percentage is its stored number, 0.12 for 12 %.
 """
 
 from __future__ import annotations
@@ -13,111 +12,116 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..errors import TableError
-from .base import ReadOptions, Table, quietly
-from .layout import Row, find_layout, no_header, read_rows, roles_of, table_of, take_header
+from .base import ReadOptions, Table, plural, quote
+from .layout import Row, find_header, find_layout, find_roles, make_header, make_table, read_rows
 from .limited import read_in_child
-from .orientation import rows_by_name
+from .non_numeric import MISSING_ADVICE
+from .orientation import split_named_rows
 
-ENDINGS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-_SAMPLE = 200  # rows to look at
+EXTENSIONS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+SAMPLE_ROWS = 200  # number of rows that determine the layout
 
 
-def read_workbook(path: Path, ask: ReadOptions) -> Table:
-    sheet = _read_sheet(path, ask)
+def read_workbook(path: Path, options: ReadOptions) -> Table:
+    """Read a sheet of a spreadsheet."""
+    sheet = _read_sheet(path, options)
     rows, notes = sheet.rows, sheet.notes
-    header = take_header(path, rows, notes) if ask.header else no_header(rows, 0)
-    columns, named = rows_by_name(header.names, ask)
+    header = find_header(path, rows, notes) if options.header else make_header(rows, 0)
+    columns, named_rows = split_named_rows(header.names, options)
     below = [row for row in rows if row[0] > header.line]
-    body = named.without(row for _, row in below[:_SAMPLE])
+    body = named_rows.remove_from(row for _, row in below[:SAMPLE_ROWS])
     if not body:
-        raise TableError(f"{path}: all of its rows are labels, or left out")
+        raise TableError(f"{path}: all rows are labels or dropped")
     layout = find_layout(header._replace(body=body), ".", columns, notes)
-    roles = roles_of(path, layout, columns)
+    roles = find_roles(path, layout, columns)
 
     def records() -> Iterator[Row]:
         return ((line, row[: len(layout.names)]) for line, row in below)
 
-    read = read_rows(path, layout, roles, columns, records, ".", named, _advice)
-    return table_of(path, layout, roles, read, records, notes, columns)
+    read = read_rows(path, layout, roles, columns, records, ".", named_rows, _advise)
+    return make_table(path, layout, roles, read, records, notes, columns)
 
 
-def sheet_texts(path: Path, ask: ReadOptions) -> tuple[list[str], list[list[str]], list[str]]:
-    """Return all cells of a sheet as text: names of the columns, rows, and notes about values."""
-    sheet = _read_sheet(path, ask)
-    header = take_header(path, sheet.rows, [])
-    layout = find_layout(header, ".", ask, [])
-    return layout.names, header.body, sheet.unstored
+def read_sheet_texts(
+    path: Path, options: ReadOptions
+) -> tuple[list[str], list[list[str]], list[str]]:
+    """Read all cells of a sheet as text: names of the columns, rows and notes."""
+    sheet = _read_sheet(path, options)
+    header = find_header(path, sheet.rows, [])
+    layout = find_layout(header, ".", options, [])
+    return layout.names, header.body, sheet.formula_notes
 
 
 class Sheet(NamedTuple):
-    """The rows of a sheet that hold anything, without empty columns at either side."""
+    """Rows of a sheet that are not empty, without empty columns at either side."""
 
-    rows: list[Row]  # with their numbers, from 1 on
-    notes: list[str]  # what the user should know about the sheet
-    unstored: list[str]  # of these, the one about formulas
+    rows: list[Row]
+    notes: list[str]  # observations that a user should know
+    formula_notes: list[str]  # subset of the notes: formulas without a value
 
 
-def _read_sheet(path: Path, ask: ReadOptions) -> Sheet:
+def _read_sheet(path: Path, options: ReadOptions) -> Sheet:
     import python_calamine  # noqa: F401 (the child process needs it)
 
     found = read_in_child(
-        path, "workbook", "spreadsheet", "python-calamine", "save it as CSV", sheet=ask.sheet
+        path, "workbook", "spreadsheet", "python-calamine", "save it as CSV", sheet=options.sheet
     )
     *spans, about = found
     names, name = about["sheets"], about["sheet"]
-    if name is None and ask.sheet is not None:
+    if name is None and options.sheet is not None:
         raise TableError(
-            f"{path}: there is no sheet {quietly(ask.sheet)}; there are "
-            f"{', '.join(map(quietly, names))}"
+            f"{path}: there is no sheet {quote(options.sheet)}; sheets: "
+            f"{', '.join(map(quote, names))}"
         )
-    unstored = _say_unstored(*about["formulas"])
+    formula_notes = _note_formulas(*about["formulas"])
     if not spans:
         raise TableError(
-            f"{path}: none of its sheets holds anything"
+            f"{path}: all sheets are empty"
             if name is None
             else "; ".join(
-                [f"{path}: the sheet {quietly(name)} is empty", *unstored, "say --sheet NAME"]
+                [
+                    f"{path}: sheet {quote(name)} is empty",
+                    *formula_notes,
+                    "select another sheet by --sheet NAME",
+                ]
             )
         )
-    notes = list(unstored)
-    if ask.sheet is None and len(names) > 1:
-        others = ", ".join(quietly(one) for one in names if one != name)
-        notes.append(f"the sheet {quietly(name)} was read; for another ({others}), say --sheet")
+    notes = list(formula_notes)
+    if options.sheet is None and len(names) > 1:
+        others = ", ".join(quote(other) for other in names if other != name)
+        notes.append(f"sheet {quote(name)} was read; use --sheet for another one ({others})")
     if about["merged"]:
-        notes.append(f"{about['merged']:,} merged cell(s) hold the text of the first of them")
+        cells = plural("cell", about["merged"])
+        notes.append(f"{about['merged']:,} merged {cells} received the text of the first cell")
     first = min(start for _, start, _ in spans)
     last = max(start + len(cells) for _, start, cells in spans)
     rows = [
         (line, [""] * (start - first) + cells + [""] * (last - start - len(cells)))
         for line, start, cells in spans
     ]
-    return Sheet(rows, notes, unstored)
+    return Sheet(rows, notes, formula_notes)
 
 
-def _say_unstored(count: int, first: str) -> list[str]:
-    """Return a note about formulas without a value."""
+def _note_formulas(count: int, first: str) -> list[str]:
+    """Return a note on formulas without a stored value."""
     if not count:
         return []
-    cells = "1 cell holds" if count == 1 else f"{count:,} cells hold"
+    cells = "1 cell contains" if count == 1 else f"{count:,} cells contain"
     return [
-        f"{cells} a formula without a stored value and {'is' if count == 1 else 'are'} read as "
-        f"missing (first: {quietly(first)}); to calculate the values, open the file in a "
-        "spreadsheet program and save it"
+        f"{cells} a formula without a stored value, read as missing (first: {quote(first)}); to "
+        "store the values, open the file in a spreadsheet program and save it"
     ]
 
 
-def _advice(cell: str) -> str | None:
-    """What to do about a cell that is a number or a gap to a person; None if it is neither."""
-    if not any(one.isalnum() for one in cell):
-        return (
-            "If it stands for a missing value, leave the cell empty or write NA; if the column is "
-            "no variable"
-        )
+def _advise(cell: str) -> str | None:
+    """Return the remedy for a malformed number or missing value, and None for text."""
+    if not any(character.isalnum() for character in cell):
+        return MISSING_ADVICE
     try:
         float(cell.replace(",", ".").replace(" ", ""))
     except ValueError:
         return None
     return (
-        "It is stored as text: turn the column into numbers in the spreadsheet program; if it is "
-        "no variable"
+        "The cell is stored as text. Convert the column to numbers in the spreadsheet program; if "
+        "it is not a variable"
     )

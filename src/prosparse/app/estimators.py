@@ -1,0 +1,198 @@
+"""Estimators from the options of the command."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from sklearn.utils import get_tags
+
+from ..errors import ParameterError
+from ..models._base import VariableSelector
+from ..registry import METHODS, Method, method_of, offered
+
+DEFAULT_METHOD = next(iter(offered()))
+MISSING = ("error", "drop", "impute")  # values of --missing
+CLASSIFIER = next(method.name for method in METHODS.values() if method.classifies)
+
+
+class AnalysisOptions(NamedTuple):
+    """Options of an analysis.
+
+    Attributes
+    ----------
+    method : str
+        Name of the method on the command line.
+    components : int or "auto"
+        Number of components.
+    method_options : mapping
+        Values of the options of the methods by name, None if not given.
+    scale : bool
+        Whether to scale columns to unit variance.
+    log1p : bool
+        Whether to replace every value x by log(1 + x).
+    missing : {"error", "drop", "impute"}
+        Handling of missing values.
+    verbose : int
+        Verbosity of the estimator.
+    max_iter : int or None
+        Maximum number of iterations.
+    tol : float or None
+        Tolerance of the objective.
+    include, exclude : tuple of str
+        Variables that a panel must and must not contain.
+    costs : mapping
+        Cost of each variable of a panel by name.
+    permutations : int or None
+        Number of permuted datasets. By default a few if a fit is fast.
+    stability : int
+        Number of random halves of the rows, for stability selection.
+    """
+
+    method: str = DEFAULT_METHOD
+    components: int | str = "auto"
+    method_options: Mapping[str, object] = {}
+    scale: bool = False
+    log1p: bool = False
+    missing: str = "error"
+    verbose: int = 0
+    max_iter: int | None = None
+    tol: float | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    costs: Mapping[str, float] = {}
+    permutations: int | None = 0
+    stability: int = 0
+
+    @property
+    def description(self) -> Method:
+        """Description of the method."""
+        return next(method for method in METHODS.values() if method.name == self.method)
+
+
+def build_estimator(options: AnalysisOptions) -> VariableSelector:
+    """Build the estimator, without the parameters that refer to single variables.
+
+    Parameters
+    ----------
+    options : AnalysisOptions
+        Options of the analysis.
+
+    Returns
+    -------
+    VariableSelector
+        Unfitted estimator.
+
+    Raises
+    ------
+    ParameterError
+        If an option has no effect with the method, or a required one is missing.
+    """
+    method = options.description
+    parameters: dict[str, Any] = {}
+    for parameter, flag, value, is_given in (
+        ("n_components", "--components", options.components, options.components != "auto"),
+        ("max_iter", "--max-iter", options.max_iter, options.max_iter is not None),
+        ("tol", "--tol", options.tol, options.tol is not None),
+    ):
+        if is_given and not method.has_parameter(parameter):
+            names = [other.name for other in offered().values() if other.has_parameter(parameter)]
+            _refuse_unused(flag, options.method, names)
+        if is_given or (parameter == "n_components" and method.has_parameter(parameter)):
+            parameters[parameter] = value
+    for parameter, value in (("verbose", options.verbose), ("random_state", 0)):
+        if method.has_parameter(parameter):
+            parameters[parameter] = value
+    if options.scale and method.has_parameter("scale"):
+        parameters["scale"] = True
+    return method.estimator(**parameters, **_method_parameters(options))
+
+
+def _method_parameters(options: AnalysisOptions) -> dict[str, Any]:
+    """Return the parameters that the options of the methods set."""
+    known = {option.name: option for option in options.description.options or ()}
+    for name, value in options.method_options.items():
+        if value is not None and name not in known:
+            names = [
+                method.name
+                for method in offered().values()
+                if any(option.name == name for option in method.options or ())
+            ]
+            _refuse_unused(f"--{name}", options.method, names)
+    if options.log1p and options.method_options.get("counts"):
+        raise ParameterError("--counts requires raw counts: remove --log1p or --counts")
+    parameters: dict[str, Any] = {}
+    for name, option in known.items():
+        value = options.method_options.get(name)
+        if value is not None:
+            parameters[option.parameter] = option.parse(str(value)) if option.parse else value
+    return parameters
+
+
+def _refuse_unused(flag: str, method: str, names: Sequence[str]) -> NoReturn:
+    raise ParameterError(f"{flag} has no effect with --method {method}; use {' or '.join(names)}")
+
+
+def set_variables(model: VariableSelector, options: AnalysisOptions, names: Sequence[str]) -> None:
+    """Set the parameters of a panel that refer to single variables.
+
+    Parameters
+    ----------
+    model : VariableSelector
+        Unfitted estimator, which is modified.
+    options : AnalysisOptions
+        Options with names of variables.
+    names : sequence of str
+        Names of all variables; the estimator refers to them by position.
+    """
+    position = {name: k for k, name in enumerate(names)}
+    parameters: dict[str, Any] = {}
+    for parameter in ("include", "exclude"):
+        given = getattr(options, parameter)
+        for name in given:
+            if name not in position:
+                _refuse_unknown(f"--{parameter}", name, names)
+        if given:
+            parameters[parameter] = [position[name] for name in given]
+    both = {*options.include} & {*options.exclude}
+    if both:
+        raise ParameterError(
+            f"--include and --exclude both contain {min(both)!r}: remove it from one of them"
+        )
+    if options.costs:
+        missing = [name for name in names if name not in options.costs]
+        if missing:
+            raise ParameterError(
+                f"--costs: {len(missing):,} of the {len(names):,} variables have no cost, such as "
+                f"{missing[0]!r}. Add them to the file"
+            )
+        parameters["costs"] = [options.costs[name] for name in names]
+    model.set_params(**parameters)
+
+
+def _refuse_unknown(flag: str, name: str, names: Sequence[str]) -> NoReturn:
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
+    hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    raise ParameterError(f"{flag}: there is no variable {name!r}{hint}")
+
+
+def missing_strategy(options: AnalysisOptions, model: VariableSelector) -> str:
+    """Return the value of ``missing`` for `prosparse.tables.prepare_table`.
+
+    Parameters
+    ----------
+    options : AnalysisOptions
+        Options with the value of --missing.
+    model : VariableSelector
+        Estimator, which may accept missing values.
+
+    Returns
+    -------
+    str
+    """
+    if options.missing != "impute":
+        return options.missing
+    if get_tags(model).input_tags.allow_nan:
+        return "allow"
+    return "mean" if method_of(model).tests_variables else "components"

@@ -1,0 +1,149 @@
+"""Printed results of the commands: JSON, or a short table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as Grid
+from rich.text import Text
+
+from ..phrases import percent, quoted
+from ..report.narrative import kept, sharing_most
+from ..report.page import doubts_of
+from ..stability import near_optimal_sizes
+from ..tables.base import plural
+from .analysis import Result
+from .output_paths import REPORT
+from .results import intercept_of
+from .terminal import escape_control
+
+MAX_NAMED = 8  # maximum number of variables in the table
+
+
+def summarize(result: Result, output: Path) -> dict[str, Any]:
+    """Return the results as plain JSON.
+
+    Parameters
+    ----------
+    result : Result
+        Result of an analysis.
+    output : Path
+        Folder of results, or model file.
+
+    Returns
+    -------
+    dict
+    """
+    found, about = result.found, result.about
+    diagnostics = doubts_of(found, about)
+    null, stability = diagnostics.chance, diagnostics.stability
+    selected = found.selected
+    summary: dict[str, Any] = {
+        "file": str(result.table.path),
+        "method": found.method,
+        "rows": result.table.X.shape[0],
+        "variables": result.table.X.shape[1],
+        "n_selected": found.n_selected,
+        "selected": [found.names[k] for k in selected],
+        "reason": found.why,
+        "communality": None
+        if found.tests is None
+        else [float(found.tests.communality[k]) for k in selected],
+        "null_n_selected": None if null is None else null.expected,
+        "selection_frequency": None
+        if stability is None
+        else [float(stability.frequency[k]) for k in selected],
+    }
+    if found.regression:
+        summary |= {
+            "response": about["data"]["response"],
+            "coefficients": {found.names[k]: float(found.loadings[0, k]) for k in selected},
+            "intercept": intercept_of(result.model),
+        }
+        summary |= {score: about[score] for score in ("r2", "accuracy") if score in about}
+        if hasattr(result.model, "classes_"):
+            summary["classes"] = result.model.classes_.tolist()
+    else:
+        summary |= {
+            "n_components": int(found.loadings.shape[0]),
+            "explained_variance_ratio": found.explained,
+        }
+    return summary | {
+        "notes": about["notes"],
+        "warnings": about["warnings"],
+        "seconds": about["seconds"],
+        "output": str(output),
+    }
+
+
+def print_summary(result: Result, output: Path, replaced: str | None = None) -> None:
+    """Print the results as a short table, and the warnings to standard error.
+
+    Parameters
+    ----------
+    result : Result
+        Result of an analysis.
+    output : Path
+        Folder of results, or model file.
+    replaced : str or None
+        Name of the table whose results were replaced.
+    """
+    found, about = result.found, result.about
+    n, p = result.table.X.shape
+    diagnostics = doubts_of(found, about)
+    rows = [("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables")]
+    rows += [("", note) for note in about["notes"]]
+    if found.regression:
+        rows.append(("method", f"{found.method}, response {about['data']['response']}"))
+    else:
+        count = found.loadings.shape[0]
+        rows.append(("method", f"{found.method}, {count} {plural('component', count)}"))
+    rows.append(("selected", kept(found, diagnostics.chance)))
+    rows.append(("reason", found.why))
+    if found.by_evidence:
+        rows.append(("similar sizes", near_optimal_sizes(found).summary()))
+    if diagnostics.chance is not None:
+        rows.append(("null datasets", " ".join(diagnostics.chance.summary())))
+    if diagnostics.stability is not None:
+        rows.append(("stability", " ".join(diagnostics.stability.summary())))
+    rows.append(_describe_fit(result))
+    rows += _list_variables(result)
+    rows.append(("results", str(output / REPORT if output.is_dir() else output)))
+    if replaced:
+        rows.append(("", f"replaced earlier results of {replaced}, which had other data"))
+    grid = Grid.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")  # long paths must not be shortened
+    for key, value in rows:
+        grid.add_row(Text(key, style="bold"), Text(escape_control(value)))
+    Console().print(grid)
+    for warning in about["warnings"]:
+        Console(stderr=True).print(
+            Text(f"warning: {escape_control(warning)}", style="yellow"), soft_wrap=True
+        )
+
+
+def _describe_fit(result: Result) -> tuple[str, str]:
+    if "accuracy" in result.about:
+        return "accuracy", f"{percent(result.about['accuracy'])} of these rows"
+    if result.found.regression:
+        return "R2", f"{percent(result.about['r2'])} of the response's variance in these rows"
+    return "explained variance", percent(result.found.explained)
+
+
+def _list_variables(result: Result) -> list[tuple[str, str]]:
+    found = result.found
+    first = found.selected[:MAX_NAMED]
+    if not len(first):
+        return []
+    if found.regression:
+        key = "coefficients"
+        names = [f"{quoted(found.names[k])} ({found.loadings[0, k]:.3g})" for k in first]
+    elif found.tests is None:
+        key, names = "most relevant", [quoted(found.names[k]) for k in first]
+    else:
+        key, names = "communality", sharing_most(found, found.tests, MAX_NAMED)
+    more = f", … ({found.n_selected - MAX_NAMED:,} more)" if found.n_selected > MAX_NAMED else ""
+    return [(key, ", ".join(names) + more)]

