@@ -1,4 +1,4 @@
-"""Warnings point to the line of the user's that led to them."""
+"""Warnings refer to the line of user code that called the library."""
 
 import inspect
 import warnings
@@ -20,7 +20,7 @@ COUNTS = np.random.default_rng(2).poisson(np.geomspace(1e-2, 1e3, 250), (400, 25
 
 
 @pytest.mark.parametrize(
-    ("model", "table"),
+    ("model", "data"),
     [
         (GSPPCA(2, max_iter=1), X),
         (GSPPCA("auto"), COUNTS),
@@ -31,18 +31,18 @@ COUNTS = np.random.default_rng(2).poisson(np.geomspace(1e-2, 1e3, 250), (400, 25
     ],
     ids=lambda value: type(value).__name__,
 )
-@pytest.mark.parametrize("way", ["fit", "pipeline"])
-def test_warnings_point_here(model, table, way):
-    whole = model if way == "fit" else make_pipeline(StandardScaler(with_std=False), model)
+@pytest.mark.parametrize("call", ["fit", "pipeline"])
+def test_warnings_refer_to_the_calling_line(model, data, call):
+    estimator = model if call == "fit" else make_pipeline(StandardScaler(with_std=False), model)
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         line = inspect.currentframe().f_lineno + 1
-        whole.fit(table, Y if table is X else None)
+        estimator.fit(data, Y if data is X else None)
     assert seen
     assert {(warning.filename, warning.lineno) for warning in seen} == {(__file__, line)}
 
 
-def test_warnings_of_a_cross_validation_point_here():
+def test_warnings_of_cross_validation_refer_to_the_calling_line():
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         line = inspect.currentframe().f_lineno + 1
@@ -50,8 +50,8 @@ def test_warnings_of_a_cross_validation_point_here():
     assert {(warning.filename, warning.lineno) for warning in seen} == {(__file__, line)}
 
 
-def test_a_name_that_begins_as_ours_is_the_users():
-    """A caller in prosparse_study.py beside us is not one of ours."""
+def test_files_next_to_the_package_are_user_code():
+    """A file prosparse_study.py in the same folder is not part of the library."""
     namespace = {"SpinyRegressor": SpinyRegressor, "X": X, "Y": Y}
     name = str(Path(errors.__file__).parent) + "_study.py"
     with warnings.catch_warnings(record=True) as seen:

@@ -1,13 +1,13 @@
-"""Threads and processes: how many the products of a fit take, and independent pieces of work beside
-each other.
+"""Threads of BLAS, and parallel execution of independent tasks.
 
-BLAS shares every product out among all cores and lets the threads wait for each other in a loop
-that never sleeps. Beside other programs that is many times slower than one thread, and for small
-products it never pays. A fit therefore asks once for what suits its table (`blas_threads`): one
-thread, or for large tables as many as there are cores on which nobody else computes. A process
-has one number of BLAS threads: while several fits run beside each other, the smallest of what they
-asked for holds, and the last to end puts back what was there before. More threads than the user
-allowed (``OPENBLAS_NUM_THREADS``, `threadpoolctl.threadpool_limits`) are never taken.
+BLAS divides each product among all cores, and its threads wait for each other in a busy loop. If
+other programs use the cores, this is many times slower than one thread. For small products it never
+pays. A fit therefore requests a number of threads once (`blas_threads`): one, or for large data the
+number of idle cores.
+
+A process has one number of BLAS threads. While several fits run, the smallest request holds, and
+the last fit to end restores the original number. The number that the user allows
+(``OPENBLAS_NUM_THREADS``, `threadpoolctl.threadpool_limits`) is never exceeded.
 """
 
 from __future__ import annotations
@@ -26,59 +26,56 @@ from joblib import effective_n_jobs
 from sklearn.utils.parallel import Parallel, delayed
 from threadpoolctl import LibController, ThreadpoolController
 
-Piece = TypeVar("Piece")
-Answer = TypeVar("Answer")
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
-_MOST_THREADS = 8  # beyond, they wait for the interpreter more than they compute
-# Entries of a table from which products with it take long enough to be shared out.
-LARGE_TABLE = 2**20
-# How often, and how many seconds apart, the computing processes are counted.
-_COUNTS, _APART = 5, 1e-3
+_MAX_THREADS = 8  # maximum number of threads; more would wait for the interpreter
+MIN_PARALLEL_ENTRIES = 2**20  # minimum number of entries for which BLAS uses several threads
+# Number of counts of running processes, and seconds between them.
+_N_COUNTS, _COUNT_INTERVAL = 5, 1e-3
 
 
 def usable_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def free_cores() -> int:
-    """Those on which no other process computes at the moment, at least one; all, where the system
-    does not say."""
-    counts = sorted(_others_computing() for _ in _moments())
-    return max(1, min(usable_cores(), (os.cpu_count() or 1) - counts[len(counts) // 2]))
+    """Return the number of idle cores, at least one.
+
+    The median of several counts ignores processes that wake up briefly. All usable cores count as
+    idle if the system does not report its load.
+    """
+    counts = [_count_other_threads()]
+    for _ in range(_N_COUNTS - 1):
+        time.sleep(_COUNT_INTERVAL)
+        counts.append(_count_other_threads())
+    return max(1, min(usable_cores(), (os.cpu_count() or 1) - sorted(counts)[_N_COUNTS // 2]))
 
 
-def _moments() -> Iterator[None]:
-    """Some, so that a process that only wakes up now and then is not counted."""
-    for k in range(_COUNTS):
-        if k:
-            time.sleep(_APART)
-        yield
+def _count_other_threads() -> int:
+    """Count the running threads of other processes (Linux only; otherwise 0).
 
-
-def _others_computing() -> int:
-    """Threads of other processes that want a core: Linux counts those of all, of which ours go.
-
-    Load averages, which other systems have, are about the last minute, and know of us too.
+    Load averages are no alternative: they cover the last minute and include this process.
     """
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
-        if running <= 1:  # we, and nobody else
+        if running <= 1:  # only this process
             return 0
         tasks = list(Path("/proc/self/task").iterdir())
     except (OSError, IndexError, ValueError):
         return 0
-    ours = sum(_is_running(task) for task in tasks)
-    return max(0, running - ours)
+    n_own = sum(_is_running(task) for task in tasks)
+    return max(0, running - n_own)
 
 
 def _is_running(task: Path) -> bool:
     try:
-        # number (name, which may hold anything) state ...
+        # Format: number (name) state ...; the name may contain any character.
         return (task / "stat").read_text().rpartition(")")[2].split()[0] == "R"
-    except (OSError, IndexError):  # it has ended
+    except (OSError, IndexError):  # the thread has ended
         return False
 
 
@@ -86,118 +83,142 @@ def _is_running(task: Path) -> bool:
 
 
 class _Requests:
-    """What the fits under way asked for."""
+    """Numbers of threads that the running fits requested."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.asked: dict[object, int] = {}
-        self.before: list[int] = []  # threads of every library before the first of them
+        self.requested: dict[object, int] = {}
+        self.original: list[int] = []  # threads of each library before the first fit
 
-    def set(self, who: object, threads: int | None) -> None:
-        """``threads`` for the fit ``who``; None when it has ended."""
+    def set(self, fit: object, threads: int | None) -> None:
+        """Register the request of a fit; None removes it."""
         with self.lock:
             libraries = _libraries()
-            if not self.asked:
-                self.before = [library.num_threads or 1 for library in libraries]
+            if not self.requested:
+                self.original = [library.num_threads or 1 for library in libraries]
             if threads is None:
-                self.asked.pop(who, None)
+                self.requested.pop(fit, None)
             else:
-                self.asked[who] = threads
-            least = min(self.asked.values(), default=None)
-            for library, before in zip(libraries, self.before, strict=True):
-                wanted = before if least is None else min(before, least)
-                if library.num_threads != wanted:
-                    library.set_num_threads(wanted)
+                self.requested[fit] = threads
+            smallest = min(self.requested.values(), default=None)
+            for library, original in zip(libraries, self.original, strict=True):
+                target = original if smallest is None else min(original, smallest)
+                if library.num_threads != target:
+                    library.set_num_threads(target)
 
 
 @cache
 def _libraries() -> list[LibController]:
-    """The BLAS libraries of this process; to look for them takes milliseconds."""
+    """Return the BLAS libraries of this process; the search takes milliseconds."""
     found = ThreadpoolController().lib_controllers
     return [library for library in found if library.user_api == "blas"]
 
 
 _requests = _Requests()
-_here = threading.local()  # .fits: those of this thread that are under way, the innermost last
+_thread = threading.local()  # .fits: running fits of this thread, the innermost last
 
 
 @contextmanager
 def blas_threads(threads: int = 1) -> Iterator[None]:
-    """So many threads for the products within, or fewer."""
-    who = object()
-    fits = _here.__dict__.setdefault("fits", [])
-    try:  # from here on, so that an interrupt leaves nothing behind
-        fits.append(who)
-        _requests.set(who, threads)
+    """Limit the number of BLAS threads within a context."""
+    fit = object()
+    fits = _thread.__dict__.setdefault("fits", [])
+    try:  # includes the registration, so that an interrupt does not leave a request
+        fits.append(fit)
+        _requests.set(fit, threads)
         yield
     finally:
-        if who in fits:
-            fits.remove(who)
-        _requests.set(who, None)
+        if fit in fits:
+            fits.remove(fit)
+        _requests.set(fit, None)
 
 
-def suit_blas_threads(entries: int) -> None:
-    """As many threads as pay for a table of so many ``entries``, for the rest of the innermost
-    `blas_threads` of this thread."""
-    fits = getattr(_here, "fits", [])
-    if fits and entries >= LARGE_TABLE and usable_cores() > 1:
+def adapt_blas_threads(entries: int) -> None:
+    """Use all idle cores in the innermost `blas_threads` if the data have many entries."""
+    fits = getattr(_thread, "fits", [])
+    if fits and entries >= MIN_PARALLEL_ENTRIES and usable_cores() > 1:
         _requests.set(fits[-1], free_cores())
 
 
-# --- pieces of work beside each other
+# --- independent tasks
 
 
-def in_parallel(work: Callable[[Piece], Answer], pieces: Sequence[Piece]) -> list[Answer]:
-    """``work`` of every piece, in their order, on as many threads as there are cores (NumPy lets go
-    of the interpreter while it computes); what one raises is raised."""
-    threads = min(usable_cores(), _MOST_THREADS, len(pieces))
-    if threads < 2 or getattr(_here, "beside_others", False):
-        return [work(piece) for piece in pieces]
-    with blas_threads(1):  # a piece on one core: the others have pieces of their own
-        workers = _workers(min(usable_cores(), _MOST_THREADS))
-        answers = [workers.submit(work, piece) for piece in pieces]
+def in_parallel(work: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+    """Run independent tasks on threads (NumPy releases the interpreter lock).
+
+    Parameters
+    ----------
+    work : callable
+        Function of a task. Its exceptions are raised after all running tasks have ended.
+    tasks : sequence
+
+    Returns
+    -------
+    list
+        ``work(task)`` of each task, in order.
+    """
+    threads = min(usable_cores(), _MAX_THREADS, len(tasks))
+    if threads < 2 or getattr(_thread, "is_worker", False):
+        return [work(task) for task in tasks]
+    with blas_threads(1):  # one core per task
+        workers = _workers(min(usable_cores(), _MAX_THREADS))
+        results = [workers.submit(work, task) for task in tasks]
         try:
-            return [answer.result() for answer in answers]
-        finally:  # nothing goes on behind the back of who catches what one raised
-            for answer in answers:
-                answer.cancel()
-            wait(answers)
+            return [result.result() for result in results]
+        finally:  # no task runs on after an exception
+            for result in results:
+                result.cancel()
+            wait(results)
 
 
 @cache
 def _workers(threads: int) -> ThreadPoolExecutor:
-    """The threads that take pieces, kept from one call to the next: a fit asks hundreds of times,
-    and on a busy machine to start and to end them takes longer than many a piece."""
-    return ThreadPoolExecutor(threads, "prosparse", initializer=_begin_beside_others)
+    """Return the thread pool, which is reused: starting threads can take longer than a task."""
+    return ThreadPoolExecutor(threads, "prosparse", initializer=_mark_as_worker)
 
 
-if hasattr(os, "register_at_fork"):  # a child process has none of the threads
+if hasattr(os, "register_at_fork"):  # a forked process has no threads of its parent
     os.register_at_fork(after_in_child=_workers.cache_clear)
 
 
-def _begin_beside_others() -> None:
-    """This thread is one of several: what it does in pieces, it does one after the other."""
-    _here.beside_others = True
+def _mark_as_worker() -> None:
+    """Mark a thread of the pool, which runs nested tasks sequentially."""
+    _thread.is_worker = True
 
 
 def in_processes(
-    work: Callable[[Piece], Answer], pieces: Iterable[Piece], n_jobs: int | None, most: int
-) -> list[Answer]:
-    """``work`` of every piece, in their order, in processes of their own, for pieces that take
-    long and hold the interpreter; of ``n_jobs``, as joblib counts them, no more than ``most``, the
-    number of pieces, are used. One process is this one, and takes the pieces as they come."""
-    jobs = min(effective_n_jobs(n_jobs), max(1, most))
+    work: Callable[[Task], Result], tasks: Iterable[Task], n_jobs: int | None, n_tasks: int
+) -> list[Result]:
+    """Run independent tasks in processes, for long tasks that hold the interpreter lock.
+
+    Parameters
+    ----------
+    work : callable
+        Function of a task.
+    tasks : iterable
+        With one job, a task is taken after the previous one has ended.
+    n_jobs : int or None
+        Number of processes, as in joblib.
+    n_tasks : int
+        Number of tasks, which limits the number of processes.
+
+    Returns
+    -------
+    list
+        ``work(task)`` of each task, in order.
+    """
+    jobs = min(effective_n_jobs(n_jobs), max(1, n_tasks))
     if jobs == 1:
-        return [work(piece) for piece in pieces]
+        return [work(task) for task in tasks]
     run = Parallel(n_jobs=jobs)
-    return list(run(delayed(_on_one_core)(work, piece) for piece in pieces))
+    return list(run(delayed(_run_on_one_core)(work, task) for task in tasks))
 
 
-def _on_one_core(work: Callable[[Piece], Answer], piece: Piece) -> Answer:
+def _run_on_one_core(work: Callable[[Task], Result], task: Task) -> Result:
     with blas_threads(1):
-        return work(piece)
+        return work(task)
 
 
 def slices_of(length: int, step: int) -> list[slice]:
-    """0 to ``length`` in slices of ``step``."""
+    """Divide the range from 0 to ``length`` into slices of length ``step``."""
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]

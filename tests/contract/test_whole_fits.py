@@ -1,4 +1,4 @@
-"""Where warnings are errors, a fit is whole all the same."""
+"""Fits are complete even if warnings are errors."""
 
 import warnings
 
@@ -9,8 +9,8 @@ from prosparse import EMPCA, GSPPCA, SCA
 
 
 @pytest.mark.parametrize("model", [GSPPCA(), SCA(), EMPCA("auto", n_nonzero=3)])
-def test_a_warning_that_is_an_error_leaves_a_whole_fit(model):
-    """Columns of very different size: "auto" counts more components than it takes."""
+def test_a_warning_raised_as_error_leaves_a_complete_fit(model):
+    """Very different variances: "auto" warns that there are more components than it uses."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 130)) * np.geomspace(1e-6, 1e6, 130)
     if hasattr(model, "max_iter"):

@@ -41,7 +41,7 @@ from ..inference.checkpoint import Checkpoint
 from ..inference.loop import StopReason
 from ..numerics.density import FactorCovariance, log_density
 from ..numerics.spectrum import EXACT_SIDE, added_squares, sums_of_squares
-from ..parallel import blas_threads, suit_blas_threads
+from ..parallel import adapt_blas_threads, blas_threads
 
 _DROP = "drop these rows or columns"
 _IMPUTE = "fill missing values with column means first (scikit-learn's SimpleImputer)"
@@ -156,7 +156,7 @@ class VariableSelector(BaseEstimator):
             )
         self._check_finite(checked)
         if reset:
-            suit_blas_threads(_largest_dense_size(checked))
+            adapt_blas_threads(_largest_dense_size(checked))
         return checked
 
     def _check_finite(self, X: TableLike) -> None:
