@@ -20,7 +20,7 @@ import numpy as np
 from .._version import __version__
 from ..data.arrays import from_numpy, to_numpy
 from ..errors import CheckpointError, ParameterError, check_integer
-from ..files import PARTIAL, whole_file
+from ..files import PARTIAL, replace_file
 from ..npy import check_members, read_array
 
 T = TypeVar("T")
@@ -129,7 +129,7 @@ class Checkpoint:
         return Stage(self, name)
 
     def write(self) -> None:
-        with whole_file(self.path) as partial, partial.open("wb") as file:
+        with replace_file(self.path) as partial, partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **self.stored, digest=_digest(self.stored))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ModelFileError
-from ..files import whole_file
+from ..files import replace_file
 from ..npy import PLAIN_TYPES, check_members, read_array
 
 HEADER = "model.json"
@@ -36,7 +36,7 @@ def write_archive(path: Path, header: dict[str, Any], arrays: list[np.ndarray]) 
         ``path``.
     """
     content = json.dumps(header, indent=1)
-    with whole_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
+    with replace_file(path) as partial, zipfile.ZipFile(partial, "w") as archive:
         archive.writestr(HEADER, content)
         for number, array in enumerate(arrays):
             with archive.open(_ARRAY.format(number), "w", force_zip64=True) as member:
