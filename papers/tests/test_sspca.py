@@ -133,7 +133,7 @@ def test_groups_come_and_go_together():
     assert np.all(pairs[:, 0] == pairs[:, 1])
     assert 0 < pairs[:, 0].sum() < 10
     with pytest.raises(
-        ParameterError, match="`groups` must put every column into exactly one group; 2 of 20"
+        ParameterError, match="`groups` must assign each column to exactly one group, but 2 of 20"
     ):
         SSPCA(3, penalty=8.0, groups=groups[1:]).fit(X)
 
@@ -187,7 +187,7 @@ def test_groups_are_chosen_as_a_whole():
 
 
 def test_groups_of_columns_that_are_not_there():
-    with pytest.raises(ParameterError, match="group 1 of `groups` names column 12"):
+    with pytest.raises(ParameterError, match="group 1 of `groups` has column 12"):
         SSPCA(penalty=1.0, groups=[list(range(11)), [12]]).fit(table())
 
 

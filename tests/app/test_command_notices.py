@@ -24,12 +24,12 @@ from prosparse import (  # noqa: E402
     load,
     save,
 )
-from prosparse.app import commands  # noqa: E402
-from prosparse.app.analysis import classes_of  # noqa: E402
-from prosparse.app.cli import COMMANDS, app, loaded  # noqa: E402
-from prosparse.app.cli_messages import in_words_of_the_command  # noqa: E402
-from prosparse.app.complete_cases import complete_part  # noqa: E402
-from prosparse.app.output_paths import OF_REGRESSIONS  # noqa: E402
+from prosparse.app import options  # noqa: E402
+from prosparse.tables.response import parse_classes  # noqa: E402
+from prosparse.app.cli import COMMANDS, app, load_commands  # noqa: E402
+from prosparse.app.cli_messages import translate_parameters  # noqa: E402
+from prosparse.tables.complete_cases import select_complete_part  # noqa: E402
+from prosparse.app.output_paths import REGRESSION_RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
 from prosparse.registry import METHODS, offered  # noqa: E402
@@ -108,7 +108,7 @@ def test_columns_of_one_scale_have_nothing_to_say_about_units(inside):
 
 def part(X, step=7):
     blocks = [(k, X[k : k + step]) for k in range(0, len(X), step)]
-    return complete_part(lambda: iter(blocks), X.shape)
+    return select_complete_part(lambda: iter(blocks), X.shape)
 
 
 @pytest.mark.parametrize("shape", [(40, 9), (9, 40), (25, 25), (200, 3)])
@@ -156,7 +156,7 @@ REFUSED = {
     "min-communality": "-1",
     "variables": "999",
     "penalty": "bik",
-    "recover": "7",
+    "target-recovery": "7",
     "noise": "loud",
     "likelihood": "gamma",
     "components": "99",
@@ -166,7 +166,6 @@ REFUSED = {
 
 def cases():
     for method in offered().values():
-        needed = {one.name: "2" for one in method.options or () if one.example}
         common = {"components": "n_components", "tol": "tol"}
         options = {one.name: one.parameter for one in method.options or ()}
         options |= {
@@ -175,14 +174,12 @@ def cases():
         if method.name == "sca":  # it takes any number of components, and switches off the rest
             options.pop("components")
         for name, parameter in options.items():
-            yield pytest.param(method.name, needed, name, parameter, id=f"{method.name}-{name}")
+            yield pytest.param(method.name, name, parameter, id=f"{method.name}-{name}")
 
 
-@pytest.mark.parametrize(("method", "needed", "name", "parameter"), list(cases()))
-def test_errors_name_options_not_parameters(inside, method, needed, name, parameter):
-    words = needed | {name: REFUSED[name]}
-    pairs = [(f"--{one}", value) for one, value in words.items()]
-    options = [word for pair in pairs for word in pair if word is not None]
+@pytest.mark.parametrize(("method", "name", "parameter"), list(cases()))
+def test_errors_name_options_not_parameters(inside, method, name, parameter):
+    options = [word for word in (f"--{name}", REFUSED[name]) if word is not None]
     result = run(app, ["select", table(inside / "t.csv"), "--method", method, *options])
     assert result.exit_code == (2 if REFUSED[name] else 1), result.output
     assert f"--{name}" in result.stderr
@@ -197,7 +194,7 @@ def test_errors_name_options_not_parameters(inside, method, needed, name, parame
         ('`n_components="auto"` finds more', "--components auto finds more"),
         ("try `scale=True`, or", "try --scale, or"),
         ("or fit with `scale=False`", "or fit with no --scale"),
-        ("raise `max_iter`, or `tol`", "raise --max-iter, or --tol"),
+        ("increase `max_iter` or `tol`", "increase --max-iter or --tol"),
         ("`support_` is empty", "the choice is empty"),
         ("with `n_features`, or with `recover`", "with --variables, or with --recover"),
         ("`--missing` must be", "--missing must be"),
@@ -205,7 +202,7 @@ def test_errors_name_options_not_parameters(inside, method, needed, name, parame
     ],
 )
 def test_messages_in_the_words_of_the_command(message, words):
-    assert in_words_of_the_command(message, METHODS["Panel"]) == words
+    assert translate_parameters(message, METHODS["Panel"]) == words
 
 
 def test_warnings_and_notes_are_in_the_answer(inside):
@@ -320,7 +317,7 @@ def test_regress(inside):
     assert found["r2"] == pytest.approx(model.score(DATA.X, y))
     assert found["variables"] == 8
     folder = inside / "t-prosparse"
-    assert sorted(one.name for one in folder.iterdir()) == sorted(OF_REGRESSIONS)
+    assert sorted(one.name for one in folder.iterdir()) == sorted(REGRESSION_RESULTS)
     first, *rest = rows_of(folder / "coefficients.csv")
     assert first["variable"] == "(intercept)"
     assert {one["variable"] for one in rest} == set(found["selected"])
@@ -343,7 +340,7 @@ def test_a_response_with_decimal_commas(where, inside):
         header, rows = [*header, "outcome"], [[*row, cell] for row, cell in zip(rows, german)]
     lines = [";".join(row) for row in (header, *rows)]
     (inside / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    words = ["regress", "t.csv", "--response", "outcome", "--shuffles", "0"]
+    words = ["regress", "t.csv", "--response", "outcome", "--permutations", "0"]
     if where == "labels":
         lines = ["id;outcome", *(f"r{k};{cell}" for k, cell in enumerate(german))]
         (inside / "y.csv").write_text("\n".join(lines) + "\n", "utf-8")
@@ -365,7 +362,7 @@ def test_a_response_with_decimal_commas(where, inside):
 )
 def test_two_values_are_classes(cells, classes):
     """Texts or numbers, however they are written."""
-    assert classes_of(cells) == classes
+    assert parse_classes(cells) == classes
 
 
 def test_regress_on_classes(inside):
@@ -402,7 +399,7 @@ def test_classes_are_doubted_and_repeated_as_well(inside, capsys):
     """Labels in random order, halves of the rows, and the Python of the report."""
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
-    words = ["regress", path, "--response", "outcome", "--stability", "2", "--shuffles", "2"]
+    words = ["regress", path, "--response", "outcome", "--stability", "2", "--permutations", "2"]
     shown = run(app, words)
     assert shown.exit_code == 0, shown.stderr
     assert "classes told" in shown.stdout
@@ -560,7 +557,7 @@ def test_a_file_in_place_of_a_command(inside):
 def test_one_sentence_for_every_command():
     """The list of commands says what their own help says."""
     for name, known in COMMANDS.items():
-        command = loaded(known.module).get_command(None, name)
+        command = load_commands(known.module).get_command(None, name)
         assert command.help.splitlines()[0] == known.help
 
 
@@ -576,7 +573,7 @@ def test_flags_take_no_value(command):
 @pytest.mark.parametrize("command", ["select", "panel", "regress", "fit", "report"])
 def test_every_command_that_reads_a_table_reads_it_with_the_same_options(command):
     result = run(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
-    for option in commands.Reading._fields:
+    for option in options.TableOptions._fields:
         assert f"--{option.replace('_', '-')}" in result.output
     assert f"prosparse {command}" in result.output
 

@@ -20,9 +20,9 @@ typer_testing = pytest.importorskip("typer.testing")
 from sklearn.preprocessing import StandardScaler  # noqa: E402
 
 from prosparse import FDRPCA, GSPPCA, SCA, SPPCA, Panel, SpinyRegressor, load  # noqa: E402
-from prosparse.app.analysis import imputed, total_variance  # noqa: E402
+from prosparse.app.analysis import compute_total_variance  # noqa: E402
 from prosparse.app.cli import app  # noqa: E402
-from prosparse.app.results import RESULTS  # noqa: E402
+from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.phrases import number  # noqa: E402
 from prosparse.stability import permutation_null, stability_selection  # noqa: E402
@@ -71,7 +71,7 @@ def test_from_a_spreadsheet_to_the_folder(inside):
     assert [p.name for p in inside.iterdir() if p.name.startswith(".")] == []
     chosen = rows_of(folder / "selected.csv")
     assert [int(r["rank"]) for r in chosen] == list(range(1, 21))
-    assert {r["variable"] for r in chosen if r["chosen"] == "yes"} == {
+    assert {r["variable"] for r in chosen if r["selected"] == "yes"} == {
         NAMES[k] for k in model.get_support(indices=True)
     }
     for row in chosen:
@@ -99,7 +99,7 @@ def test_json_and_quiet(inside):
     said = json.loads(result.stdout)
     model = FDRPCA(2).fit(DATA.X)
     assert said["n_selected"] == model.n_selected_ == len(said["selected"])
-    assert said["variance_retained"] == pytest.approx(model.explained_variance_ratio_.sum())
+    assert said["explained_variance_ratio"] == pytest.approx(model.explained_variance_ratio_.sum())
     at = [NAMES.index(name) for name in said["selected"]]
     np.testing.assert_allclose(said["communality"], model.communality_[at])
     assert (said["rows"], said["variables"], said["method"]) == (60, 20, "FDRPCA")
@@ -115,7 +115,7 @@ def test_json_and_quiet(inside):
     [
         ("gsppca", ["--components", "2", "--variables", "6"]),
         ("sca", []),
-        ("sppca", ["--components", "2", "--penalty", "bic", "--shuffles", "0"]),
+        ("sppca", ["--components", "2", "--penalty", "bic", "--permutations", "0"]),
         ("empca", ["--variables", "4"]),
     ],
 )
@@ -126,7 +126,7 @@ def test_other_methods(inside, method, options, scale):
     assert result.exit_code == 0, result.output
     said = json.loads(result.stdout)
     assert 0 < said["n_selected"] <= 20
-    assert 0 < said["variance_retained"] <= 1
+    assert 0 < said["explained_variance_ratio"] <= 1
     assert (inside / "t-prosparse" / "report.html").is_file()
     if method != "empca":
         kind, parameters = {
@@ -146,7 +146,7 @@ def test_missing_values_are_filled_by_principal_components(inside):
     arguments = ["select", path, "--json", "--missing", "impute", "--method", "gsppca"]
     said = json.loads(run(app, [*arguments, "--components", "2"]).stdout)
     assert any("filled in by principal components" in note for note in said["notes"])
-    assert said["n_selected"] == GSPPCA(2).fit(imputed(X)).n_selected_
+    assert said["n_selected"] == GSPPCA(2).fit(impute_components(X)).n_selected_
 
 
 def test_the_test_of_columns_sees_no_values_predicted_from_other_columns(inside):
@@ -193,14 +193,14 @@ def test_missing_values(inside):
 
 @pytest.mark.parametrize("side", [0, 10**9])
 def test_imputed_values_are_near_the_truth(rng, side, monkeypatch):
-    monkeypatch.setattr("prosparse.app.analysis._EXACT_SIDE", side)
-    monkeypatch.setattr("prosparse.app.analysis._LEADING", 1)
+    monkeypatch.setattr("prosparse.tables.preparation.MAX_EXACT_SIDE", side)
+    monkeypatch.setattr("prosparse.tables.preparation.N_LEADING", 1)
     X = rng.normal(size=(200, 1)) * [1.0, 20.0, -300.0, 1.0] + rng.normal(size=(200, 4)) * [
         0.1, 2.0, 30.0, 0.1,
     ] + [0, 100, 0, 1e4]  # fmt: skip
     gappy = X.copy()
     gappy[::5, 1] = np.nan
-    filled = imputed(gappy)
+    filled = impute_components(gappy)
     there = ~np.isnan(gappy)
     np.testing.assert_array_equal(filled[there], X[there])
     assert np.std((filled - X)[::5, 1]) < 0.25 * np.std(X[:, 1])
@@ -209,8 +209,8 @@ def test_imputed_values_are_near_the_truth(rng, side, monkeypatch):
 def test_total_variance_in_blocks(rng, monkeypatch):
     X = rng.normal(size=(50, 3)) * 5 + 1e6
     X[::7, 1] = np.nan
-    monkeypatch.setattr("prosparse.app.analysis._ROWS", 30)
-    assert total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
+    monkeypatch.setattr("prosparse.tables.preparation.MAX_BLOCK", 30)
+    assert compute_total_variance(X) == pytest.approx(np.nanvar(X, axis=0).sum(), rel=1e-9)
 
 
 def test_log1p_and_transpose(inside):
@@ -287,7 +287,7 @@ BAD = {
     "encoding": ("ä,b\n1,2\n3,4\n", "line 1, column 1: the text is not utf-8"),
     "one column": ("a\n1\n2\n", "at least 2 are needed"),
     "constant": ("a,b,c\n" + 6 * "1,2,3\n", "at least 2 must vary"),
-    "few rows": ("a,b,c\n1,2,3\n2,1,5\n3,4,4\n", "too few to tell structure from chance"),
+    "few rows": ("a,b,c\n1,2,3\n2,1,5\n3,4,4\n", "X has too few rows to test for shared variance"),
     "infinite": (
         "a,b,c\n1,2,3\n1,inf,3\n1,2,3\n",
         "row 2 of the data, column 'b': inf is",
@@ -325,7 +325,6 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
         (["--components", "none"], "--components must be a positive number or auto"),
         (["--components", "0"], "--components must be a positive number"),
         (["--components", "99"], "--components must be smaller than the number of rows"),
-        (["--method", "empca"], "--variables 10"),
         (["--method", "sca", "--variables", "3"], "has no effect"),
         (["--penalty", "bic"], "use sppca"),
         (
@@ -333,7 +332,7 @@ def test_bad_files_give_one_line_and_leave_nothing(inside, command, name):
             "has no effect with --method panel",
         ),
         (["--method", "panel", "--variables", "99"], "--variables must be at most 20"),
-        (["--method", "panel", "--recover", "2"], "--target-recovery must be between 0 and 1"),
+        (["--method", "panel", "--target-recovery", "2"], "--target-recovery must be between 0 and 1"),
         (["--method", "sppca", "--penalty", "bik"], "--penalty must be one of"),
         (["--separator", "ab"], "--separator must be one character"),
         (["--output", "t.csv"], "t.csv is a file"),
@@ -387,7 +386,7 @@ def test_warnings_are_said(inside):
     path = sheet(inside / "noise.csv", X=X, label=False, names=NAMES[:5])
     result = run(app, ["select", path, "--method", "gsppca", "--components", "1", "--scale"])
     assert result.exit_code == 0
-    assert "warning: GSPPCA: every variable left the model" in " ".join(result.stderr.split())
+    assert "warning: GSPPCA: all variables left the model" in " ".join(result.stderr.split())
     page = (inside / "noise-prosparse" / "report.html").read_text("utf-8")
     assert "do not read it as a finding" in page
     assert "No common structure of the 5 variables stands out from noise" in page
@@ -401,11 +400,11 @@ def test_nothing_chosen_is_an_answer(inside):
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
     assert "variables kept 0 of 20" in said
-    assert "no variable varies with others beyond chance, at a false discovery rate" in said
+    assert "no variable shares significant variance with other variables" in said
     assert "share most" not in said
     assert "warning: FDRPCA: no variable shares structure" in " ".join(result.stderr.split())
     folder = inside / "noise-prosparse"
-    assert {r["chosen"] for r in rows_of(folder / "selected.csv")} == {"no"}
+    assert {r["selected"] for r in rows_of(folder / "selected.csv")} == {"no"}
     assert rows_of(folder / "loadings.csv") == []
     assert list(rows_of(folder / "scores.csv")[0]) == ["row", "kind"]
     assert load(folder / "model.prosparse").components_.shape == (0, 20)
@@ -482,16 +481,16 @@ def test_a_panel(inside):
     said = json.loads(result.stdout)
     model = Panel(4).fit(DATA.X)
     assert said["selected"] == [NAMES[k] for k in model.order_]
-    assert said["why"] == "you asked for 4 variables"
+    assert said["reason"] == "4 variables were requested"
     np.testing.assert_array_equal(load("t-prosparse/model.prosparse").order_, model.order_)
-    result = run(app, ["select", path, "--method", "panel", "--recover", "0.5", "--json"])
+    result = run(app, ["select", path, "--method", "panel", "--target-recovery", "0.5", "--json"])
     assert result.exit_code == 0, result.output
     model = Panel(target_recovery=0.5).fit(DATA.X)
     said = json.loads(result.stdout)
     assert said["n_selected"] == model.n_selected_
     attained = model.relative_r2_path_[model.n_selected_ - 1]
-    much = f"{attained:.1%} of what" if attained < 1 else "as much of the others as"
-    assert said["why"].startswith(f"they recover {much} all variables together")
+    much = f"{attained:.1%} of the held-out variance" if attained < 1 else "as much held-out variance"
+    assert said["reason"].startswith(f"they explain {much}")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>recover</dt><dd>0.5</dd>" in page
 
@@ -539,27 +538,27 @@ def test_what_chance_would_choose_is_said(inside):
     path = sheet(inside / "t.csv", X=X, label=False)
     arguments = ["select", path, "--method", "gsppca", "--components", "2"]
     said = json.loads(run(app, [*arguments, "--json"]).stdout)
-    assert said["n_selected_by_chance"] > 0
+    assert said["null_n_selected"] > 0
     shown = " ".join(run(app, arguments).stdout.split())
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
-    chosen, by_chance = said["n_selected"], number(said["n_selected_by_chance"])
+    chosen, by_chance = said["n_selected"], number(said["null_n_selected"])
     assert f"{chosen} of 20; {by_chance} would be by chance" in shown
     assert f">{chosen} of 20 variables chosen; {by_chance} would be by chance.<" in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
     assert "would be by chance.<" in (inside / "again.html").read_text("utf-8")
-    without = json.loads(run(app, [*arguments, "--json", "--shuffles", "0"]).stdout)
-    assert without["n_selected_by_chance"] is None
+    without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
+    assert without["null_n_selected"] is None
 
 
 def test_what_would_take_long_is_skipped_and_said(inside, monkeypatch):
-    monkeypatch.setattr("prosparse.app.diagnostics._CHEAP", 0.0)
+    monkeypatch.setattr("prosparse.app.diagnostics.MAX_FIT_SECONDS", 0.0)
     path = sheet(inside / "t.csv", label=False)
     said = json.loads(run(app, ["select", path, "--json"]).stdout)
-    assert said["n_selected_by_chance"] is None
-    assert any("--shuffles 5 does" in note for note in said["notes"])
-    asked = json.loads(run(app, ["select", path, "--json", "--shuffles", "2"]).stdout)
-    assert asked["n_selected_by_chance"] == 0
+    assert said["null_n_selected"] is None
+    assert any("--permutations 5 does" in note for note in said["notes"])
+    asked = json.loads(run(app, ["select", path, "--json", "--permutations", "2"]).stdout)
+    assert asked["null_n_selected"] == 0
 
 
 def test_halves_of_the_rows(inside):
@@ -569,7 +568,7 @@ def test_halves_of_the_rows(inside):
     )
     seen = stability_selection(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
     at = [NAMES.index(name) for name in said["selected"]]
-    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    np.testing.assert_allclose(said["selection_frequency"], seen.frequency[at])
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert seen.summary()[0] in page
     refused = run(app, ["select", path, "--stability", "5"])
@@ -584,12 +583,13 @@ def test_halves_of_the_rows(inside):
     "options",
     [
         ["--label", "kind", "--min-communality", "0.3"],
-        ["--drop", "kind", "--method", "sca", "--scale", "--log1p", "--shuffles", "0"],
+        ["--drop", "kind", "--method", "sca", "--scale", "--log1p", "--permutations", "0"],
         ["--drop", "kind", "--missing", "impute", "--method", "gsppca", "--components", "2"],
         ["--groups", "kind", "--components", "2"],
         ["--drop", "kind", "--method", "empca", "--variables", "4"],
+        ["--drop", "kind", "--method", "empca"],
     ],
-    ids=["label", "scaled", "gaps", "groups", "empca"],
+    ids=["label", "scaled", "gaps", "groups", "empca", "empca by extended BIC"],
 )
 def test_the_python_of_the_page_chooses_the_same(inside, options, capsys):
     X = np.exp(DATA.X)
@@ -622,9 +622,9 @@ def test_a_regression_is_doubted_and_repeated_as_well(inside, capsys):
     model = SpinyRegressor().fit(X, y)
     seen = stability_selection(model, X, 4, y=y, random_state=0)
     at = [others.index(name) for name in said["selected"]]
-    np.testing.assert_allclose(said["frequency_on_halves"], seen.frequency[at])
+    np.testing.assert_allclose(said["selection_frequency"], seen.frequency[at])
     assert (
-        said["n_selected_by_chance"] == permutation_null(model, X, 5, y=y, random_state=0).expected
+        said["null_n_selected"] == permutation_null(model, X, 5, y=y, random_state=0).expected
     )
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "with the response in random order" in page

@@ -73,13 +73,13 @@ def test_max_iter_is_reported_with_advice():
     run = iterate(step, start, max_iter=7, tol=0)
     assert run.reason is StopReason.MAX_ITER
     assert len(run.bounds) == 7
-    assert "raise `max_iter`" in str(run.reason)
+    assert "increase `max_iter`" in str(run.reason)
 
 
 def test_exhausted_ends_the_loop():
     step, start = quadratic()
     run = iterate(step, start, max_iter=100, tol=0, exhausted=lambda p: p.bound > -0.9)
-    assert run.reason is StopReason.NOTHING_LEFT
+    assert run.reason is StopReason.EMPTY_MODEL
     assert run.state.bound > -0.9
 
 
@@ -170,8 +170,8 @@ def no_decomposition(point):
 
 TROUBLES = {
     StopReason.DECOMPOSITION_FAILED: no_decomposition,
-    StopReason.NOT_A_NUMBER: lambda point: point._replace(bound=np.nan),
-    StopReason.FELL: lambda point: point._replace(bound=point.bound - 1.0),
+    StopReason.NOT_FINITE: lambda point: point._replace(bound=np.nan),
+    StopReason.DECREASED: lambda point: point._replace(bound=point.bound - 1.0),
 }
 
 
@@ -196,7 +196,7 @@ def test_trouble_from_a_plain_start_is_never_called_convergence(reason, accelera
     assert len(failed) == (3 if accelerated else 1)
     assert run.reason is reason
     assert run.reason.unfinished
-    assert "best found until then" in str(run.reason)
+    assert "best result so far" in str(run.reason)
     assert run.state.bound > -0.2  # the state before the trouble
     assert np.isfinite(run.state.bound)
 
@@ -213,7 +213,7 @@ def no_torch_decomposition(point):
 @pytest.mark.parametrize(
     ("trouble", "reason"),
     [
-        (no_quotient, StopReason.NOT_A_NUMBER),
+        (no_quotient, StopReason.NOT_FINITE),
         pytest.param(
             no_torch_decomposition, StopReason.DECOMPOSITION_FAILED, marks=pytest.mark.slow
         ),
@@ -239,7 +239,7 @@ def test_a_fall_is_reported_and_its_state_is_not_accepted():
     run = iterate(step, Point(np.zeros(1), 0.0), max_iter=10, tol=1e-12)
     assert run.bounds == [1.0, 2.0, 2.0]
     assert run.state.bound == 2.0
-    assert run.reason is StopReason.FELL
+    assert run.reason is StopReason.DECREASED
 
 
 def test_a_fall_within_rounding_is_convergence():
@@ -252,10 +252,10 @@ def test_a_fall_within_rounding_is_convergence():
 
 
 def test_the_worst_of_several_reasons_is_reported():
-    assert worst([StopReason.CONVERGED, StopReason.NOTHING_FOUND]) is StopReason.CONVERGED
+    assert worst([StopReason.CONVERGED, StopReason.NO_SIGNAL]) is StopReason.CONVERGED
     assert worst([StopReason.MAX_ITER, StopReason.CONVERGED]) is StopReason.MAX_ITER
-    reasons = [StopReason.NOT_A_NUMBER, StopReason.MAX_ITER, StopReason.FELL]
-    assert worst(reasons) is StopReason.NOT_A_NUMBER
+    reasons = [StopReason.NOT_FINITE, StopReason.MAX_ITER, StopReason.DECREASED]
+    assert worst(reasons) is StopReason.NOT_FINITE
 
 
 def test_nothing_to_fall_back_on():
@@ -271,8 +271,8 @@ SINGLE, DOUBLE = (float(np.finfo(kind).eps) for kind in (np.float32, np.float64)
     ("fall", "epsilon", "reason"),
     [
         (2e-7, SINGLE, StopReason.CONVERGED),  # the seventh digit
-        (2e-7, DOUBLE, StopReason.FELL),
-        (1e-4, SINGLE, StopReason.FELL),  # no precision explains that
+        (2e-7, DOUBLE, StopReason.DECREASED),
+        (1e-4, SINGLE, StopReason.DECREASED),  # no precision explains that
         (1e-12, DOUBLE, StopReason.CONVERGED),
     ],
 )

@@ -1,8 +1,8 @@
-"""The only iteration loop: it owns stopping, acceleration, progress and checkpoints.
+"""Iteration loop of all methods: stopping, acceleration, progress and checkpoints.
 
-A method hands over ``step``, a pure function from a state to a better state. A state is a named
-tuple with a ``bound``, the objective that may never fall. The loop believes nothing: an objective
-that falls or is not a number, and a decomposition that fails, end it with reasons of their own.
+A method provides ``step``, a pure function from a state to a better state. A state is a named tuple
+with the field ``bound``, the objective, which must be non-decreasing. The loop verifies this: a
+decreasing or non-finite objective and a failed decomposition end it with their own stop reasons.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .progress import Progress
 
 
 class HasBound(Protocol):
-    """A state of a model: a named tuple with the objective among its fields."""
+    """State of a model: a named tuple whose field ``bound`` is the objective."""
 
     @property
     def bound(self) -> float: ...
@@ -30,36 +30,38 @@ S = TypeVar("S", bound=HasBound)
 
 
 _DOUBLE = float(np.finfo(float).eps)
-_LAST_DIGITS = 8.0  # by so many epsilons a sum may be wrong
+_SUM_ERROR = 8.0  # rounding error of a sum, in units of epsilon
 
 
 def relative_rounding(state: HasBound, epsilon: float = _DOUBLE) -> float:
-    """How far rounding can move an objective.
+    """Return the rounding error of an objective.
 
     Parameters
     ----------
     state : HasBound
+        State of the model.
     epsilon : float
-        Relative rounding error of the products with the table: `Operator.epsilon`. What follows
-        from them is computed in double precision, to ten digits.
+        Relative rounding error of products with the data matrix, `Operator.epsilon`. All other
+        computations are in double precision, with ten significant digits.
 
     Returns
     -------
     float
     """
-    return (1e-10 + _LAST_DIGITS * epsilon) * abs(state.bound)
+    return (1e-10 + _SUM_ERROR * epsilon) * abs(state.bound)
 
 
 def residual_rounding(state: HasBound, total: float, noise: float, epsilon: float) -> float:
-    """How far rounding can move a likelihood whose residual is a difference of sums.
+    """Return the rounding error of a likelihood whose residual is a difference of sums.
 
     Parameters
     ----------
     state : HasBound
+        State of the model.
     total : float
-        What the sums are near to; a few last digits of it are lost.
+        Magnitude of the sums.
     noise : float
-        Variance by which the residual is divided: an exact fit leaves no digit.
+        Variance by which the residual is divided.
     epsilon : float
         See `relative_rounding`.
 
@@ -67,40 +69,37 @@ def residual_rounding(state: HasBound, total: float, noise: float, epsilon: floa
     -------
     float
     """
-    return relative_rounding(state, epsilon) + _LAST_DIGITS * epsilon * total / noise
+    return relative_rounding(state, epsilon) + _SUM_ERROR * epsilon * total / noise
 
 
 class StopReason(Enum):
-    """Why the loop ended; the value is the sentence a user reads."""
+    """Reason for the end of the iterations; the value is the text for users."""
 
-    CONVERGED = "converged: a whole iteration raised the objective by less than `tol`"
-    MAX_ITER = (
-        "stopped by `max_iter` before converging: raise `max_iter`, or `tol` for a rougher fit"
+    CONVERGED = "converged: the objective increased by less than `tol` in one iteration"
+    MAX_ITER = "reached `max_iter` before convergence: increase `max_iter` or `tol`"
+    NOT_CERTIFIED = (
+        "stopped by `time_limit` or Ctrl-C before optimality was certified: see `optimality_gap_`. "
+        "Increase `time_limit` or `gap`"
     )
-    UNPROVED = (
-        "stopped by `time_limit`, or by Ctrl-C, before the proof was complete: `optimality_gap_` "
-        "says what is proved. Raise `time_limit`, or `gap` for a proof that ends earlier"
+    EMPTY_MODEL = (
+        "all variables left the model: the data show no common structure at this noise level"
     )
-    NOTHING_LEFT = "every variable left the model: the data show no common structure at this noise"
-    NOTHING_FOUND = "no set of variables is shown to be better than none"
+    NO_SIGNAL = "no set of variables is better supported than the empty set"
     EXHAUSTED = (
-        "under these constraints nothing is left to explain: ask for fewer components, or let "
-        "them share variables"
+        "the constraints leave no variance for further components: reduce `n_components` or allow "
+        "shared variables"
     )
-    FELL = (
-        "stopped because an iteration lowered the objective, which it should never do: the result "
-        "is the best found until then. Columns of very different size or nearly equal columns can "
-        "be the cause: try `scale=True`, or leave one of such columns out"
+    DECREASED = (
+        "stopped because the objective decreased; the best result so far is returned. Set "
+        "`scale=True` if column variances differ strongly, or drop one of nearly equal columns"
     )
-    NOT_A_NUMBER = (
-        "stopped because the objective was no longer a finite number: the result is the best found "
-        "until then. Multiply X by a constant that brings its entries near 1, and look for columns "
-        "that are nearly constant"
+    NOT_FINITE = (
+        "stopped because the objective was not finite; the best result so far is returned. Rescale "
+        "X to entries near 1 and check for nearly constant columns"
     )
     DECOMPOSITION_FAILED = (
-        "stopped because a matrix could not be decomposed: the result is the best found until "
-        "then. Nearly equal columns can be the cause: leave one of them out, or ask for fewer "
-        "components"
+        "stopped because a matrix decomposition failed; the best result so far is returned. Drop "
+        "one of nearly equal columns or reduce `n_components`"
     )
 
     def __str__(self) -> str:
@@ -108,62 +107,61 @@ class StopReason(Enum):
 
     @property
     def unfinished(self) -> bool:
-        """Whether the loop ended before it should have."""
+        """Whether the loop ended before convergence."""
         return self in _UNFINISHED
 
 
-# In the order of how bad they are: of several runs, the worst is reported.
+# In increasing severity.
 _UNFINISHED = (
-    StopReason.UNPROVED,
+    StopReason.NOT_CERTIFIED,
     StopReason.MAX_ITER,
-    StopReason.FELL,
+    StopReason.DECREASED,
     StopReason.DECOMPOSITION_FAILED,
-    StopReason.NOT_A_NUMBER,
+    StopReason.NOT_FINITE,
 )
 
 
 def worst(reasons: list[StopReason]) -> StopReason:
-    """The reason to report for several runs: the worst unfinished one, if there is any."""
-    rank = {reason: place for place, reason in enumerate(_UNFINISHED)}
+    """Return the most severe of several stop reasons."""
+    severity = {reason: index for index, reason in enumerate(_UNFINISHED)}
     unfinished = [reason for reason in reasons if reason.unfinished]
-    return max(unfinished, key=rank.__getitem__) if unfinished else StopReason.CONVERGED
+    return max(unfinished, key=severity.__getitem__) if unfinished else StopReason.CONVERGED
 
 
 class Accelerator(Protocol):
-    """Proposes where the next step should start; the loop checks that it pays.
+    """Propose the start of the next step; the loop verifies that the objective increases.
 
-    What it remembers is a named tuple that goes in and comes out of every function, so that a
-    checkpoint holds it like any other part of the loop's position.
+    The memory of an accelerator is a named tuple that every function takes and returns. A
+    checkpoint therefore stores it like any other part of the position.
     """
 
     def begin(self, state: Any) -> Any:
-        """The memory before the first step."""
+        """Return the memory before the first step."""
 
     def propose(self, memory: Any, start: Any, result: Any) -> tuple[Any, Any]:
-        """(memory, start of the next step) after ``result = step(start)`` was accepted."""
+        """Return memory and next start after ``result = step(start)`` was accepted."""
 
     def retreat(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """(memory, start of the next step) after the last proposal made the objective fall."""
+        """Return memory and next start after the last proposal decreased the objective."""
 
     def probe(self, memory: Any, best: Any) -> tuple[Any, Any]:
-        """(memory, a start far along the last step): at a maximum it cannot pay, at a saddle it
-        does."""
+        """Return memory and a start far along the last step, which only helps at a saddle."""
 
 
 class Position(NamedTuple):
-    """Where the loop stands between two iterations: all that a checkpoint has to hold."""
+    """Position of the loop between two iterations: the contents of a checkpoint."""
 
     start: Any  # of the next step
     best: Any
-    memory: Any  # the accelerator's; None without one
-    plain: bool  # whether ``start`` is the best state itself, and not a proposal
-    quiet: int  # iterations in a row that raised the objective by less than ``tol``
-    probing: bool  # whether ``start`` is the accelerator's probe
+    memory: Any  # of the accelerator, or None
+    plain: bool  # whether ``start`` is the best state, not a proposal
+    quiet: int  # number of consecutive increases of less than ``tol``
+    probing: bool  # whether ``start`` is a probe of the accelerator
     bounds: list[float]  # see `Run`
 
 
 class Run(NamedTuple, Generic[S]):
-    """What the loop found."""
+    """Result of the loop."""
 
     state: S  # the best
     # The objective of the best state after each iteration, non-decreasing. A step that lowers it is
@@ -184,16 +182,15 @@ def iterate(
     progress: Progress | None = None,
     checkpoint: Stage | None = None,
 ) -> Run[S]:
-    """Apply ``step`` until the objective rises by less than ``tol``.
+    """Apply ``step`` until the objective increases by less than ``tol``.
 
-    A plain step that ends below its start by no more than ``rounding(state)`` has only met
-    rounding, which is convergence; one that ends further below is wrong.
+    A plain step that decreases the objective by at most ``rounding(state)`` has converged. A larger
+    decrease is an error and ends the loop.
 
-    A step from an accelerated start that ends below the best objective so far, or cannot be
-    computed, is thrown away, and the accelerator is asked for another start. Small rises only
-    count as convergence twice in a row, or once after a plain start: an accelerated start can be
-    unlucky. A saddle looks like convergence, so before the loop believes it, one step starts from
-    the accelerator's probe.
+    A step from an accelerated start that decreases the objective, or fails, is discarded, and the
+    accelerator proposes another start. Convergence requires two consecutive small increases, or one
+    after a plain start, because an accelerated start may be poor. A saddle resembles convergence,
+    so that one step from the accelerator's probe precedes the end.
     """
     memory = None if accelerator is None else accelerator.begin(state)
     at = Position(state, state, memory, True, 0, False, [])
@@ -225,19 +222,23 @@ def _advance(
     accelerator: Accelerator | None,
     exhausted: Callable[[S], bool],
 ) -> tuple[Position, StopReason | None]:
-    """One iteration: where the loop stands after it, and whether it ends there."""
+    """Run one iteration; return the new position and the stop reason, if any."""
     best: Any = at.best
-    result, trouble = _tried(step, at, slack)
+    result, failure = _try_step(step, at, slack)
     accepted = result is not None and not result.bound < best.bound
-    rise = result.bound - best.bound if result is not None and accepted else 0.0
+    increase = result.bound - best.bound if result is not None and accepted else 0.0
     best = result if accepted else best
-    quiet = at.quiet + 1 if rise <= tol else 0
+    quiet = at.quiet + 1 if increase <= tol else 0
     here = Position(best, best, at.memory, True, quiet, False, [*at.bounds, best.bound])
-    if trouble is not None and at.plain:
-        return here, trouble
+    if failure is not None and at.plain:
+        return here, failure
     if exhausted(best):
-        return here, StopReason.NOTHING_LEFT
-    if (at.probing and rise <= tol) or (at.plain and not accepted) or (not accelerator and quiet):
+        return here, StopReason.EMPTY_MODEL
+    if (
+        (at.probing and increase <= tol)
+        or (at.plain and not accepted)
+        or (not accelerator and quiet)
+    ):
         return here, StopReason.CONVERGED
     if accelerator is None:
         return here, None
@@ -251,20 +252,20 @@ def _advance(
     return here._replace(start=following, memory=memory, plain=following is best), None
 
 
-def _tried(
+def _try_step(
     step: Callable[[S], S], at: Position, slack: float
 ) -> tuple[S | None, StopReason | None]:
-    """The step's result, unless it is of no use, and what was wrong with it."""
+    """Return the result of the step, or None, and the reason of a failure."""
     try:
         result = step(at.start)
-    except decomposition_errors():  # too far out for a decomposition
+    except decomposition_errors():
         if not at.bounds:
-            raise  # there is nothing to fall back on
+            raise  # there is no earlier state
         return None, StopReason.DECOMPOSITION_FAILED
-    except ArithmeticError:  # what NumPy calls NaN or infinity, Python's own numbers raise
+    except ArithmeticError:  # Python floats raise where NumPy returns NaN or infinity
         if not at.bounds:
             raise
-        return None, StopReason.NOT_A_NUMBER
+        return None, StopReason.NOT_FINITE
     if not math.isfinite(result.bound):
-        return None, StopReason.NOT_A_NUMBER
-    return result, StopReason.FELL if result.bound < at.best.bound - slack else None
+        return None, StopReason.NOT_FINITE
+    return result, StopReason.DECREASED if result.bound < at.best.bound - slack else None

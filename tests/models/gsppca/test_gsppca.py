@@ -507,7 +507,7 @@ def test_nothing_is_found(rng):
     X = np.linalg.qr(X - X.mean(0))[0]  # exactly uncorrelated, equal variances
     with pytest.warns(NoStructureWarning, match="do not interpret"):
         model = GSPPCA(2).fit(X)
-    assert model.stop_reason_ is StopReason.NOTHING_LEFT
+    assert model.stop_reason_ is StopReason.EMPTY_MODEL
     assert sorted(model.ranking_) == list(range(1, 11))
     np.testing.assert_array_equal(model.relevance_, np.zeros(10))
     assert model.support_.any()
@@ -521,7 +521,7 @@ def test_a_ranking_is_kept_when_nothing_is_found():
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = GSPPCA(1).fit(X)
-        if any("every variable left" in str(w.message) for w in caught):
+        if any("all variables left" in str(w.message) for w in caught):
             found += 1
             assert model.ranking_[X.var(axis=0).argmax()] == 1
     assert found >= 3
@@ -535,7 +535,7 @@ def test_scaled_variables_are_ranked_by_what_is_explained_when_nothing_is_found(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             model = GSPPCA(1, scale=True).fit(X)
-        if any("every variable left" in str(w.message) for w in caught):
+        if any("all variables left" in str(w.message) for w in caught):
             found += 1
             first = np.linalg.eigh(np.corrcoef(X.T))[1][:, -1]
             np.testing.assert_array_equal(np.argsort(model.ranking_), np.argsort(-np.abs(first)))
@@ -596,7 +596,7 @@ def test_the_density_where_every_chosen_column_is_a_component(fitted):
 
 
 def test_max_iter_is_reported():
-    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
+    with pytest.warns(ConvergenceWarning, match="increase `max_iter`"):
         model = GSPPCA(5, max_iter=2).fit(example().X)
     assert model.n_iter_ == 2
     assert model.stop_reason_ is StopReason.MAX_ITER
@@ -604,7 +604,7 @@ def test_max_iter_is_reported():
 
 @pytest.mark.parametrize(
     ("bound", "reason"),
-    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+    [(-1e9, StopReason.DECREASED), (float("nan"), StopReason.NOT_FINITE)],
 )
 def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
     """A fit whose objective falls, or is no number, is never called converged."""
@@ -621,7 +621,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
         return broken_step
 
     monkeypatch.setattr(gsppca, "make_latent_step", broken)
-    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+    with pytest.warns(ConvergenceWarning, match="the best result so far"):
         model = GSPPCA(5).fit(example().X)
     assert model.stop_reason_ is reason
 
@@ -649,7 +649,7 @@ def test_noise_is_called_noise():
     """One component always leaves something in the model; the warning comes all the same."""
     for seed in range(5):
         X = np.random.default_rng(seed).standard_normal((100, 50))
-        with pytest.warns(NoStructureWarning, match="white noise|every variable left"):
+        with pytest.warns(NoStructureWarning, match="white noise|all variables left"):
             GSPPCA(1).fit(X)
 
 

@@ -468,7 +468,7 @@ def test_invalid_data(rng):
     X = rng.standard_normal((10, 4))
     with pytest.raises(InputError, match=r"got \[10, 9\] rows"):
         SCA(1).fit([X, X[:9]])
-    with pytest.raises(InputError, match="two dimensions"):
+    with pytest.raises(InputError, match=r"View 1 must be two-dimensional, got shape \(10,\)"):
         SCA(1).fit([X, X[:, 0]])
     with pytest.raises(ParameterError, match="`views` must be None if X is a list"):
         SCA(1, views=[[0]]).fit([X, X])
@@ -647,7 +647,7 @@ def test_objective_without_factors_is_the_density_of_noise(rng):
 
 
 def test_warning_at_max_iter():
-    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
+    with pytest.warns(ConvergenceWarning, match="increase `max_iter`"):
         SCA(3, max_iter=2).fit(make_sparse_projection(50, random_state=0).X)
 
 

@@ -76,7 +76,7 @@ def test_a_response_of_noise(n, p, runs, options):
         few += model.n_selected_ <= 1
         warned = any(issubclass(w.category, NoStructureWarning) for w in caught)
         assert warned == (model.n_selected_ == 0)
-        assert warned == (model.stop_reason_ is StopReason.NOTHING_FOUND)
+        assert warned == (model.stop_reason_ is StopReason.NO_SIGNAL)
     assert few >= math.floor(0.9 * runs)
 
 
@@ -545,7 +545,7 @@ def test_a_failed_refit_leaves_the_model_as_it_was(fitted):
 
 def test_max_iter_is_reported():
     X, y, _ = example(q=8)
-    with pytest.warns(ConvergenceWarning, match="raise `max_iter`"):
+    with pytest.warns(ConvergenceWarning, match="increase `max_iter`"):
         model = SpinyRegressor(max_iter=1).fit(X, y)
     assert model.stop_reason_ is StopReason.MAX_ITER
 
@@ -553,7 +553,7 @@ def test_max_iter_is_reported():
 @pytest.mark.parametrize("module", [ard, stepwise])
 @pytest.mark.parametrize(
     ("bound", "reason"),
-    [(-1e9, StopReason.FELL), (float("nan"), StopReason.NOT_A_NUMBER)],
+    [(-1e9, StopReason.DECREASED), (float("nan"), StopReason.NOT_FINITE)],
 )
 def test_a_loop_that_breaks_down_is_reported(module, bound, reason, monkeypatch):
     """A fit of which one objective falls, or is no number, is never called converged."""
@@ -565,7 +565,7 @@ def test_a_loop_that_breaks_down_is_reported(module, bound, reason, monkeypatch)
 
     X, y, _ = example(q=8)
     monkeypatch.setattr(module, "make_step", broken)
-    with pytest.warns(ConvergenceWarning, match="the result is the best found until"):
+    with pytest.warns(ConvergenceWarning, match="the best result so far"):
         model = SpinyRegressor().fit(X, y)
     assert model.stop_reason_ is reason
 
