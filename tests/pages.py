@@ -1,10 +1,11 @@
-"""The examples in our Markdown pages: run, and compared with what the page says they print.
+"""Run the examples of the Markdown pages and compare or update the output that the pages show.
 
-A block marked ``python`` is executed, all blocks of a page in one namespace; a block marked ``sh``
-holds commands of ours, and one marked ``sh refused`` commands that end in an error. The unmarked
-block that follows is what they print. Blocks marked otherwise (``r``, ``console``, ``py``) are not
-run. ``python tests/pages.py PAGE ...`` writes what the examples print into the pages, and the
-pictures that they draw and the page shows beside it.
+All ``python`` blocks of a page run in one namespace. A block marked ``sh`` contains commands of
+prosparse, and a block marked ``sh error`` commands that must fail. The unmarked block that follows
+contains the expected output. Blocks in other languages (``r``, ``console``, ``py``) are not run.
+
+``python tests/pages.py PAGE ...`` writes the output of the examples into the pages, and updates the
+images of the pages that the examples draw.
 """
 
 import re
@@ -18,98 +19,100 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-GENERATED = ("gallery", "api")  # folders of docs/ that the build fills
-PAGES = sorted(
-    [
-        ROOT / "README.md",
-        *(
-            page
-            for page in (ROOT / "docs").rglob("*.md")
-            if page.relative_to(ROOT / "docs").parts[0] not in GENERATED
-        ),
-    ]
-)
+DOCS = ROOT / "docs"
+GENERATED = {"api", "benchmarks", "gallery"}  # folders of docs/ that the build writes
+PAGES = [
+    ROOT / "README.md",
+    *sorted(
+        page for page in DOCS.rglob("*.md") if page.relative_to(DOCS).parts[0] not in GENERATED
+    ),
+]
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.S | re.M)
+MESSAGE_WIDTH = 100
 
 
 class Example(NamedTuple):
-    line: int  # of the page
-    printed: str
-    shown: str | None  # None: the page shows nothing
-    place: tuple[int, int]  # of what is shown, in the text
+    """Result of one code block."""
+
+    line: int  # line number of the block in the page
+    output: str
+    expected: str | None  # None if the page shows no output
+    span: tuple[int, int]  # position of the expected output in the text of the page
 
 
-def shell(text, refused=False):
-    """What our commands in a block print, or what they say when they refuse; no other commands."""
+def run_commands(text, fails=False):
+    """Return the standard output of commands, or the error messages of commands that must fail."""
     from typer.testing import CliRunner
 
     from prosparse.app.cli import app
 
-    said = ""
+    output = ""
     for line in text.replace("\\\n", " ").splitlines():
         name, *arguments = shlex.split(line)
         if name != "prosparse":
-            raise ValueError(f"only `prosparse` can be run here, got {line!r}")
+            raise ValueError(f"examples may only call `prosparse`, got {line!r}")
         result = CliRunner().invoke(app, arguments)
-        if bool(result.exit_code) != refused:
-            raise RuntimeError(f"{line}: {result.output}")
-        if refused:  # one long line, which a terminal folds
-            said += "\n".join(textwrap.wrap(result.stderr, 100, break_on_hyphens=False)) + "\n"
+        if bool(result.exit_code) != fails:
+            raise RuntimeError(f"{line}: exit code {result.exit_code}: {result.output}")
+        if fails:
+            wrapped = textwrap.wrap(result.stderr, MESSAGE_WIDTH, break_on_hyphens=False)
+            output += "\n".join(wrapped) + "\n"
         else:
-            said += result.stdout
-    return "\n".join(line.rstrip() for line in said.splitlines())
+            output += result.stdout
+    return output
 
 
-def examples(page):
-    """Run the page from top to bottom in the current folder."""
+def run_examples(page):
+    """Run all examples of a page, in order, in the current folder."""
     text = page.read_text(encoding="utf-8")
-    blocks = list(FENCE.finditer(text))
-    namespace, found = {"__name__": "page"}, []
-    for block, after in pairwise([*blocks, None]):
+    namespace, examples = {"__name__": "page"}, []
+    for block, following in pairwise([*FENCE.finditer(text), None]):
         language, code = block[1].strip(), block[2]
         line = text.count("\n", 0, block.start()) + 1
         if language == "python":
-            # as many lines above as in the page, so that a traceback names the right one
+            # Blank lines make the line numbers of a traceback those of the page.
             program = compile("\n" * line + code, str(page), "exec")
-            with redirect_stdout(StringIO()) as out:
-                exec(program, namespace)  # our own pages
-            printed = out.getvalue()
-        elif language in ("sh", "sh refused"):
-            printed = shell(code, language != "sh")
+            with redirect_stdout(StringIO()) as stdout:
+                exec(program, namespace)
+            output = stdout.getvalue()
+        elif language in ("sh", "sh error"):
+            output = run_commands(code, fails=language == "sh error")
         else:
             continue
-        shown = after if after is not None and not after[1].strip() else None
-        found.append(
+        shown = following if following is not None and not following[1].strip() else None
+        examples.append(
             Example(
                 line,
-                "\n".join(one.rstrip() for one in printed.strip("\n").splitlines()),
+                "\n".join(row.rstrip() for row in output.strip("\n").splitlines()),
                 None if shown is None else shown[2].strip("\n"),
                 (0, 0) if shown is None else shown.span(2),
             )
         )
-    return found
+    return examples
 
 
-def write(page):
-    """Put into the page what its examples print."""
+def update_outputs(page):
+    """Write the output of the examples into a page."""
     text = page.read_text(encoding="utf-8")
-    for one in reversed(examples(page)):
-        if one.shown is None and one.printed:
-            sys.exit(f"{page}:{one.line} prints, and there is no block to show it:\n{one.printed}")
-        if one.printed:
-            start, end = one.place
-            text = text[:start] + one.printed + "\n" + text[end:]
+    for example in reversed(run_examples(page)):
+        if not example.output:
+            continue
+        if example.expected is None:
+            sys.exit(f"{page}:{example.line}: no block for the output:\n{example.output}")
+        start, end = example.span
+        text = text[:start] + example.output + "\n" + text[end:]
     page.write_text(text, encoding="utf-8")
 
 
-def pictures(page, folder):
-    """The pictures that a page shows and its own examples drew in ``folder``: drawn, shown."""
+def drawn_images(page, folder):
+    """Return pairs of an image that an example drew in ``folder`` and the image of the page."""
     linked = re.findall(r"\]\((images/[\w.-]+\.png)\)", page.read_text(encoding="utf-8"))
     pairs = ((Path(folder) / Path(name).name, page.parent / name) for name in linked)
     return [(drawn, shown) for drawn, shown in pairs if drawn.exists()]
 
 
-if __name__ == "__main__":
+def main(pages):
+    """Update the outputs and images of pages."""
     import os
     import shutil
     import tempfile
@@ -117,11 +120,15 @@ if __name__ == "__main__":
     import matplotlib as mpl
 
     mpl.use("agg")
-    wanted = [Path(name).resolve() for name in sys.argv[1:]]
-    for one_page in wanted:
+    os.environ["COLUMNS"] = "80"
+    for page in pages:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            write(one_page)
-            for drawn, shown in pictures(one_page, folder):
+            update_outputs(page)
+            for drawn, shown in drawn_images(page, folder):
                 shutil.copyfile(drawn, shown)
             os.chdir(ROOT)
+
+
+if __name__ == "__main__":
+    main([Path(name).resolve() for name in sys.argv[1:]])

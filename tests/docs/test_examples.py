@@ -1,4 +1,4 @@
-"""The pictures of the gallery can be drawn without any data but our own."""
+"""The examples of the gallery run without external data."""
 
 import runpy
 
@@ -13,7 +13,7 @@ EXAMPLES = sorted((ROOT / "examples").glob("plot_*.py"))
 
 @pytest.mark.filterwarnings("ignore:.*non-interactive")
 @pytest.mark.parametrize("path", EXAMPLES, ids=[path.stem for path in EXAMPLES])
-def test_example_without_data(path, tmp_path, monkeypatch):
+def test_example_draws_without_external_data(path, tmp_path, monkeypatch):
     from matplotlib import pyplot
 
     monkeypatch.chdir(tmp_path)

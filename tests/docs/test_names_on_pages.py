@@ -1,4 +1,4 @@
-"""Names of ours on the pages: modules, classes and functions can be imported; files are there."""
+"""Modules, classes, functions and files that the pages name exist."""
 
 import importlib
 import pkgutil
@@ -9,66 +9,68 @@ import pytest
 import prosparse
 from pages import FENCE, PAGES, ROOT
 
-PROSE = [
+DOCUMENTS = [
     *PAGES,
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "SECURITY.md",
+    *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "paper.md")),
     ROOT / "docs" / "api" / "index.rst",
 ]
-ROOMS = {module.name for module in pkgutil.iter_modules(prosparse.__path__)}
-WHOLE = re.compile(r"(?<![\w./-])prosparse(?:\.[A-Za-z_]\w*)+")  # prosparse.selection.slope
-SHORT = re.compile(r"`([a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")  # `selection.slope`
-ENDINGS = {"py", "html", "csv", "json", "md"}  # `report.html` is a file, not a part of a module
-FILES = re.compile(r"`((?:[\w.]+/)+[\w.]+\.(?:py|md|css|j2|json))`")
+NAMES = [str(page.relative_to(ROOT)) for page in DOCUMENTS]
+MODULES = {module.name for module in pkgutil.iter_modules(prosparse.__path__)}
+QUALIFIED = re.compile(r"(?<![\w./-])(?:prosparse|papers)(?:\.[A-Za-z_]\w*)+")
+RELATIVE = re.compile(r"`([a-z_]+(?:\.[A-Za-z_]\w*)+)(?:\(\))?`")  # `selection.slope`
+SCRIPT = re.compile(r"python -m ((?:benchmarks|papers)(?:\.\w+)*)")
+EXTENSIONS = {"py", "html", "csv", "json", "md", "bib"}  # `report.html` is a file
+FILE = re.compile(r"`((?:[\w.]+/)+[\w.]+\.(?:py|md|css|j2|json))`")
 
 
-def found(name):
-    """Whether a dotted name is a module of ours, or something in one."""
+def exists(name):
+    """Return whether a dotted name is a module or an attribute of one."""
     parts = name.split(".")
     for length in range(len(parts), 0, -1):
         try:
-            place = importlib.import_module(".".join(parts[:length]))
+            found = importlib.import_module(".".join(parts[:length]))
         except ModuleNotFoundError as error:
-            if not name.startswith(str(error.name)):  # not ours: an optional library
+            if not name.startswith(str(error.name)):  # an optional dependency is missing
                 raise
             continue
         for part in parts[length:]:
-            if not hasattr(place, part):
+            if not hasattr(found, part):
                 return False
-            place = getattr(place, part)
+            found = getattr(found, part)
         return True
     return False
 
 
 def names_in(text):
+    """Return the qualified names of modules and objects in the prose of a page."""
     prose = FENCE.sub("", text)
-    whole = set(WHOLE.findall(prose))
-    short = {f"prosparse.{name}" for name in SHORT.findall(prose) if name.split(".")[0] in ROOMS}
-    return {
-        name
-        for name in whole | short
-        if name.rpartition(".")[2] not in ENDINGS and "__mutmut_" not in name
-    }
+    relative = {name for name in RELATIVE.findall(prose) if name.split(".")[0] in MODULES}
+    names = {*QUALIFIED.findall(prose), *(f"prosparse.{name}" for name in relative)}
+    return {name for name in names if name.rpartition(".")[2] not in EXTENSIONS}
 
 
-@pytest.mark.parametrize("page", PROSE, ids=[str(page.relative_to(ROOT)) for page in PROSE])
+@pytest.mark.parametrize("page", DOCUMENTS, ids=NAMES)
 def test_names_can_be_imported(page):
     names = names_in(page.read_text(encoding="utf-8"))
-    assert not {name for name in names if not found(name)}
+    assert not {name for name in names if not exists(name)}
 
 
-@pytest.mark.parametrize("page", PROSE, ids=[str(page.relative_to(ROOT)) for page in PROSE])
-def test_files_are_there(page):
-    for name in FILES.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+@pytest.mark.parametrize("page", DOCUMENTS, ids=NAMES)
+def test_files_and_scripts_exist(page):
+    text = page.read_text(encoding="utf-8")
+    for name in FILE.findall(FENCE.sub("", text)):
         assert any((folder / name).exists() for folder in (ROOT, ROOT / "src" / "prosparse")), name
+    for script in SCRIPT.findall(text):
+        path = ROOT / script.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file(), script
 
 
-def test_a_name_that_is_gone_is_noticed():
+def test_unknown_names_are_detected():
     assert names_in("see `selection.slope` and {py:class}`prosparse.FDRPCA`") == {
         "prosparse.selection.slope",
         "prosparse.FDRPCA",
     }
-    assert found("prosparse.selection.slope")
-    assert not found("prosparse.engine.gig")
-    assert not found("prosparse.selection.slopes")
-    assert not found("prosparse.GSPCA")
+    assert exists("prosparse.selection.slope")
+    assert not exists("prosparse.engine.gig")
+    assert not exists("prosparse.selection.slopes")
+    assert not exists("prosparse.GSPCA")

@@ -1,4 +1,4 @@
-"""Every example in the README and in the pages of the site runs, and prints what the page says."""
+"""The examples of the README and the pages run, and print the output that the pages show."""
 
 import os
 import re
@@ -7,34 +7,32 @@ import runpy
 import matplotlib as mpl
 import pytest
 
-from pages import FENCE, PAGES, ROOT, examples, pictures
+from pages import FENCE, PAGES, ROOT, drawn_images, run_examples
 
 mpl.use("agg")
-OPTIONAL = {"scanpy", "torch"}  # what a page may use and we do not ask for
+OPTIONAL = {"scanpy", "torch"}  # packages that pages may use and prosparse does not require
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 
 @pytest.mark.filterwarnings("ignore:.*non-interactive")
-@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")  # pages speak of them in words
+@pytest.mark.filterwarnings("ignore::prosparse.FewVariablesWarning")
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_examples(page, tmp_path, monkeypatch):
-    pytest.importorskip("typer", reason="typer is not installed: no command to run")
+def test_examples_print_the_output_of_the_page(page, tmp_path, monkeypatch):
+    pytest.importorskip("typer", reason="typer is not installed")
     from matplotlib import pyplot
     from matplotlib.image import imread
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     try:
-        for one in examples(page):
-            if one.printed or one.shown:
-                assert one.shown is not None, f"line {one.line} prints, and the page does not say"
-                assert one.printed == one.shown, f"line {one.line}"
-        for drawn, shown in pictures(page, tmp_path):
-            assert shown.is_file(), f"python tests/pages.py {page} draws it"
-            assert imread(drawn).shape == imread(shown).shape, f"{shown} is of another example"
+        for example in run_examples(page):
+            assert (example.expected or "") == example.output, f"line {example.line}"
+        for drawn, shown in drawn_images(page, tmp_path):
+            assert shown.is_file(), f"run python tests/pages.py {page}"
+            assert imread(drawn).shape == imread(shown).shape, f"{shown} is outdated"
     except FileNotFoundError as error:
         if "PROSPARSE_DATA" in str(error) and "PROSPARSE_DATA" not in os.environ:
-            pytest.skip(f"this page is about real data: {error}")
+            pytest.skip(f"the page uses real data: {error}")
         raise
     except ModuleNotFoundError as error:
         if error.name not in OPTIONAL:
@@ -44,36 +42,18 @@ def test_examples(page, tmp_path, monkeypatch):
         pyplot.close("all")
 
 
-def test_pages_have_examples():
-    """A page is for showing how; these few are tables, pictures and lists of others."""
-    without = {
-        str(page.relative_to(ROOT))
-        for page in PAGES
-        if not re.search(r"^```(python|sh)$", page.read_text(encoding="utf-8"), re.M)
-    }
-    assert without <= {
-        "docs/benchmarks/index.md",
-        "docs/reliability.md",
-        "docs/reliability/limitations.md",
-        "docs/references.md",
-        "docs/architecture.md",
-        "docs/howto/index.md",
-        "docs/migration/index.md",
-    }
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_code_blocks_are_closed(page):
+    text = page.read_text(encoding="utf-8")
+    assert len(re.findall(r"^```", text, re.M)) == 2 * len(FENCE.findall(text))
 
 
-def test_no_fence_is_left_open():
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        assert len(re.findall(r"^```", text, re.M)) == 2 * len(FENCE.findall(text)), page
-
-
-def test_figures_of_the_readme_exist():
+def test_images_of_the_readme_exist():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in re.findall(r"!\[.*?\]\((.*?)\)", text, re.S):
         assert (ROOT / path).is_file()
 
 
-def test_the_page_on_reliability_is_what_the_records_say():
+def test_robustness_page_agrees_with_the_records():
     page = runpy.run_path(str(ROOT / "benchmarks" / "reliability_page.py"))["page"]
     assert page() == (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The built site on a phone and in the dark: no page is too wide, and pictures are dark."""
+"""The built site on narrow screens and in the dark theme."""
 
 import shutil
 
@@ -9,13 +9,14 @@ from pages import ROOT
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 
 SITE = ROOT / "build" / "docs"
-# Those with the widest tables, the longest lines, cards, and pictures of all kinds.
+# Pages with the widest tables, the longest lines, cards, and images.
 PAGES = [
     "index.html",
-    "results.html",
-    "what_can_go_wrong.html",
+    "benchmarks/E21.html",
+    "command.html",
+    "limitations.html",
     "howto/plots.html",
-    "howto/choosing_penalties.html",
+    "howto/large_data.html",
     "methods/panel.html",
     "gallery/plot_gene_expression.html",
 ]
@@ -24,7 +25,7 @@ PAGES = [
 @pytest.fixture(scope="module")
 def browser():
     if not (SITE / "index.html").is_file():
-        pytest.skip("the site is not built: make docs")
+        pytest.skip("the site is not built; run make docs")
     chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
     if not chromium or not driver:
         pytest.skip("chromium and chromedriver are not installed (Debian: chromium-driver)")
@@ -38,24 +39,24 @@ def browser():
     session.quit()
 
 
-def opened(browser, page, width, scheme="light"):
+def open_page(browser, page, width, scheme="light"):
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    wish = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", wish)
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
     browser.get((SITE / page).as_uri())
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_no_page_is_wider_than_the_screen(browser, page):
+def test_pages_fit_the_width_of_the_screen(browser, page):
     for width in (390, 1280):
-        opened(browser, page, width)
-        found = browser.execute_script("return document.documentElement.scrollWidth")
-        assert found <= width
+        open_page(browser, page, width)
+        scroll_width = browser.execute_script("return document.documentElement.scrollWidth")
+        assert scroll_width <= width
 
 
-def test_names_of_rows_can_be_read_on_a_phone(browser):
-    opened(browser, "results.html", 390)
+def test_first_columns_of_tables_are_readable_on_a_phone(browser):
+    open_page(browser, "benchmarks/E21.html", 390)
     narrowest = browser.execute_script(
         "return Math.min(...[...document.querySelectorAll('article td:first-child')]"
         ".map(cell => cell.clientWidth))"
@@ -63,10 +64,10 @@ def test_names_of_rows_can_be_read_on_a_phone(browser):
     assert narrowest >= 140  # about four words
 
 
-def test_pictures_are_dark_where_the_page_is(browser):
-    read = "return getComputedStyle(document.querySelector('article img')).filter"
-    for page in ("index.html", "results.html"):
-        opened(browser, page, 390, "dark")
-        assert browser.execute_script(read).startswith("invert")
-        opened(browser, page, 390, "light")
-        assert browser.execute_script(read) == "none"
+def test_images_are_inverted_in_the_dark_theme(browser):
+    read_filter = "return getComputedStyle(document.querySelector('article img')).filter"
+    for page in ("index.html", "benchmarks/E21.html"):
+        open_page(browser, page, 390, "dark")
+        assert browser.execute_script(read_filter).startswith("invert")
+        open_page(browser, page, 390, "light")
+        assert browser.execute_script(read_filter) == "none"
