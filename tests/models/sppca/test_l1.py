@@ -1,3 +1,5 @@
+"""Soft thresholds and sparse rotations."""
+
 import array_api_compat.numpy as xp
 import array_api_strict
 import numpy as np
@@ -40,32 +42,33 @@ def test_sparse_rows_are_recovered_from_their_rotation(rng):
     assert np.sum(np.abs(ours) > 1e-9) == 60
 
 
-def test_the_argument_is_left_alone(rng):
+def test_the_argument_is_not_modified(rng):
     W = rng.standard_normal((2, 5))
     before = W.copy()
     sparsest_rotation(W, xp)
     np.testing.assert_array_equal(W, before)
 
 
-def test_long_rows_are_turned_where_they_are(monkeypatch, rng):
+def test_batches_do_not_change_the_rotation(monkeypatch, rng):
     W = array_api_strict.asarray(rng.standard_normal((4, 12)))
     there = sparsest_rotation(W, array_api_strict)
-    monkeypatch.setattr(l1, "_ENTRIES_AT_ONCE", 30)  # two planes at a time
+    monkeypatch.setattr(l1, "MAX_BATCH_ENTRIES", 30)  # two planes at a time
     ours = sparsest_rotation(W, array_api_strict)
     np.testing.assert_allclose(np.from_dlpack(ours), np.from_dlpack(there), atol=1e-12)
 
 
 @pytest.mark.parametrize("d", range(2, 8))
-def test_every_pair_of_rows_meets_once(d):
-    """In rounds in which no row stands twice."""
+def test_the_schedule_has_every_pair_once(d):
     rounds = l1._rounds(d)
-    met = [pair for some in rounds for pair in zip(some.first, some.second, strict=True)]
-    assert sorted(met) == [(a, b) for a in range(d) for b in range(a + 1, d)]
+    pairs = [pair for r in rounds for pair in zip(r.first, r.second, strict=True)]
+    assert sorted(pairs) == [(a, b) for a in range(d) for b in range(a + 1, d)]
     for first, second, alone, back in rounds:
         order = first + second + alone
-        assert [order[place] for place in back] == list(range(d))
+        assert [order[k] for k in back] == list(range(d))
 
 
-def test_what_a_turn_meant_to_be_zero_is_zero():
+def test_rounding_errors_become_zeros():
     W = np.array([[1.0, 1e-17, 3.0], [2.0, 4.0, 1e-6]])
-    np.testing.assert_array_equal(l1.without_dust(W, xp), [[1.0, 0.0, 3.0], [2.0, 4.0, 1e-6]])
+    np.testing.assert_array_equal(
+        l1.zero_rounding_errors(W, xp), [[1.0, 0.0, 3.0], [2.0, 4.0, 1e-6]]
+    )

@@ -1,4 +1,4 @@
-"""Newton's method on the nonzero loadings."""
+"""Proximal Newton method."""
 
 import numpy as np
 import pytest
@@ -22,79 +22,78 @@ def example(rng):
 
 def test_the_likelihood_is_the_normal_one(example):
     X, W, sums = example
-    law = multivariate_normal(np.zeros(6), W.T @ W + 0.7 * np.eye(6))
-    assert newton.at(sums, W, 0.7).log_likelihood == pytest.approx(law.logpdf(X).sum())
+    normal = multivariate_normal(np.zeros(6), W.T @ W + 0.7 * np.eye(6))
+    assert newton.evaluate(sums, W, 0.7).log_likelihood == pytest.approx(normal.logpdf(X).sum())
 
 
-def test_derivatives_are_those_of_differences(example):
-    """Also of a loading that is zero, and with a variable that has none."""
+def test_derivatives_equal_finite_differences(example):
+    """Also for a zero loading, and with a variable without loadings."""
     _, W, sums = example
     free = W != 0
     free[0, 1] = True
-    here = newton.at(sums, W, 0.7)
-    H, noise_slope = newton.curvature(sums, here, free)
+    here = newton.evaluate(sums, W, 0.7)
+    H, noise_gradient = newton.curvature(sums, here, free)
 
     def value(change):
         moved = W.copy()
         moved[free] += change[:-1]
-        return newton.at(sums, moved, 0.7 * np.exp(change[-1])).log_likelihood
+        return newton.evaluate(sums, moved, 0.7 * np.exp(change[-1])).log_likelihood
 
     h, size = 1e-4, int(free.sum()) + 1
     steps = h * np.eye(size)
     slopes = np.array([value(step) - value(-step) for step in steps]) / (2 * h)
     np.testing.assert_allclose(newton.gradient(sums, here)[free], slopes[:-1], atol=1e-5)
-    assert noise_slope == pytest.approx(slopes[-1], abs=1e-5)
+    assert noise_gradient == pytest.approx(slopes[-1], abs=1e-5)
     second = [
         [value(a + b) - value(a - b) - value(b - a) + value(-a - b) for b in steps] for a in steps
     ]
     np.testing.assert_allclose(H, -np.array(second) / (4 * h * h), atol=1e-4)
 
 
-def test_products_with_the_curvature_are_those_with_its_matrix(example, rng):
-    """Of all loadings and the noise, without the matrix."""
+def test_the_operator_equals_the_matrix(example, rng):
+    """The linear operator covers all loadings and the noise."""
     _, W, sums = example
-    here = newton.at(sums, W, 0.7)
-    H, noise_slope = newton.curvature(sums, here, np.ones_like(W, dtype=bool))
-    bend = newton.Curvature(sums, here)
+    here = newton.evaluate(sums, W, 0.7)
+    H, noise_gradient = newton.curvature(sums, here, np.ones_like(W, dtype=bool))
+    hessian = newton.Curvature(sums, here)
     U, v = rng.standard_normal(W.shape), 0.3
-    there, of_noise = bend.times(U, v)
+    there, of_noise = hessian.times(U, v)
     expected = H @ np.append(U, v)
     np.testing.assert_allclose(there.ravel(), expected[:-1], rtol=1e-9)
     assert of_noise == pytest.approx(expected[-1])
-    assert bend.noise_slope == pytest.approx(noise_slope)
+    assert hessian.noise_gradient == pytest.approx(noise_gradient)
 
 
 def best_at(sums, W, penalty):
-    """Steps until nothing is left to gain."""
-    point, damping = newton.at(sums, W, 0.7), 0.0
+    """Iterate until the objective no longer increases."""
+    point, damping = newton.evaluate(sums, W, 0.7), 0.0
     for _ in range(50):
         before = point
-        point, damping = newton.improved(sums, before, penalty, 0.0, damping, None, 1e-8)
+        point, damping = newton.improve(sums, before, penalty, 0.0, damping, None, 1e-8)
         if point is before:
             return point
-    raise AssertionError("no end")
+    raise AssertionError("no convergence")
 
 
-def test_a_step_solves_the_lasso_of_second_order(rng):
-    """By coordinate descent on the same quadratic function: which loadings become zero, which
-    leave zero, and how far the others go."""
+def test_a_step_solves_the_quadratic_lasso(rng):
+    """Coordinate descent on the same quadratic function gives the same zeros and loadings."""
     truth = np.array([[1.0, -0.8, 0.9, 0.7, 0.0, 0.0, 0.0]])
     X = rng.standard_normal((60, 1)) @ truth + 0.8 * rng.standard_normal((60, 7))
     sums = newton.sums_of(X.T @ X, 60, 1e-12)
     there = np.array([[1.0, -0.8, 0.9, 0.0, 0.05, -0.05, 0.0]])
-    here, penalty = newton.at(sums, there, 0.7), 8.0
-    slopes, bend = newton.gradient(sums, here), newton.Curvature(sums, here)
-    H, noise_slope = newton.curvature(sums, here, np.ones_like(there, dtype=bool))
+    here, penalty = newton.evaluate(sums, there, 0.7), 8.0
+    slopes, hessian = newton.gradient(sums, here), newton.Curvature(sums, here)
+    H, noise_gradient = newton.curvature(sums, here, np.ones_like(there, dtype=bool))
     assert np.linalg.eigvalsh(H)[0] > 0
-    bent = np.append(slopes, noise_slope)
+    gradient = np.append(slopes, noise_gradient)
     w, goal = np.append(there, 0.0), np.append(there, 0.0)
     for _ in range(2000):
         for k in range(w.size):
-            rest = bent[k] - H[k] @ (goal - w) + H[k, k] * goal[k]
-            pull = penalty if k < there.size else 0.0
-            goal[k] = np.sign(rest) * max(abs(rest) - pull, 0.0) / H[k, k]
-    solve = newton.solver(newton.Known(sums, here), 0.0)
-    step = newton.proximal_step(bend, slopes, penalty, solve)
+            rest = gradient[k] - H[k] @ (goal - w) + H[k, k] * goal[k]
+            threshold = penalty if k < there.size else 0.0
+            goal[k] = np.sign(rest) * max(abs(rest) - threshold, 0.0) / H[k, k]
+    solve = newton.make_solver(newton.CurvatureMatrix(sums, here), 0.0)
+    step = newton.proximal_step(hessian, slopes, penalty, solve)
     assert step.finished
     moved = there + step.U
     np.testing.assert_allclose(moved.ravel(), goal[:-1], atol=1e-7)
@@ -103,40 +102,40 @@ def test_a_step_solves_the_lasso_of_second_order(rng):
     assert np.any((there != 0) & (moved == 0))
     assert step.v == pytest.approx(goal[-1])
     change = goal - w
-    rise = bent @ change - 0.5 * change @ H @ change
-    rise -= penalty * (np.abs(moved).sum() - np.abs(there).sum())
-    assert step.promise == pytest.approx(rise)
+    increase = gradient @ change - 0.5 * change @ H @ change
+    increase -= penalty * (np.abs(moved).sum() - np.abs(there).sum())
+    assert step.predicted == pytest.approx(increase)
 
 
-def test_where_the_likelihood_is_not_concave_a_step_still_rises(example):
-    """Near a saddle, from which Newton's own step would lead to it."""
+def test_a_step_from_a_saddle_increases_the_objective(example):
+    """The undamped Newton step leads to the saddle point."""
     _, W, sums = example
-    here = newton.at(sums, 1e-3 * W, 1.0)
+    here = newton.evaluate(sums, 1e-3 * W, 1.0)
     H, _ = newton.curvature(sums, here, W != 0)
     assert np.linalg.eigvalsh(H)[0] < 0
-    there, damping = newton.improved(sums, here, 1e-3, 1e-9)
+    there, damping = newton.improve(sums, here, 1e-3, 1e-9)
     assert damping > 0
     price = 1e-3 * (np.abs(there.W).sum() - np.abs(here.W).sum())
     assert there.log_likelihood - price > here.log_likelihood
 
 
-def test_zeros_are_exact_and_the_objective_rises(example):
+def test_zeros_are_exact_and_the_objective_increases(example):
     _, W, sums = example
-    here = newton.at(sums, W, 0.7)
-    there, _ = newton.improved(sums, here, 20.0, 1e-9)
+    here = newton.evaluate(sums, W, 0.7)
+    there, _ = newton.improve(sums, here, 20.0, 1e-9)
     assert np.count_nonzero(there.W) < np.count_nonzero(W)
     price_here, price_there = (20.0 * np.abs(some).sum() for some in (W, there.W))
     assert there.log_likelihood - price_there > here.log_likelihood - price_here
 
 
-def test_nothing_moves_where_the_conditions_of_optimality_hold(example):
+def test_iterations_end_at_the_optimality_conditions(example):
     _, W, sums = example
     point = best_at(sums, W, 3.0)
     assert newton.violation(point.W, newton.gradient(sums, point), 3.0) < 3e-8
-    assert abs(newton.Curvature(sums, point).noise_slope) < 1e-8 * 30 * 6
+    assert abs(newton.Curvature(sums, point).noise_gradient) < 1e-8 * 30 * 6
 
 
-def test_the_optimum_is_that_of_expectation_maximisation():
+def test_the_optimum_equals_that_of_em():
     X = load_wine().data
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     parts = spectrum(DenseOperator(X))
@@ -153,9 +152,8 @@ def test_the_optimum_is_that_of_expectation_maximisation():
     assert {run.reason for run in by_newton.runs} == {StopReason.CONVERGED}
 
 
-def test_columns_of_very_different_size():
-    """Alcohol in per cent beside proline in milligrams: the noise is a millionth of the rest, and
-    expectation maximisation crawls."""
+def test_columns_of_very_different_variance():
+    """The noise is a millionth of the variance of proline, and EM converges slowly."""
     X = load_wine().data / 1024
     parts = spectrum(DenseOperator(X - X.mean(axis=0)))
     penalties = np.array([5e3, 5e4, 1.5e5])
@@ -165,10 +163,11 @@ def test_columns_of_very_different_size():
         assert sum(len(run.bounds) for run in fit.runs) < 100
 
 
-def test_tiny_penalties_beside_tiny_noise():
-    """Breast cancer in its own units: the noise is a hundred-millionth of the rest, and hundreds
-    of loadings can still be turned among the components. The heights were reached before by
-    thousands of steps."""
+def test_small_penalties_with_small_noise():
+    """The noise is 1e-8 of the variance, and the rotation is nearly free.
+
+    The expected objectives were reached by thousands of EM iterations.
+    """
     X = load_breast_cancer().data
     X = (X - X.mean(axis=0)) / 4096
     parts = spectrum(DenseOperator(X))
@@ -177,21 +176,21 @@ def test_tiny_penalties_beside_tiny_noise():
     penalties = price * np.array([0.05, 0.1, 0.2, 0.4])
     fits = fit_path(problem, start, penalties)
     assert sum(len(run.bounds) for fit in fits for run in fit.runs) < 80
-    heights = [
-        newton.at(problem.sums, fit.state.W, fit.state.sigma2).log_likelihood
+    objectives = [
+        newton.evaluate(problem.sums, fit.state.W, fit.state.sigma2).log_likelihood
         - penalty * np.abs(fit.state.W).sum()
         for penalty, fit in zip(penalties, fits, strict=True)
     ]
-    reached = [138244.28, 134947.62, 129516.74, 120654.92]  # of log-likelihoods near 1e5
-    assert np.all(np.array(heights) >= np.array(reached) - 0.01)
+    reached = [138244.28, 134947.62, 129516.74, 120654.92]
+    assert np.all(np.array(objectives) >= np.array(reached) - 0.01)
     for fit in fits:
         for run in fit.runs:
             assert np.all(np.diff(run.bounds) >= 0)
-            assert run.reason is not StopReason.FELL
+            assert run.reason is not StopReason.DECREASED
 
 
-def test_a_table_of_exactly_as_many_components(rng):
-    """Nothing is left to the noise: it ends at its least, and so does the fit."""
+def test_data_of_exact_low_rank(rng):
+    """The noise variance ends at its minimum."""
     X = rng.standard_normal((40, 2)) @ rng.standard_normal((2, 7))
     parts = spectrum(DenseOperator(X - X.mean(axis=0)))
     fit = fit_one(problem_of(parts, 500, 1e-10), model.init(parts, 2), 1.0)

@@ -1,4 +1,4 @@
-"""Sparse probabilistic PCA: `model`, `path`, `solve`, and the `estimator`."""
+"""Sparse probabilistic PCA. `model` holds the mathematics, `path` and `solve` the fits."""
 
 from .estimator import SPPCA
 

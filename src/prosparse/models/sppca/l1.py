@@ -1,4 +1,4 @@
-"""Thresholds, small lassos and rotations for l1 penalties."""
+"""Soft thresholds, lasso problems with a common Gram matrix, and sparse rotations."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from array_api_compat import array_namespace, device
 from ...data import Array
 from ...data.arrays import Namespace, from_numpy, to_numpy, with_row
 
-_ENTRIES_AT_ONCE = 2**17  # of loadings, where many planes are looked at together
+MAX_BATCH_ENTRIES = 2**17  # maximum number of loadings per batch of plane rotations
 
 
 def soft_threshold(x: Array, threshold: float, xp: Namespace) -> Array:
-    """Move every entry towards zero by ``threshold``; exact zeros."""
+    """Shrink every entry by ``threshold``, with exact zeros."""
     return xp.where(x > threshold, x - threshold, xp.where(x < -threshold, x + threshold, 0.0))
 
 
@@ -31,9 +31,9 @@ def lasso_rows(
 ) -> Array:
     """Minimise w's w / 2 - w'b + threshold |w|_1 for every column w of W, b of B.
 
-    Sweeps of coordinate descent over the d entries, all columns at once; entries outside
-    ``allowed`` stay zero. Columns that are zero and whose b stays below the threshold cannot
-    move: they are left out, and at the sparse end of a path most are such.
+    Coordinate descent sweeps over the d entries of all columns at once. Entries outside
+    ``allowed`` remain zero. Zero columns with all entries of b below the threshold remain zero and
+    are skipped; at large penalties these are most columns.
     """
     may_move = (W != 0) | (xp.abs(B) > threshold)
     moving = xp.nonzero(xp.any(may_move if allowed is None else allowed, axis=0))[0]
@@ -49,7 +49,7 @@ def lasso_rows(
             V = with_row(V, j, entry if free is None else xp.where(free[j, :], entry, 0.0))
         if float(xp.max(xp.abs(V - before))) <= 1e-12 * float(xp.max(xp.abs(V))):
             break
-    # Back in place: column k of W is column (number of moving ones before k) of V, or zero.
+    # Column k of W is column (number of moving columns before k) of V, or zero.
     position = xp.searchsorted(moving, xp.arange(W.shape[1], device=device(W)))
     position = xp.clip(position, None, moving.shape[0] - 1)
     stays = xp.take(moving, position) != xp.arange(W.shape[1], device=device(W))
@@ -57,18 +57,16 @@ def lasso_rows(
 
 
 def sparsest_rotation(W: Array, xp: Namespace, sweeps: int = 20) -> Array:
-    """Turn the rows of W (d, p) among themselves until no plane rotation lowers |W|_1."""
-    if W.shape[0] * W.shape[1] <= _ENTRIES_AT_ONCE:  # many small steps: on the host
-        return from_numpy(
-            _turned_to_sparseness(to_numpy(W), array_namespace(to_numpy(W)), sweeps), W
-        )
-    return _turned_to_sparseness(W, xp, sweeps)
+    """Rotate the rows of W (d, p) until no plane rotation decreases |W|_1."""
+    if W.shape[0] * W.shape[1] <= MAX_BATCH_ENTRIES:  # many small steps are faster on the CPU
+        return from_numpy(_rotate(to_numpy(W), array_namespace(to_numpy(W)), sweeps), W)
+    return _rotate(W, xp, sweeps)
 
 
-def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
+def _rotate(W: Array, xp: Namespace, sweeps: int) -> Array:
     rounds = _rounds(W.shape[0])
     for _ in range(sweeps):
-        if not _some_plane_falls(W, xp):
+        if not _any_rotation_helps(W, xp):
             break
         for first, second, alone, back in rounds:
             x, y = _rows(W, first, xp), _rows(W, second, xp)
@@ -82,16 +80,16 @@ def _turned_to_sparseness(W: Array, xp: Namespace, sweeps: int) -> Array:
 
 
 class _Round(NamedTuple):
-    """Pairs of rows that share none, so that all can be turned at once."""
+    """Disjoint pairs of rows, which can be rotated at once."""
 
     first: list[int]
     second: list[int]
-    alone: list[int]  # the row that has no partner, where their number is odd
-    back: list[int]  # where row k is in first + second + alone
+    alone: list[int]  # row without a partner, if the number of rows is odd
+    back: list[int]  # position of row k in first + second + alone
 
 
 def _rounds(d: int) -> list[_Round]:
-    """All pairs of d rows, as in a tournament: one row stays and the others go round."""
+    """Return all pairs of d rows in rounds of disjoint pairs (round-robin schedule)."""
     ring = list(range(d + d % 2))
     rounds = []
     for _ in range(len(ring) - 1):
@@ -106,45 +104,49 @@ def _rounds(d: int) -> list[_Round]:
     return rounds
 
 
-def _some_plane_falls(W: Array, xp: Namespace) -> bool:
-    """Whether any pair of rows can be turned to a smaller |W|_1; along a path few need a turn, so
-    many are asked at once."""
+def _any_rotation_helps(W: Array, xp: Namespace) -> bool:
+    """Return whether any plane rotation decreases |W|_1.
+
+    Along a path few rotations do; the pairs are therefore tested in large batches.
+    """
     d, p = W.shape
     pairs = [(a, b) for a in range(d) for b in range(a + 1, d)]
-    together = max(1, _ENTRIES_AT_ONCE // p)
-    for start in range(0, len(pairs), together):
-        first, second = zip(*pairs[start : start + together], strict=True)
+    batch = max(1, MAX_BATCH_ENTRIES // p)
+    for start in range(0, len(pairs), batch):
+        first, second = zip(*pairs[start : start + batch], strict=True)
         if any(_best_angles(_rows(W, list(first), xp), _rows(W, list(second), xp), xp)):
             return True
     return False
 
 
-def without_dust(W: Array, xp: Namespace) -> Array:
-    """W with exact zeros where a turn meant them: what rounding left there is 1e-9 of its column
-    at most."""
+def zero_rounding_errors(W: Array, xp: Namespace) -> Array:
+    """Set entries below 1e-9 of the norm of their column to zero.
+
+    A rotation makes these entries zero up to rounding.
+    """
     lengths = xp.sqrt(xp.sum(W * W, axis=0))
     return xp.where(xp.abs(W) <= 1e-9 * lengths, 0.0, W)
 
 
-def _rows(W: Array, places: list[int], xp: Namespace) -> Array:
-    return xp.take(W, xp.asarray(places, device=device(W)), axis=0)
+def _rows(W: Array, positions: list[int], xp: Namespace) -> Array:
+    return xp.take(W, xp.asarray(positions, device=device(W)), axis=0)
 
 
 def _best_angles(x: Array, y: Array, xp: Namespace) -> list[float]:
-    """For each row, the rotation of the plane that makes sum_i |x_i| + |y_i| smallest, in
-    O(p log p).
+    """Return the rotation angle of each row that minimises sum_i |x_i| + |y_i|.
 
-    With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a turn by t is
-    sum_i r_i (cos u_i + sin u_i), u_i = (t - f_i) mod pi/2. Between the angles f_i mod pi/2 it is
-    concave, so its minimum is at one of them, where some entry becomes zero; sorted, all the
-    sums are two running totals. 0 unless the sum falls.
+    With (x_i, y_i) = r_i (cos f_i, sin f_i) the sum after a rotation by t is
+    sum_i r_i (cos u_i + sin u_i), u_i = (t - f_i) mod pi/2. It is concave between the angles
+    f_i mod pi/2, so that its minimum is at one of them, where an entry becomes zero. After
+    sorting, all sums follow from two cumulative sums, in O(p log p). The angle is 0 if no
+    rotation decreases the sum.
     """
     m, p = x.shape
     f = xp.atan2(y, x) % (0.5 * math.pi)
     offsets = p * xp.arange(m, device=device(x))[:, None]
     order = xp.reshape(xp.argsort(f, axis=1) + offsets, (-1,))
     r = xp.sqrt(x * x + y * y)
-    r, f = (xp.reshape(xp.take(xp.reshape(some, (-1,)), order), (m, p)) for some in (r, f))
+    r, f = (xp.reshape(xp.take(xp.reshape(values, (-1,)), order), (m, p)) for values in (r, f))
     cos, sin = xp.cos(f), xp.sin(f)
     # cos u + sin u = cos t (cos f - sin f) + sin t (cos f + sin f) for f <= t, and
     # cos t (cos f + sin f) + sin t (sin f - cos f) for f > t.
@@ -155,6 +157,8 @@ def _best_angles(x: Array, y: Array, xp: Namespace) -> list[float]:
     sums = P * cos + Q * sin
     best = xp.argmin(sums, axis=1) + offsets[:, 0]
     now = to_numpy(xp.sum(xp.abs(x) + xp.abs(y), axis=1))
-    least, angles = (to_numpy(xp.take(xp.reshape(some, (-1,)), best)) for some in (sums, f))
-    falls = least < now * (1.0 - 1e-12)
-    return [float(angle) if fall else 0.0 for angle, fall in zip(angles, falls, strict=True)]
+    least, angles = (to_numpy(xp.take(xp.reshape(values, (-1,)), best)) for values in (sums, f))
+    decreases = least < now * (1.0 - 1e-12)
+    return [
+        float(angle) if better else 0.0 for angle, better in zip(angles, decreases, strict=True)
+    ]

@@ -12,12 +12,13 @@ dimensions whose Gram matrix s = n sigma2 M^-1 + sum_i e_i e_i' is the same for 
 
     w_jl = soft( (Y'e)_jl - sum_{k != l} s_lk w_jk , sigma2 lambda ) / s_ll ,
 
-exact coordinate descent, exact zeros, all rows at once. (The paper's quadratic approximation (8)
-never reaches zero, and its (9) has a factor 1/2 too many.) Where few loadings move, or the noise
-is tiny, `newton` is many times faster and reaches the same optimum. The likelihood does not change
-when W is rotated, the penalty does: between penalties the axes are turned to where |W|_1 is
-smallest. W = 0 is stationary for every lambda > 0, so that no path can start there: paths start
-from the maximum likelihood of probabilistic PCA and go up.
+Exact coordinate descent solves it for all rows at once, with exact zeros. (The paper's quadratic
+approximation (8) never reaches zero, and its (9) has an additional factor 1/2.) If few loadings
+are nonzero, or the noise is small, `newton` is many times faster and reaches the same optimum.
+
+The likelihood is invariant under rotations of W, the penalty is not: between penalties the axes
+are rotated to minimise |W|_1. W = 0 is stationary for every lambda > 0. Paths therefore start from
+the maximum likelihood estimate of probabilistic PCA, and the penalty increases.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from ...inference.loop import residual_rounding
 from ...numerics.spectrum import Spectrum, eye_like, products
 from .l1 import lasso_rows, sparsest_rotation
 
-LEAST_PENALISED_NOISE = 1e-12  # share of the mean square of X, as the least noise variance
-SWEEPS = 2  # of coordinate descent per M-step: more cost more than they save passes
+MIN_NOISE = 1e-12  # minimum noise variance, relative to the mean square of X
+N_SWEEPS = 2  # sweeps of coordinate descent per M-step; more sweeps do not reduce the total time
 
 
 class State(NamedTuple):
-    """Loadings and noise after an EM pass."""
+    """Loadings and noise variance after an EM iteration."""
 
     W: Array  # (d, p) loadings, the transpose of the paper's
     sigma2: float  # noise variance
@@ -44,17 +45,20 @@ class State(NamedTuple):
 
 
 def init(parts: Spectrum, d: int) -> State:
-    """Probabilistic PCA in closed form (Tipping & Bishop 1999), its axes turned to sparseness."""
+    """Return probabilistic PCA in closed form (Tipping & Bishop 1999), rotated to sparsity."""
     xp, n, p = parts.table.xp, parts.n, parts.table.shape[1]
     values = parts.eigenvalues / n
-    least = LEAST_PENALISED_NOISE * float(xp.sum(values)) / p
+    least = MIN_NOISE * float(xp.sum(values)) / p
     sigma2 = max(float(xp.sum(values[d:])) / (p - d), least)
     W = (parts.directions(d) * xp.sqrt(xp.clip(values[:d] - sigma2, 0.0, None))).T
     return State(sparsest_rotation(W, xp), sigma2, -math.inf)
 
 
 def log_likelihood(op: Operator, n: int, state: State) -> float:
-    """sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity; ``op`` as in `make_step`."""
+    """Return sum_i log N(y_i; 0, W'W + sigma2 I), by Woodbury's identity.
+
+    ``op`` is defined as in `make_step`.
+    """
     W, sigma2 = state.W, state.sigma2
     xp, (d, p) = op.xp, W.shape
     M = W @ W.T + sigma2 * eye_like(W @ W.T, xp)
@@ -66,11 +70,12 @@ def log_likelihood(op: Operator, n: int, state: State) -> float:
 
 
 def make_step(
-    op: Operator, n: int, penalty: float, allowed: Array | None = None, sweeps: int = SWEEPS
+    op: Operator, n: int, penalty: float, allowed: Array | None = None, sweeps: int = N_SWEEPS
 ) -> Callable[[State], State]:
-    """One EM pass. ``op`` may be any table with the same X'X as the n rows observed.
+    """Return the function that performs one EM iteration.
 
-    Entries of W outside ``allowed`` (d, p) stay zero.
+    ``op`` may be any matrix with the same X'X as the n observed rows. Entries of W outside
+    ``allowed`` (d, p) remain zero.
     """
     xp, p = op.xp, op.shape[1]
     total = float(xp.sum(op.column_squares()))
@@ -87,7 +92,7 @@ def make_step(
         # M-step, (6) maximised exactly instead of by (8) and (9); then (10)
         W = lasso_rows(W, B, s, sigma2 * penalty, xp, sweeps=sweeps, allowed=allowed)
         residual = total - 2.0 * float(xp.sum(B * W)) + float(xp.sum((s @ W) * W))
-        new_sigma2 = max(residual, LEAST_PENALISED_NOISE * total) / (n * p)
+        new_sigma2 = max(residual, MIN_NOISE * total) / (n * p)
         log_det = d * math.log(sigma2) - float(xp.linalg.slogdet(M)[1])  # of sigma2 M^-1
         divergence = 0.5 * (float(xp.linalg.trace(s)) - n * d - n * log_det)
         price = penalty * float(xp.sum(xp.abs(W)))
@@ -100,18 +105,20 @@ def make_step(
 def penalised_bound(
     n: int, p: int, residual: float, sigma2: float, divergence: float, price: float
 ) -> float:
-    """E log p(Y, X) plus the entropy of q(X), minus the penalty.
+    """Return E log p(Y, X) plus the entropy of q(X), minus the penalty.
 
-    ``divergence`` is that of q(X) from its prior, ``residual`` the expected squared distance of Y
-    from X W', and ``price`` is lambda |W|_1.
+    ``divergence`` is the Kullback-Leibler divergence of q(X) from its prior, ``residual`` the
+    expected squared distance of Y from X W', and ``price`` is lambda |W|_1.
     """
     fit = -0.5 * n * p * math.log(2.0 * math.pi * sigma2) - 0.5 * residual / sigma2
     return fit - divergence - price
 
 
 def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float:
-    """How far W is from optimal, relative to the penalty: the largest violation of
-    dl/dw = penalty sign(w) where w != 0 and |dl/dw| <= penalty where w = 0."""
+    """Return the largest violation of the optimality conditions, relative to the penalty.
+
+    The conditions are dl/dw = penalty sign(w) if w != 0, and |dl/dw| <= penalty if w = 0.
+    """
     xp, W, sigma2 = op.xp, state.W, state.sigma2
     M_inverse = xp.linalg.inv(W @ W.T + sigma2 * eye_like(W @ W.T, xp))
     B, s = products(op, W.T @ M_inverse)
@@ -120,7 +127,7 @@ def subgradient_gap(op: Operator, n: int, state: State, penalty: float) -> float
     return max(0.0, float(xp.max(gap))) / max(penalty, 1e-300)
 
 
-def rounding_of(op: Operator) -> Callable[[State], float]:
-    """How far rounding can move the bound of a state."""
+def rounding_error(op: Operator) -> Callable[[State], float]:
+    """Return a function that bounds the rounding error of the objective of a state."""
     total = float(op.xp.sum(op.column_squares()))
     return lambda state: residual_rounding(state, total, state.sigma2, op.epsilon)

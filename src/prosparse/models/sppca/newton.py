@@ -1,23 +1,22 @@
-"""Newton's method on the loadings, for tables of few columns.
+"""Proximal Newton method for data with few columns.
 
-EM moves the loadings by steps that shrink with the noise: where a table has columns of very
-different size, so that the noise is a millionth of what the components explain, it crawls. The
-log-likelihood itself is smooth. With C = W'W + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q
-and R = 2 Q - n K, a change U of W and v of sigma2 changes C by D = U'W + W'U + v I, and the
-log-likelihood to second order by
+The steps of EM are proportional to the noise variance, so that EM converges slowly if the noise is
+small, e.g. for columns of very different variance. The log-likelihood itself is smooth. With
+C = W'W + sigma2 I, S = X'X, K = C^-1, Q = K S K, G = n K - Q and R = 2 Q - n K, a change U of W
+and v of sigma2 changes C by D = U'W + W'U + v I, and the log-likelihood to second order by
 
     - tr(G D) / 2  -  tr(R D K D) / 4  -  tr(G U'U) / 2 .
 
-A step maximises this minus the penalty of W + U: a lasso (`proximal_step`), solved by deciding
-which loadings are zero after it. Loadings that would change their sign become zero and the others
-are computed again, so that they make up for it; loadings that are zero move where the slope *after*
-the step exceeds the penalty. (Lee, Sun & Saunders 2014, "Proximal Newton-type methods for
-minimizing composite functions".)
+A step maximises this minus the penalty of W + U (`proximal_step`), a lasso solved by an active set.
+Loadings that would change their sign become zero, and the others are computed again. Zero loadings
+enter if the gradient *after* the step exceeds the penalty. (Lee, Sun & Saunders 2014, "Proximal
+Newton-type methods for minimizing composite functions".)
 
-The likelihood does not change when W is rotated. Until enough loadings are zero to hold the axes,
-the curvature along rotations is zero, while across them it is the larger the smaller the noise:
-shortening a step as a whole would stop it everywhere. Instead the curvature is raised
-(Levenberg & Marquardt) until the step pays, and lowered again while steps keep what they promise.
+The likelihood is invariant under rotations of W. Until enough loadings are zero to fix the axes,
+the curvature along rotations is zero, whereas the curvature in other directions increases as the
+noise decreases. A line search would shorten the step in all directions. Instead the curvature is
+damped (Levenberg & Marquardt) until the step increases the objective, and the damping decreases
+while the quadratic model predicts the increase well.
 """
 
 from __future__ import annotations
@@ -29,40 +28,40 @@ from typing import NamedTuple
 import numpy as np
 from scipy import linalg
 
-MOST_COLUMNS = 1000  # whose Gram matrix is kept
-# Loadings that move at once; a step costs the cube of their number. Many only where EM crawls.
-FEW_LOADINGS, MOST_LOADINGS = 400, 1000
-MANY_TIMES_NOISE = 1e4  # the mean square of a table in which it does
-FARTHEST = 2.0  # change of log sigma2 in a step
-ROUNDS = 12  # of deciding which loadings a step leaves at zero
-LAST_ROUNDS = 3  # of them, in which no loading leaves zero any more
-LEAST_DAMPING, MOST_DAMPING = 1e-8, 1e3  # beside a curvature of one
-MORE_DAMPING = 30.0  # times as much, where a step does not pay
-LESS_DAMPING = 0.2  # after a step that kept its promise
-ROUNDING = 1e-12  # of the objective: what a step promises below may be rounding of the slopes
-FARTHER = 3.0  # times a step, while that pays
+MAX_COLUMNS = 1000  # up to which X'X is stored
+# Maximum number of loadings in a step, which costs its cube; larger if the noise is small.
+MAX_LOADINGS, MAX_LOADINGS_TINY_NOISE = 400, 1000
+TINY_NOISE_RATIO = 1e4  # mean square of the data relative to a noise variance that counts as small
+MAX_LOG_NOISE_STEP = 2.0  # maximum change of log sigma2 in a step
+MAX_ROUNDS = 12  # maximum number of active sets in a step
+N_FINAL_ROUNDS = 3  # last active sets, in which no loading enters
+MIN_DAMPING, MAX_DAMPING = 1e-8, 1e3  # relative to the diagonal of the curvature
+DAMPING_INCREASE = 30.0  # factor after a step that decreases the objective
+DAMPING_DECREASE = 0.2  # factor after a step that was predicted well
+ROUNDING = 1e-12  # relative rounding error of the objective
+STEP_GROWTH = 3.0  # factor by which a step is extended while the objective increases
 
 
 class Sums(NamedTuple):
-    """All that the likelihood needs of the table, on the host."""
+    """Sufficient statistics of the data, as NumPy arrays."""
 
     S: np.ndarray  # (p, p) X'X
-    factor: np.ndarray  # (m, p) a table of few rows with the same X'X
+    factor: np.ndarray  # (m, p) matrix with the same X'X
     n: int  # rows
     total: float  # trace of S
-    least_noise: float  # sigma2 goes no lower
+    min_noise: float  # minimum of sigma2
 
 
-def sums_of(S: np.ndarray, n: int, least_noise: float) -> Sums:
-    """With the factor of S = X'X whose rows are its axes."""
+def sums_of(S: np.ndarray, n: int, min_noise: float) -> Sums:
+    """Return the statistics, with a factor of S = X'X by its eigendecomposition."""
     values, axes = np.linalg.eigh(S)
     present = values > 0.0
     factor = np.sqrt(values[present])[:, None] * axes[:, present].T
-    return Sums(S, factor, n, float(np.trace(S)), least_noise)
+    return Sums(S, factor, n, float(np.trace(S)), min_noise)
 
 
 class Point(NamedTuple):
-    """Loadings and noise, with the log-likelihood there and its first derivatives."""
+    """Loadings and noise variance, with the log-likelihood and parts of its gradient."""
 
     W: np.ndarray  # (d, p)
     sigma2: float
@@ -72,11 +71,11 @@ class Point(NamedTuple):
     log_likelihood: float
 
 
-def at(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
-    """The log-likelihood at these loadings, by Woodbury's identity.
+def evaluate(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
+    """Evaluate the log-likelihood by Woodbury's identity.
 
-    tr(S K) is the sum over rows y of the smallest |y - W'e|^2 / sigma2 + |e|^2, at e = M^-1 W y:
-    in this form no digits are lost where the noise is tiny, as they are in tr(S) - tr(A S W').
+    tr(S K) is the sum over rows y of the minimum of |y - W'e|^2 / sigma2 + |e|^2, at e = M^-1 W y.
+    Unlike tr(S) - tr(A S W'), this form has no cancellation if the noise is small.
     """
     d, p = W.shape
     M = W @ W.T
@@ -91,12 +90,12 @@ def at(sums: Sums, W: np.ndarray, sigma2: float) -> Point:
 
 
 def tiny_noise(sums: Sums, sigma2: float) -> bool:
-    """Whether the noise is so small beside the table that EM crawls and digits are lost."""
-    return sums.total > MANY_TIMES_NOISE * sigma2 * sums.n * sums.S.shape[0]
+    """Return whether the noise is small min_increase for slow EM and cancellation."""
+    return sums.total > TINY_NOISE_RATIO * sigma2 * sums.n * sums.S.shape[0]
 
 
 def gradient(sums: Sums, point: Point) -> np.ndarray:
-    """-W G, of the log-likelihood in W, (d, p)."""
+    """Return the gradient -W G of the log-likelihood in W, (d, p)."""
     return point.ASK - sums.n * point.A
 
 
@@ -104,7 +103,7 @@ def gradient(sums: Sums, point: Point) -> np.ndarray:
 
 
 class Curvature:
-    """Minus the second derivatives in all loadings and log sigma2 at a point, as a product."""
+    """Negative Hessian in all loadings and log sigma2, as a linear operator."""
 
     def __init__(self, sums: Sums, point: Point):
         self.sums, self.point = sums, point
@@ -121,9 +120,9 @@ class Curvature:
         trace_K, trace_KK = (p - P) / sigma2, (p - 2.0 * P + PP) / sigma2**2
         trace_SKK = (sums.total - 2.0 * SP + SPP) / sigma2**2
         trace_SKKK = (sums.total - 3.0 * SP + 3.0 * SPP - SPPP) / sigma2**3
-        self.noise_slope = -0.5 * sigma2 * (n * trace_K - trace_SKK)
-        of_noise = 0.5 * sigma2**2 * (2.0 * trace_SKKK - n * trace_KK) - self.noise_slope
-        # an approximate curvature that is never negative, where rounding is all that is left
+        self.noise_gradient = -0.5 * sigma2 * (n * trace_K - trace_SKK)
+        of_noise = 0.5 * sigma2**2 * (2.0 * trace_SKKK - n * trace_KK) - self.noise_gradient
+        # Rounding can make the curvature negative; a small positive value replaces it.
         self.noise_curvature = max(of_noise, 1e-12 * n * p)
         self.mixed = self._of_loadings(np.zeros_like(W), sigma2)
 
@@ -140,14 +139,16 @@ class Curvature:
         return self._after_K((ADK - UK) @ self.sums.S + 0.5 * WRD) + n * (UK - 0.5 * ADK)
 
     def times(self, U: np.ndarray, v: float) -> tuple[np.ndarray, float]:
-        """Of a change U of W and v of log sigma2."""
-        there = self._of_loadings(U, 0.0) + v * self.mixed
-        return there, float(np.vdot(self.mixed, U)) + self.noise_curvature * v
+        """Multiply by a change U of W and v of log sigma2."""
+        product = self._of_loadings(U, 0.0) + v * self.mixed
+        return product, float(np.vdot(self.mixed, U)) + self.noise_curvature * v
 
 
 def curvature(sums: Sums, point: Point, free: np.ndarray) -> tuple[np.ndarray, float]:
-    """Minus the second derivatives in the ``free`` loadings, (d, p) bool, and log sigma2, which is
-    last, and the first derivative in log sigma2."""
+    """Return the negative Hessian as a matrix, and the derivative in log sigma2.
+
+    The variables are the ``free`` loadings, (d, p) bool, and log sigma2, which is last.
+    """
     sigma2, n = point.sigma2, sums.n
     inside = np.flatnonzero(np.any(free | (point.W != 0), axis=0))
     p, W, A = point.W.shape[1], point.W[:, inside], point.A[:, inside]
@@ -164,7 +165,7 @@ def curvature(sums: Sums, point: Point, free: np.ndarray) -> tuple[np.ndarray, f
     WKW, WRW, same = A @ W.T, WR @ W.T, np.eye(W.shape[0])
     for columns, components in ((Q, WKW - same), (K, 0.5 * (WRW - n * WKW) + n * same)):
         H += _entries(columns, j, j) * _entries(components, a, a)
-    # the noise: the columns without loadings have K = I / sigma2, and only the traces of theirs
+    # Noise: columns without loadings have K = I / sigma2 and enter only through traces.
     outside = p - inside.size
     left = sums.total - float(np.trace(S))
     trace_G = float(np.trace(G)) + outside * n / sigma2 - left / sigma2**2
@@ -178,15 +179,15 @@ def curvature(sums: Sums, point: Point, free: np.ndarray) -> tuple[np.ndarray, f
     return whole, slope
 
 
-def _entries(table: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    return table.take(rows, axis=0).take(columns, axis=1)
+def _entries(matrix: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    return matrix.take(rows, axis=0).take(columns, axis=1)
 
 
 # --- the equations of a step
 
 
-class Known:
-    """The curvature at one point as a matrix, in as many loadings as were asked for."""
+class CurvatureMatrix:
+    """Negative Hessian at one point as a matrix, for the loadings included so far."""
 
     def __init__(self, sums: Sums, point: Point):
         self.sums, self.point = sums, point
@@ -200,31 +201,31 @@ class Known:
         else:
             return
         self.places = np.flatnonzero(self.included)
-        self.H, self.noise_slope = curvature(self.sums, self.point, self.included)
+        self.H, self.noise_gradient = curvature(self.sums, self.point, self.included)
         self.scale = np.sqrt(np.maximum(np.abs(np.diagonal(self.H)), 1e-300))
         self.scaled = self.H / self.scale[:, None] / self.scale
 
 
-# Of ``uphill`` (d, p), the ``free`` loadings and a change ``fixed`` of the others: the change of
-# all loadings and of log sigma2 at which no slope is left in the free ones and the noise; None
-# where the curvature is not positive.
+# Function of the gradient (d, p), the ``free`` loadings and a change ``fixed`` of the others. It
+# returns the change of all loadings and of log sigma2 at which the gradient in the free loadings
+# and the noise is zero, or None if the curvature is not positive definite.
 Solver = Callable[[np.ndarray, np.ndarray, np.ndarray], "tuple[np.ndarray, float] | None"]
 
 
-def solver(known: Known, damping: float) -> Solver:
-    """By Cholesky's decomposition, of the curvature with ``damping`` times its diagonal added."""
+def make_solver(matrix: CurvatureMatrix, damping: float) -> Solver:
+    """Return a solver by Cholesky's decomposition, with ``damping`` times the diagonal added."""
 
     def solve(
-        uphill: np.ndarray, free: np.ndarray, fixed: np.ndarray
+        gradient: np.ndarray, free: np.ndarray, fixed: np.ndarray
     ) -> tuple[np.ndarray, float] | None:
-        known.include(free | (fixed != 0))
-        inside = known.places
+        matrix.include(free | (fixed != 0))
+        inside = matrix.places
         moving = np.flatnonzero(np.append(free.ravel()[inside], True))
-        held = np.append(fixed.ravel()[inside], 0.0)
-        right = np.append(uphill.ravel()[inside], known.noise_slope)
-        right = (right - known.H @ held if held.any() else right)[moving]
-        scale = known.scale[moving]
-        scaled = _entries(known.scaled, moving, moving)
+        offset = np.append(fixed.ravel()[inside], 0.0)
+        right = np.append(gradient.ravel()[inside], matrix.noise_gradient)
+        right = (right - matrix.H @ offset if offset.any() else right)[moving]
+        scale = matrix.scale[moving]
+        scaled = _entries(matrix.scaled, moving, moving)
         scaled.flat[:: scale.size + 1] += damping
         factor, failed = linalg.lapack.dpotrf(scaled.T, overwrite_a=True, clean=False)
         if failed:
@@ -245,52 +246,52 @@ class Step(NamedTuple):
 
     U: np.ndarray  # (d, p)
     v: float
-    promise: float  # by how much the penalised log-likelihood rises, to second order
-    finished: bool  # whether nothing was left to decide about the zeros
+    predicted: float  # predicted increase of the penalised log-likelihood, to second order
+    finished: bool  # whether the active set is final
 
 
 def proximal_step(
-    bend: Curvature,
-    slopes: np.ndarray,
+    hessian: Curvature,
+    gradients: np.ndarray,
     penalty: float,
     solve: Solver,
     allowed: np.ndarray | None = None,
 ) -> Step | None:
-    """Maximise the penalised log-likelihood to second order; None where it has no maximum.
+    """Maximise the quadratic model of the penalised log-likelihood.
 
-    Loadings outside ``allowed`` stay as they are.
+    Returns None if the model is unbounded. Loadings outside ``allowed`` do not change.
     """
-    W = bend.point.W
+    W = hessian.point.W
     free = W != 0 if penalty > 0.0 else np.ones_like(W, dtype=bool)
     if allowed is not None:
         free &= allowed
     signs, fixed = np.sign(W), np.zeros_like(W)
-    for k in range(ROUNDS):
-        found = solve(slopes - penalty * signs, free, fixed)
+    for k in range(MAX_ROUNDS):
+        found = solve(gradients - penalty * signs, free, fixed)
         if found is None:
             return None
         U, v = found
-        last = k == ROUNDS - 1
+        last = k == MAX_ROUNDS - 1
         leaving = free & ((W + U) * signs < 0.0) if penalty > 0.0 else np.zeros_like(free)
         if leaving.any() and not last:
             free, fixed = free & ~leaving, np.where(leaving, -W, fixed)
             continue
         U = np.where(leaving, -W, U)
-        HU, Hv = bend.times(U, v)
+        HU, Hv = hessian.times(U, v)
         zero = ~free if allowed is None else ~free & allowed
-        entering = zero & (np.abs(slopes - HU) > penalty * (1.0 + 1e-9))
-        if np.count_nonzero(free | entering) > 2 * MOST_LOADINGS:
+        entering = zero & (np.abs(gradients - HU) > penalty * (1.0 + 1e-9))
+        if np.count_nonzero(free | entering) > 2 * MAX_LOADINGS_TINY_NOISE:
             return None
-        if k >= ROUNDS - LAST_ROUNDS or not entering.any():
+        if k >= MAX_ROUNDS - N_FINAL_ROUNDS or not entering.any():
             break
-        signs = np.where(entering, np.sign(slopes - HU), signs)
+        signs = np.where(entering, np.sign(gradients - HU), signs)
         free, fixed = free | entering, np.where(entering, 0.0, fixed)
     price = penalty * float(np.abs(W + U).sum() - np.abs(W).sum())
-    rise = float(np.vdot(U, slopes - 0.5 * HU)) + v * (bend.noise_slope - 0.5 * Hv)
+    rise = float(np.vdot(U, gradients - 0.5 * HU)) + v * (hessian.noise_gradient - 0.5 * Hv)
     return Step(U, v, rise - price, not entering.any() and not leaving.any())
 
 
-def improved(
+def improve(
     sums: Sums,
     point: Point,
     penalty: float,
@@ -299,77 +300,85 @@ def improved(
     allowed: np.ndarray | None = None,
     gap: float = 0.0,
 ) -> tuple[Point | None, float]:
-    """A step from ``point`` that raises the penalised log-likelihood, and the damping for the next.
+    """Return a point with a larger objective, and the damping of the next step.
 
-    None where no step pays although one promises more than ``tol``; ``point`` itself if none
-    promises that, or nothing beyond what rounding hides, or if the conditions of optimality hold
-    to ``gap`` of the penalty. Loadings outside ``allowed`` stay as they are.
+    The point is ``point`` itself if the predicted increase is below ``tol`` or rounding, or if the
+    optimality conditions hold to ``gap`` times the penalty. It is None if no step increases the
+    objective although the predicted increase exceeds ``tol``. Loadings outside ``allowed`` do not
+    change.
     """
-    slopes = gradient(sums, point)
-    bend, known = Curvature(sums, point), Known(sums, point)
-    noise_gap = abs(bend.noise_slope) / (sums.n * point.W.shape[1])
-    if penalty > 0.0 and noise_gap < gap and violation(point.W, slopes, penalty) < gap * penalty:
+    gradients = gradient(sums, point)
+    hessian, matrix = Curvature(sums, point), CurvatureMatrix(sums, point)
+    noise_gap = abs(hessian.noise_gradient) / (sums.n * point.W.shape[1])
+    if penalty > 0.0 and noise_gap < gap and violation(point.W, gradients, penalty) < gap * penalty:
         return point, damping
-    before = _height(point, penalty)
-    hidden = ROUNDING * (abs(before) + sums.n * point.W.shape[1])
-    enough = max(tol, 0.1 * hidden) if tiny_noise(sums, point.sigma2) else tol
-    while damping <= MOST_DAMPING:
-        step = proximal_step(bend, slopes, penalty, solver(known, damping), allowed)
+    before = _objective(point, penalty)
+    rounding = ROUNDING * (abs(before) + sums.n * point.W.shape[1])
+    min_increase = max(tol, 0.1 * rounding) if tiny_noise(sums, point.sigma2) else tol
+    while damping <= MAX_DAMPING:
+        step = proximal_step(hessian, gradients, penalty, make_solver(matrix, damping), allowed)
         if step is not None:
-            if step.finished and step.promise <= enough:
+            if step.finished and step.predicted <= min_increase:
                 return point, damping
-            after = _moved(sums, point, step, penalty)
-            rise = _height(after, penalty) - before
+            after = _move(sums, point, step, penalty)
+            rise = _objective(after, penalty) - before
             if rise > 0.0:
-                kept = rise / max(step.promise, 1e-300)
-                if kept > 0.75 and (damping > 0.0 or penalty == 0.0):
-                    after = _farther(sums, point, step, after, penalty)
-                return after, _suited(damping, kept)
-            if step.finished and step.promise <= hidden:
+                ratio = rise / max(step.predicted, 1e-300)
+                if ratio > 0.75 and (damping > 0.0 or penalty == 0.0):
+                    after = _extend(sums, point, step, after, penalty)
+                return after, _next_damping(damping, ratio)
+            if step.finished and step.predicted <= rounding:
                 return point, damping
-        damping = max(MORE_DAMPING * damping, LEAST_DAMPING)
-    return None, LEAST_DAMPING
+        damping = max(DAMPING_INCREASE * damping, MIN_DAMPING)
+    return None, MIN_DAMPING
 
 
-def _moved(sums: Sums, point: Point, step: Step, penalty: float, length: float = 1.0) -> Point:
-    """The point at so many times the step; under a penalty, loadings that would change their sign
-    become zero."""
+def _move(sums: Sums, point: Point, step: Step, penalty: float, length: float = 1.0) -> Point:
+    """Return the point after ``length`` times the step.
+
+    Under a penalty, loadings that would change their sign become zero.
+    """
     W = point.W + length * step.U
     if length > 1.0 and penalty > 0.0:
-        there = point.W + step.U
-        W = np.where((W * there <= 0.0) | (W * point.W < 0.0), 0.0, W)
-    change = math.exp(max(-FARTHEST, min(FARTHEST, length * step.v)))
-    return at(sums, W, max(point.sigma2 * change, sums.least_noise))
+        product = point.W + step.U
+        W = np.where((W * product <= 0.0) | (W * point.W < 0.0), 0.0, W)
+    change = math.exp(max(-MAX_LOG_NOISE_STEP, min(MAX_LOG_NOISE_STEP, length * step.v)))
+    return evaluate(sums, W, max(point.sigma2 * change, sums.min_noise))
 
 
-def _height(point: Point, penalty: float) -> float:
-    """The penalised log-likelihood."""
+def _objective(point: Point, penalty: float) -> float:
+    """Return the penalised log-likelihood."""
     return point.log_likelihood - penalty * float(np.abs(point.W).sum())
 
 
-def _farther(sums: Sums, point: Point, step: Step, after: Point, penalty: float) -> Point:
-    """The highest point along a step that kept its promise: where it leaves a saddle, or loadings
-    that a penalty had shrunken, the way is long, and the curvature says nothing of its length."""
+def _extend(sums: Sums, point: Point, step: Step, after: Point, penalty: float) -> Point:
+    """Extend a well predicted step while the objective increases.
+
+    Steps away from a saddle point, or from shrunken loadings, are long, and the curvature does
+    not determine their length.
+    """
     length = 1.0
     while True:
-        length *= FARTHER
-        there = _moved(sums, point, step, penalty, length)
-        if not _height(there, penalty) > _height(after, penalty):
+        length *= STEP_GROWTH
+        product = _move(sums, point, step, penalty, length)
+        if not _objective(product, penalty) > _objective(after, penalty):
             return after
-        after = there
+        after = product
 
 
-def violation(W: np.ndarray, slopes: np.ndarray, penalty: float) -> float:
-    """The largest violation of the conditions of optimality: slope = penalty sign(w) where
-    w != 0, and at most the penalty where w = 0."""
-    excess = np.where(W != 0, np.abs(slopes - penalty * np.sign(W)), np.abs(slopes) - penalty)
+def violation(W: np.ndarray, gradients: np.ndarray, penalty: float) -> float:
+    """Return the largest violation of the optimality conditions.
+
+    The gradient is penalty sign(w) if w != 0, and at most the penalty in absolute value if w = 0.
+    """
+    excess = np.where(W != 0, np.abs(gradients - penalty * np.sign(W)), np.abs(gradients) - penalty)
     return float(excess.max())
 
 
-def _suited(damping: float, kept: float) -> float:
-    """The damping after a step that kept this share of its promise."""
-    if kept < 0.25:
-        return max(4.0 * damping, LEAST_DAMPING)
-    if kept > 0.75:
-        return LESS_DAMPING * damping if damping > LEAST_DAMPING else 0.0
+def _next_damping(damping: float, ratio: float) -> float:
+    """Return the damping after a step, given its actual relative to its predicted increase."""
+    if ratio < 0.25:
+        return max(4.0 * damping, MIN_DAMPING)
+    if ratio > 0.75:
+        return DAMPING_DECREASE * damping if damping > MIN_DAMPING else 0.0
     return damping

@@ -1,4 +1,4 @@
-"""Fits along rising penalties, and what the nonzeros of each can reach without shrinkage."""
+"""Fits along increasing penalties, and unpenalised refits on the nonzero loadings of each."""
 
 from __future__ import annotations
 
@@ -15,108 +15,115 @@ from ...inference.loop import Run, iterate
 from ...inference.progress import Progress
 from ...numerics.spectrum import Spectrum
 from . import newton
-from .l1 import sparsest_rotation, without_dust
+from .l1 import sparsest_rotation, zero_rounding_errors
 from .model import (
-    LEAST_PENALISED_NOISE,
+    MIN_NOISE,
     State,
     log_likelihood,
     make_step,
-    rounding_of,
+    rounding_error,
     subgradient_gap,
 )
 
-_FARTHEST = 2.0  # times the last step that the next fit is looked for ahead
-FINEST = 3  # times the tolerance is made finer, each time by a hundredth
-GAP = 1e-5  # how well the optimality conditions must hold, relative to the penalty
+MAX_EXTRAPOLATION = 2.0  # maximum length of the extrapolation, relative to the last step
+MAX_REFINEMENTS = 3  # maximum number of times the tolerance is divided by 100
+OPTIMALITY_TOL = 1e-5  # violation of the optimality conditions, relative to the penalty
 
 
 class Problem(NamedTuple):
-    """A table whose likelihood is maximised, and how far."""
+    """Data and stopping rule."""
 
     parts: Spectrum
-    sums: newton.Sums | None  # where Newton's method is worth its steps
+    sums: newton.Sums | None  # sufficient statistics for Newton's method; None: EM only
     max_iter: int
     tol: float
 
 
 def problem_of(parts: Spectrum, max_iter: int, tol: float) -> Problem:
-    """With X'X, which Newton steps need, where it is small."""
+    """Return the problem, with X'X for Newton's method if it is small."""
     op, sums = parts.table, None
-    if op.shape[1] <= newton.MOST_COLUMNS:
+    if op.shape[1] <= newton.MAX_COLUMNS:
         S = to_numpy(op.gram()).astype(float)
-        least_noise = LEAST_PENALISED_NOISE * float(np.trace(S)) / (parts.n * op.shape[1])
-        sums = newton.sums_of(S, parts.n, least_noise)
+        min_noise = MIN_NOISE * float(np.trace(S)) / (parts.n * op.shape[1])
+        sums = newton.sums_of(S, parts.n, min_noise)
     return Problem(parts, sums, max_iter, tol)
 
 
 class PenalisedFit(NamedTuple):
-    """The best loadings at one penalty."""
+    """Optimal loadings at one penalty."""
 
     state: State
-    runs: list[Run[State]]  # with ever finer tolerances
+    runs: list[Run[State]]  # with decreasing tolerances
 
 
 def fit_one(problem: Problem, start: State, penalty: float) -> PenalisedFit:
-    """Maximise from ``start``, with finer tolerances until the optimality conditions hold."""
+    """Maximise from ``start``, decreasing the tolerance until the optimality conditions hold."""
     op, n = problem.parts.table, problem.parts.n
     xp, size = op.xp, n * op.shape[1]
-    W = without_dust(sparsest_rotation(start.W, xp), xp)
+    W = zero_rounding_errors(sparsest_rotation(start.W, xp), xp)
     state = start._replace(W=W, bound=-math.inf)
     runs: list[Run[State]] = []
     left = problem.max_iter
     finer = 0
     while left > 0:
         tol = problem.tol * size * 0.01**finer
-        if suits_newton(problem, state):  # which doubles its digits with every step
-            tol, finer = min(tol, 1e-4 * problem.tol * size), FINEST
-        step, accelerator = stepping(problem, state, penalty, tol)
+        if use_newton(problem, state):  # converges quadratically
+            tol, finer = min(tol, 1e-4 * problem.tol * size), MAX_REFINEMENTS
+        step, accelerator = select_step(problem, state, penalty, tol)
         run = iterate(
             step,
             state,
             max_iter=left,
             tol=tol,
             accelerator=accelerator,
-            rounding=rounding_of(op),
+            rounding=rounding_error(op),
         )
         runs.append(run)
         left -= len(run.bounds)
         state = run.state
-        if finer == FINEST or penalty == 0.0 or subgradient_gap(op, n, state, penalty) < GAP:
+        if (
+            finer == MAX_REFINEMENTS
+            or penalty == 0.0
+            or subgradient_gap(op, n, state, penalty) < OPTIMALITY_TOL
+        ):
             break
         finer += 1
-    if penalty == 0.0:  # nothing but the choice of axes makes zeros: steps leave dust on them
-        state = state._replace(W=without_dust(state.W, xp))
+    if penalty == 0.0:  # zeros come from the rotation, up to rounding errors
+        state = state._replace(W=zero_rounding_errors(state.W, xp))
     return PenalisedFit(state, runs)
 
 
-def suits_newton(problem: Problem, state: State) -> bool:
-    """Whether the loadings that move are few, or EM, whose steps shrink with the noise, would
-    crawl."""
+def use_newton(problem: Problem, state: State) -> bool:
+    """Return whether Newton's method is faster than EM.
+
+    A Newton step costs the cube of the number of nonzero loadings. EM converges slowly if the
+    noise is small.
+    """
     xp, sums = problem.parts.table.xp, problem.sums
     if sums is None:
         return False
-    moving = int(xp.sum(xp.astype(state.W != 0, xp.int64)))
-    crawls = newton.tiny_noise(sums, state.sigma2)
-    return moving <= (newton.MOST_LOADINGS if crawls else newton.FEW_LOADINGS)
+    nonzero = int(xp.sum(xp.astype(state.W != 0, xp.int64)))
+    tiny = newton.tiny_noise(sums, state.sigma2)
+    return nonzero <= (newton.MAX_LOADINGS_TINY_NOISE if tiny else newton.MAX_LOADINGS)
 
 
-def stepping(
+def select_step(
     problem: Problem, state: State, penalty: float, tol: float, allowed: Array | None = None
 ) -> tuple[Callable[[State], State], Anderson | None]:
-    """Newton's steps where few loadings move, else accelerated passes of EM."""
+    """Return Newton steps if `use_newton`, otherwise EM iterations with Anderson acceleration."""
     op, sums = problem.parts.table, problem.sums
     by_em = make_step(op, problem.parts.n, penalty, allowed)
-    if sums is None or not suits_newton(problem, state):
+    if sums is None or not use_newton(problem, state):
         return by_em, over_loadings("W", op.xp, Anderson)
     within = None if allowed is None else to_numpy(allowed)
-    known: list[tuple[State, newton.Point, float]] = []  # where the next step begins, its damping
+    known: list[tuple[State, newton.Point, float]] = []  # last point, damping of the next step
 
     def step(state: State) -> State:
         if known and known[0][0] is state:
             _, here, damping = known[0]
         else:
-            here, damping = newton.at(sums, to_numpy(state.W), state.sigma2), 0.0
-        there, damping = newton.improved(sums, here, penalty, tol, damping, within, GAP)
+            here, damping = newton.evaluate(sums, to_numpy(state.W), state.sigma2), 0.0
+        there, damping = newton.improve(sums, here, penalty, tol, damping, within, OPTIMALITY_TOL)
         if there is None:
             return by_em(state)
         price = penalty * float(np.abs(there.W).sum())
@@ -127,12 +134,14 @@ def stepping(
     return step, None
 
 
-def refitted(problem: Problem, state: State, near: State | None = None) -> State:
-    """Maximum likelihood with the nonzeros of ``state``: what the criteria are about. Along a path
-    of shrunken fits the likelihood has no straight part.
+def refit(problem: Problem, state: State, near: State | None = None) -> State:
+    """Maximise the likelihood over the nonzero loadings of ``state``.
 
-    ``near`` is the refit of the penalty before. Most of its loadings stay, and nothing shrank
-    them: where its likelihood without the others is the higher one, the steps begin there.
+    The criteria compare these likelihoods. The likelihood of penalised fits is not linear in the
+    number of loadings, as the slope heuristic requires.
+
+    ``near`` is the refit at the preceding penalty, without shrinkage. The iterations start from
+    its loadings if their likelihood, restricted to the nonzeros of ``state``, is higher.
     """
     op, n = problem.parts.table, problem.parts.n
     tol = problem.tol * n * op.shape[1]
@@ -141,39 +150,39 @@ def refitted(problem: Problem, state: State, near: State | None = None) -> State
         left = near._replace(W=op.xp.where(allowed, near.W, 0.0))
         if log_likelihood(op, n, left) > log_likelihood(op, n, state):
             state = state._replace(W=left.W, sigma2=left.sigma2)
-    step, accelerator = stepping(problem, state, 0.0, tol, allowed)
+    step, accelerator = select_step(problem, state, 0.0, tol, allowed)
     return iterate(
         step,
         state._replace(bound=-math.inf),
         max_iter=problem.max_iter,
         tol=tol,
         accelerator=accelerator,
-        rounding=rounding_of(op),
+        rounding=rounding_error(op),
     ).state
 
 
-class WayUp(NamedTuple):
-    """What was found while looking for the largest penalty of a path."""
+class PenaltySearch(NamedTuple):
+    """Result of the search for the largest penalty of a path."""
 
-    vanishing: float  # the smallest penalty at which no loading is left
-    vanished: State  # what is left there
-    states: list[State]  # that have loadings, at the penalties below it that were tried
+    vanishing: float  # smallest penalty at which all loadings are zero
+    vanished: State  # fit at this penalty
+    states: list[State]  # fits at smaller penalties, with nonzero loadings
 
 
-def way_up(problem: Problem, start: State) -> WayUp:
-    """The smallest penalty at which the path that goes up from ``start`` ends in W = 0 (to 1 %)."""
+def find_largest_penalty(problem: Problem, start: State) -> PenaltySearch:
+    """Return the smallest penalty at which the path from ``start`` ends in W = 0, to 1 %."""
     xp, n = problem.parts.table.xp, problem.parts.n
     low, state = 0.0, start
     high = 1e-3 * n * float(xp.max(xp.abs(start.W))) / start.sigma2 or 1.0
-    # Below `worth_it` the start itself is better than W = 0, where no fit can end then: what comes
-    # first on the way up, in powers of two, is the last below a sixteenth of that.
+    # Below `break_even` the start has a larger objective than W = 0, so that no fit ends there.
+    # The search starts at the largest power of two times `high` below a sixteenth of it.
     op = problem.parts.table
     noise = float(xp.sum(op.column_squares())) / (n * op.shape[1])
-    nothing = height_of(problem, State(xp.zeros_like(start.W), noise, -math.inf))
-    something = height_of(problem, start)
-    worth_it = (something.log_likelihood - nothing.log_likelihood) / (something.length or 1.0)
-    if worth_it > 0.0:
-        high *= 2.0 ** math.floor(math.log2(worth_it / 16.0 / high))
+    nothing = penalised_likelihood(problem, State(xp.zeros_like(start.W), noise, -math.inf))
+    something = penalised_likelihood(problem, start)
+    break_even = (something.log_likelihood - nothing.log_likelihood) / (something.length or 1.0)
+    if break_even > 0.0:
+        high *= 2.0 ** math.floor(math.log2(break_even / 16.0 / high))
     states: list[State] = []
     while True:
         state_high = fit_one(problem, state, high).state
@@ -190,7 +199,7 @@ def way_up(problem: Problem, start: State) -> WayUp:
             states.append(state)
         else:
             high = middle
-    return WayUp(high, vanished, states)
+    return PenaltySearch(high, vanished, states)
 
 
 def fit_path(
@@ -200,52 +209,64 @@ def fit_path(
     verbose: int = 0,
     known: Sequence[State] = (),
 ) -> list[PenalisedFit]:
-    """Fits at rising penalties, each from the best of: the fit before it, the straight line
-    through the two before it, and the ``known`` states."""
+    """Fit increasing penalties.
+
+    Each fit starts from the best of the preceding fit, the linear extrapolation of the two
+    preceding fits, and the ``known`` states.
+    """
     xp = problem.parts.table.xp
-    heights = [height_of(problem, some) for some in known]
+    likelihoods = [penalised_likelihood(problem, state) for state in known]
     fits: list[PenalisedFit] = []
     with Progress(penalties.size, "SPPCA, penalties", verbose) as progress:
         for k, penalty in enumerate(penalties):
             state = fits[-1].state if fits else start
-            if bool(xp.any(state.W != 0)):  # what has vanished stays away
-                starts = [*zip(heights, known, strict=True), (height_of(problem, state), state)]
+            if bool(xp.any(state.W != 0)):  # W = 0 is stationary
+                starts = [
+                    *zip(likelihoods, known, strict=True),
+                    (penalised_likelihood(problem, state), state),
+                ]
                 if k >= 2:
-                    share = (penalty - penalties[k - 1]) / (penalties[k - 1] - penalties[k - 2])
-                    ahead = beyond(fits[-2].state, state, min(float(share), _FARTHEST), xp)
-                    starts.append((height_of(problem, ahead), ahead))
-                state = max(starts, key=lambda some: some[0].at(float(penalty)))[1]
+                    ratio = (penalty - penalties[k - 1]) / (penalties[k - 1] - penalties[k - 2])
+                    ahead = extrapolate(
+                        fits[-2].state, state, min(float(ratio), MAX_EXTRAPOLATION), xp
+                    )
+                    starts.append((penalised_likelihood(problem, ahead), ahead))
+                state = max(starts, key=lambda start: start[0].at(float(penalty)))[1]
             fits.append(fit_one(problem, state, float(penalty)))
             progress.advance(fits[-1].state.bound)
     return fits
 
 
-class Height(NamedTuple):
-    """The penalised log-likelihood of a state, for every penalty."""
+class PenalisedLikelihood(NamedTuple):
+    """Penalised log-likelihood of a state, as a function of the penalty."""
 
     log_likelihood: float
     length: float  # |W|_1
 
     def at(self, penalty: float) -> float:
+        """Return the objective at a penalty."""
         return self.log_likelihood - penalty * self.length
 
 
-def height_of(problem: Problem, state: State) -> Height:
+def penalised_likelihood(problem: Problem, state: State) -> PenalisedLikelihood:
+    """Evaluate the log-likelihood and |W|_1 of a state."""
     op = problem.parts.table
     length = float(op.xp.sum(op.xp.abs(state.W)))
-    return Height(log_likelihood(op, problem.parts.n, state), length)
+    return PenalisedLikelihood(log_likelihood(op, problem.parts.n, state), length)
 
 
-def beyond(before: State, state: State, share: float, xp: Namespace) -> State:
-    """On the straight line from ``before`` through ``state``, by a ``share`` of their distance.
-    Which loadings become zero is not decided here: none loses more than nine tenths."""
-    W = state.W + share * (state.W - before.W)
+def extrapolate(before: State, state: State, ratio: float, xp: Namespace) -> State:
+    """Extrapolate from ``before`` through ``state`` by a ``ratio`` of their distance.
+
+    No loading becomes zero here: each keeps at least a tenth of its value.
+    """
+    W = state.W + ratio * (state.W - before.W)
     W = xp.where(W * state.W > 0.1 * state.W * state.W, W, 0.1 * state.W)
-    return state._replace(W=W, sigma2=state.sigma2 * (state.sigma2 / before.sigma2) ** share)
+    return state._replace(W=W, sigma2=state.sigma2 * (state.sigma2 / before.sigma2) ** ratio)
 
 
-def best_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
-    """The log-likelihood that the nonzeros of every fit can reach."""
+def refit_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
+    """Return the maximum log-likelihood over the nonzero loadings of each fit."""
     parts, values = problem.parts, np.empty(len(fits))
     xp = parts.table.xp
     best: State | None = None
@@ -253,6 +274,6 @@ def best_likelihoods(problem: Problem, fits: list[PenalisedFit]) -> np.ndarray:
         if k and bool(xp.all((fit.state.W != 0) == (fits[k - 1].state.W != 0))):
             values[k] = values[k - 1]
         else:
-            best = refitted(problem, fit.state, best)
+            best = refit(problem, fit.state, best)
             values[k] = log_likelihood(parts.table, parts.n, best)
     return values

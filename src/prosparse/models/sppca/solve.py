@@ -1,8 +1,7 @@
-"""From a table to sparse loadings: a grid of penalties, the path along it, the best of its fits.
+"""Path of penalties and selection of one of its fits.
 
-Fits are in the operator's units. Penalties and likelihoods are asked for, compared and reported in
-the table's, in which a criterion means the same whatever unit the operator has; `Columns` leads
-from one to the other.
+Fits are in the units of the operator. Penalties and likelihoods are given, compared and reported
+in the units of the data; `Columns` converts between them.
 
 [BMM12]  J.-P. Baudry, C. Maugis, B. Michel. Slope heuristics: overview and implementation.
          Statistics and Computing 22(2), 2012.
@@ -23,67 +22,69 @@ from ...inference.loop import StopReason, worst
 from ...numerics.spectrum import added_squares, spectrum
 from ...selection.criteria import aic, bic, ebic
 from ...selection.dimension import resolve_dimension
-from ...selection.slope import Slope, choice_shape, robust_slope
+from ...selection.slope import Slope, robust_slope, selection_shape
 from .model import init
-from .path import best_likelihoods, fit_one, fit_path, problem_of, way_up
+from .path import find_largest_penalty, fit_one, fit_path, problem_of, refit_likelihoods
 
 Criterion = Literal["slope", "aic", "bic", "ebic"]
 Rule = Literal["slope", "aic", "bic", "ebic", "given"]
 
-DEFAULT_PENALTIES = 100  # on the default path
+N_PENALTIES = 100  # length of the default path
 
 
 class Options(NamedTuple):
-    """What the user decides; see `SPPCA`."""
+    """Parameters of `SPPCA`."""
 
     n_components: int | Literal["auto"]
-    penalty: Criterion | float  # how it is chosen, or its value
-    penalties: np.ndarray | None  # the grid, or None for the default one
-    columns: Columns  # the way to the table's units
+    penalty: Criterion | float  # criterion, or value
+    penalties: np.ndarray | None  # grid; None: the default one
+    columns: Columns  # conversion to the units of the data
     max_iter: int
     tol: float
     verbose: int
 
 
 class PenaltyPath(NamedTuple):
-    """What the criteria see of a path, in the table's units."""
+    """Arguments of the criteria, in the units of the data."""
 
-    penalties: np.ndarray  # (m,) rising
-    log_likelihood: np.ndarray  # (m,) the largest that the nonzeros of each fit can reach
+    penalties: np.ndarray  # (m,) increasing
+    log_likelihood: np.ndarray  # (m,) maximum over the nonzero loadings of each fit
     n_parameters: np.ndarray  # (m,) nonzero loadings and the noise variance
 
 
 class Solution(NamedTuple):
-    """All that a fit finds, in the operator's columns and units but for path and criterion."""
+    """Fit in the columns and units of the operator; path and criterion in those of the data."""
 
-    loadings: np.ndarray  # (d, p) in falling order of norm, the largest of each positive
-    order: np.ndarray  # (p,) variables, the largest loadings first
+    loadings: np.ndarray  # (d, p) in decreasing order of norm, the largest of each positive
+    order: np.ndarray  # (p,) variables in decreasing order of the norm of their loadings
     relevance: np.ndarray  # (p,) norm of the loadings relative to the largest
-    selected: np.ndarray  # variables with any loading
-    noise: float  # variance
-    variances: np.ndarray  # (d,) that each component adds to those before it
+    selected: np.ndarray  # variables with a nonzero loading
+    noise: float  # noise variance
+    variances: np.ndarray  # (d,) added by each component to the preceding ones
     variance_ratios: np.ndarray  # (d,) proportions of the total variance
     path: PenaltyPath
-    criterion: np.ndarray  # (m,) that the chosen penalty maximises
-    best: int  # the place of that penalty on the path
-    rule: Rule  # what chose it
+    criterion: np.ndarray  # (m,) maximised by the selected penalty
+    best: int  # position of the selected penalty on the path
+    rule: Rule  # criterion that selected it
     slope: Slope | None
-    bounds: np.ndarray  # (n_iter,) of the penalised log-likelihood at the chosen penalty
+    bounds: np.ndarray  # (n_iter,) penalised log-likelihood at the selected penalty
     reason: StopReason
 
 
 def solve(op: Operator, options: Options) -> Solution:
-    """Fit the path of a centred table and keep the fit that the criterion prefers."""
+    """Fit the path of centred data and select the fit that maximises the criterion."""
     parts = spectrum(op)
     d = resolve_dimension(options.n_components, parts)
     problem = problem_of(parts, options.max_iter, options.tol)
     start = init(parts, d)
-    up = None if asked_for(options) else way_up(problem, start)
-    penalties = grid(options, 0.0 if up is None else up.vanishing)
-    fits = fit_path(problem, start, penalties, options.verbose, () if up is None else up.states)
-    if up is not None:  # the path ends where no loading is left
-        fits[-1] = fit_one(problem, up.vanished, up.vanishing)
-    likelihoods = best_likelihoods(problem, fits)
+    search = None if penalties_given(options) else find_largest_penalty(problem, start)
+    penalties = penalty_grid(options, 0.0 if search is None else search.vanishing)
+    fits = fit_path(
+        problem, start, penalties, options.verbose, () if search is None else search.states
+    )
+    if search is not None:  # the path ends at W = 0
+        fits[-1] = fit_one(problem, search.vanished, search.vanishing)
+    likelihoods = refit_likelihoods(problem, fits)
     nonzeros = [int(op.xp.sum(op.xp.astype(fit.state.W != 0, op.xp.int64))) for fit in fits]
     n, p = op.shape
     path = PenaltyPath(
@@ -91,10 +92,10 @@ def solve(op: Operator, options: Options) -> Solution:
         options.columns.log_density(likelihoods, n * p),
         np.array(nonzeros) + 1,
     )
-    choice = chosen_by(path, n, d * p, options)
-    best = int(np.argmax(choice.values))
+    evaluation = evaluate_penalties(path, n, d * p, options)
+    best = int(np.argmax(evaluation.values))
     state, runs = fits[best]
-    W = arranged(to_numpy(state.W))
+    W = order_components(to_numpy(state.W))
     norms = np.linalg.norm(W, axis=0)
     selected = np.flatnonzero(norms)
     along = added_squares(op, W)
@@ -107,72 +108,74 @@ def solve(op: Operator, options: Options) -> Solution:
         variances=along / (n - 1),
         variance_ratios=along / to_numpy(op.column_squares()).sum(),
         path=path,
-        criterion=choice.values,
+        criterion=evaluation.values,
         best=best,
-        rule=choice.rule,
-        slope=choice.slope,
+        rule=evaluation.rule,
+        slope=evaluation.slope,
         bounds=np.concatenate([run.bounds for run in runs]),
         reason=worst([run.reason for run in runs]),
     )
 
 
-def asked_for(options: Options) -> bool:
-    """Whether the user gave the penalties, or the one to fit."""
+def penalties_given(options: Options) -> bool:
+    """Return whether the user specified the penalties, or one penalty."""
     return options.penalties is not None or not isinstance(options.penalty, str)
 
 
-def grid(options: Options, vanishing: float) -> np.ndarray:
-    """The penalties to fit, rising, in the operator's units; up to ``vanishing``, at which no
-    loading is left, unless the user said which."""
+def penalty_grid(options: Options, vanishing: float) -> np.ndarray:
+    """Return the increasing penalties of the path, in the units of the operator.
+
+    The default path ends at ``vanishing``, at which all loadings are zero.
+    """
     penalty, per_length = options.penalty, options.columns.per_length
     if options.penalties is not None:
-        asked = [] if isinstance(penalty, str) else [penalty]
-        return np.asarray(per_length(np.union1d(options.penalties, asked)))
-    if not isinstance(penalty, str):  # up to the one asked for, in a few strides
+        given = [] if isinstance(penalty, str) else [penalty]
+        return np.asarray(per_length(np.union1d(options.penalties, given)))
+    if not isinstance(penalty, str):  # two smaller penalties provide a start
         return np.asarray(per_length(penalty) * np.array([0.1, 0.3, 1.0]))
-    # dense where the models are large
-    return vanishing * np.linspace(0.0, 1.0, DEFAULT_PENALTIES) ** 2
+    # The quadratic spacing is dense at small penalties, where the models are large.
+    return vanishing * np.linspace(0.0, 1.0, N_PENALTIES) ** 2
 
 
-class PenaltyChoice(NamedTuple):
-    """How a penalty was chosen from a path."""
+class Evaluation(NamedTuple):
+    """Values of the criterion along a path."""
 
-    values: np.ndarray  # (m,) what the chosen penalty maximises
+    values: np.ndarray  # (m,) maximised by the selected penalty
     rule: Rule
     slope: Slope | None = None
 
 
-def chosen_by(path: PenaltyPath, n: int, n_loadings: int, options: Options) -> PenaltyChoice:
-    """What the chosen penalty maximises along the path, and which rule says so.
+def evaluate_penalties(path: PenaltyPath, n: int, n_loadings: int, options: Options) -> Evaluation:
+    """Evaluate the criterion along the path.
 
-    The slope heuristic reads the price of a parameter off models that are larger than needed. A
-    table of few columns has too few models, and one in which every variable carries structure has
-    none that is too large: [BMM12] advise another criterion then. On a grid of our own that is
-    EBIC [CC08], which like the heuristic allows for the loadings having been picked by the data.
-    On a grid that the user gave, more penalties may help, and the heuristic says what it lacks.
+    The slope heuristic estimates the penalty per parameter from models that are larger than
+    necessary. Data with few columns, or with structure in every variable, have too few such
+    models, and [BMM12] recommend another criterion. On the default grid this is extended BIC
+    [CC08], which also corrects for the selection of the loadings by the data. On a grid given by
+    the user the error is raised, because more penalties may help.
     """
     penalty = options.penalty
-    likelihood, picked = path.log_likelihood, path.n_parameters - 1
+    likelihood, n_nonzero = path.log_likelihood, path.n_parameters - 1
     if penalty == "slope":
         try:
-            slope = robust_slope(choice_shape(picked, n_loadings), likelihood)
+            slope = robust_slope(selection_shape(n_nonzero, n_loadings), likelihood)
         except InputError:
             if options.penalties is not None:
                 raise
             penalty = "ebic"
         else:
-            return PenaltyChoice(slope.criterion, "slope", slope)
+            return Evaluation(slope.criterion, "slope", slope)
     if penalty == "aic":
-        return PenaltyChoice(aic(likelihood, path.n_parameters), "aic")
+        return Evaluation(aic(likelihood, path.n_parameters), "aic")
     if penalty == "bic":
-        return PenaltyChoice(bic(likelihood, path.n_parameters, n), "bic")
+        return Evaluation(bic(likelihood, path.n_parameters, n), "bic")
     if penalty == "ebic":
-        return PenaltyChoice(ebic(likelihood, picked, n, n_loadings), "ebic")
-    return PenaltyChoice(-np.abs(path.penalties - float(penalty)), "given")
+        return Evaluation(ebic(likelihood, n_nonzero, n, n_loadings), "ebic")
+    return Evaluation(-np.abs(path.penalties - float(penalty)), "given")
 
 
-def arranged(W: np.ndarray) -> np.ndarray:
-    """Components in falling order of norm, the largest loading of each positive."""
+def order_components(W: np.ndarray) -> np.ndarray:
+    """Sort components by decreasing norm and make the largest loading of each positive."""
     W = W[np.argsort(-np.sum(W**2, axis=1), kind="stable")]
     strongest = W[np.arange(W.shape[0]), np.argmax(np.abs(W), axis=1)]
     signs = np.where(strongest < 0, -1.0, 1.0)
