@@ -517,7 +517,7 @@ def test_sca_with_views_in_a_column():
     kept = adata.uns["sca"]
     assert kept["views"].tolist() == ["even", "odd"]
     names = ["shared" if v < 0 else ["even", "odd"][v] for v in model.factor_view_]
-    assert kept["latent_view"].tolist() == names
+    assert kept["factor_view"].tolist() == names
     assert "odd" in names
     np.testing.assert_allclose(kept["view_variance"].sum(axis=0), kept["variance"])
     np.testing.assert_allclose(kept["noise_variance"], model.noise_variance_)

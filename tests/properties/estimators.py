@@ -37,8 +37,8 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "SCA": {
         "n_components": counts,
         "prior": one_of("ard", "hyperbolic"),
-        "a": one_of(0.0, 0.0, 1.0, 30.0),
-        "b": one_of(0.0, 0.0, 1.0, 1e3),
+        "shape": one_of(0.0, 0.0, 1.0, 30.0),
+        "rate": one_of(0.0, 0.0, 1.0, 1e3),
         "n_private": one_of(0, 0, 1),
         "noise": one_of("feature", "view"),
         "rotation": one_of("sparse", "shared"),

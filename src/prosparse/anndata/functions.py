@@ -36,7 +36,7 @@ from .annotated import (
 from .calls import Report, with_suggestions
 
 N_COMPONENTS = 30  # as many as analyses of cells usually keep
-N_LATENTS = 10
+N_FACTORS = 10
 N_GENES = 150  # as many as probe sets for tissues often have
 
 
@@ -526,8 +526,8 @@ def sca(
     n_components: Any = None,
     *,
     prior: Literal["ard", "hyperbolic"] = "ard",
-    a: float = 0.0,
-    b: float = 0.0,
+    shape: float = 0.0,
+    rate: float = 0.0,
     n_private: int | Sequence[int] = 0,
     noise: Literal["view", "feature"] = "feature",
     rotation: Literal["sparse", "shared"] = "shared",
@@ -535,7 +535,6 @@ def sca(
     batch_key: Any = None,
     max_iter: int = 1000,
     tol: float = 1e-6,
-    random_state: None = None,
     verbose: int = 0,
     layer: Any = None,
     mask_var: Any = None,
@@ -545,81 +544,79 @@ def sca(
     key_added: str = "sca",
     copy: bool = False,
 ) -> Any:
-    """Sparse factors, shared by all views and private to some, by `SCA`.
+    """Fit sparse factors, shared by all views or private to one, with `SCA`.
 
-    A MuData has one view per modality. Observations that a modality lacks count as missing
-    there, exactly, if all tables are dense.
+    A MuData has one view per modality. Observations missing from a modality count as missing
+    values if all matrices are dense.
 
     Parameters
     ----------
     adata : AnnData or MuData
-        Taken as it is.
+        Annotated data, used without further normalisation.
     n_components : int, "auto" or None
-        Shared latents; None: 10, or as many as a smaller table allows.
+        Number of shared factors; None for 10, or fewer if the data are smaller.
     prior : {"ard", "hyperbolic"}
-        "ard" has nothing to set; "hyperbolic" is sparser. See `SCA`.
-    a : float
+        Prior of the loadings; see `SCA`.
+    shape : float
         Shape of the hyperbolic prior; see `SCA`.
-    b : float
-        Scale of the hyperbolic prior; see `SCA`.
+    rate : float
+        Rate of the hyperbolic prior; see `SCA`.
     n_private : int or list of int
-        Latents of each view's own; one number for all views, or one per view.
+        Number of factors private to each view. An integer applies to every view.
     noise : {"view", "feature"}
-        One noise variance for each view, or for each variable; see `SCA`.
+        One noise variance per view or per variable; see `SCA`.
     rotation : {"sparse", "shared"}
-        Whether the latents start with few large weights overall, or with few in each view, so
-        that all views have them; see `SCA`.
+        Rotation of the initial factors; see `SCA`.
     likelihood : {"gaussian", "bernoulli", "poisson"} or list of these
-        What the entries of each view are: measurements, 0 and 1, or counts; see `SCA`.
+        Distribution of the entries of each view: measurements, 0 and 1, or counts; see `SCA`.
     batch_key : str or None
-        A column of ``adata.obs``, or of ``.obs`` of the MuData itself, that says which observations
-        belong together: the donor, the batch, the study. Each of these has means, noise and
-        variances of the latents of its own, and all share the loadings (``groups`` of `SCA`).
+        Column of ``adata.obs``, or of ``.obs`` of the MuData, with the donor, batch or study of
+        each observation. Means, noise variances and factor variances differ between batches; the
+        loadings are shared (``groups`` of `SCA`).
     max_iter : int
-        The most passes over the data.
+        Maximum number of iterations.
     tol : float
-        The rise of the objective per observed entry that ends the passes.
-    random_state : None
-        Not used: nothing here is random.
+        Gain of the objective per observed entry at which the iterations stop.
     verbose : int
-        1 shows progress.
+        Verbosity. A positive value shows a progress bar.
     layer : str or None
-        Take ``adata.layers[layer]`` instead of ``adata.X``.
+        Layer ``adata.layers[layer]`` to use instead of ``adata.X``.
     mask_var : str, bool array or None
-        Consider only these variables; see `select_variables`.
+        Variables to use; see `select_variables`.
     modality : str, list of str or None
-        Which modalities of a MuData are the views; None: all of them.
+        Modalities of a MuData that are the views; None for all.
     views : str, list or None
-        Of an AnnData: a column of ``adata.var`` that says to which view a variable belongs
-        (``"feature_types"`` of a 10x file), or column groups as `SCA` takes them; None: one view.
+        Views of an AnnData: a column of ``adata.var`` with the view of each variable
+        (``"feature_types"`` of a 10x file), or column groups as in `SCA`. None for one view.
     mofa_names : bool
-        Write scores, loadings and explained variance also where ``muon.tl.mofa`` does, for
-        functions that look for them there.
+        Whether to store scores, loadings and explained variance under the names of
+        ``muon.tl.mofa`` as well.
     key_added : str
-        Under which name the results are kept.
+        Name under which the results are stored.
     copy : bool
-        Return a copy with the results instead of writing them to ``adata``.
+        Whether to return a copy with the results instead of writing them to ``adata``.
 
     Returns
     -------
     None, or the copy. Written to the AnnData, or to the MuData itself, are
 
-    ``.obsm["X_" + key_added]`` : latents, n_obs x latents
-    ``.varm[key_added]`` : loadings with exact zeros, n_vars x latents
-    ``.var[key_added]`` : bool, whether a variable has any loading
-    ``.uns[key_added]`` : parameters, ``views``, the view of each latent (or "shared"), variance of
-        the latents as a whole and in each view, ``variance_explained`` (a data frame, percent of
-        the variance of each view, one row per latent), ``view_correlation`` (how much the views
-        share each latent), noise variance of each view, stop reason;
-        with batches, ``batches`` and ``batch_variance``, what each latent explains in each batch
-        and view (batches x views x latents)
+    ``.obsm["X_" + key_added]`` : factor scores, n_obs x n_factors
+    ``.varm[key_added]`` : loadings with exact zeros, n_vars x n_factors
+    ``.var[key_added]`` : bool, whether a variable has a non-zero loading
+    ``.uns[key_added]`` : parameters, ``views``, ``factor_view`` (view of each factor, or "shared"),
+        ``variance`` and ``view_variance`` (variance explained by each factor, in total and in each
+        view), ``variance_explained`` (a data frame in percent of the variance of each view, one row
+        per factor), ``view_correlation`` (correlation of the factor scores between views),
+        ``noise_variance`` of each view, stop reason;
+        with batches, ``batches`` and ``batch_variance`` (variance explained by each factor in each
+        batch and view, n_batches x n_views x n_factors)
 
     and with ``mofa_names``
 
-    ``.obsm["X_mofa"]`` : the scores again
-    ``.varm["LFs"]`` : the loadings again
-    ``.uns["mofa"]`` : parameters, and ``variance``, a dictionary from view to what each latent
-        explains of its variance, in percent
+    ``.obsm["X_mofa"]`` : factor scores
+    ``.varm["LFs"]`` : loadings
+    ``.uns["mofa"]`` : parameters, and ``variance``, a dictionary from view to the variance explained
+        by each factor, in percent
 
     Examples
     --------
@@ -652,12 +649,11 @@ def sca(
         names, groups = _groups(target, views, places)
     of_all = Annotated(target, X, places, {"modality": None})  # whose `.obs` has all observations
     labels = labels_of_rows(of_all, batch_key)
-    latents = _default(n_components, N_LATENTS, tables)
     model = SCA(
-        latents,
+        _default(n_components, N_FACTORS, tables),
         prior=prior,
-        shape=a,
-        rate=b,
+        shape=shape,
+        rate=rate,
         n_private=n_private,
         noise=noise,
         rotation=rotation,
@@ -665,7 +661,6 @@ def sca(
         views=groups,
         max_iter=max_iter,
         tol=tol,
-        random_state=random_state,
         verbose=verbose,
     ).fit(X, groups=labels)
     scores = to_numpy(model.transform(X, groups=labels))
@@ -678,7 +673,7 @@ def sca(
     target.uns[key_added] = {
         "params": _parameters(model, layer, mask_var, modality, views=views, batch_key=batch_key),
         "views": np.array(names, dtype=object),
-        "latent_view": np.array(
+        "factor_view": np.array(
             ["shared" if v < 0 else names[v] for v in to_numpy(model.factor_view_)], dtype=object
         ),
         "variance": to_numpy(model.explained_variance_),
@@ -708,7 +703,7 @@ def sca(
         }
         written += ["'X_mofa' (.obsm)", "'LFs' (.varm)", "'mofa' (.uns)"]
     report.finish(
-        f"{scores.shape[1]} latents reach {model.n_selected_:,} of {places.size:,} variables",
+        f"{scores.shape[1]} factors load on {model.n_selected_:,} of {places.size:,} variables",
         written,
     )
     return target if copy else None
@@ -719,13 +714,15 @@ tl = SimpleNamespace(fdrpca=fdrpca, gsppca=gsppca, sca=sca)
 
 
 def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
-    """What every latent explains of every view: a data frame, one row per latent."""
+    """Return the variance of each view explained by each factor, in percent, as a data frame."""
     from pandas import DataFrame  # which anndata needs, too
 
     found = findings_of(model).views
     assert found is not None
-    latents = [str(k + 1) for k in range(found.shares.shape[1])]
-    return DataFrame(100.0 * found.shares.T, index=latents, columns=[str(name) for name in names])
+    factors = [str(k + 1) for k in range(found.explained.shape[1])]
+    return DataFrame(
+        100.0 * found.explained.T, index=factors, columns=[str(name) for name in names]
+    )
 
 
 def _how_many(table: Annotated, model: FDRPCA | GSPPCA) -> str:
@@ -922,7 +919,7 @@ def _check_finite(table: Annotated, method: str) -> None:
     found = kind.not_finite(table.X) if kind.in_memory and kind.is_numpy else None
     if found is not None:
         names = table.data.var_names[table.places].astype(str).tolist()
-        where = found.in_words(names, table.data.obs_names[found.row])
+        where = found.describe(names, table.data.obs_names[found.row])
         raise InputError(
             f"the table contains {where}. {method} needs finite values: leave these observations "
             "or variables out, or fill missing values with the means of the variables."

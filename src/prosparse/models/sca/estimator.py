@@ -6,7 +6,6 @@ rows in `conditional`, `group_rows` (groups of rows) and `non_gaussian_data` (ot
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -33,10 +32,9 @@ from ...errors import (
     check_non_negative,
     warn,
 )
-from ...inference.checkpoint import Checkpoint
 from ...inference.loop import StopReason
 from ...inference.progress import Progress
-from .._base import HasDensity, SparseProjection, check_varying
+from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
 from .conditional import (
     Factors,
     conditional_mean,
@@ -333,7 +331,7 @@ class SCA(HasDensity, SparseProjection):
         y: object = None,
         *,
         groups: ArrayLike | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        checkpoint: CheckpointLike = None,
     ) -> Self:
         """Fit the loadings of all views jointly.
 
@@ -365,7 +363,7 @@ class SCA(HasDensity, SparseProjection):
         y: object = None,
         *,
         groups: ArrayLike | None = None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None = None,
+        checkpoint: CheckpointLike = None,
     ) -> Array:
         """Fit the model and return the factor scores of the same rows.
 
@@ -391,7 +389,7 @@ class SCA(HasDensity, SparseProjection):
         self,
         X: Table,
         labels: ArrayLike | None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        checkpoint: CheckpointLike,
     ) -> None:
         tables = list(X) if is_list_of_tables(X) else None
         X, views = concatenate_views(X, self.views)
@@ -413,7 +411,7 @@ class SCA(HasDensity, SparseProjection):
         self,
         X: Table,
         names: list[Likelihood],
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        checkpoint: CheckpointLike,
         views_given: bool,
     ) -> None:
         """Fit samples of one group."""
@@ -463,7 +461,7 @@ class SCA(HasDensity, SparseProjection):
         self,
         X: Table,
         rows: RowGroups,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        checkpoint: CheckpointLike,
         views_given: bool,
     ) -> None:
         """Fit samples of several groups."""
@@ -493,7 +491,7 @@ class SCA(HasDensity, SparseProjection):
         self,
         X: Table,
         names: list[Likelihood],
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
+        checkpoint: CheckpointLike,
         views_given: bool,
     ) -> None:
         """Fit views of which at least one is not Gaussian."""
