@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from prosparse.datasets import LATENT_LAWS, SparseProjectionData, make_sparse_projection
+from prosparse.datasets import FACTOR_DISTRIBUTIONS, SparseProjectionData, make_sparse_projection
 from prosparse.models.sca import SCA
 
 from .base import Claim, Experiment, Result, above, mean_row, seeds_of
@@ -83,7 +83,7 @@ def denoise(data: SparseProjectionData, method: str) -> np.ndarray:
 def denoising_table(
     replications: int,
     sizes: tuple[int, ...] = SIZES,
-    laws: tuple[str, ...] = LATENT_LAWS,
+    laws: tuple[str, ...] = FACTOR_DISTRIBUTIONS,
     seed: int = 0,
 ) -> dict[str, dict[str, np.ndarray]]:
     """Errors of every method: law -> method -> (sizes, replications)."""
@@ -93,7 +93,7 @@ def denoising_table(
         errors: dict[str, list[list[float]]] = {method: [] for method in methods}
         for n in sizes:
             draws = [
-                make_sparse_projection(n, latents=law, random_state=seed + r)
+                make_sparse_projection(n, factor_distribution=law, random_state=seed + r)
                 for r in range(replications)
             ]
             for method in methods:
@@ -105,7 +105,8 @@ def denoising_table(
 def run_denoising(quick: bool, data: Data, output: Path) -> Result:
     """E9, Table 1."""
     replications, sizes = (2, SIZES[:1]) if quick else (50, SIZES)
-    table = denoising_table(replications, sizes, LATENT_LAWS[:1] if quick else LATENT_LAWS)
+    distributions = FACTOR_DISTRIBUTIONS[:1] if quick else FACTOR_DISTRIBUTIONS
+    table = denoising_table(replications, sizes, distributions)
     rows, claims = [], []
     for law, errors in table.items():
         published = PUBLISHED[law] | {"SPCA": OTHERS[law]["Zou"], "DSPCA": OTHERS[law]["DSPCA"]}

@@ -218,12 +218,12 @@ def pathways(quick: bool, data: Data, output: Path) -> Result:
                 q = round(theirs * X.shape[1] / ENRICHMENT_WIDTH)
                 chosen = np.isin(genes, symbols[choose(X, q)])
                 found = pathway_enrichment(chosen, member)
-                nominal[name].append(100.0 * float(np.mean(found.p_values <= 0.05)))
+                nominal[name].append(100.0 * float(np.mean(found.pvalues <= 0.05)))
                 published = ENRICHMENT[name][k] if key == "vdx" and name in ENRICHMENT else None
                 note = f"{theirs} of {ENRICHMENT_WIDTH} scaled to {q} of {X.shape[1]}; "
                 note += f"{nominal[name][-1]:.1f} % enriched before the correction"
                 text = f"{label}: {name}, {q} genes: enriched pathways, per cent"
-                rows.append(Row(text, 100.0 * found.share, None, published, note))
+                rows.append(Row(text, 100.0 * found.proportion, None, published, note))
         if key == "vdx":
             text = "at every cardinality GSPPCA's genes are enriched in at least as many pathways "
             text += "(before the correction for multiple tests)"

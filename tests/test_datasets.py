@@ -1,3 +1,5 @@
+"""Simulated data follow their models; loaders and simulators raise informative errors."""
+
 import inspect
 
 import numpy as np
@@ -23,12 +25,12 @@ def test_shapes_and_support():
     np.testing.assert_array_equal(np.any(loadings != 0, axis=1), support)
 
 
-def test_true_variables_stand_anywhere():
+def test_true_variables_are_at_random_positions():
     first = [make_globally_sparse(random_state=s).support[0] for s in range(60)]
     assert 5 < sum(first) < 40
 
 
-def test_covariance_is_the_model():
+def test_covariance_agrees_with_the_model():
     X, _, W = make_globally_sparse(
         200_000, 6, n_components=2, n_informative=4, noise=0.7, random_state=1
     )
@@ -45,20 +47,20 @@ def test_reproducible():
     np.testing.assert_array_equal(a, b)
 
 
-def test_impossible_sizes():
+def test_invalid_sizes_raise():
     with pytest.raises(ValueError, match="`n_samples` must be an integer of at least 2, got 1"):
         make_globally_sparse(1)
     with pytest.raises(ValueError, match="`noise` must be a non-negative number, got -1"):
         make_globally_sparse(noise=-1)
-    with pytest.raises(
-        ValueError, match=r"n_components <= n_informative <= n_features .* 5, 3, 30"
-    ):
+    with pytest.raises(ValueError, match=r"must hold, got 5, 3, 30\."):
         make_globally_sparse(n_informative=3)
 
 
-@pytest.mark.parametrize("law", ["gaussian", "uniform", "laplace"])
-def test_sparse_projection(law):
-    X, clean, loadings, noise = make_sparse_projection(40000, latents=law, random_state=0)
+@pytest.mark.parametrize("distribution", ["gaussian", "uniform", "laplace"])
+def test_sparse_projection(distribution):
+    X, clean, loadings, noise = make_sparse_projection(
+        40000, factor_distribution=distribution, random_state=0
+    )
     np.testing.assert_array_equal(np.sum(loadings != 0, axis=0), [4, 4, 4, 4])
     np.testing.assert_allclose(np.linalg.norm(loadings, axis=0), 1)
     assert noise == pytest.approx(0.5 * np.sqrt(np.mean(clean**2)))
@@ -66,17 +68,20 @@ def test_sparse_projection(law):
     np.testing.assert_allclose(np.cov(clean.T), loadings @ loadings.T, atol=0.05)
     Z = clean @ np.linalg.pinv(loadings).T
     kurtosis = np.mean(Z**4) / np.mean(Z**2) ** 2
-    assert kurtosis == pytest.approx({"gaussian": 3, "uniform": 1.8, "laplace": 6}[law], rel=0.1)
+    expected = {"gaussian": 3, "uniform": 1.8, "laplace": 6}[distribution]
+    assert kurtosis == pytest.approx(expected, rel=0.1)
 
 
-def test_sparse_projection_refuses():
-    with pytest.raises(ParameterError, match="`latents` must be one of"):
-        make_sparse_projection(latents="cauchy")
-    with pytest.raises(ParameterError, match="n_nonzero <= n_features"):
+def test_invalid_parameters_of_sparse_projection_raise():
+    with pytest.raises(ParameterError, match="`factor_distribution` must be one of"):
+        make_sparse_projection(factor_distribution="cauchy")
+    with pytest.raises(
+        ParameterError, match="`n_nonzero` must be at most `n_features`, 10, got 11"
+    ):
         make_sparse_projection(n_nonzero=11)
 
 
-def test_sparse_regression_is_the_model():
+def test_sparse_regression_follows_the_model():
     X, y, coef = make_sparse_regression(
         50_000, 6, n_informative=3, noise=0.5, correlation=0.6, random_state=0
     )
@@ -87,18 +92,18 @@ def test_sparse_regression_is_the_model():
     assert sizes.size == 3
     assert np.all((sizes >= 1) & (sizes <= 3))
     first = [make_sparse_regression(random_state=s).coef[0] != 0 for s in range(200)]
-    assert 1 <= sum(first) < 40  # anywhere
+    assert 1 <= sum(first) < 40  # at random positions
 
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"n_informative": 300}, "n_informative <= n_features is needed, got 300, 200"),
+        ({"n_informative": 300}, "`n_informative` must be at most `n_features`, 200, got 300"),
         ({"correlation": 1.0}, "`correlation` must be between -1 and 1, got 1.0"),
         ({"n_samples": 1}, "`n_samples` must be an integer of at least 2, got 1"),
     ],
 )
-def test_sparse_regression_refuses(parameters, message):
+def test_invalid_parameters_of_sparse_regression_raise(parameters, message):
     with pytest.raises(ParameterError, match=message):
         make_sparse_regression(**parameters)
 
@@ -121,17 +126,17 @@ def test_cell_counts_are_the_model():
     assert [(mean.argmax(axis=0)[support] == k).sum() for k in range(3)] == [5, 5, 5]
 
 
-def test_cell_counts_are_sparse_and_repeatable():
+def test_cell_counts_are_sparse_and_reproducible():
     one, two = (make_cell_counts(50, 300, random_state=3) for _ in range(2))
     assert sparse.issparse(one.X)
     assert (one.X != two.X).nnz == 0
     assert np.array_equal(one.support, two.support)
     first = [make_cell_counts(2, 100, n_markers=2, random_state=s).support[0] for s in range(100)]
-    assert 1 <= sum(first) < 40  # anywhere
+    assert 1 <= sum(first) < 40  # at random positions
 
 
-def test_cell_counts_refuse():
-    with pytest.raises(ParameterError, match=r"n_markers <= n_genes is needed, got 5, 20, 50"):
+def test_invalid_parameters_of_cell_counts_raise():
+    with pytest.raises(ParameterError, match=r"must be at most `n_genes`, 50, got 5 \* 20"):
         make_cell_counts(n_genes=50)
     with pytest.raises(ParameterError, match="`depth` must be a non-negative number, got -1"):
         make_cell_counts(depth=-1)
@@ -166,13 +171,13 @@ def test_sorted_cells(data_folder):
     assert lysozyme[monocyte].mean() > 10 * lysozyme[~monocyte].mean()
 
 
-def test_sorted_cells_say_what_is_missing(tmp_path):
+def test_missing_files_of_sorted_cells_raise(tmp_path):
     pytest.importorskip("anndata")
     with pytest.raises(FileNotFoundError, match=r"pbmc_facs.*PROSPARSE_DATA.*fastglmpca"):
         load_pbmc_facs(tmp_path)
 
 
-def test_pbmc3k_says_what_is_missing(tmp_path):
+def test_missing_files_of_pbmc3k_raise(tmp_path):
     pytest.importorskip("anndata")
     with pytest.raises(FileNotFoundError, match=r"PROSPARSE_DATA.*scanpy.datasets.pbmc3k\(\)"):
         load_pbmc3k(tmp_path)
@@ -182,7 +187,7 @@ def test_pbmc3k_says_what_is_missing(tmp_path):
     "maker",
     [make_globally_sparse, make_sparse_projection, make_sparse_regression, make_cell_counts],
 )
-def test_what_is_no_number_is_refused_by_name(maker):
+def test_invalid_values_of_all_parameters_raise(maker):
     for name, parameter in inspect.signature(maker).parameters.items():
         if name == "random_state":
             continue

@@ -1,4 +1,4 @@
-"""Measures of components against their definitions."""
+"""Measures of components and clusterings against their definitions."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.quick
 
 
 def asdev(X, W):
-    """R's nsprcomp::asdev, line by line."""
+    """Translate nsprcomp::asdev from R."""
     Xp = X - X.mean(axis=0)
     Q = np.linalg.qr(W.T)[0]
     deviations = []
@@ -29,19 +29,19 @@ def asdev(X, W):
     return deviations
 
 
-def test_additional_deviation_is_that_of_r():
+def test_additional_deviation_agrees_with_r():
     rng = np.random.default_rng(0)
     X, W = rng.standard_normal((30, 8)) * np.arange(1, 9), rng.standard_normal((4, 8))
     np.testing.assert_allclose(additional_explained_deviation(X, W), asdev(X, W))
 
 
-def test_additional_deviation_of_orthogonal_components_is_theirs():
+def test_additional_deviation_of_orthogonal_components():
     X = np.random.default_rng(1).standard_normal((30, 8)) * np.arange(1, 9)
     pca = PCA(3).fit(X)
     added = additional_explained_deviation(X, pca.components_)
     np.testing.assert_allclose(added**2, pca.explained_variance_)
-    shares = adjusted_explained_variance(X, pca.components_)
-    np.testing.assert_allclose(shares, pca.explained_variance_ratio_)
+    proportions = adjusted_explained_variance(X, pca.components_)
+    np.testing.assert_allclose(proportions, pca.explained_variance_ratio_)
 
 
 def test_a_repeated_component_adds_nothing():
@@ -52,7 +52,7 @@ def test_a_repeated_component_adds_nothing():
     assert added[1] == pytest.approx(0.0, abs=1e-12)
 
 
-def test_cardinality_counts_exactly():
+def test_cardinality_counts_tiny_entries():
     assert cardinality([[0.0, 1e-300, -2.0], [0.0, -0.0, 0.0]]).tolist() == [2, 0]
 
 
@@ -70,21 +70,21 @@ def test_angles():
     assert tiny == pytest.approx(np.degrees(1e-9), rel=1e-6)
 
 
-def test_jaccard_by_pairs():
-    # pairs together: {01, 23} and {01, 02, 12}: one of both, four of either
+def test_pairwise_jaccard_score():
+    # Pairs in common clusters: {01, 23} and {01, 02, 12}; 1 of 4 is in both.
     assert pairwise_jaccard_score([0, 0, 1, 1], [5, 5, 5, 7]) == pytest.approx(1 / 4)
     assert pairwise_jaccard_score([0, 0, 1, 2], ["b", "b", "a", "c"]) == 1.0
     assert pairwise_jaccard_score([0, 1, 2], [2, 0, 1]) == 1.0
     assert pairwise_jaccard_score([0, 0, 1, 1], [0, 1, 0, 1]) == 0.0
 
 
-def test_widths_must_agree():
-    with pytest.raises(ValueError, match="components have 3 features, X has 4"):
+def test_different_numbers_of_features_raise():
+    with pytest.raises(ValueError, match="`components` have 3 features, but X has 4"):
         additional_explained_deviation(np.zeros((5, 4)), np.zeros((1, 3)))
 
 
-def defined(rows):
-    """Squared distance of every row from the span of those before it, by least squares."""
+def squared_distances(rows):
+    """Compute the squared distance of each row from the span of the previous rows."""
     return [
         np.sum((row - rows[:k].T @ np.linalg.lstsq(rows[:k].T, row, rcond=1e-10)[0]) ** 2)
         if k
@@ -103,15 +103,17 @@ def defined(rows):
     ],
 )
 @pytest.mark.parametrize("n", [2, 4, 20])
-def test_components_that_add_nothing_take_no_direction_from_others(W, n):
-    """Zero, dependent and surplus components: each value is a distance, and there are d of them."""
+def test_dependent_components_add_nothing(W, n):
+    """Zero, dependent and surplus components do not affect the others."""
     W = np.asarray(W, dtype=float)
     X = np.random.default_rng(1).standard_normal((n, 3))
     Z = X - X.mean(axis=0)
-    shares = adjusted_explained_variance(X, W, "qr")
-    assert shares.shape == (len(W),)
+    proportions = adjusted_explained_variance(X, W, "qr")
+    assert proportions.shape == (len(W),)
     unit = W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-300)
-    np.testing.assert_allclose(shares, defined((Z @ unit.T).T) / np.sum(Z**2), atol=1e-12)
+    np.testing.assert_allclose(
+        proportions, squared_distances((Z @ unit.T).T) / np.sum(Z**2), atol=1e-12
+    )
     deviations = additional_explained_deviation(X, W)
     assert deviations.shape == (len(W),)
     for k, w in enumerate(W):
@@ -120,7 +122,7 @@ def test_components_that_add_nothing_take_no_direction_from_others(W, n):
         assert deviations[k] == pytest.approx(np.std(Z @ rest, ddof=1), abs=1e-12)
 
 
-def test_the_deviation_after_a_component_that_is_zero():
+def test_additional_deviation_after_a_zero_component():
     X = np.array([[0.5, 1, 2], [1.5, 0, 1], [2.5, 3, 0], [3.5, 1, 1]])
     np.testing.assert_allclose(
         additional_explained_deviation(X, [[0, 0, 0], [1, 0, 0]]), [0, np.std(X[:, 0], ddof=1)]
@@ -128,7 +130,7 @@ def test_the_deviation_after_a_component_that_is_zero():
 
 
 @pytest.mark.parametrize("unit", [1e-200, 1e200])
-def test_units_do_not_matter(unit, rng):
+def test_units_have_no_effect(unit, rng):
     X, W = rng.standard_normal((20, 4)), rng.standard_normal((2, 4))
     for method in ("qr", "subspace"):
         np.testing.assert_allclose(
@@ -142,7 +144,7 @@ def test_units_do_not_matter(unit, rng):
     assert adjusted_explained_variance(np.full((7, 4), 0.1), W).tolist() == [0, 0]
 
 
-def test_what_is_under_a_mask_is_not_read(rng):
+def test_masked_entries_raise(rng):
     X, W = rng.standard_normal((20, 4)), np.eye(4)[:2]
     masked, labels = np.ma.masked_greater(X, 1.0), np.ma.masked_equal([0, 0, 1, 1], 1)
     for call in (
@@ -157,11 +159,11 @@ def test_what_is_under_a_mask_is_not_read(rng):
     ):
         with pytest.raises(InputError, match="masked entries"):
             call()
-    shares = adjusted_explained_variance(np.ma.array(X), W)  # a mask that hides nothing
-    np.testing.assert_array_equal(shares, adjusted_explained_variance(X, W))
+    proportions = adjusted_explained_variance(np.ma.array(X), W)  # nothing is masked
+    np.testing.assert_array_equal(proportions, adjusted_explained_variance(X, W))
 
 
-def test_no_component_at_all(rng):
+def test_models_without_components(rng):
     X, none = rng.standard_normal((20, 4)), np.zeros((0, 4))
     assert cardinality(none).shape == (0,)
     assert component_angles(none).shape == (0, 0)
@@ -171,9 +173,9 @@ def test_no_component_at_all(rng):
 
 
 @pytest.mark.parametrize("method", ["subspace", "qr"])
-def test_the_length_of_a_component_does_not_count(method, rng):
+def test_lengths_of_components_have_no_effect(method, rng):
     X, W = rng.standard_normal((40, 6)), rng.standard_normal((3, 6))
-    shares = adjusted_explained_variance(X, W, method=method)
+    proportions = adjusted_explained_variance(X, W, method=method)
     longer = adjusted_explained_variance(X, W * [[10.0], [0.1], [-3.0]], method=method)
-    np.testing.assert_allclose(longer, shares)
-    assert 0.0 < shares.sum() < 1.0
+    np.testing.assert_allclose(longer, proportions)
+    assert 0.0 < proportions.sum() < 1.0

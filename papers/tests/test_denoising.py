@@ -13,7 +13,7 @@ def test_denoising(law, method):
     """E9 in few runs, N = 100: the published error, and between the oracle and PCA."""
     errors = {name: [] for name in (method, "oracle", "PCA")}
     for seed in range(12):
-        data = make_sparse_projection(100, latents=law, random_state=seed)
+        data = make_sparse_projection(100, factor_distribution=law, random_state=seed)
         for name, values in errors.items():
             values.append(denoising_error(denoise(data, name), data.clean))
     ours, oracle, pca = (np.mean(values) for values in errors.values())

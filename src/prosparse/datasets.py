@@ -1,5 +1,8 @@
-"""The simulators of the papers, and cells. The true variables stand at random positions: with the
-true ones first, a stable sort of tied scores looks perfect."""
+"""Simulated data of the papers, and single-cell data.
+
+The true variables are at random positions. If they were first, a stable sort of tied scores would
+seem to identify them.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,16 @@ from .errors import ParameterError, check_bool, check_choice, check_integer, che
 
 
 class GloballySparse(NamedTuple):
-    """What `make_globally_sparse` draws.
+    """Result of `make_globally_sparse`.
 
     Attributes
     ----------
-    X : array (n_samples, n_features)
-    support : bool array (n_features,)
-        The true variables.
-    loadings : array (n_features, n_components)
-        Rows outside ``support`` are zero.
+    X : ndarray of shape (n_samples, n_features)
+        Data matrix.
+    support : bool ndarray of shape (n_features,)
+        Mask of the variables with nonzero loadings.
+    loadings : ndarray of shape (n_features, n_components)
+        True loadings; rows outside ``support`` are zero.
     """
 
     X: np.ndarray
@@ -42,29 +46,32 @@ def make_globally_sparse(
     scale: bool = False,
     random_state: Any = None,
 ) -> GloballySparse:
-    """Draw from model (3) of Mattei, Bouveyron & Latouche (2016): x = V W y + noise.
+    """Simulate globally sparse PCA: x = V W y + noise.
 
-    The defaults are the paper's introductory example, n 50, p 30, d 5, q 10.
+    The model is equation (3) of Mattei, Bouveyron & Latouche (2016). The defaults are those of
+    their introductory example: n = 50, p = 30, d = 5, q = 10.
 
     Parameters
     ----------
-    n_samples : int
-        Rows.
-    n_features : int
-        Columns.
-    n_components : int
+    n_samples : int, default=50
+        Number of rows.
+    n_features : int, default=30
+        Number of columns.
+    n_components : int, default=5
         Dimension d of y.
-    n_informative : int
-        Number q of variables with loadings, standard normal.
-    noise : float
-        Standard deviation of the noise of every variable.
-    scale : bool
-        Give every column unit variance: then variance says nothing about relevance.
-    random_state : int, RandomState or None
+    n_informative : int, default=10
+        Number q of variables with nonzero loadings, which are standard normal.
+    noise : float, default=0.5
+        Standard deviation of the noise of each variable.
+    scale : bool, default=False
+        Whether to scale each column to unit variance, so that variances do not indicate relevance.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    GloballySparse : named tuple (X, support, loadings)
+    GloballySparse
+        Named tuple (X, support, loadings).
     """
     check_integer("n_samples", n_samples, 2)
     check_integer("n_features", n_features, 1)
@@ -74,8 +81,8 @@ def make_globally_sparse(
     check_bool("scale", scale)
     if not n_components <= n_informative <= n_features:
         raise ParameterError(
-            "n_components <= n_informative <= n_features is needed, got "
-            f"{n_components}, {n_informative}, {n_features}"
+            "`n_components` <= `n_informative` <= `n_features` must hold, got "
+            f"{n_components}, {n_informative}, {n_features}."
         )
     rng = check_random_state(random_state)
     support = np.zeros(n_features, dtype=bool)
@@ -90,15 +97,16 @@ def make_globally_sparse(
 
 
 class SparseProjectionData(NamedTuple):
-    """What `make_sparse_projection` draws.
+    """Result of `make_sparse_projection`.
 
     Attributes
     ----------
-    X : array (n_samples, n_features)
-    clean : array (n_samples, n_features)
-        X without its noise.
-    loadings : array (n_features, n_components)
-        Columns have unit length.
+    X : ndarray of shape (n_samples, n_features)
+        Data matrix.
+    clean : ndarray of shape (n_samples, n_features)
+        Data matrix without noise.
+    loadings : ndarray of shape (n_features, n_components)
+        True loadings; columns have unit length.
     noise : float
         Standard deviation of the noise.
     """
@@ -109,7 +117,7 @@ class SparseProjectionData(NamedTuple):
     noise: float
 
 
-LATENT_LAWS = ("gaussian", "uniform", "laplace")
+FACTOR_DISTRIBUTIONS = ("gaussian", "uniform", "laplace")
 
 
 def make_sparse_projection(
@@ -119,50 +127,55 @@ def make_sparse_projection(
     n_components: int = 4,
     n_nonzero: int = 4,
     noise: float = 0.5,
-    latents: str = "gaussian",
+    factor_distribution: str = "gaussian",
     random_state: Any = None,
 ) -> SparseProjectionData:
-    """The denoising experiment of Archambeau & Bach (2008): sparse directions, any latent law.
+    """Simulate the denoising experiment of Archambeau & Bach (2008).
 
-    The defaults are the paper's: 4 unit vectors with 4 nonzero entries in 10 dimensions.
+    The data are factors times sparse loadings plus noise. The defaults are those of the paper: 4
+    unit vectors with 4 nonzero entries in 10 dimensions.
 
     Parameters
     ----------
-    n_samples : int
-        Rows.
-    n_features : int
-        Columns.
-    n_components : int
-        Directions.
-    n_nonzero : int
-        Nonzero entries of every direction.
-    noise : float
+    n_samples : int, default=100
+        Number of rows.
+    n_features : int, default=10
+        Number of columns.
+    n_components : int, default=4
+        Number of factors.
+    n_nonzero : int, default=4
+        Number of nonzero loadings of each factor.
+    noise : float, default=0.5
         Standard deviation of the noise, relative to the root mean square of the clean data.
-    latents : {"gaussian", "uniform", "laplace"}
-        Law of the latents, all of unit variance.
-    random_state : int, RandomState or None
+    factor_distribution : {"gaussian", "uniform", "laplace"}, default="gaussian"
+        Distribution of the factors, which have unit variance.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    SparseProjectionData : named tuple (X, clean, loadings, noise)
+    SparseProjectionData
+        Named tuple (X, clean, loadings, noise).
     """
-    check_choice("latents", latents, LATENT_LAWS)
+    check_choice("factor_distribution", factor_distribution, FACTOR_DISTRIBUTIONS)
     check_integer("n_samples", n_samples, 2)
     check_integer("n_features", n_features, 1)
     check_integer("n_components", n_components, 1)
     check_integer("n_nonzero", n_nonzero, 1)
     check_non_negative("noise", noise)
     if n_nonzero > n_features:
-        raise ParameterError(f"n_nonzero <= n_features is needed, got {n_nonzero}, {n_features}")
+        raise ParameterError(
+            f"`n_nonzero` must be at most `n_features`, {n_features}, got {n_nonzero}."
+        )
     rng = check_random_state(random_state)
     loadings = np.zeros((n_features, n_components))
     for j in range(n_components):
         loadings[rng.permutation(n_features)[:n_nonzero], j] = rng.standard_normal(n_nonzero)
     loadings /= np.linalg.norm(loadings, axis=0)
     size = (n_samples, n_components)
-    if latents == "gaussian":
+    if factor_distribution == "gaussian":
         Z = rng.standard_normal(size)
-    elif latents == "uniform":
+    elif factor_distribution == "uniform":
         Z = rng.uniform(-np.sqrt(3.0), np.sqrt(3.0), size)
     else:
         Z = rng.laplace(scale=np.sqrt(0.5), size=size)
@@ -173,14 +186,16 @@ def make_sparse_projection(
 
 
 class SparseRegression(NamedTuple):
-    """What `make_sparse_regression` draws.
+    """Result of `make_sparse_regression`.
 
     Attributes
     ----------
-    X : array (n_samples, n_features)
-    y : array (n_samples,)
-    coef : array (n_features,)
-        Zero but for the true variables.
+    X : ndarray of shape (n_samples, n_features)
+        Data matrix.
+    y : ndarray of shape (n_samples,)
+        Response.
+    coef : ndarray of shape (n_features,)
+        True coefficients; zero for variables that are not informative.
     """
 
     X: np.ndarray
@@ -197,25 +212,30 @@ def make_sparse_regression(
     correlation: float = 0.0,
     random_state: Any = None,
 ) -> SparseRegression:
-    """A linear model of which few variables have coefficients: of size 1 to 3, of either sign.
+    """Simulate a sparse linear model.
+
+    The nonzero coefficients have absolute values between 1 and 3 and random signs.
 
     Parameters
     ----------
-    n_samples : int
-        Rows.
-    n_features : int
-        Columns.
-    n_informative : int
+    n_samples : int, default=100
+        Number of rows.
+    n_features : int, default=200
+        Number of columns.
+    n_informative : int, default=10
         Number of variables with nonzero coefficients.
-    noise : float
+    noise : float, default=1.0
         Standard deviation of the noise.
-    correlation : float, in (-1, 1)
-        Of neighbouring columns; columns i and j have ``correlation ** |i - j|``.
-    random_state : int, RandomState or None
+    correlation : float, default=0.0
+        Correlation of adjacent columns, in (-1, 1). The correlation of columns i and j is
+        ``correlation ** |i - j|``.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    SparseRegression : named tuple (X, y, coef)
+    SparseRegression
+        Named tuple (X, y, coef).
     """
     check_integer("n_samples", n_samples, 2)
     check_integer("n_features", n_features, 1)
@@ -223,25 +243,39 @@ def make_sparse_regression(
     check_non_negative("noise", noise)
     if n_informative > n_features:
         raise ParameterError(
-            f"n_informative <= n_features is needed, got {n_informative}, {n_features}"
+            f"`n_informative` must be at most `n_features`, {n_features}, got {n_informative}."
         )
     if not isinstance(correlation, Real) or not -1 < float(correlation) < 1:
-        raise ParameterError(f"`correlation` must be between -1 and 1, got {correlation!r}")
+        raise ParameterError(f"`correlation` must be between -1 and 1, got {correlation!r}.")
     rng = check_random_state(random_state)
     X = rng.standard_normal((n_samples, n_features))
     for j in range(1, n_features if correlation else 0):
         X[:, j] = correlation * X[:, j - 1] + np.sqrt(1.0 - correlation**2) * X[:, j]
     coef = np.zeros(n_features)
-    places = rng.permutation(n_features)[:n_informative]
-    coef[places] = rng.uniform(1.0, 3.0, n_informative) * rng.choice([-1.0, 1.0], n_informative)
+    informative = rng.permutation(n_features)[:n_informative]
+    coef[informative] = rng.uniform(1.0, 3.0, n_informative) * rng.choice(
+        [-1.0, 1.0], n_informative
+    )
     y = X @ coef + noise * rng.standard_normal(n_samples)
     return SparseRegression(X, y, coef)
 
 
 class CellCounts(NamedTuple):
-    X: sparse.csr_array  # (cells, genes) counts
-    cell_type: np.ndarray  # (cells,) integers from 0
-    support: np.ndarray  # (genes,) bool, whether a gene is a marker of any type
+    """Result of `make_cell_counts`.
+
+    Attributes
+    ----------
+    X : sparse array of shape (n_cells, n_genes)
+        Counts.
+    cell_type : int ndarray of shape (n_cells,)
+        Types of the cells, from 0.
+    support : bool ndarray of shape (n_genes,)
+        Mask of the marker genes.
+    """
+
+    X: sparse.csr_array
+    cell_type: np.ndarray
+    support: np.ndarray
 
 
 def make_cell_counts(
@@ -254,29 +288,32 @@ def make_cell_counts(
     depth: float = 2000.0,
     random_state: Any = None,
 ) -> CellCounts:
-    """Counts of molecules in cells of several types, each with markers of its own.
+    """Simulate counts of single cells of several types with marker genes.
 
-    Every gene has a log-normal expression, which ``fold_change`` multiplies in cells of the type
-    that it marks; every cell has a log-normal depth; counts are Poisson given both.
+    The expression of a gene is log-normal, multiplied by ``fold_change`` in cells of the type that
+    it marks. The sequencing depth of a cell is log-normal. Counts are Poisson given both.
 
     Parameters
     ----------
-    n_cells : int
-        Rows.
-    n_genes : int
-        Columns.
-    n_types : int
-        Types of cells.
-    n_markers : int
-        Genes that mark each type; ``n_types * n_markers`` are at most ``n_genes``.
-    fold_change : float
-    depth : float
-        Median number of molecules of a cell.
-    random_state : int, RandomState or None
+    n_cells : int, default=500
+        Number of rows.
+    n_genes : int, default=2000
+        Number of columns.
+    n_types : int, default=5
+        Number of cell types.
+    n_markers : int, default=20
+        Number of marker genes of each type; ``n_types * n_markers`` is at most ``n_genes``.
+    fold_change : float, default=8.0
+        Ratio of the expression of a marker in its type and in other types.
+    depth : float, default=2000.0
+        Median total count of a cell.
+    random_state : int, RandomState or None, default=None
+        Seed of the random numbers.
 
     Returns
     -------
-    CellCounts : named tuple (X, cell_type, support)
+    CellCounts
+        Named tuple (X, cell_type, support).
     """
     check_integer("n_cells", n_cells, 2)
     check_integer("n_genes", n_genes, 1)
@@ -286,7 +323,8 @@ def make_cell_counts(
     check_non_negative("depth", depth)
     if not n_types * n_markers <= n_genes:
         raise ParameterError(
-            f"n_types * n_markers <= n_genes is needed, got {n_types}, {n_markers}, {n_genes}"
+            f"`n_types` * `n_markers` must be at most `n_genes`, {n_genes}, got {n_types} * "
+            f"{n_markers}."
         )
     rng = check_random_state(random_state)
     markers = rng.permutation(n_genes)[: n_types * n_markers].reshape(n_types, n_markers)
@@ -295,7 +333,7 @@ def make_cell_counts(
     profiles /= profiles.sum(axis=1, keepdims=True)
     cell_type = rng.randint(n_types, size=n_cells)
     depths = depth * rng.lognormal(sigma=0.3, size=n_cells)
-    # Row by row, so that the table is never dense.
+    # Rows are drawn one by one, so that the matrix is never dense.
     rows = [
         sparse.csr_array(rng.poisson(m * profiles[k])[None, :])
         for m, k in zip(depths, cell_type, strict=True)
@@ -307,22 +345,29 @@ def make_cell_counts(
 
 PBMC3K = "pbmc3k_2700x32738_csr.npz"
 PBMC_FACS = "pbmc_facs_3774x16791_csr.npz"
-_PBMC3K_ELSEWHERE = (
-    "scanpy.datasets.pbmc3k() downloads the same cells, "
-    'scanpy.datasets.pbmc3k_processed().obs["louvain"] types of most of them.'
+_PBMC3K_ALTERNATIVE = (
+    "scanpy.datasets.pbmc3k() downloads the same cells; "
+    'scanpy.datasets.pbmc3k_processed().obs["louvain"] has the types of most of them.'
 )
-_PBMC_FACS_ELSEWHERE = "The R package fastglmpca holds the same cells as `pbmc_facs`."
+_PBMC_FACS_ALTERNATIVE = "The R package fastglmpca contains the same cells as `pbmc_facs`."
 
 
 def load_pbmc3k(folder: Path | str | None = None) -> Any:
-    """2,700 blood cells, 32,738 genes (10x Genomics), as an AnnData of sparse counts.
+    """Load 2,700 blood cells with 32,738 genes (10x Genomics).
 
-    ``.obs["cell_type"]`` are the types of Seurat's tutorial, missing for 62 cells; they come from
-    clusters in highly variable genes of these very counts. ``.var["gene_ids"]`` are Ensembl's. The
-    file is looked for in ``folder``, or in the folder that the environment variable PROSPARSE_DATA
-    names.
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Folder of the file. By default the folder in the environment variable PROSPARSE_DATA.
+
+    Returns
+    -------
+    anndata.AnnData
+        Sparse counts. ``.obs["cell_type"]`` has the types of Seurat's tutorial, missing for 62
+        cells. They were derived from clusters in highly variable genes of the same counts.
+        ``.var["gene_ids"]`` has the Ensembl identifiers.
     """
-    path = _cells_file("load_pbmc3k", folder, PBMC3K, _PBMC3K_ELSEWHERE)
+    path = _cells_file("load_pbmc3k", folder, PBMC3K, _PBMC3K_ALTERNATIVE)
     with np.load(path, allow_pickle=False) as file:
         adata = _cells(file, file["feature_names"])
         adata.obs_names = file["sample_names"]
@@ -331,37 +376,44 @@ def load_pbmc3k(folder: Path | str | None = None) -> Any:
 
 
 def load_pbmc_facs(folder: Path | str | None = None) -> Any:
-    """3,774 blood cells of ten types, 16,791 genes (Zheng et al. 2017), as an AnnData of sparse
-    counts.
+    """Load 3,774 sorted blood cells with 16,791 genes (Zheng et al. 2017).
 
-    ``.obs["cell_type"]`` says how a cell was sorted, by proteins on its surface, before its
-    molecules were counted: unlike types that come from clusters, these owe nothing to the counts.
-    ``.var_names`` are Ensembl's identifiers. The file is looked for as by `load_pbmc3k`.
+    Parameters
+    ----------
+    folder : path or None, default=None
+        Folder of the file. By default the folder in the environment variable PROSPARSE_DATA.
+
+    Returns
+    -------
+    anndata.AnnData
+        Sparse counts. ``.obs["cell_type"]`` has ten types, by which cells were sorted on surface
+        proteins before sequencing. Unlike clusters, they do not depend on the counts.
+        ``.var_names`` are Ensembl identifiers.
     """
-    path = _cells_file("load_pbmc_facs", folder, PBMC_FACS, _PBMC_FACS_ELSEWHERE)
+    path = _cells_file("load_pbmc_facs", folder, PBMC_FACS, _PBMC_FACS_ALTERNATIVE)
     with np.load(path, allow_pickle=False) as file:
         return _cells(file, file["gene_ids"])
 
 
-def _cells_file(loader: str, folder: Path | str | None, name: str, elsewhere: str) -> Path:
+def _cells_file(loader: str, folder: Path | str | None, name: str, alternative: str) -> Path:
     try:
         import anndata  # noqa: F401
     except ImportError as error:
         raise ImportError(
-            f"{loader} needs anndata, which is not installed: pip install 'prosparse[anndata]'"
+            f"`{loader}` needs anndata, which is not installed. Install it: pip install "
+            "'prosparse[anndata]'"
         ) from error
-    place = folder if folder is not None else os.environ.get("PROSPARSE_DATA", "")
-    path = Path(place) / name
+    path = Path(os.environ.get("PROSPARSE_DATA", "") if folder is None else folder) / name
     if not path.is_file():
         raise FileNotFoundError(
-            f"there is no file {path}: name its folder, here or in the environment variable "
-            f"PROSPARSE_DATA. {elsewhere}"
+            f"File not found: {path}. Set `folder` or the environment variable PROSPARSE_DATA to "
+            f"its folder. {alternative}"
         )
     return path
 
 
 def _cells(file: Any, genes: np.ndarray) -> Any:
-    """Counts and types of cells, as our files keep them."""
+    """Convert the arrays of a file to an AnnData object with counts and cell types."""
     import anndata
     import pandas as pd
 
@@ -369,6 +421,6 @@ def _cells(file: Any, genes: np.ndarray) -> Any:
     adata = anndata.AnnData(sparse.csr_matrix(parts, shape=tuple(file["shape"])))
     adata.var_names = pd.Index(genes)
     adata.var_names_make_unique()
-    known = [None if name == "" else str(name) for name in file["y"]]
-    adata.obs["cell_type"] = pd.Categorical(known)
+    cell_types = [None if name == "" else str(name) for name in file["y"]]
+    adata.obs["cell_type"] = pd.Categorical(cell_types)
     return adata

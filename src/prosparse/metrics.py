@@ -1,4 +1,4 @@
-"""Measures of a selection and of a sparse projection."""
+"""Measures of selected variables and of sparse components."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ from .numerics.spectrum import added_squares, new_direction
 
 
 def support_f_score(true_support: Any, support: Any) -> float:
-    """F-score of a set of variables: harmonic mean of precision and recall.
+    """Compute the F-score of selected variables.
+
+    The F-score is the harmonic mean of precision and recall.
 
     Parameters
     ----------
-    true_support : bool array of shape (n_features,)
-        The variables that should be chosen.
-    support : bool array of shape (n_features,)
-        The variables that were.
+    true_support : bool array-like of shape (n_features,)
+        Mask of the true variables.
+    support : bool array-like of shape (n_features,)
+        Mask of the selected variables.
 
     Returns
     -------
     float
-        1 means the same set; two empty sets agree.
+        1 for equal sets, including two empty sets.
 
     Examples
     --------
@@ -40,38 +42,45 @@ def support_f_score(true_support: Any, support: Any) -> float:
     true_support, support = _mask(true_support), _mask(support)
     if true_support.shape != support.shape:
         raise ValueError(
-            f"the masks must have the same shape, got {true_support.shape} and {support.shape}"
+            "`true_support` and `support` must have the same shape, got "
+            f"{true_support.shape} and {support.shape}."
         )
     return float(f1_score(true_support, support, zero_division=1.0))
 
 
 def _mask(support: Any) -> np.ndarray:
-    support = np.asarray(_unmasked("support", support))
-    if not np.all((support == 0) | (support == 1)):
-        raise ValueError("a support is a mask of True and False, one for each variable")
+    support = np.asarray(_check_unmasked("support", support))
+    invalid = support[(support != 0) & (support != 1)]
+    if invalid.size:
+        raise ValueError(
+            f"A support must be a mask of True and False, one per variable, got {invalid[0]!r}."
+        )
     return support.astype(bool)
 
 
 def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace") -> np.ndarray:
-    """Share of the variance of ``X`` that each component adds to those before it.
+    """Compute the proportion of variance that each component adds to the previous ones.
 
-    Sparse components are correlated and not orthogonal, so that their variances cannot be
-    added up.
+    Variances of sparse components cannot be added, because the components are correlated and not
+    orthogonal.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        Centred here.
-    components : array of shape (n_components, n_features)
-    method : {"subspace", "qr"}
-        "subspace": variance of the projection of X on the span of the first k loading vectors
-        (Shen & Huang 2008). "qr": variance of the scores of each component that is not
-        explained by the scores of those before it, the squared diagonal of R in their QR
-        decomposition (Zou, Hastie & Tibshirani 2006). The length of a component does not count.
+    X : array-like of shape (n_samples, n_features)
+        Data matrix. It is centred internally.
+    components : array-like of shape (n_components, n_features)
+        Loading vectors. Their lengths have no effect.
+    method : {"subspace", "qr"}, default="subspace"
+        - "subspace": increase in the variance of the projection of X on the span of the first k
+          loading vectors (Shen & Huang 2008).
+        - "qr": variance of the scores of each component that is not explained by the scores of the
+          previous ones, i.e. the squared diagonal of R in the QR decomposition of the scores (Zou,
+          Hastie & Tibshirani 2006).
 
     Returns
     -------
-    array of shape (n_components,), whose cumulative sums are the shares explained.
+    ndarray of shape (n_components,)
+        Proportions of the total variance. Their cumulative sums are the proportions explained.
     """
     check_choice("method", method, ("subspace", "qr"))
     X, W, _, _ = _centred(X, components)
@@ -80,26 +89,29 @@ def adjusted_explained_variance(X: Any, components: Any, method: str = "subspace
         return np.zeros(W.shape[0])
     if method == "qr":
         norms = np.linalg.norm(W, axis=1, keepdims=True)
-        W = W / np.where(norms > 0, norms, 1.0)  # as loadings in the paper: of length one
+        W = W / np.where(norms > 0, norms, 1.0)  # loadings of unit length, as in the paper
         return np.sum(_additions((X @ W.T).T) ** 2, axis=1) / total
     return added_squares(DenseOperator(X), W) / total
 
 
 def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
-    """Standard deviation that each component adds to those before it, as R's ``asdev``.
+    """Compute the standard deviation that each component adds to the previous ones.
 
-    The deviation (denominator n - 1) of the scores X P w, where P removes the span of the
-    components before w. For orthogonal components these are the deviations of the scores.
+    This is the standard deviation (denominator n - 1) of the scores X P w, where P removes the span
+    of the components before w, as in ``asdev`` of the R package nsprcomp. For orthogonal components
+    it is the standard deviation of the scores.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        Centred here.
-    components : array of shape (n_components, n_features)
+    X : array-like of shape (n_samples, n_features)
+        Data matrix. It is centred internally.
+    components : array-like of shape (n_components, n_features)
+        Loading vectors.
 
     Returns
     -------
-    array of shape (n_components,)
+    ndarray of shape (n_components,)
+        Standard deviations in the units of ``X``.
     """
     X, W, unit, length = _centred(X, components)
     scores = X @ _additions(W).T
@@ -107,9 +119,9 @@ def additional_explained_deviation(X: Any, components: Any) -> np.ndarray:
 
 
 def _additions(rows: np.ndarray) -> np.ndarray:
-    """Every row without its projection on the span of the rows before it; zero if it lies there.
+    """Subtract from each row its projection on the span of the previous rows.
 
-    Not by a QR decomposition, which makes up directions for such rows.
+    A QR decomposition would return arbitrary directions for dependent rows, which are zero here.
     """
     basis = np.zeros((rows.shape[1], rows.shape[0]))
     added = np.zeros(rows.shape)
@@ -122,155 +134,159 @@ def _additions(rows: np.ndarray) -> np.ndarray:
 
 
 def cardinality(components: Any) -> np.ndarray:
-    """Number of nonzeros of every component, exactly: no entry is too small to count.
+    """Count the nonzero entries of each component.
 
     Parameters
     ----------
-    components : array of shape (n_components, n_features)
+    components : array-like of shape (n_components, n_features)
+        Loading vectors.
 
     Returns
     -------
-    int array of shape (n_components,)
+    int ndarray of shape (n_components,)
+        Numbers of entries that differ from zero, however small.
     """
     return np.count_nonzero(_components(components), axis=1)
 
 
 def component_angles(components: Any) -> np.ndarray:
-    """Angles between components in degrees, (d, d): 0 for parallel ones, 90 for orthogonal.
-
-    A component and its mirror image are the same direction, so that angles end at 90. The
-    angle with a component that is zero is 90.
+    """Compute the angles between components in degrees.
 
     Parameters
     ----------
-    components : array of shape (n_components, n_features)
+    components : array-like of shape (n_components, n_features)
+        Loading vectors.
 
     Returns
     -------
-    array of shape (n_components, n_components)
+    ndarray of shape (n_components, n_components)
+        Angles between 0 (parallel) and 90 (orthogonal), because the sign of a component is
+        arbitrary. The angle with a zero component is 90.
     """
     W = _components(components)
     largest = np.max(np.abs(W), axis=1, keepdims=True)
-    W = W / np.where(largest > 0, largest, 1.0)  # so that squares are numbers
+    W = W / np.where(largest > 0, largest, 1.0)  # avoids overflow and underflow of squares
     lengths = np.linalg.norm(W, axis=1, keepdims=True)
     W = W / np.where(lengths > 0, lengths, 1.0)
-    # Half angles, since arccos loses half the digits near parallel: |u - v| = 2 sin(angle / 2)
-    nearer = np.where(W @ W.T < 0, -1.0, 1.0)
-    apart = np.linalg.norm(W[:, None, :] - nearer[:, :, None] * W[None, :, :], axis=2)
-    angles = 2.0 * np.degrees(np.arcsin(np.clip(apart / 2.0, 0.0, 1.0)))
+    # |u - v| = 2 sin(angle / 2) is accurate for nearly parallel vectors, unlike arccos.
+    signs = np.where(W @ W.T < 0, -1.0, 1.0)
+    distances = np.linalg.norm(W[:, None, :] - signs[:, :, None] * W[None, :, :], axis=2)
+    angles = 2.0 * np.degrees(np.arcsin(np.clip(distances / 2.0, 0.0, 1.0)))
     present = lengths > 0
     return np.where(present & present.T, angles, 90.0)
 
 
 def pairwise_jaccard_score(labels_true: Any, labels: Any) -> float:
-    """Agreement of two clusterings by pairs, n11 / (n11 + n10 + n01) (Varshavsky et al. 2006).
+    """Compute the pairwise Jaccard score of two clusterings.
 
-    n11 pairs of observations are together in both, n10 and n01 in one of them only. 1 means
-    the same clustering; the names of the clusters do not matter. Two clusterings without any
-    pair together agree.
+    The score is n11 / (n11 + n10 + n01) (Varshavsky et al. 2006). n11 is the number of pairs of
+    samples in a common cluster of both clusterings; n10 and n01 are the numbers of pairs in a
+    common cluster of one of them only.
 
     Parameters
     ----------
-    labels_true : array of shape (n_samples,)
-        The groups that there are.
-    labels : array of shape (n_samples,)
-        The groups that were found.
+    labels_true : array-like of shape (n_samples,)
+        True clusters.
+    labels : array-like of shape (n_samples,)
+        Estimated clusters.
 
     Returns
     -------
-    float, between 0 and 1
+    float
+        Score between 0 and 1. It is 1 for equal clusterings, whatever the labels, and for two
+        clusterings without pairs.
     """
-    for name, given in (("labels_true", labels_true), ("labels", labels)):
-        _unmasked(name, given)
+    for name, values in (("labels_true", labels_true), ("labels", labels)):
+        _check_unmasked(name, values)
     (_, n01), (n10, n11) = pair_confusion_matrix(labels_true, labels)
-    together = n11 + n10 + n01
-    return float(n11 / together) if together else 1.0
+    n_pairs = n11 + n10 + n01
+    return float(n11 / n_pairs) if n_pairs else 1.0
 
 
 class PathwayEnrichment(NamedTuple):
-    """What `pathway_enrichment` finds.
+    """Result of `pathway_enrichment`.
 
     Attributes
     ----------
-    share : float
-        Of the sets that are enriched: the index.
-    enriched : bool array (n_sets,)
-    p_values : array (n_sets,)
-        Before the correction for many tests.
+    proportion : float
+        Pathway enrichment index: the proportion of enriched sets.
+    enriched : bool ndarray of shape (n_sets,)
+        Mask of the enriched sets.
+    pvalues : ndarray of shape (n_sets,)
+        p-values without correction for multiple testing.
     """
 
-    share: float
+    proportion: float
     enriched: np.ndarray
-    p_values: np.ndarray
+    pvalues: np.ndarray
 
 
 def pathway_enrichment(support: Any, sets: Any, *, level: float = 0.05) -> PathwayEnrichment:
-    """Pathway enrichment index: the share of gene sets over-represented among the chosen genes.
+    """Compute the pathway enrichment index of selected genes.
 
-    Each set is tested with the hypergeometric law, the chosen genes being a draw without
-    replacement from all; those significant after Benjamini and Hochberg's correction are
-    enriched (Teschendorff et al. 2007). Sets without any of the genes are left out.
+    The index is the proportion of gene sets that are over-represented among the selected genes
+    (Teschendorff et al. 2007). Each set is tested with the hypergeometric distribution, and the
+    Benjamini-Hochberg procedure corrects for multiple testing. Sets without genes in the data are
+    dropped.
 
     Parameters
     ----------
-    support : bool array of shape (n_features,)
-        The chosen genes.
-    sets : bool array or sparse matrix of shape (n_sets, n_features)
-        Which gene belongs to which set.
-    level : float
-        Of the false discovery rate.
+    support : bool array-like of shape (n_features,)
+        Mask of the selected genes.
+    sets : bool array-like or sparse matrix of shape (n_sets, n_features)
+        Genes of each set.
+    level : float, default=0.05
+        Level of the false discovery rate, in (0, 1).
 
     Returns
     -------
-    PathwayEnrichment : named tuple (share, enriched, p_values)
-        The arrays are about the sets that have genes here, in the given order.
+    PathwayEnrichment
+        Named tuple (proportion, enriched, pvalues). The arrays refer to the sets with genes in the
+        data, in the given order.
     """
     if not isinstance(level, Real) or not 0.0 < float(level) < 1.0:
-        raise ParameterError(f"`level` must be between 0 and 1, got {level!r}")
+        raise ParameterError(f"`level` must be between 0 and 1, got {level!r}.")
     support = _mask(support)
     sets = _mask(sets.toarray() if container_of(sets).is_sparse else sets)
     if sets.ndim != 2 or sets.shape[1] != support.size:
         raise ValueError(
             f"`sets` must have one column for each of the {support.size} genes, got shape "
-            f"{sets.shape}"
+            f"{sets.shape}."
         )
     sets = sets[np.any(sets, axis=1)]
     if not sets.shape[0]:
-        raise ValueError("none of the sets has any of the genes: do their names match?")
-    found = np.sum(sets & support, axis=1)
-    # P(at least as many)
-    p = hypergeom.sf(found - 1, support.size, np.sum(sets, axis=1), int(support.sum()))
+        raise ValueError("`sets` must contain at least one gene, got empty sets. Check gene names.")
+    n_selected = np.sum(sets & support, axis=1)
+    # P(at least n_selected)
+    p = hypergeom.sf(n_selected - 1, support.size, np.sum(sets, axis=1), int(support.sum()))
     p = np.clip(p, 0.0, 1.0)
     enriched = false_discovery_control(p) <= level
     return PathwayEnrichment(float(np.mean(enriched)), enriched, p)
 
 
-def _unmasked(name: str, values: Any) -> Any:
-    """``values``, unless entries of it are masked: what is under a mask is not meant."""
+def _check_unmasked(name: str, values: Any) -> Any:
+    """Return ``values``, or raise an error if entries are masked."""
     if np.ma.is_masked(values):
-        raise InputError(
-            f"`{name}` has masked entries, which mean nothing here: fill them in, or leave their "
-            "rows out"
-        )
+        raise InputError(f"`{name}` has masked entries. Fill them, or drop their rows.")
     return values
 
 
 def _components(components: Any) -> np.ndarray:
-    given = np.atleast_2d(_unmasked("components", components))
-    # a sparse model may have no component at all
-    return check_array(given, dtype=float, ensure_min_samples=0, input_name="components")
+    rows = np.atleast_2d(_check_unmasked("components", components))
+    # A sparse model may have no components.
+    return check_array(rows, dtype=float, ensure_min_samples=0, input_name="components")
 
 
 def _centred(X: Any, components: Any) -> tuple[np.ndarray, np.ndarray, float, float]:
-    """X, centred, and the components, both in units of their own in which squares are numbers."""
-    X = check_array(_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
+    """Centre X and rescale X and the components to avoid overflow; return both units as well."""
+    X = check_array(_check_unmasked("X", X), dtype=float, ensure_min_samples=2, input_name="X")
     W = _components(components)
     if W.shape[1] != X.shape[1]:
-        raise ValueError(f"components have {W.shape[1]} features, X has {X.shape[1]}")
-    # powers of two, by which division is exact
+        raise ValueError(f"`components` have {W.shape[1]} features, but X has {X.shape[1]}.")
+    # Division by powers of two is exact.
     unit, length = (
         math.ldexp(0.5, math.frexp(np.max(np.abs(part), initial=0.0))[1]) for part in (X, W)
     )
-    varying = X.min(axis=0) < X.max(axis=0)  # the mean of equal values can be off by rounding
+    varying = X.min(axis=0) < X.max(axis=0)  # means of constants may be rounded
     X = X / unit
     return np.where(varying, X - X.mean(axis=0), 0.0), W / length, unit, length
