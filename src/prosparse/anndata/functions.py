@@ -615,8 +615,8 @@ def sca(
 
     ``.obsm["X_mofa"]`` : factor scores
     ``.varm["LFs"]`` : loadings
-    ``.uns["mofa"]`` : parameters, and ``variance``, a dictionary from view to the variance explained
-        by each factor, in percent
+    ``.uns["mofa"]`` : parameters, and ``variance``, a dictionary from view to the variance
+        explained by each factor, in percent
 
     Examples
     --------

@@ -60,7 +60,7 @@ from .views import (
     check_names,
     concatenate_views,
     duplicate_names,
-    is_list_of_tables,
+    is_list_of_views,
     join_views,
     joint_column_names,
     private_counts,
@@ -391,7 +391,7 @@ class SCA(HasDensity, SparseProjection):
         labels: ArrayLike | None,
         checkpoint: CheckpointLike,
     ) -> None:
-        tables = list(X) if is_list_of_tables(X) else None
+        tables = list(X) if is_list_of_views(X) else None
         X, views = concatenate_views(X, self.views)
         X = self._validate(X, reset=True)
         self.view_columns_ = column_groups(views, X.shape[1], self._column_names())
@@ -944,7 +944,7 @@ class SCA(HasDensity, SparseProjection):
         array-like of shape (n_samples, n_selected_), or list of arrays
             Selected columns, of each view if ``X`` is a list.
         """
-        if not is_list_of_tables(X):
+        if not is_list_of_views(X):
             return super().select(X)
         self._validate_rows(X)
         support = to_numpy(self.support_)
@@ -1069,7 +1069,7 @@ class SCA(HasDensity, SparseProjection):
                     f"{self.n_features_in_} features as input."
                 )
             X = separate_views(X, self.view_columns_)
-        if not is_list_of_tables(X):
+        if not is_list_of_views(X):
             return self._validate(X, reset=False)
         joined = join_views(X, self.view_columns_)
         check_names(X, self.view_names_, type(self).__name__)

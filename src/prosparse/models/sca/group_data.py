@@ -41,7 +41,7 @@ class GroupedData(NamedTuple):
 class _GroupStatistics(NamedTuple):
     """Statistics of the columns within one group."""
 
-    part: Table  # rows of the group
+    rows: Table  # rows of the group
     varying: np.ndarray  # (width,)
     mean: np.ndarray  # (width,) NaN without observed entries
     squares: np.ndarray  # (width,) sums of squared deviations
@@ -100,10 +100,10 @@ def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> Gro
     size = deviation if scale else np.full(kept.size, unit_of(float(deviation.max())))
     mean = _impute_means(np.stack([group.mean for group in statistics])[:, kept], rows.sizes)
     members = []
-    for g, one in enumerate(statistics):
-        at = np.flatnonzero(varying[g, kept])
-        part = take_columns(one.part, kept[at])
-        members.append(_group_samples(part, mean[g, at], size[at], at))
+    for g, group in enumerate(statistics):
+        positions = np.flatnonzero(varying[g, kept])
+        group_rows = take_columns(group.rows, kept[positions])
+        members.append(_group_samples(group_rows, mean[g, positions], size[positions], positions))
     if missing:
         Z = (X[:, kept] - mean[codes]) / size
         seen = ~np.isnan(Z)
@@ -114,30 +114,30 @@ def group_data(X: Table, rows: RowGroups, scale: bool, count: int | None) -> Gro
     return GroupedData(members, rows.centre_operator(start), missing, kept, size, mean)
 
 
-def _group_statistics(part: Table, missing: bool) -> _GroupStatistics:
+def _group_statistics(group_rows: Table, missing: bool) -> _GroupStatistics:
     """Return means and squared deviations of the rows of a group."""
-    n, width = part.shape
-    known = np.arange(width)
+    n, width = group_rows.shape
+    observed_columns = np.arange(width)
     if missing:
-        known = np.flatnonzero(~np.isnan(part).all(axis=0))
-        op, columns, seen = standardise_observed(part[:, known])
+        observed_columns = np.flatnonzero(~np.isnan(group_rows).all(axis=0))
+        op, columns, seen = standardise_observed(group_rows[:, observed_columns])
         observed = seen.sum(axis=0).astype(float)
     else:
-        op, columns = standardise(part)
+        op, columns = standardise(group_rows)
         observed = np.full(columns.kept.size, float(n))
-    at = known[columns.kept]
-    one = _GroupStatistics(
-        part,
+    positions = observed_columns[columns.kept]
+    group = _GroupStatistics(
+        group_rows,
         np.zeros(width, dtype=bool),
         np.full(width, np.nan),
         np.zeros(width),
         np.zeros(width),
     )
-    one.varying[at] = True
-    one.mean[known] = to_numpy(columns.mean).astype(float)
-    one.squares[at] = columns.variance(to_numpy(op.column_squares()).astype(float))
-    one.observed[at] = observed
-    return one
+    group.varying[positions] = True
+    group.mean[observed_columns] = to_numpy(columns.mean).astype(float)
+    group.squares[positions] = columns.variance(to_numpy(op.column_squares()).astype(float))
+    group.observed[positions] = observed
+    return group
 
 
 def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
@@ -159,18 +159,22 @@ def _check_variation(varying: np.ndarray, rows: RowGroups, width: int) -> None:
 
 def _impute_means(mean: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Replace the mean of a group without observations by that of the other groups."""
-    known = ~np.isnan(mean)
-    weights = known * sizes[:, None]
-    pooled = np.sum(np.where(known, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
-    return np.where(known, mean, pooled)
+    is_observed = ~np.isnan(mean)
+    weights = is_observed * sizes[:, None]
+    pooled = np.sum(np.where(is_observed, mean, 0.0) * weights, axis=0) / weights.sum(axis=0)
+    return np.where(is_observed, mean, pooled)
 
 
-def _group_samples(part: Table, mean: np.ndarray, size: np.ndarray, at: np.ndarray) -> GroupSamples:
+def _group_samples(
+    group_rows: Table, mean: np.ndarray, size: np.ndarray, positions: np.ndarray
+) -> GroupSamples:
     """Return the samples of one group."""
-    if container_of(part).has_missing(part):
-        return GroupSamples(IncompleteSamples((part - mean) / size, ~np.isnan(part)), at)
-    op = reduce_rows(_operator(part, mean, size))
-    return GroupSamples(CompleteSamples(op, part.shape[0]), at)
+    if container_of(group_rows).has_missing(group_rows):
+        return GroupSamples(
+            IncompleteSamples((group_rows - mean) / size, ~np.isnan(group_rows)), positions
+        )
+    op = reduce_rows(_operator(group_rows, mean, size))
+    return GroupSamples(CompleteSamples(op, group_rows.shape[0]), positions)
 
 
 def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:

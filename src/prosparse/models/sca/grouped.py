@@ -88,8 +88,8 @@ def grouped_init(members: list[GroupSamples], lay: ViewLayout, pooled: State) ->
     assert now.t is not None
     groups = len(members)
     tau = np.ones((groups, now.L.shape[0]))
-    for row, (_, at) in zip(tau, members, strict=True):
-        row[at] = now.tau[lay.noise][at]
+    for row, (_, columns) in zip(tau, members, strict=True):
+        row[columns] = now.tau[lay.noise][columns]
     tau = np.minimum(tau, max_group_precisions(members, lay))
     first = GroupedParameters(
         now.L, now.C, now.t, tau, np.zeros(tau.shape), np.ones((groups, now.L.shape[1]))
@@ -110,25 +110,25 @@ def grouped_step(
         A, G = np.zeros((p, Q, Q)), np.zeros((p, Q))
         posteriors = []
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
-            at = member.columns
-            own = group_parameters(now, part, at, g)
-            v, m = update_factors(member.samples, own, part, now.v[g])
-            tau = now.tau[g, at]
-            A[at] += tau[:, None, None] * m.A
-            G[at] += tau[:, None] * m.G
-            posteriors.append((own, v, m))
+            columns = member.columns
+            parameters = group_parameters(now, part, columns, g)
+            v, m = update_factors(member.samples, parameters, part, now.v[g])
+            tau = now.tau[g, columns]
+            A[columns] += tau[:, None, None] * m.A
+            G[columns] += tau[:, None] * m.G
+            posteriors.append((parameters, v, m))
         ones = np.ones(p)  # A and G are already weighted by the precisions
         cost = inclusion_prior(lay, now.t).cost[lay.view]
         rows = update_ard_rows(now.t, ones, A, G, lay.allowed, cost)
         bound = inclusion_prior(lay, rows.t).log_prior - loadings_divergence(rows)
         new_tau, new_mu, new_v = np.ones(now.tau.shape), np.zeros(now.mu.shape), now.v.copy()
         for g, (member, part) in enumerate(zip(members, parts, strict=True)):
-            at, samples = member.columns, member.samples
-            own, v, m = posteriors[g]
+            columns, samples = member.columns, member.samples
+            parameters, v, m = posteriors[g]
             mu, tau, residual = update_offsets_and_noise(
-                samples, part, own, m, rows.L[at], rows.C[at]
+                samples, part, parameters, m, rows.L[columns], rows.C[columns]
             )
-            new_mu[g, at], new_tau[g, at] = mu, tau[part.noise]
+            new_mu[g, columns], new_tau[g, columns] = mu, tau[part.noise]
             # The optimal v given q(z). A factor that is inactive in a group stays inactive.
             new_v[g] = np.diagonal(m.zz) / samples.n
             active = v > 0
@@ -171,7 +171,7 @@ def group_parameters(
 
 
 def update_factors(
-    samples: Samples, own: FactorParameters, part: ViewLayout, v: np.ndarray
+    samples: Samples, parameters: FactorParameters, part: ViewLayout, v: np.ndarray
 ) -> tuple[np.ndarray, FactorMoments]:
     """Return the factor variances of a group and the moments of the factors.
 
@@ -179,16 +179,16 @@ def update_factors(
     factor given the others has a closed form. With missing values the variances stay as they are;
     their update from q(z) increases the bound as well.
     """
-    tau = own.tau[part.noise]
-    assert own.C is not None
+    tau = parameters.tau[part.noise]
+    assert parameters.C is not None
     if not isinstance(samples, CompleteSamples):
         r = np.sqrt(v)
-        m = samples.moments(own.L * r, own.C * (r[:, None] * r), tau, own.mu)
+        m = samples.moments(parameters.L * r, parameters.C * (r[:, None] * r), tau, parameters.mu)
         scaled = r[:, None] * r
         return v, m._replace(A=m.A * scaled, G=m.G * r, z_sum=m.z_sum * r, zz=m.zz * scaled)
     n = samples.n
-    P = (tau[:, None] * own.L).T @ own.L + np.tensordot(tau, own.C, axes=1)
-    XY, YY = samples.projections(tau[:, None] * own.L)
+    P = (tau[:, None] * parameters.L).T @ parameters.L + np.tensordot(tau, parameters.C, axes=1)
+    XY, YY = samples.projections(tau[:, None] * parameters.L)
     v = optimal_factor_variances(v, P, YY / n)
     S, log_det = covariance(v, P)
     zz = n * S + S @ YY @ S
@@ -238,9 +238,9 @@ def optimal_factor_variances(v: np.ndarray, P: np.ndarray, second: np.ndarray) -
 def max_group_precisions(members: list[GroupSamples], lay: ViewLayout) -> np.ndarray:
     """Return the (G, p) maximum noise precisions; 1 for columns outside a group."""
     largest = np.ones((len(members), lay.view.size))
-    for row, (samples, at) in zip(largest, members, strict=True):
-        part = sub_layout(lay, at)
-        row[at] = max_precisions(samples, part)[part.noise]
+    for row, (samples, columns) in zip(largest, members, strict=True):
+        part = sub_layout(lay, columns)
+        row[columns] = max_precisions(samples, part)[part.noise]
     return largest
 
 

@@ -140,6 +140,6 @@ def optimal_excluded_variances(
     of_row = np.zeros_like(i) if A.shape[0] == 1 else i
     projected = A[of_row[:, None], positions[i], j[:, None]][:, None, :] @ rows.V[i]
     exact_s = tau[i] * A[of_row, j, j] - tau[i] ** 2 * np.sum(projected * projected, axis=(1, 2))
-    best = optimal_variance(q[i, j], exact_s, cost[i, j], np.ones(i.size, dtype=bool))
-    pays = best > 0
-    return i[pays], j[pays], best[pays]
+    optimal = optimal_variance(q[i, j], exact_s, cost[i, j], np.ones(i.size, dtype=bool))
+    pays = optimal > 0
+    return i[pays], j[pays], optimal[pays]

@@ -104,24 +104,24 @@ def _update_jointly(
 
     The others are written into ``rows``. A row fails if its evidence decreases.
     """
-    before, best = np.zeros(t.shape[0]), np.zeros(t.shape)
+    before, optimal = np.zeros(t.shape[0]), np.zeros(t.shape)
     residual_squares = _min_residual_squares(A)
     active = np.any(_may_be_nonzero(t, tau, A, G, allowed), axis=1)
     for block, positions in _blocks_of_similar_width(t > 0, active):
         index, noise = (block[:, None], positions), tau[block]
         old = posterior(t[index], noise, _submatrices(A, block, positions), G[index])
         before[block] = row_evidence(old, noise, G[index], cost[index])
-        best[index] = optimal_included_variances(old, cost[index])
+        optimal[index] = optimal_included_variances(old, cost[index])
         A_block = A if A.shape[0] == 1 else A[block]
         screen = residual_squares if A.shape[0] == 1 else residual_squares[block]
         i, j, variance = optimal_excluded_variances(
             old, positions, noise, A_block, G[block], allowed[block], cost[block], screen
         )
-        best[block[i], j] = variance
+        optimal[block[i], j] = variance
     decreases = np.zeros(t.shape[0], dtype=bool)
-    for block, positions in _blocks_of_similar_width(best > 0, active):
+    for block, positions in _blocks_of_similar_width(optimal > 0, active):
         index, noise = (block[:, None], positions), tau[block]
-        new = posterior(best[index], noise, _submatrices(A, block, positions), G[index])
+        new = posterior(optimal[index], noise, _submatrices(A, block, positions), G[index])
         decreases[block] = row_evidence(new, noise, G[index], cost[index]) < before[block]
         C = new.V @ new.V.transpose(0, 2, 1)
         _write_rows(LoadingPosteriors(new.L, C, new.t, new.log_det), rows, block, positions)
@@ -241,10 +241,10 @@ def _covariances(t: Array, tau: Array, A: Array) -> tuple[Array, Array]:
         pivot, column = xp.asarray(B[j, j, :], copy=True), xp.asarray(B[:, j, :], copy=True)
         log_det += xp.log(pivot)
         column[j, :] = 0.0
-        share = column / pivot
-        B -= column[:, None, :] * share
-        B[j, :, :] = share
-        B[:, j, :] = share
+        scaled = column / pivot
+        B -= column[:, None, :] * scaled
+        B[j, :, :] = scaled
+        B[:, j, :] = scaled
         B[j, j, :] = -1.0 / pivot
     B *= -root[:, None, :]
     B *= root
@@ -280,14 +280,14 @@ def _sweep(
         # s = 0 for a factor that is zero in all samples of the row.
         positive = xp.where(s > 0, s, 1.0)
         ratio = xp.where(allowed[j, :] & (q * q > s), q * q / positive, 1.0)
-        best = xp.where(gain(ratio) > cost[j, :], (q * q - s) / (positive * positive), 0.0)
-        sigma_new = best / (1.0 + best * s)
-        log_det += xp.log1p(best * s) - xp.log1p(t[j, :] * s)
+        optimal = xp.where(gain(ratio) > cost[j, :], (q * q - s) / (positive * positive), 0.0)
+        sigma_new = optimal / (1.0 + optimal * s)
+        log_det += xp.log1p(optimal * s) - xp.log1p(t[j, :] * s)
         L = mean_without + (sigma_new * q) * u
         C += ((sigma_new - sigma) * u)[:, None, :] * u
-        t[j, :] = best
+        t[j, :] = optimal
         # Remove rounding errors of zeros.
-        zero = best == 0
+        zero = optimal == 0
         L[j, :] = xp.where(zero, 0.0, L[j, :])
         C[j, :, :] = xp.where(zero, 0.0, C[j, :, :])
         C[:, j, :] = xp.where(zero, 0.0, C[:, j, :])
@@ -327,8 +327,8 @@ def update_map_rows(
     for j in range(L.shape[1]):
         open_rows = np.flatnonzero(allowed[:, j])
         A_j = A[:, j, :] if A.shape[0] == 1 else A[open_rows, j, :]
-        tau_j, weights = tau[open_rows], L[open_rows]
+        tau_j, row_loadings = tau[open_rows], L[open_rows]
         e = tau_j * A_j[:, j]
-        g = tau_j * (G[open_rows, j] - np.sum(A_j * weights, axis=1)) + e * weights[:, j]
-        L[open_rows, j] = maximise_loading(e, g, weights[:, j], prior)
+        g = tau_j * (G[open_rows, j] - np.sum(A_j * row_loadings, axis=1)) + e * row_loadings[:, j]
+        L[open_rows, j] = maximise_loading(e, g, row_loadings[:, j], prior)
     return L

@@ -281,9 +281,7 @@ def _offsets_and_noise(
     n_pseudo, pseudo_squares, _ = noise_prior(rows, lay, now.tau)
     residuals, count = lay.total(residual), lay.total(rows.observed)
     tau = (count + n_pseudo) / np.maximum(residuals + pseudo_squares, floor)
-    gaussian_classes = (
-        np.bincount(lay.noise, weights=gaussian) > 0
-    )  # noise classes of Gaussian columns
+    gaussian_classes = np.bincount(lay.noise, weights=gaussian) > 0
     tau = np.where(gaussian_classes, tau, 1.0)
     fit = 0.5 * np.sum((count * np.log(tau / (2.0 * np.pi)) - tau * residuals)[gaussian_classes])
     log_prior = noise_prior(rows, lay, tau, gaussian)[2]

@@ -122,10 +122,10 @@ class NonGaussianModel(NamedTuple):
         mean, variance = eta.copy(), spread + 1.0 / self.tau
         names: tuple[Likelihood, ...] = ("bernoulli", "poisson")
         for name in names:
-            own = np.flatnonzero(self.likelihood == name)
-            if own.size:
-                mean[:, own], variance[:, own] = mean_and_variance(
-                    name, eta[:, own], spread[:, own], self.linear_threshold[own]
+            positions = np.flatnonzero(self.likelihood == name)
+            if positions.size:
+                mean[:, positions], variance[:, positions] = mean_and_variance(
+                    name, eta[:, positions], spread[:, positions], self.linear_threshold[positions]
                 )
         return mean, variance
 

@@ -80,8 +80,8 @@ def maximise_loading(
     gain = _objective(e, size, root, found, prior) - _objective(e, size, start, found, prior)
     lower = gain < -1e-10 * (1.0 + size[found] * root[found])  # beyond rounding error
     root[found[lower & (prior.shape <= 1.0)]] = 0.0
-    weight: np.ndarray = sign * root
-    return weight
+    loading: np.ndarray = sign * root
+    return loading
 
 
 def _objective(

@@ -144,13 +144,15 @@ def solve(
     counts, private = _factor_counts(start, samples.n, options), options.private
     max_factors = counts.maximum + sum(private)
 
-    def layout(shared: int, own: list[int]) -> ViewLayout:
-        return view_layout(groups, shared, own, options.noise).to_device_of(samples.squares)
+    def layout(shared: int, private: list[int]) -> ViewLayout:
+        return view_layout(groups, shared, private, options.noise).to_device_of(samples.squares)
 
     def initial_state(lay: ViewLayout, prior: HyperbolicPrior | None) -> State:
-        shared, *own = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
+        shared, *n_private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         tol = ROUGH_ROTATION if prior is None else EXACT_ROTATION
-        loadings = initial_loadings(start, samples.n, groups, shared, own, options.rotation, tol)
+        loadings = initial_loadings(
+            start, samples.n, groups, shared, n_private, options.rotation, tol
+        )
         first = init(samples, lay, *loadings, prior)
         if sketch is None or prior is not None:
             return first
@@ -179,8 +181,8 @@ def solve(
     else:
         lay = layout(counts.maximum, private)
     prior = None
-    nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not nothing:
+    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
+    if options.prior == "hyperbolic" and not no_free_loadings:
         # Under the Normal-Jeffreys prior a zero loading stays zero. A start from the ARD solution
         # or from a sketch would therefore lead to a poorer local maximum.
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
@@ -281,9 +283,9 @@ def _select_n_factors(
     larger, larger_lay = _prune_weakest(larger, larger_lay, run_from)
     if larger.bound >= best.bound:
         best, lay = larger, larger_lay
-    nothing, closed = _null_model(best, lay, run_from)
-    if nothing.bound >= best.bound:
-        best, lay = nothing, closed
+    null, null_lay = _null_model(best, lay, run_from)
+    if null.bound >= best.bound:
+        best, lay = null, null_lay
     return _take_factors(best, lay, np.arange(lay.block.size))
 
 
@@ -476,8 +478,8 @@ def solve_non_gaussian(
     else:
         first, lay = begin(counts.maximum, options.private, None)
     prior = None
-    nothing = not bool(array_namespace(lay.allowed).any(lay.allowed))
-    if options.prior == "hyperbolic" and not nothing:
+    no_free_loadings = not bool(array_namespace(lay.allowed).any(lay.allowed))
+    if options.prior == "hyperbolic" and not no_free_loadings:
         shared, *private = np.bincount(lay.block, minlength=len(groups) + 1).tolist()
         prior = HyperbolicPrior(options.shape / (options.n_features * lay.block.size), options.rate)
         first, lay = begin(shared, private, prior)
@@ -490,7 +492,7 @@ def solve_non_gaussian(
 
 
 def solve_groups(
-    table: GroupedData,
+    data: GroupedData,
     views: list[np.ndarray],
     options: SCAOptions,
     *,
@@ -518,8 +520,8 @@ def solve_groups(
         ``mu`` and ``noise`` have one row per group. The noise is NaN if a column does not vary
         within a group.
     """
-    members, n = table.members, table.start.shape[0]
-    start = reduce_rows(table.start)
+    members, n = data.members, data.start.shape[0]
+    start = reduce_rows(data.start)
     counts, private = _factor_counts(start, n - len(members), options), options.private
     max_factors = counts.maximum + sum(private)
     pooled = CompleteSamples(start, n)
@@ -530,7 +532,7 @@ def solve_groups(
         lay = view_layout(views, shared, private, options.noise)
         loadings = initial_loadings(start, n, views, shared, private, options.rotation)
         pooled_state = init(pooled, lay, *loadings, None)
-        if table.has_missing:
+        if data.has_missing:
             pooled_state = fit_imputed(
                 start, lay, pooled_state, _ard_steps(lay), how.max_iter, how.tol
             )
@@ -567,8 +569,8 @@ def solve_groups(
     n_densities = np.zeros(lay.view.size)
     for member in members:
         n_densities[member.columns] += member.samples.observed
-    solution = _solution(run, lay, max_factors, n_densities, table=table)
-    return solution._replace(noise=np.where(table.varying_in_group, solution.noise, np.nan))
+    solution = _solution(run, lay, max_factors, n_densities, data=data)
+    return solution._replace(noise=np.where(data.varying_in_group, solution.noise, np.nan))
 
 
 def _ard_steps(lay: ViewLayout) -> Callable[[Samples], Callable[[State], State]]:
@@ -605,7 +607,7 @@ def _fit_data(
     on_device = options.prior == "ard" and is_writable(reduced.column_squares())
     samples = CompleteSamples(reduced, n, on_device=on_device)
     if count != "auto":
-        small = sketch_rows(reduced, groups, [int(count) + own for own in options.private])
+        small = sketch_rows(reduced, groups, [int(count) + k for k in options.private])
         if small is not None:
             sketch = CompleteSamples(small.table, n, small.residual, on_device)
             return FitData(samples, small.table, sketch, reduced.epsilon)
@@ -632,7 +634,7 @@ def _solution(
     max_factors: int,
     n_densities: np.ndarray,
     entry_information: np.ndarray | None = None,
-    table: GroupedData | None = None,
+    data: GroupedData | None = None,
 ) -> Solution:
     """Return the model without empty factors, ordered, with positive largest loadings.
 
@@ -659,7 +661,7 @@ def _solution(
         deviations = np.where(np.any(loadings, axis=0), deviations, 0.0)
     strength = np.sum(loadings**2, axis=0)
     loading_variance = np.zeros_like(loadings) if deviations is None else deviations**2
-    groups = _correlation_groups(noise, loading_variance, factor_variance, entry_information, table)
+    groups = _correlation_groups(noise, loading_variance, factor_variance, entry_information, data)
     correlation = view_correlations(loadings, to_numpy(lay.view), groups)
     alive = _order_factors(lay.block, correlation, strength)
     L = loadings[:, alive]
@@ -696,7 +698,7 @@ def _correlation_groups(
     loading_variance: np.ndarray,
     factor_variance: np.ndarray | None,
     entry_information: np.ndarray | None,
-    table: GroupedData | None,
+    data: GroupedData | None,
 ) -> list[Group]:
     """Return the groups of samples for `view_correlations`.
 
@@ -704,17 +706,17 @@ def _correlation_groups(
     those of `_solution`.
     """
     p, Q = loading_variance.shape
-    if table is None or factor_variance is None:
+    if data is None or factor_variance is None:
         if entry_information is not None:
             noise = np.where(np.isnan(entry_information), noise, 1.0 / entry_information)
         return [
             Group(1.0, np.ones(Q), noise + loading_variance.sum(axis=1), np.ones(p, dtype=bool))
         ]
-    sizes = np.array([member.samples.n for member in table.members], dtype=float)
-    parts = zip(sizes / sizes.sum(), factor_variance, noise, table.varying_in_group, strict=True)
+    sizes = np.array([member.samples.n for member in data.members], dtype=float)
+    parts = zip(sizes / sizes.sum(), factor_variance, noise, data.varying_in_group, strict=True)
     return [
-        Group(share, v, own + loading_variance @ v, varying_in_group)
-        for share, v, own, varying_in_group in parts
+        Group(proportion, v, group_noise + loading_variance @ v, varying_in_group)
+        for proportion, v, group_noise, varying_in_group in parts
     ]
 
 

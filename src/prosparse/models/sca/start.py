@@ -49,13 +49,13 @@ def varimax(
     view_weight = np.where(
         strength > 0, strength.max() / np.where(strength > 0, strength, 1.0), 0.0
     )
-    weights, mean_of = (view_weight**2)[of_row, None], member / member.sum(axis=1, keepdims=True)
+    row_weight, mean_of = (view_weight**2)[of_row, None], member / member.sum(axis=1, keepdims=True)
     before = 0.0
     for _ in range(max_iter):
         rotated = L @ R
         squares = rotated * rotated
         spread = squares - (mean_of @ squares)[of_row]
-        U, s, Vt = np.linalg.svd(L.T @ (weights * rotated * spread))
+        U, s, Vt = np.linalg.svd(L.T @ (row_weight * rotated * spread))
         R = U @ Vt
         if s.sum() <= before * (1.0 + tol):
             break
@@ -144,7 +144,9 @@ def shared_scores(parts: Sequence[Operator], k: int, private: Sequence[int]) -> 
     if not any(private):
         scaled = [_weighted_scores(op, k) for op in parts]
     else:
-        scaled = [_orthonormal_scores(op, k + own) for op, own in zip(parts, private, strict=True)]
+        scaled = [
+            _orthonormal_scores(op, k + n_own) for op, n_own in zip(parts, private, strict=True)
+        ]
     xp = parts[0].xp
     U = xp.linalg.svd(xp.concat(scaled, axis=1), full_matrices=False)[0]
     return _pad_columns(U[:, :k], k)
@@ -190,13 +192,13 @@ def initial_loadings(
         )
     L[:, :k] = shared / np.sqrt(n)
     first = k
-    for part, columns, own in zip(parts, groups, private, strict=True):
-        if own:
-            loadings = _regress(part, _residual_scores(part, scores, own))
+    for part, columns, n_own in zip(parts, groups, private, strict=True):
+        if n_own:
+            loadings = _regress(part, _residual_scores(part, scores, n_own))
             rotated = loadings @ varimax(loadings, tol=tol)
-            L[columns, first : first + own] = rotated / np.sqrt(n)
+            L[columns, first : first + n_own] = rotated / np.sqrt(n)
             residual[columns] -= np.sum(loadings**2, axis=1)
-        first += own
+        first += n_own
     return L, np.clip(residual, 0.0, None) / n
 
 
@@ -215,7 +217,7 @@ def _regress(op: Operator, scores: Array) -> np.ndarray:
     return to_numpy(op.rmatmul(op.xp.astype(scores, op.dtype))).astype(float)
 
 
-def _residual_scores(part: Operator, scores: Array, own: int) -> Array:
+def _residual_scores(part: Operator, scores: Array, n_own: int) -> Array:
     """Return orthonormal scores of the leading residual components of a view."""
     xp = part.xp
     if part.shape[0] <= part.shape[1]:
@@ -223,17 +225,17 @@ def _residual_scores(part: Operator, scores: Array, own: int) -> Array:
         kernel = kernel - scores @ (scores.T @ kernel)
         kernel = kernel - (kernel @ scores) @ scores.T
         values, vectors = xp.linalg.eigh(kernel)
-        U = xp.flip(vectors[:, -own:], axis=1)
+        U = xp.flip(vectors[:, -n_own:], axis=1)
     else:
         loadings = from_numpy(_regress(part, scores), scores)
         values, V = xp.linalg.eigh(part.gram() - loadings @ loadings.T)
-        V = xp.flip(V[:, -own:], axis=1)
+        V = xp.flip(V[:, -n_own:], axis=1)
         F = xp.astype(V, part.dtype)
         projected = xp.astype(part.gather_rows(lambda block: block @ F), xp.float64)
         U = projected - scores @ (loadings.T @ V)
-    leading_values = to_numpy(values)[::-1][:own]
+    leading_values = to_numpy(values)[::-1][:n_own]
     norm = np.sqrt(to_numpy(xp.sum(U * U, axis=0)))
     # Relative to the complete view, because an exact fit leaves only rounding errors.
     nonzero = (leading_values > 1e-10 * float(xp.sum(part.column_squares()))) & (norm > 0)
     factor = np.where(nonzero, 1.0 / np.where(nonzero, norm, 1.0), 0.0)
-    return _pad_columns(U * from_numpy(factor, U), own)
+    return _pad_columns(U * from_numpy(factor, U), n_own)

@@ -72,5 +72,5 @@ def _reliability(L: np.ndarray, residual_variance: np.ndarray) -> np.ndarray:
 
 def _correlation(covariance: np.ndarray, squared: np.ndarray) -> np.ndarray:
     """Return a correlation; zero if a view has no loadings on the factor."""
-    found = squared > 0.0
-    return np.where(found, covariance / np.sqrt(np.where(found, squared, 1.0)), 0.0)
+    positive = squared > 0.0
+    return np.where(positive, covariance / np.sqrt(np.where(positive, squared, 1.0)), 0.0)

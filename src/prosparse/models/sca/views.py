@@ -70,7 +70,7 @@ def private_counts(given: int | Sequence[int], n_views: int) -> list[int]:
 # --- one data matrix per view
 
 
-def is_list_of_tables(X: Table) -> TypeGuard[Sequence[Table]]:
+def is_list_of_views(X: Table) -> TypeGuard[Sequence[Table]]:
     """Return whether ``X`` is a list of data matrices rather than a list of rows.
 
     Data matrices have two dimensions; None is a missing view.
@@ -84,7 +84,7 @@ def concatenate_views(
     X: Table, views: Sequence[ColumnGroup] | None
 ) -> tuple[Table, Sequence[ColumnGroup] | None]:
     """Return a list of data matrices as one matrix with its column groups."""
-    if not is_list_of_tables(X):
+    if not is_list_of_views(X):
         return X, views
     if views is not None:
         raise ParameterError(
