@@ -69,7 +69,7 @@ def test_command_offers_a_registered_method(registered, table):
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
     assert answer["n_selected"] == 5
-    assert answer["why"] == "the 5 widest were requested"
+    assert answer["reason"] == "the 5 widest were requested"
     page = Path("table-prosparse/report.html").read_text("utf-8")
     assert "the 5 widest were requested" in page
     loaded = prosparse.load("table-prosparse/model.prosparse")

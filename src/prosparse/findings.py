@@ -18,7 +18,7 @@ from .data.arrays import to_numpy
 from .errors import InputError
 from .models._base import SparseProjection, VariableSelector
 from .models.description import Method, ModelPath, PathAttributes
-from .models.panel.incremental_r2 import added_shares
+from .models.panel.incremental_r2 import incremental_r2
 from .registry import method_of
 from .selection.slope import Slope
 
@@ -82,7 +82,7 @@ class Reconstruction(NamedTuple):
 
     def incremental_r2(self, count: int) -> np.ndarray:
         """Return the R2 that each of the first variables adds, (count, n_features)."""
-        return added_shares(
+        return incremental_r2(
             self.order,
             self.loadings,
             self.explained_variance,
@@ -121,7 +121,7 @@ class Findings(NamedTuple):
         Loadings, or the coefficients of a regression, one row for each response.
     explained : float or None
         Proportion of the total variance that the components explain.
-    why : str
+    reason : str
         Reason for the number of selected variables, without a full stop.
     path : ModelPath or None
         Models that the method compared, possibly one.
@@ -155,7 +155,7 @@ class Findings(NamedTuple):
     ranking: np.ndarray
     loadings: np.ndarray
     explained: float | None
-    why: str
+    reason: str
     path: ModelPath | None
     penalties: PenaltyPath | None
     tests: VariableTests | None
@@ -239,7 +239,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         ranking=to_numpy(model.ranking_),
         loadings=np.atleast_2d(to_numpy(fitted[method.coefficients])),
         explained=_explained_proportion(fitted, total_variance) if method.projects else None,
-        why="",
+        reason="",
         path=None if method.path is None else _model_path(fitted, method.path),
         penalties=_penalty_path(fitted) if method.compares_penalties else None,
         tests=_variable_tests(fitted) if method.tests_variables else None,
@@ -254,7 +254,7 @@ def findings_of(model: VariableSelector, total_variance: float | None = None) ->
         views=_views(fitted) if method.fits_views else None,
         inclusion=_inclusion(fitted) if method.inclusion_probabilities else None,
     )
-    return findings._replace(why=method.explain(model, findings.comparison, findings.n_selected))
+    return findings._replace(reason=method.explain(model, findings.comparison, findings.n_selected))
 
 
 def scores_of(model: VariableSelector, X: Any) -> np.ndarray | None:

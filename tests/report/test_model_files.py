@@ -97,16 +97,16 @@ def test_unfitted_model_has_no_report(tmp_path, files, data):
 
 def test_regression_has_no_scores(files):
     result = run(files / "SpinyRegressor", "--data", files / "table.csv")
-    refused(result, "SpinyRegressor gives rows no scores: leave the table out")
+    refused(result, "SpinyRegressor computes no scores")
 
 
 @pytest.mark.parametrize("scales", [["a"] * 12, [0.0] * 12, [None] * 12, [float("nan")] * 12])
 def test_invalid_scales(files, scales):
     def header(content):
-        content["about"] = {"scaled_by": scales}
+        content["about"] = {"column_scales": scales}
 
     path = changed(files, "SPPCA", header)
-    refused(run(path, "--data", files / "table.csv"), "`scaled_by` must hold the positive scales")
+    refused(run(path, "--data", files / "table.csv"), "`column_scales` must contain positive numbers")
 
 
 def test_unknown_proportions_are_not_reported(files):

@@ -49,7 +49,7 @@ def test_what_it_says(model):
 def test_other_numbers_are_as_improbable_as_is_said():
     noisy = X + np.random.default_rng(0).normal(size=X.shape) * 1.5
     model = GSPPCA(3).fit(noisy)
-    why = findings_of(model).why
+    why = findings_of(model).reason
     path, at = model.log_evidence_path_, int(np.argmax(model.log_evidence_path_))
     for side, step in (("fewer", -1), ("more", 1)):
         said = re.search(rf"1 {side} would be ([\d,.]+) times less probable", why)
@@ -141,7 +141,7 @@ def test_labels():
 )
 def test_why_that_many(model, why):
     found = findings_of(model.fit(X), total_variance=float(X.var(axis=0).sum()))
-    assert why in found.why
+    assert why in found.reason
     assert 0 < found.explained < 1
     assert sorted(found.ranking) == list(range(1, 31))
     assert found.relevance.max() == 1
@@ -153,7 +153,7 @@ def test_no_structure():
     model = SCA(1).fit(np.random.default_rng(1).normal(size=(30, 6)))
     assert not model.support_.any()
     found = findings_of(model, total_variance=6.0)
-    assert found.why == "no factor is more probable than noise alone"
+    assert found.reason == "no factor is more probable than noise alone"
     page = render(model)
     assert "None of the 6 variables carries structure" in page
     assert "No variable has a loading" in page

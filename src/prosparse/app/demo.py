@@ -125,7 +125,7 @@ def _print_selection(model: VariableSelector) -> None:
     names = [found.names[k] for k in found.selected[:MAX_NAMED]]
     more = f", and {found.n_selected - len(names)} more" if found.n_selected > len(names) else ""
     print(f"  selected: {found.n_selected} of {len(found.names)} variables")
-    print(f"  reason: {found.why}")
+    print(f"  reason: {found.reason}")
     print(f"  highest ranks: {', '.join(names)}{more}")
     print(
         f"  {found.loadings.shape[0]} components explain {percent(found.explained, 0)} of the "

@@ -47,7 +47,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
         "variables": result.table.X.shape[1],
         "n_selected": found.n_selected,
         "selected": [found.names[k] for k in selected],
-        "reason": found.why,
+        "reason": found.reason,
         "communality": None
         if found.tests is None
         else [float(found.tests.communality[k]) for k in selected],
@@ -101,7 +101,7 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
         count = found.loadings.shape[0]
         rows.append(("method", f"{found.method}, {count} {plural('component', count)}"))
     rows.append(("selected", kept(found, diagnostics.chance)))
-    rows.append(("reason", found.why))
+    rows.append(("reason", found.reason))
     if found.by_evidence:
         rows.append(("similar sizes", near_optimal_sizes(found).summary()))
     if diagnostics.chance is not None:

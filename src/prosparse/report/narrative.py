@@ -61,7 +61,7 @@ def reading(
         said += _tested(found, found.tests)
     else:
         said += _held(found)
-        said.append(f"Why {q:,}: {found.why}.")
+        said.append(f"Why {q:,}: {found.reason}.")
         said += _near_evidence(found)
         said += _most_relevant(found)
     if found.reconstruction is not None:
@@ -96,7 +96,7 @@ def headline(found: Findings, chance: PermutationNull | None = None) -> str:
 def _none_selected(found: Findings) -> str:
     p = len(found.names)
     if found.tests is not None:
-        return f"None of the {p:,} variables is chosen: {found.why}."
+        return f"None of the {p:,} variables is chosen: {found.reason}."
     if found.regression:
         return f"None of the {p:,} variables is shown to predict the response."
     return f"None of the {p:,} variables carries structure that could be told from noise."

@@ -97,7 +97,7 @@ def alike(
     if found.reconstruction is not None:
         return _stand_ins(found)
     looked_at = found.selected[:MOST]
-    if X is None or looked_at.size < 2 or container_of(X).stays:
+    if X is None or looked_at.size < 2 or container_of(X).stays_in_place:
         return None
     places = np.sort(looked_at)
     some = take_columns(X, places)

@@ -346,7 +346,7 @@ def test_few_columns_are_selected_by_extended_bic(width):
     assert 0 < model.n_selected_ <= width
     assert (
         "selected by extended BIC because the slope heuristic found too few"
-        in findings_of(model).why
+        in findings_of(model).reason
     )
 
 
