@@ -23,10 +23,10 @@ def table():
 
 def test_large_finite_entries_may_sum_to_infinity():
     X = np.full((4, 3), 0.9 * np.finfo(np.float32).max, dtype=np.float32)
-    assert container_of(X).not_finite(X) is None
+    assert container_of(X).find_non_finite(X) is None
     X[2, 1] = np.inf
     X[3, 1] = -np.inf
-    found = container_of(X).not_finite(X)
+    found = container_of(X).find_non_finite(X)
     assert (found.what, found.total, found.row, found.column) == ("infinity", 2, 2, 1)
 
 
@@ -44,7 +44,7 @@ class ShelfContainer(containers.Container):
     def recognises(self, X):
         return isinstance(X, Shelf)
 
-    def readable(self, X, *, allow_nan):
+    def prepare(self, X, *, allow_nan):
         return np.column_stack(list(X.columns.values()))
 
     def take_columns(self, X, columns):
@@ -262,7 +262,7 @@ def test_non_numeric_columns_are_named(model):
     for rows in (frame.to_numpy(), frame.to_numpy().tolist()):
         with pytest.raises(InputError, match=r"4 non-numeric columns: column 4 \("):
             model.fit(rows)
-    container_of(frame).readable(frame[["a", "b", "weight"]], allow_nan=False)
+    container_of(frame).prepare(frame[["a", "b", "weight"]], allow_nan=False)
 
 
 def test_many_non_numeric_columns_are_counted():
@@ -483,7 +483,7 @@ def test_rows_are_taken_in_every_container(rng):
 def test_dense_copies_never_share_memory(rng):
     X = rng.standard_normal((6, 3))
     for matrix in (X, np.ma.masked_array(X), pd.DataFrame(X), sparse.csr_array(X)):
-        copy = container_of(matrix).dense(matrix, dtype=None)
+        copy = container_of(matrix).to_dense(matrix, dtype=None)
         np.testing.assert_array_equal(copy, X)
         copy[:] = 0.0
-        np.testing.assert_array_equal(container_of(matrix).dense(matrix), X)
+        np.testing.assert_array_equal(container_of(matrix).to_dense(matrix), X)

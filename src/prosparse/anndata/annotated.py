@@ -200,7 +200,7 @@ def _readable(X: Any) -> Any:
 def _is_array(X: Any) -> bool:
     """Whether a table is an array in the host's memory."""
     kind = container_of(X)
-    return kind.is_numpy and kind.in_memory and not kind.is_sparse
+    return kind.on_cpu and kind.in_memory and not kind.is_sparse
 
 
 def varying_columns(X: Any) -> np.ndarray:
@@ -222,7 +222,7 @@ def holds_counts(X: Any) -> bool:
     elif _is_array(X):
         entries = X
     else:
-        entries = container_of(X).dense(X[:_FIRST_ROWS])
+        entries = container_of(X).to_dense(X[:_FIRST_ROWS])
     if entries.dtype.kind in "biu":
         return not np.any(entries < 0)
     return bool(np.all((entries >= 0) & (entries == np.floor(entries))))

@@ -916,7 +916,7 @@ def _names(given: Any) -> list[str] | None:
 def _check_finite(table: Annotated, method: str) -> None:
     """Refuse missing values with the names they have in the data."""
     kind = container_of(table.X)
-    found = kind.not_finite(table.X) if kind.in_memory and kind.is_numpy else None
+    found = kind.find_non_finite(table.X) if kind.in_memory and kind.on_cpu else None
     if found is not None:
         names = table.data.var_names[table.places].astype(str).tolist()
         where = found.describe(names, table.data.obs_names[found.row])

@@ -41,8 +41,8 @@ def normal_scores(X: Table) -> Table:
         )
     if container.is_sparse:
         return _sparse_scores(X)
-    ranks = rankdata(container.dense(X, dtype=None), axis=0)
-    return container.with_values(X, np.asarray(ndtri((ranks - 0.5) / X.shape[0])))
+    ranks = rankdata(container.to_dense(X, dtype=None), axis=0)
+    return container.replace_values(X, np.asarray(ndtri((ranks - 0.5) / X.shape[0])))
 
 
 def _sparse_scores(X: sparse.csr_array) -> sparse.csr_array:

@@ -41,13 +41,13 @@ def permute_columns(
         )
     if container.is_sparse:
         return _permute_sparse(X, rng, groups)
-    values = container.dense(X, dtype=None)
+    values = container.to_dense(X, dtype=None)
     if groups is None:
-        return container.with_values(X, rng.permuted(values, axis=0))
+        return container.replace_values(X, rng.permuted(values, axis=0))
     for code in np.unique(groups):
         rows = np.flatnonzero(groups == code)
         values[rows] = rng.permuted(values[rows], axis=0)
-    return container.with_values(X, values)
+    return container.replace_values(X, values)
 
 
 def _permute_sparse(

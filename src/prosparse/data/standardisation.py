@@ -64,7 +64,7 @@ def restandardise(
 
 def operator_of(X: Table, mean: Array, scale: Array) -> Operator:
     """Return the operator of new rows whose means and scales are known."""
-    return container_of(X).new_rows(X, mean, scale)
+    return container_of(X).operator(X, mean, scale)
 
 
 def take_columns(X: TableLike, columns: np.ndarray) -> TableLike:
@@ -76,12 +76,12 @@ def _raw_rows(X: Table, weights: np.ndarray | None) -> RawRows:
     """Return the rows to be measured; rows of weight zero are dropped."""
     container = container_of(X)
     if weights is None:
-        return container.rows(X)
-    if container.stays:
+        return container.raw_rows(X)
+    if container.stays_in_place:
         raise InputError(
             "`sample_weight` needs a matrix in CPU memory (NumPy, pandas, polars, SciPy sparse), "
             f"got {type(X).__module__}.{type(X).__name__}."
         )
     present = np.flatnonzero(weights > 0)
     weights = weights[present]
-    return WeightedRawRows(container.rows(X[present], weights), weights)
+    return WeightedRawRows(container.raw_rows(X[present], weights), weights)

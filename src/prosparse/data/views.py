@@ -45,7 +45,7 @@ def stack_columns(views: list[TableLike]) -> tuple[TableLike, list[slice]]:
         return sparse.hstack(views, format="csr"), slices
     if any(isinstance(container, ArrayAPIArray | DaskArray) for container in containers):
         _check_same_library(views, containers)
-        like = next(v for v, c in zip(views, containers, strict=True) if c.stays)
+        like = next(v for v, c in zip(views, containers, strict=True) if c.stays_in_place)
         return array_namespace(like).concat(views, axis=1), slices
     return np.hstack([v.toarray() if sparse.issparse(v) else v for v in views]), slices
 
@@ -53,10 +53,10 @@ def stack_columns(views: list[TableLike]) -> tuple[TableLike, list[slice]]:
 def _prepare_view(number: int, view: TableLike) -> TableLike:
     container = container_of(view)
     try:
-        view = container.readable(view, allow_nan=True)
+        view = container.prepare(view, allow_nan=True)
     except InputError as error:
         raise InputError(f"View {number}: {error}") from error
-    return view if container.stays or container.is_sparse else np.asarray(view)
+    return view if container.stays_in_place or container.is_sparse else np.asarray(view)
 
 
 def _check_same_library(views: list[TableLike], containers: list[Container]) -> None:

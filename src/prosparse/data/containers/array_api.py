@@ -24,17 +24,17 @@ class ArrayAPIArray(Container):
     """Arrays in memory of a library other than NumPy, on any device."""
 
     name = "array API array"
-    stays = True
-    is_numpy = False
+    stays_in_place = True
+    on_cpu = False
 
     def recognises(self, X: TableLike) -> bool:
         return is_array_api_obj(X) and not (is_numpy_array(X) or is_dask_array(X))
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_no_times(X)
         return X
 
-    def checked(self, X: Table, min_size: int) -> Table:
+    def validate(self, X: Table, min_size: int) -> Table:
         check_shape(X, min_size)
         if is_torch_array(X):
             _check_torch_layout(X)
@@ -57,10 +57,10 @@ class ArrayAPIArray(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return array_namespace(X).take(X, from_numpy(rows, X), axis=0)
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return from_numpy(values, X, X.dtype)
 
-    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         return np.array(to_numpy(X), dtype=dtype)
 
 

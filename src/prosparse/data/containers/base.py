@@ -60,11 +60,11 @@ class Container:
     name = "NumPy array"
     # Whether the matrix is validated and returned in place. scikit-learn's checks convert the
     # others to NumPy or CSR arrays.
-    stays = False
+    stays_in_place = False
     # Whether all rows are in memory at once; otherwise they are read in blocks.
     in_memory = True
     # Whether the entries are in CPU memory, where rows can be grouped by their missing values.
-    is_numpy = True
+    on_cpu = True
     # Whether zeros are not stored.
     is_sparse = False
 
@@ -76,11 +76,11 @@ class Container:
         """Return the column names of a container, or None if it has none."""
         return None
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         """Prepare ``X`` for scikit-learn's checks, or raise an informative error."""
         return X
 
-    def checked(self, X: Table, min_size: int) -> Table:
+    def validate(self, X: Table, min_size: int) -> Table:
         """Validate a matrix that stays in place.
 
         Parameters
@@ -96,7 +96,7 @@ class Container:
         """
         return X
 
-    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
+    def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
         """Find the entries that are not finite (infinite ones only if ``allow_nan``)."""
         xp = array_namespace(X)
         if not allow_nan and _has_finite_sum(X):
@@ -111,9 +111,9 @@ class Container:
         rows, columns = (to_numpy(axis) for axis in xp.nonzero(~valid))
         return summarise_non_finite(rows, columns, to_numpy(X[~valid]))
 
-    def finite(self, X: Table) -> Table:
+    def require_finite(self, X: Table) -> Table:
         """Raise an error if an entry is not finite, at the latest when its row is read."""
-        found = self.not_finite(X)
+        found = self.find_non_finite(X)
         if found is not None:
             raise InputError(f"Input X contains {found.describe(range(X.shape[1]))}.")
         return X
@@ -131,11 +131,11 @@ class Container:
         """Select rows by position; the result has the same container type."""
         return np.asarray(X)[rows]
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         """Return a container like ``X`` with the given entries."""
         return values
 
-    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         """Copy the matrix to a dense NumPy array; ``dtype=None`` keeps the precision."""
         return np.array(X, dtype=dtype)
 
@@ -147,7 +147,7 @@ class Container:
         """Apply a function of blocks of rows; the result has the same container type."""
         return f(X)
 
-    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+    def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         """Return the matrix in the form that the standardiser measures.
 
         Parameters
@@ -162,7 +162,7 @@ class Container:
         """
         return dense.DenseRows(X, weights)
 
-    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+    def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
         """Return the operator of rows whose means and scales are known."""
         return dense.new_rows(X, mean, scale)
 

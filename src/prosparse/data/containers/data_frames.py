@@ -23,7 +23,7 @@ class PandasFrame(Container):
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.columns)
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_unique_names(list(X.columns))
         others = [name for name, dtype in X.dtypes.items() if dtype.kind not in NUMERIC_KINDS]
         check_numeric({name: X[name].dropna().to_numpy() for name in others})
@@ -35,7 +35,7 @@ class PandasFrame(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X.iloc[rows]
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, index=X.index, columns=X.columns)
 
 
@@ -50,7 +50,7 @@ class PolarsFrame(Container):
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.columns)
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         if not hasattr(X, "to_numpy"):
             raise InputError("X is a polars LazyFrame. Call `X.collect()` first.")
         others = [name for name, dtype in X.schema.items() if not dtype.is_numeric()]
@@ -63,7 +63,7 @@ class PolarsFrame(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X[rows]
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X)(values, schema=X.columns)
 
 
@@ -78,7 +78,7 @@ class ArrowTable(Container):
     def column_names(self, X: TableLike) -> list[Any] | None:
         return list(X.column_names)
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_unique_names(X.column_names)
         columns = {name: X.column(name).to_numpy(zero_copy_only=False) for name in X.column_names}
         others = {name: v for name, v in columns.items() if v.dtype.kind not in NUMERIC_KINDS}
@@ -91,5 +91,5 @@ class ArrowTable(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X.take(rows)
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return type(X).from_pydict(dict(zip(X.column_names, values.T, strict=True)))

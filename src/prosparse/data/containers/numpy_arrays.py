@@ -15,7 +15,7 @@ from .checks import check_no_times, check_numeric
 class NumpyArray(Container):
     """NumPy arrays, and everything that scikit-learn converts to one (e.g. lists)."""
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_no_times(X)
         entries = _entries_with_text(X)
         if entries is not None:
@@ -33,7 +33,7 @@ class MaskedArray(Container):
             return any(isinstance(row, np.ma.MaskedArray) for row in X)
         return isinstance(X, np.ma.MaskedArray)
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         X = np.ma.array(X, copy=False)
         check_no_times(X)
         n_masked = int(np.ma.count_masked(X))
@@ -52,10 +52,10 @@ class MaskedArray(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return np.ma.array(X, copy=False)[rows]
 
-    def with_values(self, X: TableLike, values: np.ndarray) -> TableLike:
+    def replace_values(self, X: TableLike, values: np.ndarray) -> TableLike:
         return np.ma.masked_invalid(values)
 
-    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         # `filled` returns the array itself if nothing is masked.
         return np.array(np.ma.array(X, dtype=float).filled(np.nan))
 

@@ -22,21 +22,21 @@ from .checks import check_dtype, check_no_times, check_shape
 class RowBlocks(Container, ABC):
     """Matrices whose rows are read, and checked, in blocks."""
 
-    stays = True
+    stays_in_place = True
     in_memory = False
 
     @abstractmethod
     def source(self, X: Table) -> blocks.Source:
         """Return the rows in blocks as they are stored."""
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         check_no_times(X)
         return X
 
-    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
+    def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
         return None  # The standardiser and the operator of new rows check the entries they read.
 
-    def finite(self, X: Table) -> Table:
+    def require_finite(self, X: Table) -> Table:
         for _, block in self.source(X).blocks():
             blocks.check_finite_block(block)
         return X
@@ -57,10 +57,10 @@ class RowBlocks(Container, ABC):
             "`counts=False`)."
         )
 
-    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+    def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         return blocks.BlockedRows(self.source(X))
 
-    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+    def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
         return blocks.new_rows(self.source(X), mean, scale)
 
 
@@ -72,10 +72,10 @@ class DaskArray(RowBlocks):
     def recognises(self, X: TableLike) -> bool:
         return bool(is_dask_array(X))
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
-        return dask.check_block_shapes(super().readable(X, allow_nan=allow_nan))
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+        return dask.check_block_shapes(super().prepare(X, allow_nan=allow_nan))
 
-    def checked(self, X: Table, min_size: int) -> Table:
+    def validate(self, X: Table, min_size: int) -> Table:
         check_shape(X, min_size)
         check_dtype(X.dtype, "biufOSU")  # objects and strings may represent numbers
         return dask.to_float_rows(X)
@@ -83,13 +83,13 @@ class DaskArray(RowBlocks):
     def source(self, X: Table) -> blocks.Source:
         return dask.DaskRows(X)
 
-    def finite(self, X: Table) -> Table:
+    def require_finite(self, X: Table) -> Table:
         return X.map_blocks(blocks.check_finite_block, dtype=X.dtype)
 
     def map_blocks(self, X: Table, f: Callable[[Any], Any]) -> Table:
         return X.map_blocks(blocks.to_double, dtype=np.float64).map_blocks(f, dtype=np.float64)
 
-    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         whole = X.compute()
         return np.array(whole.toarray() if sparse.issparse(whole) else whole, dtype=dtype)
 
@@ -102,7 +102,7 @@ class MemoryMap(RowBlocks):
     def recognises(self, X: TableLike) -> bool:
         return mapped.is_large_map(X)
 
-    def checked(self, X: Table, min_size: int) -> Table:
+    def validate(self, X: Table, min_size: int) -> Table:
         check_shape(X, min_size)
         check_dtype(X.dtype, "biuf")
         return X

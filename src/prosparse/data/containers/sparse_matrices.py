@@ -23,11 +23,11 @@ class SparseMatrix(Container):
     def recognises(self, X: TableLike) -> bool:
         return bool(sparse.issparse(X))
 
-    def readable(self, X: TableLike, *, allow_nan: bool) -> TableLike:
+    def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
         # The caller's matrix is never sorted or summed in place.
         return sparse_operator.canonical(X) if X.format == "csr" else X
 
-    def not_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
+    def find_non_finite(self, X: Table, *, allow_nan: bool = False) -> NonFinite | None:
         invalid = np.isinf(X.data) if allow_nan else ~np.isfinite(X.data)
         if not invalid.any():
             return None
@@ -43,11 +43,11 @@ class SparseMatrix(Container):
     def take_rows(self, X: TableLike, rows: np.ndarray) -> TableLike:
         return X.tocsr()[rows].asformat(X.format)
 
-    def dense(self, X: Table, dtype: Any = float) -> np.ndarray:
+    def to_dense(self, X: Table, dtype: Any = float) -> np.ndarray:
         return np.asarray(X.toarray(), dtype=dtype)
 
-    def rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
+    def raw_rows(self, X: Table, weights: np.ndarray | None = None) -> RawRows:
         return sparse_operator.SparseRows(X, weights)
 
-    def new_rows(self, X: Table, mean: Array, scale: Array) -> Operator:
+    def operator(self, X: Table, mean: Array, scale: Array) -> Operator:
         return sparse_operator.new_rows(X, mean, scale)

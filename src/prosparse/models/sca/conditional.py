@@ -170,7 +170,7 @@ def _complete_posterior(X: Table, model: Factors) -> tuple[Array, np.ndarray]:
 
 def _centred(X: Table, mean: np.ndarray, scale: np.ndarray) -> Operator:
     """Return the operator of centred and scaled rows."""
-    dtype = None if container_of(X).is_numpy else X.dtype
+    dtype = None if container_of(X).on_cpu else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(scale, X, dtype))
 
 

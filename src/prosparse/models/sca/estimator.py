@@ -875,12 +875,12 @@ class SCA(HasDensity, SparseProjection):
         X = self._validate_rows(_drop_target(views, target, n_views))
         columns = self.view_columns_[target]
         container = container_of(X)
-        if not (container.is_numpy and container.in_memory):
+        if not (container.on_cpu and container.in_memory):
             raise InputError(
                 "`predict_view` requires NumPy, pandas, polars or SciPy sparse data, got "
                 f"{type(X).__name__}. Convert X to a NumPy array."
             )
-        X = container.dense(X)
+        X = container.to_dense(X)
         X[:, columns] = np.nan
         codes = self._group_codes(groups, X)
         if non_gaussian := self._non_gaussian_model():
@@ -914,8 +914,8 @@ class SCA(HasDensity, SparseProjection):
         listed = isinstance(X, list | tuple)
         if not has_missing(rows):
             if not container.in_memory:  # missing values raise an error when the rows are read
-                return container.finite(rows)
-            if container.stays:
+                return container.require_finite(rows)
+            if container.stays_in_place:
                 return array_namespace(rows).asarray(rows, copy=True)
             return rows if listed else deepcopy(X)
         all_columns = np.arange(self.n_features_in_)
@@ -929,7 +929,7 @@ class SCA(HasDensity, SparseProjection):
         missing = np.isnan(full)
         full[missing] = mean[missing]
         full = full.astype(rows.dtype, copy=False)
-        return full if listed else container.with_values(X, full)
+        return full if listed else container.replace_values(X, full)
 
     def select(self, X: Table) -> Table:
         """Return the selected columns of ``X``, in the same container type.

@@ -179,5 +179,5 @@ def _group_samples(
 
 def _operator(X: Table, mean: np.ndarray, size: np.ndarray) -> Operator:
     """Return the operator of centred and scaled rows."""
-    dtype = None if container_of(X).is_numpy else X.dtype
+    dtype = None if container_of(X).on_cpu else X.dtype
     return operator_of(X, as_like(mean, X, dtype), as_like(size, X, dtype))

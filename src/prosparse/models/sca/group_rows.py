@@ -66,7 +66,7 @@ class GroupedModel(NamedTuple):
                 X, codes, lambda rows, g: self._log_density(rows, g, self.varying_in_group[g])
             )
         found = logsumexp(self._log_joint_densities(X), axis=1)
-        return from_numpy(found, X, X.dtype) if not container_of(X).is_numpy else found
+        return from_numpy(found, X, X.dtype) if not container_of(X).on_cpu else found
 
     def group_probabilities(self, X: Table) -> np.ndarray:
         """Return the (n, G) posterior probabilities of the groups."""

@@ -13,12 +13,12 @@ from ...errors import InputError
 
 def dense_with_missing(X: Table) -> np.ndarray:
     """Return a data matrix with missing values (NaN) as a dense NumPy array."""
-    if not container_of(X).is_numpy:
+    if not container_of(X).on_cpu:
         raise InputError(
             f"X has missing values (NaN), which requires a NumPy array, got {type(X).__name__}. "
             "Convert X to NumPy, or impute the missing values first."
         )
-    return container_of(X).dense(X)
+    return container_of(X).to_dense(X)
 
 
 class RowsWithMissing:

@@ -47,13 +47,13 @@ def column_likelihoods(
 def dense_rows(X: Table, rows: slice) -> np.ndarray:
     """Return a block of rows as a dense array."""
     container = container_of(X)
-    return container.dense(container.take_rows(X, np.arange(rows.start, rows.stop)))
+    return container.to_dense(container.take_rows(X, np.arange(rows.start, rows.stop)))
 
 
 def check_in_memory(X: Table) -> None:
     """Raise an error for data outside CPU memory."""
     container = container_of(X)
-    if not (container.is_numpy and container.in_memory):
+    if not (container.on_cpu and container.in_memory):
         raise InputError(
             "Views that are not Gaussian require NumPy, pandas, polars or SciPy sparse data, got "
             f"{type(X).__name__}. Convert X to a NumPy array."

@@ -107,7 +107,7 @@ def join_views(tables: Sequence[Table], groups: list[np.ndarray]) -> Table:
             "for a missing view."
         )
     n = next((t.shape[0] for t in tables if t is not None), 0)
-    like = next((t for t in tables if t is not None and not container_of(t).is_numpy), None)
+    like = next((t for t in tables if t is not None and not container_of(t).on_cpu), None)
 
     def missing(width: int) -> Table:
         missing_values = np.full((n, width), np.nan)
