@@ -41,7 +41,7 @@ def spelling_of(parameter: Any) -> str:
     names = ", ".join(sorted(parameter.opts, key=len, reverse=True))
     if parameter.is_flag:
         return names
-    return f"{names} {parameter.metavar or "VALUE"}"
+    return f"{names} {parameter.metavar or 'VALUE'}"
 
 
 def table(rows: list[tuple[str, str]]) -> nodes.table:
