@@ -139,9 +139,9 @@ class VariableSelector(BaseEstimator):
         columns are stored.
         """
         container = container_of(X)
-        X = container.readable(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
-        if self._accepts_any_container and container.stays:
-            checked = container.checked(X, 2 if reset else 1)
+        X = container.prepare(X, allow_nan=self.__sklearn_tags__().input_tags.allow_nan)
+        if self._accepts_any_container and container.stays_in_place:
+            checked = container.validate(X, 2 if reset else 1)
             validate_data(self, X, reset=reset, skip_check_array=True)
         else:
             checked = validate_data(
@@ -161,9 +161,9 @@ class VariableSelector(BaseEstimator):
 
     def _check_finite(self, X: TableLike) -> None:
         """Raise an error for infinite entries and for missing values that are not allowed."""
-        found = container_of(X).not_finite(X)
+        found = container_of(X).find_non_finite(X)
         if found is not None and self.__sklearn_tags__().input_tags.allow_nan:
-            found = container_of(X).not_finite(X, allow_nan=True)
+            found = container_of(X).find_non_finite(X, allow_nan=True)
         if found is None:
             return
         names = getattr(self, "feature_names_in_", range(X.shape[1]))
@@ -461,9 +461,9 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         """Validate scores and return them in their array library."""
         check_is_fitted(self)
         container = container_of(X)
-        X = container.readable(X, allow_nan=False)
-        if container.stays:
-            scores = container.finite(container.checked(X, 1))
+        X = container.prepare(X, allow_nan=False)
+        if container.stays_in_place:
+            scores = container.require_finite(container.validate(X, 1))
         else:
             scores = check_array(X, dtype=[np.float64, np.float32], ensure_min_features=0)
         if scores.ndim != 2 or scores.shape[1] != self._n_features_out:
