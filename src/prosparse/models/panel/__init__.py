@@ -1,4 +1,4 @@
-"""`Panel`: few variables that do the work of all."""
+"""Selection of a small panel of variables that predicts all others."""
 
 from .estimator import Panel
 

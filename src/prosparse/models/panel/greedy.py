@@ -1,30 +1,28 @@
-"""Columns one after the other, each worth most given those before.
+"""Greedy forward selection of variables under a factor model, followed by swaps.
 
-Factor model of `factors`: x_k = w_k'z + e_k with z ~ N(0, I) and own variances psi. Given the
-chosen columns the latent scores have the covariance S, at first I. Observing column k as well
-leaves S - S w w'S / (psi + w'S w), w = w_k, so that with A = W'W the expected squared error in
-rebuilding what all columns have in common, tr(A S), falls by
+Factor model of `factors`: x_k = w_k'z + e_k with z ~ N(0, I) and unique variances psi. Given the
+selected variables, the factors have the covariance S, initially I. Observing variable k changes it
+to S - S w w'S / (psi + w'S w), w = w_k. With A = W'W, the expected squared error of reconstructing
+the common part of all variables, tr(A S), decreases by
 
     reconstruction:   w'S A S w / (psi_k + w'S w)
 
-and the information about z grows by
+and the information about z increases by
 
-    information:      log(1 + w'S w / psi_k) / 2
+    information:      log(1 + w'S w / psi_k) / 2.
 
-(the latter is monotone and submodular: greedy is within 1 - 1/e of the best). A step costs two
-products with W: t = w_k'S w_k and N = w_k'S A S w_k are kept for all k at once and brought up to
-date by
+The latter is monotone and submodular, and greedy selection is within 1 - 1/e of the optimum. A step
+needs two products with W: t = w_k'S w_k and N = w_k'S A S w_k are stored for all k and updated by
 
     u = S w / (psi + w'S w)^1/2,    t <- t - (W u)^2,
     N <- N - 2 (W u)(W S A u) + (u'A u) (W u)^2.
 
-Columns may be bought together (a *bundle*): the gain of all of them is then compared per cost. A
-column may be favoured (`favour`): what it gains is then taken times a number when columns are
-compared, and counted as it is.
+Variables may be selected together (a *bundle*): the joint gain is then compared per cost. Variance
+weights multiply the gains in comparisons only (`variance_weighting`).
 
-Of many columns only those that gain most are kept up to date, as long as none of the others can
-gain more: what a column adds falls as others are chosen (Minoux 1978; exactly so for information,
-nearly always for reconstruction), so that what it last would have gained is a bound.
+With many variables only those with the largest gains are updated (lazy evaluation, Minoux 1978).
+The gain of a variable decreases as others are selected, exactly for information and nearly always
+for reconstruction, so that its last known gain is an upper bound.
 """
 
 from __future__ import annotations
@@ -33,85 +31,82 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from .factors import Factors
+from .factors import FactorModel
 
 Criterion = Literal["reconstruction", "information"]
 
-# Sweeps of swaps at most, and multiplications that they may take: enough for all but large panels
-# of wide tables, where greedy is left as it is.
-SWEEPS = 3
-_WORK = 5e8
-# Of more columns than this only so many are kept up to date, and all of them after so many steps.
-POOL = 4_000
-RENEWED = 100
-# The share that a column must gain more than the one it replaces.
-LEAST_GAIN = 1e-6
+# Maximum number of swap sweeps and of multiplications in them. Large panels of wide data exceed the
+# latter, and the greedy selection is not improved.
+MAX_SWEEPS = 3
+_MAX_MULTIPLICATIONS = 5e8
+POOL_SIZE = 4_000  # maximum number of variables that are updated
+POOL_LIFETIME = 100  # steps after which all variables are updated
+MIN_RELATIVE_GAIN = 1e-6  # of a variable over the one that it replaces
 
 
 class State(NamedTuple):
-    """What is known after some columns."""
+    """Posterior of the factors given the selected variables."""
 
-    S: np.ndarray  # (r, r) covariance of the latent scores given the chosen columns
+    S: np.ndarray  # (r, r) posterior covariance
     t: np.ndarray  # (p,) w'S w
     N: np.ndarray  # (p,) w'S A S w
 
 
-class Wishes(NamedTuple):
-    """What a user asks of the order, in the operator's columns. A bundle is kept, or allowed, as a
-    whole."""
+class Constraints(NamedTuple):
+    """Constraints on the selection; bundles are included, or allowed, as a whole."""
 
-    wanted: int  # columns
-    include: np.ndarray  # (k,) must be in, and come first
+    n_features: int  # number of variables to select
+    include: np.ndarray  # (k,) variables that come first
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
-    bundles: list[np.ndarray]  # of two columns or more, which come together
-    favour: np.ndarray | None = None  # (p,) what gains are taken times; None: all the same
+    bundles: list[np.ndarray]  # of at least two variables that are selected together
+    weights: np.ndarray | None = None  # (p,) variance weights; None: all equal
 
     @property
-    def prices(self) -> np.ndarray:
-        """What gains are divided by when columns are compared, (p,)."""
-        return self.costs if self.favour is None else self.costs / self.favour
+    def divisors(self) -> np.ndarray:
+        """Divisors of the gains in comparisons, (p,)."""
+        return self.costs if self.weights is None else self.costs / self.weights
 
 
-class Chosen(NamedTuple):
-    """An order of columns and what is gained by each."""
+class Selection(NamedTuple):
+    """Variables in the order of selection, with their gains."""
 
-    order: np.ndarray  # (q,) places
+    order: np.ndarray  # (q,)
     gains: np.ndarray  # (q,) of the criterion
-    bounds: np.ndarray  # (q,) no other q columns gain more in all than this
+    bounds: np.ndarray  # (q,) upper bounds of the total gain of 1, ..., q variables
 
 
-def init(model: Factors, A: np.ndarray) -> State:
-    """Nothing is chosen."""
+def init(model: FactorModel, A: np.ndarray) -> State:
+    """Return the state without selected variables."""
     W = model.W
     return State(np.eye(W.shape[1]), np.sum(W**2, axis=1), np.sum(W * (W @ A), axis=1))
 
 
-def known(model: Factors, A: np.ndarray, S: np.ndarray) -> State:
-    """The state with the covariance S, from its definition."""
+def state_from_covariance(model: FactorModel, A: np.ndarray, S: np.ndarray) -> State:
+    """Compute t and N from their definitions."""
     W = model.W
     return State(S, *(np.einsum("pr,pr->p", W @ inner, W) for inner in (S, S @ A @ S)))
 
 
-def gains(model: Factors, state: State, criterion: Criterion) -> np.ndarray:
-    """What every column would add, (p,)."""
+def compute_gains(model: FactorModel, state: State, criterion: Criterion) -> np.ndarray:
+    """Compute the gain of each variable, (p,)."""
     if criterion == "information":
         return np.asarray(0.5 * np.log1p(np.maximum(state.t, 0.0) / model.psi))
     return np.asarray(np.maximum(state.N, 0.0) / (model.psi + np.maximum(state.t, 0.0)))
 
 
-def step(model: Factors, A: np.ndarray, state: State, k: int) -> State:
-    """Column k is chosen."""
+def add_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> State:
+    """Update the state after selecting variable k."""
     S, t, N = state
     Sw = S @ model.W[k]
     u = Sw / np.sqrt(model.psi[k] + model.W[k] @ Sw)
     Au = A @ u
-    Wu, WSAu = model.W @ u, model.W @ (S @ Au)  # BLAS is slower at both in one product
+    Wu, WSAu = model.W @ u, model.W @ (S @ Au)  # faster than one product with both vectors
     return State(S - np.outer(u, u), t - Wu**2, N - 2.0 * Wu * WSAu + (u @ Au) * Wu**2)
 
 
-def unstep(model: Factors, A: np.ndarray, state: State, k: int) -> State:
-    """Column k, which was chosen, is given up: the same formulas with S + u u'."""
+def remove_variable(model: FactorModel, A: np.ndarray, state: State, k: int) -> State:
+    """Update the state after removing variable k: the same formulas with S + u u'."""
     S, t, N = state
     Sw = S @ model.W[k]
     u = Sw / np.sqrt(max(model.psi[k] - model.W[k] @ Sw, 1e-12 * model.psi[k]))
@@ -121,213 +116,226 @@ def unstep(model: Factors, A: np.ndarray, state: State, k: int) -> State:
 
 
 def bundle_gain(
-    model: Factors, A: np.ndarray, state: State, columns: np.ndarray, criterion: Criterion
+    model: FactorModel, A: np.ndarray, state: State, variables: np.ndarray, criterion: Criterion
 ) -> float:
-    """What several columns add together."""
-    W, psi = model.W[columns], model.psi[columns]
+    """Compute the joint gain of several variables."""
+    W, psi = model.W[variables], model.psi[variables]
     WS = W @ state.S
-    seen = np.diag(psi) + WS @ W.T
+    covariance = np.diag(psi) + WS @ W.T
     if criterion == "information":
-        return 0.5 * float(np.linalg.slogdet(seen)[1] - np.sum(np.log(psi)))
-    return float(np.trace(np.linalg.solve(seen, WS @ A @ WS.T)))
+        return 0.5 * float(np.linalg.slogdet(covariance)[1] - np.sum(np.log(psi)))
+    return float(np.trace(np.linalg.solve(covariance, WS @ A @ WS.T)))
 
 
-def choose(model: Factors, wishes: Wishes, criterion: Criterion) -> Chosen:
-    """The greedy order.
+def select_greedily(
+    model: FactorModel, constraints: Constraints, criterion: Criterion
+) -> Selection:
+    """Select variables by greedy forward selection.
 
     Parameters
     ----------
-    model : Factors
-    wishes : Wishes
+    model : FactorModel
+    constraints : Constraints
     criterion : {"reconstruction", "information"}
 
     Returns
     -------
-    Chosen
-        With ``wishes.wanted`` columns, or all that are allowed. No bundle is cut, so that there may
-        be fewer.
+    Selection
+        With ``constraints.n_features`` variables; fewer if fewer are allowed, or if the remaining
+        bundles are too large.
     """
     A = model.W.T @ model.W
-    taken: list[int] = []
-    added: list[float] = []
-    bounds = _Bounds(A, criterion)
-    waiting = wishes.allowed.copy()
-    waiting[wishes.include] = True
-    open_to_all = waiting.copy()  # any other panel might have these, fit they here or not
-    together = _bundle_of(wishes.bundles, waiting.size)
-    always = together >= 0
-    always[wishes.include] = True
-    pool = _Pool(model, A, criterion, waiting, wishes.prices, always)
-    while len(taken) < wishes.wanted and waiting.any():
-        pool.renew(waiting)
+    order: list[int] = []
+    gains: list[float] = []
+    bounds = _GainBounds(A, criterion)
+    is_candidate = constraints.allowed.copy()
+    is_candidate[constraints.include] = True
+    is_available = is_candidate.copy()  # to any other panel, also if they do not fit in this one
+    bundle_of = _bundle_numbers(constraints.bundles, is_candidate.size)
+    always_updated = bundle_of >= 0
+    always_updated[constraints.include] = True
+    pool = _CandidatePool(model, A, criterion, is_candidate, constraints.divisors, always_updated)
+    while len(order) < constraints.n_features and is_candidate.any():
+        pool.refresh(is_candidate)
         if criterion == "information":
-            bounds.look(pool.alone[open_to_all], sum(added))
-        kept = np.zeros_like(waiting)
-        kept[wishes.include] = waiting[wishes.include]
-        columns = pool.best(kept if kept.any() else waiting, wishes, together)
-        waiting[columns] = False
-        if len(taken) + columns.size > wishes.wanted:
-            continue  # a bundle that does not fit
-        for k in columns.tolist():
-            added.append(pool.take(k))
-            taken.append(k)
-            open_to_all[k] = False
-    order = np.array(taken, dtype=int)
-    return Chosen(order, np.array(added), bounds.path(order.size))
+            bounds.add_stage(pool.gains[is_available], sum(gains))
+        included_first = np.zeros_like(is_candidate)
+        included_first[constraints.include] = is_candidate[constraints.include]
+        best = pool.best(
+            included_first if included_first.any() else is_candidate, constraints, bundle_of
+        )
+        is_candidate[best] = False
+        if len(order) + best.size > constraints.n_features:
+            continue  # the bundle is too large
+        for k in best.tolist():
+            gains.append(pool.select(k))
+            order.append(k)
+            is_available[k] = False
+    variables = np.array(order, dtype=int)
+    return Selection(variables, np.array(gains), bounds.path(variables.size))
 
 
-class _Pool:
-    """The columns that are kept up to date, and what the others would have gained when they were
-    looked at last."""
+class _CandidatePool:
+    """Variables whose gains are updated, and the last known gains of all others."""
 
     def __init__(
         self,
-        model: Factors,
+        model: FactorModel,
         A: np.ndarray,
         criterion: Criterion,
-        waiting: np.ndarray,
-        prices: np.ndarray,
-        always: np.ndarray,
+        is_candidate: np.ndarray,
+        divisors: np.ndarray,
+        always_updated: np.ndarray,
     ):
         self.model, self.A, self.criterion = model, A, criterion
-        self.prices, self.always = prices, always
+        self.divisors, self.always_updated = divisors, always_updated
         state = init(model, A)
-        self.alone = gains(model, state, criterion)  # (p,) as last known
-        self._cut(waiting, state)
+        self.gains = compute_gains(model, state, criterion)  # (p,) last known
+        self._fill(is_candidate, state)
 
-    def _cut(self, waiting: np.ndarray, state: State) -> None:
-        """Keep those that gain most per price."""
-        worth = np.where(waiting, self.alone / self.prices, -np.inf)
-        if worth.size > POOL:
-            inside = np.zeros(worth.size, dtype=bool)
-            inside[np.argpartition(-worth, POOL)[:POOL]] = True
-            inside |= self.always
+    def _fill(self, is_candidate: np.ndarray, state: State) -> None:
+        """Fill the pool with the candidates that have the largest gains per cost."""
+        values = np.where(is_candidate, self.gains / self.divisors, -np.inf)
+        if values.size > POOL_SIZE:
+            in_pool = np.zeros(values.size, dtype=bool)
+            in_pool[np.argpartition(-values, POOL_SIZE)[:POOL_SIZE]] = True
+            in_pool |= self.always_updated
         else:
-            inside = np.ones(worth.size, dtype=bool)
-        self.columns = np.flatnonzero(inside)
-        self.limit = float(np.max(worth[~inside], initial=-np.inf))  # of those that are not kept
-        self.part = Factors(self.model.W[self.columns], self.model.psi[self.columns])
-        self.state = State(state.S, state.t[self.columns], state.N[self.columns])
+            in_pool = np.ones(values.size, dtype=bool)
+        self.variables = np.flatnonzero(in_pool)
+        self.outside_bound = float(np.max(values[~in_pool], initial=-np.inf))
+        self.part = FactorModel(self.model.W[self.variables], self.model.psi[self.variables])
+        self.state = State(state.S, state.t[self.variables], state.N[self.variables])
         self.age = 0
 
-    def renew(self, waiting: np.ndarray) -> None:
-        """Look at all columns again if one of the others might be the best, or after some steps."""
-        if self.columns.size == waiting.size:
+    def refresh(self, is_candidate: np.ndarray) -> None:
+        """Update all variables if one outside the pool may be the best, or after some steps."""
+        if self.variables.size == is_candidate.size:
             return
-        here = self.columns[waiting[self.columns]]
-        worth = self.alone[here] / self.prices[here]
-        if self.age < RENEWED and worth.size and float(worth.max()) >= self.limit:
+        inside = self.variables[is_candidate[self.variables]]
+        values = self.gains[inside] / self.divisors[inside]
+        if self.age < POOL_LIFETIME and values.size and float(values.max()) >= self.outside_bound:
             return
-        state = known(self.model, self.A, self.state.S)
-        self.alone = gains(self.model, state, self.criterion)
-        self._cut(waiting, state)
+        state = state_from_covariance(self.model, self.A, self.state.S)
+        self.gains = compute_gains(self.model, state, self.criterion)
+        self._fill(is_candidate, state)
 
-    def best(self, candidates: np.ndarray, wishes: Wishes, together: np.ndarray) -> np.ndarray:
-        """The column, or the bundle, that gains most per price."""
-        here = self.columns
-        single = candidates[here] & (together[here] < 0)
-        worth = np.where(single, self.alone[here] / self.prices[here], -np.inf)
-        place = int(np.argmax(worth))
-        columns, value = here[[place]], float(worth[place])
-        open_ones = together[candidates & (together >= 0)] if wishes.bundles else together[:0]
-        for number in np.unique(open_ones).tolist():
-            bundle = wishes.bundles[number]
+    def best(
+        self, candidates: np.ndarray, constraints: Constraints, bundle_of: np.ndarray
+    ) -> np.ndarray:
+        """Return the variable or the bundle with the largest gain per cost."""
+        inside = self.variables
+        is_single = candidates[inside] & (bundle_of[inside] < 0)
+        values = np.where(is_single, self.gains[inside] / self.divisors[inside], -np.inf)
+        index = int(np.argmax(values))
+        best, value = inside[[index]], float(values[index])
+        numbers = bundle_of[:0]
+        if constraints.bundles:
+            numbers = bundle_of[candidates & (bundle_of >= 0)]
+        for number in np.unique(numbers).tolist():
+            bundle = constraints.bundles[number]
             gain = bundle_gain(self.model, self.A, self.state, bundle, self.criterion)
-            if gain / float(self.prices[bundle].sum()) > value:
-                columns, value = bundle, gain / float(self.prices[bundle].sum())
-        return columns
+            bundle_value = gain / float(self.divisors[bundle].sum())
+            if bundle_value > value:
+                best, value = bundle, bundle_value
+        return best
 
-    def take(self, k: int) -> float:
-        """Column k is chosen; what it gains."""
-        place = int(np.searchsorted(self.columns, k))
-        gain = float(self.alone[k])
-        self.state = step(self.part, self.A, self.state, place)
-        self.alone[self.columns] = gains(self.part, self.state, self.criterion)
+    def select(self, k: int) -> float:
+        """Select variable k and return its gain."""
+        index = int(np.searchsorted(self.variables, k))
+        gain = float(self.gains[k])
+        self.state = add_variable(self.part, self.A, self.state, index)
+        self.gains[self.variables] = compute_gains(self.part, self.state, self.criterion)
         self.age += 1
         return gain
 
 
-def _bundle_of(bundles: list[np.ndarray], p: int) -> np.ndarray:
-    """The number of each column's bundle, -1 for those that come alone."""
-    number = np.full(p, -1)
-    for place, columns in enumerate(bundles):
-        number[columns] = place
-    return number
+def _bundle_numbers(bundles: list[np.ndarray], p: int) -> np.ndarray:
+    """Return the bundle of each variable, -1 for variables without a bundle."""
+    numbers = np.full(p, -1)
+    for number, variables in enumerate(bundles):
+        numbers[variables] = number
+    return numbers
 
 
-def whole_sizes(order: np.ndarray, wishes: Wishes) -> np.ndarray:
-    """How many columns of an order can be taken with all that must be kept, and no bundle cut."""
-    together = _bundle_of(wishes.bundles, wishes.allowed.size)[order]
-    cut = (together[:-1] >= 0) & (together[:-1] == together[1:])
-    sizes = np.append(np.flatnonzero(~cut) + 1, order.size)
-    return sizes[sizes >= wishes.include.size]
+def admissible_sizes(order: np.ndarray, constraints: Constraints) -> np.ndarray:
+    """Return the sizes at which an order can end: all included variables, no incomplete bundle."""
+    numbers = _bundle_numbers(constraints.bundles, constraints.allowed.size)[order]
+    is_incomplete = (numbers[:-1] >= 0) & (numbers[:-1] == numbers[1:])
+    sizes = np.append(np.flatnonzero(~is_incomplete) + 1, order.size)
+    return sizes[sizes >= constraints.include.size]
 
 
-def exchange(model: Factors, chosen: Chosen, wishes: Wishes, criterion: Criterion) -> Chosen:
-    """The same number of columns, each replaced by another one as long as that gains something.
+def swap_variables(
+    model: FactorModel, selection: Selection, constraints: Constraints, criterion: Criterion
+) -> Selection:
+    """Improve a selection by swapping single variables.
 
-    Of those that gain more, the one that is worth most as it is favoured is taken, if it is worth
-    more than the one it replaces: no swap loses anything of the criterion. Columns to be kept stay,
-    and the result is put in greedy order again. Where columns have costs or come in bundles,
-    nothing is exchanged: no swap leaves the cost as it is.
+    A variable is replaced by the one with the largest weighted gain among those that improve the
+    criterion, if its weighted gain is larger as well. Included variables are not replaced. The
+    result is put in greedy order. Selections with different costs or bundles are returned
+    unchanged, because a swap would change the cost.
     """
-    count = chosen.order.size
-    fixed = set(wishes.include.tolist())
-    open_places = [k for k in chosen.order.tolist() if k not in fixed]
-    same_cost = np.all(wishes.costs == wishes.costs[0])
-    inside = np.zeros(wishes.allowed.size, dtype=bool)
-    inside[chosen.order] = True
-    no_other = not np.any(wishes.allowed & ~inside)
-    no_factor = model.W.shape[1] == 0  # no column gains anything
-    if not same_cost or wishes.bundles or not open_places or no_other or no_factor:
-        return chosen
+    count = selection.order.size
+    included = set(constraints.include.tolist())
+    is_selected = np.zeros(constraints.allowed.size, dtype=bool)
+    is_selected[selection.order] = True
+    has_equal_costs = np.all(constraints.costs == constraints.costs[0])
+    has_free_variable = any(k not in included for k in selection.order.tolist())
+    has_alternative = bool(np.any(constraints.allowed & ~is_selected))
+    has_factor = model.W.shape[1] > 0
+    is_swappable = has_equal_costs and has_free_variable and has_alternative and has_factor
+    if constraints.bundles or not is_swappable:
+        return selection
     A = model.W.T @ model.W
-    S = posterior_covariance(model, chosen.order)
-    everything = known(model, A, S)
-    worth = gains(model, everything, criterion) / wishes.prices
-    worth = np.where(wishes.allowed, worth, -np.inf)
-    worth[chosen.order] = np.inf
-    some = np.sort(np.argsort(-worth, kind="stable")[: max(POOL, 2 * count)])
-    part = Factors(model.W[some], model.psi[some])
-    state = State(S, everything.t[some], everything.N[some])
-    inside, allowed = inside[some], wishes.allowed[some]
-    loose, prices = ~np.isin(some, wishes.include), wishes.prices[some]
-    swapped = False
-    for _ in range(min(SWEEPS, int(_WORK // (2 * count * part.W.size)))):
-        moved = False
-        for k in np.flatnonzero(inside & loose).tolist():
-            without = unstep(part, A, state, k)
-            gain = gains(part, without, criterion)
-            better = allowed & ~inside & (gain > gain[k] * (1.0 + LEAST_GAIN))
-            worth = gain / prices
-            best = int(np.argmax(np.where(better, worth, -np.inf)))
-            if better[best] and worth[best] > worth[k]:
-                state = step(part, A, without, best)
-                inside[k], inside[best] = False, True
-                moved = swapped = True
-        if not moved:
+    S = posterior_covariance(model, selection.order)
+    full_state = state_from_covariance(model, A, S)
+    values = compute_gains(model, full_state, criterion) / constraints.divisors
+    values = np.where(constraints.allowed, values, -np.inf)
+    values[selection.order] = np.inf
+    pool = np.sort(np.argsort(-values, kind="stable")[: max(POOL_SIZE, 2 * count)])
+    part = FactorModel(model.W[pool], model.psi[pool])
+    state = State(S, full_state.t[pool], full_state.N[pool])
+    is_selected, is_allowed = is_selected[pool], constraints.allowed[pool]
+    is_free, divisors = ~np.isin(pool, constraints.include), constraints.divisors[pool]
+    has_changed = False
+    for _ in range(min(MAX_SWEEPS, int(_MAX_MULTIPLICATIONS // (2 * count * part.W.size)))):
+        has_swapped = False
+        for k in np.flatnonzero(is_selected & is_free).tolist():
+            without = remove_variable(part, A, state, k)
+            gains = compute_gains(part, without, criterion)
+            is_better = is_allowed & ~is_selected & (gains > gains[k] * (1.0 + MIN_RELATIVE_GAIN))
+            values = gains / divisors
+            best = int(np.argmax(np.where(is_better, values, -np.inf)))
+            if is_better[best] and values[best] > values[k]:
+                state = add_variable(part, A, without, best)
+                is_selected[k], is_selected[best] = False, True
+                has_swapped = has_changed = True
+        if not has_swapped:
             break
-    if not swapped:
-        return chosen
-    only = np.zeros(wishes.allowed.size, dtype=bool)
-    only[some[inside]] = True
-    again = choose(model, wishes._replace(wanted=count, allowed=only), criterion)
-    return again._replace(bounds=chosen.bounds)
+    if not has_changed:
+        return selection
+    allowed = np.zeros(constraints.allowed.size, dtype=bool)
+    allowed[pool[is_selected]] = True
+    reordered = select_greedily(
+        model, constraints._replace(n_features=count, allowed=allowed), criterion
+    )
+    return reordered._replace(bounds=selection.bounds)
 
 
-def posterior_covariance(model: Factors, columns: np.ndarray) -> np.ndarray:
-    """S given some columns, (r, r)."""
-    W, psi = model.W[columns], model.psi[columns]
+def posterior_covariance(model: FactorModel, variables: np.ndarray) -> np.ndarray:
+    """Compute S given some variables, (r, r)."""
+    W, psi = model.W[variables], model.psi[variables]
     S = np.linalg.inv(np.eye(W.shape[1]) + W.T @ (W / psi[:, None]))
     return np.asarray(0.5 * (S + S.T))
 
 
-class _Bounds:
-    """No q columns can gain more than this, for every q.
+class _GainBounds:
+    """Upper bounds on the total gain of any q variables, for each q.
 
-    Information is submodular: any q columns gain at most what the chosen ones have and the q
-    largest gains beside them; the smallest such sum over all stages holds. Of tr(A S), q columns
-    take at most the q largest eigenvalues of A, as I - S has rank q and lies below I.
+    Information is submodular: q variables gain at most the gain of the selected ones plus the q
+    largest remaining gains, and the minimum over all stages is a bound. For tr(A S), q variables
+    gain at most the q largest eigenvalues of A, because I - S has rank q and is at most I.
     """
 
     def __init__(self, A: np.ndarray, criterion: Criterion):
@@ -335,18 +343,17 @@ class _Bounds:
         self.eigenvalues = np.linalg.eigvalsh(A)[::-1] if A.size else np.zeros(0)
         self.stages: list[tuple[float, np.ndarray]] = []
 
-    def look(self, others: np.ndarray, so_far: float) -> None:
-        """Remember a stage of information: what the chosen columns have gained, and every other
-        one would."""
-        self.stages.append((so_far, np.cumsum(np.sort(others)[::-1])))
+    def add_stage(self, gains: np.ndarray, total: float) -> None:
+        """Store the total gain of the selected variables and the gains of all others."""
+        self.stages.append((total, np.cumsum(np.sort(gains)[::-1])))
 
     def path(self, count: int) -> np.ndarray:
-        """For 1, 2, ..., ``count`` columns."""
+        """Compute the bounds for 1, ..., ``count`` variables."""
         if self.criterion == "reconstruction":
             padded = np.concatenate([self.eigenvalues, np.zeros(count)])[:count]
             return np.asarray(np.cumsum(np.maximum(padded, 0.0)))
         bounds = np.full(count, np.inf)
-        for so_far, best in self.stages:
-            reach = np.concatenate([best, np.full(count, best[-1])])[:count]
-            bounds = np.minimum(bounds, so_far + reach)
+        for total, largest in self.stages:
+            padded = np.concatenate([largest, np.full(count, largest[-1])])[:count]
+            bounds = np.minimum(bounds, total + padded)
         return bounds

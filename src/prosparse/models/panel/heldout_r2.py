@@ -1,7 +1,7 @@
-"""How much of a table a panel recovers in rows that were held out.
+"""Proportion of variance that a panel explains in held-out rows.
 
-The columns of the panel are known as they are; all others are predicted from them by the factor
-model of the other rows. Symbols: m (n, r) latent scores given the panel's columns, W (p, r), psi.
+Variables of the panel are observed; all others are predicted by the factor model of the training
+rows. Symbols: m (n, r) posterior means of the factors given the panel, W (p, r), psi.
 """
 
 from __future__ import annotations
@@ -13,217 +13,212 @@ import numpy as np
 
 from ...data import Operator
 from ...data.arrays import to_numpy
-from .factors import Factors, Fold, beside_each_other, onto_columns, onto_rows, some_rows
+from .factors import FactorModel
+from .folds import Fold, dense_columns, project_columns, project_some_rows, run_parallel
 
-# Up to so many columns every size is judged, beyond them sizes in equal ratios.
-_EVERY_SIZE = 20
-_RATIO = 1.08
-# Columns whose held-out entries say how far prediction intervals have to reach.
-_SAMPLED_COLUMNS = 400
-# Of a Gaussian's entries 95 % lie within so many standard deviations.
-TWO_SIDED_95 = 1.959963984540054
-
-
-class Shares(NamedTuple):
-    """What panels of growing size recover in the held-out rows of one fold."""
-
-    everything: np.ndarray  # (sizes,) share of the sum of squares of all columns; 0 if that is 0
-    others: np.ndarray  # (sizes,) sum of squares that is recovered of columns outside the panel
-    attainable: np.ndarray  # (sizes,) the same from all columns together
+# Every size is evaluated up to the first constant; larger sizes grow by the ratio.
+_ALL_SIZES = 20
+_SIZE_RATIO = 1.08
+_MAX_SAMPLED_COLUMNS = 400  # columns whose residuals calibrate the prediction intervals
+NORMAL_QUANTILE = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
-class Judged(NamedTuple):
-    """What one panel recovers."""
+class FoldPath(NamedTuple):
+    """Results of panels of increasing size in the held-out rows of one fold."""
 
-    recovered: np.ndarray  # (p,) share of every column, 1 for its own
-    deviation: np.ndarray  # (p,) standard deviation of what is not, such that 1.96 times it
-    # covers 95 % of held-out entries
-    by_row: np.ndarray  # (n, 2) squares of each held-out row that are left, and all
+    r2: np.ndarray  # (n_sizes,) of all columns; 0 if the rows do not vary
+    explained: np.ndarray  # (n_sizes,) sum of squares explained outside the panel
+    attainable: np.ndarray  # (n_sizes,) the same from all columns together
 
 
-def sizes_up_to(count: int) -> np.ndarray:
-    """Sizes at which panels are judged; those between follow by interpolation."""
-    sizes, size = list(range(1, min(count, _EVERY_SIZE) + 1)), float(_EVERY_SIZE)
-    while size * _RATIO < count:
-        size *= _RATIO
+class PanelEvaluation(NamedTuple):
+    """Results of one panel in held-out rows."""
+
+    r2: np.ndarray  # (p,) of each column; 1 in the panel
+    residual_std: np.ndarray  # (p,) such that 1.96 times it covers 95 % of the residuals
+    row_squares: np.ndarray  # (n, 2) residual and total sum of squares of each held-out row
+
+
+def evaluated_sizes(count: int) -> np.ndarray:
+    """Return the sizes at which panels are evaluated; results between are interpolated."""
+    sizes, size = list(range(1, min(count, _ALL_SIZES) + 1)), float(_ALL_SIZES)
+    while size * _SIZE_RATIO < count:
+        size *= _SIZE_RATIO
         sizes.append(int(np.ceil(size)))
     return np.unique([*sizes, count])
 
 
-def posterior(model: Factors, panel: np.ndarray) -> np.ndarray:
-    """F, (r, q): the expected latent scores given the panel's columns are F x."""
+def posterior_weights(model: FactorModel, panel: np.ndarray) -> np.ndarray:
+    """Compute F, (r, q), with posterior mean F x of the factors given the panel."""
     W, psi = model.W[panel], model.psi[panel]
     weighted = W / psi[:, None]
     return np.linalg.solve(np.eye(W.shape[1]) + W.T @ weighted, weighted.T)
 
 
-def shares_along(
+def evaluate_path(
     op: Operator,
     fold: Fold,
-    model: Factors,
+    model: FactorModel,
     order: np.ndarray,
     squares: np.ndarray,
     communality: np.ndarray,
     sizes: np.ndarray,
-) -> Shares:
-    """What the first columns of an order recover in the rows that a fold holds out.
+) -> FoldPath:
+    """Evaluate the first variables of an order in the held-out rows of a fold.
 
     Parameters
     ----------
     op : Operator
     fold : Fold
-    model : Factors
-        Of the other rows.
-    order : int array (q,)
-        Columns, chosen on the other rows.
-    squares : array (p,)
-        Of the held-out rows.
-    communality : array (p,)
-        The share of every column that all others predict.
-    sizes : int array
-        At which to look, not falling.
+    model : FactorModel
+        Model of the training rows.
+    order : int ndarray of shape (q,)
+        Variables, selected on the training rows.
+    squares : ndarray of shape (p,)
+        Sums of squares of the held-out rows.
+    communality : ndarray of shape (p,)
+        Proportion of each column that all others predict.
+    sizes : int ndarray of shape (n_sizes,)
+        Sizes to evaluate, in non-decreasing order.
 
     Returns
     -------
-    Shares
+    FoldPath
     """
-    out = fold.held_out
-    columns = columns_of(op, order)[out] - fold.mean[order]
-    onto = some_rows(op, model.W, out) - fold.mean @ model.W  # W'x of every row
+    held_out = fold.held_out
+    columns = dense_columns(op, order)[held_out] - fold.mean[order]
+    projections = project_some_rows(op, model.W, held_out) - fold.mean @ model.W  # W'x
     A = model.W.T @ model.W
     total = float(squares.sum())
-    S, m = np.eye(A.shape[0]), np.zeros_like(onto)
-    found = []
-    own, promised = 0.0, float(communality @ squares)
+    S, m = np.eye(A.shape[0]), np.zeros_like(projections)
+    results = []
+    panel_squares, attainable = 0.0, float(communality @ squares)
     for q, k in enumerate(order.tolist(), start=1):
         w = model.W[k]
         Sw = S @ w
-        seen = model.psi[k] + w @ Sw
-        m = m + np.outer((columns[:, q - 1] - m @ w) / seen, Sw)
-        S = S - np.outer(Sw, Sw) / seen
-        own += squares[k]
-        promised -= communality[k] * squares[k]
-        times = int(np.sum(sizes == q))
-        if times:
-            left = total - 2.0 * np.sum(m * onto) + np.sum((m @ A) * m)
-            left -= np.sum((columns[:, :q] - m @ model.W[order[:q]].T) ** 2)
-            share = 1.0 - left / total if total > 0.0 else 0.0
-            found += times * [(share, total - own - left, promised)]
-    everything, others, attainable = np.array(found).T
-    return Shares(everything, others, attainable)
+        variance = model.psi[k] + w @ Sw
+        m = m + np.outer((columns[:, q - 1] - m @ w) / variance, Sw)
+        S = S - np.outer(Sw, Sw) / variance
+        panel_squares += squares[k]
+        attainable -= communality[k] * squares[k]
+        n_repeats = int(np.sum(sizes == q))
+        if n_repeats:
+            residual = total - 2.0 * np.sum(m * projections) + np.sum((m @ A) * m)
+            residual -= np.sum((columns[:, :q] - m @ model.W[order[:q]].T) ** 2)
+            r2 = 1.0 - residual / total if total > 0.0 else 0.0
+            results += n_repeats * [(r2, total - panel_squares - residual, attainable)]
+    return FoldPath(*np.array(results).T)
 
 
-def judge(
+def evaluate_panel(
     op: Operator,
     folds: list[Fold],
-    models: list[Factors],
+    models: list[FactorModel],
     panel: np.ndarray,
     squares: np.ndarray,
     seed: int,
-) -> Judged:
-    """What a panel recovers of every column and of every row, when they are held out.
+) -> PanelEvaluation:
+    """Evaluate a panel for each column and for each held-out row.
 
     Parameters
     ----------
     op : Operator
     folds : list of Fold
-    models : list of Factors
-        Of the rows that each fold does not hold out.
-    panel : int array (q,)
-    squares : array (folds, p)
-        Of the held-out rows.
+    models : list of FactorModel
+        Models of the training rows of each fold.
+    panel : int ndarray of shape (q,)
+    squares : ndarray of shape (n_folds, p)
+        Sums of squares of the held-out rows.
     seed : int
-        Of the columns whose entries are looked at one by one.
+        Seed of the sample of columns that calibrates the prediction intervals.
 
     Returns
     -------
-    Judged
+    PanelEvaluation
     """
     n, p = op.shape
-    rest = np.setdiff1d(np.arange(p), panel)
-    rng = np.random.default_rng(seed)
-    some = np.sort(rng.permutation(rest)[:_SAMPLED_COLUMNS])
-    looked_at = _LookedAt(op, panel, columns_of(op, panel), some, columns_of(op, some))
-    row_squares = squares_of_rows(op)
-    each = zip(folds, models, squares, strict=True)
-    parts = beside_each_other(
-        op, [partial(_judged_by_fold, looked_at, row_squares, *fold) for fold in each]
-    )
-    left = np.stack([part.left for part in parts])
+    others = np.setdiff1d(np.arange(p), panel)
+    sample = np.sort(np.random.default_rng(seed).permutation(others)[:_MAX_SAMPLED_COLUMNS])
+    data = _PanelData(op, panel, dense_columns(op, panel), sample, dense_columns(op, sample))
+    row_squares = _row_squares(op)
+    tasks = [
+        partial(_evaluate_fold, data, row_squares, *fold)
+        for fold in zip(folds, models, squares, strict=True)
+    ]
+    parts = run_parallel(op, tasks)
+    residuals = np.stack([part.residual_squares for part in parts])
     by_row = np.zeros((n, 2))
     for fold, part in zip(folds, parts, strict=True):
-        by_row[fold.held_out] = part.by_row
-    recovered = 1.0 - left.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
-    counts = [int(fold.held_out.sum()) for fold in folds]
-    reach = _reach([part.entries for part in parts], left[:, some], counts)
-    deviation = reach * np.sqrt(left.sum(axis=0) / sum(counts))
-    return Judged(recovered, deviation, by_row)
+        by_row[fold.held_out] = part.row_squares
+    r2 = 1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300)
+    n_rows = [int(fold.held_out.sum()) for fold in folds]
+    factor = _interval_factor([part.residuals for part in parts], residuals[:, sample], n_rows)
+    residual_std = factor * np.sqrt(residuals.sum(axis=0) / sum(n_rows))
+    return PanelEvaluation(r2, residual_std, by_row)
 
 
-class _LookedAt(NamedTuple):
-    """A table, a panel of its columns, and some others that are looked at entry by entry."""
+class _PanelData(NamedTuple):
+    """Data, columns of the panel, and a sample of the other columns."""
 
     op: Operator
     panel: np.ndarray  # (q,)
-    inside: np.ndarray  # (n, q) the panel's columns
-    some: np.ndarray  # (k,)
-    sampled: np.ndarray  # (n, k) these columns
+    panel_columns: np.ndarray  # (n, q)
+    sample: np.ndarray  # (k,)
+    sample_columns: np.ndarray  # (n, k)
 
 
-class _OfFold(NamedTuple):
-    """What a panel leaves of the rows that a fold holds out."""
+class _FoldEvaluation(NamedTuple):
+    """Residuals of a panel in the held-out rows of a fold."""
 
-    left: np.ndarray  # (p,) sums of squares
-    entries: np.ndarray  # (held-out rows, k) of the columns that are looked at entry by entry
-    by_row: np.ndarray  # (held-out rows, 2) squares that are left, and all
+    residual_squares: np.ndarray  # (p,)
+    residuals: np.ndarray  # (n_held_out, k) of the sampled columns
+    row_squares: np.ndarray  # (n_held_out, 2) residual and total sum of squares
 
 
-def _judged_by_fold(
-    looked_at: _LookedAt, row_squares: np.ndarray, fold: Fold, model: Factors, squares: np.ndarray
-) -> _OfFold:
-    op, panel, inside, some, sampled = looked_at
-    out, W = fold.held_out, model.W
-    x = inside[out] - fold.mean[panel]
-    m = x @ posterior(model, panel).T
-    across = onto_columns(op, m, out) - np.outer(fold.mean, m.sum(axis=0))
-    left = squares - 2.0 * np.einsum("pr,pr->p", across, W)
-    left += np.einsum("pr,pr->p", W @ (m.T @ m), W)
-    left[panel] = 0.0
-    entries = sampled[out] - fold.mean[some] - m @ W[some].T
-    onto = some_rows(op, np.column_stack([W, fold.mean]), out)
+def _evaluate_fold(
+    data: _PanelData, row_squares: np.ndarray, fold: Fold, model: FactorModel, squares: np.ndarray
+) -> _FoldEvaluation:
+    op, panel, panel_columns, sample, sample_columns = data
+    held_out, W = fold.held_out, model.W
+    x = panel_columns[held_out] - fold.mean[panel]
+    m = x @ posterior_weights(model, panel).T
+    cross = project_columns(op, m, held_out) - np.outer(fold.mean, m.sum(axis=0))
+    residual_squares = squares - 2.0 * np.einsum("pr,pr->p", cross, W)
+    residual_squares += np.einsum("pr,pr->p", W @ (m.T @ m), W)
+    residual_squares[panel] = 0.0
+    residuals = sample_columns[held_out] - fold.mean[sample] - m @ W[sample].T
+    projections = project_some_rows(op, np.column_stack([W, fold.mean]), held_out)
     shift = np.append(fold.mean @ W, fold.mean @ fold.mean)
-    whole = row_squares[out] - 2.0 * onto[:, -1] + shift[-1]
-    unknown = whole - 2.0 * np.sum(m * (onto[:, :-1] - shift[:-1]), axis=1)
-    unknown += np.sum((m @ (W.T @ W)) * m, axis=1)
-    unknown -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
-    return _OfFold(np.maximum(left, 0.0), entries, np.stack([unknown, whole], axis=1))
+    total = row_squares[held_out] - 2.0 * projections[:, -1] + shift[-1]
+    residual = total - 2.0 * np.sum(m * (projections[:, :-1] - shift[:-1]), axis=1)
+    residual += np.sum((m @ (W.T @ W)) * m, axis=1)
+    residual -= np.sum((x - m @ W[panel].T) ** 2, axis=1)
+    by_row = np.stack([residual, total], axis=1)
+    return _FoldEvaluation(np.maximum(residual_squares, 0.0), residuals, by_row)
 
 
-def _reach(entries: list[np.ndarray], left: np.ndarray, counts: list[int]) -> float:
-    """By how much standard deviations have to be stretched for 1.96 of them to cover 95 %.
+def _interval_factor(
+    residuals: list[np.ndarray], residual_squares: np.ndarray, n_rows: list[int]
+) -> float:
+    """Compute the factor of the standard deviations with which 1.96 of them cover 95 %.
 
-    Entries of each fold are measured by what the other folds have left, as those of new rows will
-    be; heavy tails, zeros and few rows are all in there.
+    Residuals of each fold are divided by the standard deviations of the other folds, as for new
+    rows. The factor accounts for heavy tails, zeros and few rows.
     """
-    if not entries[0].size:
+    if not residuals[0].size:
         return 1.0
-    total, rows = left.sum(axis=0), sum(counts)
+    total, n_total = residual_squares.sum(axis=0), sum(n_rows)
     ratios = []
-    for residual, own, count in zip(entries, left, counts, strict=True):
-        expected = np.sqrt(np.maximum((total - own) / max(rows - count, 1), 1e-300))
-        ratios.append(np.abs(residual) / expected)
-    return float(np.quantile(np.concatenate(ratios), 0.95)) / TWO_SIDED_95
+    for fold_residuals, fold_squares, n_fold in zip(
+        residuals, residual_squares, n_rows, strict=True
+    ):
+        variance = (total - fold_squares) / max(n_total - n_fold, 1)
+        ratios.append(np.abs(fold_residuals) / np.sqrt(np.maximum(variance, 1e-300)))
+    return float(np.quantile(np.concatenate(ratios), 0.95)) / NORMAL_QUANTILE
 
 
-def columns_of(op: Operator, which: np.ndarray) -> np.ndarray:
-    """Some columns on the host, (n, k)."""
-    if which.size == 0:
-        return np.zeros((op.shape[0], 0))
-    return onto_rows(op.take_columns(which), np.eye(which.size))
-
-
-def squares_of_rows(op: Operator) -> np.ndarray:
-    """Squared norm of every row, (n,), in memory."""
+def _row_squares(op: Operator) -> np.ndarray:
+    """Compute the squared norm of each row, (n,)."""
     xp = op.xp
     rows = op.gather_rows(lambda block: xp.sum(block * block, axis=1), entrywise=True)
     return np.asarray(to_numpy(rows).astype(float))

@@ -1,72 +1,72 @@
-"""What each variable of a panel adds to what those before it tell, for every variable.
+"""Increments of R2 by each variable of a panel, for all variables.
 
-The factor model is put together from what a fitted panel keeps: directions w_j of unit length from
-its loadings and the variances of its scores, made as long as the communalities that held-out rows
-confirm, so that w_j'w_j + psi_j = 1 for every column. The covariance S of the latent scores given
-the first columns of the panel falls as in `greedy`, and with it what is not yet known of a column,
-w_j'S w_j. Columns outside the panel are brought to what held-out rows say of the whole panel: the
-model says in which order, the rows how much.
+The factor model is rebuilt from the attributes of a fitted panel. Directions w_j come from its
+loadings and the variances of its scores, rescaled to the held-out communalities, so that
+w_j'w_j + psi_j = 1. The posterior covariance S of the factors decreases as in `greedy`, and with it
+the unexplained common variance w_j'S w_j of each variable. The increments of a variable outside the
+panel are rescaled to its held-out R2: the model determines their proportions, held-out rows their
+sum.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from .factors import Factors
-from .greedy import init, step
+from .factors import FactorModel
+from .greedy import add_variable, init
 
-# Shares below this are rounding.
-_NOTHING = 1e-12
+_MIN_R2 = 1e-12  # smaller values are rounding errors
 
 
-def added_shares(
+def incremental_r2(
     order: np.ndarray,
     loadings: np.ndarray,
     variances: np.ndarray,
     communality: np.ndarray,
-    recovered: np.ndarray,
-    shown: int,
+    heldout_r2: np.ndarray,
+    count: int,
 ) -> np.ndarray:
-    """The share of every column that each of the first columns of a panel adds.
+    """Compute the increment of R2 by each of the first variables of a panel.
 
     Parameters
     ----------
-    order : int array (q,)
-        The panel.
-    loadings : array (d, p)
-        Orthonormal rows.
-    variances : array (d,)
-        Of the scores.
-    communality : array (p,)
-        The share of every column that all others predict; below 1.
-    recovered : array (p,)
-        The share of every column that the whole panel predicts.
-    shown : int
-        For how many columns of the panel the answer is wanted.
+    order : int ndarray of shape (q,)
+        Variables of the panel in the order of selection.
+    loadings : ndarray of shape (d, p)
+        Loadings with orthonormal rows.
+    variances : ndarray of shape (d,)
+        Variances of the scores.
+    communality : ndarray of shape (p,)
+        Proportion of each variable that all others predict; less than 1.
+    heldout_r2 : ndarray of shape (p,)
+        Proportion of each variable that the panel predicts.
+    count : int
+        Number of variables of the panel for which increments are returned.
 
     Returns
     -------
-    array (shown, p)
-        The sum over all q columns of the panel would be ``recovered``, and 1 for the panel's own;
-        nothing is negative.
+    ndarray of shape (min(count, q), p)
+        Non-negative increments. The sum over all q variables is ``heldout_r2``, and 1 for variables
+        of the panel.
     """
     W = (loadings * np.sqrt(variances)[:, None]).T
     length = np.linalg.norm(W, axis=1)
     W = W * (np.sqrt(communality) / np.maximum(length, 1e-300))[:, None]
-    psi = 1.0 - np.sum(W**2, axis=1)
-    model, A = Factors(W, psi), W.T @ W
+    model, A = FactorModel(W, 1.0 - np.sum(W**2, axis=1)), W.T @ W
     state = init(model, A)
-    added = np.zeros((min(shown, order.size), W.shape[0]))
-    told = np.zeros(W.shape[0])
+    increments = np.zeros((min(count, order.size), W.shape[0]))
+    total = np.zeros(W.shape[0])
     for number, k in enumerate(order.tolist()):
-        known = state.t
-        state = step(model, A, state, k)
-        gain = np.maximum(known - state.t, 0.0)
-        gain[order[:number]] = 0.0  # known already
-        gain[k] = 1.0 - told[k]
-        told += gain
-        if number < shown:
-            added[number] = gain
-    factor = np.where(told > _NOTHING, np.maximum(recovered, 0.0) / np.maximum(told, _NOTHING), 0.0)
+        unexplained = state.t
+        state = add_variable(model, A, state, k)
+        increment = np.maximum(unexplained - state.t, 0.0)
+        increment[order[:number]] = 0.0  # observed already
+        increment[k] = 1.0 - total[k]
+        total += increment
+        if number < count:
+            increments[number] = increment
+    factor = np.where(
+        total > _MIN_R2, np.maximum(heldout_r2, 0.0) / np.maximum(total, _MIN_R2), 0.0
+    )
     factor[order] = 1.0
-    return added * factor
+    return increments * factor

@@ -1,11 +1,12 @@
-"""From a centred table to a panel: few columns that do the work of all.
+"""Selection of a panel: a small set of variables that predicts all others.
 
-1. A factor model whose eigenvalues and communalities are those of held-out rows (`factors`).
-2. Columns in the order in which each is worth most given those before (`greedy`); of those that are
-   worth about the same, the one that varies more (`favour`).
-3. What panels of growing size recover in held-out rows, each chosen without them (`recovery`),
-   which also says how many columns are enough.
-4. The latent scores that the panel tells, turned to the principal axes of what it rebuilds.
+1. A factor model is estimated whose common variances and communalities are those of held-out rows
+   (`folds`, `factors`).
+2. Variables are selected greedily (`greedy`); among variables with similar gains, those with larger
+   variance are preferred (`variance_weighting`).
+3. Panels of increasing size are evaluated in held-out rows, each selected without these rows
+   (`heldout_r2`). The result determines the size of the panel.
+4. The scores are the principal components of the reconstruction of all variables by the panel.
 """
 
 from __future__ import annotations
@@ -19,325 +20,378 @@ import numpy as np
 from ...data import Operator
 from ...data.arrays import to_numpy
 from .factors import (
-    FEW_ROWS,
-    FOLDS,
-    FOLDS_OF_FEW,
-    INNER_FOLDS,
-    INNER_FOLDS_OF_FEW,
-    Factors,
+    FactorModel,
+    build_factor_model,
+    estimate_common_variances,
+    leave_one_out_residuals,
+    rescale_loadings,
+    shrink_communalities,
+)
+from .folds import (
     Fold,
     Split,
-    beside_each_other,
-    common_variances,
-    components_from_rows,
-    components_of,
-    confirmed,
-    factor_model,
+    decompose_folds,
+    decompose_from_outer,
     has_few_rows,
     held_out_squares,
-    left_by_others,
-    splits_of,
-    steadied,
+    run_parallel,
+    split_rows,
 )
-from .greedy import Chosen, Criterion, Wishes, choose, exchange, whole_sizes
-from .heldout_r2 import Judged, Shares, judge, posterior, shares_along, sizes_up_to
-from .variance_weighting import favour
+from .greedy import (
+    Constraints,
+    Criterion,
+    Selection,
+    admissible_sizes,
+    select_greedily,
+    swap_variables,
+)
+from .heldout_r2 import (
+    FoldPath,
+    PanelEvaluation,
+    evaluate_panel,
+    evaluate_path,
+    evaluated_sizes,
+    posterior_weights,
+)
+from .variance_weighting import variance_weights
 
-# Where the number of columns is left to the data, no more than these are tried.
-LONGEST = 300
-# A column is stood for if the panel tells at least this share of what all others would tell of it,
-# and this share of it.
-_OF_COMMON = 0.5
-_OF_ALL = 0.05
-ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
+MAX_SIZE = 300  # maximum size of a panel that `target_recovery` determines
+# Number of folds; small samples have larger training sets.
+N_FOLDS, N_FOLDS_SMALL, SMALL_SAMPLE = 5, 10, 100
+# Number of inner folds, within the training rows of a fold.
+N_INNER_FOLDS, N_INNER_FOLDS_SMALL = 2, 4
+# A variable has a proxy if the panel explains at least these proportions of its communality and of
+# its variance.
+_MIN_PROXY_RECOVERY = 0.5
+_MIN_PROXY_R2 = 0.05
+_ROUNDING = 1e-12  # proportion of the sum of squares of all held-out rows
 
 
 class Options(NamedTuple):
-    """What the user decides; see `Panel`. Columns are the operator's."""
+    """Parameters of `Panel`, for the columns of the operator."""
 
-    wanted: int | None  # columns; None: decided by `target_recovery`
+    n_features: int | None  # None: determined by `target_recovery`
     target_recovery: float
     criterion: Criterion
-    include: np.ndarray  # (k,) places
+    include: np.ndarray  # (k,) indices
     allowed: np.ndarray  # (p,) bool
     costs: np.ndarray  # (p,)
     bundles: list[np.ndarray]
-    scaled: bool  # whether the columns were brought to one standard deviation
+    is_scaled: bool  # whether the columns have unit variance
     seed: int
 
 
-class Learned(NamedTuple):
-    """What some rows say of the columns."""
+class CrossValidatedModel(NamedTuple):
+    """Factor models of some rows and of their folds."""
 
     variances: np.ndarray  # (p,)
-    folds: list[Fold]  # of these rows, each held out once
-    squares: np.ndarray  # (folds, p) of the held-out rows
-    whole: Factors  # of all of these rows
-    parts: list[Factors]  # of the training rows of each fold
-    left: np.ndarray  # (folds, p) of these squares, by all other columns
+    folds: list[Fold]
+    squares: np.ndarray  # (n_folds, p) of the held-out rows
+    whole: FactorModel  # of all rows
+    fold_models: list[FactorModel]  # of the training rows of each fold
+    residuals: np.ndarray  # (n_folds, p) sums of squared residuals given all other columns
     communality: np.ndarray  # (p,) in held-out rows
 
 
-class Trial(NamedTuple):
-    """What is known without the rows that a fold holds out, to choose columns and be judged."""
+class FoldModel(NamedTuple):
+    """Model for the selection in the training rows of a fold."""
 
     fold: Fold
-    squares: np.ndarray  # (p,) of the rows to judge by
-    model: Factors
+    squares: np.ndarray  # (p,) of the held-out rows
+    model: FactorModel
 
 
 class Path(NamedTuple):
-    """What panels of 1, 2, ... columns recover in held-out rows."""
+    """Results of panels with 1, 2, ... variables in held-out rows."""
 
-    recovered: np.ndarray  # (q,) share of the sum of squares of all columns
-    spread: np.ndarray  # (q,) standard deviation over folds
-    ratio: np.ndarray  # (q,) what they recover of other columns, as a share of what is attainable
+    r2: np.ndarray  # (q,) of all columns
+    r2_std: np.ndarray  # (q,) standard deviation over the folds
+    relative_r2: np.ndarray  # (q,) of the other columns, relative to all columns as predictors
 
 
-class Latents(NamedTuple):
-    """Scores that the panel's columns give, and what follows of all columns."""
+class ScoreModel(NamedTuple):
+    """Linear maps from the panel to scores and from scores to all columns."""
 
-    filters: np.ndarray  # (d, q)
+    weights: np.ndarray  # (d, q)
     loadings: np.ndarray  # (d, p) orthonormal rows
-    variances: np.ndarray  # (d,) of the scores, falling
+    variances: np.ndarray  # (d,) of the scores, in decreasing order
 
 
 class Solution(NamedTuple):
-    """All that a fit finds, in the operator's columns."""
+    """Result of a fit, for the columns of the operator."""
 
-    learned: Learned
-    chosen: Chosen  # as long as the path
-    panel: np.ndarray  # (q,) columns in order
+    cross_validated: CrossValidatedModel
+    selection: Selection  # as long as the path
+    panel: np.ndarray  # (q,) columns in the order of selection
     path: Path
-    latents: Latents
-    judged: Judged
-    proxied_variables: np.ndarray  # (p,) the panel's column that stands for each, or -1
+    scores: ScoreModel
+    evaluation: PanelEvaluation
+    proxies: np.ndarray  # (p,) proxy of each column in the panel, or -1
 
 
-def solve(op: Operator, spread: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
-    """Choose a panel.
+def solve(op: Operator, scale: np.ndarray, codes: np.ndarray | None, options: Options) -> Solution:
+    """Select a panel.
 
     Parameters
     ----------
     op : Operator
-        The table, its columns centred.
-    spread : array (p,)
-        Standard deviations of the columns in the user's units.
-    codes : int array (n,) or None
-        Groups of the rows, in which the columns are centred.
+        Data matrix with centred columns.
+    scale : ndarray of shape (p,)
+        Standard deviations of the columns in their original units.
+    codes : int ndarray of shape (n,) or None
+        Groups of the rows, within which the columns are centred.
     options : Options
 
     Returns
     -------
     Solution
     """
-    learned = learn_all(op, spread, codes, options.seed)
+    cross_validated = cross_validate(op, scale, codes, options.seed)
     limit = int(options.allowed.sum()) + int(np.sum(~options.allowed[options.include]))
-    longest = max([LONGEST, options.include.size, *(bundle.size for bundle in options.bundles)])
-    count = min(longest if options.wanted is None else options.wanted, limit)
-    wishes = Wishes(
-        count,
+    max_size = max([MAX_SIZE, options.include.size, *(bundle.size for bundle in options.bundles)])
+    constraints = Constraints(
+        min(max_size if options.n_features is None else options.n_features, limit),
         options.include,
         options.allowed,
         options.costs,
         options.bundles,
-        _favour(spread, op, options),
+        _variance_weights(scale, op, options),
     )
-    trusted = confirmed(learned.whole, learned.communality, learned.variances)
-    chosen, *trials = beside_each_other(
+    model = rescale_loadings(
+        cross_validated.whole, cross_validated.communality, cross_validated.variances
+    )
+    selection, *fold_models = run_parallel(
         op,
         [
-            partial(choose, trusted, wishes, options.criterion),
-            *trials_of(op, spread, codes, learned, options.seed),
+            partial(select_greedily, model, constraints, options.criterion),
+            *fold_model_tasks(op, scale, codes, cross_validated, options.seed),
         ],
     )
 
-    def exchanged(panel: np.ndarray) -> np.ndarray:
-        short = chosen._replace(order=panel)
-        return exchange(trusted, short, wishes, options.criterion).order
+    def improve(panel: np.ndarray) -> np.ndarray:
+        shortened = selection._replace(order=panel)
+        return swap_variables(model, shortened, constraints, options.criterion).order
 
-    panel, count = chosen.order, chosen.order.size
-    judging = [
-        partial(shares_of, op, learned.communality, trial, wishes, options.criterion, count)
-        for trial in trials
+    panel, count = selection.order, selection.order.size
+    tasks = [
+        partial(
+            select_and_evaluate,
+            op,
+            cross_validated.communality,
+            fold_model,
+            constraints,
+            options.criterion,
+            count,
+        )
+        for fold_model in fold_models
     ]
-    if options.wanted is None:
-        path = path_of(beside_each_other(op, judging), learned.squares, count)
-        sizes = whole_sizes(panel, wishes)
-        panel = exchanged(panel[: enough(path, options.target_recovery, sizes)])
+    if options.n_features is None:
+        path = combine_folds(run_parallel(op, tasks), cross_validated.squares, count)
+        sizes = admissible_sizes(panel, constraints)
+        panel = improve(panel[: smallest_sufficient_size(path, options.target_recovery, sizes)])
     else:
-        panel, *shares = beside_each_other(op, [partial(exchanged, panel), *judging])
-        path = path_of(shares, learned.squares, count)
-    models = [trial.model for trial in trials]
-    judged = judge(op, learned.folds, models, panel, learned.squares, options.seed)
+        panel, *fold_paths = run_parallel(op, [partial(improve, panel), *tasks])
+        path = combine_folds(fold_paths, cross_validated.squares, count)
+    evaluation = evaluate_panel(
+        op,
+        cross_validated.folds,
+        [fold_model.model for fold_model in fold_models],
+        panel,
+        cross_validated.squares,
+        options.seed,
+    )
     return Solution(
-        learned=learned,
-        chosen=chosen,
+        cross_validated=cross_validated,
+        selection=selection,
         panel=panel,
         path=path,
-        latents=latents(trusted, panel),
-        judged=judged,
-        proxied_variables=stand_ins(trusted, panel, judged.recovered, learned.communality),
+        scores=build_score_model(model, panel),
+        evaluation=evaluation,
+        proxies=assign_proxies(model, panel, evaluation.r2, cross_validated.communality),
     )
 
 
-def _favour(spread: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
-    """Columns that vary much are favoured where they were brought to one standard deviation, which
-    hides it; not for information, whose bound is that of the plain greedy order."""
-    if not options.scaled or options.criterion == "information":
+def _variance_weights(scale: np.ndarray, op: Operator, options: Options) -> np.ndarray | None:
+    """Return variance weights if scaling removed the variances.
+
+    Not for information: its bound holds for unweighted greedy selection.
+    """
+    if not options.is_scaled or options.criterion == "information":
         return None
-    return favour(spread, op.shape[0])
+    return variance_weights(scale, op.shape[0])
 
 
-def learn_all(op: Operator, spread: np.ndarray, codes: np.ndarray | None, seed: int) -> Learned:
-    """What all rows say, each of them held out once."""
-    every_row = np.ones(op.shape[0], dtype=bool)
-    parts = FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else FOLDS
-    splits = splits_of(every_row, parts, codes, seed)
-    whole, *folds = components_of(op, [Split(every_row, ~every_row), *splits])
-    return learn(op, spread, whole, folds)
+def cross_validate(
+    op: Operator, scale: np.ndarray, codes: np.ndarray | None, seed: int
+) -> CrossValidatedModel:
+    """Estimate factor models of all rows and of the folds."""
+    all_rows = np.ones(op.shape[0], dtype=bool)
+    n_folds = N_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_FOLDS
+    splits = split_rows(all_rows, n_folds, codes, seed)
+    whole, *folds = decompose_folds(op, [Split(all_rows, ~all_rows), *splits])
+    return estimate_models(op, scale, whole, folds)
 
 
-def learn(op: Operator, spread: np.ndarray, whole: Fold, folds: list[Fold]) -> Learned:
-    """The factor models of some rows and of every fold of them, and communalities in the rows that
-    the folds hold out."""
+def estimate_models(
+    op: Operator, scale: np.ndarray, whole: Fold, folds: list[Fold]
+) -> CrossValidatedModel:
+    """Estimate factor models, and communalities in the held-out rows of the folds."""
     variances = to_numpy(op.column_squares()).astype(float) / op.shape[0]
     squares = held_out_squares(op, folds)
-    common = common_variances(whole, folds, squares, variances)
-    parts = beside_each_other(
-        op, [partial(factor_model, fold, common, variances) for fold in folds]
+    common = estimate_common_variances(whole, folds, squares, variances)
+    fold_models = run_parallel(
+        op, [partial(build_factor_model, fold, common, variances) for fold in folds]
     )
-    left = left_by_others(op, folds, squares, parts)
-    rows = sum(int(fold.held_out.sum()) for fold in folds)
-    return Learned(
+    residuals = leave_one_out_residuals(op, folds, squares, fold_models)
+    n_held_out = sum(int(fold.held_out.sum()) for fold in folds)
+    return CrossValidatedModel(
         variances=variances,
         folds=folds,
         squares=squares,
-        whole=factor_model(whole, common, variances),
-        parts=parts,
-        left=left,
-        communality=steadied(told(left, squares), spread, rows),
+        whole=build_factor_model(whole, common, variances),
+        fold_models=fold_models,
+        residuals=residuals,
+        communality=shrink_communalities(pooled_r2(residuals, squares), scale, n_held_out),
     )
 
 
-def told(left: np.ndarray, squares: np.ndarray) -> np.ndarray:
-    """The share of every column that is not left, over some folds, (p,)."""
-    return np.asarray(1.0 - left.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300))
+def pooled_r2(residuals: np.ndarray, squares: np.ndarray) -> np.ndarray:
+    """Compute R2 of each column over some folds, (p,)."""
+    return np.asarray(1.0 - residuals.sum(axis=0) / np.maximum(squares.sum(axis=0), 1e-300))
 
 
-def trials_of(
-    op: Operator, spread: np.ndarray, codes: np.ndarray | None, learned: Learned, seed: int
-) -> list[Callable[[], Trial]]:
-    """For every fold a model and communalities that know nothing of the rows that it holds out,
-    learned when called.
+def fold_model_tasks(
+    op: Operator,
+    scale: np.ndarray,
+    codes: np.ndarray | None,
+    cross_validated: CrossValidatedModel,
+    seed: int,
+) -> list[Callable[[], FoldModel]]:
+    """Return tasks that estimate a model for each fold without its held-out rows.
 
-    Of few rows, among many columns, communalities remember the rows that they were measured in:
-    everything is then learned anew from the rows that are left. Otherwise they are taken from the
-    other folds, whose models have seen these rows, which makes no difference with many rows.
+    With few rows and many columns, communalities overfit the rows in which they are measured. All
+    estimates are then repeated in the training rows. Otherwise communalities come from the other
+    folds: their models have used these rows, which is negligible if there are many rows.
     """
-    numbers = range(len(learned.folds))
+    numbers = range(len(cross_validated.folds))
     if not has_few_rows(op):
-        return [partial(_by_other_folds, spread, learned, number) for number in numbers]
+        return [partial(_model_from_other_folds, scale, cross_validated, k) for k in numbers]
     outer = to_numpy(op.outer()).astype(float)
-    parts = INNER_FOLDS_OF_FEW if op.shape[0] <= FEW_ROWS else INNER_FOLDS
+    n_folds = N_INNER_FOLDS_SMALL if op.shape[0] <= SMALL_SAMPLE else N_INNER_FOLDS
 
-    def trial(number: int) -> Trial:
-        fold = learned.folds[number]
-        splits = splits_of(fold.training, parts, codes, seed)
-        inner = learn(op, spread, fold, components_from_rows(op, outer, splits))
-        trusted = confirmed(inner.whole, inner.communality, inner.variances)
-        return Trial(fold, learned.squares[number], trusted)
+    def estimate(k: int) -> FoldModel:
+        fold = cross_validated.folds[k]
+        splits = split_rows(fold.training, n_folds, codes, seed)
+        inner = estimate_models(op, scale, fold, decompose_from_outer(op, outer, splits))
+        model = rescale_loadings(inner.whole, inner.communality, inner.variances)
+        return FoldModel(fold, cross_validated.squares[k], model)
 
-    return [partial(trial, number) for number in numbers]
-
-
-def _by_other_folds(spread: np.ndarray, learned: Learned, number: int) -> Trial:
-    """Communalities in the rows that the other folds hold out."""
-    rows = sum(int(fold.held_out.sum()) for fold in learned.folds)
-    others = np.arange(len(learned.folds)) != number
-    share = told(learned.left[others], learned.squares[others])
-    trusted = confirmed(learned.parts[number], steadied(share, spread, rows), learned.variances)
-    return Trial(learned.folds[number], learned.squares[number], trusted)
+    return [partial(estimate, k) for k in numbers]
 
 
-def shares_of(
+def _model_from_other_folds(
+    scale: np.ndarray, cross_validated: CrossValidatedModel, k: int
+) -> FoldModel:
+    """Estimate communalities in the held-out rows of all folds but one."""
+    n_held_out = sum(int(fold.held_out.sum()) for fold in cross_validated.folds)
+    others = np.arange(len(cross_validated.folds)) != k
+    r2 = pooled_r2(cross_validated.residuals[others], cross_validated.squares[others])
+    model = rescale_loadings(
+        cross_validated.fold_models[k],
+        shrink_communalities(r2, scale, n_held_out),
+        cross_validated.variances,
+    )
+    return FoldModel(cross_validated.folds[k], cross_validated.squares[k], model)
+
+
+def select_and_evaluate(
     op: Operator,
     communality: np.ndarray,
-    trial: Trial,
-    wishes: Wishes,
+    fold_model: FoldModel,
+    constraints: Constraints,
     criterion: Criterion,
     count: int,
-) -> Shares:
-    """What panels of up to ``count`` columns recover of the rows that a fold holds out, chosen
-    without these."""
-    fold, squares, model = trial
-    order = choose(model, wishes, criterion).order[:count]
-    # where bundles leave a fold no panel as large as this, its largest one stands in
-    looked = np.minimum(sizes_up_to(count), order.size)
-    return shares_along(op, fold, model, order, squares, communality, looked)
+) -> FoldPath:
+    """Select up to ``count`` variables without the held-out rows and evaluate them there."""
+    fold, squares, model = fold_model
+    order = select_greedily(model, constraints, criterion).order[:count]
+    # If bundles prevent a panel of this size in a fold, its largest panel is used.
+    sizes = np.minimum(evaluated_sizes(count), order.size)
+    return evaluate_path(op, fold, model, order, squares, communality, sizes)
 
 
-def path_of(found: list[Shares], squares: np.ndarray, count: int) -> Path:
-    """What panels of 1, ..., ``count`` columns recover in all folds; ``squares``, (folds, p), are
-    those of the rows that each holds out."""
-    everything = np.stack([shares.everything for shares in found])
-    others = np.sum([shares.others for shares in found], axis=0)
-    attainable = np.sum([shares.attainable for shares in found], axis=0)
+def combine_folds(fold_paths: list[FoldPath], squares: np.ndarray, count: int) -> Path:
+    """Combine the folds and interpolate between the evaluated sizes.
+
+    ``squares``, (n_folds, p), are the sums of squares of the held-out rows.
+    """
+    r2 = np.stack([path.r2 for path in fold_paths])
+    explained = np.sum([path.explained for path in fold_paths], axis=0)
+    attainable = np.sum([path.attainable for path in fold_paths], axis=0)
     total = float(squares.sum())
-    ratio = np.where(attainable > 1e-9 * total, others / np.maximum(attainable, 1e-300), 1.0)
-    sizes, steps = sizes_up_to(count), np.arange(1, count + 1)
+    relative = np.where(attainable > 1e-9 * total, explained / np.maximum(attainable, 1e-300), 1.0)
+    sizes, steps = evaluated_sizes(count), np.arange(1, count + 1)
     weights = squares.sum(axis=1) / total
-    # if all held-out rows of a fold are at the mean, up to rounding, their R2 is not defined
-    varying = everything[weights > ROUNDING]
-    spread = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(everything.shape[1])
+    # R2 is not defined if all held-out rows of a fold are at the mean, up to rounding.
+    varying = r2[weights > _ROUNDING]
+    r2_std = varying.std(axis=0, ddof=1) if len(varying) > 1 else np.zeros(r2.shape[1])
     return Path(
-        np.interp(steps, sizes, weights @ everything),
-        np.interp(steps, sizes, spread),
-        np.interp(steps, sizes, ratio),
+        np.interp(steps, sizes, weights @ r2),
+        np.interp(steps, sizes, r2_std),
+        np.interp(steps, sizes, relative),
     )
 
 
-def enough(path: Path, recover: float, sizes: np.ndarray) -> int:
-    """The smallest of the allowed sizes (rising) that recovers the share of what is attainable; the
-    largest if none does."""
-    there = sizes[path.ratio[sizes - 1] >= recover]
-    return int(there[0]) if there.size else int(sizes[-1])
+def smallest_sufficient_size(path: Path, target: float, sizes: np.ndarray) -> int:
+    """Return the smallest admissible size whose relative R2 reaches the target, or the largest."""
+    sufficient = sizes[path.relative_r2[sizes - 1] >= target]
+    return int(sufficient[0]) if sufficient.size else int(sizes[-1])
 
 
-def latents(model: Factors, panel: np.ndarray) -> Latents:
-    """The principal axes of what the panel rebuilds.
+def build_score_model(model: FactorModel, panel: np.ndarray) -> ScoreModel:
+    """Compute the principal components of the reconstruction by the panel.
 
-    Given the panel, z has the mean F x, whose covariance is H = F Sigma F' = I - S. What is rebuilt
-    of all columns, W F x, has the covariance W H W', of which these are the eigenvectors.
+    Given the panel, z has the posterior mean F x with covariance H = F Sigma F' = I - S. The
+    reconstruction of all columns, W F x, has the covariance W H W'. The loadings are its
+    eigenvectors.
     """
-    F = posterior(model, panel)
+    F = posterior_weights(model, panel)
     W = model.W[panel]
     H = F @ (W @ W.T + np.diag(model.psi[panel])) @ F.T
-    values, vectors = np.linalg.eigh(0.5 * (H + H.T))
-    kept = values > 1e-9 * max(float(values[-1]), 1e-300) if values.size else values > 0
-    kept = kept & (np.arange(values.size) >= values.size - panel.size)
-    root = vectors[:, kept] * np.sqrt(values[kept])  # H = root root'
-    onto = model.W @ root
-    squares, turn = np.linalg.eigh(onto.T @ onto)
-    squares, turn = squares[::-1], turn[:, ::-1]
-    real = squares > 1e-9 * max(float(squares[0]), 1e-300) if squares.size else squares > 0
-    squares, turn = squares[real], turn[:, real]
-    loadings = (onto @ turn / np.sqrt(squares)).T
-    whiten = (vectors[:, kept] / np.sqrt(values[kept])).T @ F
-    filters = np.sqrt(squares)[:, None] * (turn.T @ whiten)
-    strongest = loadings[np.arange(squares.size), np.argmax(np.abs(loadings), axis=1)]
-    sign = np.where(strongest < 0.0, -1.0, 1.0)[:, None]
-    return Latents(sign * filters, sign * loadings, squares)
+    eigenvalues, vectors = np.linalg.eigh(0.5 * (H + H.T))
+    is_positive = _is_positive(eigenvalues)
+    is_positive &= np.arange(eigenvalues.size) >= eigenvalues.size - panel.size
+    eigenvalues, vectors = eigenvalues[is_positive], vectors[:, is_positive]
+    root = vectors * np.sqrt(eigenvalues)  # H = root root'
+    W_root = model.W @ root
+    variances, rotation = np.linalg.eigh(W_root.T @ W_root)
+    variances, rotation = variances[::-1], rotation[:, ::-1]
+    is_positive = _is_positive(variances)
+    variances, rotation = variances[is_positive], rotation[:, is_positive]
+    loadings = (W_root @ rotation / np.sqrt(variances)).T
+    whitening = (vectors / np.sqrt(eigenvalues)).T @ F
+    weights = np.sqrt(variances)[:, None] * (rotation.T @ whitening)
+    largest = loadings[np.arange(variances.size), np.argmax(np.abs(loadings), axis=1)]
+    sign = np.where(largest < 0.0, -1.0, 1.0)[:, None]
+    return ScoreModel(sign * weights, sign * loadings, variances)
 
 
-def stand_ins(
-    model: Factors, panel: np.ndarray, recovered: np.ndarray, communality: np.ndarray
+def _is_positive(eigenvalues: np.ndarray) -> np.ndarray:
+    """Return which eigenvalues are positive, up to rounding."""
+    return np.asarray(eigenvalues > 1e-9 * max(float(np.max(eigenvalues, initial=0.0)), 1e-300))
+
+
+def assign_proxies(
+    model: FactorModel, panel: np.ndarray, r2: np.ndarray, communality: np.ndarray
 ) -> np.ndarray:
-    """For every column, the panel's column that it is most correlated with in the model, if the
-    panel makes it unnecessary, else -1; the panel's columns stand for themselves."""
+    """Assign to each column the column of the panel with the largest model correlation.
+
+    Columns that the panel predicts poorly have no proxy, -1. Columns of the panel are their own
+    proxies.
+    """
     W = model.W / np.sqrt(model.psi + np.sum(model.W**2, axis=1))[:, None]
     closest = panel[np.argmax(np.abs(W @ W[panel].T), axis=1)]
-    told = (recovered >= _OF_COMMON * communality) & (recovered >= _OF_ALL)
-    found = np.where(told, closest, -1)
-    found[panel] = panel
-    return found
+    is_predicted = (r2 >= _MIN_PROXY_RECOVERY * communality) & (r2 >= _MIN_PROXY_R2)
+    proxies = np.where(is_predicted, closest, -1)
+    proxies[panel] = panel
+    return proxies

@@ -1,20 +1,18 @@
-"""Of columns that gain about as much, the one that varies more in the table's own units.
+"""Weights that prefer variables with large variance among those with similar gains.
 
-Many columns of a table are nearly as good as the best, so that another choice among them costs
-little: near a maximum the loss is of second order. Where columns come in comparable units
-(logarithms of expressions, grey values) those that vary much tend to be those that rows differ in,
-beyond what communalities say. So what a column gains is taken times (1 + F_k) / 2, where
+Many variables are nearly as good as the best one, and selecting another of them costs little. If
+the variables have comparable units (log expression, grey values), those with large variance tend to
+distinguish the rows. The gain of variable k is therefore multiplied by (1 + F_k) / 2, where
 
-    F_k = 1/p  sum_j P(column k varies more than column j)
+    F_k = 1/p  sum_j P(variable k has a larger variance than variable j)
 
-is the share of all columns that vary less: as if the units meant something with even odds. Only the
-order of the spreads counts, so that no unit can dwarf another, and no column is taken for less than
-half of what it gains. And the order counts as far as the rows tell it: the logarithm of a standard
-deviation of n Gaussian rows has the variance 1 / (2 (n - 1)), so that
+is the expected proportion of variables with a smaller variance. Only the order of the standard
+deviations matters, so that no unit dominates, and no gain is reduced by more than half. The
+logarithm of the standard deviation of n Gaussian rows has the variance 1 / (2 (n - 1)), so that
 
-    P(column k varies more than column j) = Phi((log s_k - log s_j) (n - 1)^1/2).
+    P(variable k has a larger variance than variable j) = Phi((log s_k - log s_j) (n - 1)^1/2).
 
-Columns of equal spread, as those of a table that was standardised, are all taken times the same.
+Variables with equal standard deviations, as in standardised data, have equal weights.
 """
 
 from __future__ import annotations
@@ -22,43 +20,42 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-# What is taken of the gain of a column that varies less than all others.
-LEAST = 0.5
-# Spreads are put on a grid: so many steps for one standard error, and in all at most.
-_STEPS, _MOST_STEPS = 8, 1_000
+MIN_WEIGHT = 0.5  # weight of a variable whose variance is smaller than that of all others
+# Grid of the logarithms: steps per standard error, and maximum number of steps.
+_STEPS_PER_ERROR, _MAX_STEPS = 8, 1_000
 
 
-def favour(spread: np.ndarray, n: int) -> np.ndarray:
-    """What the gain of every column is taken times, (p,).
+def variance_weights(scale: np.ndarray, n: int) -> np.ndarray:
+    """Compute the factor by which the gain of each variable is multiplied.
 
     Parameters
     ----------
-    spread : array (p,)
-        Standard deviations of the columns in the table's own units.
+    scale : ndarray of shape (p,)
+        Standard deviations of the variables in their original units.
     n : int
-        Rows.
+        Number of rows.
 
     Returns
     -------
-    array (p,)
-        Between `LEAST` and 1.
+    ndarray of shape (p,)
+        Weights between `MIN_WEIGHT` and 1.
     """
-    return np.asarray(LEAST + (1.0 - LEAST) * shares_that_vary_less(spread, n))
+    return np.asarray(MIN_WEIGHT + (1.0 - MIN_WEIGHT) * proportion_less_variable(scale, n))
 
 
-def shares_that_vary_less(spread: np.ndarray, n: int) -> np.ndarray:
-    """The expected share of all columns that vary less than each, (p,); itself counts half.
+def proportion_less_variable(scale: np.ndarray, n: int) -> np.ndarray:
+    """Compute the expected proportion of variables with a smaller variance, F, (p,).
 
-    The sum over pairs is one over a grid of the logarithms of the spreads.
+    A variable itself counts one half. The sum over pairs is computed on a grid.
     """
-    logs = np.log(spread)
+    logs = np.log(scale)
     per_error = np.sqrt(max(n - 1.0, 1.0))
-    least, reach = float(logs.min()), float(np.ptp(logs))
-    steps = int(np.clip(np.ceil(_STEPS * reach * per_error), 1, _MOST_STEPS))
-    if reach == 0.0:
+    smallest, width = float(logs.min()), float(np.ptp(logs))
+    n_steps = int(np.clip(np.ceil(_STEPS_PER_ERROR * width * per_error), 1, _MAX_STEPS))
+    if width == 0.0:
         return np.full(logs.size, 0.5)
-    grid = np.linspace(least, least + reach, steps + 1)
-    nearest = np.rint((logs - least) * (steps / reach)).astype(int)
-    columns = np.bincount(nearest, minlength=grid.size)
-    share = ndtr((grid[:, None] - grid) * per_error) @ columns / logs.size
-    return np.interp(logs, grid, share)
+    grid = np.linspace(smallest, smallest + width, n_steps + 1)
+    nearest = np.rint((logs - smallest) * (n_steps / width)).astype(int)
+    counts = np.bincount(nearest, minlength=grid.size)
+    proportion = ndtr((grid[:, None] - grid) * per_error) @ counts / logs.size
+    return np.interp(logs, grid, proportion)
