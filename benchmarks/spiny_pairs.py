@@ -47,14 +47,14 @@ if __name__ == "__main__":
     parser.add_argument("--tables", type=int, default=20)
     tables = parser.parse_args().tables
     warnings.simplefilter("ignore")  # nothing found
-    least = suppressors.CANCELLING
+    least = suppressors.MIN_PAIR_CORRELATION
     print(f"both found, of {tables} tables{'without pairs':>24s}{'with them':>22s}")
     with threadpool_limits(1):
         for p in COLUMNS:
             for ratio in RATIOS:
                 line = f"{ROWS} x {p}, ratio {ratio:g}"
                 print(f"{line:32s}", end="")
-                for suppressors.CANCELLING in (np.inf, least):
+                for suppressors.MIN_PAIR_CORRELATION in (np.inf, least):
                     both, seconds = found(p, ratio, tables)
                     print(f"{both:10d} ({seconds:.3f} s)", end="")
                 print(flush=True)

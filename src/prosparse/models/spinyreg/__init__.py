@@ -1,5 +1,8 @@
-"""Regression and classification that choose their variables: `model` and `logistic` have the
-mathematics, `solve` and `logistic_solve` the way from a table to a choice."""
+"""Sparse regression and classification by Bayesian model averaging.
+
+`model` and `logistic` hold the evidence of a set of variables; `solve` and `logistic_solve` hold
+the steps from a standardised data matrix to the selected set.
+"""
 
 from .classifier import SpinyClassifier
 from .estimator import SpinyRegressor

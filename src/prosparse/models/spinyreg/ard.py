@@ -1,11 +1,15 @@
-"""Regression with one prior variance per variable, the weights integrated out, exact zeros.
+"""Automatic relevance determination: one prior variance per coefficient.
 
-y ~ N(0, C), C = sigma2 I + X diag(t) X'. As a function of one t_j alone, log p(y) is
+[FT02]  A. C. Faul, M. E. Tipping. Analysis of sparse Bayesian learning. Advances in Neural
+        Information Processing Systems 14, 2002.
+
+The coefficients are integrated out: y ~ N(0, C) with C = sigma2 I + X diag(t) X'. As a function
+of a single t_j, log p(y) is
 
     h(t) = -1/2 log(1 + t s) + 1/2 q^2 t / (1 + t s) ,   s = x_j'C_j^-1 x_j,  q = x_j'C_j^-1 y
 
-with C_j = C without variable j: largest at t = (q^2 - s) / s^2, or exactly at zero where
-q^2 <= s (Faul & Tipping 2002). One step visits the variables in turn; log p(y) never falls.
+where C_j is C without variable j. The maximum is at t = (q^2 - s) / s^2, or exactly at zero if
+q^2 <= s, [FT02]. One step updates all variables in turn; log p(y) is non-decreasing.
 """
 
 from __future__ import annotations
@@ -18,21 +22,21 @@ import numpy as np
 from scipy.linalg.blas import dger
 from scipy.linalg.lapack import dpotrf, dtrtrs
 
-# The error of what is left of a variable beside all others, as a share of the variable itself.
+# Rounding error of the residual of a variable regressed on the others, relative to the variable.
 RATIO_ROUNDING = 1e-15
 
 
 class State(NamedTuple):
-    """Prior variances after a visit to every variable."""
+    """Prior variances after an update of every variable."""
 
-    t: np.ndarray  # (p,) prior variances, exactly 0 for variables out of the model
+    t: np.ndarray  # (p,) prior variances, exactly 0 for excluded variables
     bound: float  # log p(y)
 
 
 def log_likelihood(
     G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float, t: np.ndarray
 ) -> float:
-    """log N(y; 0, sigma2 I + X diag(t) X') from G = X'X, b = X'y and yy = y'y."""
+    """Compute log N(y; 0, sigma2 I + X diag(t) X') from X'X, X'y and y'y."""
     root = np.sqrt(t)
     M = np.eye(t.size) + root[:, None] * G * (root / sigma2)
     L = np.linalg.cholesky(M)
@@ -42,21 +46,21 @@ def log_likelihood(
 
 
 def init(G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float, t: np.ndarray) -> State:
-    """Start from the variances ``t``."""
+    """Return the initial state with variances ``t``."""
     return State(t, log_likelihood(G, b, yy, n, sigma2, t))
 
 
 def make_step(
     G: np.ndarray, b: np.ndarray, yy: float, n: float, sigma2: float
 ) -> Callable[[State], State]:
-    """One visit to every variable, O(p^2) each."""
+    """Return the update of all variables, O(p^2) for each."""
     p = b.size
-    Gb = np.empty((p, p + 1))  # y is one more column, which is never in the model
+    Gb = np.empty((p, p + 1))  # y is an additional column that is never in the model
     Gb[:, :p], Gb[:, p] = G, b
     Gb /= sigma2
 
     def step(state: State) -> State:
-        # [A c] = X'C^-1 [X y], by Woodbury's identity
+        # [A c] = X'C^-1 [X y] by Woodbury's identity.
         root = np.sqrt(state.t)
         U = root[:, None] * Gb
         M = U[:, :p] * root
@@ -64,18 +68,18 @@ def make_step(
         U, _ = dtrtrs(dpotrf(M, lower=1)[0], U, lower=1) if p else (U, 0)
         Ac = np.asfortranarray(Gb - U[:, :p].T @ U)
         t, bound = state.t.tolist(), state.bound
-        for j, at in enumerate(t):
+        for j, t_j in enumerate(t):
             a, c = Ac.item(j, j), Ac.item(j, p)
-            share = 1.0 - at * a  # what C_j^-1 makes of x_j, by Sherman & Morrison
-            if not (a > 0.0 and RATIO_ROUNDING * at * Gb.item(j, j) < share <= 1.0):  # it stays
-                continue
-            s, q = a / share, c / share
+            ratio = 1.0 - t_j * a  # C_j^-1 from C^-1 by the Sherman-Morrison formula
+            if not (a > 0.0 and RATIO_ROUNDING * t_j * Gb.item(j, j) < ratio <= 1.0):
+                continue  # Rounding hides s and q.
+            s, q = a / ratio, c / ratio
             best = (q * q - s) / (s * s) if q * q > s else 0.0
-            change = best - at
+            change = best - t_j
             if change == 0.0:
                 continue
-            grown, was = 1.0 + best * s, 1.0 + at * s
-            bound += 0.5 * (q * q * (best / grown - at / was) - math.log(grown / was))
+            after, before = 1.0 + best * s, 1.0 + t_j * s
+            bound += 0.5 * (q * q * (best / after - t_j / before) - math.log(after / before))
             row = Ac[j].copy()
             Ac = dger(-change / (1.0 + change * a), row[:p], row, a=Ac, overwrite_a=True)
             t[j] = best

@@ -1,34 +1,34 @@
-"""The average over sets of variables, each weighed by its probability.
+"""Bayesian model averaging over sets of variables in linear regression.
 
 [SB10]  J. G. Scott, J. O. Berger. Bayes and empirical-Bayes multiplicity adjustment in the
         variable-selection problem. Annals of Statistics 38(5), 2010.
 [ZR19]  G. Zanella, G. Roberts. Scalable importance tempering and Bayesian variable selection.
         Journal of the Royal Statistical Society B 81(3), 2019.
 
-Nothing is maximised here. Given the set v and a kind of weights, weights and noise, with
-p(sigma2) ~ 1/sigma2, integrate out in closed form: with f degrees of freedom of y and W as in
-`alike`,
+Given a set v and a prior on its coefficients, the coefficients and the noise variance with
+p(sigma2) ~ 1/sigma2 integrate out in closed form. With f degrees of freedom of y and W as in
+`common_magnitude`,
 
     log p(y | v, ...) = -f/2 log R - 1/2 log det(W / prior precision) + constant ,
 
     E[w] = m,    Cov[w] = sigma2 P,    sigma2 = E[noise variance] = R / (f - 2) .
 
-Kinds of weights are those of their own, w ~ N(0, sigma2 I / lambda), and those of about one size,
-with signs (`alike`). The deviation of a weight of a column of unit variance over that of the
-noise, tau, has a half-Cauchy prior in both; a grid of doublings of tau integrates it. The prior of
-the sets pays for how many there are of each size, [SB10].
+The coefficients are independent, w ~ N(0, sigma2 I / lambda), or have a common magnitude
+(`common_magnitude`). The prior scale tau has a half-Cauchy prior in both cases and is integrated
+on a grid. The prior on sets corrects for multiplicity, [SB10].
 
-Up to ten variables have all their sets, with all signs, summed. More are sampled by a jump process
-on sets, kinds and signs: every flip of one variable, every change of a sign and of the kind of
-weights, has the rate pi(there) / (pi(here) + pi(there)), so that detailed balance holds, and the
-time that a state lasts is known, 1 / (sum of its rates). No proposal is ever refused, [ZR19]. All
-rates come from rank-one formulas, and they are at the same time the probabilities of every variable
-given all others: averaging these (Rao & Blackwell) needs far fewer states than counting visits.
+Up to ten variables, all sets and signs are enumerated. For more variables, a Markov jump process
+samples sets, grid points and signs. Each flip of a variable, change of a sign and change of the
+grid point has the rate pi(new) / (pi(old) + pi(new)), so detailed balance holds. The expected
+holding time of a state is known, 1 / (sum of its rates), and no proposal is rejected, [ZR19]. All
+rates follow from rank-one formulas. They also give the inclusion probability of each variable
+given all others; averaging these (Rao-Blackwellisation) needs far fewer states than counting
+visits.
 
-Where a few variables explain y together and none of them much alone, all sets between none and
-these are improbable, and single flips would hardly ever cross. The search has been on both sides:
-the sets that it passed are stepping stones, and between any two of them, at any two kinds of
-weights, the process jumps at a rate of the same form.
+If a few variables explain y together but none explains much alone, all sets between the empty set
+and theirs are improbable, and single flips hardly ever connect the two. The intermediate sets of
+the search are jump targets: the process also jumps between any two of them, at any two grid
+points, at a rate of the same form.
 """
 
 from __future__ import annotations
@@ -43,56 +43,54 @@ from scipy.special import expit, ndtr, ndtri
 
 from .common_magnitude import (
     Densities,
-    StateRates,
     SetPrior,
     Spectrum,
+    StateRates,
     densities,
-    state_rates,
+    make_prior_grid,
     sign_patterns,
     spectrum,
-    make_prior_grid,
+    state_rates,
 )
 from .credible import credible_sets
 from .model import RegressionFit, RegressionMoments, exchange_gains, score_additions
 
-MAX_ENUMERATED = 10  # of so many variables, at most, are summed
-MAX_VISITED = 400  # variables
-MAX_STATES = 1000  # of the jump process
-MIN_STATES = 100
-MIN_RATE = 1e-300  # total rate of jumps below which a state lasts for good
-STABILITY_TOL = 0.01  # the halves of the run may differ by this much in a probability of inclusion
-MAX_LOG_DROP = 15.0  # a stepping stone is at most so far below the best one, in log posterior
-MIN_INCLUSION = (
-    0.01  # inclusion from which on the covariances of a weight are kept, not only its variance
-)
-MAX_CANDIDATES = 300  # variables whose covariances are kept, at most
+MAX_ENUMERATED = 10  # maximum number of variables whose sets are enumerated
+MAX_VISITED = 400  # approximate maximum number of variables that are sampled
+MAX_STATES = 1000  # maximum number of states of the jump process
+MIN_STATES = 100  # number of states before the first convergence check
+MIN_RATE = 1e-300  # total rate below which a state is absorbing
+STABILITY_TOL = 0.01  # maximum difference of inclusion probabilities between two halves of a run
+MAX_LOG_DROP = 15.0  # maximum difference of the log posteriors of jump targets
+MIN_INCLUSION = 0.01  # minimum inclusion probability of a candidate, whose covariances are retained
+MAX_CANDIDATES = 300  # maximum number of candidates
 
 
 class Average(NamedTuple):
-    """Means over all sets, in the units of the moments."""
+    """Posterior means over all sets, in the units of the sufficient statistics."""
 
-    inclusion: np.ndarray  # (p,) probability that a variable is active
-    by_number: np.ndarray  # (p, Q + 1) of that and, at the same time, of 0 .. Q active variables
-    number: np.ndarray  # (Q + 1,) probability that 0 .. Q variables are active
-    mean: np.ndarray  # (p,) of the weights, zero where a variable is out
-    variance: np.ndarray  # (p,) of the weights
-    active_mean: np.ndarray  # (p,) of each weight where its variable is active
+    inclusion: np.ndarray  # (p,) probability that each variable is active
+    by_number: np.ndarray  # (p, Q + 1) jointly with a model size of 0 .. Q
+    number: np.ndarray  # (Q + 1,) probability of the model size
+    mean: np.ndarray  # (p,) of the coefficients, which are zero for inactive variables
+    variance: np.ndarray  # (p,) of the coefficients
+    active_mean: np.ndarray  # (p,) of each coefficient given that its variable is active
     active_variance: np.ndarray  # (p,)
-    candidates: np.ndarray  # (k,) the variables that `covariance` is about, rising
-    covariance: np.ndarray  # (k, k) of their weights: within sets, and between them
-    together: np.ndarray  # (k, k) probability that both are active, by the sets that were seen
-    rest: float  # variance of a prediction, on average, that is due to all others
+    candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
+    covariance: np.ndarray  # (k, k) of their coefficients, within and between sets
+    together: np.ndarray  # (k, k) probability that two are both active
+    rest: float  # mean contribution of all other variables to the variance of a prediction
     sigma2: float  # noise variance
-    n_sets: int  # different sets that were seen
+    n_sets: int  # number of distinct sets
 
 
 def mean_noise_variance(R: np.ndarray, dof: float) -> np.ndarray:
-    """The mean of the noise variance, which few degrees of freedom do not have."""
+    """Return the posterior mean of the noise variance, bounded for few degrees of freedom."""
     return R / max(dof - 2, 1)
 
 
 class Sums(NamedTuple):
-    """First and second moments of the weights, summed over sets."""
+    """Sums over sets of first and second moments of the coefficients."""
 
     weight: np.ndarray  # (p,)
     together: np.ndarray  # (p, p) of two variables
@@ -102,7 +100,7 @@ class Sums(NamedTuple):
 
 
 def zero_sums(p: int) -> Sums:
-    """Where summing starts."""
+    """Return empty sums for p variables."""
     return Sums(np.zeros(p), np.zeros((p, p)), np.zeros(p), np.zeros((p, p)), np.zeros(()))
 
 
@@ -114,11 +112,11 @@ def add_sets(
     density: Densities,
     weights: np.ndarray,
 ) -> None:
-    """Add the sets ``v``, (S, q), with the weights (S, M, A) of each pattern of signs at each kind
-    of weights to ``sums``.
+    """Add the sets ``v`` of shape (S, q) to ``sums``.
 
-    With m_0 and P_0 of weights of their own, z = P_0 s and x = h c / (1 - h t), see `alike`,
-    m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
+    ``weights`` of shape (S, M, A) holds the posterior probability of each sign pattern at each grid
+    point. With m_0 and P_0 of independent coefficients, z = P_0 s and x = h c / (1 - h t), see
+    `common_magnitude`, m = m_0 + x z and P = P_0 + h / (1 - h t) z z'.
     """
     noise = mean_noise_variance(density.R, prior.dof)
     np.add(sums.sigma2, (weights * noise).sum(), out=sums.sigma2)
@@ -126,14 +124,18 @@ def add_sets(
     if q == 0:
         return
     each = weights.sum(axis=1)  # (S, A)
-    P = np.einsum("sij,saj,slj->sail", spectra.U, 1.0 / density.eigenvalues, spectra.U, optimize=True)
+    P = np.einsum(
+        "sij,saj,slj->sail", spectra.U, 1.0 / density.eigenvalues, spectra.U, optimize=True
+    )
     m = np.einsum("sij,saj->sai", spectra.U, spectra.c[:, None, :] / density.eigenvalues)
     of_signs = np.swapaxes(weights * density.gain_factor * density.c, 1, 2)  # (S, A, M)
     shift = np.einsum("sail,sal->sai", P, of_signs @ density.signs)
     squares = (density.signs[..., :, None] * density.signs[..., None, :]).reshape(
         *density.signs.shape[:2], q * q
     )
-    of_squares = np.swapaxes(weights * (noise + density.gain_factor * density.c**2) * density.gain_factor, 1, 2)
+    of_squares = np.swapaxes(
+        weights * (noise + density.gain_factor * density.c**2) * density.gain_factor, 1, 2
+    )
     inner = (of_squares @ squares).reshape(size, -1, q, q)
     second = np.einsum("sa,sail->sil", (weights * noise).sum(axis=1), P)
     second += np.einsum("sa,sai,sal->sil", each, m, m)
@@ -147,7 +149,7 @@ def add_sets(
 
 
 class Inclusion(NamedTuple):
-    """How probable variables, and numbers of them, are: as in `Average`."""
+    """Posterior probabilities of variables and model sizes, as in `Average`."""
 
     probability: np.ndarray  # (p,)
     by_number: np.ndarray  # (p, Q + 1)
@@ -155,7 +157,7 @@ class Inclusion(NamedTuple):
 
 
 def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
-    """The exact average over all sets and signs, where these are few."""
+    """Compute the exact average over all sets and signs."""
     p, independent, common = data.b.size, prior.grid.independent(), prior.grid.common()
     bits = (np.arange(2**p)[:, None] >> np.arange(p)) & 1
     sizes = bits.sum(axis=1)
@@ -189,10 +191,10 @@ def summarise(
     sums: Sums,
     n_sets: int,
 ) -> Average:
-    """The average whose second moments, of the variables ``seen``, are in ``sums``.
+    """Assemble the average from the sums over the variables ``seen``.
 
-    Where all sets are summed all covariances are kept; of many variables those of the likely ones,
-    and the others are taken to be as far from their means as they are on average.
+    All covariances are retained if all sets were enumerated, otherwise those of the candidates. The
+    other variables contribute their mean variance.
     """
     # Rounding can make a sum of probabilities exceed 1.
     inclusion = inclusion._replace(probability=np.minimum(inclusion.probability, 1.0))
@@ -226,30 +228,30 @@ def summarise(
 
 
 Signed = tuple[tuple[int, ...], tuple[float, ...] | None]
-"""Variables of a set, rising, and their signs, None for weights of their own."""
+"""Variables of a set in increasing order and their signs, None if independent."""
 
 
 class JumpTargets(NamedTuple):
-    """Sets, with signs, between which the process jumps."""
+    """Sets with signs between which the process jumps."""
 
-    sets: list[tuple[int, ...]]  # variables of each, rising
+    sets: list[tuple[int, ...]]  # variables of each, in increasing order
     signs: list[tuple[float, ...]]
-    number: dict[tuple[int, ...], int]  # of each in `sets`
-    log_density: np.ndarray  # (S, A) log posterior at each kind of weights
+    number: dict[tuple[int, ...], int]  # position of each set in `sets`
+    log_density: np.ndarray  # (S, A) log posterior at each grid point
 
     def rates(self, state: Signed, a: int) -> np.ndarray:
-        """(S A,) to all others at each kind of weights, none where ``here`` is no stone."""
+        """Return the (S A,) rates to all targets, or none if ``state`` is not a target."""
         v, signs = state
         i = self.number.get(v)
         if i is None or (signs is not None and signs != self.signs[i]):
             return np.zeros(0)
         rates = expit(self.log_density - self.log_density[i, a])
-        rates[i] = 0.0  # these are changes of the kind of weights
+        rates[i] = 0.0  # changes of the grid point are in `StateRates`
         return rates.ravel()
 
 
 def best_independent(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
-    """The number of the kind of weights of their own at which the set ``v`` is most probable."""
+    """Return the best grid point of the set ``v`` with independent coefficients."""
     local = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
     return int(np.argmax(local.log_density))
 
@@ -257,7 +259,7 @@ def best_independent(data: RegressionMoments, prior: SetPrior, v: np.ndarray) ->
 def find_jump_targets(
     data: RegressionMoments, prior: SetPrior, sets: list[np.ndarray]
 ) -> JumpTargets:
-    """Those of ``sets`` that are not too improbable, with the signs of their weights."""
+    """Select the sufficiently probable ``sets`` and the signs of their coefficients."""
     found: dict[tuple[int, ...], StateRates] = {}
     for v in dict.fromkeys(tuple(sorted(v.tolist())) for v in sets):
         variables = np.array(v, dtype=int)
@@ -275,17 +277,16 @@ def find_jump_targets(
 
 
 class Visits(NamedTuple):
-    """The states of the jump process that were met, in the order of their first visits."""
+    """Visited states of the jump process, in order of the first visit."""
 
-    number: dict[tuple[Signed, int], int]  # of each set, with signs, and kind of weights
+    number: dict[tuple[Signed, int], int]  # position of each set with signs and grid point
     sets: list[Signed]
     places: list[StateRates]
-    rates: list[np.ndarray]  # summed up, of each
-    spent: list[float]  # time in each
+    rates: list[np.ndarray]  # cumulative rates of each state
+    spent: list[float]  # expected time in each state
 
     def inclusion(self, since: np.ndarray) -> np.ndarray:
-        """(p,) of every variable, over the time that was spent after ``since`` was, of the first
-        of the states."""
+        """Compute (p,) inclusion probabilities over the time spent after ``since``."""
         time = np.array(self.spent)
         time[: since.size] -= since
         return time @ np.array([local.inclusion for local in self.places]) / time.sum()
@@ -298,12 +299,14 @@ def sample(
     rng: np.random.Generator,
     intermediate_sets: list[np.ndarray],
 ) -> Average:
-    """The average over the states of a jump process that starts at the set ``v``; ``passed`` are
-    sets that may be stepping stones."""
+    """Average over the states of a jump process that starts at the set ``v``.
+
+    ``intermediate_sets`` are potential jump targets.
+    """
     p = data.b.size
     targets = find_jump_targets(data, prior, [v, v[:0], *intermediate_sets])
     visits = Visits({}, [], [], [], [])
-    half, check = np.zeros(0), MIN_STATES  # time spent in the first half
+    half, check = np.zeros(0), MIN_STATES  # time spent in each state in the first half
     state: Signed = (tuple(sorted(v.tolist())), None)
     a = best_independent(data, prior, np.sort(v))
     for t in range(1, MAX_STATES + 1):
@@ -319,7 +322,7 @@ def sample(
         steps = visits.rates[k]
         total = float(steps[-1])
         visits.spent[k] += 1.0 / max(total, MIN_RATE)
-        if total < MIN_RATE:  # All neighbours together have no probability in double precision.
+        if total < MIN_RATE:  # All neighbours have probability zero in double precision.
             break
         if t == check:
             if half.size:
@@ -337,19 +340,19 @@ def sample(
 def jump(
     prior: SetPrior, targets: JumpTargets, p: int, state: Signed, a: int, local: StateRates, j: int
 ) -> tuple[Signed, int]:
-    """The state, and its kind of weights, to which number ``j`` of the rates of `Place` leads."""
+    """Return the state and grid point to which jump ``j`` of `StateRates` leads."""
     v, signs = state
     q, A = len(v), prior.grid.rho.size
     if j < 2 * p:
         sign, i = (1.0, j) if j < p else (-1.0, j - p)
-        at_i = bisect_left(v, i)
+        i_pos = bisect_left(v, i)
         if i in v:
             return (
-                v[:at_i] + v[at_i + 1 :],
-                positive(signs, lambda s: s[:at_i] + s[at_i + 1 :]),
+                v[:i_pos] + v[i_pos + 1 :],
+                positive(signs, lambda s: s[:i_pos] + s[i_pos + 1 :]),
             ), a
-        v = (*v[:at_i], i, *v[at_i:])
-        return (v, positive(signs, lambda s: (*s[:at_i], sign, *s[at_i:]))), a
+        v = (*v[:i_pos], i, *v[i_pos:])
+        return (v, positive(signs, lambda s: (*s[:i_pos], sign, *s[i_pos:]))), a
     j -= 2 * p
     if j < q:
         return (v, positive(signs, lambda s: (*s[:j], -s[j], *s[j + 1 :]))), a
@@ -365,8 +368,7 @@ Change = Callable[[tuple[float, ...]], tuple[float, ...]]
 
 
 def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ...] | None:
-    """The signs after a change, the first of which counts as positive; weights of their own have
-    none."""
+    """Apply a change to the signs and make the first sign positive."""
     if signs is None:
         return None
     after = change(signs)
@@ -374,10 +376,10 @@ def positive(signs: tuple[float, ...] | None, change: Change) -> tuple[float, ..
 
 
 def inclusion_from_visits(visits: Visits, p: int) -> Inclusion:
-    """How probable variables are, with 0 .. Q active ones.
+    """Compute inclusion probabilities jointly with the model size.
 
-    Of each variable, given all others of the set here: with a variable of the set there are as many
-    as it has, with another one more.
+    Each variable is considered given all others of the current set. A variable of the set keeps the
+    size; another variable increases it by one.
     """
     sizes = np.array([len(v) for v, _ in visits.sets])
     time = np.array(visits.spent) / sum(visits.spent)
@@ -395,7 +397,7 @@ def inclusion_from_visits(visits: Visits, p: int) -> Inclusion:
 
 
 def summarise_visits(data: RegressionMoments, prior: SetPrior, visits: Visits) -> Average:
-    """Moments of the weights over the sets that were seen, each with its share of the time."""
+    """Compute moments of the coefficients over the visited sets, weighted by time."""
     seen: dict[Signed, float] = {}
     for each, spent in zip(visits.sets, visits.spent, strict=True):
         seen[each] = seen.get(each, 0.0) + spent
@@ -430,8 +432,10 @@ def average_over_sets(
     intermediate_sets: list[np.ndarray],
     seed: int,
 ) -> Average:
-    """The average over sets, from that of ``fit`` on where they are too many to sum; ``passed``
-    are others that a search has met."""
+    """Average over sets by enumeration or sampling.
+
+    Sampling starts from the set of ``fit``; ``intermediate_sets`` are potential jump targets.
+    """
     if data.b.size <= MAX_ENUMERATED:
         return sum_all(data, prior)
     order = select_promising(data, fit, prior.dof)
@@ -447,7 +451,7 @@ def average_over_sets(
     rising = np.argsort(order[found.candidates])
 
     def spread(values: np.ndarray) -> np.ndarray:
-        """Zero for the variables that were not visited."""
+        """Set the values of variables that were not considered to zero."""
         everywhere = np.zeros((data.b.size, *values.shape[1:]))
         everywhere[order] = values
         return everywhere
@@ -466,11 +470,11 @@ def average_over_sets(
 
 
 def select_promising(data: RegressionMoments, fit: RegressionFit, dof: float) -> np.ndarray:
-    """The variables that the run visits, the most correlated with y first, so that the order of
-    the columns does not matter to what is drawn.
+    """Select the variables that the process considers, most correlated with y first.
 
-    Of very many: those of ``fit``, those most correlated with y, and those that would add most to
-    ``fit``. The others are hardly ever visited, but every state would pay for them.
+    This order makes the draws independent of the column order. If there are too many variables,
+    those of ``fit``, those most correlated with y and those that would add most to ``fit`` are
+    selected. The others would hardly ever be visited but increase the cost of every state.
     """
     correlation = np.abs(data.b) / np.sqrt(data.d)
     order = np.argsort(-correlation, kind="stable")
@@ -489,8 +493,7 @@ def select_promising(data: RegressionMoments, fit: RegressionFit, dof: float) ->
 def set_prior(
     data: RegressionMoments, log_prior: np.ndarray, best: RegressionFit, dof: float
 ) -> SetPrior:
-    """The prior of the average: of the sets that of the search, ``log_prior``; of the weights a
-    grid of kinds around the size of those of ``best``."""
+    """Combine the prior on sets of the search with a grid around the scale of ``best``."""
     unit = math.log(float(data.d.mean()) / data.n)
     grid = make_prior_grid(data, best.log_ratio if best.v.size else unit)
     return SetPrior(log_prior, grid, dof)
@@ -499,24 +502,25 @@ def set_prior(
 def mixture_interval(
     inclusion: np.ndarray, mean: np.ndarray, deviation: np.ndarray, level: float
 ) -> np.ndarray:
-    """(..., 2): the quantiles of weights that leave (1 - level)/2 on either side.
+    """Compute equal-tailed intervals of spike-and-slab posteriors, of shape (..., 2).
 
-    A weight is exactly zero with the probability 1 - ``inclusion``, else it is normal. If zero
-    alone holds the quantile, it is the quantile.
+    A coefficient is exactly zero with probability 1 - ``inclusion``, otherwise normal. If the point
+    mass at zero contains a quantile, the quantile is zero.
     """
     least = np.finfo(float).tiny
     a, spread = np.maximum(inclusion, least), np.maximum(deviation, least)
     negative = a * ndtr(-mean / spread)
     ends = []
     for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level):
-        share = np.where(tail < negative, tail, tail - (1.0 - a)) / a  # of the normal part, below
-        end = mean + spread * ndtri(np.clip(share, least, 1.0 - 1e-16))
+        # Quantile level within the normal component.
+        level_in = np.where(tail < negative, tail, tail - (1.0 - a)) / a
+        end = mean + spread * ndtri(np.clip(level_in, least, 1.0 - 1e-16))
         ends.append(np.where((tail >= negative) & (tail <= negative + 1.0 - a), 0.0, end))
     return np.stack(ends, axis=-1)
 
 
 def credible_sets_of(data: RegressionMoments, fit: RegressionFit, dof: float) -> list[np.ndarray]:
-    """The credible set of each variable of ``fit``, see `credible`."""
+    """Compute the credible set of each variable of ``fit``."""
     if fit.v.size == 0:
         return []
     cross = data.G.take(fit.v, axis=1)

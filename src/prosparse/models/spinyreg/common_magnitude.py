@@ -1,46 +1,46 @@
-"""Weights that are alike: of about one size, each with a sign of its own.
+"""Prior on the coefficients: independent, or of a common magnitude.
 
-Weights are believed to be drawn each for itself, w_j ~ N(0, sigma2 / lambda), or, as probably, to
-be alike: w_j = s_j (mu + u_j) with signs s_j, a size mu ~ N(0, rho sigma2 / lambda) that they have
-in common, and u_j ~ N(0, sigma2 / lambda). With w and mu integrated out, q variables v with the
-signs s have
+With prior probability 1/2 the coefficients are independent, w_j ~ N(0, sigma2 / lambda).
+Otherwise they have a common magnitude, w_j = s_j (mu + u_j) with signs s_j,
+mu ~ N(0, rho sigma2 / lambda) and u_j ~ N(0, sigma2 / lambda). With mu integrated out, the q
+coefficients of a set v with signs s have
 
     Cov w = sigma2 / lambda (I + rho s s') ,      its inverse  lambda / sigma2 (I - g_q s s') ,
 
-with g_q = rho / (1 + rho q): one direction, X_v s, more than the weights on their own have. Write
+with g_q = rho / (1 + rho q). Write
 
     W = X_v'X_v + lambda (I - g_q s s') ,    P = W^-1 ,    m = P X_v'y ,    R = y'y - (X_v'y)'m ;
 
     log p(y | v, s, lambda, rho) = -f/2 log R - 1/2 log det(W / lambda) - 1/2 log(1 + rho q)
 
-up to a constant; rho = 0 is a weight of its own for every variable, without any sign. From
-P_0 = (X_v'X_v + lambda I)^-1, t = s'P_0 s and c = s'P_0 X_v'y, with h = lambda g_q,
+up to a constant, with f degrees of freedom of y; rho = 0 gives independent coefficients, without
+signs. From P_0 = (X_v'X_v + lambda I)^-1, t = s'P_0 s and c = s'P_0 X_v'y, with h = lambda g_q,
 
     P = P_0 + h / (1 - h t) P_0 s s'P_0 ,    R = R_0 - h c^2 / (1 - h t) ,
     log det W = log det W_0 + log(1 - h t) ,
 
-so that the eigenvalues of X_v'X_v give the density at every lambda and rho.
+so the eigenvalues of X_v'X_v give the density at every lambda and rho.
 
-Signs. A share theta of them is positive, theta ~ Beta(1/2, 1/2): all alike, or as many of either
-kind, and the data find out. s and -s are the same model (mu may be negative), which has the prior
-2 B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2) if k signs are positive, and is written with s_1 = 1.
-One variable alone has no sign, and the same density whatever rho is: tau^2 = (1 + rho) / lambda
-is its variance (of a column of unit variance, over that of the noise).
+Signs. A proportion theta of the signs is positive, theta ~ Beta(1/2, 1/2). s and -s are the same
+model, because mu may be negative. The model has the prior
+2 B(1/2 + k, 1/2 + q - k) / B(1/2, 1/2) if k signs are positive, and is written with s_1 = 1. A
+single variable has no sign, and its density does not depend on rho: its prior variance is
+tau^2 = (1 + rho) / lambda, for a column of unit variance and relative to the noise.
 
-Neighbours. With one variable more g_q becomes g = g_(q+1), which changes W by
-(h - lambda g) s s' before x_j comes: let P, m and R be those after this. Then, as for weights of
-their own (`model`), with the sign s_j,
+Neighbours. With one additional variable g_q becomes g = g_(q+1), which changes W by
+(h - lambda g) s s' before x_j is added. Let P, m and R be those after this change. As for
+independent coefficients (`model`), with the sign s_j,
 
     k_j = X_v'x_j - lambda g s_j s ,    S_j = x_j'x_j + lambda (1 - g) - k_j'P k_j ,
-    e_j = x_j'y - k_j'm ,    R falls by e_j^2 / S_j ,    det W grows by the factor S_j ,
+    e_j = x_j'y - k_j'm ,    R decreases by e_j^2 / S_j ,    det W is multiplied by S_j ,
 
 and k_j'P k_j needs, for all j at once, only P X_v'x_j and one more vector, X'X_v P s. Without
-variable i of the set, the inverse of the rest of W is T = P - P_i P_i' / P_ii, of which
+variable i of the set, the inverse of the remaining part of W is T = P - P_i P_i' / P_ii, with
 
     s'T s = s'P s - (P s)_i^2 / P_ii ,        s'T X_v'y = s'm - (P s)_i m_i / P_ii ,
 
-and then g_q becomes g_(q-1). With the other sign of i instead, k_i'T s = s_i - (P s)_i / P_ii
-gives S_i and e_i after the change of k_i by 2 lambda g_q s_i s.
+and then g_q becomes g_(q-1). For a change of the sign of i, k_i'T s = s_i - (P s)_i / P_ii gives
+S_i and e_i after the change of k_i by 2 lambda g_q s_i s.
 """
 
 from __future__ import annotations
@@ -55,57 +55,57 @@ from scipy.special import betaln, expit
 
 from .model import MIN_NOISE_RATIO, RegressionMoments
 
-SCATTER = 0.25  # of weights that are alike, over the size they have in common: rho = 1 / SCATTER^2
-COMMON_PROBABILITY = 0.5  # probability, before y is seen, that weights are alike
-SIGN_SHAPE = 0.5  # parameter of the beta distribution of the share of positive signs
-DOUBLINGS = 4  # of tau, on either side of its best value
-MAX_DOUBLING = 16  # doublings of tau: beyond, lambda is n_intercepts in the rounding of X'X
-GRID_RATE = 0.25  # of a change to a kind of the same density: else most jumps would be such
+SCATTER = 0.25  # standard deviation of u_j relative to mu: rho = 1 / SCATTER^2
+COMMON_PROBABILITY = 0.5  # prior probability of a common magnitude
+SIGN_SHAPE = 0.5  # parameter of the beta prior of the proportion of positive signs
+DOUBLINGS = 4  # number of powers of two of tau on either side of its best value
+MAX_DOUBLING = 16  # maximum log2 of tau; beyond, lambda is lost in the rounding of X'X
+GRID_RATE = 0.25  # rate of jumps between grid points of equal density; 1 would dominate the process
 
 
 class PriorGrid(NamedTuple):
-    """What the weights of a set may be like: a grid of lambda and rho, and its prior."""
+    """Grid of lambda and rho with prior probabilities."""
 
     log_ratio: np.ndarray  # (A,) log lambda
-    rho: np.ndarray  # (A,) 0 for weights of their own, which come first
-    log_prior: np.ndarray  # (A,) log prior mass
+    rho: np.ndarray  # (A,) 0 for independent coefficients, which come first
+    log_prior: np.ndarray  # (A,) log prior probability
 
     @property
     def n_independent(self) -> int:
-        """How many have weights of their own."""
+        """Number of grid points with independent coefficients."""
         return int(np.count_nonzero(self.rho == 0.0))
 
     def independent(self) -> PriorGrid:
-        """Those of weights of their own."""
+        """Return the grid points with independent coefficients."""
         return PriorGrid(*(each[: self.n_independent] for each in self))
 
     def common(self) -> PriorGrid:
-        """Those of weights that are alike."""
+        """Return the grid points with a common magnitude."""
         return PriorGrid(*(each[self.n_independent :] for each in self))
 
 
 class SetPrior(NamedTuple):
-    """What is believed before y is seen."""
+    """Prior on sets and coefficients."""
 
-    log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
+    log_prior: np.ndarray  # (p + 1,) of a set of 0 .. p variables, -inf if too large
     grid: PriorGrid
     dof: float  # degrees of freedom of y
 
 
 def make_prior_grid(data: RegressionMoments, best: float) -> PriorGrid:
-    """Doublings of tau, the deviation of a weight of a column of unit variance over that of the
-    noise, around that of the log lambda ``best`` of weights of their own, weighed by the
-    half-Cauchy density 2 / (pi (1 + tau^2)); each for weights of their own and weights alike.
+    """Build a grid of powers of two of tau around the log lambda ``best``.
 
-    The doublings lie on one lattice for all tables: a rounding of ``best`` changes nothing.
-    Weights far below 1/sqrt(n) cannot be seen, and the grid does not go there.
+    tau is the prior standard deviation of the coefficient of a column of unit variance, relative to
+    the noise. Its half-Cauchy density 2 / (pi (1 + tau^2)) gives the prior probabilities. The
+    powers are the same for all data, so rounding of ``best`` has no effect. Coefficients far below
+    1/sqrt(n) are not detectable and are excluded.
     """
-    unit = math.log(float(data.d.mean()) / data.n)  # lambda of tau = 1
+    unit = math.log(float(data.d.mean()) / data.n)  # log lambda for tau = 1
     lowest = math.floor(-0.5 * math.log2(data.n)) - 1
     middle = (unit - best) / (2.0 * math.log(2.0))  # log2 of the best tau
     centre = round(min(max(middle, lowest + DOUBLINGS), MAX_DOUBLING - DOUBLINGS))
     log_tau = math.log(2.0) * np.arange(max(centre - DOUBLINGS, lowest), centre + DOUBLINGS + 1)
-    # density of log tau: tau times that of tau
+    # The density of log tau is tau times the density of tau.
     log_prior = log_tau - np.logaddexp(0.0, 2.0 * log_tau)
     log_prior -= np.logaddexp.reduce(log_prior)
     rho = np.repeat([0.0, 1.0 / SCATTER**2], log_tau.size)
@@ -119,7 +119,7 @@ def make_prior_grid(data: RegressionMoments, best: float) -> PriorGrid:
 
 @cache
 def log_sign_prior(q: int) -> np.ndarray:
-    """(q + 1,) of signs (and their opposites) of which 0 .. q are positive."""
+    """Compute the (q + 1,) log prior of signs of which 0 .. q are positive."""
     if q == 0:
         return np.zeros(1)
     plus = np.arange(q + 1)
@@ -132,14 +132,13 @@ def log_sign_prior(q: int) -> np.ndarray:
 
 
 def normalise_signs(m: np.ndarray) -> np.ndarray:
-    """The signs of weights, (q,) or (q, K), the first of which (in every column) counts as
-    positive."""
+    """Return the signs of m, (q,) or (q, K), with a positive first sign per column."""
     s = np.where(m < 0.0, -1.0, 1.0)
     return s * s[:1]
 
 
 def sign_patterns(q: int) -> np.ndarray:
-    """(M, q) all signs whose first is positive."""
+    """Return the (M, q) sign patterns with a positive first sign."""
     bits = (np.arange(2 ** max(q - 1, 0))[:, None] >> np.arange(max(q - 1, 0))) & 1
     patterns = np.ones((bits.shape[0], q))
     patterns[:, 1:] -= 2.0 * bits
@@ -147,7 +146,7 @@ def sign_patterns(q: int) -> np.ndarray:
 
 
 class Spectrum(NamedTuple):
-    """Sets of one size, ready for every kind of weights: from eigenvalues of X_v'X_v."""
+    """Eigendecompositions of X_v'X_v for sets of equal size."""
 
     e: np.ndarray  # (S, q) eigenvalues
     U: np.ndarray  # (S, q, q) eigenvectors
@@ -155,13 +154,13 @@ class Spectrum(NamedTuple):
 
 
 def spectrum(data: RegressionMoments, v: np.ndarray) -> Spectrum:
-    """Of the sets ``v``, (S, q)."""
+    """Compute the eigendecompositions of the sets ``v`` of shape (S, q)."""
     e, U = np.linalg.eigh(data.G[v[:, :, None], v[:, None, :]])
     return Spectrum(np.maximum(e, 0.0), U, np.einsum("sij,si->sj", U, data.b[v]))
 
 
 class Densities(NamedTuple):
-    """Sets with M patterns of signs each at all kinds of weights of a grid."""
+    """Log densities of sets with M sign patterns at all points of a grid."""
 
     signs: np.ndarray  # (S or 1, M, q)
     eigenvalues: np.ndarray  # (S, A, q) eigenvalues of X_v'X_v + lambda I
@@ -178,7 +177,10 @@ def densities(
     spectra: Spectrum,
     signs: np.ndarray | None = None,
 ) -> Densities:
-    """Of the sets ``of`` at weights of their own, or with ``signs``, (S or 1, M, q), alike."""
+    """Compute log densities of sets, with independent coefficients if ``signs`` is None.
+
+    ``signs`` of shape (S or 1, M, q) holds the signs of coefficients of a common magnitude.
+    """
     lam, q = np.exp(grid.log_ratio), spectra.e.shape[1]
     eigenvalues = spectra.e[:, None, :] + lam[:, None]
     R = data.yy - ((spectra.c * spectra.c)[:, None, :] / eigenvalues).sum(axis=-1)[:, None, :]
@@ -198,19 +200,19 @@ def densities(
 
 
 class StateRates(NamedTuple):
-    """A set, its signs and a kind of weights, as a state of the jump process."""
+    """Jump rates of a state: a set with signs at one grid point."""
 
-    # (2 p + q + A,) to flip each variable, one that comes with a positive sign; the same with a
-    # negative sign; to change the sign of each of the set; to change to each kind of weights.
-    # Where jumps start, others follow: see `averaging.JumpTargets`
+    # (2 p + q + A,) rates of: flips of each variable, added with a positive sign; flips with a
+    # negative sign; sign changes of the variables of the set; jumps to each grid point. Rates of
+    # jumps between distant sets are appended by `averaging.JumpTargets`.
     rates: np.ndarray
-    inclusion: np.ndarray  # (p,) of each variable given all others
-    signs: np.ndarray  # (q,) with which the weights become alike, if they are not
-    log_density: np.ndarray  # (A,) with these signs, at every kind of weights
+    inclusion: np.ndarray  # (p,) inclusion probability of each variable given all others
+    signs: np.ndarray  # (q,) signs of a common magnitude, also if coefficients are independent
+    log_density: np.ndarray  # (A,) at every grid point, with these signs
 
 
 class SetPosterior(NamedTuple):
-    """P, m and R of a set at one kind of weights, in the words of the docstring of this file."""
+    """P, m and R of a set at one grid point, in the notation of the module."""
 
     v: np.ndarray  # (q,)
     s: np.ndarray  # (q,)
@@ -221,20 +223,19 @@ class SetPosterior(NamedTuple):
     rho: float
 
     def magnitude_precision(self, q: int) -> float:
-        """lambda g of q variables."""
+        """Return lambda g_q for q variables."""
         return self.lam * self.rho / (1.0 + self.rho * q)
 
 
 def state_rates(
     data: RegressionMoments, prior: SetPrior, v: np.ndarray, signs: np.ndarray | None, a: int
 ) -> StateRates:
-    """The set ``v``, rising, with the kind of weights of number ``a``: with ``signs`` if these are
-    alike.
+    """Compute the jump rates of the set ``v``, in increasing order, at grid point ``a``.
 
-    From weights of their own to weights alike the signs are those of m; back it goes only from
-    those signs, so that every change can be undone. The run spends its time here: one
-    eigendecomposition gives P at this kind and the density at all of them, as in `densities`,
-    with fewer calls.
+    A jump from independent coefficients to a common magnitude sets the signs to those of m. The
+    reverse jump is possible only from these signs, so every jump is reversible. This function
+    dominates the running time. One eigendecomposition gives P at this grid point and the density at
+    all of them, as in `densities` but with fewer calls.
     """
     grid, q, n_independent = prior.grid, v.size, prior.grid.n_independent
     lams = np.exp(grid.log_ratio)
@@ -245,7 +246,7 @@ def state_rates(
         c = b.dot(U)
         weights = U.dot(
             c[:, None] * inverse[:, :n_independent]
-        )  # m of weights of their own, (q, K)
+        )  # (q, K) m of independent coefficients
         s = normalise_signs(weights[:, a]) if signs is None else signs
         u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
         t, cross = (u * u).dot(inverse), (u * c).dot(inverse)
@@ -268,7 +269,7 @@ def state_rates(
         to_grid[:n_independent][(normalise_signs(weights) != signs[:, None]).any(axis=0)] = 0.0
     additions = addition_gains(data, prior, posterior, b)
     removals, sign_changes = removal_and_sign_gains(prior, posterior)
-    odds = np.logaddexp.reduce(additions, axis=0)  # of each variable, given all others
+    odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
     odds[v] = np.logaddexp(0.0, sign_changes) - removals
     rates = expit(additions)
     rates[:, v] = 0.0
@@ -282,8 +283,11 @@ def state_rates(
 def addition_gains(
     data: RegressionMoments, prior: SetPrior, posterior: SetPosterior, b: np.ndarray
 ) -> np.ndarray:
-    """(1 or 2, p): rise of the log posterior if each variable comes with a positive sign, and with
-    a negative one; as the first one, and with a weight of its own, it has no sign."""
+    """Compute the (1 or 2, p) increases of the log posterior by adding each variable.
+
+    The rows are positive and negative signs. There is one row for the first variable of a set and
+    for independent coefficients, which have no sign.
+    """
     q, lam = posterior.v.size, posterior.lam
     P, m, R, magnitude_precision = (
         posterior.P,
@@ -316,7 +320,7 @@ def addition_gains(
         more = more + np.array([[to[plus + 1]], [to[plus]]]) - log_sign_prior(q)[plus]
     else:
         S, e = S[None], e[None]
-    # Rounding must not make a copy of an active variable look new: the prior alone gives this much.
+    # Rounding must not make a copy of an active variable look new; the prior alone gives this.
     S = np.maximum(S, lam / (1.0 + posterior.rho))
     remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
     rise: np.ndarray = more - 0.5 * (prior.dof * np.log(remaining) + np.log(S) + log_det)
@@ -326,13 +330,12 @@ def addition_gains(
 def removal_and_sign_gains(
     prior: SetPrior, posterior: SetPosterior
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(q,) and (q,): rise (mostly a fall) of the log posterior if each variable of the set leaves,
-    and if its sign changes."""
+    """Compute (q,) increases of the log posterior by removals and by sign changes."""
     q, lam, s, m, dof = posterior.v.size, posterior.lam, posterior.s, posterior.m, prior.dof
     if q == 0:
         return np.zeros(0), np.zeros(0)
     P_ii, less = posterior.P.diagonal(), prior.log_prior[q - 1] - prior.log_prior[q]
-    R = posterior.R + m * m / P_ii  # of T
+    R = posterior.R + m * m / P_ii  # residual sum without variable i
     removals = less - 0.5 * (np.log(P_ii) + math.log(lam))
     if not posterior.rho:
         return removals - 0.5 * dof * np.log(R / posterior.R), np.full(q, -np.inf)
@@ -346,7 +349,7 @@ def removal_and_sign_gains(
     factor = shrunk * ((1.0 + posterior.rho * (q - 1)) / (1.0 + posterior.rho * q))
     removals -= 0.5 * (dof * np.log(remaining) + np.log(factor))
     removals += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
-    if q == 1:  # s and -s are the same
+    if q == 1:  # s and -s are the same model.
         return removals, np.full(1, -np.inf)
     S = (
         1.0 / P_ii

@@ -1,9 +1,8 @@
-"""Credible sets: for each chosen variable, those that could stand for it.
+"""Credible sets of the selected variables.
 
-Given the other variables of a model, one of those correlated with a chosen one is the true one,
-each with a probability in proportion to the evidence of the model with it instead. A credible set
-holds the fewest of them that have 95 % of the probability. Every model of this package knows the
-evidence of exchanges, so that the rest is the same for all.
+Given the other variables of a model, one variable of a correlated group is active. Its posterior
+probability is proportional to the evidence of the model in which it replaces the selected
+variable. A credible set is the smallest group with a total probability of 95 %.
 """
 
 from __future__ import annotations
@@ -11,28 +10,29 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import softmax
 
-COVERAGE = 0.95  # probability that a credible set holds
-MIN_CORRELATION = 0.5  # least correlation of the members of a credible set with the chosen variable
+COVERAGE = 0.95  # probability of a credible set
+MIN_CORRELATION = 0.5  # minimum absolute correlation with the selected variable
 
 
 def credible_sets(v: np.ndarray, gain: np.ndarray, correlation: np.ndarray) -> list[np.ndarray]:
-    """For each chosen variable: itself and those that could stand for it, the most probable first.
+    """Compute a credible set for each selected variable, most probable variable first.
 
     Parameters
     ----------
-    v : int array (q,)
-        The chosen variables.
-    gain : array (p, q)
-        Rise of the log evidence when a variable comes for a chosen one.
-    correlation : array (p, q)
-        Of all variables with the chosen ones, without signs.
+    v : ndarray of shape (q,)
+        Indices of the selected variables.
+    gain : ndarray of shape (p, q)
+        Increase of the log evidence if a variable replaces a selected one.
+    correlation : ndarray of shape (p, q)
+        Absolute correlations of all variables with the selected ones.
 
     Returns
     -------
-    list of int arrays
+    list of ndarray
+        Indices of the variables of each set.
     """
     gain = gain.copy()
-    gain[v] = -np.inf  # a chosen variable stands for no other
+    gain[v] = -np.inf  # A selected variable replaces no other.
     gain[v, np.arange(v.size)] = 0.0
     groups = []
     for i, j in enumerate(v):

@@ -1,17 +1,16 @@
-"""Which set of variables to keep, once the probabilities of all of them are known.
+"""Decision rules: selection of a set from the posterior probabilities of all sets.
 
 [BB04]    M. M. Barbieri, J. O. Berger. Optimal predictive model selection. Annals of Statistics
           32(3), 2004.
 [DWCH11]  K. Dembczynski, W. Waegeman, W. Cheng, E. Huellermeier. An exact algorithm for F-measure
           maximization. Advances in Neural Information Processing Systems 24, 2011.
 
-The most probable set is what the search finds. Where many sets are alike it is one of many, and
-the smallest of them more often than not: what it lacks is nearly as probable as what it has. The
-set of the largest expected F-score weighs what would be missed against what would be wrong.
+The set of maximum posterior probability is often small if many sets have similar probabilities.
+The set of maximum expected F-score balances false discoveries against missed variables.
 
-Whether anything is kept is another question: if the empty set were weighed with the others, it
-would often win where something is there, but nothing can be said for sure of what it is. So it is
-asked first (`signal_detected`), and the score is that of the best set that is not empty.
+Comparing this set with the empty set would often select nothing although a signal is present but
+cannot be located. A separate test (`signal_detected`) therefore decides first whether to select
+anything. The F-score is then maximised over non-empty sets.
 """
 
 from __future__ import annotations
@@ -33,26 +32,28 @@ MAX_COOCCURRENCE = (
 
 
 class SelectedSet(NamedTuple):
-    """A set of variables and how good it should be."""
+    """Set of variables and its expected F-score."""
 
-    v: np.ndarray  # (q,) variables, the most useful first
-    expected: float  # F-score; variables that stand for each other count as one
+    v: np.ndarray  # (q,) variables, most useful first
+    expected: float  # expected F-score; variables with one representative count once
 
 
 def signal_detected(
     pool: Candidates, found: RegressionFit, root: np.ndarray | None, n_intercepts: int
 ) -> bool:
-    """Whether anything is to be kept: the search has ``found`` a set more probable than none, or
-    noise would seldom look as much like a signal as y does, see `chance`."""
+    """Decide whether to select any variable.
+
+    A signal is detected if the search ``found`` a set more probable than the empty set, or if
+    `null_test` rejects the null hypothesis.
+    """
     return found.v.size > 0 or rejects_null(pool, root, n_intercepts)
 
 
 def representatives(data: RegressionMoments, average: Average) -> np.ndarray:
-    """(p,): for each variable the one that stands for it, mostly itself.
+    """Map each of the p variables to the variable that represents it, mostly itself.
 
-    Variable j stands in for a correlated and more probable i if it is active where i is not,
-    P(j | i) < 3/4 P(j | not i). Each has but a part of their common probability, and of both only
-    the more probable one is worth keeping.
+    Variable i represents a correlated and less probable j if j is active mainly when i is not:
+    P(j | i) < 3/4 P(j | not i). The two share their probability, and only i is worth selecting.
     """
     likely = average.candidates
     size = np.sqrt(data.d[likely])
@@ -63,12 +64,16 @@ def representatives(data: RegressionMoments, average: Average) -> np.ndarray:
 def find_representatives(
     inclusion: np.ndarray, likely: np.ndarray, together: np.ndarray, correlated: np.ndarray
 ) -> np.ndarray:
-    """The same, from the probabilities (l, l) that each two of the variables ``likely`` are both
-    active, and which of them are correlated."""
+    """Find representatives from joint inclusion probabilities.
+
+    ``together`` of shape (k, k) holds the probabilities that two of the variables ``likely`` are
+    both active, ``correlated`` whether they are correlated.
+    """
     representative = np.arange(inclusion.size)
-    share = together.diagonal()[:, None]
-    without = share.T - together  # P(j, not i)
-    less = together * (1.0 - share) < MAX_COOCCURRENCE * without * share  # both times P(i) P(not i)
+    active = together.diagonal()[:, None]
+    without = active.T - together  # P(j, not i)
+    # Both sides are multiplied by P(i) P(not i).
+    less = together * (1.0 - active) < MAX_COOCCURRENCE * without * active
     instead = correlated & less & (without >= MIN_INCLUSION)
     leaders: list[int] = []
     for j in np.argsort(-inclusion[likely], kind="stable"):
@@ -81,11 +86,11 @@ def find_representatives(
 
 
 def merge_redundant(by_number: np.ndarray, representative: np.ndarray) -> np.ndarray:
-    """(p, Q + 1): of each variable that stands for itself, how probable it is that it, or one that
-    it stands for, is active, and 0 .. Q in all.
+    """Merge the probabilities of the variables that share a representative.
 
-    That is at most the sum of their probabilities, and at most that of so many active variables:
-    P(|v| = q) = sum_j P(j active, |v| = q) / q.
+    The result of shape (p, Q + 1) holds the probability that a representative or a variable that it
+    represents is active, together with a model size of 0 .. Q. The sum of their probabilities is an
+    upper bound, and so is the probability of the size: P(|v| = q) = sum_j P(j active, |v| = q) / q.
     """
     either = np.zeros_like(by_number)
     np.add.at(either, representative, by_number)
@@ -95,11 +100,12 @@ def merge_redundant(by_number: np.ndarray, representative: np.ndarray) -> np.nda
 
 
 def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) -> SelectedSet:
-    """The set of at most ``most`` variables of the largest expected F-score.
+    """Find the set of at most ``most`` variables with the largest expected F-score.
 
-    Of a set of k variables, each true set v gives 2 |both| / (k + |v|): the expected score is the
-    sum over its members of 2 sum_q P(active, |v| = q) / (k + q), so that for each k the best set
-    is known, [DWCH11]. Nothing is right if nothing is active, which has probability ``nothing``.
+    A set of k variables has the F-score 2 |both| / (k + |v|) for the true set v. The expected score
+    is a sum over the members of 2 sum_q P(active, |v| = q) / (k + q), so the best set of each
+    size k is known exactly, [DWCH11]. The empty set has the F-score 1 if no variable is active,
+    which has the probability ``nothing``.
     """
     most = min(most, by_number.shape[0])
     none = SelectedSet(np.zeros(0, dtype=int), nothing)
@@ -116,18 +122,18 @@ def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) 
 
 
 def select_by_f_score(data: RegressionMoments, average: Average, max_size: int) -> SelectedSet:
-    """The set of the largest expected F-score, with one of those that stand for each other."""
+    """Select the set of maximum expected F-score, one variable per redundant group."""
     by_number = merge_redundant(average.by_number, representatives(data, average))
     return maximise_expected_f_score(by_number, 0.0, max_size)
 
 
 def select_by_median(average: Average, max_size: int) -> np.ndarray:
-    """The variables more probably active than not, [BB04]."""
+    """Select all variables with an inclusion probability above 1/2, [BB04]."""
     likely = np.argsort(-average.inclusion, kind="stable")[:max_size]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
 
 
 def fit_set(data: RegressionMoments, v: np.ndarray, start: RegressionFit) -> RegressionFit:
-    """The model of the variables ``v``, from the lambda of ``start``."""
+    """Fit the set ``v``, starting from the lambda of ``start``."""
     return optimise(data, evaluate(data, v, start.log_ratio), FINE)

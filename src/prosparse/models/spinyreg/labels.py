@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import column_or_1d
 
+from ...data.row_groups import is_missing
 from ...errors import InputError, plural
 
 
@@ -45,8 +46,11 @@ def check_classes(y: ArrayLike, n: int) -> np.ndarray:
             "X and y must have one row per sample: Found input variables with inconsistent "
             f"numbers of samples: {[n, values.size]}"
         )
+    if values.dtype.kind == "V":
+        raise InputError(f"y must hold one label per row, got dtype {values.dtype}. Pass one field.")
     _check_missing(values)
-    return values
+    # scikit-learn does not support NumPy's StringDType.
+    return values.astype(str) if values.dtype.kind == "T" else values
 
 
 def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
@@ -56,6 +60,8 @@ def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
     try:
         with np.errstate(invalid="ignore"):  # Large floats overflow in the check for integers.
             check_classification_targets(values)
+    except TypeError as error:
+        raise InputError(f"y must hold the labels of two classes: {error}") from error
     except ValueError as error:
         raise InputError(
             f"{error}. y must hold the labels of two classes; use SpinyRegressor for a continuous "
@@ -81,11 +87,9 @@ def _check_missing(values: np.ndarray) -> None:
     """Raise an error for missing values, which NumPy would treat as a class."""
     if values.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(values))
-    elif values.dtype.kind == "O":
-        missing = [v is None or (isinstance(v, float) and not math.isfinite(v)) for v in values]
-        bad = np.flatnonzero(missing)
     else:
-        return
+        infinite = [isinstance(value, float) and math.isinf(value) for value in values]
+        bad = np.flatnonzero([a or is_missing(b) for a, b in zip(infinite, values, strict=True)])
     if bad.size:
         value = values[bad[0]]
         infinite = isinstance(value, float | np.floating) and math.isinf(value)

@@ -1,19 +1,19 @@
-"""The average of logistic models over sets of variables, each weighed by its probability.
+"""Bayesian model averaging over sets of variables in logistic regression.
 
 [Z20]   G. Zanella. Informed proposals for local MCMC in discrete spaces. Journal of the American
         Statistical Association 115, 2020.
+[F06]   D. Frenkel. Waste-recycling Monte Carlo. Lecture Notes in Physics 703, 2006.
 
-Up to six variables have all their sets summed, at every tau of the grid. More are sampled by a
-Markov chain on the pairs (v, tau). A state proposes to flip one variable, to exchange one for
-another, or to double or halve tau; of the first two kinds, move a has the rate
-g_a = r_a / (1 + r_a), where r_a is the ratio of posteriors to second order (`logistic`), [Z20].
-The proposal from v to v' is accepted with probability min(1, A),
+Up to six variables, all sets are enumerated at every tau of the grid. For more variables, a
+Markov chain samples pairs (v, tau). A state proposes to flip one variable, to exchange two, or to
+double or halve tau. Move a of the first two types has the rate g_a = r_a / (1 + r_a), where r_a is
+the ratio of posteriors to second order (`logistic`), [Z20]. The proposal from v to v' is accepted
+with probability min(1, A),
 
-    A = pi(v') g'_a' Z / (pi(v) g_a Z') ,    Z, Z' = the sums of the rates at v and v' ,
+    A = pi(v') g'_a' Z / (pi(v) g_a Z') ,    Z, Z' = sums of the rates at v and v' ,
 
-where pi is the posterior of the fitted sets, so that the chain samples it, whatever the rates.
-Proposal and present state both count, by what the acceptance says (Frenkel 2006): a proposal that
-is refused tells something too.
+where pi is the posterior of the fitted sets. The chain samples pi, whatever the rates. Proposal
+and current state both contribute to the average, weighted by the acceptance probability, [F06].
 """
 
 from __future__ import annotations
@@ -25,67 +25,67 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from .averaging import MIN_INCLUSION, MAX_CANDIDATES
+from .averaging import MAX_CANDIDATES, MIN_INCLUSION
 from .logistic import (
     ClassificationData,
     LogisticFit,
     exchange_gains,
     fit_model,
-    score_all_additions,
     removal_gains,
+    score_all_additions,
 )
 from .logistic_search import (
     LogisticRules,
     LogisticState,
-    integrate_tau,
-    fit_state,
     add_variable_start,
+    fit_state,
+    integrate_tau,
     remove_variable_start,
 )
 
-MAX_ENUMERATED = 6  # of so many variables, at most, are summed
-MAX_VISITED = 200  # variables
-MAX_STEPS = 1600  # of the chain
-MIN_STEPS = 100
-STABILITY_TOL = 0.02  # the halves of the run may differ by this much in a probability of inclusion
-SIZE_RATE = 0.25  # of doubling, and of halving, tau
-SAMPLES_EACH = 20  # for every variable expected to be active before the classes are seen
+MAX_ENUMERATED = 6  # maximum number of variables whose sets are enumerated
+MAX_VISITED = 200  # approximate maximum number of variables that are sampled
+MAX_STEPS = 1600  # maximum number of steps of the chain
+MIN_STEPS = 100  # number of steps before the first convergence check
+STABILITY_TOL = 0.02  # maximum difference of inclusion probabilities between two halves of a run
+SIZE_RATE = 0.25  # rate of doubling and of halving tau
+SAMPLES_EACH = 20  # samples per active variable expected by the prior
 
 
 class LogisticAverage(NamedTuple):
-    """Means over all sets, in the units of the data."""
+    """Posterior means over all sets, in the units of the data."""
 
-    inclusion: np.ndarray  # (p,) probability that a variable is active
-    intercept: float  # mean
-    mean: np.ndarray  # (p,) of the weights, zero where a variable is out
-    candidates: np.ndarray  # (k,) the variables that `covariance` is about, rising
-    covariance: np.ndarray  # (1 + k, 1 + k) of the intercept and their weights
-    rest: float  # variance of h, on average, that is due to all other variables
-    n_sets: int  # different sets that were seen
-    by_number: np.ndarray  # (p, Q + 1) probability that a variable and q in all are active
-    nothing: float  # probability that none is
-    together: np.ndarray  # (k, k) probabilities that two of the likely variables are both active
+    inclusion: np.ndarray  # (p,) probability that each variable is active
+    intercept: float  # posterior mean
+    mean: np.ndarray  # (p,) of the coefficients, which are zero for inactive variables
+    candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
+    covariance: np.ndarray  # (1 + k, 1 + k) of the intercept and their coefficients
+    rest: float  # mean contribution of all other variables to the variance of h
+    n_sets: int  # number of distinct sets
+    by_number: np.ndarray  # (p, Q + 1) inclusion jointly with a model size of 0 .. Q
+    nothing: float  # probability of the empty set
+    together: np.ndarray  # (k, k) probability that two candidates are both active
 
 
 def averaging_rules(data: ClassificationData, rules: LogisticRules) -> LogisticRules:
-    """The prior of the average: that of the search times a geometric one, of the mean n / 20.
+    """Multiply the prior on sets by a geometric distribution with mean n / 20.
 
-    Under that of the search alone all numbers of variables are alike before the classes are seen;
-    where these cannot tell, few rows are then averaged over sets as large as they can bear.
+    The prior of the search alone gives all model sizes equal probability. If the data carry little
+    information, few rows would be averaged over sets of nearly maximum size.
     """
     price = math.log1p(SAMPLES_EACH / data.n)
     return rules._replace(log_prior=rules.log_prior - price * np.arange(rules.log_prior.size))
 
 
 class WeightedFit(NamedTuple):
-    """A fitted set and its share of the average."""
+    """Fitted set and its posterior probability."""
 
     fit: LogisticFit
     share: float
 
 
 def sum_all(data: ClassificationData, rules: LogisticRules, k: int) -> list[WeightedFit]:
-    """All sets at every tau, from that of number k on."""
+    """Enumerate all sets at every tau, starting from grid point k."""
     found: list[tuple[LogisticFit, float]] = []
     for q in range(min(data.X.shape[1], rules.max_size) + 1):
         for v in combinations(range(data.X.shape[1]), q):
@@ -99,21 +99,21 @@ def sum_all(data: ClassificationData, rules: LogisticRules, k: int) -> list[Weig
 
 
 class StateRates(NamedTuple):
-    """A state of the chain, and where it may go."""
+    """State of the chain and the rates of its moves."""
 
     fit: LogisticFit
-    k: int  # the number of its tau
-    log_posterior: float  # log posterior, up to a constant; also without variables tau has a prior
-    flips: np.ndarray  # (p,) rates
-    exchanges: np.ndarray  # (p, q) rates of j coming for the variable at place i
+    k: int  # grid point of tau
+    log_posterior: float  # up to a constant; tau has a prior also for the empty set
+    flips: np.ndarray  # (p,) rates of flips
+    exchanges: np.ndarray  # (p, q) rates of j replacing the variable at position i
     sizes: np.ndarray  # (2,) rates of halving and doubling tau
-    total: float  # of all rates
+    total: float  # sum of all rates
 
 
 def chain_state(
     data: ClassificationData, rules: LogisticRules, fit: LogisticFit, k: int
 ) -> StateRates:
-    """The rates of all moves from a fitted set."""
+    """Compute the rates of all moves from a fitted set."""
     q, log_prior = fit.v.size, rules.log_prior
     additions = score_all_additions(data, fit)
     more = log_prior[q + 1] - log_prior[q] if q < rules.max_size else -math.inf
@@ -139,7 +139,7 @@ def visit(
     k: int,
     start: np.ndarray,
 ) -> StateRates:
-    """The set v at the tau of number k, fitted once; ``start`` is near its mode."""
+    """Return the state of the set v at grid point k, fitted once from ``start``."""
     order = np.argsort(v)
     key = (tuple(v[order].tolist()), k)
     if key not in cache:
@@ -153,7 +153,7 @@ def visit(
 def propose(
     data: ClassificationData, rules: LogisticRules, cache: FitCache, current: StateRates, at: float
 ) -> tuple[StateRates, float]:
-    """The move at the share ``at`` of all rates, and with which probability it is accepted."""
+    """Return the move at quantile ``at`` of the rates, and its acceptance probability."""
     fit, k, p = current.fit, current.k, data.X.shape[1]
     steps = np.cumsum(np.concatenate([current.sizes, current.flips, current.exchanges.ravel()]))
     move = min(int(np.searchsorted(steps, at * steps[-1], side="right")), steps.size - 1)
@@ -190,11 +190,13 @@ def sample(
     rng: np.random.Generator,
     steps: int | None = None,
 ) -> list[WeightedFit]:
-    """The sets that a chain from ``state`` on visits, and how often: after as many steps as make
-    its halves agree, or after ``steps``."""
+    """Sample sets by a chain from ``state`` and return them with their weights.
+
+    The chain stops when its halves agree, or after ``steps`` steps.
+    """
     cache: FitCache = {}
     current = visit(data, rules, cache, state.fit.v, state.k, state.fit.mode)
-    time: dict[int, float] = {}  # of each place, by its identity
+    time: dict[int, float] = {}  # weight of each state, by its identity
     inclusion, half = np.zeros(data.X.shape[1]), np.zeros(data.X.shape[1])
     check = MIN_STEPS
     for t in range(1, (MAX_STEPS if steps is None else steps) + 1):
@@ -218,10 +220,10 @@ def sample(
 
 
 def summarise(data: ClassificationData, sets: list[WeightedFit]) -> LogisticAverage:
-    """Moments of the intercept and the weights over sets.
+    """Compute moments of the intercept and the coefficients over sets.
 
-    The covariances of likely variables are kept; the others are taken to be as far from their
-    means as they are on average.
+    The covariances of the candidates are retained. The other variables contribute their mean
+    variance.
     """
     p, c = data.X.shape[1], data.intercept
     by_number = np.zeros((p, 1 + max(each.fit.v.size for each in sets)))
@@ -238,7 +240,7 @@ def summarise(data: ClassificationData, sets: list[WeightedFit]) -> LogisticAver
         first[at] += share * fit.mode
         second[np.ix_(at, at)] += share * (fit.C + np.outer(fit.mode, fit.mode))
     covariance = second - np.outer(first, first)
-    mean, inclusion = np.zeros(p), np.minimum(by_number.sum(axis=1), 1.0)  # 1 + rounding
+    mean, inclusion = np.zeros(p), np.minimum(by_number.sum(axis=1), 1.0)  # rounding
     mean[visited] = first[1:]
     likely = np.argsort(-inclusion[visited], kind="stable")[:MAX_CANDIDATES]
     retained = np.sort(likely[inclusion[visited[likely]] >= MIN_INCLUSION])
@@ -264,7 +266,7 @@ def summarise(data: ClassificationData, sets: list[WeightedFit]) -> LogisticAver
 def average_over_sets(
     data: ClassificationData, rules: LogisticRules, state: LogisticState, seed: int
 ) -> LogisticAverage:
-    """The average over sets, from that of ``state`` on where they are too many to sum."""
+    """Average over sets by enumeration, or by sampling from the set of ``state``."""
     rules = averaging_rules(data, rules)
     if data.X.shape[1] <= MAX_ENUMERATED:
         return summarise(data, sum_all(data, rules, state.k))
@@ -291,11 +293,11 @@ def average_over_sets(
 
 
 def select_promising(data: ClassificationData, state: LogisticState) -> np.ndarray:
-    """The variables that the chain visits, those that would tell most alone first, so that the
-    order of the columns does not matter to what is drawn.
+    """Select the variables that the chain considers, best single variables first.
 
-    Of very many: those of ``state``, those that tell most alone, and those that would add most to
-    ``state``. The others are hardly ever visited, but every state would pay for them.
+    This order makes the draws independent of the column order. If there are too many variables,
+    those of ``state``, the best single variables and those that would add most to ``state`` are
+    selected. The others would hardly ever be visited but increase the cost of every state.
     """
     none = fit_model(data, np.array([], dtype=int), state.fit.log_tau)
     order = np.argsort(-score_all_additions(data, none).gain, kind="stable")

@@ -1,13 +1,12 @@
-"""Which variables tell two classes apart? A search through the sets of variables, and a path.
+"""Search for the most probable logistic model, and a path of nested models.
 
-A set and a size tau of its weights are one place of the search. Scores of second order
-(`logistic`) say which few neighbours are worth fitting; a move is made only where the evidence of
-the fitted neighbour is higher, so that the objective
+A state is a set of variables and a prior scale tau. Second-order scores (`logistic`) select a few
+neighbours to fit. A move is made only if the fitted neighbour increases the objective
 
-    log p(t | v, tau) + log p(tau) + log p(v)
+    log p(t | v, tau) + log p(tau) + log p(v) ,
 
-never falls. tau is on a grid of doublings, on which its half-Cauchy prior is summed wherever sets
-are compared in the end; the prior of the sets pays for how many there are of each size.
+which is therefore non-decreasing. tau is on a grid of powers of two with a half-Cauchy prior. The
+final comparison of sets sums over the grid. The prior on sets corrects for multiplicity.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from .logistic import (
     LogisticFit,
     exchange_gains,
     fit_model,
-    score_all_additions,
     removal_gains,
+    score_all_additions,
 )
 
-MAX_LOG2_TAU = 4  # of tau: weights beyond 16 say no more than that classes are separated
-START_LOG2_TAU = -1  # of tau, where a search starts without any variable
-MAX_TRIALS = 4  # neighbours of each sort, of the best scores, that are fitted
-MIN_TRIAL_SCORE = -2.0  # least score; of second order, it can be too low
-MAX_LOG_GAP = 10.0  # log evidence below the largest, at which the sum over tau ends
-MAX_FULL_START = 30  # variables, at most, with which together a search also starts
-ROWS_PER_VARIABLE = 10  # of the rarer class, for each of these
-LOOKAHEAD = 5  # variables that a search looks beyond where it has come to
-MAX_LOOKAHEADS = 5  # such looks
+MAX_LOG2_TAU = 4  # maximum log2 of tau; larger coefficients only occur for separated classes
+START_LOG2_TAU = -1  # log2 of tau at the start of a search
+MAX_TRIALS = 4  # maximum number of neighbours of each type that are fitted
+MIN_TRIAL_SCORE = -2.0  # minimum score of a fitted neighbour; scores can be too low
+MAX_LOG_GAP = 10.0  # decrease of the log evidence at which the sum over tau ends
+MAX_FULL_START = 30  # maximum number of variables of a search from all variables
+ROWS_PER_VARIABLE = 10  # rows of the less frequent class required for each of these
+LOOKAHEAD = 5  # number of variables added by `search_ahead`
+MAX_LOOKAHEADS = 5  # maximum number of calls of `search_ahead`
 
 
 class LogisticRules(NamedTuple):
-    """What is believed before the classes are seen, and how far a search may go."""
+    """Priors, limits and stopping rule of a search."""
 
-    log_prior: np.ndarray  # (p + 1,) of each set of 0 .. p variables, -inf for those too large
-    log_tau: np.ndarray  # (K,) rising
-    log_tau_prior: np.ndarray  # (K,) log prior mass of each tau
-    max_size: int  # variables of a set, at most
+    log_prior: np.ndarray  # (p + 1,) of a set of 0 .. p variables, -inf if too large
+    log_tau: np.ndarray  # (K,) in increasing order
+    log_tau_prior: np.ndarray  # (K,) log prior probability of each tau
+    max_size: int  # maximum size of a set
     max_iter: int
     tol: float
     verbose: int = 0
@@ -56,10 +55,11 @@ class LogisticRules(NamedTuple):
 def rules_for(
     data: ClassificationData, p: int, *, max_iter: int, tol: float, verbose: int = 0
 ) -> LogisticRules:
-    """The usual rules for p variables, of which ``data`` may hold some.
+    """Return the default rules for p variables, of which ``data`` may hold a subset.
 
-    Weights far below 2/sqrt(n) cannot be seen, and the grid does not go there. Half as many
-    variables as the rarer class has members can separate the classes by chance.
+    Coefficients far below 2/sqrt(n) are not detectable and are excluded from the grid. The maximum
+    size is half the number of observations of the less frequent class, because more variables can
+    separate classes by chance.
     """
     second = float(data.counts @ data.t)
     max_size = min(p, max(int(min(second, data.n - second) / 2.0), 1))
@@ -73,15 +73,15 @@ def rules_for(
 
 
 class LogisticState(NamedTuple):
-    """Where a search has come to."""
+    """Current set and tau of a search."""
 
     fit: LogisticFit
-    k: int  # the number of its tau
-    bound: float  # the objective, which may never fall
+    k: int  # grid point of tau
+    bound: float  # objective, non-decreasing
 
 
 def objective(rules: LogisticRules, fit: LogisticFit, k: int) -> float:
-    """Log posterior of a set and a tau, up to a constant; without variables tau means nothing."""
+    """Return the log posterior of a set and a tau, up to a constant."""
     of_size = float(rules.log_tau_prior[k]) if fit.v.size else 0.0
     return fit.log_evidence + of_size + float(rules.log_prior[fit.v.size])
 
@@ -93,13 +93,13 @@ def fit_state(
     k: int,
     start: np.ndarray | None = None,
 ) -> LogisticState:
-    """The set v at the tau of number k."""
+    """Fit the set v at grid point k."""
     fit = fit_model(data, v, float(rules.log_tau[k]), start)
     return LogisticState(fit, k, objective(rules, fit, k))
 
 
 def best_tau(data: ClassificationData, rules: LogisticRules, state: LogisticState) -> LogisticState:
-    """The same set at the best tau, by climbing the grid."""
+    """Move along the grid to the best tau of the same set."""
     if not state.fit.v.size:
         return state
     for step in (1, -1):
@@ -117,21 +117,21 @@ def best_tau(data: ClassificationData, rules: LogisticRules, state: LogisticStat
 def add_variable_start(
     data: ClassificationData, fit: LogisticFit, j: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The set with variable j as well, and where its mode is looked for."""
+    """Return the set with variable j added, and a start for its mode."""
     return np.append(fit.v, j), np.append(fit.mode, 0.0)
 
 
 def remove_variable_start(
     data: ClassificationData, fit: LogisticFit, i: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The set without the variable at place i, and where its mode is, to second order."""
+    """Return the set without position i, and its mode to second order."""
     at = data.intercept + i
     mode = fit.mode - fit.C[at] * (fit.mode[at] / fit.C[at, at])
     return np.delete(fit.v, i), np.delete(mode, at)
 
 
 def top(scores: np.ndarray, count: int) -> list[int]:
-    """The places of the largest scores that are worth trying, the largest first."""
+    """Return the positions of the largest scores above `MIN_TRIAL_SCORE`, largest first."""
     flat = scores.ravel()
     places = np.argpartition(-flat, count)[:count] if flat.size > count else np.arange(flat.size)
     places = places[np.lexsort((places, -flat[places]))]
@@ -141,7 +141,7 @@ def top(scores: np.ndarray, count: int) -> list[int]:
 def make_step(
     data: ClassificationData, rules: LogisticRules
 ) -> Callable[[LogisticState], LogisticState]:
-    """One move to the best neighbour with a variable more or less, or else to one with another."""
+    """Return a move to the best neighbour: addition or removal, otherwise an exchange."""
 
     def best_of(
         state: LogisticState, sets: Iterable[tuple[np.ndarray, np.ndarray]]
@@ -149,7 +149,7 @@ def make_step(
         best = state
         for v, start in sets:
             candidate = fit_state(data, rules, v, state.k, start)
-            if not state.fit.v.size:  # the tau of no variables is anything
+            if not state.fit.v.size:  # tau has no effect on the empty set.
                 candidate = best_tau(data, rules, candidate)
             if candidate.bound > best.bound:
                 best = candidate
@@ -194,17 +194,18 @@ def local_search(
 
 
 def empty_state(data: ClassificationData, rules: LogisticRules) -> LogisticState:
-    """No variables."""
+    """Return the state without variables."""
     k = int(np.argmin(np.abs(rules.log_tau - START_LOG2_TAU * math.log(2.0))))
     return fit_state(data, rules, np.array([], dtype=int), k)
 
 
 def search(data: ClassificationData, rules: LogisticRules) -> list[Run[LogisticState]]:
-    """The climbs that led to the most probable set that could be found, the best one last.
+    """Search from several starts; return the runs in order of their posterior, best last.
 
-    One starts without any variable. Variables that are useful together can each look useless
-    alone: another starts from what a climb finds that hardly pays for variables, where these are
-    few beside the rows, one more from all of them, and the best looks a few variables ahead.
+    Variables that are useful only together look useless one by one. In addition to the empty set,
+    the starts are the result of a search with half of the log prior and, if there are few variables
+    compared with the rows, all variables. The best run is then extended by a few variables and
+    searched again.
     """
     p = data.X.shape[1]
     runs = [local_search(data, empty_state(data, rules), rules)]
@@ -232,8 +233,10 @@ def search(data: ClassificationData, rules: LogisticRules) -> list[Run[LogisticS
 def search_ahead(
     data: ClassificationData, rules: LogisticRules, state: LogisticState
 ) -> LogisticState:
-    """The most probable of ``state`` and what a few variables more make of it, each of them the one
-    that helps most, or harms least: two can be useless one by one and tell everything together."""
+    """Return the most probable state of a forward selection of a few more variables.
+
+    Two variables can be useless one by one and informative together.
+    """
     best = state
     for _ in range(
         min(LOOKAHEAD, rules.max_size - state.fit.v.size, data.X.shape[1] - state.fit.v.size)
@@ -246,7 +249,7 @@ def search_ahead(
 
 
 def enlarged_limit(state: LogisticState, rules: LogisticRules) -> int:
-    """How large a set a lenient climb may reach."""
+    """Return the maximum size of an exploratory search."""
     return min(rules.max_size, 2 * state.fit.v.size + 5)
 
 
@@ -254,17 +257,17 @@ def enlarged_limit(state: LogisticState, rules: LogisticRules) -> int:
 
 
 class TauEvidence(NamedTuple):
-    """The evidence of one set with every tau weighed, and its fits."""
+    """Evidence of a set integrated over tau, and its fits."""
 
     log_evidence: float
     fits: list[LogisticFit]
-    share: np.ndarray  # of each fit
+    share: np.ndarray  # posterior probability of each fit
 
 
 def integrate_tau(
     data: ClassificationData, rules: LogisticRules, state: LogisticState
 ) -> TauEvidence:
-    """Sum over tau, from that of ``state`` on, as far as it matters."""
+    """Sum the evidence over tau, starting from that of ``state``."""
     if not state.fit.v.size:
         return TauEvidence(state.fit.log_evidence, [state.fit], np.ones(1))
     found = {state.k: state.fit}
@@ -286,18 +289,20 @@ def integrate_tau(
 class LogisticPath(NamedTuple):
     """Nested sets of 0, 1, 2, ... variables, each at its best tau."""
 
-    order: np.ndarray  # (K,) variables, the most useful first
-    states: list[LogisticState]  # of the first q variables, q = 0 .. K
-    log_evidence: np.ndarray  # (K + 1,) with every tau weighed
+    order: np.ndarray  # (K,) variables, most useful first
+    states: list[LogisticState]  # sets of the first q variables, q = 0 .. K
+    log_evidence: np.ndarray  # (K + 1,) integrated over tau
 
 
 def logistic_path(
     data: ClassificationData, rules: LogisticRules, state: LogisticState, longest: int
 ) -> LogisticPath:
-    """Sets around that of ``state``: smaller ones without the variables that are missed least,
-    larger ones with those that help most."""
+    """Compute nested sets around that of ``state``.
+
+    Smaller sets follow by backward elimination, larger ones by forward selection.
+    """
     states, order = [state], []
-    while state.fit.v.size:  # who leaves last is the most useful
+    while state.fit.v.size:  # Backward elimination: the last variable removed ranks first.
         i = int(removal_gains(data, state.fit).argmax())
         order.append(int(state.fit.v[i]))
         v, start = remove_variable_start(data, state.fit, i)

@@ -1,7 +1,8 @@
-"""From a table and two classes to chosen variables and their weights.
+"""Solver of SpinyClassifier: from standardised data to the selected set.
 
-Of very many variables a shortlist is searched; those beyond it are asked again whether they would
-help what was found. A path of sets around the best one says how many variables to keep.
+If there are very many variables, a shortlist is searched. All other variables are then scored,
+and those that would increase the evidence join the shortlist. A path of sets around the best one
+gives the evidence of each size.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from .logistic import (
     LogisticFit,
     design,
     exchange_gains,
-    make_data,
     log_lambda,
+    make_data,
     score_additions,
     score_all_additions,
 )
@@ -32,27 +33,27 @@ from .logistic_search import (
     LogisticRules,
     LogisticState,
     best_tau,
+    fit_state,
     local_search,
     logistic_path,
     rules_for,
     search,
-    fit_state,
 )
 from .model import relative_size
 from .solve import SelectionRule
 
-MAX_SHORTLIST = 1000  # variables, at most, that are searched at once
-MIN_SHORTLIST = 50
-MAX_ENTRIES = 50_000_000  # of the table of a shortlist
-MAX_EXTENSIONS = 5  # times that others may join the shortlist
-PATH_EXTENSION = 5  # the path goes so many variables beyond the best set
-# Probability that noise predicts as well, at most, for anything to be kept that the search does not
-# find more probable than nothing.
+MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
+MIN_SHORTLIST = 50  # minimum number of variables on a shortlist
+MAX_ENTRIES = 50_000_000  # maximum number of entries of the columns on a shortlist
+MAX_EXTENSIONS = 5  # maximum number of extensions of the shortlist
+PATH_EXTENSION = 5  # number of sets on the path beyond the best one
+# Maximum p-value at which variables are selected if the search finds no set more probable than the
+# empty set.
 NULL_LEVEL = 0.05
 
 
 class LogisticOptions(NamedTuple):
-    """What the user decides; see `SpinyClassifier`."""
+    """Options of SpinyClassifier."""
 
     fit_intercept: bool
     selection_rule: SelectionRule
@@ -64,45 +65,40 @@ class LogisticOptions(NamedTuple):
 
 
 class LogisticSolution(NamedTuple):
-    """All that a fit finds, in the operator's columns and units."""
+    """Result of a fit, in the columns and units of the operator."""
 
-    order: np.ndarray  # (p,) variables, the most useful first
+    order: np.ndarray  # (p,) variables, most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
     selected: np.ndarray  # (q,) selected variables, in the order of `fit`
     fit: LogisticFit
-    prior_std: float  # of the weights of the chosen set
     path: LogisticPath
     log_posterior: np.ndarray  # (K + 1,) along the path
-    best: int  # the place of the chosen set on the path, which is its number of variables
-    bounds: np.ndarray  # (n_iter,) of the climb that found it
+    best: int  # number of selected variables
+    bounds: np.ndarray  # (n_iter,) objective of the search that found the set
     reason: StopReason
-    listed: np.ndarray  # (k,) the variables that `average` is about
+    listed: np.ndarray  # (k,) variables of `average`
     average: LogisticAverage | None
-    credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
+    credible: list[np.ndarray]  # credible set of each selected variable
 
 
 class ColumnSubset(NamedTuple):
-    """Some of the columns of a table."""
+    """Subset of the columns."""
 
     indices: np.ndarray  # (k,) column indices, increasing
     data: ClassificationData
 
 
 def take_subset(op: Operator, labels: Labels, places: np.ndarray, intercept: bool) -> ColumnSubset:
-    """The columns at ``places``; rows of ``op`` are multiplied by the roots of their counts."""
+    """Load the columns ``places``; rows of ``op`` are divided by their root weights."""
     some = op if places.size == op.shape[1] else op.take_columns(places)
-    rows = np.asarray(some.gather_rows(_itself, entrywise=True), dtype=float)
+    rows = np.asarray(some.gather_rows(lambda block: block, entrywise=True), dtype=float)
     return ColumnSubset(
         places, make_data(rows / labels.root[:, None], labels.t, labels.counts, intercept)
     )
 
 
-def _itself(block: np.ndarray) -> np.ndarray:
-    return block
-
-
 def marginal_scores(op: Operator, labels: Labels) -> np.ndarray:
-    """How well each variable tells the classes apart by itself: its score statistic."""
+    """Compute the score statistic of each variable."""
     y = labels.root * (labels.t - labels.proportion)
     products = np.asarray(op.rmatmul(y[:, None]), dtype=float)[:, 0]
     scores: np.ndarray = np.abs(products) / np.sqrt(np.asarray(op.column_squares(), dtype=float))
@@ -110,8 +106,11 @@ def marginal_scores(op: Operator, labels: Labels) -> np.ndarray:
 
 
 def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarray:
-    """Sizes of the weights of a ridge regression on all variables, which, unlike the marginal
-    scores, see through their correlations; with more rows than variables these must do."""
+    """Compute absolute coefficients of a ridge regression on all variables.
+
+    Unlike marginal scores, these account for the correlations of the variables. With more rows than
+    variables the marginal scores are used.
+    """
     n, p = op.shape
     if n > p:
         return marginal
@@ -125,7 +124,7 @@ def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarr
 def gains_of_all(
     op: Operator, labels: Labels, data: ClassificationData, fit: LogisticFit
 ) -> np.ndarray:
-    """Rise of the log evidence if each of all variables joined ``fit``, to second order."""
+    """Compute the gains of ``fit`` by adding each variable, to second order."""
     S = fit.S / labels.root
     cross = np.asarray(op.rmatmul(S[:, None] * design(data, fit.v)), dtype=float)
     e = np.asarray(op.rmatmul((fit.residual / labels.root)[:, None]), dtype=float)[:, 0]
@@ -139,21 +138,21 @@ def gains_of_all(
 
 
 def select_top(size: int, *scores: np.ndarray) -> np.ndarray:
-    """The variables at the top of each of the scores, rising."""
+    """Return the top variables by each of the scores, in increasing order."""
     each = size // len(scores)
     return np.unique(np.concatenate([np.argsort(-s, kind="stable")[:each] for s in scores]))
 
 
 class SearchResult(NamedTuple):
-    """What a search among all columns has led to."""
+    """Result of a search among all columns."""
 
-    listed: ColumnSubset  # the last shortlist; the variables of `runs` are places in it
+    listed: ColumnSubset  # last shortlist; `runs` index its variables
     rules: LogisticRules
-    runs: list[Run[LogisticState]]  # the best one last
+    runs: list[Run[LogisticState]]  # best run last
 
 
 def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> SearchResult:
-    """Search a shortlist, look whether others would help, bring them in, go on."""
+    """Search the shortlist, and extend it while other variables would help."""
     n, p = op.shape
     intercept = options.fit_intercept
     size = int(min(max(MAX_ENTRIES // n, MIN_SHORTLIST), MAX_SHORTLIST))
@@ -194,20 +193,20 @@ def search_all(op: Operator, labels: Labels, options: LogisticOptions) -> Search
 
 
 def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> LogisticSolution:
-    """SelectionRule the variables of a standardised table that tell the classes apart."""
+    """Select the variables of a standardised data matrix that predict the classes."""
     p = op.shape[1]
     listed, rules, runs = search_all(op, labels, options)
     data, found = listed.data, runs[-1].state
     average, wanted = None, options.selection_rule
     if not found.fit.v.size and wanted == "f-score" and null_pvalue(op, labels) > NULL_LEVEL:
-        wanted = "map"  # noise might give as much
+        wanted = "map"  # No signal is detected.
     if options.average or options.selection_rule != "map":
         average = average_over_sets(data, rules, found, options.seed)
         if options.selection_rule == "median":
             found = best_state(data, rules, select_by_median(average, rules.max_size), found)
         elif wanted == "f-score":
             v = select_by_f_score(data, average, rules.max_size)
-            if v.size:  # else what the search found, which is more probable than nothing
+            if v.size:  # otherwise the set that the search found
                 found = best_state(data, rules, v, found)
     longest = min(rules.max_size, found.fit.v.size + PATH_EXTENSION)
     path = logistic_path(data, rules, found, longest)
@@ -216,7 +215,7 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
     fit = path.states[best].fit
     reason = worst([each.reason for each in runs])
     if best == 0 and not reason.unfinished:
-        reason = StopReason.NOTHING_FOUND
+        reason = StopReason.NO_SIGNAL
     relevance = np.zeros(p)
     if best:
         size = np.abs(fit.m) * np.sqrt(data.counts @ data.squares[:, fit.v])
@@ -226,7 +225,6 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
         relevance=relevance,
         selected=listed.indices[fit.v],
         fit=fit,
-        prior_std=float(np.exp(-0.5 * log_lambda(data, fit.log_tau))),
         path=path,
         log_posterior=log_posterior,
         best=best,
@@ -239,7 +237,7 @@ def solve_classes(op: Operator, labels: Labels, options: LogisticOptions) -> Log
 
 
 def select_by_median(average: LogisticAverage, max_size: int) -> np.ndarray:
-    """The variables more probably active than not (Barbieri & Berger 2004)."""
+    """Select all variables with an inclusion probability above 1/2."""
     likely = np.argsort(-average.inclusion, kind="stable")[:max_size]
     v: np.ndarray = likely[average.inclusion[likely] > 0.5]
     return v
@@ -248,8 +246,7 @@ def select_by_median(average: LogisticAverage, max_size: int) -> np.ndarray:
 def select_by_f_score(
     data: ClassificationData, average: LogisticAverage, max_size: int
 ) -> np.ndarray:
-    """The set of the largest expected F-score, with one of those that stand for each other; see
-    `choice`."""
+    """Select the set of maximum expected F-score, one variable per redundant group."""
     X = data.X[:, average.candidates]
     G = X.T @ (data.counts[:, None] * X)
     size = np.sqrt(G.diagonal())
@@ -262,9 +259,11 @@ def select_by_f_score(
 
 
 def null_pvalue(op: Operator, labels: Labels) -> float:
-    """The probability that classes which have nothing to do with the table give some column as
-    large a score as it has: squares of scores are about chi2 of one degree of freedom, and columns
-    are taken to be independent, which makes the probability too large if anything."""
+    """Compute the p-value of the largest marginal score.
+
+    Squared scores of independent classes are approximately chi-squared with one degree of freedom.
+    The columns are treated as independent, which makes the p-value conservative.
+    """
     share = labels.proportion
     largest = float(marginal_scores(op, labels).max()) ** 2 / (share * (1.0 - share))
     one = float(chdtrc(1.0, largest))
@@ -274,14 +273,14 @@ def null_pvalue(op: Operator, labels: Labels) -> float:
 def best_state(
     data: ClassificationData, rules: LogisticRules, v: np.ndarray, near: LogisticState
 ) -> LogisticState:
-    """The set v at its best tau, from that of ``near`` on."""
+    """Fit the set v at its best tau, starting from that of ``near``."""
     return best_tau(data, rules, fit_state(data, rules, v, near.k))
 
 
 def ranking(
     op: Operator, labels: Labels, listed: ColumnSubset, path: LogisticPath, fit: LogisticFit
 ) -> np.ndarray:
-    """All variables: those on the path in its order, the others by what each would add."""
+    """Rank all variables: those on the path in its order, the others by their gain."""
     ranked: np.ndarray = listed.indices[path.order]
     p = op.shape[1]
     if ranked.size == p:
@@ -295,8 +294,7 @@ def ranking(
 
 
 def credible_sets_of(data: ClassificationData, fit: LogisticFit) -> list[np.ndarray]:
-    """The credible set of each variable of ``fit``, see `credible`; evidences of exchanges are
-    known to second order."""
+    """Compute the credible set of each variable of ``fit``, to second order."""
     if fit.v.size == 0:
         return []
     d = data.counts @ data.squares

@@ -1,27 +1,26 @@
-"""Bayesian variable selection in linear regression: the exact evidence of every model.
+"""Bayesian linear regression: exact evidence of every set of variables.
 
 [LMBC16]  P. Latouche, P.-A. Mattei, C. Bouveyron, J. Chiquet. Combining a relaxed EM algorithm
           with Occam's razor for Bayesian variable selection in high-dimensional regression.
           Journal of Multivariate Analysis 146, 2016.
 
-The model v says y = X_v w + noise, w ~ N(0, I/alpha), noise ~ N(0, I/gamma). With w integrated
-out y ~ N(0, I/gamma + X_v X_v'/alpha). Write lambda = alpha/gamma, sigma2 = 1/gamma and
+Model v is y = X_v w + noise with w ~ N(0, I/alpha) and noise ~ N(0, I/gamma). Integrating over w
+gives y ~ N(0, I/gamma + X_v X_v'/alpha). With lambda = alpha/gamma, sigma2 = 1/gamma and
 
     P = (X_v'X_v + lambda I)^-1      m = P X_v'y      R = y'y - (X_v'y)'m ;
 
     log p(y | v) = -n/2 log(2 pi sigma2) - R / (2 sigma2) - 1/2 log det(I + X_v'X_v / lambda) .
 
-The best sigma2 is R/n, so that one number, log lambda, is left to optimise: Newton's method,
-every evaluation one Cholesky factor of the q x q matrix. At a given lambda the evidence of all
-neighbours of v (one variable more, one less, one exchanged for another) follows from P, m and R
-by rank-one formulas; X itself is not needed, only X'X and X'y.
+The best sigma2 is R/n, which leaves log lambda to optimise by Newton's method. Each evaluation
+needs one Cholesky factor of a q x q matrix. At a given lambda the evidence of all neighbours of v
+(one variable added, removed or exchanged) follows from P, m and R by rank-one formulas. These
+need X'X and X'y but not X.
 
-The papers relax the choice of v to [0, 1]^p, which leaves one prior variance per variable
-(`relaxed`). With fewer samples than variables that relaxed likelihood has no useful maximum in
-gamma: it grows as ever more variables explain ever more of the noise. Hence the order here: the
-exact evidence of binary models finds the variables and the noise (`stepwise`, `shortlist`), a path
-of models around the best one says how many, and at that noise the relaxed model weighs the
-variables (`solve`).
+[LMBC16] relax the selection of v to [0, 1]^p, which gives one prior variance per variable
+(`ard`). With fewer samples than variables the relaxed likelihood has no useful maximum in gamma:
+it increases as more variables explain more of the noise. The exact evidence of binary models
+therefore selects variables and noise (`stepwise`, `screening`). At that noise, `ard` computes the
+relevance of the variables (`solve`).
 """
 
 from __future__ import annotations
@@ -33,33 +32,33 @@ import numpy as np
 from scipy.linalg.blas import ddot
 from scipy.linalg.lapack import dpotrf, dtrtri
 
-MIN_NOISE_RATIO = 1e-12  # least noise variance, as a share of the mean square of y
-FACTOR_ROUNDING = 1e-14  # of a Cholesky factor, as a share of its largest diagonal entry
-MAX_RATIO_RANGE = 1e12  # lambda stays within this factor of the diagonal of X'X
-# how well lambda is optimised, in log evidence: during the search, along the path, in the end
+MIN_NOISE_RATIO = 1e-12  # minimum noise variance relative to y'y / n
+FACTOR_ROUNDING = 1e-14  # relative rounding error of a Cholesky factor
+MAX_RATIO_RANGE = 1e12  # maximum ratio of lambda and the diagonal of X'X
+# Tolerances of the log evidence in lambda: in a search, along the path, for the selected model.
 COARSE, FINE, EXACT = 0.1, 1e-4, 1e-9
-MAX_LOG_STEP = 8.0  # of log lambda
+MAX_LOG_STEP = 8.0  # maximum step of log lambda
 
 
 class RegressionMoments(NamedTuple):
-    """All that the evidence needs of the data."""
+    """Sufficient statistics of the evidence."""
 
     G: np.ndarray  # (p, p) X'X
     b: np.ndarray  # (p,) X'y
-    yy: float  # y'y, not zero
-    n: float  # observations: rows, or the sum of their weights
+    yy: float  # y'y, positive
+    n: float  # number of observations, or sum of the row weights
     d: np.ndarray  # (p,) diagonal of X'X
-    low: float  # log lambda is between these
+    low: float  # lower and upper bound of log lambda
     high: float
-    noise_floor: float  # least noise variance
+    noise_floor: float  # minimum noise variance
 
     def gram(self, v: np.ndarray) -> np.ndarray:
-        """X_v'X_v, a fresh array."""
+        """Return X_v'X_v as a new array."""
         return self.G.take(v, axis=0).take(v, axis=1)
 
 
 def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMoments:
-    """From X'X, X'y, y'y and the number of rows."""
+    """Compute the sufficient statistics from X'X, X'y, y'y and the number of observations."""
     d = np.diagonal(G)
     low, high = (
         math.log(float(d.min()) / MAX_RATIO_RANGE),
@@ -69,7 +68,7 @@ def moments(G: np.ndarray, b: np.ndarray, yy: float, n: float) -> RegressionMome
 
 
 def relative_size(size: np.ndarray) -> np.ndarray:
-    """Sizes of selected variables relative to the largest, all of them positive."""
+    """Divide sizes of selected variables by the largest; all results are positive."""
     largest = float(size.max(initial=0.0))
     if largest == 0.0:
         return np.ones_like(size)
@@ -78,39 +77,39 @@ def relative_size(size: np.ndarray) -> np.ndarray:
 
 
 class FitSums(NamedTuple):
-    """All that the best lambda of a model depends on."""
+    """Statistics of a model that determine its best lambda."""
 
     R: float  # positive
     mm: float  # m'm
     mPm: float
-    trace: float  # of P
-    trace2: float  # of P^2
+    trace: float  # tr P
+    trace2: float  # tr P^2
 
 
 class RegressionFit(NamedTuple):
-    """A model v at some lambda, with the best noise variance for it."""
+    """Model v at one lambda, with the best noise variance."""
 
-    v: np.ndarray  # (q,) variables, in the order in which they came
+    v: np.ndarray  # (q,) variables in order of addition
     log_ratio: float  # log lambda = log(alpha / gamma)
     P: np.ndarray  # (q, q)
     m: np.ndarray  # (q,) posterior mean of w
     sums: FitSums
     sigma2: float
     log_evidence: float
-    slope: float  # of the log evidence in log lambda
-    step: float  # of log lambda to where the slope should be zero
+    slope: float  # derivative of the log evidence in log lambda
+    step: float  # Newton step of log lambda
 
     @property
     def R(self) -> float:
-        """y'y - (X_v'y)'m."""
+        """Residual sum y'y - (X_v'y)'m."""
         return self.sums.R
 
 
 def evaluate(data: RegressionMoments, v: np.ndarray, log_ratio: float) -> RegressionFit:
-    """The evidence of model v at one lambda.
+    """Compute the evidence of model v at one lambda.
 
-    A small table spends most of its time here, in the overhead of calls: NumPy's methods have
-    half that of its operators.
+    The running time for small data is dominated by call overhead; NumPy methods have half the
+    overhead of operators.
     """
     n, q, b = data.n, v.size, data.b.take(v)
     if q == 0:
@@ -139,8 +138,10 @@ def evaluate(data: RegressionMoments, v: np.ndarray, log_ratio: float) -> Regres
 
 
 def _rounded_factor(A: np.ndarray, lam: float) -> np.ndarray:
-    """The Cholesky factor of A + lambda I, made positive definite as far as rounding asks for:
-    copies of a variable, and lambda below rounding."""
+    """Compute a Cholesky factor of A + lambda I with the smallest sufficient diagonal shift.
+
+    The shift is needed for repeated variables if lambda is below rounding.
+    """
     more = FACTOR_ROUNDING * (float(A.diagonal().max()) + lam)
     failed = 1
     while failed:
@@ -154,12 +155,12 @@ def _rounded_factor(A: np.ndarray, lam: float) -> np.ndarray:
 def slope_and_step(
     data: RegressionMoments, q: int, log_ratio: float, sums: FitSums
 ) -> tuple[float, float]:
-    """The slope of the log evidence in log lambda, and the step to where it should be zero.
+    """Compute the slope of the log evidence in log lambda, and a Newton step.
 
-    It is zero where lambda m'm / sigma2, the size of the weights, equals q - lambda tr P, the
-    number of those that the data determine (MacKay 1992). The logarithms of both are nearly
-    straight lines: a step of Newton's method on their difference leaves a hundredth of the
-    error that one on the slope itself leaves. d P / d log lambda = -lambda P^2.
+    The slope is zero if lambda m'm / sigma2, the size of the coefficients, equals q - lambda tr P,
+    the number of well-determined coefficients (MacKay 1992). The logarithms of both are nearly
+    linear in log lambda. A Newton step on their difference leaves a hundredth of the error of a
+    Newton step on the slope. d P / d log lambda = -lambda P^2.
     """
     R, mm, mPm, trace, trace2 = sums
     lam = math.exp(log_ratio)
@@ -180,12 +181,12 @@ def slope_and_step(
 
 
 def clip_log_ratio(data: RegressionMoments, log_ratio: float, step: float) -> float:
-    """log lambda after a step, within reach."""
+    """Return log lambda after a step, clipped to its bounds."""
     return min(max(log_ratio + step, data.low), data.high)
 
 
 def optimise(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
-    """Raise the evidence over lambda until less than ``tol`` is to be gained."""
+    """Maximise the evidence over lambda until the expected increase is below ``tol``."""
     for _ in range(100):
         target = clip_log_ratio(data, fit.log_ratio, fit.step)
         if abs((target - fit.log_ratio) * fit.slope) <= tol:
@@ -203,27 +204,27 @@ def optimise(data: RegressionMoments, fit: RegressionFit, tol: float) -> Regress
 def fit_neighbour(
     data: RegressionMoments, fit: RegressionFit, v: np.ndarray, sums: FitSums, tol: float
 ) -> RegressionFit:
-    """The model v, a neighbour of ``fit`` that has ``sums`` at the same lambda."""
+    """Fit model v, a neighbour of ``fit`` with statistics ``sums`` at the same lambda."""
     _, step = slope_and_step(data, v.size, fit.log_ratio, sums)
     return optimise(data, evaluate(data, v, clip_log_ratio(data, fit.log_ratio, step)), tol)
 
 
 class Additions(NamedTuple):
-    """What joining the model would change for each of some variables, at the same lambda."""
+    """Changes by adding each of some variables at the same lambda."""
 
     H: np.ndarray  # (p, q) X'X_v P
     s: np.ndarray  # (p,) lambda + |x_j|^2 after regression on the model
     e: np.ndarray  # (p,) x_j'(y - X_v m)
-    gain: np.ndarray  # (p,) rise of the log evidence
+    gain: np.ndarray  # (p,) increase of the log evidence
 
 
 def score_additions(
     fit: RegressionFit, cross: np.ndarray, d: np.ndarray, b: np.ndarray, n: float
 ) -> Additions:
-    """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``b`` = X'y of any variables."""
+    """Score additions from X'X_v, the diagonal of X'X and X'y of any variables."""
     lam = math.exp(fit.log_ratio)
     H = cross.dot(fit.P)
-    # Rounding must not make a copy of an active variable look new: s is at least lambda.
+    # Rounding must not make a copy of an active variable look new; s is at least lambda.
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
     e = b - cross.dot(fit.m)
     remaining = np.maximum(1.0 - e * e / (s * fit.R), MIN_NOISE_RATIO)
@@ -231,17 +232,18 @@ def score_additions(
 
 
 def score_all_additions(data: RegressionMoments, fit: RegressionFit, n: float) -> Additions:
-    """The neighbours of a model, which itself can gain nothing."""
+    """Score the addition of every variable; included variables have a gain of -inf."""
     additions = score_additions(fit, data.G.take(fit.v, axis=1), data.d, data.b, n)
     additions.gain[fit.v] = -np.inf
     return additions
 
 
 def fit_single(data: RegressionMoments, j: int) -> RegressionFit:
-    """The model of variable j alone, at its best lambda, which is known in closed form.
+    """Fit the model of variable j alone at its best lambda, in closed form.
 
-    With rho the squared correlation of x_j and y and u = d/(lambda + d), the evidence is
-    -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, largest at n rho - 1 = u rho (n - 1).
+    With rho the squared correlation of x_j and y and u = d/(lambda + d), the log evidence is
+    -n/2 log(1 - u rho) + 1/2 log(1 - u) up to a constant, with its maximum at
+    n rho - 1 = u rho (n - 1).
     """
     n, d = data.n, float(data.d[j])
     rho = float(data.b[j]) ** 2 / (d * data.yy)
@@ -251,7 +253,7 @@ def fit_single(data: RegressionMoments, j: int) -> RegressionFit:
 
 
 def add_best_variable(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
-    """The best model with one variable more, which may be worse than ``fit``."""
+    """Add the variable of the largest gain, which may be negative."""
     if fit.v.size == 0:
         return fit_single(data, int(np.argmax(data.b**2 / data.d)))
     additions = score_all_additions(data, fit, data.n)
@@ -261,7 +263,7 @@ def add_best_variable(data: RegressionMoments, fit: RegressionFit, tol: float) -
 def add_variable(
     data: RegressionMoments, fit: RegressionFit, additions: Additions, j: int, tol: float
 ) -> RegressionFit:
-    """The model with variable j as well."""
+    """Fit the model with variable j added."""
     P, h, s, e = fit.P, additions.H[j], float(additions.s[j]), float(additions.e[j])
     R, _, _, trace, trace2 = fit.sums
     weight = e / s
@@ -277,7 +279,7 @@ def add_variable(
 
 
 def removal_gains(fit: RegressionFit, n: float) -> np.ndarray:
-    """Rise (mostly a fall) of the log evidence when each variable leaves, at the same lambda."""
+    """Compute the increase of the log evidence if each variable is removed."""
     P_ii = fit.P.diagonal()
     more = fit.m * fit.m / (P_ii * fit.R)
     gains: np.ndarray = -0.5 * (n * np.log1p(more) + np.log(P_ii) + fit.log_ratio)
@@ -285,19 +287,19 @@ def removal_gains(fit: RegressionFit, n: float) -> np.ndarray:
 
 
 def least_useful(fit: RegressionFit, n: float) -> int:
-    """The place in v of the variable without which the model is best."""
+    """Return the position in v of the variable with the largest removal gain."""
     return int(removal_gains(fit, n).argmax())
 
 
 def remove_worst_variable(data: RegressionMoments, fit: RegressionFit, tol: float) -> RegressionFit:
-    """The best model with one variable less."""
+    """Remove the least useful variable."""
     return remove_variable(data, fit, least_useful(fit, data.n), tol)
 
 
 def remove_variable(
     data: RegressionMoments, fit: RegressionFit, i: int, tol: float
 ) -> RegressionFit:
-    """The model without the variable at place i of v."""
+    """Fit the model without the variable at position i of v."""
     v = np.concatenate([fit.v[:i], fit.v[i + 1 :]])
     if v.size < 2:
         return fit_single(data, int(v[0])) if v.size else evaluate(data, v, fit.log_ratio)
@@ -315,7 +317,7 @@ def remove_variable(
 
 
 def exchange_gains(fit: RegressionFit, additions: Additions, n: float) -> np.ndarray:
-    """Rise of the log evidence when i leaves and j comes, for all (j, i), at the same lambda."""
+    """Compute the (p, q) increases of the log evidence if j replaces i."""
     P_ii = fit.P.diagonal()
     H, R = additions.H, fit.R + fit.m**2 / P_ii
     s = additions.s[:, None] + H * H / P_ii

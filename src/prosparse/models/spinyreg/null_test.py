@@ -1,16 +1,17 @@
-"""Is there anything to be found, or would noise do as well?
+"""Monte Carlo test of the null hypothesis that the response is noise.
 
-Probabilities of sets cannot promise that a response of noise selects nothing: that depends on the
-prior. Here the table is asked what it makes of noise. The statistic is the sum, over all
-variables, of the Bayes factor of the set of one variable against the empty set, at weights as
-large as their errors (lambda = x_j'x_j): with r_j the correlation of x_j and y, and f degrees of
-freedom,
+[BC91]  J. Besag, P. Clifford. Sequential Monte Carlo p-values. Biometrika 78, 1991.
 
-    S = sum_j (1 - r_j^2 / 2)^(-f/2) .
+Posterior probabilities of sets do not control how often a response of pure noise selects
+variables. This test does. The statistic is the sum over variables of the Bayes factor of a
+single-variable model against the empty model, with lambda = x_j'x_j:
 
-Many weak correlations count as well as a single strong one. How often noise has as large a sum
-is counted on responses of Gaussian noise, for this very table: columns may be correlated in any
-way (Besag & Clifford 1991, Biometrika 78, on counting only until the answer is clear).
+    S = sum_j (1 - r_j^2 / 2)^(-f/2) ,
+
+where r_j is the correlation of x_j and y and f are the degrees of freedom. The statistic is
+sensitive to many weak correlations as well as to a single strong one. Its null distribution is
+simulated by Gaussian responses for the given X, so columns may have any correlations. Simulation
+stops early if the outcome is clear, [BC91].
 """
 
 from __future__ import annotations
@@ -20,27 +21,30 @@ from scipy.special import logsumexp
 
 from .screening import Candidates
 
-NULL_LEVEL = 0.025  # share of noise responses, at most, that may look as much like a signal as y
-SEED = 90_137_562_241  # that no table is likely to be drawn with, or its columns were the noise
-MAX_DRAWS = 399  # responses of noise
-BATCH_SIZE = 50  # of them
-MAX_BATCH_ENTRIES = 10_000_000  # products of columns with responses that are held at once
+NULL_LEVEL = 0.025  # level of the test
+SEED = 90_137_562_241  # unlikely to be used for simulated data, whose columns would equal the noise
+MAX_DRAWS = 399  # maximum number of simulated responses
+BATCH_SIZE = 50  # number of responses simulated at a time
+MAX_BATCH_ENTRIES = 10_000_000  # maximum size of a batch of products X'y
 
 
 def log_bayes_factor_sum(b: np.ndarray, d: np.ndarray, yy: np.ndarray, dof: float) -> np.ndarray:
-    """log S of the responses whose products with the columns are ``b``, (p, m), and whose squares
-    are ``yy``, (m,)."""
+    """Compute log S for m responses.
+
+    ``b`` of shape (p, m) holds their products with the columns, ``yy`` of shape (m,) their squared
+    norms.
+    """
     squared = np.minimum(b * b / (d[:, None] * yy), 1.0)
     log_sum: np.ndarray = logsumexp(-0.5 * dof * np.log1p(-0.5 * squared), axis=0)
     return log_sum
 
 
 def rejects_null(pool: Candidates, root: np.ndarray | None, n_intercepts: int) -> bool:
-    """Whether at most a share `BY_CHANCE` of responses of noise has as large a sum as y.
+    """Test at level `NULL_LEVEL` whether S of y exceeds that of Gaussian noise.
 
-    ``root`` are the roots of the weights of the rows, if there are any; ``n_intercepts`` is one if an
-    intercept was fitted. The rows of noise are as many as those of y: where they stand for more
-    observations, or fewer, their squares are scaled to so many degrees of freedom.
+    ``root`` holds the square roots of the row weights, if any; ``n_intercepts`` is 1 with an
+    intercept. If rows represent more or fewer observations, the squared norms of the simulated
+    responses are scaled to the same degrees of freedom.
     """
     rows, p = pool.op.shape
     dof = pool.n - n_intercepts

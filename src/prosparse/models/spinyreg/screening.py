@@ -1,8 +1,12 @@
-"""The search for a regression model among more variables than one Gram matrix should hold.
+"""Screening: search among more variables than one Gram matrix should hold.
 
-A thousand variables at a time: those most correlated with y, and those with the largest weights
-in the model with all of them. When the search has ended, all others are asked whether they would
-help; if some would, they come onto the list and the search goes on.
+[WL16]  X. Wang, C. Leng. High dimensional ordinary least squares projection for screening
+        variables. Journal of the Royal Statistical Society B 78(3), 2016.
+
+The search uses a shortlist of a thousand variables: those most correlated with y, and those with
+the largest coefficients in a ridge regression on all variables, [WL16]. After a search, all other
+variables are scored. If some would increase the evidence, they join the shortlist and the search
+continues.
 """
 
 from __future__ import annotations
@@ -17,41 +21,39 @@ from ...inference.loop import Run
 from .model import RegressionFit, RegressionMoments, moments, score_additions
 from .stepwise import SearchRules, SearchState, local_search, search
 
-MAX_SHORTLIST = 1000
-MAX_EXTENSIONS = 10  # lists, at most
+MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
+MAX_EXTENSIONS = 10  # maximum number of extensions of the shortlist
 
 
 class Candidates(NamedTuple):
-    """A response and all variables that may predict it."""
+    """Response and all variables that may explain it."""
 
-    op: Operator  # X, whose rows are multiplied by the roots of their weights
-    y: np.ndarray  # one number a row, multiplied likewise
-    n: float  # observations: the sum of the weights
-    yy: float  # y'y, not zero
+    op: Operator  # X, with rows multiplied by the roots of their weights
+    y: np.ndarray  # (n,) response, multiplied likewise
+    n: float  # number of observations
+    yy: float  # y'y, positive
     b: np.ndarray  # (p,) X'y
     d: np.ndarray  # (p,) diagonal of X'X
-    G: np.ndarray | None  # (p, p) X'X, where p is at most `SHORTLIST`
+    G: np.ndarray | None  # (p, p) X'X if p is at most `MAX_SHORTLIST`
 
 
 class Shortlist(NamedTuple):
-    """Some of the candidates, and all that the evidence needs of them."""
+    """Subset of the variables with its sufficient statistics."""
 
     indices: np.ndarray  # (k,) their column indices, increasing
     data: RegressionMoments
 
 
 class SearchResult(NamedTuple):
-    """What a search among all candidates has led to."""
+    """Result of a search among all variables."""
 
-    shortlist: Shortlist  # the last; the model's variables are places in it
-    runs: list[Run[SearchState]]  # the best one last
-    intermediate_sets: list[
-        np.ndarray
-    ]  # sets on the way, each the places of its variables among all
+    shortlist: Shortlist  # last shortlist; models index its variables
+    runs: list[Run[SearchState]]  # best run last
+    intermediate_sets: list[np.ndarray]  # other probable sets, as column indices
 
 
 def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
-    """The columns of ``op`` as predictors of ``y``, of ``n`` observations."""
+    """Prepare the columns of ``op`` as predictors of ``y``."""
     b = np.asarray(op.rmatmul(y[:, None]))[:, 0]
     if op.shape[1] > MAX_SHORTLIST:
         return Candidates(op, y, n, yy, b, np.asarray(op.column_squares()), None)
@@ -60,17 +62,16 @@ def candidates(op: Operator, y: np.ndarray, yy: float, n: float) -> Candidates:
 
 
 def ridge_coefficients(pool: Candidates) -> np.ndarray:
-    """Posterior means of the weights with all variables in the model, and little prior.
+    """Compute coefficients of a weakly penalised regression on all variables.
 
-    Regression on all variables, unlike correlation with y, sees through their correlations,
-    [WL16].
+    Unlike marginal correlations, these account for the correlations of the variables, [WL16].
     """
     op, n, (rows, p) = pool.op, pool.n, pool.op.shape
     if n <= p:
         K = np.asarray(op.outer())
         K.flat[:: rows + 1] += 0.01 * float(K.trace()) / n
         return np.asarray(op.rmatmul(np.linalg.solve(K, pool.y)[:, None]))[:, 0]
-    if pool.G is None:  # correlation with y must do
+    if pool.G is None:  # Too many columns: use marginal correlations.
         return pool.b
     A = pool.G.copy()
     A.flat[:: p + 1] += 0.01 * float(A.trace()) / p
@@ -78,7 +79,7 @@ def ridge_coefficients(pool: Candidates) -> np.ndarray:
 
 
 def select_top(pool: Candidates, *scores: np.ndarray) -> Shortlist:
-    """The variables at the top of each of the scores."""
+    """Build a shortlist of the top variables by each of the scores."""
     each = MAX_SHORTLIST // len(scores)
     top_indices = [np.argpartition(-score, each)[:each] for score in scores]
     indices = np.unique(np.concatenate(top_indices))
@@ -87,13 +88,15 @@ def select_top(pool: Candidates, *scores: np.ndarray) -> Shortlist:
 
 
 def first_shortlist(pool: Candidates, weights: np.ndarray) -> Shortlist:
-    """The variables most correlated with y, and those of the largest ``weights``."""
+    """Build the shortlist from correlations with y and ridge coefficients."""
     return select_top(pool, np.abs(pool.b) / np.sqrt(pool.d), np.abs(weights))
 
 
 def gains(pool: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndarray:
-    """Rise of the log evidence if each of all variables joined ``fit``, a model of listed ones;
-    for the empty model the squared correlation with y, up to a constant."""
+    """Compute the increase of the log evidence of ``fit`` by adding each variable.
+
+    For the empty model the result is the squared correlation with y, up to a constant.
+    """
     if fit.v.size == 0:
         squares: np.ndarray = pool.b**2 / pool.d
         return squares
@@ -107,7 +110,7 @@ def gains(pool: Candidates, shortlist: Shortlist, fit: RegressionFit) -> np.ndar
 
 
 def search_all(pool: Candidates, rules: SearchRules) -> SearchResult:
-    """Search a shortlist, look whether others would help, bring them in, go on."""
+    """Search the shortlist, and extend it while other variables would help."""
     if pool.G is not None:
         data = moments(pool.G, pool.b, pool.yy, pool.n)
         everything = Shortlist(np.arange(pool.b.size), data)
@@ -137,5 +140,5 @@ def search_all(pool: Candidates, rules: SearchRules) -> SearchResult:
 def collect_intermediate_sets(
     shortlist: Shortlist, runs: list[Run[SearchState]]
 ) -> list[np.ndarray]:
-    """The sets that the runs passed, in places among all."""
+    """Collect the intermediate sets of the runs as column indices."""
     return [shortlist.indices[v] for run in runs for v in run.state.intermediate_sets]

@@ -1,15 +1,14 @@
-"""Several responses that share one set of variables: the exact evidence of every set.
+"""Several responses with one common set of variables: exact evidence of every set.
 
-Response k has weights w_k ~ N(0, sigma2_k I / lambda) and noise of variance sigma2_k of its own;
-the variables v and lambda are common. Given these the responses are independent, and their log
-evidences add up:
+Response k has coefficients w_k ~ N(0, sigma2_k I / lambda) and noise variance sigma2_k. The set v
+and lambda are common. Given these the responses are independent, and their log evidences add up:
 
     log p(Y | v, lambda) = sum_k [-n/2 log(2 pi sigma2_k) - R_k / (2 sigma2_k)]
                            - m/2 log det(I + X_v'X_v / lambda) ,
 
 with P, m_k and R_k as in `model`, and the best sigma2_k = R_k / n. One eigendecomposition of
 X_v'X_v gives the evidence at every lambda. At a given lambda the evidence of all neighbours of v
-follows from P, m_k and R_k by the rank-one formulas of `model`, summed over responses.
+follows from the rank-one formulas of `model`, summed over responses.
 """
 
 from __future__ import annotations
@@ -25,36 +24,36 @@ from ...data import Operator
 from ...inference.loop import Run, StopReason, iterate, worst
 from ...inference.progress import Progress
 from .credible import credible_sets
-from .model import MIN_NOISE_RATIO, MAX_RATIO_RANGE, relative_size
+from .model import MAX_RATIO_RANGE, MIN_NOISE_RATIO, relative_size
 from .stepwise import SearchRules
 
-MAX_SHORTLIST = 1000  # variables, at most, that are searched at once
-MAX_EXTENSIONS = 5  # times that others may join the shortlist
-PATH_EXTENSION = 5  # the path goes so many variables beyond the best set
-GRID = 25  # values of lambda among which the best one is looked for
-LENIENT = 0.5  # share of the log prior that a climb pays to see farther
-MAX_FULL_START = 200  # variables, at most, that a search starts with
+MAX_SHORTLIST = 1000  # maximum number of variables on a shortlist
+MAX_EXTENSIONS = 5  # maximum number of extensions of the shortlist
+PATH_EXTENSION = 5  # number of sets on the path beyond the best one
+GRID = 25  # number of values of lambda in the initial grid search
+LENIENT = 0.5  # factor of the log prior in an exploratory search
+MAX_FULL_START = 200  # maximum number of variables of a search from all variables
 
 
 class SeveralMoments(NamedTuple):
-    """All that the evidence needs of the data."""
+    """Sufficient statistics of the evidence."""
 
     G: np.ndarray  # (p, p) X'X
     B: np.ndarray  # (p, m) X'Y
     yy: np.ndarray  # (m,) squared norms of the responses
     n: float
     d: np.ndarray  # (p,) diagonal of X'X
-    low: float  # log lambda is between these
+    low: float  # lower and upper bound of log lambda
     high: float
 
     @property
     def noise_floor(self) -> np.ndarray:
-        """(m,) least noise variances."""
+        """(m,) minimum noise variances."""
         return MIN_NOISE_RATIO * self.yy / self.n
 
 
 def several_moments(G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float) -> SeveralMoments:
-    """From X'X, X'Y, the squared norms of the responses and the number of observations."""
+    """Compute the sufficient statistics from X'X, X'Y, squared norms of Y and n."""
     d = np.diagonal(G)
     low, high = (
         math.log(float(d.min()) / MAX_RATIO_RANGE),
@@ -64,9 +63,9 @@ def several_moments(G: np.ndarray, B: np.ndarray, yy: np.ndarray, n: float) -> S
 
 
 class SeveralFit(NamedTuple):
-    """A set v at some lambda, with the best noise variances for it."""
+    """Set v at one lambda, with the best noise variances."""
 
-    v: np.ndarray  # (q,) variables, in the order in which they came
+    v: np.ndarray  # (q,) variables in order of addition
     log_ratio: float  # log lambda
     P: np.ndarray  # (q, q)
     M: np.ndarray  # (q, m) posterior means of the weights
@@ -76,7 +75,7 @@ class SeveralFit(NamedTuple):
 
 
 class Spectrum(NamedTuple):
-    """A set at every lambda."""
+    """Eigendecomposition that gives the evidence of a set at every lambda."""
 
     e: np.ndarray  # (q,) eigenvalues of X_v'X_v
     U: np.ndarray  # (q, q) eigenvectors
@@ -84,20 +83,20 @@ class Spectrum(NamedTuple):
 
 
 def spectrum_of(data: SeveralMoments, v: np.ndarray) -> Spectrum:
-    """Of the set v."""
+    """Compute the eigendecomposition of the set v."""
     e, U = np.linalg.eigh(data.G[np.ix_(v, v)])
     return Spectrum(np.maximum(e, 0.0), U, U.T @ data.B[v])
 
 
 def residuals_at(data: SeveralMoments, spectrum: Spectrum, log_ratio: float) -> np.ndarray:
-    """(m,) R_k."""
+    """Compute the (m,) residual sums R_k."""
     explained = (spectrum.C**2 / (spectrum.e + math.exp(log_ratio))[:, None]).sum(axis=0)
     R: np.ndarray = np.maximum(data.yy - explained, 1e-4 * MIN_NOISE_RATIO * data.yy)
     return R
 
 
 def evidence_at(data: SeveralMoments, spectrum: Spectrum, log_ratio: float) -> float:
-    """log p(Y | v, lambda) at the best noise variances."""
+    """Compute log p(Y | v, lambda) at the best noise variances."""
     R = residuals_at(data, spectrum, log_ratio)
     sigma2 = np.maximum(R / data.n, data.noise_floor)
     log_det = float(np.log1p(spectrum.e / math.exp(log_ratio)).sum())
@@ -106,7 +105,7 @@ def evidence_at(data: SeveralMoments, spectrum: Spectrum, log_ratio: float) -> f
 
 
 def fit_at(data: SeveralMoments, v: np.ndarray, spectrum: Spectrum, log_ratio: float) -> SeveralFit:
-    """The set v at one lambda."""
+    """Fit the set v at one lambda."""
     shrunk = spectrum.U / (spectrum.e + math.exp(log_ratio))
     R = residuals_at(data, spectrum, log_ratio)
     sigma2 = np.maximum(R / data.n, data.noise_floor)
@@ -115,7 +114,7 @@ def fit_at(data: SeveralMoments, v: np.ndarray, spectrum: Spectrum, log_ratio: f
 
 
 def best_fit(data: SeveralMoments, v: np.ndarray, near: float | None = None) -> SeveralFit:
-    """The set v at its best lambda, which is near ``near`` if that is known."""
+    """Fit the set v at its best lambda; ``near`` is an additional starting value."""
     spectrum = spectrum_of(data, v)
     if not v.size:
         return fit_at(data, v, spectrum, 0.0 if near is None else near)
@@ -140,18 +139,18 @@ def best_fit(data: SeveralMoments, v: np.ndarray, near: float | None = None) -> 
 
 
 class SeveralAdditions(NamedTuple):
-    """What joining the set would change for each variable."""
+    """Changes by adding each variable at the same lambda."""
 
     H: np.ndarray  # (p, q) X'X_v P
     s: np.ndarray  # (p,) lambda + |x_j|^2 after regression on the set
     E: np.ndarray  # (p, m) x_j'(y_k - X_v m_k)
-    gain: np.ndarray  # (p,) rise of the log evidence
+    gain: np.ndarray  # (p,) increase of the log evidence
 
 
 def score_additions(
     fit: SeveralFit, cross: np.ndarray, d: np.ndarray, B: np.ndarray, n: float
 ) -> SeveralAdditions:
-    """From ``cross`` = X'X_v, ``d`` = the diagonal of X'X and ``B`` = X'Y of any variables."""
+    """Score additions from X'X_v, the diagonal of X'X and X'Y of any variables."""
     lam = math.exp(fit.log_ratio)
     H = cross @ fit.P
     s = np.maximum(lam + d - np.einsum("ij,ij->i", H, cross), lam)
@@ -162,14 +161,14 @@ def score_additions(
 
 
 def score_all_additions(data: SeveralMoments, fit: SeveralFit, n: float) -> SeveralAdditions:
-    """The neighbours of a set, which itself can gain nothing."""
+    """Score the addition of every variable; included variables have a gain of -inf."""
     near = score_additions(fit, data.G[:, fit.v], data.d, data.B, n)
     near.gain[fit.v] = -np.inf
     return near
 
 
 def removal_gains(fit: SeveralFit, n: float) -> np.ndarray:
-    """Rise (mostly a fall) of the log evidence when each variable leaves."""
+    """Compute the increase of the log evidence if each variable is removed."""
     P_ii = fit.P.diagonal()
     log_growth = np.log1p(fit.M**2 / (P_ii[:, None] * fit.R)).sum(axis=1)
     gains: np.ndarray = -0.5 * (n * log_growth + fit.R.size * (np.log(P_ii) + fit.log_ratio))
@@ -177,7 +176,7 @@ def removal_gains(fit: SeveralFit, n: float) -> np.ndarray:
 
 
 def exchange_gains(fit: SeveralFit, near: SeveralAdditions, n: float) -> np.ndarray:
-    """Rise of the log evidence when i leaves and j comes, for all (j, i)."""
+    """Compute the (p, q) increases of the log evidence if j replaces i."""
     P_ii = fit.P.diagonal()
     s = near.s[:, None] + near.H**2 / P_ii
     gains: np.ndarray = -0.5 * fit.R.size * np.log(s * P_ii)
@@ -193,21 +192,23 @@ def exchange_gains(fit: SeveralFit, near: SeveralAdditions, n: float) -> np.ndar
 
 
 class SeveralState(NamedTuple):
-    """The set that a search has come to."""
+    """Current set of a search."""
 
     fit: SeveralFit
-    bound: float  # log posterior, which may never fall
+    bound: float  # log posterior, non-decreasing
 
 
 def posterior(rules: SearchRules, fit: SeveralFit) -> float:
-    """Log posterior of the set, up to a constant, without what the means of the responses add to
-    the evidence; see `SearchRules.weight`."""
+    """Return the log posterior of the set, up to a constant.
+
+    The contribution of the means of the responses is excluded; see `SearchRules.centred_evidence`.
+    """
     means = 0.5 * rules.n_intercepts * float(np.log(2.0 * math.pi * fit.sigma2).sum())
     return fit.log_evidence + means + float(rules.log_prior[fit.v.size])
 
 
 def make_step(data: SeveralMoments, rules: SearchRules) -> Callable[[SeveralState], SeveralState]:
-    """One move to the best neighbour with a variable more or less, or else to one with another."""
+    """Return a move to the best neighbour: addition or removal, otherwise an exchange."""
     log_prior, n = rules.log_prior, data.n - rules.n_intercepts
 
     def better(state: SeveralState, v: np.ndarray) -> SeveralState:
@@ -254,9 +255,11 @@ def local_search(data: SeveralMoments, fit: SeveralFit, rules: SearchRules) -> R
 
 
 def search(data: SeveralMoments, rules: SearchRules) -> list[Run[SeveralState]]:
-    """The climbs that led to the most probable set that could be found, the best one last: from
-    no variable, from what a climb finds that pays half as much for variables, and, where they are
-    few, from all of them."""
+    """Search from several starts; return the runs in order of their posterior, best last.
+
+    The starts are the empty set, the result of a search with half of the log prior, and all
+    variables if they are few.
+    """
     lenient = rules._replace(log_prior=LENIENT * rules.log_prior)
     nothing = best_fit(data, np.array([], dtype=int))
     runs = [local_search(data, nothing, rules)]
@@ -267,19 +270,19 @@ def search(data: SeveralMoments, rules: SearchRules) -> list[Run[SeveralState]]:
     return sorted(runs, key=lambda run: run.state.bound)
 
 
-# --- from a table to a choice
+# --- from data to the selected set
 
 
 class SeveralResponses(NamedTuple):
-    """Responses as the model sees them, each in a unit of its own."""
+    """Prepared responses, each in its own unit."""
 
-    Y: np.ndarray  # (n, m) centred if asked, times the roots of the weights
+    Y: np.ndarray  # (n, m) centred if requested, times the root weights
     yy: np.ndarray  # (m,)
     n: float  # observations
 
 
 class SeveralWeights(NamedTuple):
-    """The weights of the selected variables: posterior means, or least squares."""
+    """Coefficients of the selected set: posterior means or least squares."""
 
     mean: np.ndarray  # (q, m)
     shape: np.ndarray  # (q, q) covariance of the weights, divided by the noise variance
@@ -287,9 +290,9 @@ class SeveralWeights(NamedTuple):
 
 
 class SeveralSolution(NamedTuple):
-    """All that a fit finds, in the operator's columns and units, and those of the responses."""
+    """Result of a fit, in the units of the operator and of the prepared responses."""
 
-    order: np.ndarray  # (p,) variables, the most useful first
+    order: np.ndarray  # (p,) variables, most useful first
     selected: np.ndarray  # (q,) selected variables, in the order of `fit`
     relevance: np.ndarray  # (p,) between 0 and 1
     fit: SeveralFit
@@ -297,13 +300,13 @@ class SeveralSolution(NamedTuple):
     log_evidence: np.ndarray  # (K + 1,) along the path
     log_posterior: np.ndarray  # (K + 1,)
     dof: float
-    bounds: np.ndarray  # (n_iter,) of the climb that found the set
+    bounds: np.ndarray  # (n_iter,) objective of the search that found the set
     reason: StopReason
     credible: list[np.ndarray]
 
 
 class ColumnSubset(NamedTuple):
-    """Some of the columns, and all that the evidence needs of them."""
+    """Subset of the columns with its sufficient statistics."""
 
     indices: np.ndarray  # (k,) column indices, increasing
     data: SeveralMoments
@@ -312,7 +315,7 @@ class ColumnSubset(NamedTuple):
 def take_subset(
     op: Operator, targets: SeveralResponses, B: np.ndarray, places: np.ndarray
 ) -> ColumnSubset:
-    """The columns at ``places``."""
+    """Compute the sufficient statistics of the columns ``places``."""
     some = op if places.size == op.shape[1] else op.take_columns(places)
     G = np.asarray(some.gram(), dtype=float)
     return ColumnSubset(places, several_moments(G, B[places], targets.yy, targets.n))
@@ -321,7 +324,7 @@ def take_subset(
 def gains_of_all(
     op: Operator, subset: ColumnSubset, fit: SeveralFit, B: np.ndarray, n: float
 ) -> np.ndarray:
-    """Rise of the log evidence if each of all variables joined ``fit``."""
+    """Compute the increase of the log evidence of ``fit`` by adding each variable."""
     d = np.asarray(op.column_squares(), dtype=float)
     if not fit.v.size:
         explained: np.ndarray = (B**2 / (d[:, None] * subset.data.yy)).sum(axis=1)
@@ -336,7 +339,7 @@ def gains_of_all(
 def solve_several(
     op: Operator, targets: SeveralResponses, rules: SearchRules, refit_ols: bool
 ) -> SeveralSolution:
-    """SelectionRule the variables of a standardised table that predict the responses together."""
+    """Select the variables of a standardised data matrix that explain all responses."""
     p, n = op.shape[1], targets.n - rules.n_intercepts
     B = np.asarray(op.rmatmul(targets.Y), dtype=float)
     d = np.asarray(op.column_squares(), dtype=float)
@@ -373,7 +376,7 @@ def summarise(
     rules: SearchRules,
     refit_ols: bool,
 ) -> SeveralSolution:
-    """The path around the best set, and what is to be said of it."""
+    """Compute the path around the best set and assemble the solution."""
     data, p, n = subset.data, op.shape[1], targets.n - rules.n_intercepts
     found = runs[-1].state.fit
     fits, order = nested_path(
@@ -389,7 +392,7 @@ def summarise(
     relevance[subset.indices[best.v]] = relative_size(size)
     reason = worst([run.reason for run in runs])
     if not best.v.size and not reason.unfinished:
-        reason = StopReason.NOTHING_FOUND
+        reason = StopReason.NO_SIGNAL
     weights = SeveralWeights(best.M, best.P, best.sigma2)
     if refit_ols and best.v.size:
         inverse = np.linalg.pinv(data.G[np.ix_(best.v, best.v)], hermitian=True)
@@ -414,9 +417,9 @@ def summarise(
 def nested_path(
     data: SeveralMoments, fit: SeveralFit, longest: int, n: float
 ) -> tuple[list[SeveralFit], np.ndarray]:
-    """Sets of 0, 1, 2, ... variables around ``fit``, and these, the most useful first."""
+    """Return nested sets of 0, 1, 2, ... variables around ``fit``, and their order."""
     fits, order = [fit], []
-    while fit.v.size:  # who leaves last is the most useful
+    while fit.v.size:  # Backward elimination: the last variable removed ranks first.
         i = int(removal_gains(fit, n).argmax())
         order.append(int(fit.v[i]))
         fit = best_fit(data, np.delete(fit.v, i), fit.log_ratio)
@@ -435,7 +438,7 @@ def nested_path(
 
 
 def credible_sets_of(data: SeveralMoments, fit: SeveralFit, n: float) -> list[np.ndarray]:
-    """The credible set of each variable of ``fit``, see `credible`."""
+    """Compute the credible set of each variable of ``fit``."""
     if fit.v.size == 0:
         return []
     gain = exchange_gains(fit, score_all_additions(data, fit, n), n)

@@ -1,9 +1,8 @@
-"""From a table and a response to chosen variables and their weights.
+"""Solver of SpinyRegressor: from standardised data to the selected set.
 
-A search finds the most probable model (`shortlist`, `stepwise`), an average over others says how
-probable every variable is (`averaging`), and with that which of them to keep (`choice`). The
-relaxed model of the variables on a path around the chosen model weighs them at its noise
-(`relaxed`).
+A search finds the most probable set (`screening`, `stepwise`), an average over sets gives
+inclusion probabilities (`averaging`), and a decision rule selects a set (`decision_rules`).
+Automatic relevance determination on a path around the selected set gives relevances (`ard`).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from .stepwise import RegressionPath, regression_path, rules_for
 Refit = Literal["posterior", "ols"]
 SelectionRule = Literal["f-score", "map", "median"]
 
-ARD_NOISE_RATIO = 1e-4  # least noise of the relaxed model, as a share of the mean square of y
-PATH_EXTENSION = 5  # the path goes so many variables beyond the best model
+ARD_NOISE_RATIO = 1e-4  # minimum noise variance of `ard` relative to y'y / n
+PATH_EXTENSION = 5  # number of models on the path beyond the selected one
 
 
 class Options(NamedTuple):
-    """What the user decides; see `SpinyRegressor`."""
+    """Options of SpinyRegressor."""
 
     fit_intercept: bool
     refit: Refit
@@ -45,7 +44,7 @@ class Options(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """The weights of the chosen variables."""
+    """Coefficients of the selected set."""
 
     mean: np.ndarray  # (q,)
     covariance: np.ndarray  # (q, q)
@@ -53,27 +52,27 @@ class Weights(NamedTuple):
 
 
 class Solution(NamedTuple):
-    """All that a fit finds, in the operator's columns, its units and those of the response."""
+    """Result of a fit, in the units of the operator and of the prepared response."""
 
-    order: np.ndarray  # (p,) variables, the most useful first
+    order: np.ndarray  # (p,) variables, most useful first
     relevance: np.ndarray  # (p,) between 0 and 1
     selected: np.ndarray  # (q,) selected variables, in the order of `weights`
     weights: Weights
-    posterior_variances: np.ndarray  # (q,) of the weights, whatever `weights` are
+    posterior_variances: np.ndarray  # (q,) posterior variances, also if `weights` are least squares
     path: RegressionPath
     log_posterior: np.ndarray  # (K + 1,) along the path
-    dof: float  # degrees of freedom that the posterior is about: those of y less the intercept
-    best: int  # the place of the chosen model on the path, which is its number of variables
-    bounds: np.ndarray  # (n_iter,) of the relaxed model
+    dof: float  # degrees of freedom of y, without the intercept
+    best: int  # number of selected variables
+    bounds: np.ndarray  # (n_iter,) objective of `ard`
     reason: StopReason
-    listed: np.ndarray  # (k,) the variables that `average` is about
-    average: Average | None  # over sets of variables, if asked for
-    credible: list[np.ndarray]  # for each of `chosen`, the variables that could stand for it
-    expected_f: float | None  # F-score of `chosen`, if it was chosen for that
+    listed: np.ndarray  # (k,) variables of `average`
+    average: Average | None  # average over sets, if computed
+    credible: list[np.ndarray]  # credible set of each selected variable
+    expected_f: float | None  # expected F-score, if the rule maximised it
 
 
 def solve(op: Operator, response: Response, options: Options) -> Solution:
-    """SelectionRule the variables of a standardised table that predict the response."""
+    """Select the variables of a standardised data matrix that explain the response."""
     n, p = response.n, op.shape[1]
     pool = candidates(op, response.y, response.yy, n)
     rules = rules_for(
@@ -89,12 +88,12 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     average, expected_f = None, None
     if options.average or options.selection_rule != "map":
         prior = set_prior(data, rules.log_prior, found, dof)
-        met = [
+        reachable = [
             np.searchsorted(shortlist.indices, v)
             for v in intermediate_sets
             if all_listed(shortlist, v)
         ]
-        average = average_over_sets(data, prior, found, met, options.seed)
+        average = average_over_sets(data, prior, found, reachable, options.seed)
         if options.selection_rule == "median":
             found = fit_set(data, select_by_median(average, rules.max_size), found)
         elif options.selection_rule == "f-score":
@@ -106,19 +105,19 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
     path = regression_path(data, found, longest)
     log_posterior = np.array([rules.posterior(fit) for fit in path.fits])
     best = int(np.argmax(log_posterior)) if options.selection_rule == "map" else found.v.size
-    chosen = path.fits[best] = optimise(data, path.fits[best], EXACT)
-    log_posterior[best] = rules.posterior(chosen)
-    run = fit_ard(data, path, chosen, options)
+    selected_fit = path.fits[best] = optimise(data, path.fits[best], EXACT)
+    log_posterior[best] = rules.posterior(selected_fit)
+    run = fit_ard(data, path, selected_fit, options)
     reason = worst([*(each.reason for each in runs), run.reason])
     if best == 0 and not reason.unfinished:
-        reason = StopReason.NOTHING_FOUND
-    selected, ranked = shortlist.indices[chosen.v], shortlist.indices[path.order]
+        reason = StopReason.NO_SIGNAL
+    selected, ranked = shortlist.indices[selected_fit.v], shortlist.indices[path.order]
     return Solution(
-        order=ranking(pool, shortlist, path, chosen),
-        relevance=relevance(p, ranked, run.state.t, selected, chosen.m),
+        order=ranking(pool, shortlist, path, selected_fit),
+        relevance=relevance(p, ranked, run.state.t, selected, selected_fit.m),
         selected=selected,
-        weights=refit_coefficients(data, chosen, options),
-        posterior_variances=chosen.sigma2 * chosen.P.diagonal(),
+        weights=refit_coefficients(data, selected_fit, options),
+        posterior_variances=selected_fit.sigma2 * selected_fit.P.diagonal(),
         path=path,
         log_posterior=log_posterior,
         dof=dof,
@@ -127,28 +126,30 @@ def solve(op: Operator, response: Response, options: Options) -> Solution:
         reason=reason,
         listed=shortlist.indices,
         average=average,
-        credible=[shortlist.indices[group] for group in credible_sets_of(data, chosen, dof)],
+        credible=[shortlist.indices[group] for group in credible_sets_of(data, selected_fit, dof)],
         expected_f=expected_f,
     )
 
 
 def all_listed(shortlist: Shortlist, v: np.ndarray) -> bool:
-    """Whether all variables of a set are on the list."""
+    """Return whether all variables of a set are on the shortlist."""
     return bool(np.all(np.isin(v, shortlist.indices)))
 
 
 def fit_ard(
     data: RegressionMoments, path: RegressionPath, best: RegressionFit, options: Options
 ) -> Run[ard.State]:
-    """The relaxed model of the variables on the path, at the noise of the best one."""
+    """Fit automatic relevance determination to the path, at the noise of ``best``."""
     listed = path.order if best.v.size else path.order[:0]
     G, b = data.gram(listed), data.b[listed]
     t = np.zeros(listed.size)
     t[: best.v.size] = best.sigma2 / math.exp(best.log_ratio)
-    # with less noise, what the variables leave of each other is n_intercepts in rounding
+    # With less noise, residuals of variables regressed on each other are lost in rounding.
     noise = max(best.sigma2, ARD_NOISE_RATIO * data.yy / data.n)
-    known = noise == best.sigma2  # then the relaxed model starts as the best one
-    start = ard.State(t, best.log_evidence) if known else ard.init(G, b, data.yy, data.n, noise, t)
+    unchanged = noise == best.sigma2  # The evidence of the start is known then.
+    start = (
+        ard.State(t, best.log_evidence) if unchanged else ard.init(G, b, data.yy, data.n, noise, t)
+    )
     return iterate(
         ard.make_step(G, b, data.yy, data.n, noise),
         start,
@@ -161,7 +162,7 @@ def fit_ard(
 def ranking(
     pool: Candidates, shortlist: Shortlist, path: RegressionPath, best: RegressionFit
 ) -> np.ndarray:
-    """All variables: those on the path in its order, the others by what each would add."""
+    """Rank all variables: those on the path in its order, the others by their gain."""
     ranked: np.ndarray = shortlist.indices[path.order]
     if ranked.size == pool.b.size:
         return ranked
@@ -173,10 +174,10 @@ def ranking(
 def relevance(
     p: int, ranked: np.ndarray, t: np.ndarray, selected: np.ndarray, m: np.ndarray
 ) -> np.ndarray:
-    """Relevance of all p variables, between 0 and 1.
+    """Compute relevances of all p variables, between 0 and 1.
 
-    It is proportional to the root of the prior variances ``t`` of the first of ``ranked``. The
-    relaxed model can give a variance of zero to one of ``selected``; for these, |m| is the minimum.
+    They are proportional to the square roots of the prior variances ``t`` of the first variables of
+    ``ranked``. The variance of a selected variable can be zero; |m| is a lower bound for these.
     """
     u = np.zeros(p)
     if not selected.size:
@@ -191,7 +192,7 @@ def relevance(
 
 
 def refit_coefficients(data: RegressionMoments, best: RegressionFit, options: Options) -> Weights:
-    """The weights of the chosen model: posterior means, or least squares."""
+    """Compute the coefficients of the selected set: posterior mean or least squares."""
     if options.refit == "posterior" or not best.v.size:
         return Weights(best.m, best.sigma2 * best.P, best.sigma2)
     inverse = np.linalg.pinv(data.gram(best.v), hermitian=True)

@@ -1,7 +1,7 @@
-"""Which variables predict y? A search through the regression models, and a path of them.
+"""Search for the most probable regression model, and a path of nested models.
 
-A flat prior on the 2^p models is no neutral one: of a hundred variables of pure noise it keeps
-twenty. Models are compared under a prior that pays for their number (`log_number_prior`).
+A uniform prior on the 2^p models is not neutral: with a hundred noise variables it selects
+twenty. Models are compared under a multiplicity-correcting prior (`log_size_prior`).
 """
 
 from __future__ import annotations
@@ -20,67 +20,65 @@ from .model import (
     FINE,
     RegressionFit,
     RegressionMoments,
-    fit_single,
+    add_best_variable,
+    add_variable,
     evaluate,
     exchange_gains,
-    add_variable,
+    fit_single,
     least_useful,
-    remove_variable,
     optimise,
-    score_all_additions,
     removal_gains,
+    remove_variable,
     remove_worst_variable,
-    add_best_variable,
+    score_all_additions,
 )
-from .suppressors import correlated_pairs, add_best_pair
+from .suppressors import add_best_pair, correlated_pairs
 
-SPARSE_SIZE = 15  # active variables: more are ever less probable, before y is seen
-MAX_FULL_START = 200  # variables, at most, that a search starts with
-# Sets that grow from single variables, see `from_singles`
-MAX_SINGLE_STARTS = 40  # variables, at most, from each of which one grows
-GROWN_SIZE = 8  # variables of each
-MAX_REPEATS = 10  # of these in a row that led to sets known already: no more are tried
-MAX_GROWN_SETS = 10  # sets that are kept
-CLEAR_LOG_ODDS = (
-    20.0  # in log posterior: none grow where what was found is so much more probable than none
-)
+SPARSE_SIZE = 15  # model size above which the prior decreases
+MAX_FULL_START = 200  # maximum number of variables of a search from the full model
+# Sets grown from single variables, see `search_from_singles`.
+MAX_SINGLE_STARTS = 40  # maximum number of single variables
+GROWN_SIZE = 8  # size of a grown set
+MAX_REPEATS = 10  # number of successive known sets after which growing stops
+MAX_GROWN_SETS = 10  # maximum number of intermediate sets
+CLEAR_LOG_ODDS = 20.0  # log posterior odds against the empty set above which no set is grown
 
 
 class SearchRules(NamedTuple):
-    """What a search prefers, how far it may go, and when it stops."""
+    """Prior, limits and stopping rule of a search."""
 
-    log_prior: np.ndarray  # (p + 1,) of each model of 0 .. p variables, -inf for those too large
-    max_size: int  # variables of a model, at most
-    max_search_size: int  # and on the way
-    n_intercepts: int  # degrees of freedom spent on an intercept, 0 or 1
+    log_prior: np.ndarray  # (p + 1,) of a model of 0 .. p variables, -inf if too large
+    max_size: int  # maximum size of a model
+    max_search_size: int  # maximum size of an intermediate model
+    n_intercepts: int  # 1 with an intercept, else 0
     max_iter: int
-    tol: float  # rise of the log posterior
+    tol: float  # increase of the log posterior below which a search stops
     verbose: int = 0
 
     def centred_evidence(self, fit: RegressionFit) -> float:
-        """Log evidence without what the mean of y adds to it.
+        """Return the log evidence without the contribution of the mean of y.
 
-        A centred y has the mean 0, which any model predicts, the better the smaller its noise:
-        that factor N(0; 0, sigma2) says nothing, and few samples cannot afford it.
+        A centred y has mean 0, which every model predicts. The factor N(0; 0, sigma2) rewards small
+        noise variances without evidence, which matters for few samples.
         """
         return fit.log_evidence + 0.5 * self.n_intercepts * math.log(2.0 * math.pi * fit.sigma2)
 
     def posterior(self, fit: RegressionFit) -> float:
-        """Log posterior of the model, up to a constant."""
+        """Return the log posterior of the model, up to a constant."""
         return self.centred_evidence(fit) + float(self.log_prior[fit.v.size])
 
 
 class SearchState(NamedTuple):
-    """The model that a search has come to."""
+    """Current model of a search."""
 
     fit: RegressionFit
-    bound: float  # log posterior of the model, which may never fall
-    # sets (variables of each) on the way back from where a climb went too far
+    bound: float  # log posterior, non-decreasing
+    # other probable sets, for the average over sets
     intermediate_sets: tuple[np.ndarray, ...] = ()
 
 
 def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchState], SearchState]:
-    """One move to the best neighbour with a variable more or less, or else to one with another."""
+    """Return a move to the best neighbour: addition or removal, otherwise an exchange."""
     log_prior, max_search_size = rules.log_prior, rules.max_search_size
 
     def step(state: SearchState) -> SearchState:
@@ -93,7 +91,7 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
         out = removal_gains(fit, n)
         i = int(out.argmax())
         less = float(out[i]) + log_prior[q - 1] - log_prior[q]
-        if q == data.b.size:  # no variable is outside
+        if q == data.b.size:  # There is no variable to add.
             return best_of(state, remove_variable(data, fit, i, COARSE)) if less > 0.0 else state
         additions = score_all_additions(data, fit, n)
         j = int(additions.gain.argmax())
@@ -106,7 +104,8 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
             return best_of(state, add_variable(data, fit, additions, j, COARSE))
         if less > 0.0:
             return best_of(state, remove_variable(data, fit, i, COARSE))
-        swap = exchange_gains(fit, additions, n)  # q times as many
+        # Exchanges are computed last, because there are q times as many.
+        swap = exchange_gains(fit, additions, n)
         swap[fit.v] = -np.inf
         j, i = divmod(int(swap.argmax()), q)
         if not swap[j, i] > 0.0:
@@ -122,11 +121,10 @@ def make_step(data: RegressionMoments, rules: SearchRules) -> Callable[[SearchSt
 
 
 def max_model_sizes(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
-    """The most variables that a model may have, and that it may have on the way there.
+    """Return the maximum size of a model, and of intermediate models of a search.
 
-    As many variables as there are degrees of freedom fit y exactly, and the evidence has no
-    maximum in gamma. Where there are many to choose from, far fewer come near that: more than
-    n/3 of them cannot be told from chance.
+    As many variables as there are degrees of freedom fit y exactly, and the evidence has no maximum
+    in gamma. If p >= n, models of more than n/3 variables cannot be distinguished from noise.
     """
     n = math.floor(n)
     most = max(n - 2 if fit_intercept else n - 1, 0)
@@ -136,20 +134,20 @@ def max_model_sizes(n: float, p: int, fit_intercept: bool) -> tuple[int, int]:
 
 
 def log_size_prior(p: int) -> np.ndarray:
-    """Log prior of each model of 0, 1, ..., p variables.
+    """Compute the log prior of each model of 0, 1, ..., p variables.
 
-    Each variable is active with probability rho, whose density is 2 (1 - rho): few rather than
-    many (as in Scott & Berger 2010, where it is flat). So a set of q variables has the prior
-    2 B(1 + q, 2 + p - q), of which 1 / (1 + (q / FEW)^2) is taken.
+    Each variable is active with probability rho of density 2 (1 - rho), which favours sparse models
+    compared with the uniform density of Scott & Berger (2010). A set of q variables has the prior
+    2 B(1 + q, 2 + p - q), multiplied by 1 / (1 + (q / SPARSE_SIZE)^2).
 
-    Without this factor half of many variables are about as probable as a few. Of weights that the
-    data hardly see, a response of a hundred variables says little of their number, so that too
-    many would have a probability between 0.1 and 0.3. With it, numbers up to about `FEW` are alike,
-    and larger ones, each half as probable when it is 1.4 times as large, need little evidence.
+    Without this factor, models of p/2 variables are about as probable as sparse models. Data with
+    small coefficients carry little information on the model size, and too many variables would have
+    inclusion probabilities between 0.1 and 0.3. The factor leaves sizes up to about `SPARSE_SIZE`
+    nearly equally probable; beyond, the prior halves when the size grows by a factor of 1.4.
     """
     q = np.arange(p + 1)
     log_prior = betaln(q + 1.0, p - q + 2.0) - np.log1p((q / SPARSE_SIZE) ** 2)
-    log_sets = -betaln(q + 1.0, p - q + 1.0) - math.log(p + 1.0)  # how many there are of each size
+    log_sets = -betaln(q + 1.0, p - q + 1.0) - math.log(p + 1.0)  # number of sets of each size
     normalised: np.ndarray = log_prior - float(np.logaddexp.reduce(log_prior + log_sets))
     return normalised
 
@@ -157,7 +155,7 @@ def log_size_prior(p: int) -> np.ndarray:
 def rules_for(
     n: float, p: int, fit_intercept: bool, *, max_iter: int, tol: float, verbose: int = 0
 ) -> SearchRules:
-    """The usual rules for n samples of p variables."""
+    """Return the default rules for n observations of p variables."""
     max_size, intermediate_sets = max_model_sizes(n, p, fit_intercept)
     log_prior = log_size_prior(p)
     log_prior[max_size + 1 :] = -math.inf
@@ -182,7 +180,7 @@ def local_search(
 def eliminate_variables(
     data: RegressionMoments, fit: RegressionFit, tol: float
 ) -> Iterator[RegressionFit]:
-    """``fit`` and what is left as the least useful variables leave, down to none."""
+    """Yield ``fit`` and the models left as the least useful variable is removed."""
     yield fit
     while fit.v.size:
         fit = remove_worst_variable(data, fit, tol)
@@ -190,23 +188,23 @@ def eliminate_variables(
 
 
 class Elimination(NamedTuple):
-    """What is left of a model as its variables leave."""
+    """Result of a backward elimination."""
 
-    best: RegressionFit  # the most probable of all
-    intermediate_sets: tuple[np.ndarray, ...]  # variables of each that may be chosen
+    best: RegressionFit  # most probable model
+    intermediate_sets: tuple[np.ndarray, ...]  # variables of each model of allowed size
 
 
 def eliminate_backward(
     data: RegressionMoments, fit: RegressionFit, rules: SearchRules
 ) -> Elimination:
-    """From ``fit`` down, as long as one may be the most probable."""
+    """Eliminate variables from ``fit`` while a smaller model may be the most probable."""
     best, intermediate_sets = fit, []
     for smaller in eliminate_variables(data, fit, COARSE):
         if smaller.v.size <= rules.max_size:
             intermediate_sets.append(smaller.v)
         if rules.posterior(smaller) > rules.posterior(best):
             best = smaller
-        # The evidence goes on falling: no prior could make up for it.
+        # The evidence decreases further, and no prior can compensate.
         if rules.centred_evidence(smaller) + rules.log_prior[0] < rules.posterior(best):
             break
     return Elimination(best, tuple(intermediate_sets))
@@ -215,33 +213,33 @@ def eliminate_backward(
 def search_from(
     data: RegressionMoments, start: RegressionFit, rules: SearchRules
 ) -> list[Run[SearchState]]:
-    """Climbs from ``start``: one under a flat prior, and where that led too far, one more.
+    """Search from ``start`` under a flat prior, then from the best smaller model.
 
-    Variables that are useful together can each look useless alone, and the prior would keep them
-    out one by one: the first climb does without it and goes too far; what it found is stripped,
-    and the second climb starts from the most probable model on that way.
+    Variables that are useful only together look useless one by one, and the prior excludes them.
+    The first search ignores the prior and includes too many variables. The second search starts
+    from the most probable model of a backward elimination.
     """
     flat = rules._replace(log_prior=np.zeros_like(rules.log_prior))
     first = local_search(data, start, flat)
     found = first.state.fit
-    retained, intermediate_sets = eliminate_backward(data, found, rules)
+    best, intermediate_sets = eliminate_backward(data, found, rules)
     first = first._replace(state=first.state._replace(intermediate_sets=intermediate_sets))
-    # If `found` is kept, a climb leads on only where the prior rises: larger and other models have
-    # less evidence, and stripping has tried the smaller ones.
+    # If `found` is the best model, a further search helps only if the prior increases: larger and
+    # exchanged models have less evidence, and the elimination has tried smaller ones.
     q = found.v.size
     rises = q < data.b.size and rules.log_prior[q + 1] > rules.log_prior[q]
-    return (
-        [first] if retained is found and not rises else [first, local_search(data, retained, rules)]
-    )
+    if best is found and not rises:
+        return [first]
+    return [first, local_search(data, best, rules)]
 
 
 def empty_model(data: RegressionMoments) -> RegressionFit:
-    """The model without any variable."""
+    """Return the model without variables."""
     return evaluate(data, np.array([], dtype=int), 0.0)
 
 
 def drop_useless(data: RegressionMoments, fit: RegressionFit, rules: SearchRules) -> RegressionFit:
-    """The model of those variables of ``fit`` without which its evidence would fall."""
+    """Fit the variables of ``fit`` whose removal would decrease the evidence."""
     missed = removal_gains(fit, data.n - rules.n_intercepts) < 0.0
     start = fit if missed.all() else evaluate(data, fit.v[missed], fit.log_ratio)
     return optimise(data, start, COARSE)
@@ -250,10 +248,10 @@ def drop_useless(data: RegressionMoments, fit: RegressionFit, rules: SearchRules
 def search(
     data: RegressionMoments, weights: Callable[[], np.ndarray], rules: SearchRules
 ) -> list[Run[SearchState]]:
-    """The climbs that led to the most probable model that could be found, the best one last.
+    """Search from several starts; return the runs in order of their posterior, best last.
 
-    Where variables are correlated, climbs from different sides often end differently.
-    ``weights()`` are those of all variables in one model, where they are too many for `from_all`.
+    If variables are correlated, searches from different starts often end at different models.
+    ``weights()`` returns the coefficients of the full model if `search_from_full` is too large.
     """
     if data.b.size <= min(rules.max_search_size, MAX_FULL_START):
         runs = search_from_full(data, rules)
@@ -272,19 +270,19 @@ def search(
 
 
 def search_from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
-    """A climb from the best of many sets, each of which has grown from one of the variables most
-    correlated with y and n_intercepts what is of least use again; the best of these sets are passed.
+    """Search from the best of many sets, each grown from a single variable.
 
-    Where a few variables explain y together and none of them much alone, sets with one or two of
-    them are less probable than none, and the variable most correlated with y, from which a climb
-    out of none starts, need not be one of them. But one of them is likely to be among the first
-    dozens, and next to it the others are seen more clearly.
+    If a few variables explain y together but none explains much alone, sets of one or two of them
+    are less probable than the empty set. The variable most correlated with y, from which a search
+    from the empty set starts, need not belong to them. One of them is likely to be among the most
+    correlated dozens, and conditional on it the others are easier to detect. Each set is grown by
+    forward selection and pruned; the best sets are returned as intermediate sets.
     """
     size = min(GROWN_SIZE, rules.max_size)
     if size < 2:
         return []
     grown: dict[frozenset[int], RegressionFit] = {}
-    repeats = 0  # starts since the last that led to a new set
+    repeats = 0  # number of starts since the last new set
     for j in np.argsort(-np.abs(data.b) / np.sqrt(data.d), kind="stable")[:MAX_SINGLE_STARTS]:
         fit = fit_single(data, int(j))
         while fit.v.size < size:
@@ -302,15 +300,14 @@ def search_from_singles(data: RegressionMoments, rules: SearchRules) -> list[Run
 
 
 def _add(sets: dict[frozenset[int], RegressionFit], fit: RegressionFit) -> bool:
-    """Add a model to others, if none of them has the same variables, and say whether."""
+    """Add a model unless its variables are present, and return whether it was added."""
     return sets.setdefault(frozenset(fit.v.tolist()), fit) is fit
 
 
 def search_from_pairs(
     data: RegressionMoments, runs: list[Run[SearchState]], rules: SearchRules
 ) -> list[Run[SearchState]]:
-    """Climbs from the best model so far and two variables that help only together, as long as
-    there are such."""
+    """Search from the best model with a pair of suppressor variables added."""
     pairs, more = correlated_pairs(data), []
     best = max((run.state.fit for run in runs), key=rules.posterior)
     while best.v.size + 2 <= rules.max_size:
@@ -323,26 +320,26 @@ def search_from_pairs(
 
 
 def search_from_full(data: RegressionMoments, rules: SearchRules) -> list[Run[SearchState]]:
-    """Climbs where all variables together are a model.
+    """Search from subsets of the full model, if it has fewer variables than samples.
 
-    The first starts from the variables that this model would miss with hardly a prior: also from
-    two that nearly cancel each other, and which the best prior for all would shrink to nothing. If
-    it ends at the variables of largest weight, and these are clear (many samples, variables of one
-    size that hardly inflate each other's variances), others would end there too. Else they follow:
-    from the largest weights, from none, and from what the model would miss at its best lambda; and
-    from all variables, if these are more probable than what was found: of large sets there are few,
-    and each has a higher prior than one of half of the variables.
+    The first search starts from the variables whose removal from the weakly penalised full model
+    would decrease the evidence. This includes pairs that nearly cancel, which the best prior of the
+    full model would shrink to zero. No further search is needed if it ends at the variables of
+    largest coefficients and these are well determined: many samples, columns of similar size, small
+    variance inflation. Otherwise searches follow from the largest coefficients, from the empty set,
+    and from the useful variables at the best lambda. A search from all variables follows if the
+    full model is more probable than the best model found.
     """
-    everything = np.arange(data.b.size)
-    whole = evaluate(data, everything, math.log(1e-6 * float(data.d.min())))
-    start = drop_useless(data, whole, rules)
+    all_variables = np.arange(data.b.size)
+    weak = evaluate(data, all_variables, math.log(1e-6 * float(data.d.min())))
+    start = drop_useless(data, weak, rules)
     runs = search_from(data, start, rules)
     far, found = runs[0].state.fit, runs[-1].state.fit
-    size = np.abs(whole.m) * np.sqrt(data.d)
-    inflation = float((whole.P.diagonal() * data.d).max())
+    size = np.abs(weak.m) * np.sqrt(data.d)
+    inflation = float((weak.P.diagonal() * data.d).max())
     similar = float(data.d.max()) < 10.0 * float(data.d.min())
     clear = data.n >= 2 * data.b.size and inflation < 10.0 and similar
-    shrunken = evaluate(data, everything, math.log(0.01 * float(data.d.mean())))
+    shrunken = evaluate(data, all_variables, math.log(0.01 * float(data.d.mean())))
     full = optimise(data, shrunken, COARSE)
     if not clear or set(largest_coefficients(size, found).tolist()) != set(found.v.tolist()):
         starts = [
@@ -358,46 +355,48 @@ def search_from_full(data: RegressionMoments, rules: SearchRules) -> list[Run[Se
 
 
 def largest_coefficients(size: np.ndarray, fit: RegressionFit) -> np.ndarray:
-    """As many variables as ``fit`` has, of the largest size."""
+    """Return as many variables as ``fit`` has, those of the largest coefficients."""
     return np.argsort(-size, kind="stable")[: fit.v.size]
 
 
 class RegressionPath(NamedTuple):
-    """Nested models of 0, 1, 2, ... variables, each at its own lambda and noise."""
+    """Nested models of 0, 1, 2, ... variables, each at its best lambda and noise."""
 
-    order: np.ndarray  # (K,) variables, the most useful first
-    fits: list[RegressionFit]  # of the first q variables, q = 0 .. K
+    order: np.ndarray  # (K,) variables, most useful first
+    fits: list[RegressionFit]  # models of the first q variables, q = 0 .. K
 
     @property
     def log_evidence(self) -> np.ndarray:
-        """(K + 1,) of every model."""
+        """(K + 1,) log evidence of each model."""
         return np.array([fit.log_evidence for fit in self.fits])
 
     @property
     def sigma2(self) -> np.ndarray:
-        """(K + 1,) noise variance of every model."""
+        """(K + 1,) noise variance of each model."""
         return np.array([fit.sigma2 for fit in self.fits])
 
     @property
     def log_ratio(self) -> np.ndarray:
-        """(K + 1,) log lambda of every model."""
+        """(K + 1,) log lambda of each model."""
         return np.array([fit.log_ratio for fit in self.fits])
 
 
 def regression_path(data: RegressionMoments, fit: RegressionFit, longest: int) -> RegressionPath:
-    """Models around ``fit``, each with its own alpha and gamma: smaller ones without the
-    variables that are missed least, larger ones with those that help most."""
+    """Compute nested models around ``fit``.
+
+    Smaller models follow by backward elimination, larger ones by forward selection.
+    """
     fit = optimise(data, fit, FINE)
     fits = [fit]
     order: list[int] = []
-    while fit.v.size:  # who leaves last is the most useful
-        place = least_useful(fit, data.n)
-        order.append(int(fit.v[place]))
-        fit = remove_variable(data, fit, place, FINE)
+    while fit.v.size:  # Backward elimination: the last variable removed ranks first.
+        i = least_useful(fit, data.n)
+        order.append(int(fit.v[i]))
+        fit = remove_variable(data, fit, i, FINE)
         fits.append(fit)
     fits.reverse()
     order.reverse()
     while fits[-1].v.size < longest:
         fits.append(add_best_variable(data, fits[-1], FINE))
-        order.append(int(fits[-1].v[-1]))  # who came last
+        order.append(int(fits[-1].v[-1]))
     return RegressionPath(np.array(order, dtype=int), fits)
