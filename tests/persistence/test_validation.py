@@ -154,8 +154,8 @@ def test_inconsistent_attributes(files):
 
 
 def test_path_without_models(files):
-    path_attributes = ("penalties_", "log_likelihood_path_", "n_parameters_path_", "criterion_path_")
-    path = changed(files, "SPPCA", arrays=dict.fromkeys(path_attributes, lambda a: a[:0]))
+    names = ("penalties_", "log_likelihood_path_", "n_parameters_path_", "criterion_path_")
+    path = changed(files, "SPPCA", arrays=dict.fromkeys(names, lambda a: a[:0]))
     refused(path, "`penalties_` must contain at least one model")
 
 

@@ -106,7 +106,8 @@ def test_invalid_scales(files, scales):
         content["about"] = {"column_scales": scales}
 
     path = changed(files, "SPPCA", header)
-    refused(run(path, "--data", files / "table.csv"), "`column_scales` must contain positive numbers")
+    result = run(path, "--data", files / "table.csv")
+    refused(result, "`column_scales` must contain positive numbers")
 
 
 def test_unknown_proportions_are_not_reported(files):
