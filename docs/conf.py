@@ -45,6 +45,7 @@ exclude_patterns = [
 ]
 templates_path = ["_templates"]
 nitpicky = True
+nitpick_ignore_regex = [("py:obj", r"(numpy|scipy|sklearn|pandas)\..*")]  # no network: not linked
 smartquotes = False
 highlight_language = "text"  # blocks without a language show the output of the example above
 

@@ -54,7 +54,7 @@ def table(rows: list[tuple[str, str]]) -> nodes.table:
         right = nodes.entry("", nodes.paragraph(text, text))
         body += nodes.row("", left, right)
     group += body
-    return nodes.table("", group)
+    return nodes.table("", group, classes=["command-options"])
 
 
 class CommandOptions(SphinxDirective):
