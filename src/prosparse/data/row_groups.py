@@ -71,7 +71,7 @@ def row_groups(labels: object, n: int) -> RowGroups | None:
         raise ParameterError(
             f"`groups` must have one label for each of the {n} rows, got shape {given.shape}."
         )
-    n_missing = sum(_is_missing(label) for label in np.asarray(labels, dtype=object))
+    n_missing = sum(is_missing(label) for label in np.asarray(labels, dtype=object))
     if n_missing:
         raise ParameterError(
             f"`groups` must have a label for each row, but {n_missing} of {n} labels are missing. "
@@ -83,7 +83,7 @@ def row_groups(labels: object, n: int) -> RowGroups | None:
     return RowGroups(codes.reshape(-1), sizes, unique_labels)
 
 
-def _is_missing(label: object) -> bool:
+def is_missing(label: object) -> bool:
     """Return whether a label is None, NaN, NaT or pandas' NA, none of which equals itself."""
     if label is None:
         return True

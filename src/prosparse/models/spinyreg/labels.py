@@ -47,10 +47,12 @@ def check_classes(y: ArrayLike, n: int) -> np.ndarray:
             f"numbers of samples: {[n, values.size]}"
         )
     if values.dtype.kind == "V":
-        raise InputError(f"y must hold one label per row, got dtype {values.dtype}. Pass one field.")
+        raise InputError(
+            f"y must hold one label per row, got dtype {values.dtype}. Pass one field."
+        )
     _check_missing(values)
     # scikit-learn does not support NumPy's StringDType.
-    return values.astype(str) if values.dtype.kind == "T" else values
+    return np.array(values.tolist()) if values.dtype.kind == "T" else values
 
 
 def encode_labels(values: np.ndarray, weights: np.ndarray | None) -> Labels:
@@ -88,12 +90,14 @@ def _check_missing(values: np.ndarray) -> None:
     if values.dtype.kind == "f":
         bad = np.flatnonzero(~np.isfinite(values))
     else:
-        infinite = [isinstance(value, float) and math.isinf(value) for value in values]
-        bad = np.flatnonzero([a or is_missing(b) for a, b in zip(infinite, values, strict=True)])
+        bad = np.flatnonzero([is_missing(value) or _is_infinite(value) for value in values])
     if bad.size:
-        value = values[bad[0]]
-        infinite = isinstance(value, float | np.floating) and math.isinf(value)
+        what = "infinity" if _is_infinite(values[bad[0]]) else "NaN"
         raise InputError(
-            f"Input y contains {'infinity' if infinite else 'NaN'}: {plural(bad.size, 'value')}, "
+            f"Input y contains {what}: {plural(bad.size, 'value')}, "
             f"first in row {bad[0]}. Drop these rows."
         )
+
+
+def _is_infinite(value: object) -> bool:
+    return isinstance(value, float | np.floating) and math.isinf(value)
