@@ -1,4 +1,4 @@
-"""The page in a real browser: drawn, sorted, searched, read by keyboard, and never hostile."""
+"""The report in a browser: plots, table, keyboard, narrow screens, print, and hostile names."""
 
 import base64
 import itertools
@@ -15,7 +15,7 @@ from prosparse.report import write_report
 from prosparse.report.page import MOST_PRINTED
 from prosparse.stability import PermutationNull, Stability
 
-pytest.importorskip("jinja2", reason="jinja2 is not installed: no report")
+pytest.importorskip("jinja2", reason="jinja2 is not installed")
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -79,12 +79,12 @@ def texts(browser, selector):
     return [e.get_property("textContent") for e in found]
 
 
-def complaints(browser):
+def console_messages(browser):
     return [entry["message"] for entry in browser.get_log("browser")]
 
 
-def test_drawn_without_complaints(opened, page):
-    assert complaints(opened) == []
+def test_plots_are_drawn_without_console_messages(opened, page):
+    assert console_messages(opened) == []
     for chart in ("choice", "relevance", "scores", "convergence"):
         svg = opened.find_element(By.CSS_SELECTOR, f"#{chart}-chart svg")
         assert svg.get_attribute("role") == "img"
@@ -96,7 +96,7 @@ def test_drawn_without_complaints(opened, page):
     assert wide <= 0
 
 
-def test_hostile_names_are_shown_and_never_run(opened):
+def test_hostile_names_are_shown_and_not_executed(opened):
     assert opened.execute_script("return window.hacked") is None
     assert opened.title == HOSTILE[0]
     assert opened.find_element(By.TAG_NAME, "h1").text == HOSTILE[0]
@@ -109,16 +109,16 @@ def test_hostile_names_are_shown_and_never_run(opened):
         search.send_keys(name)
         assert texts(opened, "#table tbody td:nth-child(2)") == [name]
     assert [t.strip() for t in texts(opened, "#scores-legend .name")] == sorted(HOSTILE[:3])
-    # a script that came in by some other way would not run either
+    # The content security policy also stops scripts that are inserted later.
     opened.execute_script(
         "const s = document.createElement('script'); s.textContent = 'window.hacked = 9';"
         "document.body.append(s)"
     )
     assert opened.execute_script("return window.hacked") is None
-    assert any("Content Security Policy" in line for line in complaints(opened))
+    assert any("Content Security Policy" in line for line in console_messages(opened))
 
 
-def test_sort_search_and_pages(opened, page):
+def test_table_can_be_sorted_searched_and_paged(opened, page):
     model = page[1]
     ranks = texts(opened, "#table tbody td:first-child")
     assert ranks == [str(k) for k in range(1, 51)]
@@ -151,10 +151,10 @@ def test_sort_search_and_pages(opened, page):
     opened.find_element(By.ID, "only-chosen").send_keys(Keys.SPACE)
     assert texts(opened, "#count")[0].startswith(f"{model.n_selected_} of 120 variables")
     assert set(texts(opened, "#table tbody td:nth-child(4)")) == {"yes"}
-    assert complaints(opened) == []
+    assert console_messages(opened) == []
 
 
-def test_scores_by_pointer_and_keyboard(opened):
+def test_scores_respond_to_pointer_and_keyboard(opened):
     live = opened.find_element(By.ID, "scores-live")
     svg = opened.find_element(By.CSS_SELECTOR, "#scores-chart svg")
     opened.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", svg)
@@ -174,10 +174,10 @@ def test_scores_by_pointer_and_keyboard(opened):
     opened.find_element(By.CSS_SELECTOR, "#scores-across option[value='1']").click()
     after = opened.find_element(By.CSS_SELECTOR, "#scores-chart circle").get_attribute("cx")
     assert before != after
-    assert complaints(opened) == []
+    assert console_messages(opened) == []
 
 
-def test_zoom_and_keyboard_order(opened):
+def test_skip_link_and_zoom_by_keyboard(opened):
     opened.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
     assert "Skip to the table" in opened.switch_to.active_element.text
     zoom = opened.find_element(By.ID, "choice-zoom")
@@ -188,7 +188,7 @@ def test_zoom_and_keyboard_order(opened):
     assert points == 1
 
 
-def test_basics_for_screen_readers(opened):
+def test_controls_tables_and_headings_are_accessible(opened):
     nameless = opened.execute_script(
         "return [...document.querySelectorAll('button, input, select')].filter(e =>"
         "!(e.textContent.trim() || e.labels && e.labels.length || e.ariaLabel)).length"
@@ -210,7 +210,7 @@ def test_basics_for_screen_readers(opened):
 
 
 def contrast(browser, selector):
-    """Of an element's text against the page, as WCAG has it."""
+    """Return the contrast of the text of an element with the page, as defined by WCAG."""
     script = """
       const rgb = (c) => c.match(/[\\d.]+/g).slice(0, 3).map(Number);
       const light = (c) => rgb(c).map(v => v / 255)
@@ -225,7 +225,7 @@ def contrast(browser, selector):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(opened, scheme):
+def test_text_has_sufficient_contrast(opened, scheme):
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     back = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
@@ -246,24 +246,24 @@ def test_light_and_dark(opened, scheme):
         GSPPCA(1, n_features_to_select=5),
     ],
 )
-def test_every_method(browser, tmp_path, model):
-    """No path, several traces, one component, colours by number: every kind of page is drawn."""
+def test_report_of_each_method(browser, tmp_path, model):
+    """Reports without a path, with several objectives, or with one component are drawn."""
     model.fit(X[:, :20])
     path = write_report(
         model, tmp_path / "report.html", X=X[:, :20], label=np.linspace(0, 1, 80).tolist()
     )
     browser.get(path.as_uri())
-    assert complaints(browser) == []
+    assert console_messages(browser) == []
     assert len(texts(browser, "#scores-chart circle")) == 80
     assert len(texts(browser, "#table tbody tr")) == 20
     assert len(texts(browser, ".heat tbody tr")) == model.support_.sum()
 
 
-def test_communality_and_q_values(browser, tmp_path):
-    """Bars in falling order, the line of chance among them; a column of q-values that sorts."""
+def test_communality_plot_and_q_values(browser, tmp_path):
+    """Bars are in decreasing order with the null expectation, and q-values can be sorted."""
     model = FDRPCA(2, min_communality=0.3).fit(X)
     browser.get(write_report(model, tmp_path / "report.html", X=X).as_uri())
-    assert complaints(browser) == []
+    assert console_messages(browser) == []
     bars = browser.find_elements(By.CSS_SELECTOR, "#relevance-chart rect:not(.tipback)")
     heights = [float(bar.get_attribute("height")) for bar in bars]
     assert heights == sorted(heights, reverse=True)
@@ -276,23 +276,22 @@ def test_communality_and_q_values(browser, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_nothing_chosen(browser, tmp_path):
+def test_report_of_an_empty_selection(browser, tmp_path):
     noise = np.random.default_rng(1).normal(size=(60, 20))
     model = FDRPCA().fit(noise)
     assert model.n_selected_ == 0
     browser.get(write_report(model, tmp_path / "report.html", X=noise).as_uri())
-    assert complaints(browser) == []
+    assert console_messages(browser) == []
     assert len(texts(browser, "#table tbody tr")) == 20
     assert "No variable was chosen" in browser.find_element(By.ID, "relevance").text
 
 
-# --- phones, paper, keyboards
+# --- narrow screens, print, keyboard
 
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """A page with all that takes room: 300 variables with long names, 10 components, 14 labels,
-    halves and shuffled tables, links, and variables that stand for each other."""
+    """Return a large report: long names, 10 components, 14 labels, stability, redundant groups."""
     rng = np.random.default_rng(0)
     table = rng.normal(size=(70, 10)) @ rng.normal(size=(10, 300)) + rng.normal(size=(70, 300))
     names = [f"ENSG{k:011d}" for k in rng.permutation(300)]
@@ -326,9 +325,8 @@ LINES = """
 
 
 @pytest.mark.parametrize("which", ["page", "large"])
-def test_on_a_phone(browser, request, which):
-    """390 pixels wide: the page itself does not scroll sideways, and no name is broken into lines
-    of a few characters."""
+def test_report_fits_a_narrow_screen(browser, request, which):
+    """At a width of 390 pixels the page does not scroll sideways, and names wrap rarely."""
     given = request.getfixturevalue(which)
     path = given[0] if which == "page" else given
     phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
@@ -343,8 +341,8 @@ def test_on_a_phone(browser, request, which):
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
-def test_on_paper(browser, large):
-    """Few pages, with the colours that the legends speak of."""
+def test_report_prints_on_few_pages(browser, large):
+    """A printed report has few pages and prints the colours of its legends."""
     browser.get(large.as_uri())
     paper = {"paperWidth": 8.27, "paperHeight": 11.69, "printBackground": False}
     printed = browser.execute_cdp_cmd("Page.printToPDF", paper)["data"]
@@ -364,9 +362,9 @@ def test_on_paper(browser, large):
         browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
-def test_fourteen_labels_have_fourteen_colours(browser, large):
+def test_labels_have_distinct_colours(browser, large):
     browser.get(large.as_uri())
-    assert complaints(browser) == []
+    assert console_messages(browser) == []
     colour = "return getComputedStyle(arguments[0])[arguments[1]]"
     swatches = browser.find_elements(By.CSS_SELECTOR, "#scores-legend .swatch")
     colours = [browser.execute_script(colour, one, "backgroundColor") for one in swatches]
@@ -381,7 +379,7 @@ def test_fourteen_labels_have_fourteen_colours(browser, large):
     assert legend["y"] >= chart["y"] + chart["height"]  # outside the plot
 
 
-def test_the_table_is_sorted_by_keyboard(browser, large):
+def test_table_can_be_sorted_by_keyboard(browser, large):
     browser.get(large.as_uri())
     search = browser.find_element(By.ID, "search")
     search.send_keys(Keys.TAB)  # chosen only
@@ -394,9 +392,9 @@ def test_the_table_is_sorted_by_keyboard(browser, large):
         first = head.get_attribute("aria-sort")
         button.send_keys(Keys.ENTER)
         assert {first, head.get_attribute("aria-sort")} == {"ascending", "descending"}
-        assert browser.switch_to.active_element == button  # the focus stays
+        assert browser.switch_to.active_element == button  # the focus does not move
         assert f", {head.get_attribute('aria-sort')}" in (
-            f"{texts(browser, '#count')[0]}, ascending"  # by rank, ascending, nothing is said
+            f"{texts(browser, '#count')[0]}, ascending"  # the default order is not stated
         )
         button.send_keys(Keys.TAB)
     name = browser.switch_to.active_element  # the first name is a link
