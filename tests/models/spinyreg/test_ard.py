@@ -1,4 +1,4 @@
-"""Regression with one prior variance per variable."""
+"""Automatic relevance determination, compared with dense formulas."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ def dense(X, y, sigma2, t):
 
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
-def test_likelihood_is_the_dense_one(n, p, rng):
+def test_likelihood_equals_the_dense_formula(n, p, rng):
     X, y, given = moments(n, p)
     t = rng.uniform(0, 2, p) * (rng.random(p) < 0.6)
     assert ard.log_likelihood(*given, t) == pytest.approx(dense(X, y, 0.8, t), abs=1e-9)
@@ -35,17 +35,17 @@ def test_likelihood_is_the_dense_one(n, p, rng):
 
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 @pytest.mark.parametrize("correlation", [0.0, 0.8])
-def test_every_sweep_maximises_each_variance_in_turn(n, p, correlation):
-    """One sweep against the same sweep by numerical maximisation of the dense density."""
+def test_step_maximises_each_variance_in_turn(n, p, correlation):
+    """A step equals numerical maximisation of the dense density over each variance in turn."""
     X, y, given = moments(n, p, correlation=correlation)
     slow = np.full(p, 0.5)
     fast = ard.make_step(*given)(ard.init(*given, slow)).t
     for j in range(p):
 
-        def fall(log_t, j=j):
+        def loss(log_t, j=j):
             return -dense(X, y, 0.8, np.where(np.arange(p) == j, np.exp(log_t), slow))
 
-        best = minimize_scalar(fall, bounds=(-12, 6), method="bounded", options={"xatol": 1e-10})
+        best = minimize_scalar(loss, bounds=(-12, 6), method="bounded", options={"xatol": 1e-10})
         slow[j] = 0.0
         slow[j] = np.exp(best.x) if dense(X, y, 0.8, slow) < -best.fun - 1e-9 else 0.0
     np.testing.assert_allclose(fast, slow, rtol=2e-3, atol=1e-4)
@@ -55,7 +55,7 @@ def test_every_sweep_maximises_each_variance_in_turn(n, p, correlation):
 @pytest.mark.parametrize("correlation", [0.0, 0.9])
 @pytest.mark.parametrize(("n", "p"), SHAPES)
 @pytest.mark.parametrize("start", [0.0, 1.0])
-def test_the_likelihood_never_falls(n, p, correlation, start):
+def test_likelihood_is_non_decreasing(n, p, correlation, start):
     X, y, given = moments(n, p, correlation=correlation)
     step, state = ard.make_step(*given), ard.init(*given, np.full(p, start))
     for _ in range(25):
@@ -66,7 +66,7 @@ def test_the_likelihood_never_falls(n, p, correlation, start):
     assert np.any(state.t == 0)
 
 
-def test_nothing_is_in_and_nothing_comes_in():
+def test_no_variables():
     empty = (np.zeros((0, 0)), np.zeros(0), 3.0, 5, 0.6)
     run = iterate(ard.make_step(*empty), ard.init(*empty, np.zeros(0)), max_iter=5, tol=0.0)
     assert run.state.bound == pytest.approx(-2.5 * np.log(2 * np.pi * 0.6) - 2.5)

@@ -118,7 +118,7 @@ def test_all_sets_are_summed(summed):
     np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(found.covariance, covariance, rtol=1e-8, atol=1e-12)
     assert found.sigma2 == pytest.approx(noise, rel=1e-9)
-    assert found.rest == 0.0
+    assert found.excluded_variance == 0.0
 
 
 def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
@@ -132,9 +132,9 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
     np.testing.assert_allclose(found.covariance, covariance, atol=0.05 * size.max() ** 2)
     assert found.sigma2 == pytest.approx(noise, rel=0.02)
     exact = av.sum_all(data, prior)
-    numbers = exact.number.size
-    np.testing.assert_allclose(found.by_number[:, :numbers], exact.by_number, atol=0.02)
-    np.testing.assert_allclose(found.number[:numbers], exact.number, atol=0.03)
+    numbers = exact.size_probability.size
+    np.testing.assert_allclose(found.by_size[:, :numbers], exact.by_size, atol=0.02)
+    np.testing.assert_allclose(found.size_probability[:numbers], exact.size_probability, atol=0.03)
 
 
 def test_a_later_half_of_the_run_is_told_from_the_first():

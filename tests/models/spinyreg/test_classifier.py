@@ -131,7 +131,7 @@ def test_the_set_of_the_largest_expected_f_score():
 
     tried = [v for q in range(6) for v in itertools.combinations(range(5), q)]
     assert expected(found.tolist()) == pytest.approx(max(map(expected, tried)))
-    assert average.nothing + average.by_number.sum() >= 1.0
+    assert average.nothing + average.by_size.sum() >= 1.0
     chosen = SpinyClassifier().fit(table, classes)
     assert set(np.flatnonzero(chosen.support_)) == set(found.tolist())
 

@@ -1,4 +1,4 @@
-"""Which set is kept: the expected F-score, stand-ins, and what chance would find."""
+"""Decision rules, representatives, null test and credible intervals."""
 
 import itertools
 import warnings
@@ -12,7 +12,7 @@ from prosparse.data import standardise
 from prosparse.datasets import make_sparse_regression
 from prosparse.metrics import support_f_score
 from prosparse.models.spinyreg import averaging as av
-from prosparse.models.spinyreg import decision_rules as ch
+from prosparse.models.spinyreg import decision_rules as rules_module
 from prosparse.models.spinyreg import null_test
 from prosparse.models.spinyreg.model import moments
 from prosparse.models.spinyreg.response import prepare_response
@@ -21,7 +21,7 @@ from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
 def expected_f(sets, weights, chosen):
-    """From the definition."""
+    """Compute the expected F-score of a set by its definition."""
     return sum(
         w * (1.0 if not v and not chosen else 2 * len(v & chosen) / (len(v) + len(chosen)))
         for v, w in zip(sets, weights, strict=True)
@@ -29,32 +29,32 @@ def expected_f(sets, weights, chosen):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_best_set_is_the_best_of_all(seed):
+def test_expected_f_score_is_maximal_over_all_sets(seed):
     rng = np.random.default_rng(seed)
     sets = [frozenset(v) for q in range(6) for v in itertools.combinations(range(5), q)]
     weights = rng.dirichlet(np.full(len(sets), 0.2))
-    by_number = np.zeros((5, 6))
+    by_size = np.zeros((5, 6))
     for v, w in zip(sets, weights, strict=True):
-        by_number[list(v), len(v)] += w
-    found = ch.maximise_expected_f_score(by_number, weights[0], 5)
+        by_size[list(v), len(v)] += w
+    found = rules_module.maximise_expected_f_score(by_size, weights[0], 5)
     scores = [expected_f(sets, weights, v) for v in sets]
     assert found.expected == pytest.approx(max(scores))
     assert frozenset(found.v.tolist()) == sets[int(np.argmax(scores))]
-    few = ch.maximise_expected_f_score(by_number, weights[0], 2)
+    few = rules_module.maximise_expected_f_score(by_size, weights[0], 2)
     assert few.expected == pytest.approx(max(s for s, v in zip(scores, sets) if len(v) <= 2))
 
 
-def test_nothing_is_best_where_nothing_is_probable_enough():
-    by_number = np.array([[0.0, 0.3], [0.0, 0.1]])
-    assert ch.maximise_expected_f_score(by_number, 0.6, 2).v.size == 0
-    assert ch.maximise_expected_f_score(by_number, 0.29, 2).v.tolist() == [0]
-    assert ch.maximise_expected_f_score(by_number, 0.29, 0).v.size == 0
+def test_empty_set_has_the_largest_expected_f_score():
+    by_size = np.array([[0.0, 0.3], [0.0, 0.1]])
+    assert rules_module.maximise_expected_f_score(by_size, 0.6, 2).v.size == 0
+    assert rules_module.maximise_expected_f_score(by_size, 0.29, 2).v.tolist() == [0]
+    assert rules_module.maximise_expected_f_score(by_size, 0.29, 0).v.size == 0
 
 
 @pytest.mark.parametrize("shared", [0.0, 0.8])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
-    """Whatever the correlations of the columns, and the weights of the rows."""
+def test_null_test_has_its_level(shared, weighted, rng):
+    """The level holds for correlated columns and weighted rows."""
     n, p = 25, 30
     X = rng.standard_normal((n, p)) + np.sqrt(shared / (1 - shared)) * rng.standard_normal((n, 1))
     weights = None
@@ -63,20 +63,20 @@ def test_noise_is_seldom_beyond_chance(shared, weighted, rng):
         weights /= weights.mean()
     op, _ = standardise(X, True, weights, centre=True)
 
-    def beyond(y):
+    def rejects(y):
         response = prepare_response(y, True, weights)
         pool = candidates(op, response.y, response.yy, response.n)
         return null_test.rejects_null(pool, response.root, 1)
 
-    spread = 1.0 if weights is None else np.sqrt(weights)
-    found = [beyond(rng.standard_normal(n) / spread) for _ in range(200)]
+    scale = 1.0 if weights is None else np.sqrt(weights)
+    found = [rejects(rng.standard_normal(n) / scale) for _ in range(200)]
     assert 0.005 <= np.mean(found) <= 0.065
-    assert beyond(X[:, 0] + 0.5 * rng.standard_normal(n))
-    assert beyond(X[:, 0] + X[:, 1])
+    assert rejects(X[:, 0] + 0.5 * rng.standard_normal(n))
+    assert rejects(X[:, 0] + X[:, 1])
 
 
-def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
-    """Of each variable alone against none, at lambda = x'x, up to the factor sqrt(2)."""
+def test_statistic_is_a_sum_of_bayes_factors(rng):
+    """Each factor compares one variable with none at lambda = x'x, up to sqrt(2)."""
     X = rng.standard_normal((12, 3))
     X -= X.mean(axis=0)
     y = X[:, 0] + rng.standard_normal(12)
@@ -89,7 +89,7 @@ def test_the_sum_over_variables_is_that_of_bayes_factors(rng):
     assert found[0] == pytest.approx(np.log(factors))
 
 
-def test_too_few_rows_are_never_beyond_chance():
+def test_null_test_needs_enough_rows():
     op, _ = standardise(np.array([[1.0, 2.0], [3.0, 1.0]]), True, None, centre=True)
     response = prepare_response(np.array([1.0, 2.0]), True)
     pool = candidates(op, response.y, response.yy, response.n)
@@ -103,37 +103,37 @@ def summarise(X, y):
     return data, av.sum_all(data, av.set_prior(data, rules.log_prior, fit, len(y) - 1))
 
 
-def test_of_copies_one_is_kept_with_the_probability_of_both():
+def test_one_of_two_copies_is_selected():
     X, y, _, coef = problem(40, 5, q=2, noise=2.0)
     true = np.flatnonzero(coef)
     data, average = summarise(np.column_stack([X, X[:, true[0]]]), y)
-    assert ch.representatives(data, average).tolist() in (
+    assert rules_module.representatives(data, average).tolist() in (
         [*range(5), true[0]],
         [5 if j == true[0] else j for j in range(5)] + [5],
     )
-    found = ch.select_by_f_score(data, average, 6)
+    found = rules_module.select_by_f_score(data, average, 6)
     assert len({5, true[0]} & set(found.v.tolist())) == 1
-    both = ch.maximise_expected_f_score(average.by_number, average.number[0], 6)
-    assert {5, true[0]} <= set(both.v.tolist())  # F alone would take both
+    both = rules_module.maximise_expected_f_score(average.by_size, average.size_probability[0], 6)
+    assert {5, true[0]} <= set(both.v.tolist())  # Without representatives both are selected.
     assert found.expected > both.expected
 
 
-def test_no_group_is_active_more_often_than_there_are_so_many_variables(rng):
-    """Sums over all sets: at least as probable as one of the group, never more than the number."""
+def test_merged_probabilities_are_bounded(rng):
+    """A group is at least as probable as its members and at most as probable as the size."""
     X, y, _, _ = problem(25, 6, seed=3, q=3, noise=2.0)
     _, average = summarise(X, y)
-    stands = np.array([0, 0, 0, 3, 4, 5])  # whatever the data say
-    once = ch.merge_redundant(average.by_number, stands)
-    assert np.all(once <= average.number + 1e-12)
-    assert np.all(once[0] >= average.by_number[:3].max(axis=0) - 1e-12)
-    assert np.any(once[0] < average.by_number[:3].sum(axis=0) - 1e-3)
+    representative = np.array([0, 0, 0, 3, 4, 5])
+    once = rules_module.merge_redundant(average.by_size, representative)
+    assert np.all(once <= average.size_probability + 1e-12)
+    assert np.all(once[0] >= average.by_size[:3].max(axis=0) - 1e-12)
+    assert np.any(once[0] < average.by_size[:3].sum(axis=0) - 1e-3)
     assert not np.any(once[1:3])
-    np.testing.assert_allclose(once[3:], average.by_number[3:], atol=1e-12)
-    assert ch.maximise_expected_f_score(once, 0.0, 6).expected <= 1.0
+    np.testing.assert_allclose(once[3:], average.by_size[3:], atol=1e-12)
+    assert rules_module.maximise_expected_f_score(once, 0.0, 6).expected <= 1.0
 
 
-def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other():
-    """Also where both are certain, and their probabilities differ by rounding alone."""
+def test_jointly_active_variables_represent_themselves():
+    """Correlated variables with probabilities of one do not represent each other."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 4))
     X[:, 1] = 0.9 * X[:, 0] + 0.4 * X[:, 1]
@@ -141,24 +141,24 @@ def test_correlated_variables_that_are_both_active_do_not_stand_for_each_other()
     for noise in (0.0, 0.3):
         y = X[:, 0] + X[:, 1] + noise * rng.standard_normal(60)
         data, average = summarise(X, y - y.mean())
-        assert ch.representatives(data, average).tolist() == [0, 1, 2, 3]
-        assert set(ch.select_by_f_score(data, average, 4).v.tolist()) >= {0, 1}
+        assert rules_module.representatives(data, average).tolist() == [0, 1, 2, 3]
+        assert set(rules_module.select_by_f_score(data, average, 4).v.tolist()) >= {0, 1}
 
 
-def test_by_number_adds_up(rng):
+def test_joint_probabilities_add_up(rng):
     X, y, _, _ = problem(25, 6, seed=3, q=2, noise=3.0)
     _, average = summarise(X, y)
-    np.testing.assert_allclose(average.by_number.sum(axis=1), average.inclusion)
-    assert average.number.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(average.by_number.sum(axis=0), np.arange(7) * average.number)
+    np.testing.assert_allclose(average.by_size.sum(axis=1), average.inclusion)
+    assert average.size_probability.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(average.by_size.sum(axis=0), np.arange(7) * average.size_probability)
     np.testing.assert_allclose(average.together.diagonal(), average.inclusion)
     assert average.active_mean * average.inclusion == pytest.approx(average.mean)
     within = average.active_variance + average.active_mean**2
     np.testing.assert_allclose(average.inclusion * within - average.mean**2, average.variance)
 
 
-def test_more_is_found_than_by_the_most_probable_set():
-    """Where the data say little, that one misses more than it has to; and so does the median."""
+def test_f_score_rule_has_the_best_f_score():
+    """With weak signals the other rules miss more variables."""
     scores = {"f-score": [], "map": [], "median": []}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
@@ -166,27 +166,27 @@ def test_more_is_found_than_by_the_most_probable_set():
             X, y, coef = make_sparse_regression(
                 60, 8, n_informative=4, noise=4.0, random_state=seed
             )
-            for choose, found in scores.items():
-                model = SpinyRegressor(selection_rule=choose).fit(X, y)
+            for rule, found in scores.items():
+                model = SpinyRegressor(selection_rule=rule).fit(X, y)
                 found.append(support_f_score(coef != 0, model.support_))
     best = np.mean(scores.pop("f-score"))
     assert best > max(np.mean(found) for found in scores.values()) + 0.005
 
 
-def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monkeypatch):
-    """A weak but certain signal in many variables: no single set is more probable than none."""
+def test_null_test_decides_if_the_search_finds_nothing(monkeypatch):
+    """Variables are selected if the test rejects, and none otherwise."""
     rng = np.random.default_rng(1)
     X, y = rng.standard_normal((40, 11)), rng.standard_normal(40)
-    monkeypatch.setattr(ch, "rejects_null", lambda pool, root, n_intercepts: False)
+    monkeypatch.setattr(rules_module, "rejects_null", lambda pool, root, n_intercepts: False)
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
     monkeypatch.setattr(
         "prosparse.models.spinyreg.solve.select_by_f_score",
-        lambda data, average, allowed: ch.SelectedSet(np.array([3, 1]), 0.5),
+        lambda data, average, allowed: rules_module.SelectedSet(np.array([3, 1]), 0.5),
     )
     with pytest.warns(NoStructureWarning):
         assert SpinyRegressor().fit(X, y).n_selected_ == 0
-    monkeypatch.setattr(ch, "rejects_null", lambda pool, root, n_intercepts: True)
+    monkeypatch.setattr(rules_module, "rejects_null", lambda pool, root, n_intercepts: True)
     model = SpinyRegressor().fit(X, y)
     assert np.flatnonzero(model.support_).tolist() == [1, 3]
     assert np.flatnonzero(model.selected_coef_).tolist() == [1, 3]
@@ -194,7 +194,7 @@ def test_a_set_is_kept_where_the_search_finds_none_but_chance_would_not_do(monke
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95])
-def test_intervals_are_quantiles_of_zero_or_normal(level, rng):
+def test_mixture_intervals_equal_sample_quantiles(level, rng):
     inclusion = np.array([1.0, 0.97, 0.6, 0.6, 0.03, 0.0])
     mean = np.array([1.0, 2.0, 0.1, -3.0, 1.0, 0.0])
     deviation = np.array([0.5, 0.5, 1.0, 0.5, 0.1, 0.0])
@@ -213,7 +213,7 @@ def normal(tail):
 
 
 def test_intervals_of_coefficients():
-    """In the units of the table; exactly zero for what cannot matter."""
+    """Intervals are in the units of the data, and zero at one end for inactive variables."""
     X, y, coef = make_sparse_regression(60, 20, n_informative=3, random_state=0)
     model = SpinyRegressor().fit(X, y)
     low, high = model.coef_interval().T

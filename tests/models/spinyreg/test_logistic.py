@@ -1,4 +1,4 @@
-"""The evidence of logistic models against integrals, and fast scores against slow ones."""
+"""Evidence of logistic models compared with integrals, search and averaging."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ from prosparse.models.spinyreg.probability import log_probabilities
 
 
 def problem(n=60, p=6, seed=0, size=1.0, intercept=True, counts=False):
-    """Classes that depend on the first two columns."""
+    """Simulate classes that depend on the first two columns."""
     rng = np.random.default_rng(seed)
     X = 2.0 * rng.standard_normal((n, p))
     t = (rng.random(n) < expit(0.5 * size * (X[:, 0] - X[:, 1]) - 0.4)).astype(float)
@@ -30,7 +30,7 @@ def rules(data):
 
 
 def log_joint(data, v, tau, theta):
-    """log p(t, w | v, tau) at theta = (b, w), from the definition."""
+    """Compute log p(t, w | v, tau) at theta = (b, w)."""
     c = data.intercept
     b, w = (theta[..., :1], theta[..., 1:]) if c else (0.0, theta)
     prob = expit(b + w @ data.X[:, v].T)
@@ -40,8 +40,8 @@ def log_joint(data, v, tau, theta):
     return likelihood + norm(0.0, sd).logpdf(w).sum(axis=-1)
 
 
-def integrated(data, v, tau):
-    """log p(t | v, tau) as a sum over a fine grid, in two dimensions at most."""
+def integrate_evidence(data, v, tau):
+    """Compute log p(t | v, tau) as a sum over a fine grid."""
     fit = lg.fit_model(data, np.array(v, dtype=int), math.log(tau))
     steps = np.linspace(-10.0, 10.0, 81)
     axes = [m + s * steps for m, s in zip(fit.mode, np.sqrt(fit.C.diagonal()), strict=True)]
@@ -61,13 +61,13 @@ def integrated(data, v, tau):
         ({"intercept": False, "size": 50.0}, [0, 1], 0.05),  # separated
     ],
 )
-def test_laplace_is_near_the_integral(options, v, error, tau):
+def test_laplace_evidence_is_close_to_the_integral(options, v, error, tau):
     data = problem(**options)
     fit = lg.fit_model(data, np.array(v, dtype=int), math.log(tau))
-    assert fit.log_evidence == pytest.approx(integrated(data, v, tau), abs=error)
+    assert fit.log_evidence == pytest.approx(integrate_evidence(data, v, tau), abs=error)
 
 
-def test_the_mode_is_one():
+def test_mode_is_a_maximum():
     data, v = problem(counts=True), np.array([3, 0])
     fit = lg.fit_model(data, v, 0.0)
     top = log_joint(data, v, 1.0, fit.mode)
@@ -83,7 +83,7 @@ def test_the_mode_is_one():
     np.testing.assert_allclose(slope / 2e-5, 0.0, atol=1e-4)
 
 
-def test_separated_classes_have_finite_weights():
+def test_separated_classes_have_finite_coefficients():
     data = problem(n=30, size=1e6)
     fit = lg.fit_model(data, np.arange(2), math.log(16.0))
     assert np.isfinite(fit.log_evidence)
@@ -92,8 +92,8 @@ def test_separated_classes_have_finite_weights():
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_scores_are_of_second_order(intercept):
-    """They are the evidence of the Gaussian posterior, in which the curvature stays as it is."""
+def test_second_order_gains(intercept):
+    """Gains are differences of the evidence of the Gaussian posterior with fixed curvature."""
     data = problem(intercept=intercept, counts=True)
     fit = lg.fit_model(data, np.array([0, 2]), -0.3)
     lam, everything = math.exp(lg.log_lambda(data, -0.3)), np.array([0, 2, 1, 3, 4, 5])
@@ -103,7 +103,7 @@ def test_scores_are_of_second_order(intercept):
     slope = Z.T @ fit.residual - np.array([0.0] * c + [lam] * 6) * mode
 
     def second_order(v):
-        """Log evidence of a set, up to a constant, with w_j = 0 for all others."""
+        """Compute the log evidence of a set up to a constant, with all other w_j = 0."""
         used = [*range(c), *(c + int(np.flatnonzero(everything == j)[0]) for j in v)]
         a = A[np.ix_(used, used)]
         b = A[used] @ mode + slope[used]
@@ -125,7 +125,7 @@ def test_scores_are_of_second_order(intercept):
 # --- the search
 
 
-def test_the_search_never_falls_and_finds_the_best_set():
+def test_search_is_non_decreasing_and_finds_the_best_set():
     for seed in range(5):
         data = problem(n=80, p=5, seed=seed)
         given = rules(data)
@@ -141,8 +141,8 @@ def test_the_search_never_falls_and_finds_the_best_set():
         assert runs[-1].state.bound == pytest.approx(max(every), abs=1e-5)
 
 
-def test_two_variables_that_tell_nothing_one_by_one():
-    """Their difference tells the classes apart, their sum, which is much larger, hides it."""
+def test_search_finds_suppressor_variables():
+    """The classes depend on the difference of two nearly equal variables."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((80, 12))
     hidden = 0.3 * rng.standard_normal(80)
@@ -151,12 +151,12 @@ def test_two_variables_that_tell_nothing_one_by_one():
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     data = lg.make_data(X, t, np.ones(80), True)
     given = rules(data)
-    alone = ls.local_search(data, ls.empty_state(data, given), given).state
-    assert alone.fit.v.size == 0
+    first = ls.local_search(data, ls.empty_state(data, given), given).state
+    assert first.fit.v.size == 0
     assert set(ls.search(data, given)[-1].state.fit.v) == {2, 4}
 
 
-def test_the_sum_over_sizes():
+def test_integral_over_tau():
     data = problem()
     given, v = rules(data), np.array([0, 1])
     fits = [lg.fit_model(data, v, log_tau) for log_tau in given.log_tau]
@@ -166,7 +166,7 @@ def test_the_sum_over_sizes():
     assert np.exp(given.log_tau_prior).sum() == pytest.approx(1.0)
 
 
-def test_the_path_is_nested():
+def test_path_is_nested():
     data = problem(p=8)
     given = rules(data)
     path = ls.logistic_path(data, given, ls.search(data, given)[-1].state, 6)
@@ -177,15 +177,15 @@ def test_the_path_is_nested():
 # --- the average
 
 
-def test_the_chain_samples_the_posterior():
-    """Of few variables its shares are those of all sets, summed."""
+def test_chain_samples_the_posterior():
+    """For few variables the chain agrees with enumeration."""
     data = problem(n=50, p=4, size=0.8)
     given = la.averaging_rules(data, rules(data))
     start = ls.fit_state(data, given, np.array([], dtype=int), 2)
     exact = la.summarise(data, la.sum_all(data, given, 2))
     chain = la.sample(data, given, start, np.random.default_rng(0), steps=4000)
     found = la.summarise(data, chain)
-    assert sum(each.share for each in chain) == pytest.approx(1.0)
+    assert sum(each.probability for each in chain) == pytest.approx(1.0)
     np.testing.assert_allclose(found.inclusion, exact.inclusion, atol=0.03)
     np.testing.assert_allclose(found.mean, exact.mean, atol=0.03)
     assert exact.inclusion.min() > 0.05
@@ -194,35 +194,35 @@ def test_the_chain_samples_the_posterior():
 
 
 def test_moments_of_the_average():
-    """Within sets and between them, from the definition."""
+    """The covariance includes the variance within and between sets."""
     data = problem(n=50, p=3, size=0.6)
     given = la.averaging_rules(data, rules(data))
     sets = la.sum_all(data, given, 2)
     found = la.summarise(data, sets)
     full = []
-    for fit, share in sets:
+    for fit, probability in sets:
         mean, C = np.zeros(4), np.zeros((4, 4))
         at = [0, *(fit.v + 1)]
         mean[at] = fit.mode
         C[np.ix_(at, at)] = fit.C
-        full.append((share, mean, C))
-    mean = sum(share * m for share, m, _ in full)
-    covariance = sum(share * (C + np.outer(m - mean, m - mean)) for share, m, C in full)
+        full.append((probability, mean, C))
+    mean = sum(probability * m for probability, m, _ in full)
+    covariance = sum(probability * (C + np.outer(m - mean, m - mean)) for probability, m, C in full)
     np.testing.assert_allclose([found.intercept, *found.mean], mean)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-12)
-    inside = [share for (fit, share) in sets if 0 in fit.v]
+    inside = [probability for (fit, probability) in sets if 0 in fit.v]
     assert found.inclusion[0] == pytest.approx(sum(inside))
 
 
 @pytest.mark.parametrize("mu", [-40.0, -3.0, 0.0, 0.7, 20.0])
 @pytest.mark.parametrize("deviation", [0.0, 0.5, 3.0, 20.0])
 def test_average_probability(mu, deviation):
-    def weighed(z):
+    def integrand(z):
         return expit(mu + deviation * z) * math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi)
 
     middle = -mu / deviation if deviation else 0.0
     points = [x for x in (0.0, middle, deviation) if abs(x) < 40.0]
-    second = integrate.quad(weighed, -40.0, 40.0, points=points, limit=500, epsabs=0.0)[0]
+    second = integrate.quad(integrand, -40.0, 40.0, points=points, limit=500, epsabs=0.0)[0]
     found = log_probabilities(np.array([mu]), np.array([deviation**2]))[0]
     assert found[1] == pytest.approx(math.log(second), abs=1e-3)
     assert math.exp(found[1]) == pytest.approx(second, abs=1e-10)
@@ -231,8 +231,8 @@ def test_average_probability(mu, deviation):
 
 @pytest.mark.parametrize("power", [0, 6, 12])
 @pytest.mark.parametrize("doubling", [-2, 4])
-def test_mode_with_large_counts(power, doubling):
-    """The gradient vanishes at the mode, also where classes are separated and counts differ."""
+def test_mode_with_unequal_counts(power, doubling):
+    """The gradient vanishes at the mode for separated classes and unequal counts."""
     rng = np.random.default_rng(1)
     X = rng.standard_normal((20, 6))
     t = (X[:, 0] > 0.0).astype(float)

@@ -76,9 +76,9 @@ def test_neighbours():
     out = several.removal_gains(fit, data.n)
     swap = several.exchange_gains(fit, near, data.n)
     for i in range(3):
-        rest = np.delete(fit.v, i)
-        assert out[i] == pytest.approx(at(rest) - fit.log_evidence)
-        assert swap[1, i] == pytest.approx(at([*rest, 1]) - fit.log_evidence)
+        excluded_variance = np.delete(fit.v, i)
+        assert out[i] == pytest.approx(at(excluded_variance) - fit.log_evidence)
+        assert swap[1, i] == pytest.approx(at([*excluded_variance, 1]) - fit.log_evidence)
 
 
 def test_of_one_response_it_is_the_model_of_one():

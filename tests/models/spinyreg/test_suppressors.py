@@ -1,4 +1,4 @@
-"""Pairs of variables that help only together."""
+"""Suppressor variables: pairs that explain the response only together."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.quick
 
 
 def cancelling(n, p, seed, correlation=0.95):
-    """y is the difference of the first two of many variables, and as much noise."""
+    """Simulate y as the difference of two correlated variables, plus noise of equal variance."""
     rng = np.random.default_rng([seed, n, p])
     X = rng.standard_normal((n, p))
     X[:, 1] = correlation * X[:, 0] + np.sqrt(1 - correlation**2) * X[:, 1]
@@ -25,7 +25,7 @@ def moments_of(X, y):
 
 
 @pytest.mark.parametrize("v", [[], [4], [2, 5]])
-def test_gains_are_those_of_the_larger_models(v):
+def test_gains_equal_differences_of_evidence(v):
     X, y = cancelling(30, 8, 0)
     X[:, 6] = X[:, 3] + 0.2 * X[:, 6]
     data = moments_of(X, y + 2.0 * X[:, 4])
@@ -38,27 +38,27 @@ def test_gains_are_those_of_the_larger_models(v):
         assert gain == pytest.approx(more.log_evidence - fit.log_evidence, abs=1e-8)
 
 
-def test_a_pair_of_which_one_is_in_the_model_gains_nothing():
+def test_pairs_that_overlap_with_the_model_are_excluded():
     data = moments_of(*cancelling(30, 8, 0))
     fit = rg.evaluate(data, np.array([1, 4]), 0.0)
     assert pr.pair_gains(data, fit, pr.correlated_pairs(data), 0.0, 30.0) == -np.inf
     assert pr.add_best_pair(data, fit, pr.correlated_pairs(data), 30.0) is None
 
 
-def test_without_correlated_variables_there_is_no_pair(rng):
+def test_no_pair_without_correlated_variables(rng):
     data = moments_of(rng.standard_normal((50, 6)), rng.standard_normal(50))
     empty = rg.evaluate(data, np.array([], dtype=int), 0.0)
     assert pr.add_best_pair(data, empty, pr.correlated_pairs(data), 50.0) is None
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_variables_that_cancel_are_found_among_more_than_there_are_rows(seed):
+def test_suppressors_are_found_among_more_variables_than_rows(seed):
     X, y = cancelling(100, 600, seed)
     model = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
     assert model.get_support(indices=True).tolist() == [0, 1]
 
 
-def test_they_are_found_beside_others_too():
+def test_suppressors_are_found_together_with_other_variables():
     X, y = cancelling(100, 600, 0)
     y = y + 3.0 * X[:, 10] - 3.0 * X[:, 20]
     model = SpinyRegressor(selection_rule="map", average=False).fit(X, y)

@@ -70,8 +70,8 @@ class Average(NamedTuple):
     """Posterior means over all sets, in the units of the sufficient statistics."""
 
     inclusion: np.ndarray  # (p,) probability that each variable is active
-    by_number: np.ndarray  # (p, Q + 1) jointly with a model size of 0 .. Q
-    number: np.ndarray  # (Q + 1,) probability of the model size
+    by_size: np.ndarray  # (p, Q + 1) jointly with a model size of 0 .. Q
+    size_probability: np.ndarray  # (Q + 1,) probability of the model size
     mean: np.ndarray  # (p,) of the coefficients, which are zero for inactive variables
     variance: np.ndarray  # (p,) of the coefficients
     active_mean: np.ndarray  # (p,) of each coefficient given that its variable is active
@@ -79,7 +79,9 @@ class Average(NamedTuple):
     candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
     covariance: np.ndarray  # (k, k) of their coefficients, within and between sets
     together: np.ndarray  # (k, k) probability that two are both active
-    rest: float  # mean contribution of all other variables to the variance of a prediction
+    excluded_variance: (
+        float  # mean contribution of all other variables to the variance of a prediction
+    )
     sigma2: float  # noise variance
     n_sets: int  # number of distinct sets
 
@@ -152,8 +154,8 @@ class Inclusion(NamedTuple):
     """Posterior probabilities of variables and model sizes, as in `Average`."""
 
     probability: np.ndarray  # (p,)
-    by_number: np.ndarray  # (p, Q + 1)
-    number: np.ndarray  # (Q + 1,)
+    by_size: np.ndarray  # (p, Q + 1)
+    size_probability: np.ndarray  # (Q + 1,)
 
 
 def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
@@ -172,14 +174,14 @@ def sum_all(data: RegressionMoments, prior: SetPrior) -> Average:
     top = max(float(each[-1].max()) for each in groups)
     total = sum(float(np.exp(each[-1] - top).sum()) for each in groups)
     sums = zero_sums(p)
-    by_number, number = np.zeros((p, numbers[-1] + 1)), np.zeros(numbers[-1] + 1)
+    by_size, size_probability = np.zeros((p, numbers[-1] + 1)), np.zeros(numbers[-1] + 1)
     for q, v, spectra, density, log_weight in groups:
         before, weights = sums.weight.copy(), np.exp(log_weight - top) / total
         add_sets(sums, prior, v, spectra, density, weights)
-        by_number[:, q] += sums.weight - before
-        number[q] += float(weights.sum())
+        by_size[:, q] += sums.weight - before
+        size_probability[q] += float(weights.sum())
     n_sets = int(np.count_nonzero(np.isin(sizes, numbers)))
-    inclusion = Inclusion(sums.weight, by_number, number)
+    inclusion = Inclusion(sums.weight, by_size, size_probability)
     return summarise(data, inclusion, sums.first, np.arange(p), sums, n_sets)
 
 
@@ -236,13 +238,13 @@ class JumpTargets(NamedTuple):
 
     sets: list[tuple[int, ...]]  # variables of each, in increasing order
     signs: list[tuple[float, ...]]
-    number: dict[tuple[int, ...], int]  # position of each set in `sets`
+    position: dict[tuple[int, ...], int]  # position of each set in `sets`
     log_density: np.ndarray  # (S, A) log posterior at each grid point
 
     def rates(self, state: Signed, a: int) -> np.ndarray:
         """Return the (S A,) rates to all targets, or none if ``state`` is not a target."""
         v, signs = state
-        i = self.number.get(v)
+        i = self.position.get(v)
         if i is None or (signs is not None and signs != self.signs[i]):
             return np.zeros(0)
         rates = expit(self.log_density - self.log_density[i, a])
@@ -252,8 +254,8 @@ class JumpTargets(NamedTuple):
 
 def best_independent(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
     """Return the best grid point of the set ``v`` with independent coefficients."""
-    local = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
-    return int(np.argmax(local.log_density))
+    local_rates = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
+    return int(np.argmax(local_rates.log_density))
 
 
 def find_jump_targets(
@@ -266,7 +268,9 @@ def find_jump_targets(
         found[v] = state_rates(
             data, prior, variables, None, best_independent(data, prior, variables)
         )
-    height = {v: local.log_density + prior.log_prior[len(v)] for v, local in found.items()}
+    height = {
+        v: local_rates.log_density + prior.log_prior[len(v)] for v, local_rates in found.items()
+    }
     top = max((float(each.max()) for each in height.values()), default=0.0)
     retained = [v for v, each in height.items() if each.max() > top - MAX_LOG_DROP]
     log_density = np.array([height[v] for v in retained]).reshape(
@@ -279,9 +283,9 @@ def find_jump_targets(
 class Visits(NamedTuple):
     """Visited states of the jump process, in order of the first visit."""
 
-    number: dict[tuple[Signed, int], int]  # position of each set with signs and grid point
+    position: dict[tuple[Signed, int], int]  # position of each set with signs and grid point
     sets: list[Signed]
-    places: list[StateRates]
+    state_rates_list: list[StateRates]
     rates: list[np.ndarray]  # cumulative rates of each state
     spent: list[float]  # expected time in each state
 
@@ -289,7 +293,11 @@ class Visits(NamedTuple):
         """Compute (p,) inclusion probabilities over the time spent after ``since``."""
         time = np.array(self.spent)
         time[: since.size] -= since
-        return time @ np.array([local.inclusion for local in self.places]) / time.sum()
+        return (
+            time
+            @ np.array([local_rates.inclusion for local_rates in self.state_rates_list])
+            / time.sum()
+        )
 
 
 def sample(
@@ -310,14 +318,14 @@ def sample(
     state: Signed = (tuple(sorted(v.tolist())), None)
     a = best_independent(data, prior, np.sort(v))
     for t in range(1, MAX_STATES + 1):
-        k = visits.number.get((state, a))
+        k = visits.position.get((state, a))
         if k is None:
-            k = visits.number[state, a] = len(visits.sets)
+            k = visits.position[state, a] = len(visits.sets)
             signs = None if state[1] is None else np.array(state[1])
-            local = state_rates(data, prior, np.array(state[0], dtype=int), signs, a)
+            local_rates = state_rates(data, prior, np.array(state[0], dtype=int), signs, a)
             visits.sets.append(state)
-            visits.places.append(local)
-            visits.rates.append(np.cumsum(np.append(local.rates, targets.rates(state, a))))
+            visits.state_rates_list.append(local_rates)
+            visits.rates.append(np.cumsum(np.append(local_rates.rates, targets.rates(state, a))))
             visits.spent.append(0.0)
         steps = visits.rates[k]
         total = float(steps[-1])
@@ -326,19 +334,27 @@ def sample(
             break
         if t == check:
             if half.size:
-                early = half @ np.array([local.inclusion for local in visits.places[: half.size]])
+                early = half @ np.array(
+                    [local_rates.inclusion for local_rates in visits.state_rates_list[: half.size]]
+                )
                 apart = visits.inclusion(half) - early / half.sum()
                 if float(np.abs(apart).max()) < STABILITY_TOL:
                     break
             half, check = np.array(visits.spent), 2 * check
         j = int(np.searchsorted(steps, rng.random() * total, side="right"))
         j = min(j, steps.size - 1)  # rounding
-        state, a = jump(prior, targets, p, state, a, visits.places[k], j)
+        state, a = jump(prior, targets, p, state, a, visits.state_rates_list[k], j)
     return summarise_visits(data, prior, visits)
 
 
 def jump(
-    prior: SetPrior, targets: JumpTargets, p: int, state: Signed, a: int, local: StateRates, j: int
+    prior: SetPrior,
+    targets: JumpTargets,
+    p: int,
+    state: Signed,
+    a: int,
+    local_rates: StateRates,
+    j: int,
 ) -> tuple[Signed, int]:
     """Return the state and grid point to which jump ``j`` of `StateRates` leads."""
     v, signs = state
@@ -359,7 +375,7 @@ def jump(
     j -= q
     if j < A:
         independent = prior.grid.rho[j] == 0.0
-        return (v, None if independent else tuple(local.signs.tolist())), j
+        return (v, None if independent else tuple(local_rates.signs.tolist())), j
     i, a = divmod(j - A, A)
     return (targets.sets[i], None if prior.grid.rho[a] == 0.0 else targets.signs[i]), a
 
@@ -383,17 +399,19 @@ def inclusion_from_visits(visits: Visits, p: int) -> Inclusion:
     """
     sizes = np.array([len(v) for v, _ in visits.sets])
     time = np.array(visits.spent) / sum(visits.spent)
-    given = np.array([local.inclusion for local in visits.places])  # (states, p)
+    given = np.array(
+        [local_rates.inclusion for local_rates in visits.state_rates_list]
+    )  # (states, p)
     inside = np.zeros(given.shape, dtype=bool)
     for row, (v, _) in zip(inside, visits.sets, strict=True):
         row[list(v)] = True
-    by_number = np.zeros((p, int(sizes.max()) + 2))
+    by_size = np.zeros((p, int(sizes.max()) + 2))
     for q in np.unique(sizes):
         same_size = sizes == q
-        by_number[:, q] += time[same_size] @ np.where(inside[same_size], given[same_size], 0.0)
-        by_number[:, q + 1] += time[same_size] @ np.where(inside[same_size], 0.0, given[same_size])
-    number = np.bincount(sizes, time, by_number.shape[1])
-    return Inclusion(visits.inclusion(np.zeros(0)), by_number, number)
+        by_size[:, q] += time[same_size] @ np.where(inside[same_size], given[same_size], 0.0)
+        by_size[:, q + 1] += time[same_size] @ np.where(inside[same_size], 0.0, given[same_size])
+    size_probability = np.bincount(sizes, time, by_size.shape[1])
+    return Inclusion(visits.inclusion(np.zeros(0)), by_size, size_probability)
 
 
 def summarise_visits(data: RegressionMoments, prior: SetPrior, visits: Visits) -> Average:
@@ -408,17 +426,17 @@ def summarise_visits(data: RegressionMoments, prior: SetPrior, visits: Visits) -
     for v, signs in seen:
         groups.setdefault((len(v), signs is not None), []).append((v, signs))
     for (q, common), sets in groups.items():
-        places = np.array([v for v, _ in sets], dtype=int).reshape(len(sets), q)
+        positions = np.array([v for v, _ in sets], dtype=int).reshape(len(sets), q)
         grid = prior.grid.common() if common else prior.grid.independent()
         pattern = np.array([s for _, s in sets]).reshape(len(sets), 1, q) if common else None
-        spectra = spectrum(data, places)
+        spectra = spectrum(data, positions)
         density = densities(data, prior, grid, spectra, pattern)
-        share = np.exp(
+        conditional = np.exp(
             density.log_density - np.logaddexp.reduce(density.log_density, axis=2)[..., None]
         )
         time = np.array([seen[each] for each in sets]) / total
-        weights = time[:, None, None] * share
-        add_sets(sums, prior, np.searchsorted(visited, places), spectra, density, weights)
+        weights = time[:, None, None] * conditional
+        add_sets(sums, prior, np.searchsorted(visited, positions), spectra, density, weights)
     mean = np.zeros(data.b.size)
     mean[visited] = sums.first
     inclusion = inclusion_from_visits(visits, data.b.size)
@@ -439,16 +457,16 @@ def average_over_sets(
     if data.b.size <= MAX_ENUMERATED:
         return sum_all(data, prior)
     order = select_promising(data, fit, prior.dof)
-    places = np.full(data.b.size, -1)
-    places[order] = np.arange(order.size)
+    positions = np.full(data.b.size, -1)
+    positions[order] = np.arange(order.size)
     found = sample(
         data._replace(G=data.gram(order), b=data.b[order], d=data.d[order]),
         prior,
-        places[fit.v],
+        positions[fit.v],
         np.random.default_rng(seed),
-        [places[v] for v in intermediate_sets if np.all(places[v] >= 0)],
+        [positions[v] for v in intermediate_sets if np.all(positions[v] >= 0)],
     )
-    rising = np.argsort(order[found.candidates])
+    increasing = np.argsort(order[found.candidates])
 
     def spread(values: np.ndarray) -> np.ndarray:
         """Set the values of variables that were not considered to zero."""
@@ -458,14 +476,14 @@ def average_over_sets(
 
     return found._replace(
         inclusion=spread(found.inclusion),
-        by_number=spread(found.by_number),
+        by_size=spread(found.by_size),
         mean=spread(found.mean),
         variance=spread(found.variance),
         active_mean=spread(found.active_mean),
         active_variance=spread(found.active_variance),
-        candidates=order[found.candidates][rising],
-        covariance=found.covariance[rising][:, rising],
-        together=found.together[rising][:, rising],
+        candidates=order[found.candidates][increasing],
+        covariance=found.covariance[increasing][:, increasing],
+        together=found.together[increasing][:, increasing],
     )
 
 

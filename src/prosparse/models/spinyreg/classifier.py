@@ -264,17 +264,17 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
 
     def _set_selected(self, found: LogisticSolution, indices: np.ndarray, unit: float) -> None:
         """Set the coefficients of the selected set, also as those of `predict`."""
-        n_intercepts, rising = int(self.fit_intercept), np.argsort(indices)
+        n_intercepts, increasing = int(self.fit_intercept), np.argsort(indices)
         coef = np.zeros(self.support_.size)
         coef[indices] = found.fit.m / (unit * self.scale_[indices])
         intercept = float(found.fit.mode[0]) if n_intercepts else 0.0
         self.selected_coef_ = coef[None, :]
         self.selected_intercept_ = np.array([intercept - float(self.mean_ @ coef)])
         varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in rising]
+        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
         self.coef_, self.intercept_ = self.selected_coef_.copy(), self.selected_intercept_.copy()
-        self.candidate_indices_ = indices[rising]
-        order = np.concatenate([np.zeros(n_intercepts, dtype=int), n_intercepts + rising])
+        self.candidate_indices_ = indices[increasing]
+        order = np.concatenate([np.zeros(n_intercepts, dtype=int), n_intercepts + increasing])
         covariance = np.zeros((indices.size + 1, indices.size + 1))
         covariance[1 - n_intercepts :, 1 - n_intercepts :] = found.fit.C[order][:, order]
         self._candidate_covariance = _in_units_of_columns(covariance, unit)
@@ -292,7 +292,7 @@ class SpinyClassifier(ClassifierMixin, VariableSelector):
         self.intercept_ = np.array([average.intercept - float(self.mean_ @ coef)])
         self.candidate_indices_ = indices[average.candidates]
         self._candidate_covariance = _in_units_of_columns(average.covariance, unit)
-        self._excluded_variance = average.rest
+        self._excluded_variance = average.excluded_variance
 
     # --- predictions
 

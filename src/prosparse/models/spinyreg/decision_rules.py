@@ -85,21 +85,21 @@ def find_representatives(
     return representative
 
 
-def merge_redundant(by_number: np.ndarray, representative: np.ndarray) -> np.ndarray:
+def merge_redundant(by_size: np.ndarray, representative: np.ndarray) -> np.ndarray:
     """Merge the probabilities of the variables that share a representative.
 
     The result of shape (p, Q + 1) holds the probability that a representative or a variable that it
     represents is active, together with a model size of 0 .. Q. The sum of their probabilities is an
     upper bound, and so is the probability of the size: P(|v| = q) = sum_j P(j active, |v| = q) / q.
     """
-    either = np.zeros_like(by_number)
-    np.add.at(either, representative, by_number)
-    number = by_number.sum(axis=0) / np.maximum(np.arange(by_number.shape[1]), 1)
+    either = np.zeros_like(by_size)
+    np.add.at(either, representative, by_size)
+    number = by_size.sum(axis=0) / np.maximum(np.arange(by_size.shape[1]), 1)
     most: np.ndarray = np.minimum(either, number)
     return most
 
 
-def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) -> SelectedSet:
+def maximise_expected_f_score(by_size: np.ndarray, nothing: float, most: int) -> SelectedSet:
     """Find the set of at most ``most`` variables with the largest expected F-score.
 
     A set of k variables has the F-score 2 |both| / (k + |v|) for the true set v. The expected score
@@ -107,12 +107,12 @@ def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) 
     size k is known exactly, [DWCH11]. The empty set has the F-score 1 if no variable is active,
     which has the probability ``nothing``.
     """
-    most = min(most, by_number.shape[0])
+    most = min(most, by_size.shape[0])
     none = SelectedSet(np.zeros(0, dtype=int), nothing)
     if most == 0:
         return none
-    q, k = np.arange(1, by_number.shape[1]), np.arange(1, most + 1)
-    score = by_number[:, 1:] @ (2.0 / (q[:, None] + k))  # (p, most)
+    q, k = np.arange(1, by_size.shape[1]), np.arange(1, most + 1)
+    score = by_size[:, 1:] @ (2.0 / (q[:, None] + k))  # (p, most)
     order = np.argsort(-score, axis=0, kind="stable")[:most]
     expected = np.cumsum(np.take_along_axis(score, order, axis=0), axis=0).diagonal()
     best = int(np.argmax(expected))
@@ -123,8 +123,8 @@ def maximise_expected_f_score(by_number: np.ndarray, nothing: float, most: int) 
 
 def select_by_f_score(data: RegressionMoments, average: Average, max_size: int) -> SelectedSet:
     """Select the set of maximum expected F-score, one variable per redundant group."""
-    by_number = merge_redundant(average.by_number, representatives(data, average))
-    return maximise_expected_f_score(by_number, 0.0, max_size)
+    by_size = merge_redundant(average.by_size, representatives(data, average))
+    return maximise_expected_f_score(by_size, 0.0, max_size)
 
 
 def select_by_median(average: Average, max_size: int) -> np.ndarray:

@@ -422,15 +422,15 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self, found: Solution, indices: np.ndarray, ratio: float, target: Columns
     ) -> None:
         """Set the coefficients of the selected set, also as those of `predict`."""
-        rising = np.argsort(indices)
-        indices, scale = indices[rising], self.scale_[indices[rising]]
-        covariance = found.weights.covariance[rising][:, rising] / ratio**2
+        increasing = np.argsort(indices)
+        indices, scale = indices[increasing], self.scale_[indices[increasing]]
+        covariance = found.weights.covariance[increasing][:, increasing] / ratio**2
         self.selected_coef_ = np.zeros(self.support_.size)
-        self.selected_coef_[indices] = found.weights.mean[rising] / (ratio * scale)
+        self.selected_coef_[indices] = found.weights.mean[increasing] / (ratio * scale)
         self.selected_intercept_ = float(target.mean[0]) - float(self.mean_ @ self.selected_coef_)
         self.selected_coef_covariance_ = covariance / scale[:, None] / scale
         varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in rising]
+        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
         self.coef_ = self.selected_coef_.copy()
         self.intercept_ = self.selected_intercept_
         self.coef_std_ = np.zeros(self.support_.size)
@@ -454,9 +454,9 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.inclusion_probability_ = on_all_columns(average.inclusion)
         self.conditional_coef_mean_ = on_all_columns(average.active_mean * factor)
         self.conditional_coef_std_ = on_all_columns(np.sqrt(average.active_variance) * factor)
-        size = min(average.number.size, self.support_.size + 1)
+        size = min(average.size_probability.size, self.support_.size + 1)
         self.model_size_probability_ = np.zeros(self.support_.size + 1)
-        self.model_size_probability_[:size] = average.number[:size]
+        self.model_size_probability_[:size] = average.size_probability[:size]
         if not self._averaged:
             return
         self.coef_ = on_all_columns(average.mean * factor)
@@ -465,7 +465,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.noise_variance_ = target.variance(average.sigma2)
         self.candidate_indices_ = indices[average.candidates]
         self._candidate_covariance = average.covariance / ratio**2
-        self._excluded_variance = target.variance(average.rest)
+        self._excluded_variance = target.variance(average.excluded_variance)
 
     # --- several responses
 
@@ -494,13 +494,13 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         means = np.array([float(response.column.mean[0]) for response in responses])
         length = columns.length(1.0)
         _check_multi_output_units(found, length, units, self.scale_[indices])
-        rising = np.argsort(indices)
-        indices, scale = indices[rising], self.scale_[indices[rising]]
+        increasing = np.argsort(indices)
+        indices, scale = indices[increasing], self.scale_[indices[increasing]]
         factor = units[:, None] / length  # (m, 1), for coefficients of scaled columns
-        shape = found.weights.shape[rising][:, rising]
+        shape = found.weights.shape[increasing][:, increasing]
         covariance = (found.weights.sigma2[:, None] * factor**2)[:, :, None] * shape
         self.selected_coef_ = np.zeros((units.size, self.support_.size))
-        self.selected_coef_[:, indices] = found.weights.mean[rising].T * factor / scale
+        self.selected_coef_[:, indices] = found.weights.mean[increasing].T * factor / scale
         self.selected_intercept_ = means - self.selected_coef_ @ self.mean_
         self.selected_coef_covariance_ = covariance / scale[:, None] / scale
         self.coef_, self.intercept_ = self.selected_coef_.copy(), np.array(self.selected_intercept_)
@@ -524,7 +524,7 @@ class SpinyRegressor(RegressorMixin, VariableSelector):
         self.n_selected_ = int(indices.size)
         self.stop_reason_ = found.reason
         varying = np.flatnonzero(self.varying_)
-        self.credible_sets_ = [varying[found.credible[i]] for i in rising]
+        self.credible_sets_ = [varying[found.credible[i]] for i in increasing]
 
     # --- predictions
 

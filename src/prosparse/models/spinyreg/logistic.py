@@ -81,8 +81,8 @@ class LogisticFit(NamedTuple):
     @property
     def m(self) -> np.ndarray:
         """(q,) mode of the coefficients."""
-        weights: np.ndarray = self.mode[self.mode.size - self.v.size :]
-        return weights
+        coefficients: np.ndarray = self.mode[self.mode.size - self.v.size :]
+        return coefficients
 
 
 def log_lambda(data: ClassificationData, log_tau: float) -> float:

@@ -60,9 +60,9 @@ class LogisticAverage(NamedTuple):
     mean: np.ndarray  # (p,) of the coefficients, which are zero for inactive variables
     candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
     covariance: np.ndarray  # (1 + k, 1 + k) of the intercept and their coefficients
-    rest: float  # mean contribution of all other variables to the variance of h
+    excluded_variance: float  # mean contribution of all other variables to the variance of h
     n_sets: int  # number of distinct sets
-    by_number: np.ndarray  # (p, Q + 1) inclusion jointly with a model size of 0 .. Q
+    by_size: np.ndarray  # (p, Q + 1) inclusion jointly with a model size of 0 .. Q
     nothing: float  # probability of the empty set
     together: np.ndarray  # (k, k) probability that two candidates are both active
 
@@ -81,7 +81,7 @@ class WeightedFit(NamedTuple):
     """Fitted set and its posterior probability."""
 
     fit: LogisticFit
-    share: float
+    probability: float
 
 
 def sum_all(data: ClassificationData, rules: LogisticRules, k: int) -> list[WeightedFit]:
@@ -91,11 +91,14 @@ def sum_all(data: ClassificationData, rules: LogisticRules, k: int) -> list[Weig
         for v in combinations(range(data.X.shape[1]), q):
             sized = integrate_tau(data, rules, fit_state(data, rules, np.array(v, dtype=int), k))
             log_posterior = sized.log_evidence + float(rules.log_prior[q])
-            for fit, share in zip(sized.fits, sized.share, strict=True):
-                found.append((fit, log_posterior + math.log(max(float(share), 1e-300))))
-    heights = np.array([log_posterior for _, log_posterior in found])
-    shares = np.exp(heights - np.logaddexp.reduce(heights))
-    return [WeightedFit(fit, float(share)) for (fit, _), share in zip(found, shares, strict=True)]
+            for fit, probability in zip(sized.fits, sized.probability, strict=True):
+                found.append((fit, log_posterior + math.log(max(float(probability), 1e-300))))
+    log_posteriors = np.array([log_posterior for _, log_posterior in found])
+    probabilities = np.exp(log_posteriors - np.logaddexp.reduce(log_posteriors))
+    return [
+        WeightedFit(fit, float(probability))
+        for (fit, _), probability in zip(found, probabilities, strict=True)
+    ]
 
 
 class StateRates(NamedTuple):
@@ -201,9 +204,9 @@ def sample(
     check = MIN_STEPS
     for t in range(1, (MAX_STEPS if steps is None else steps) + 1):
         proposal, accepted = propose(data, rules, cache, current, rng.random())
-        for place, share in ((proposal, accepted), (current, 1.0 - accepted)):
-            time[id(place)] = time.get(id(place), 0.0) + share
-            inclusion[place.fit.v] += share
+        for each, probability in ((proposal, accepted), (current, 1.0 - accepted)):
+            time[id(each)] = time.get(id(each), 0.0) + probability
+            inclusion[each.fit.v] += probability
         if t == check and steps is None:
             late = (inclusion - half) / (t - t // 2)
             if t > MIN_STEPS and float(np.abs(late - half / (t // 2)).max()) < STABILITY_TOL:
@@ -213,9 +216,9 @@ def sample(
             current = proposal
     total = sum(time.values())
     return [
-        WeightedFit(place.fit, time[id(place)] / total)
-        for place in cache.values()
-        if time.get(id(place), 0.0) > 0.0
+        WeightedFit(each.fit, time[id(each)] / total)
+        for each in cache.values()
+        if time.get(id(each), 0.0) > 0.0
     ]
 
 
@@ -226,39 +229,39 @@ def summarise(data: ClassificationData, sets: list[WeightedFit]) -> LogisticAver
     variance.
     """
     p, c = data.X.shape[1], data.intercept
-    by_number = np.zeros((p, 1 + max(each.fit.v.size for each in sets)))
+    by_size = np.zeros((p, 1 + max(each.fit.v.size for each in sets)))
     visited = np.unique(np.concatenate([each.fit.v for each in sets]))
     first, second = np.zeros(1 + visited.size), np.zeros((1 + visited.size, 1 + visited.size))
     both = np.zeros((visited.size, visited.size))
-    for fit, share in sets:
-        by_number[fit.v, fit.v.size] += share
+    for fit, probability in sets:
+        by_size[fit.v, fit.v.size] += probability
         at = np.searchsorted(visited, fit.v)
-        both[np.ix_(at, at)] += share
+        both[np.ix_(at, at)] += probability
         at = at + 1
         if c:
             at = np.concatenate([[0], at])
-        first[at] += share * fit.mode
-        second[np.ix_(at, at)] += share * (fit.C + np.outer(fit.mode, fit.mode))
+        first[at] += probability * fit.mode
+        second[np.ix_(at, at)] += probability * (fit.C + np.outer(fit.mode, fit.mode))
     covariance = second - np.outer(first, first)
-    mean, inclusion = np.zeros(p), np.minimum(by_number.sum(axis=1), 1.0)  # rounding
+    mean, inclusion = np.zeros(p), np.minimum(by_size.sum(axis=1), 1.0)  # rounding
     mean[visited] = first[1:]
     likely = np.argsort(-inclusion[visited], kind="stable")[:MAX_CANDIDATES]
     retained = np.sort(likely[inclusion[visited[likely]] >= MIN_INCLUSION])
     others = np.delete(np.arange(visited.size), retained)
     square = data.counts @ data.squares[:, visited[others]] / data.n
-    rest = np.maximum(covariance.diagonal()[1 + others], 0.0) @ square
-    places = np.concatenate([[0], 1 + retained])
+    excluded_variance = np.maximum(covariance.diagonal()[1 + others], 0.0) @ square
+    positions = np.concatenate([[0], 1 + retained])
     n_sets = len({tuple(each.fit.v.tolist()) for each in sets})
     return LogisticAverage(
         inclusion,
         float(first[0]),
         mean,
         visited[retained],
-        covariance[np.ix_(places, places)],
-        float(rest),
+        covariance[np.ix_(positions, positions)],
+        float(excluded_variance),
         n_sets,
-        by_number,
-        sum(each.share for each in sets if not each.fit.v.size),
+        by_size,
+        sum(each.probability for each in sets if not each.fit.v.size),
         both[np.ix_(retained, retained)],
     )
 
@@ -271,24 +274,24 @@ def average_over_sets(
     if data.X.shape[1] <= MAX_ENUMERATED:
         return summarise(data, sum_all(data, rules, state.k))
     order = select_promising(data, state)
-    places = np.full(data.X.shape[1], -1)
-    places[order] = np.arange(order.size)
+    positions = np.full(data.X.shape[1], -1)
+    positions[order] = np.arange(order.size)
     subset = data._replace(X=data.X[:, order], squares=data.squares[:, order])
-    start = state._replace(fit=state.fit._replace(v=places[state.fit.v]))
+    start = state._replace(fit=state.fit._replace(v=positions[state.fit.v]))
     found = summarise(subset, sample(subset, rules, start, np.random.default_rng(seed)))
     inclusion, mean = np.zeros(data.X.shape[1]), np.zeros(data.X.shape[1])
     inclusion[order], mean[order] = found.inclusion, found.mean
-    by_number = np.zeros((data.X.shape[1], found.by_number.shape[1]))
-    by_number[order] = found.by_number
-    rising = np.argsort(order[found.candidates])
-    at = np.concatenate([[0], 1 + rising])
+    by_size = np.zeros((data.X.shape[1], found.by_size.shape[1]))
+    by_size[order] = found.by_size
+    increasing = np.argsort(order[found.candidates])
+    at = np.concatenate([[0], 1 + increasing])
     return found._replace(
         inclusion=inclusion,
         mean=mean,
-        candidates=order[found.candidates][rising],
+        candidates=order[found.candidates][increasing],
         covariance=found.covariance[np.ix_(at, at)],
-        by_number=by_number,
-        together=found.together[np.ix_(rising, rising)],
+        by_size=by_size,
+        together=found.together[np.ix_(increasing, increasing)],
     )
 
 

@@ -133,9 +133,9 @@ def remove_variable_start(
 def top(scores: np.ndarray, count: int) -> list[int]:
     """Return the positions of the largest scores above `MIN_TRIAL_SCORE`, largest first."""
     flat = scores.ravel()
-    places = np.argpartition(-flat, count)[:count] if flat.size > count else np.arange(flat.size)
-    places = places[np.lexsort((places, -flat[places]))]
-    return [int(place) for place in places if flat[place] > MIN_TRIAL_SCORE]
+    positions = np.argpartition(-flat, count)[:count] if flat.size > count else np.arange(flat.size)
+    positions = positions[np.lexsort((positions, -flat[positions]))]
+    return [int(position) for position in positions if flat[position] > MIN_TRIAL_SCORE]
 
 
 def make_step(
@@ -169,7 +169,8 @@ def make_step(
         if found is not state or not q or q == data.X.shape[1]:
             return found
         swaps = [
-            divmod(place, q) for place in top(exchange_gains(data, fit, additions), MAX_TRIALS)
+            divmod(position, q)
+            for position in top(exchange_gains(data, fit, additions), MAX_TRIALS)
         ]
         exchanged = []
         for j, i in swaps:
@@ -261,7 +262,7 @@ class TauEvidence(NamedTuple):
 
     log_evidence: float
     fits: list[LogisticFit]
-    share: np.ndarray  # posterior probability of each fit
+    probability: np.ndarray  # posterior probability of each fit
 
 
 def integrate_tau(

@@ -88,12 +88,12 @@ class ColumnSubset(NamedTuple):
     data: ClassificationData
 
 
-def take_subset(op: Operator, labels: Labels, places: np.ndarray, intercept: bool) -> ColumnSubset:
-    """Load the columns ``places``; rows of ``op`` are divided by their root weights."""
-    some = op if places.size == op.shape[1] else op.take_columns(places)
-    rows = np.asarray(some.gather_rows(lambda block: block, entrywise=True), dtype=float)
+def take_subset(op: Operator, labels: Labels, indices: np.ndarray, intercept: bool) -> ColumnSubset:
+    """Load the columns ``indices``; rows of ``op`` are divided by their root weights."""
+    columns = op if indices.size == op.shape[1] else op.take_columns(indices)
+    rows = np.asarray(columns.gather_rows(lambda block: block, entrywise=True), dtype=float)
     return ColumnSubset(
-        places, make_data(rows / labels.root[:, None], labels.t, labels.counts, intercept)
+        indices, make_data(rows / labels.root[:, None], labels.t, labels.counts, intercept)
     )
 
 
@@ -117,8 +117,8 @@ def joint_scores(op: Operator, labels: Labels, marginal: np.ndarray) -> np.ndarr
     K = np.asarray(op.outer(), dtype=float)
     K.flat[:: n + 1] += 0.01 * float(K.trace()) / n
     y = labels.root * (labels.t - labels.proportion)
-    weights = np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]), dtype=float)[:, 0]
-    return np.abs(weights)
+    coefficients = np.asarray(op.rmatmul(np.linalg.solve(K, y)[:, None]), dtype=float)[:, 0]
+    return np.abs(coefficients)
 
 
 def gains_of_all(
@@ -129,7 +129,7 @@ def gains_of_all(
     cross = np.asarray(op.rmatmul(S[:, None] * design(data, fit.v)), dtype=float)
     e = np.asarray(op.rmatmul((fit.residual / labels.root)[:, None]), dtype=float)[:, 0]
     (squares,) = op.sum_rows(
-        lambda block, weights: ((block * block).T @ weights,),
+        lambda block, coefficients: ((block * block).T @ coefficients,),
         (fit.S / labels.counts)[:, None],
         entrywise=True,
     )
@@ -254,8 +254,8 @@ def select_by_f_score(
     representative = find_representatives(
         average.inclusion, average.candidates, average.together, correlated
     )
-    by_number = merge_redundant(average.by_number, representative)
-    return maximise_expected_f_score(by_number, average.nothing, max_size).v
+    by_size = merge_redundant(average.by_size, representative)
+    return maximise_expected_f_score(by_size, average.nothing, max_size).v
 
 
 def null_pvalue(op: Operator, labels: Labels) -> float:
@@ -264,8 +264,8 @@ def null_pvalue(op: Operator, labels: Labels) -> float:
     Squared scores of independent classes are approximately chi-squared with one degree of freedom.
     The columns are treated as independent, which makes the p-value conservative.
     """
-    share = labels.proportion
-    largest = float(marginal_scores(op, labels).max()) ** 2 / (share * (1.0 - share))
+    proportion = labels.proportion
+    largest = float(marginal_scores(op, labels).max()) ** 2 / (proportion * (1.0 - proportion))
     one = float(chdtrc(1.0, largest))
     return float(-np.expm1(op.shape[1] * np.log1p(-min(one, 1.0 - 1e-16))))
 

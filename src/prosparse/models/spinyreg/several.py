@@ -313,12 +313,12 @@ class ColumnSubset(NamedTuple):
 
 
 def take_subset(
-    op: Operator, targets: SeveralResponses, B: np.ndarray, places: np.ndarray
+    op: Operator, targets: SeveralResponses, B: np.ndarray, indices: np.ndarray
 ) -> ColumnSubset:
-    """Compute the sufficient statistics of the columns ``places``."""
-    some = op if places.size == op.shape[1] else op.take_columns(places)
-    G = np.asarray(some.gram(), dtype=float)
-    return ColumnSubset(places, several_moments(G, B[places], targets.yy, targets.n))
+    """Compute the sufficient statistics of the columns ``indices``."""
+    columns = op if indices.size == op.shape[1] else op.take_columns(indices)
+    G = np.asarray(columns.gram(), dtype=float)
+    return ColumnSubset(indices, several_moments(G, B[indices], targets.yy, targets.n))
 
 
 def gains_of_all(
