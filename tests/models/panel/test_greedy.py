@@ -1,126 +1,129 @@
-"""Columns one after the other, and exchanged: every fast formula against its definition."""
+"""Greedy selection and swaps: updates and gains agree with their definitions."""
 
 import numpy as np
 import pytest
-from factor_models import best_of_all, gained, latent_covariance, random_model
+from factor_models import largest_gain, posterior_covariance, random_model, total_gain
 
 from prosparse.models.panel import greedy as greedy_module
-from prosparse.models.panel.factors import Factors
+from prosparse.models.panel.factors import FactorModel
 from prosparse.models.panel.greedy import (
-    Chosen,
-    Wishes,
+    Constraints,
+    Selection,
+    add_variable,
+    admissible_sizes,
     bundle_gain,
-    choose,
-    exchange,
-    gains,
+    compute_gains,
     init,
-    step,
-    unstep,
-    whole_sizes,
+    remove_variable,
+    select_greedily,
+    swap_variables,
 )
 
-BOTH = ["reconstruction", "information"]
+CRITERIA = ["reconstruction", "information"]
 
 
-def wishes(p, wanted, keep=(), exclude=(), costs=None, bundles=(), favour=None):
+def constrain(p, n_features, include=(), exclude=(), costs=None, bundles=(), weights=None):
     allowed = np.ones(p, dtype=bool)
     allowed[list(exclude)] = False
-    return Wishes(
-        wanted,
-        np.array(keep, dtype=int),
+    return Constraints(
+        n_features,
+        np.array(include, dtype=int),
         allowed,
         np.ones(p) if costs is None else np.asarray(costs, dtype=float),
         [np.array(bundle) for bundle in bundles],
-        favour,
+        weights,
     )
 
 
 def assert_state(model, state, panel):
-    """S, t and N as their definitions say."""
-    S, W = latent_covariance(model, panel), model.W
+    S, W = posterior_covariance(model, panel), model.W
     np.testing.assert_allclose(state.S, S, atol=1e-10)
     np.testing.assert_allclose(state.t, np.diag(W @ S @ W.T), atol=1e-10)
     np.testing.assert_allclose(state.N, np.diag(W @ S @ W.T @ W @ S @ W.T), atol=1e-9)
 
 
-@pytest.mark.parametrize("criterion", BOTH)
-def test_gains_are_what_the_criterion_grows_by(criterion, rng):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_gains_are_increments_of_the_criterion(criterion, rng):
     model = random_model(rng)
     A = model.W.T @ model.W
     state, panel = init(model, A), []
     for k in [3, 7, 0, 11, 5]:
-        before = gained(model, panel, criterion)
-        found = gains(model, state, criterion)
+        before = total_gain(model, panel, criterion)
+        found = compute_gains(model, state, criterion)
         for j in set(range(12)) - set(panel):
-            expected = gained(model, [*panel, j], criterion) - before
+            expected = total_gain(model, [*panel, j], criterion) - before
             assert found[j] == pytest.approx(expected, rel=1e-9, abs=1e-10)
-        state = step(model, A, state, k)
+        state = add_variable(model, A, state, k)
         panel.append(k)
         assert_state(model, state, panel)
 
 
-def test_a_column_that_is_given_up_leaves_the_others(rng):
+def test_ren_changed_variable_leaves_the_state_of_the_others(rng):
     model = random_model(rng)
     A = model.W.T @ model.W
     state, panel = init(model, A), [2, 9, 4, 6, 1]
     for k in panel:
-        state = step(model, A, state, k)
+        state = add_variable(model, A, state, k)
     for k in panel:
-        assert_state(model, unstep(model, A, state, k), [j for j in panel if j != k])
+        assert_state(model, remove_variable(model, A, state, k), [j for j in panel if j != k])
 
 
-@pytest.mark.parametrize("criterion", BOTH)
-def test_what_a_bundle_gains(criterion, rng):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_gain_of_a_bundle(criterion, rng):
     model = random_model(rng)
     A = model.W.T @ model.W
-    state = step(model, A, step(model, A, init(model, A), 1), 8)
+    state = add_variable(model, A, add_variable(model, A, init(model, A), 1), 8)
     for bundle in ([0], [3, 4], [2, 6, 7, 11]):
-        expected = gained(model, [1, 8, *bundle], criterion) - gained(model, [1, 8], criterion)
+        expected = total_gain(model, [1, 8, *bundle], criterion) - total_gain(
+            model, [1, 8], criterion
+        )
         found = bundle_gain(model, A, state, np.array(bundle), criterion)
         assert found == pytest.approx(expected, rel=1e-9)
 
 
-# --- the greedy order
+# --- greedy selection
 
 
-def slow_order(model, wish, criterion):
-    """One unit after the other, each by the gain of all that would then be in."""
+def greedy_order(model, constraints, criterion):
+    """Greedy selection of single variables and bundles by total gains."""
     p = model.W.shape[0]
-    inside = {k for bundle in wish.bundles for k in bundle.tolist()}
+    inside = {k for bundle in constraints.bundles for k in bundle.tolist()}
     units = [[k] for k in range(p) if k not in inside]
-    units += [bundle.tolist() for bundle in wish.bundles]
-    kept = set(wish.keep.tolist())
-    units = [unit for unit in units if wish.allowed[unit].all() or kept & set(unit)]
+    units += [bundle.tolist() for bundle in constraints.bundles]
+    included = set(constraints.include.tolist())
+    units = [unit for unit in units if constraints.allowed[unit].all() or included & set(unit)]
     panel = []
     while True:
-        fitting = [unit for unit in units if len(panel) + len(unit) <= wish.wanted]
-        first = [unit for unit in fitting if kept & set(unit)]
+        fitting = [unit for unit in units if len(panel) + len(unit) <= constraints.n_features]
+        first = [unit for unit in fitting if included & set(unit)]
         if not fitting:
             return panel
 
-        def worth(unit, panel=panel):
-            more = gained(model, [*panel, *unit], criterion) - gained(model, panel, criterion)
-            favoured = np.ones(p) if wish.favour is None else wish.favour
-            return more / np.sum(wish.costs[unit] / favoured[unit])
+        def value(unit, panel=panel):
+            more = total_gain(model, [*panel, *unit], criterion) - total_gain(
+                model, panel, criterion
+            )
+            weights = np.ones(p) if constraints.weights is None else constraints.weights
+            return more / np.sum(constraints.costs[unit] / weights[unit])
 
-        best = max(first or fitting, key=worth)
+        best = max(first or fitting, key=value)
         panel = [*panel, *best]
         units.remove(best)
 
 
 CASES = {
     "plain": {},
-    "all columns": {"wanted": 12},
-    "keep": {"keep": [8, 3]},
+    "all columns": {"n_features": 12},
+    "include": {"include": [8, 3]},
     "exclude": {"exclude": [0, 1, 2, 3, 4]},
     "costs": {"costs": np.geomspace(1.0, 30.0, 12)},
     "bundles": {"bundles": [[0, 5, 7], [2, 3]]},
-    "a bundle that is too large": {"bundles": [list(range(8))]},
-    "a kept bundle": {"bundles": [[0, 5, 7], [2, 3]], "keep": [0, 5, 7]},
-    "favour": {"favour": np.geomspace(0.1, 1.0, 12)},
+    "bundle that is too large": {"bundles": [list(range(8))]},
+    "included bundle": {"bundles": [[0, 5, 7], [2, 3]], "include": [0, 5, 7]},
+    "weights": {"weights": np.geomspace(0.1, 1.0, 12)},
     "everything": {
-        "favour": np.geomspace(1.0, 0.3, 12),
-        "keep": [9],
+        "weights": np.geomspace(1.0, 0.3, 12),
+        "include": [9],
         "exclude": [1],
         "costs": np.geomspace(1.0, 30.0, 12),
         "bundles": [[0, 5], [2, 3, 4]],
@@ -129,93 +132,105 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("criterion", BOTH)
-def test_every_column_is_worth_most_given_those_before(criterion, case):
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_selection_agrees_with_the_definition(criterion, case):
     for seed in range(4):
         model = random_model(np.random.default_rng(seed))
-        wish = wishes(12, **{"wanted": 6, **CASES[case]})
-        found = choose(model, wish, criterion)
-        assert found.order.tolist() == slow_order(model, wish, criterion)
-        along = [gained(model, found.order[:q], criterion) for q in range(found.order.size + 1)]
-        np.testing.assert_allclose(found.gains, np.diff(along), rtol=1e-8, atol=1e-9)
-        assert set(found.order[: wish.keep.size]) == set(wish.keep)
-        assert wish.allowed[found.order].all()
+        constraints = constrain(12, **{"n_features": 6, **CASES[case]})
+        found = select_greedily(model, constraints, criterion)
+        assert found.order.tolist() == greedy_order(model, constraints, criterion)
+        totals = [
+            total_gain(model, found.order[:q], criterion) for q in range(found.order.size + 1)
+        ]
+        np.testing.assert_allclose(found.gains, np.diff(totals), rtol=1e-8, atol=1e-9)
+        assert set(found.order[: constraints.include.size]) == set(constraints.include)
+        assert constraints.allowed[found.order].all()
 
 
-def test_wishes_are_honoured(rng):
-    """Of costs: a column that costs nothing to speak of is taken, one that costs all is not."""
+def test_costs_and_included_variables(rng):
     model = random_model(rng)
-    plain = choose(model, wishes(12, 3), "reconstruction").order
+    plain = select_greedily(model, constrain(12, 3), "reconstruction").order
     costs = np.ones(12)
     costs[plain[0]] = 1e6
-    dear = choose(model, wishes(12, 3, costs=costs), "reconstruction").order
-    assert plain[0] not in dear
-    kept = choose(model, wishes(12, 3, keep=[int(dear[-1])]), "reconstruction").order
-    assert kept[0] == dear[-1]
+    affordable = select_greedily(model, constrain(12, 3, costs=costs), "reconstruction").order
+    assert plain[0] not in affordable
+    kept = select_greedily(
+        model, constrain(12, 3, include=[int(affordable[-1])]), "reconstruction"
+    ).order
+    assert kept[0] == affordable[-1]
 
 
-def test_sizes_at_which_no_bundle_is_cut():
+def test_admissible_sizes_contain_whole_bundles():
     order = np.array([4, 0, 1, 2, 9, 6, 7])
-    wish = wishes(12, 7, bundles=[[0, 1, 2], [6, 7]])
-    assert whole_sizes(order, wish).tolist() == [1, 4, 5, 7]
-    assert whole_sizes(order, wish._replace(keep=order[:5])).tolist() == [5, 7]
-    assert whole_sizes(order, wish._replace(bundles=[])).tolist() == [1, 2, 3, 4, 5, 6, 7]
+    constraints = constrain(12, 7, bundles=[[0, 1, 2], [6, 7]])
+    assert admissible_sizes(order, constraints).tolist() == [1, 4, 5, 7]
+    assert admissible_sizes(order, constraints._replace(include=order[:5])).tolist() == [5, 7]
+    assert admissible_sizes(order, constraints._replace(bundles=[])).tolist() == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+    ]
 
 
-# --- exchanges
+# --- swaps
 
 
-def test_exchanges_against_all_panels():
-    """20 columns, 5 of them: greedy finds the best of the 15,504 panels in 23 of 40 models, with
-    exchanges in 37; never do these lose anything."""
-    greedy_best = exchanged_best = 0
+def test_swaps_find_more_optimal_panels_than_greedy_selection():
+    """Of the 15,504 panels of 5 among 20 variables."""
+    greedy_best = swapped_best = 0
     for seed in range(40):
         model = random_model(np.random.default_rng(seed), p=20, r=5)
-        wish = wishes(20, 5)
-        greedy = choose(model, wish, "reconstruction")
-        after = exchange(model, greedy, wish, "reconstruction")
-        best = best_of_all(model, 5, "reconstruction")
-        before, now = (gained(model, one.order, "reconstruction") for one in (greedy, after))
+        constraints = constrain(20, 5)
+        greedy = select_greedily(model, constraints, "reconstruction")
+        after = swap_variables(model, greedy, constraints, "reconstruction")
+        best = largest_gain(model, 5, "reconstruction")
+        before, now = (
+            total_gain(model, selection.order, "reconstruction") for selection in (greedy, after)
+        )
         assert sorted(set(after.order.tolist())) == sorted(after.order.tolist())
         assert after.gains.sum() == pytest.approx(now, rel=1e-9)
         assert before <= now * (1 + 1e-12)
         assert now <= best * (1 + 1e-12)
         assert after.bounds[4] >= best * (1 - 1e-12)
         greedy_best += before >= best * (1 - 1e-9)
-        exchanged_best += now >= best * (1 - 1e-9)
-    assert (greedy_best, exchanged_best) == (23, 37)
+        swapped_best += now >= best * (1 - 1e-9)
+    assert (greedy_best, swapped_best) == (23, 37)
 
 
-def test_exchanges_of_favoured_columns_lose_nothing_of_the_criterion():
-    """Every swap gains more, and more as it is favoured; some are made, and a column that is
-    favoured above all others stays although another one would gain more."""
-    moved = 0
+def test_weighted_swaps_do_not_reduce_the_criterion():
+    """A variable with a dominating weight is not replaced by one with a larger gain."""
+    n_changed = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        model, likes = random_model(rng, p=20, r=5), rng.uniform(0.5, 1.0, 20)
-        wish = wishes(20, 5, favour=likes)
-        worst = choose(model, wish._replace(favour=likes**-9.0), "reconstruction")
-        after = exchange(model, worst, wish, "reconstruction")
-        assert gained(model, after.order, "reconstruction") >= worst.gains.sum() * (1 - 1e-9)
-        moved += set(after.order) != set(worst.order)
+        model, weights = random_model(rng, p=20, r=5), rng.uniform(0.5, 1.0, 20)
+        constraints = constrain(20, 5, weights=weights)
+        worst = select_greedily(
+            model, constraints._replace(weights=weights**-9.0), "reconstruction"
+        )
+        after = swap_variables(model, worst, constraints, "reconstruction")
+        assert total_gain(model, after.order, "reconstruction") >= worst.gains.sum() * (1 - 1e-9)
+        n_changed += set(after.order) != set(worst.order)
         only = np.full(20, 1e-9)
         only[worst.order] = 1.0
-        stays = exchange(model, worst, wish._replace(favour=only), "reconstruction")
+        stays = swap_variables(model, worst, constraints._replace(weights=only), "reconstruction")
         assert set(stays.order) == set(worst.order)
-    assert moved > 10
+    assert n_changed > 10
 
 
-def test_information_within_its_certificate():
-    """On 200 models: the best of all panels, which is found each time, is not above the bound, and
-    greedy alone reaches at least 1 - 1/e of it."""
+def test_information_and_its_bound():
+    """Swaps find the optimum; it is below the bound, and greedy reaches 1 - 1/e of it."""
     found_best = 0
     for seed in range(200):
         model = random_model(np.random.default_rng(seed), p=12, r=4)
-        wish = wishes(12, 4)
-        greedy = choose(model, wish, "information")
-        after = exchange(model, greedy, wish, "information")
-        best = best_of_all(model, 4, "information")
-        reached = gained(model, after.order, "information")
+        constraints = constrain(12, 4)
+        greedy = select_greedily(model, constraints, "information")
+        after = swap_variables(model, greedy, constraints, "information")
+        best = largest_gain(model, 4, "information")
+        reached = total_gain(model, after.order, "information")
         assert reached >= greedy.gains.sum() * (1 - 1e-12)
         assert reached <= best * (1 + 1e-12)
         assert best <= greedy.bounds[3] * (1 + 1e-12)
@@ -224,69 +239,72 @@ def test_information_within_its_certificate():
     assert found_best == 200
 
 
-@pytest.mark.parametrize("criterion", BOTH)
-@pytest.mark.parametrize("case", ["plain", "keep", "bundles", "a bundle that is too large"])
-def test_bounds_hold_for_panels_of_every_size(criterion, case):
+@pytest.mark.parametrize("criterion", CRITERIA)
+@pytest.mark.parametrize("case", ["plain", "include", "bundles", "bundle that is too large"])
+def test_bounds_hold_for_all_sizes(criterion, case):
     for seed in range(5):
         model = random_model(np.random.default_rng(seed), p=12, r=5)
-        found = choose(model, wishes(12, **{"wanted": 6, **CASES[case]}), criterion)
+        found = select_greedily(model, constrain(12, **{"n_features": 6, **CASES[case]}), criterion)
         assert np.all(found.bounds >= np.cumsum(found.gains) * (1 - 1e-12))
         for q in range(1, found.order.size + 1):
-            assert found.bounds[q - 1] >= best_of_all(model, q, criterion) * (1 - 1e-12)
+            assert found.bounds[q - 1] >= largest_gain(model, q, criterion) * (1 - 1e-12)
 
 
-def test_bounds_where_a_bundle_does_not_fit():
-    """Its columns stay part of other panels, whose gains the bound must not forget."""
+def test_bounds_include_bundles_that_are_too_large():
+    """Their variables are available to other panels."""
     W = np.zeros((6, 3))
-    W[:3] = 3.0 * np.eye(3)  # the bundle: one column for each latent score
+    W[:3] = 3.0 * np.eye(3)  # the bundle: one variable for each factor
     W[3:, 0] = 0.5
-    model = Factors(W, np.ones(6))
-    wish = wishes(6, 2, bundles=[[0, 1, 2]])
-    found = choose(model, wish, "information")
+    model = FactorModel(W, np.ones(6))
+    constraints = constrain(6, 2, bundles=[[0, 1, 2]])
+    found = select_greedily(model, constraints, "information")
     assert found.order.tolist() == [3, 4]
-    assert found.bounds[1] >= best_of_all(model, 2, "information")
+    assert found.bounds[1] >= largest_gain(model, 2, "information")
 
 
-def test_kept_columns_are_not_exchanged():
-    """Nor are others, where all that are allowed are in already."""
+def test_included_variables_are_not_swapped():
     for seed in range(20):
         model = random_model(np.random.default_rng(seed))
-        wish = wishes(12, 4, keep=[0, 7], exclude=[3])
-        after = exchange(model, choose(model, wish, "reconstruction"), wish, "reconstruction")
+        constraints = constrain(12, 4, include=[0, 7], exclude=[3])
+        after = swap_variables(
+            model,
+            select_greedily(model, constraints, "reconstruction"),
+            constraints,
+            "reconstruction",
+        )
         assert {0, 7} == set(after.order[:2].tolist())
         assert 3 not in after.order
-        everybody = wishes(12, 12, keep=[0, 7])
-        chosen = choose(model, everybody, "reconstruction")
-        again = exchange(model, chosen, everybody, "reconstruction")
+        all_variables = constrain(12, 12, include=[0, 7])
+        selection = select_greedily(model, all_variables, "reconstruction")
+        again = swap_variables(model, selection, all_variables, "reconstruction")
         assert sorted(again.order.tolist()) == list(range(12))
-        some = wishes(12, 4, keep=[0, 7], exclude=range(4, 12))
+        some = constrain(12, 4, include=[0, 7], exclude=range(4, 12))
         some.allowed[7] = True
-        order = choose(model, some._replace(wanted=5), "reconstruction")
-        assert sorted(exchange(model, order, some, "reconstruction").order) == [0, 1, 2, 3, 7]
+        order = select_greedily(model, some._replace(n_features=5), "reconstruction")
+        assert sorted(swap_variables(model, order, some, "reconstruction").order) == [0, 1, 2, 3, 7]
 
 
-def test_where_columns_have_costs_or_come_in_bundles_nothing_is_exchanged(rng):
+def test_no_swaps_with_costs_or_bundles(rng):
     model = random_model(rng)
-    worst = Chosen(np.array([0, 1, 2]), np.zeros(3), np.zeros(3))
+    worst = Selection(np.array([0, 1, 2]), np.zeros(3), np.zeros(3))
     for more in ({"costs": np.arange(1.0, 13.0)}, {"bundles": [[4, 5]]}):
-        assert exchange(model, worst, wishes(12, 3, **more), "reconstruction") is worst
-    assert exchange(model, worst, wishes(12, 3), "reconstruction") is not worst
+        assert swap_variables(model, worst, constrain(12, 3, **more), "reconstruction") is worst
+    assert swap_variables(model, worst, constrain(12, 3), "reconstruction") is not worst
 
 
-@pytest.mark.parametrize("more", [{}, {"keep": [50]}, {"bundles": [[3, 60]]}, {"costs": True}])
-@pytest.mark.parametrize("criterion", BOTH)
-def test_looking_at_few_columns_at_a_time(criterion, more, monkeypatch):
-    """What others last would have gained bounds what they gain now: always for information, nearly
-    always for reconstruction."""
+@pytest.mark.parametrize("more", [{}, {"include": [50]}, {"bundles": [[3, 60]]}, {"costs": True}])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_lazy_evaluation_selects_nearly_the_same(criterion, more, monkeypatch):
+    """The same for information, which is submodular."""
     for seed in range(10):
         rng = np.random.default_rng(seed)
         model = random_model(rng, p=80, r=6)
         given = {**more, "costs": rng.uniform(1.0, 3.0, 80)} if "costs" in more else more
-        wish = wishes(80, 15, **given)
-        monkeypatch.setattr(greedy_module, "POOL", 80)
-        everything = choose(model, wish, criterion)
-        monkeypatch.setattr(greedy_module, "POOL", 8)
-        few = choose(model, wish, criterion)
+        constraints = constrain(80, 15, **given)
+        monkeypatch.setattr(greedy_module, "POOL_SIZE", 80)
+        everything = select_greedily(model, constraints, criterion)
+        monkeypatch.setattr(greedy_module, "POOL_SIZE", 8)
+        few = select_greedily(model, constraints, criterion)
         assert few.gains.sum() >= 0.99 * everything.gains.sum()
         if criterion == "information":
             np.testing.assert_array_equal(few.order, everything.order)

@@ -1,29 +1,29 @@
-"""What panels recover in held-out rows, and how far predictions are off, against slow loops."""
+"""Held-out R2 and prediction intervals agree with explicit loops."""
 
 import numpy as np
 import pytest
-from factor_models import covariance, drawn, predicted, random_model, student
+from factor_models import covariance, predict, random_model, simulate, student
 
 from prosparse import Panel
 from prosparse.data import DenseOperator, standardise
-from prosparse.models.panel.factors import Factors
-from prosparse.models.panel.greedy import Wishes, choose
+from prosparse.models.panel.factors import FactorModel
+from prosparse.models.panel.greedy import Constraints, select_greedily
 from prosparse.models.panel.heldout_r2 import (
-    TWO_SIDED_95,
-    judge,
-    posterior,
-    shares_along,
-    sizes_up_to,
+    NORMAL_QUANTILE,
+    evaluate_panel,
+    evaluate_path,
+    evaluated_sizes,
+    posterior_weights,
 )
 from prosparse.models.panel.model import (
     Path,
-    enough,
-    latents,
-    learn_all,
-    path_of,
-    shares_of,
-    stand_ins,
-    trials_of,
+    assign_proxies,
+    build_score_model,
+    combine_folds,
+    cross_validate,
+    fold_model_tasks,
+    select_and_evaluate,
+    smallest_sufficient_size,
 )
 
 
@@ -31,227 +31,241 @@ from prosparse.models.panel.model import (
 def case(request, rng):
     n, p = request.param
     W, psi = random_model(rng, p)
-    X = drawn(Factors(W, 0.3 * psi), n, rng)
+    X = simulate(FactorModel(W, 0.3 * psi), n, rng)
     op, columns = standardise(X, True)
     Z = (X - X.mean(axis=0)) / X.std(axis=0) / columns.unit
-    return op, Z, learn_all(op, X.std(axis=0), None, 0)
+    return op, Z, cross_validate(op, X.std(axis=0), None, 0)
 
 
 @pytest.fixture
-def trials(case):
-    op, Z, learned = case
-    return [trial() for trial in trials_of(op, np.ones(Z.shape[1]), None, learned, 0)]
+def fold_models(case):
+    op, Z, cross_validated = case
+    return [task() for task in fold_model_tasks(op, np.ones(Z.shape[1]), None, cross_validated, 0)]
 
 
-def recovery_path(op, learned, trials, wishes, count):
+def heldout_path(op, cross_validated, fold_models, constraints, count):
     found = [
-        shares_of(op, learned.communality, trial, wishes, "reconstruction", count)
-        for trial in trials
+        select_and_evaluate(
+            op, cross_validated.communality, model, constraints, "reconstruction", count
+        )
+        for model in fold_models
     ]
-    return path_of(found, learned.squares, count)
+    return combine_folds(found, cross_validated.squares, count)
 
 
 def rows_of(fold, Z):
     return Z[fold.held_out] - Z[~fold.held_out].mean(axis=0)
 
 
-def test_shares_along_an_order(case, rng):
-    op, Z, learned = case
+def test_path_agrees_with_regressions(case, rng):
+    op, Z, cross_validated = case
     order, sizes = rng.permutation(Z.shape[1])[:9], np.array([1, 2, 5, 9])
-    for fold, part, squares in zip(learned.folds, learned.parts, learned.squares, strict=True):
-        found = shares_along(op, fold, part, order, squares, learned.communality, sizes)
+    for fold, part, squares in zip(
+        cross_validated.folds, cross_validated.fold_models, cross_validated.squares, strict=True
+    ):
+        found = evaluate_path(op, fold, part, order, squares, cross_validated.communality, sizes)
         rows = rows_of(fold, Z)
         for place, q in enumerate(sizes):
             rest = np.setdiff1d(np.arange(Z.shape[1]), order[:q])
-            left = np.sum((rows - predicted(part, order[:q], rows))[:, rest] ** 2)
+            left = np.sum((rows - predict(part, order[:q], rows))[:, rest] ** 2)
             all_rest = np.sum(rows[:, rest] ** 2)
-            assert found.everything[place] == pytest.approx(1 - left / np.sum(rows**2), abs=1e-9)
-            assert found.others[place] == pytest.approx(all_rest - left, abs=1e-9)
-            promised = np.sum(learned.communality[rest] * np.sum(rows[:, rest] ** 2, axis=0))
-            assert found.attainable[place] == pytest.approx(promised, abs=1e-9)
+            assert found.r2[place] == pytest.approx(1 - left / np.sum(rows**2), abs=1e-9)
+            assert found.explained[place] == pytest.approx(all_rest - left, abs=1e-9)
+            attainable = np.sum(
+                cross_validated.communality[rest] * np.sum(rows[:, rest] ** 2, axis=0)
+            )
+            assert found.attainable[place] == pytest.approx(attainable, abs=1e-9)
 
 
-def test_trials_of_few_rows_do_not_see_the_rows_that_judge_them(rng):
-    """Other held-out rows, the same model and communalities; not so where others were learned."""
+def test_fold_models_do_not_depend_on_held_out_rows(rng):
+    """Changing the held-out rows of the first fold changes the models of the others only."""
     W, psi = random_model(rng, 30)
-    X = drawn(Factors(W, 0.3 * psi), 24, rng)
+    X = simulate(FactorModel(W, 0.3 * psi), 24, rng)
     op, _ = standardise(X, True)
-    learned = learn_all(op, np.ones(30), None, 0)
-    before = [trial() for trial in trials_of(op, np.ones(30), None, learned, 0)]
-    fold = learned.folds[0]
+    cross_validated = cross_validate(op, np.ones(30), None, 0)
+    before = [task() for task in fold_model_tasks(op, np.ones(30), None, cross_validated, 0)]
+    fold = cross_validated.folds[0]
     other = op.X.copy()
     other[fold.held_out] = rng.standard_normal((int(fold.held_out.sum()), 30))
     changed = DenseOperator(other)
     changed.remember_column_squares(op.column_squares())
-    again = learn_all(changed, np.ones(30), None, 0)
-    after = [trial() for trial in trials_of(changed, np.ones(30), None, again, 0)]
-    for number in (0, 1):  # what the first one knows is the same, what the second one knows is not
-        one, other = (trials[number].model.W for trials in (before, after))
+    again = cross_validate(changed, np.ones(30), None, 0)
+    after = [task() for task in fold_model_tasks(changed, np.ones(30), None, again, 0)]
+    for number in (0, 1):
+        one, other = (models[number].model.W for models in (before, after))
         differ = float(np.max(np.abs(one @ one.T - other @ other.T)))
         assert differ < 1e-8 if number == 0 else differ > 1e-3
-    assert np.max(np.abs(learned.communality - again.communality)) > 1e-3
+    assert np.max(np.abs(cross_validated.communality - again.communality)) > 1e-3
 
 
-def test_the_path_is_that_of_panels_chosen_without_the_rows(case, trials):
-    op, Z, learned = case
+def test_path_is_that_of_panels_selected_in_training_rows(case, fold_models):
+    op, Z, cross_validated = case
     p = Z.shape[1]
-    wishes = Wishes(6, np.zeros(0, int), np.ones(p, bool), np.ones(p), [])
-    found = recovery_path(op, learned, trials, wishes, 6)
-    left, told, promised = np.zeros(6), np.zeros(6), np.zeros(6)
-    for fold, _, part in trials:
+    constraints = Constraints(6, np.zeros(0, int), np.ones(p, bool), np.ones(p), [])
+    found = heldout_path(op, cross_validated, fold_models, constraints, 6)
+    left, explained, attainable = np.zeros(6), np.zeros(6), np.zeros(6)
+    for fold, _, part in fold_models:
         rows = rows_of(fold, Z)
-        order = choose(part, wishes, "reconstruction").order
+        order = select_greedily(part, constraints, "reconstruction").order
         for q in range(6):
             rest = np.setdiff1d(np.arange(p), order[: q + 1])
-            missed = np.sum((rows - predicted(part, order[: q + 1], rows))[:, rest] ** 2)
-            left[q] += missed
-            told[q] += np.sum(rows[:, rest] ** 2) - missed
-            promised[q] += np.sum(rows[:, rest] ** 2 @ learned.communality[rest])
-    np.testing.assert_allclose(found.recovered, 1.0 - left / learned.squares.sum(), atol=1e-8)
-    np.testing.assert_allclose(found.ratio, told / promised, atol=1e-7)
-    assert np.all(found.spread >= 0)
+            residual = np.sum((rows - predict(part, order[: q + 1], rows))[:, rest] ** 2)
+            left[q] += residual
+            explained[q] += np.sum(rows[:, rest] ** 2) - residual
+            attainable[q] += np.sum(rows[:, rest] ** 2 @ cross_validated.communality[rest])
+    np.testing.assert_allclose(found.r2, 1.0 - left / cross_validated.squares.sum(), atol=1e-8)
+    np.testing.assert_allclose(found.relative_r2, explained / attainable, atol=1e-7)
+    assert np.all(found.r2_std >= 0)
 
 
-def test_a_fold_whose_bundles_leave_no_panel_as_large(case, trials):
-    """Its largest panel stands for those that are asked for."""
-    op, Z, learned = case
+def test_largest_panel_is_used_if_bundles_prevent_the_size(case, fold_models):
+    op, Z, cross_validated = case
     p = Z.shape[1]
     allowed = np.isin(np.arange(p), [3, 4])
-    pair = Wishes(3, np.zeros(0, int), allowed, np.ones(p), [np.array([3, 4])])
-    found = recovery_path(op, learned, trials, pair, 3)
-    assert found.recovered.shape == found.spread.shape == found.ratio.shape == (3,)
-    assert found.recovered[2] == found.recovered[1] > found.recovered[0]
+    pair = Constraints(3, np.zeros(0, int), allowed, np.ones(p), [np.array([3, 4])])
+    found = heldout_path(op, cross_validated, fold_models, pair, 3)
+    assert found.r2.shape == found.r2_std.shape == found.relative_r2.shape == (3,)
+    assert found.r2[2] == found.r2[1] > found.r2[0]
 
 
-def test_what_one_panel_recovers(case):
-    op, Z, learned = case
+def test_evaluation_of_a_panel(case):
+    op, Z, cross_validated = case
     n, p = Z.shape
     panel = np.array([7, 2, 11])
-    found = judge(op, learned.folds, learned.parts, panel, learned.squares, 0)
+    found = evaluate_panel(
+        op, cross_validated.folds, cross_validated.fold_models, panel, cross_validated.squares, 0
+    )
     rest = np.setdiff1d(np.arange(p), panel)
     errors, centred = np.zeros((n, p)), np.zeros((n, p))
-    for fold, part in zip(learned.folds, learned.parts, strict=True):
+    for fold, part in zip(cross_validated.folds, cross_validated.fold_models, strict=True):
         rows = rows_of(fold, Z)
         centred[fold.held_out] = rows
-        errors[fold.held_out] = rows - predicted(part, panel, rows)
+        errors[fold.held_out] = rows - predict(part, panel, rows)
     errors[:, panel] = 0.0
     share = 1.0 - np.sum(errors**2, axis=0) / np.sum(centred**2, axis=0)
-    np.testing.assert_allclose(found.recovered, share, atol=1e-9)
-    np.testing.assert_array_equal(found.recovered[panel], 1.0)
-    np.testing.assert_allclose(found.by_row[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
-    np.testing.assert_allclose(found.by_row[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
-    # entries of each fold in units of what the other folds leave
+    np.testing.assert_allclose(found.r2, share, atol=1e-9)
+    np.testing.assert_array_equal(found.r2[panel], 1.0)
+    np.testing.assert_allclose(found.row_squares[:, 0], np.sum(errors**2, axis=1), atol=1e-9)
+    np.testing.assert_allclose(found.row_squares[:, 1], np.sum(centred**2, axis=1), atol=1e-9)
+    # Residuals of each fold relative to the standard deviations of the other folds.
     ratios = []
-    for fold in learned.folds:
+    for fold in cross_validated.folds:
         others = errors[~fold.held_out][:, rest]
         ratios.append(np.abs(errors[fold.held_out][:, rest]) / np.sqrt(np.mean(others**2, axis=0)))
-    reach = np.quantile(np.concatenate(ratios), 0.95) / TWO_SIDED_95
-    expected = reach * np.sqrt(np.mean(errors**2, axis=0))
-    np.testing.assert_allclose(found.deviation, expected, rtol=1e-8, atol=1e-12)
+    factor = np.quantile(np.concatenate(ratios), 0.95) / NORMAL_QUANTILE
+    expected = factor * np.sqrt(np.mean(errors**2, axis=0))
+    np.testing.assert_allclose(found.residual_std, expected, rtol=1e-8, atol=1e-12)
 
 
-def test_a_panel_of_all_columns_leaves_nothing(case):
-    op, Z, learned = case
+def test_panel_of_all_columns_has_no_residuals(case):
+    op, Z, cross_validated = case
     everything = np.arange(Z.shape[1])
-    found = judge(op, learned.folds, learned.parts, everything, learned.squares, 0)
-    np.testing.assert_array_equal(found.recovered, 1.0)
-    np.testing.assert_array_equal(found.deviation, 0.0)
+    found = evaluate_panel(
+        op,
+        cross_validated.folds,
+        cross_validated.fold_models,
+        everything,
+        cross_validated.squares,
+        0,
+    )
+    np.testing.assert_array_equal(found.r2, 1.0)
+    np.testing.assert_array_equal(found.residual_std, 0.0)
 
 
 @pytest.mark.parametrize(
     ("count", "expected"),
     [(1, [1]), (5, [1, 2, 3, 4, 5]), (20, list(range(1, 21))), (24, [*range(1, 21), 22, 24])],
 )
-def test_sizes_at_which_panels_are_judged(count, expected):
-    assert sizes_up_to(count).tolist() == expected
+def test_evaluated_sizes(count, expected):
+    assert evaluated_sizes(count).tolist() == expected
 
 
-def test_sizes_beyond_twenty_grow_in_equal_ratios():
-    sizes = sizes_up_to(300)
+def test_sizes_above_twenty_grow_by_a_ratio():
+    sizes = evaluated_sizes(300)
     assert sizes[-1] == 300
     large = sizes[sizes >= 20]
     assert np.all(large[1:] / large[:-1] <= 1.08 + 1.0 / large[:-1])
     assert sizes.size < 60
 
 
-def test_enough_is_the_smallest_size_that_recovers_so_much():
+def test_smallest_sufficient_size():
     path = Path(np.zeros(5), np.zeros(5), np.array([0.2, 0.6, 0.8, 0.7, 0.9]))
     every = np.arange(1, 6)
-    assert enough(path, 0.6, every) == 2
-    assert enough(path, 0.75, every) == 3
-    assert enough(path, 0.75, every[3:]) == 5  # four must be kept
-    assert enough(path, 0.95, every) == 5  # none does
+    assert smallest_sufficient_size(path, 0.6, every) == 2
+    assert smallest_sufficient_size(path, 0.75, every) == 3
+    assert smallest_sufficient_size(path, 0.75, every[3:]) == 5  # at least four
+    assert smallest_sufficient_size(path, 0.95, every) == 5  # none is sufficient
 
 
-# --- latent scores
+# --- scores
 
 
 @pytest.mark.parametrize("q", [1, 3, 9])
-def test_latent_scores_of_a_panel(q, rng):
-    """They rebuild what the expected z does, along axes that are apart from each other."""
+def test_scores_reconstruct_the_posterior_mean(q, rng):
+    """Along orthogonal axes."""
     model = random_model(rng, 12, 5)
     panel = rng.permutation(12)[:q]
-    filters, loadings, variances = latents(model, panel)
+    weights, loadings, variances = build_score_model(model, panel)
     sigma = covariance(model)
     d = min(q, 5)
-    assert filters.shape == (d, q)
+    assert weights.shape == (d, q)
     np.testing.assert_allclose(loadings @ loadings.T, np.eye(d), atol=1e-10)
     expected = model.W @ model.W[panel].T @ np.linalg.inv(sigma[np.ix_(panel, panel)])
-    np.testing.assert_allclose(loadings.T @ filters, expected, atol=1e-9)
-    np.testing.assert_allclose(model.W @ posterior(model, panel), expected, atol=1e-10)
-    of_scores = filters @ sigma[np.ix_(panel, panel)] @ filters.T
+    np.testing.assert_allclose(loadings.T @ weights, expected, atol=1e-9)
+    np.testing.assert_allclose(model.W @ posterior_weights(model, panel), expected, atol=1e-10)
+    of_scores = weights @ sigma[np.ix_(panel, panel)] @ weights.T
     np.testing.assert_allclose(of_scores, np.diag(variances), atol=1e-9)
     assert np.all(np.diff(variances) <= 0)
     strongest = np.take_along_axis(loadings, np.abs(loadings).argmax(axis=1)[:, None], axis=1)
     assert np.all(strongest > 0)
 
 
-def test_stand_ins_are_the_closest_of_the_panel(rng):
+def test_proxies_have_the_largest_model_correlation(rng):
     model, panel = random_model(rng), np.array([4, 9, 1])
     sigma = covariance(model)
     common = sigma - np.diag(model.psi)
     scale = np.sqrt(np.diag(sigma))
     correlation = np.abs(common / np.outer(scale, scale))
-    recovered = np.linspace(0.0, 1.0, 12)
+    r2 = np.linspace(0.0, 1.0, 12)
     communality = np.full(12, 0.6)
-    found = stand_ins(model, panel, recovered, communality)
+    found = assign_proxies(model, panel, r2, communality)
     for j in range(12):
         closest = panel[np.argmax(correlation[j, panel])]
-        told = recovered[j] >= 0.3
-        assert found[j] == (j if j in panel else closest if told else -1)
+        explained = r2[j] >= 0.3
+        assert found[j] == (j if j in panel else closest if explained else -1)
 
 
-# --- what is promised of new rows
+# --- what is attainable of new rows
 
 
 def strong_model(seed, p=60, r=4):
     rng = np.random.default_rng(seed)
-    return Factors(rng.standard_normal((p, r)), rng.uniform(1.0, 4.0, p))
+    return FactorModel(rng.standard_normal((p, r)), rng.uniform(1.0, 4.0, p))
 
 
-@pytest.mark.parametrize("law", ["Gaussian", "t"])
-def test_intervals_hold_95_percent_of_new_entries(law):
+@pytest.mark.parametrize("distribution", ["Gaussian", "t"])
+def test_intervals_cover_95_percent_of_new_entries(distribution):
     covered = []
     for seed in range(8):
         rng = np.random.default_rng([seed, 1])
-        noise = student(rng) if law == "t" else None
+        noise = student(rng) if distribution == "t" else None
         model = strong_model(seed)
-        X, new = drawn(model, 150, rng, noise), drawn(model, 300, rng, noise)
+        X, new = simulate(model, 150, rng, noise), simulate(model, 300, rng, noise)
         fitted = Panel(8).fit(X)
-        middle, deviation = fitted.predict_unmeasured(fitted.select(new), return_std=True)
-        inside = np.abs(new[:, ~fitted.support_] - middle) <= TWO_SIDED_95 * deviation
+        predictions, std = fitted.predict_unmeasured(fitted.select(new), return_std=True)
+        inside = np.abs(new[:, ~fitted.support_] - predictions) <= NORMAL_QUANTILE * std
         covered.append(inside.mean())
     assert 0.93 <= np.mean(covered) <= 0.97
 
 
 @pytest.mark.parametrize("shape", [(120, 40), (60, 90)])
-def test_the_path_promises_what_new_rows_keep(shape):
+def test_path_agrees_with_the_score_of_new_rows(shape):
     n, p = shape
-    promised, kept = [], []
+    heldout, scores = [], []
     for seed in range(6):
         rng, model = np.random.default_rng([seed, 2]), strong_model(seed, p)
-        fitted = Panel(6).fit(drawn(model, n, rng))
-        promised.append(fitted.heldout_r2_path_[-1])
-        kept.append(fitted.score(drawn(model, 1000, rng)))
-    assert np.mean(promised) == pytest.approx(np.mean(kept), abs=0.03)
-    assert np.mean(kept) > 0.3
+        fitted = Panel(6).fit(simulate(model, n, rng))
+        heldout.append(fitted.heldout_r2_path_[-1])
+        scores.append(fitted.score(simulate(model, 1000, rng)))
+    assert np.mean(heldout) == pytest.approx(np.mean(scores), abs=0.03)
+    assert np.mean(scores) > 0.3

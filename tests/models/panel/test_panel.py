@@ -1,4 +1,4 @@
-"""Panel as users meet it: what is chosen, what is said, for every kind of rows and table."""
+"""Panel: selection, fitted attributes, containers, counts, warnings and errors."""
 
 import warnings
 
@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from factor_models import drawn, random_model
+from factor_models import random_model, simulate
 from scipy import sparse
 from sklearn.base import clone
 
@@ -20,31 +20,32 @@ from prosparse import (
     load,
     save,
 )
-from prosparse.models.panel import factors
-from prosparse.models.panel.factors import Factors
+from prosparse.models.panel import folds
+from prosparse.models.panel.factors import FactorModel
+from prosparse.models.panel.model import N_FOLDS_SMALL
 
 P = 18
 NAMES = [f"gene {k}" for k in range(P)]
 
 
-def structured(seed=0, n=90, p=P, r=3):
+def correlated(seed=0, n=90, p=P, r=3):
     rng = np.random.default_rng(seed)
     W, psi = random_model(rng, p, r)
-    return drawn(Factors(2.0 * W, psi), n, rng) + rng.uniform(-3.0, 3.0, p)
+    return simulate(FactorModel(2.0 * W, psi), n, rng) + rng.uniform(-3.0, 3.0, p)
 
 
-def counted(seed=0, n=80, p=25, depth=400):
-    """Multinomial rows of two kinds of cells, of different totals."""
+def simulated_counts(seed=0, n=80, p=25, depth=400):
+    """Multinomial rows, mixtures of three profiles, with different totals."""
     rng = np.random.default_rng(seed)
-    shares = rng.gamma(0.7, 1.0, (3, p)) + 0.02
-    mixed = rng.dirichlet(np.ones(3), n) @ (shares / shares.sum(axis=1, keepdims=True))
+    profiles = rng.gamma(0.7, 1.0, (3, p)) + 0.02
+    mixed = rng.dirichlet(np.ones(3), n) @ (profiles / profiles.sum(axis=1, keepdims=True))
     totals = rng.integers(depth // 2, 2 * depth, n)
     return np.array([rng.multinomial(t, one) for t, one in zip(totals, mixed, strict=True)], float)
 
 
 @pytest.fixture(scope="module")
 def X():
-    return structured()
+    return correlated()
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +58,10 @@ def model(frame):
     return Panel(5).fit(frame)
 
 
-# --- what is found
+# --- selection
 
 
-def test_attributes(model):
+def test_fitted_attributes_are_consistent(model):
     assert model.order_.shape == (5,)
     assert model.n_selected_ == 5
     np.testing.assert_array_equal(np.sort(model.order_), np.flatnonzero(model.support_))
@@ -85,87 +86,86 @@ def test_attributes(model):
     )
 
 
-def test_one_of_each_family_is_chosen():
-    """Five times four copies with noise: a panel has one of each, the most relevant have not."""
+def test_one_variable_of_each_redundant_group_is_selected():
+    """Five groups of four copies with noise."""
     rng = np.random.default_rng(3)
-    kinds = rng.standard_normal((100, 5)) * np.array([1.0, 1.0, 1.0, 1.0, 1.0])
-    X = np.repeat(kinds, 4, axis=1) + 0.4 * rng.standard_normal((100, 20))
+    factors = rng.standard_normal((100, 5))
+    X = np.repeat(factors, 4, axis=1) + 0.4 * rng.standard_normal((100, 20))
     found = Panel(5).fit(X)
     assert sorted(found.order_ // 4) == [0, 1, 2, 3, 4]
     np.testing.assert_array_equal(found.proxy_ // 4, np.arange(20) // 4)
-    decided = Panel().fit(X)
-    assert sorted(decided.order_[:5] // 4) == [0, 1, 2, 3, 4]
-    assert decided.relative_r2_path_[decided.n_selected_ - 1] >= 0.9
-    assert np.all(decided.relative_r2_path_[: decided.n_selected_ - 1] < 0.9)
+    automatic = Panel().fit(X)
+    assert sorted(automatic.order_[:5] // 4) == [0, 1, 2, 3, 4]
+    assert automatic.relative_r2_path_[automatic.n_selected_ - 1] >= 0.9
+    assert np.all(automatic.relative_r2_path_[: automatic.n_selected_ - 1] < 0.9)
 
 
-def test_a_share_that_is_easier_to_reach_needs_fewer(frame):
-    sizes = [Panel(target_recovery=share).fit(frame).n_selected_ for share in (0.3, 0.6, 0.9)]
+def test_lower_target_selects_fewer_variables(frame):
+    sizes = [Panel(target_recovery=target).fit(frame).n_selected_ for target in (0.3, 0.6, 0.9)]
     assert sizes == sorted(sizes)
     assert sizes[0] < sizes[-1]
 
 
-def test_scores_and_what_they_rebuild(model, frame, X):
+def test_scores_and_reconstruction(model, frame, X):
     scores = model.transform(frame)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     np.testing.assert_allclose(scores, Z @ model.components_.T, atol=1e-10)
-    rebuilt = model.inverse_transform(scores)
+    reconstruction = model.inverse_transform(scores)
     expected = (scores @ model.loadings_) * X.std(axis=0) + X.mean(axis=0)
-    np.testing.assert_allclose(rebuilt, expected, atol=1e-10)
+    np.testing.assert_allclose(reconstruction, expected, atol=1e-10)
     rest = model.predict_unmeasured(X[:, model.support_])
-    np.testing.assert_allclose(rest, rebuilt[:, ~model.support_], atol=1e-10)
+    np.testing.assert_allclose(rest, reconstruction[:, ~model.support_], atol=1e-10)
 
 
-def test_score_by_its_definition():
-    new = structured(0, n=300)
+def test_score_agrees_with_its_definition():
+    new = correlated(0, n=300)
     model = Panel(5).fit(new[:90])
     new = new[90:]
     mean, scale = model.mean_, model.scale_
-    Z, rebuilt = (new - mean) / scale, model.inverse_transform(model.transform(new))
-    left = Z - (rebuilt - mean) / scale
-    left[:, model.support_] = 0.0
+    Z, reconstruction = (new - mean) / scale, model.inverse_transform(model.transform(new))
+    residuals = Z - (reconstruction - mean) / scale
+    residuals[:, model.support_] = 0.0
     weights = 1.0 / np.maximum(np.mean(Z**2, axis=0) / 4.0, 1.0)
-    expected = 1.0 - np.sum(weights * left**2) / np.sum(weights * Z**2)
+    expected = 1.0 - np.sum(weights * residuals**2) / np.sum(weights * Z**2)
     assert model.score(new) == pytest.approx(expected, rel=1e-9)
     assert 0.3 < expected < 1.0
 
 
-def test_columns_that_hardly_varied_do_not_decide_the_score():
-    X = structured(n=180)
+def test_nearly_constant_columns_do_not_dominate_the_score():
+    X = correlated(n=180)
     usual = Panel(5, exclude=[3]).fit(X[:90]).score(X[90:])
     X[:90, 3] = 1e-9 * (np.arange(90) == 7)
     assert Panel(5, exclude=[3]).fit(X[:90]).score(X[90:]) == pytest.approx(usual, abs=0.2)
     assert usual > 0.3
 
 
-def test_stands_for(model):
-    told = model.proxied_variables()
-    assert list(told) == [NAMES[k] for k in model.order_]
-    for name, others in told.items():
+def test_proxied_variables(model):
+    proxied = model.proxied_variables()
+    assert list(proxied) == [NAMES[k] for k in model.order_]
+    for name, others in proxied.items():
         places = [NAMES.index(other) for other in others]
         assert all(model.proxy_[place] == NAMES.index(name) for place in places)
         assert NAMES.index(name) not in places
-        shares = model.heldout_r2_[places]
-        assert np.all(np.diff(shares) <= 0)
-    assert sum(map(len, told.values())) == np.sum(model.proxy_ >= 0) - 5
+        assert np.all(np.diff(model.heldout_r2_[places]) <= 0)
+    assert sum(map(len, proxied.values())) == np.sum(model.proxy_ >= 0) - 5
     renamed = model.proxied_variables([f"v{k}" for k in range(P)])
     assert list(renamed) == [f"v{k}" for k in model.order_]
-    assert list(Panel(2).fit(structured()).proxied_variables()) == [
-        str(k) for k in Panel(2).fit(structured()).order_
+    assert list(Panel(2).fit(correlated()).proxied_variables()) == [
+        str(k) for k in Panel(2).fit(correlated()).order_
     ]
     with pytest.raises(ParameterError, match="`names` must have 18 names, got 2"):
         model.proxied_variables(["a", "b"])
 
 
-# --- wishes
+# --- constraints
 
 
-def test_keep_and_exclude(frame, X, model):
+def test_include_and_exclude(frame, X, model):
     worst = int(np.argmax(model.ranking_))
     kept = Panel(4, include=[NAMES[worst]]).fit(frame)
     assert kept.order_[0] == worst
-    by_place = Panel(4, include=[worst - P]).fit(X)
-    np.testing.assert_array_equal(by_place.order_, kept.order_)
+    by_position = Panel(4, include=[worst - P]).fit(X)
+    np.testing.assert_array_equal(by_position.order_, kept.order_)
     mask = np.zeros(P, dtype=bool)
     mask[model.order_] = True
     without = Panel(4, exclude=mask).fit(X)
@@ -175,13 +175,12 @@ def test_keep_and_exclude(frame, X, model):
     np.testing.assert_array_equal(nothing.order_, model.order_)
 
 
-def test_more_to_keep_than_would_be_enough(X):
+def test_included_variables_exceed_the_sufficient_size(X):
     kept = Panel(target_recovery=0.01, include=[0, 1, 2, 3]).fit(X)
     assert set(kept.order_[:4]) == {0, 1, 2, 3}
 
 
-def test_all_columns_with_some_to_keep(X):
-    """There is nobody left to exchange them for."""
+def test_all_columns_with_included_ones(X):
     assert sorted(Panel(P, include=[0, 5]).fit(X).order_) == list(range(P))
 
 
@@ -191,60 +190,65 @@ def test_costs(X, model):
     assert model.order_[0] not in Panel(5, costs=costs).fit(X).order_
 
 
-@pytest.mark.parametrize("wanted", [None, 4, 7])
-@pytest.mark.parametrize("recover", [0.3, 0.9])
-def test_bundles_are_never_cut(X, wanted, recover):
+@pytest.mark.parametrize("n_features", [None, 4, 7])
+@pytest.mark.parametrize("target", [0.3, 0.9])
+def test_bundles_are_not_split(X, n_features, target):
     bundles = [slice(0, 3), [3, 4], range(5, 9), [9, 10, 11]]
-    found = Panel(wanted, target_recovery=recover, bundles=bundles).fit(X)
+    found = Panel(n_features, target_recovery=target, bundles=bundles).fit(X)
     for bundle in (range(3), range(3, 5), range(5, 9), range(9, 12)):
         assert found.support_[list(bundle)].sum() in (0, len(bundle))
-    assert wanted is None or found.n_selected_ <= wanted
+    assert n_features is None or found.n_selected_ <= n_features
 
 
-@pytest.mark.parametrize("recover", [0.2, 0.5, 0.9])
-def test_as_many_bundles_as_are_enough(recover):
-    """All columns come in threes, and no panel ends within one."""
+@pytest.mark.parametrize("target", [0.2, 0.5, 0.9])
+def test_size_is_determined_in_whole_bundles(target):
+    """All columns are in bundles of three."""
     for seed in range(3):
         threes = [slice(k, k + 3) for k in range(0, P, 3)]
-        found = Panel(target_recovery=recover, bundles=threes).fit(structured(seed))
+        found = Panel(target_recovery=target, bundles=threes).fit(correlated(seed))
         assert np.all(found.support_.reshape(-1, 3).sum(axis=1) % 3 == 0)
         ends = np.arange(3, found.n_selected_ + 1, 3)
-        assert np.all(found.relative_r2_path_[ends[:-1] - 1] < recover)
-        assert found.relative_r2_path_[ends[-1] - 1] >= recover
+        assert np.all(found.relative_r2_path_[ends[:-1] - 1] < target)
+        assert found.relative_r2_path_[ends[-1] - 1] >= target
 
 
-def test_a_bundle_is_kept_or_left_out_as_a_whole(frame):
+def test_bundles_are_included_or_excluded_as_a_whole(frame):
     bundles = [NAMES[0:3], NAMES[3:5]]
     found = Panel(6, include=[NAMES[1]], exclude=[NAMES[4]], bundles=bundles).fit(frame)
     assert set(found.order_[:3]) == {0, 1, 2}
     assert not found.support_[3:5].any()
 
 
-# --- what is refused, and what is warned of
+# --- errors and warnings
 
-REFUSED = {
-    "n_features": [(0, "at least 1 or None"), (2.5, "integer"), (19, "at most 18"), ("3", "integ")],
-    "recover": [(0.0, "between 0 and 1"), (1, "between"), ("much", "between"), (np.nan, "betw")],
+INVALID = {
+    "n_features_to_select": [
+        (0, "at least 1 or None"),
+        (2.5, "integer"),
+        (19, "at most 18"),
+        ("3", "integ"),
+    ],
+    "target_recovery": [(value, r"in \(0, 1\)") for value in (0.0, 1, "much", np.nan)],
     "criterion": [("size", "'reconstruction', 'information'"), (None, "one of")],
-    "keep": [
-        (["gene 77"], "names 'gene 77', which is not a column of X"),
-        ([18], "`keep` names column 18; X has 18 columns"),
-        (3, "`keep` must be names, a slice or positions, got 3"),
-        (np.array(3), "`keep` must be names"),
-        ([[1, 2], [3]], "`keep` must be names"),
+    "include": [
+        (["gene 77"], "has 'gene 77', which is not a column of X"),
+        ([18], "`include` has column 18, but X has 18 columns"),
+        (3, "`include` must be names, a slice or positions, got 3"),
+        (np.array(3), "`include` must be names"),
+        ([[1, 2], [3]], "`include` must be names"),
     ],
     "exclude": [(2.5, "`exclude` must be names"), (lambda: 1, "`exclude` must be names")],
     "costs": [
-        (np.zeros(18), "one positive number for each of the 18 columns.*smallest of 0"),
+        (np.zeros(18), "positive number for each of the 18 columns.*minimum 0"),
         (np.ones(3), r"got shape \(3,\)"),
-        ("dear", "`costs` must hold numbers"),
+        ("dear", "`costs` must contain numbers, got 'dear'"),
         (np.full(18, np.nan), "positive number"),
     ],
     "bundles": [
         ("ab", "must be a list of column groups"),
         (3, "must be a list of column groups"),
-        ([[0, 1], [1, 2]], "column 'gene 1' is in more than one of `bundles`"),
-        ([[0, 99]], "bundle 0 of `bundles` names column 99"),
+        ([[0, 1], [1, 2]], "`bundles` contains column 'gene 1' 2 times"),
+        ([[0, 99]], "bundle 0 of `bundles` has column 99"),
         ([3], "bundle 0 of `bundles` must be names"),
     ],
     "counts": [("yes", "True or False"), (1, "True or False")],
@@ -252,103 +256,116 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(
-    ("parameter", "value", "words"),
-    [(parameter, value, words) for parameter, cases in REFUSED.items() for value, words in cases],
+    ("parameter", "value", "message"),
+    [(name, value, message) for name, cases in INVALID.items() for value, message in cases],
 )
-def test_wrong_parameters_are_refused_in_words(parameter, value, words, frame):
-    with pytest.raises(ParameterError, match=words):
+def test_invalid_parameters(parameter, value, message, frame):
+    with pytest.raises(ParameterError, match=message):
         Panel(**{parameter: value}).fit(frame)
 
 
 @pytest.mark.parametrize(
-    ("wishes", "words"),
+    ("parameters", "message"),
     [
-        ({"keep": [2], "exclude": [2]}, "'gene 2' is in `keep` and in `exclude`"),
-        ({"keep": [2], "exclude": [1], "bundles": [[1, 2]]}, "itself or with its bundle"),
-        ({"n_features": 2, "keep": [1, 2, 3]}, "`keep` has 3 columns"),
-        ({"n_features": 2, "keep": [1], "bundles": [[1, 2, 3]]}, "`keep` has 3 columns"),
-        ({"n_features": 9, "exclude": range(10)}, "at most 8"),
-        ({"n_features": 2, "bundles": [slice(0, 9), slice(9, 18)]}, "at least 9, the columns of"),
-        ({"exclude": slice(None)}, r"`exclude` leaves no column to select: it has 18 of the 18"),
+        ({"include": [2], "exclude": [2]}, "`include` and `exclude` both contain column 'gene 2'"),
+        ({"include": [2], "exclude": [1], "bundles": [[1, 2]]}, "directly or in a bundle"),
+        (
+            {"n_features_to_select": 2, "include": [1, 2, 3]},
+            "at least 3, the number of columns in `include`",
+        ),
+        (
+            {"n_features_to_select": 2, "include": [1], "bundles": [[1, 2, 3]]},
+            "at least 3, the number of columns in `include`",
+        ),
+        ({"n_features_to_select": 9, "exclude": range(10)}, "at most 8"),
+        (
+            {"n_features_to_select": 2, "bundles": [slice(0, 9), slice(9, 18)]},
+            "at least 9, the size of the smallest bundle",
+        ),
+        (
+            {"exclude": slice(None)},
+            r"`exclude` leaves no column to select: it contains 18 of the 18",
+        ),
         ({"exclude": [0], "bundles": [slice(None)]}, "`exclude` leaves no column to select"),
-        ({"n_features": 1, "exclude": range(18)}, "`exclude` leaves no column to select"),
+        ({"n_features_to_select": 1, "exclude": range(18)}, "`exclude` leaves no column to select"),
     ],
 )
-def test_wishes_that_cannot_be_fulfilled(wishes, words, frame):
-    with pytest.raises(ParameterError, match=words):
-        Panel(**wishes).fit(frame)
+def test_infeasible_constraints(parameters, message, frame):
+    with pytest.raises(ParameterError, match=message):
+        Panel(**parameters).fit(frame)
 
 
-def test_a_constant_column_cannot_be_kept(frame):
-    still = frame.assign(**{"gene 4": 7.0})
-    with pytest.raises(ParameterError, match="column 'gene 4' of `keep` is constant"):
-        Panel(3, include=["gene 4"]).fit(still)
-    found = Panel(3, bundles=[["gene 3", "gene 4"]]).fit(still)
+def test_constant_column_cannot_be_included(frame):
+    constant = frame.assign(**{"gene 4": 7.0})
+    with pytest.raises(
+        ParameterError, match="`include` contains column 'gene 4', which is constant"
+    ):
+        Panel(3, include=["gene 4"]).fit(constant)
+    found = Panel(3, bundles=[["gene 3", "gene 4"]]).fit(constant)
     assert not found.support_[4]
     assert found.heldout_r2_[4] == 0.0
     assert found.proxy_[4] == -1
     with pytest.raises(ParameterError, match="at most 17"):
-        Panel(18).fit(still)
+        Panel(18).fit(constant)
 
 
-def test_only_constant_columns_are_not_excluded(frame):
+def test_all_varying_columns_are_excluded(frame):
     with pytest.raises(ParameterError, match=r"17 of the 18 columns .* the others are constant"):
         Panel(exclude=slice(1, None)).fit(frame.assign(**{"gene 0": 7.0}))
 
 
-def test_tables_that_are_too_small(X):
-    with pytest.raises(InputError, match=r"5 rows .* are too few to hold some out: at least 6"):
+def test_invalid_data(X):
+    with pytest.raises(InputError, match=r"too few rows .* at least 6 are required"):
         Panel().fit(X[:5])
     with pytest.raises(InputError, match="constant"):
         Panel().fit(np.column_stack([X[:, 0], np.ones((90, 3))]))
     with pytest.raises(ParameterError, match=r"`groups` must have one label .* 90 rows"):
         Panel().fit(X, groups=[1, 2])
-    with pytest.raises(ParameterError, match="1 of the 90 have none"):
+    with pytest.raises(ParameterError, match="1 of 90 labels are missing"):
         Panel().fit(X, groups=np.where(np.arange(90) == 3, np.nan, 1.0))
 
 
-def test_no_structure(rng):
-    with pytest.warns(NoStructureWarning, match="Panel: held-out rows confirm no common structure"):
+def test_noise_gives_a_warning(rng):
+    with pytest.warns(NoStructureWarning, match="Panel: no shared variance in held-out rows"):
         found = Panel(3).fit(rng.standard_normal((200, 15)))
     assert found.n_selected_ == 3
     assert found.attainable_r2_ < 0.01
 
 
 @pytest.mark.parametrize(("n", "p"), [(100, 20), (40, 200), (30, 10)])
-def test_noise_is_called_so_whatever_its_shape(n, p):
+def test_noise_of_different_shapes_gives_a_warning(n, p):
     for seed in range(3):
         with pytest.warns(NoStructureWarning):
             Panel(3).fit(np.random.default_rng(seed).standard_normal((n, p)))
 
 
-def test_nothing_in_common_at_all():
-    """Then there are no latent scores, and all variables are told by their means."""
+def test_panel_without_scores_predicts_the_means():
     X = np.random.default_rng(11).standard_normal((50, 4))
     with pytest.warns(NoStructureWarning):
         found = Panel(2).fit(X)
     assert found.n_components_ == 0
     means = np.tile(X.mean(axis=0), (50, 1))
     np.testing.assert_allclose(found.inverse_transform(found.transform(X)), means, atol=1e-12)
-    rest, deviation = found.predict_unmeasured(X[:, found.support_], return_std=True)
+    rest, std = found.predict_unmeasured(X[:, found.support_], return_std=True)
     np.testing.assert_allclose(rest, means[:, ~found.support_], atol=1e-12)
-    assert np.all(deviation > 0)
+    assert np.all(std > 0)
 
 
 @pytest.mark.parametrize("criterion", ["reconstruction", "information"])
-@pytest.mark.parametrize(("wanted", "selected"), [(1, 1), (None, 1), (2, 2)])
-def test_columns_that_vary_in_one_row_have_no_factor(wanted, selected, criterion):
+@pytest.mark.parametrize(("n_features", "expected"), [(1, 1), (None, 1), (2, 2)])
+def test_columns_that_vary_in_one_row_have_no_factor(n_features, expected, criterion):
     """Without this row the columns are constant, so that no component can be validated."""
     X = np.zeros((20, 40))
     X[3] = 1.0
     with pytest.warns(NoStructureWarning):
-        found = Panel(wanted, criterion=criterion).fit(X)
-    assert (found.n_selected_, found.n_components_) == (selected, 0)
+        found = Panel(n_features, criterion=criterion).fit(X)
+    assert (found.n_selected_, found.n_components_) == (expected, 0)
     np.testing.assert_allclose(
         found.heldout_r2_path_, np.arange(1, len(found.heldout_r2_path_) + 1) / 40
     )
 
 
-def test_folds_without_variance_have_no_part_in_the_path():
+def test_folds_without_variance_do_not_contribute_to_the_path():
     """All held-out rows but two are at the mean; these two determine the path."""
     X = np.zeros((20, 4))
     X[3], X[4] = 1.0, -1.0
@@ -373,67 +390,52 @@ def test_nearly_equal_large_counts(seed):
 
 
 def test_held_out_rows_that_do_not_vary(monkeypatch):
-    monkeypatch.setattr(factors, "MOST_HELD_OUT", 2)
-    splits = factors.splits_of(np.ones(30, dtype=bool), factors.FOLDS_OF_FEW, None, 0)
-    never, never_either, *_ = np.flatnonzero(~np.any([split.held_out for split in splits], axis=0))
+    monkeypatch.setattr(folds, "MAX_HELD_OUT", 2)
+    splits = folds.split_rows(np.ones(30, dtype=bool), N_FOLDS_SMALL, None, 0)
+    first, second, *_ = np.flatnonzero(~np.any([split.held_out for split in splits], axis=0))
     X = np.zeros((30, 3))
-    X[never], X[never_either] = 1.0, -1.0
+    X[first], X[second] = 1.0, -1.0
     with pytest.raises(InputError, match="none of the 20 rows held out for validation differs"):
         Panel(2).fit(X)
 
 
-def test_no_panel_recovers_so_much(monkeypatch):
-    """Only panels of up to five columns are tried."""
-    monkeypatch.setattr("prosparse.models.panel.model.LONGEST", 2)
-    X = structured(r=6)
-    with pytest.warns(ShortPanelWarning, match=r"Panel: 2 variables recover 0\.\d+ of .* 0.99"):
+def test_target_that_is_not_reached_gives_a_warning(monkeypatch):
+    monkeypatch.setattr("prosparse.models.panel.model.MAX_SIZE", 2)
+    X = correlated(r=6)
+    with pytest.warns(
+        ShortPanelWarning, match=r"2 variables reach a relative R2 of 0\.\d+, less than .*=0.99"
+    ):
         found = Panel(target_recovery=0.99).fit(X)
     assert found.n_selected_ == 2
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        Panel(2).fit(X)  # a number was asked for: no promise is broken
+        Panel(2).fit(X)  # no target
 
 
-def test_a_longer_panel_that_is_worse_breaks_no_promise(monkeypatch, X):
-    """What counts is the panel, not the longest that was tried."""
-    from prosparse.models.panel import model
-
-    path = model.path_of
-
-    def falling(*arguments):
-        found = path(*arguments)
-        ratio = np.full(found.ratio.size, 0.1)
-        ratio[3] = 0.95
-        return found._replace(ratio=ratio)
-
-    monkeypatch.setattr(model, "path_of", falling)
-    assert Panel().fit(X).n_selected_ == 4
+# --- groups
 
 
-# --- groups of rows
-
-
-def test_groups_are_compared_within(rng):
-    """Two columns differ between donors alone: they have nothing in common within."""
+def test_differences_between_groups_are_removed(rng):
+    """Two columns share differences between donors only."""
     donor = np.repeat(np.arange(6), 25)
-    X = structured(n=150)
+    X = correlated(n=150)
     X[:, :2] = 8.0 * rng.standard_normal(6)[donor][:, None] + rng.standard_normal((150, 2))
     plain, within = Panel(4).fit(X), Panel(4).fit(X, groups=donor)
     assert plain.communality_[:2].min() > 0.8
     assert within.communality_[:2].max() < 0.2
     assert not within.support_[:2].any()
     assert list(within.heldout_r2_by_group_) == ["0", "1", "2", "3", "4", "5"]
-    assert all(0.1 < share < 1.0 for share in within.heldout_r2_by_group_.values())
+    assert all(0.1 < r2 < 1.0 for r2 in within.heldout_r2_by_group_.values())
 
 
-def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
-    """With the same rows held out, the means of groups have nothing to take off."""
+def test_groups_of_centred_data_change_nothing(monkeypatch):
+    """With the same folds."""
     label = np.array(["b", "a", "c"])[np.arange(90) % 3]
-    X = pd.DataFrame(structured())
+    X = pd.DataFrame(correlated())
     X = (X - X.groupby(label).transform("mean")).to_numpy()
     monkeypatch.setattr(
-        "prosparse.models.panel.model.splits_of",
-        lambda rows, count, codes, seed: factors.splits_of(rows, count, None, seed),
+        "prosparse.models.panel.model.split_rows",
+        lambda rows, n_folds, codes, seed: folds.split_rows(rows, n_folds, None, seed),
     )
     found, plain = Panel(4).fit(X, groups=label), Panel(4).fit(X)
     assert list(found.heldout_r2_by_group_) == ["a", "b", "c"]
@@ -443,10 +445,9 @@ def test_a_table_that_is_centred_in_its_groups_already(monkeypatch):
 
 
 @pytest.mark.parametrize("make", [np.asarray, sparse.csr_array])
-def test_columns_that_differ_between_groups_alone(make, frame):
-    """Within each of them they are constant, and are treated so."""
+def test_columns_that_are_constant_within_groups(make, frame):
     group = np.arange(90) % 3
-    X = structured()
+    X = correlated()
     X[:, 2], X[:, 5] = 1.7 * group, group == 1
     found = Panel(4).fit(make(X), groups=group)
     np.testing.assert_array_equal(np.flatnonzero(~found.varying_), [2, 5])
@@ -456,26 +457,26 @@ def test_columns_that_differ_between_groups_alone(make, frame):
     np.testing.assert_allclose(found.heldout_r2_[rest], without.heldout_r2_, atol=1e-10)
     assert np.all(found.heldout_r2_[[2, 5]] == 0.0)
     assert np.isfinite(found.predict_unmeasured(X[:, found.support_])).all()
-    with pytest.raises(ParameterError, match="column 2 of `keep` is constant"):
+    with pytest.raises(ParameterError, match="`include` contains column 2, which is constant"):
         Panel(4, include=[2]).fit(X, groups=group)
 
 
-def test_groups_that_leave_nothing(X):
+def test_invalid_groups(X):
     with pytest.raises(ParameterError, match=r"88 labels for 90 rows.* at least 5 more rows"):
         Panel(4).fit(X, groups=np.minimum(np.arange(90), 87))
     copies = X[:30][np.arange(90) // 3]
-    with pytest.raises(InputError, match="0 of the 18 columns of X that vary do so within groups"):
+    with pytest.raises(InputError, match="0 of the 18 varying columns of X vary within groups"):
         Panel(4).fit(copies, groups=np.arange(90) // 3)
 
 
-def test_the_whole_is_what_groups_recover_together():
+def test_r2_of_all_rows_is_between_those_of_the_groups():
     label = np.arange(90) % 3
-    found = Panel(4).fit(structured(), groups=label)
-    shares = np.array(list(found.heldout_r2_by_group_.values()))
-    assert shares.min() - 1e-9 <= found.heldout_r2_.mean() <= shares.max() + 1e-9
+    found = Panel(4).fit(correlated(), groups=label)
+    r2 = np.array(list(found.heldout_r2_by_group_.values()))
+    assert r2.min() - 1e-9 <= found.heldout_r2_.mean() <= r2.max() + 1e-9
 
 
-# --- kinds of tables
+# --- containers
 
 
 def strict(X):
@@ -504,7 +505,7 @@ CONTAINERS = {
 }
 
 
-def host(values):
+def to_array(values):
     values = values.compute() if hasattr(values, "compute") else values
     values = values.toarray() if sparse.issparse(values) else values
     return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
@@ -515,62 +516,65 @@ SHAPES = {"tall": (90, 18), "wide": (40, 60)}
 
 @pytest.mark.parametrize("counts", [False, True], ids=["numbers", "counts"])
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("kind", CONTAINERS)
-def test_every_kind_of_table_gives_the_same(kind, shape, counts):
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_all_containers_give_the_same_result(container, shape, counts):
     n, p = SHAPES[shape]
-    X = counted(n=n, p=p) if counts else structured(n=n, p=p)
+    X = simulated_counts(n=n, p=p) if counts else correlated(n=n, p=p)
     X[:, 3] = X[:, 3] if counts else 2.0  # constant
     X[np.abs(X) < 0.5] = 0.0
     groups = np.arange(n) % 2
     plain = Panel(5, counts=counts).fit(X, groups=groups)
-    table = CONTAINERS[kind](X)
-    ours = Panel(5, counts=counts).fit(table, groups=groups)
-    np.testing.assert_array_equal(host(ours.order_), plain.order_)
+    table = CONTAINERS[container](X)
+    model = Panel(5, counts=counts).fit(table, groups=groups)
+    np.testing.assert_array_equal(to_array(model.order_), plain.order_)
     for name, value in vars(plain).items():
         if isinstance(value, np.ndarray) and name.endswith("_") and value.dtype.kind in "fib":
-            found = host(getattr(ours, name))
+            found = to_array(getattr(model, name))
             np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7, err_msg=name)
-    assert ours.depth_ == plain.depth_
-    assert ours.heldout_r2_by_group_ == pytest.approx(plain.heldout_r2_by_group_)
-    assert ours.score(table) == pytest.approx(plain.score(X), rel=1e-9)
-    scores = ours.transform(table)
-    np.testing.assert_allclose(host(scores), plain.transform(X), atol=1e-7)
+    assert model.depth_ == plain.depth_
+    assert model.heldout_r2_by_group_ == pytest.approx(plain.heldout_r2_by_group_)
+    assert model.score(table) == pytest.approx(plain.score(X), rel=1e-9)
+    scores = model.transform(table)
+    np.testing.assert_allclose(to_array(scores), plain.transform(X), atol=1e-7)
     np.testing.assert_allclose(
-        host(ours.inverse_transform(scores)), plain.inverse_transform(plain.transform(X)), atol=1e-6
+        to_array(model.inverse_transform(scores)),
+        plain.inverse_transform(plain.transform(X)),
+        atol=1e-6,
     )
-    chosen = ours.select(table)
+    selected = model.select(table)
     for found, expected in zip(
-        ours.predict_unmeasured(chosen, return_std=True),
+        model.predict_unmeasured(selected, return_std=True),
         plain.predict_unmeasured(X[:, plain.support_], return_std=True),
         strict=True,
     ):
-        np.testing.assert_allclose(host(found), expected, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(to_array(found), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CONTAINERS if kind not in ("pandas", "polars")])
-def test_large_tables_by_their_leading_components(kind, monkeypatch):
-    """Where both sides are large: products with the table alone, of any kind."""
-    X = structured(n=120, p=40)
+@pytest.mark.parametrize(
+    "container", [name for name in CONTAINERS if name not in ("pandas", "polars")]
+)
+def test_leading_components_of_large_data(container, monkeypatch):
+    X = correlated(n=120, p=40)
     groups = np.arange(120) % 2
     exact = Panel(5).fit(X, groups=groups)
-    monkeypatch.setattr(factors, "EXACT_SIDE", 10)
-    monkeypatch.setattr(factors, "_RESIDUAL", 1e-6)
-    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, CONTAINERS[kind](X)))
-    np.testing.assert_array_equal(host(found.order_), exact.order_)
+    monkeypatch.setattr(folds, "EXACT_SIDE", 10)
+    monkeypatch.setattr(folds, "_TOLERANCE", 1e-6)
+    plain, found = (Panel(5).fit(table, groups=groups) for table in (X, CONTAINERS[container](X)))
+    np.testing.assert_array_equal(to_array(found.order_), exact.order_)
     for name in ("communality_", "heldout_r2_", "heldout_r2_path_"):
-        ours = host(getattr(found, name))
-        np.testing.assert_allclose(ours, getattr(plain, name), atol=1e-4)
-        np.testing.assert_allclose(ours, getattr(exact, name), atol=0.02)
+        values = to_array(getattr(found, name))
+        np.testing.assert_allclose(values, getattr(plain, name), atol=1e-4)
+        np.testing.assert_allclose(values, getattr(exact, name), atol=0.02)
 
 
 @pytest.mark.parametrize("make", [strict, torched])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_predictions_in_kind(make, dtype, X):
+def test_predictions_keep_the_array_library(make, dtype, X):
     X = X.astype(dtype)
     fitted = Panel(3).fit(make(X))
-    np.testing.assert_array_equal(host(fitted.order_), Panel(3).fit(X).order_)
-    rest, deviation = fitted.predict_unmeasured(fitted.select(make(X)), return_std=True)
-    assert type(rest) is type(deviation) is type(make(X))
+    np.testing.assert_array_equal(to_array(fitted.order_), Panel(3).fit(X).order_)
+    rest, std = fitted.predict_unmeasured(fitted.select(make(X)), return_std=True)
+    assert type(rest) is type(std) is type(make(X))
     assert rest.dtype == make(X).dtype
     assert type(fitted.order_) is type(make(X))
 
@@ -578,8 +582,8 @@ def test_predictions_in_kind(make, dtype, X):
 # --- counts
 
 
-def test_counts_are_roots_of_shares():
-    X = counted()
+def test_counts_are_square_roots_of_proportions():
+    X = simulated_counts()
     fitted = Panel(6, counts=True).fit(X)
     totals = X.sum(axis=1)
     assert fitted.depth_ == np.median(totals)
@@ -588,83 +592,82 @@ def test_counts_are_roots_of_shares():
     np.testing.assert_array_equal(fitted.scale_, 1.0)
     scores = (roots - roots.mean(axis=0)) @ fitted.components_.T
     np.testing.assert_allclose(fitted.transform(X), scores, atol=1e-9)
-    # rows that count twice as many of everything say the same
+    # Doubled counts have the same proportions.
     np.testing.assert_allclose(fitted.transform(2.0 * X), scores, atol=1e-9)
-    rebuilt = np.maximum(scores @ fitted.loadings_ + fitted.mean_, 0.0) ** 2
-    np.testing.assert_allclose(fitted.inverse_transform(scores), rebuilt, atol=1e-9)
+    reconstruction = np.maximum(scores @ fitted.loadings_ + fitted.mean_, 0.0) ** 2
+    np.testing.assert_allclose(fitted.inverse_transform(scores), reconstruction, atol=1e-9)
 
 
 def test_predicted_counts():
-    """In the mean of all rows of the right size, be their totals given or guessed."""
-    X, new = counted(n=200), counted(n=400)[200:]
+    """With given and with estimated row totals."""
+    X, new = simulated_counts(n=200), simulated_counts(n=400)[200:]
     fitted = Panel(8, counts=True).fit(X)
-    chosen = new[:, fitted.support_]
-    told = fitted.predict_unmeasured(chosen, totals=new.sum(axis=1))
-    guessed = fitted.predict_unmeasured(chosen)
+    selected = new[:, fitted.support_]
+    given = fitted.predict_unmeasured(selected, totals=new.sum(axis=1))
+    estimated = fitted.predict_unmeasured(selected)
     truth = new[:, ~fitted.support_]
-    assert told.sum() == pytest.approx(truth.sum(), rel=0.05)
-    assert np.corrcoef(told.ravel(), truth.ravel())[0, 1] > 0.9
-    assert np.mean((told - truth) ** 2) < np.mean((guessed - truth) ** 2)
-    middle, deviation = fitted.predict_unmeasured(chosen, True, totals=new.sum(axis=1))
-    inside = np.abs(truth - middle) <= 1.96 * deviation
+    assert given.sum() == pytest.approx(truth.sum(), rel=0.05)
+    assert np.corrcoef(given.ravel(), truth.ravel())[0, 1] > 0.9
+    assert np.mean((given - truth) ** 2) < np.mean((estimated - truth) ** 2)
+    predictions, std = fitted.predict_unmeasured(selected, True, totals=new.sum(axis=1))
+    inside = np.abs(truth - predictions) <= 1.96 * std
     assert 0.9 < inside.mean() < 0.99
-    doubled = fitted.predict_unmeasured(2.0 * chosen, totals=2.0 * new.sum(axis=1))
-    np.testing.assert_allclose(doubled, 2.0 * told)
+    doubled = fitted.predict_unmeasured(2.0 * selected, totals=2.0 * new.sum(axis=1))
+    np.testing.assert_allclose(doubled, 2.0 * given)
 
 
-def test_counts_that_are_none():
-    X = counted()
+def test_invalid_counts():
+    X = simulated_counts()
     fitted = Panel(4, counts=True).fit(X)
-    with pytest.raises(InputError, match="negative entry, -1: counts"):
+    with pytest.raises(InputError, match="negative entry, -1"):
         Panel(4, counts=True).fit(X - 1.0)
     empty = X.copy()
     empty[7] = 0.0
-    with pytest.raises(InputError, match="row 7 of X has no counts at all"):
+    with pytest.raises(InputError, match="Row 7 of X has no counts"):
         Panel(4, counts=True).fit(empty)
-    with pytest.raises(InputError, match="row 7 of X has no counts at all"):
+    with pytest.raises(InputError, match="Row 7 of X has no counts"):
         fitted.transform(empty)
-    chosen = X[:, fitted.support_]
+    selected = X[:, fitted.support_]
     with pytest.raises(ParameterError, match=r"`totals` must have one number .* 80 rows"):
-        fitted.predict_unmeasured(chosen, totals=[3.0])
-    with pytest.raises(InputError, match="must hold counts"):
-        fitted.predict_unmeasured(-chosen)
-    nothing = chosen.copy()
+        fitted.predict_unmeasured(selected, totals=[3.0])
+    with pytest.raises(InputError, match="must contain non-negative counts"):
+        fitted.predict_unmeasured(-selected)
+    nothing = selected.copy()
     nothing[0] = 0.0
-    with pytest.raises(InputError, match="give their `totals`"):
+    with pytest.raises(InputError, match="pass their `totals`"):
         fitted.predict_unmeasured(nothing)
     assert np.isfinite(fitted.predict_unmeasured(nothing, totals=X.sum(axis=1))).all()
 
 
-def test_what_was_fitted_to_counts_stays_so():
-    """Whatever the parameter says by now."""
-    X = counted()
+def test_results_do_not_depend_on_parameters_set_after_fit():
+    X = simulated_counts()
     fitted = Panel(4, counts=True).fit(X)
-    chosen = X[:, fitted.support_]
+    selected = X[:, fitted.support_]
 
-    def said():
+    def results():
         scores = fitted.transform(X)
-        rebuilt, rest = fitted.inverse_transform(scores), fitted.predict_unmeasured(chosen)
-        return scores, rebuilt, rest, fitted.score(X)
+        reconstruction, rest = fitted.inverse_transform(scores), fitted.predict_unmeasured(selected)
+        return scores, reconstruction, rest, fitted.score(X)
 
-    expected = said()
+    expected = results()
     fitted.set_params(counts=False)
-    for now, before in zip(said(), expected, strict=True):
+    for now, before in zip(results(), expected, strict=True):
         np.testing.assert_array_equal(now, before)
 
 
-# --- predictions of the rest
+# --- predictions
 
 
-def test_panels_of_other_columns_are_refused(model, frame, X):
-    chosen = frame[[NAMES[k] for k in np.flatnonzero(model.support_)]]
+def test_columns_of_the_panel_are_checked(model, frame, X):
+    selected = frame[[NAMES[k] for k in np.flatnonzero(model.support_)]]
     np.testing.assert_allclose(
-        model.predict_unmeasured(chosen), model.predict_unmeasured(X[:, model.support_])
+        model.predict_unmeasured(selected), model.predict_unmeasured(X[:, model.support_])
     )
-    with pytest.raises(InputError, match="it has others, or another order"):
-        model.predict_unmeasured(chosen[chosen.columns[::-1]])
-    lacking = chosen.rename(columns={chosen.columns[1]: "other"})
-    with pytest.raises(InputError, match=f"it lacks '{chosen.columns[1]}'"):
-        model.predict_unmeasured(lacking)
+    with pytest.raises(InputError, match="or their order differ"):
+        model.predict_unmeasured(selected[selected.columns[::-1]])
+    renamed = selected.rename(columns={selected.columns[1]: "other"})
+    with pytest.raises(InputError, match=f"'{selected.columns[1]}' is missing"):
+        model.predict_unmeasured(renamed)
     with pytest.raises(InputError, match=r"must have the 5 columns of the panel.* got 18"):
         model.predict_unmeasured(X)
     with pytest.raises(ValueError, match="NaN"):
@@ -674,35 +677,35 @@ def test_panels_of_other_columns_are_refused(model, frame, X):
 # --- parameters and files
 
 
-def test_saved_and_loaded(tmp_path):
-    X, groups = counted(), np.arange(80) % 3
-    wishes = {
-        "keep": (2,), "exclude": [3, 4], "costs": np.linspace(1, 2, 25), "bundles": [[5, 6]],
+def test_saved_model_is_restored(tmp_path):
+    X, groups = simulated_counts(), np.arange(80) % 3
+    constraints = {
+        "include": (2,), "exclude": [3, 4], "costs": np.linspace(1, 2, 25), "bundles": [[5, 6]],
     }  # fmt: skip
-    fitted = Panel(6, counts=True, **wishes).fit(X, groups=groups)
+    fitted = Panel(6, counts=True, **constraints).fit(X, groups=groups)
     again = load(save(fitted, tmp_path / "model"))
     assert again.heldout_r2_by_group_ == fitted.heldout_r2_by_group_
     assert again.proxied_variables() == fitted.proxied_variables()
     assert again.score(X) == fitted.score(X)
-    chosen = X[:, fitted.support_]
+    selected = X[:, fitted.support_]
     np.testing.assert_array_equal(
-        again.predict_unmeasured(chosen), fitted.predict_unmeasured(chosen)
+        again.predict_unmeasured(selected), fitted.predict_unmeasured(selected)
     )
     parameters = again.get_params()
-    assert (parameters["keep"], parameters["exclude"]) == ((2,), [3, 4])
+    assert (parameters["include"], parameters["exclude"]) == ((2,), [3, 4])
     assert parameters["bundles"] == [[5, 6]]
-    np.testing.assert_array_equal(parameters["costs"], wishes["costs"])
+    np.testing.assert_array_equal(parameters["costs"], constraints["costs"])
     np.testing.assert_array_equal(clone(again).fit(X, groups=groups).order_, fitted.order_)
 
 
-def test_names_of_columns_are_saved(frame, tmp_path):
+def test_column_names_are_saved(frame, tmp_path):
     fitted = Panel(4, include=["gene 3"], exclude="gene 5").fit(frame)
     again = load(save(fitted, tmp_path / "model"))
-    assert (again.keep, again.exclude) == (["gene 3"], "gene 5")
+    assert (again.include, again.exclude) == (["gene 3"], "gene 5")
     np.testing.assert_array_equal(again.fit(frame).order_, fitted.order_)
 
 
-def test_seeds(X):
+def test_random_state(X):
     first = Panel(4, random_state=1).fit(X)
     np.testing.assert_array_equal(first.communality_, Panel(4, random_state=1).fit(X).communality_)
     other = Panel(4, random_state=np.random.RandomState(7)).fit(X)
