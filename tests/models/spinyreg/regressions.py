@@ -1,4 +1,4 @@
-"""Regression problems and slow oracles, for the tests of their evidence and of the search."""
+"""Simulated regressions and dense formulas for tests of the evidence and the search."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ def max_evidence(Z, y):
 
 
 def dense(X, y, v, alpha, gamma):
-    """log N(y; 0, I/gamma + X_v X_v'/alpha), [LM-slides]."""
+    """Compute log N(y; 0, I/gamma + X_v X_v'/alpha)."""
     n = y.size
     covariance = np.eye(n) / gamma + X[:, v] @ X[:, v].T / alpha
     return multivariate_normal(np.zeros(n), covariance).logpdf(y)
@@ -43,7 +43,7 @@ def precisions(fit):
 
 
 class CorrelatedDesign(NamedTuple):
-    """A regression on correlated variables, and its true coefficients."""
+    """Simulated regression on correlated variables with its true coefficients."""
 
     X: np.ndarray
     y: np.ndarray
@@ -52,15 +52,15 @@ class CorrelatedDesign(NamedTuple):
     noise_variance: float
 
     def relative_error(self, coef):
-        """Expected squared test error of ``coef`` over that of the true coefficients."""
+        """Return the expected squared test error relative to that of the true coefficients."""
         difference = coef - self.coef
         return 1.0 + float(difference @ self.covariance @ difference) / self.noise_variance
 
 
 def correlated_design(seed, n=50, p=1000, n_true=5, ratio=6.0, correlation=0.35, n_new=200):
-    """Five coefficients of random sign at random positions; autoregressive columns.
+    """Simulate coefficients of random signs at random positions and autoregressive columns.
 
-    This is the design of experiment E22, whose draws have ``n_new`` further rows.
+    This is the design of experiment E22, which simulates ``n_new`` additional rows.
     """
     rng = np.random.default_rng([seed, n, p, round(1e6 * ratio), 1])
     covariance = toeplitz(correlation ** np.arange(p))

@@ -1,4 +1,4 @@
-"""The average over sets of variables, against slow sums over all of them."""
+"""Bayesian model averaging, compared with dense sums over all sets."""
 
 import itertools
 import pickle
@@ -13,20 +13,20 @@ from scipy.special import softmax
 from prosparse import NoStructureWarning, ParameterError, SpinyRegressor, load, save
 from prosparse.datasets import make_sparse_regression
 from prosparse.models.spinyreg import averaging as av
-from prosparse.models.spinyreg import common_magnitude as av_alike
+from prosparse.models.spinyreg import common_magnitude as cm
 from prosparse.models.spinyreg.model import moments
 from prosparse.models.spinyreg.stepwise import log_size_prior, rules_for, search
 
 
 def searched(data, n, p):
-    """The best set that the search finds, and the prior of the average."""
+    """Return the best set of the search and the prior of the average."""
     rules = rules_for(n, p, True, max_iter=1000, tol=1e-6)
     fit = search(data, lambda: data.b, rules)[-1].state.fit
     return fit, av.set_prior(data, rules.log_prior, fit, n - 1)
 
 
 class Term(NamedTuple):
-    """A set with signs at one kind of weights, by n x n matrices."""
+    """Set with signs at one grid point, computed with n x n matrices."""
 
     log_posterior: float
     active: np.ndarray
@@ -37,8 +37,7 @@ class Term(NamedTuple):
 
 
 def signs_to_sum(q):
-    """Every pattern of signs, and its prior: a share theta of them is positive, theta has the
-    density of Beta(1/2, 1/2)."""
+    """Yield each sign pattern and its prior, a Beta(1/2, 1/2) mixture of binomials."""
     theta = np.sin(np.pi / 4 * (1 + np.polynomial.legendre.leggauss(60)[0])) ** 2
     share = np.polynomial.legendre.leggauss(60)[1] / 2
     for s in itertools.product((1.0, -1.0), repeat=q):
@@ -47,8 +46,7 @@ def signs_to_sum(q):
 
 
 def slow_terms(X, y, prior):
-    """All sets, signs and kinds of weights. X and y are centred, so that y has n - 1 degrees of
-    freedom."""
+    """Enumerate all sets, signs and grid points; centred y has n - 1 degrees of freedom."""
     n, p = X.shape
     free, log_prior = n - 1, log_size_prior(p)
     terms = []
@@ -68,12 +66,12 @@ def slow_terms(X, y, prior):
         for v in itertools.combinations(range(p), q):
             Z = X[:, v]
             C = np.eye(n) + Z @ B @ Z.T
-            told = np.linalg.inv(C)
-            R = np.einsum("i,tij,j->t", y, told, y)
+            inverse = np.linalg.inv(C)
+            R = np.einsum("i,tij,j->t", y, inverse, y)
             m, S = np.zeros((len(B), p)), np.zeros((len(B), p, p))
-            m[:, v] = B @ Z.T @ told @ y
+            m[:, v] = B @ Z.T @ inverse @ y
             noise = R / (free - 2)
-            S[np.ix_(range(len(B)), v, v)] = noise[:, None, None] * (B - B @ Z.T @ told @ Z @ B)
+            S[np.ix_(range(len(B)), v, v)] = noise[:, None, None] * (B - B @ Z.T @ inverse @ Z @ B)
             heights = height - 0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
             active = np.isin(np.arange(p), v)
             terms += [
@@ -84,7 +82,7 @@ def slow_terms(X, y, prior):
 
 
 def slow_average(terms):
-    """Inclusion, means, covariances and noise."""
+    """Compute inclusion probabilities, means, covariances and noise variance."""
     weights = softmax([term.log_posterior for term in terms])
     inclusion, mean, noise = (
         np.tensordot(weights, np.array([getattr(term, name) for term in terms]), 1)
@@ -96,7 +94,7 @@ def slow_average(terms):
 
 @pytest.fixture(scope="module")
 def terms():
-    """Of a small problem in which much is open."""
+    """Terms of a small problem with high uncertainty."""
     X, y, data, _ = problem(25, 5, seed=3, q=2, noise=3.0)
     fit, prior = searched(data, 25, 5)
     return data, fit, prior, slow_terms(X, y, prior)
@@ -104,16 +102,16 @@ def terms():
 
 @pytest.fixture(scope="module")
 def summed(terms):
-    """The same problem and its slow average."""
+    """Average of the same problem."""
     data, fit, prior, all_terms = terms
     return data, fit, prior, slow_average(all_terms)
 
 
-def test_all_sets_are_summed(summed):
+def test_enumeration_equals_dense_sums(summed):
     data, _, prior, (inclusion, mean, covariance, noise) = summed
     found = av.sum_all(data, prior)
     assert found.n_sets == 2**5
-    assert 0.05 < inclusion.min() < inclusion.max() < 1.0  # else this would show little
+    assert 0.05 < inclusion.min() < inclusion.max() < 1.0  # The problem is informative.
     np.testing.assert_allclose(found.inclusion, inclusion, rtol=1e-9)
     np.testing.assert_allclose(found.mean, mean, rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(found.covariance, covariance, rtol=1e-8, atol=1e-12)
@@ -121,7 +119,7 @@ def test_all_sets_are_summed(summed):
     assert found.excluded_variance == 0.0
 
 
-def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
+def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
     data, fit, prior, (inclusion, mean, covariance, noise) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 8000)
@@ -137,8 +135,8 @@ def test_the_run_through_sets_agrees_with_their_sum(summed, monkeypatch):
     np.testing.assert_allclose(found.size_probability[:numbers], exact.size_probability, atol=0.03)
 
 
-def test_a_later_half_of_the_run_is_told_from_the_first():
-    """Two states, and a third that is met in the second half only."""
+def test_inclusion_over_the_second_half_of_a_run():
+    """The third state is visited in the second half only."""
     places = [
         av.StateRates(*(np.array(each) for each in ([1.0], q, [], [])))
         for q in ([0.1], [0.5], [0.9])
@@ -148,7 +146,7 @@ def test_a_later_half_of_the_run_is_told_from_the_first():
     np.testing.assert_allclose(met.inclusion(np.array([2.0, 1.0])), [(0.0 + 1.0 + 4.5) / 7.0])
 
 
-def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
+def test_jump_targets_do_not_change_the_average(summed, monkeypatch):
     data, fit, prior, (inclusion, mean, covariance, _) = summed
     monkeypatch.setattr(av, "STABILITY_TOL", 0.0)
     monkeypatch.setattr(av, "MAX_STATES", 4000)
@@ -159,9 +157,8 @@ def test_jumps_between_sets_leave_the_average_as_it_is(summed, monkeypatch):
     np.testing.assert_allclose(found.mean, mean, atol=0.1 * size)
 
 
-def test_a_set_that_single_flips_do_not_reach_is_reached_by_a_jump():
-    """The difference of two variables that are nearly the same: each of them alone is worse than
-    nothing."""
+def test_jump_targets_connect_distant_sets():
+    """The response is the difference of two nearly equal variables."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 6))
     X[:, 1] = X[:, 0] + 0.01 * X[:, 1]
@@ -176,14 +173,13 @@ def test_a_set_that_single_flips_do_not_reach_is_reached_by_a_jump():
     assert exact[:2].min() > 0.9
     nothing, draws = np.zeros(0, dtype=int), np.random.default_rng(1)
     stuck = av.sample(data, prior, nothing, draws, []).inclusion
-    assert stuck[:2].max() < 0.5  # else this would show little
+    assert stuck[:2].max() < 0.5  # The problem is informative.
     found = av.sample(data, prior, nothing, draws, [np.array([0, 1])]).inclusion
     np.testing.assert_allclose(found, exact, atol=0.05)
 
 
-def test_rates_are_those_of_the_densities(terms):
-    """pi(there) / (pi(here) + pi(there)) of every neighbour, from sums that know no neighbours;
-    signs and their opposites are the same."""
+def test_rates_follow_from_densities(terms):
+    """Rates are pi(new) / (pi(old) + pi(new)); s and -s are the same model."""
     data, _, prior, all_terms = terms
     heights = {}
     for term in all_terms:
@@ -207,7 +203,7 @@ def test_rates_are_those_of_the_densities(terms):
         for j in np.flatnonzero(at.rates):
             there, b = av.jump(prior, nowhere, p, (v, s), a, at, int(j))
             expected = 1.0 / (1.0 + np.exp(heights[v, s, a] - heights[(*there, b)]))
-            rate = av_alike.GRID_RATE if j >= 2 * p + q else 1.0
+            rate = cm.GRID_RATE if j >= 2 * p + q else 1.0
             assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
             if there[0] != v:
                 led += 1
@@ -220,7 +216,7 @@ def test_rates_are_those_of_the_densities(terms):
 
 
 def conditional(heights, v, s, a, j):
-    """The probability of variable j given all others of a set and their signs."""
+    """Compute the probability of variable j given all others and their signs."""
     others = [i for i in v if i != j]
     kept = None if s is None else {i: sign for i, sign in zip(v, s, strict=True) if i != j}
 
@@ -238,8 +234,8 @@ def conditional(heights, v, s, a, j):
     return 1.0 / (1.0 + np.exp(without - np.logaddexp.reduce(having)))
 
 
-def test_every_jump_between_kinds_of_weights_can_be_undone(summed):
-    """Else the process would not sample what it should."""
+def test_jumps_between_priors_are_reversible(summed):
+    """Detailed balance requires reversible jumps."""
     data, _, prior, _ = summed
     nowhere, p = av.JumpTargets([], [], {}, np.zeros((0, prior.grid.rho.size))), data.b.size
     v, n_independent = (0, 1, 4), prior.grid.n_independent
@@ -260,8 +256,8 @@ def test_every_jump_between_kinds_of_weights_can_be_undone(summed):
     ) or (not any(signs is None for (_, signs), _ in targets((1.0, 1.0, -1.0), n_independent + 2)))
 
 
-def test_predictions_and_deviations_are_those_of_all_sets(rng, summed):
-    """In the units of the table, and also for a sparse one."""
+def test_predictions_average_over_all_sets(rng, summed):
+    """Predictions are in the units of the data, for dense and sparse input."""
     X, y, _ = make_sparse_regression(25, 5, n_informative=2, noise=3.0, random_state=3)
     X, y = 3.0 * X + 1.0, 100.0 * y + 7.0
     model = SpinyRegressor().fit(X, y)
@@ -281,14 +277,14 @@ def test_predictions_and_deviations_are_those_of_all_sets(rng, summed):
 
 
 @pytest.fixture(scope="module")
-def open_question():
-    """Forty variables of which the data say little: the sets are sampled."""
+def uncertain():
+    """Fit of forty variables with weak signals, whose sets are sampled."""
     X, y, coef = make_sparse_regression(60, 40, n_informative=4, noise=2.5, random_state=0)
     return X, y, coef, SpinyRegressor().fit(X, y)
 
 
-def test_the_same_draws_give_the_same_average(open_question):
-    X, y, _, model = open_question
+def test_random_state_determines_the_average(uncertain):
+    X, y, _, model = uncertain
     again = SpinyRegressor().fit(X, y)
     np.testing.assert_array_equal(again.coef_, model.coef_)
     other = SpinyRegressor(random_state=1).fit(X, y)
@@ -299,8 +295,8 @@ def test_the_same_draws_give_the_same_average(open_question):
     np.testing.assert_array_equal(other.selected_coef_, model.selected_coef_)
 
 
-def test_the_order_of_columns_does_not_matter_to_the_average(open_question, rng):
-    X, y, _, model = open_question
+def test_column_order_does_not_change_the_average(uncertain, rng):
+    X, y, _, model = uncertain
     columns = rng.permutation(40)
     moved = SpinyRegressor().fit(X[:, columns], y)
     np.testing.assert_allclose(moved.predict(X[:, columns]), model.predict(X), rtol=1e-6)
@@ -314,8 +310,8 @@ def test_the_order_of_columns_does_not_matter_to_the_average(open_question, rng)
     np.testing.assert_allclose(both[0], both[1], rtol=1e-6)
 
 
-def test_saved_and_pickled_averages_are_the_same(open_question, tmp_path):
-    X, _, _, model = open_question
+def test_saved_and_pickled_models_predict_the_same(uncertain, tmp_path):
+    X, _, _, model = uncertain
     for again in (load(save(model, tmp_path / "model")), pickle.loads(pickle.dumps(model))):
         for one, other in zip(
             again.predict(X, return_std=True), model.predict(X, return_std=True), strict=True
@@ -325,8 +321,8 @@ def test_saved_and_pickled_averages_are_the_same(open_question, tmp_path):
             np.testing.assert_array_equal(group, same)
 
 
-def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
-    X, y, _, model = open_question
+def test_predictions_without_averaging(uncertain):
+    X, y, _, model = uncertain
     alone = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
     averaged = SpinyRegressor(selection_rule="map").fit(X, y)
     np.testing.assert_array_equal(alone.selected_coef_, averaged.selected_coef_)
@@ -337,8 +333,8 @@ def test_a_model_without_an_average_predicts_by_the_chosen_set(open_question):
     np.testing.assert_array_equal(ols.inclusion_probability_, model.inclusion_probability_)
 
 
-def test_the_median_model_holds_what_is_more_probable_than_not(open_question):
-    X, y, _, model = open_question
+def test_median_probability_model(uncertain):
+    X, y, _, model = uncertain
     median = SpinyRegressor(selection_rule="median").fit(X, y)
     np.testing.assert_array_equal(median.support_, model.inclusion_probability_ > 0.5)
     np.testing.assert_array_equal(median.selected_coef_ != 0, median.support_)
@@ -425,7 +421,7 @@ def test_variables_that_matter_only_together_are_found():
     assert truth.relative_error(model.coef_) < 2.0
 
 
-def test_what_is_not_allowed():
+def test_invalid_parameters():
     X, y, _ = make_sparse_regression(20, 5, n_informative=2, random_state=0)
     with pytest.raises(
         ParameterError, match="`selection_rule` must be one of 'f-score', 'map', 'median'"
@@ -435,7 +431,7 @@ def test_what_is_not_allowed():
         SpinyRegressor(average=1).fit(X, y)
 
 
-def test_a_constant_response_has_no_active_variable():
+def test_constant_response():
     X = make_sparse_regression(20, 15, n_informative=2, random_state=0).X
     with pytest.warns(NoStructureWarning):
         model = SpinyRegressor().fit(X, np.full(20, 3.0))

@@ -1,4 +1,4 @@
-"""SpinyClassifier: what it chooses, what it predicts, and what it refuses."""
+"""SpinyClassifier: selection, predictions and invalid input."""
 
 import itertools
 import warnings
@@ -15,15 +15,15 @@ from prosparse.findings import findings_of
 from prosparse.models.spinyreg import logistic_average, logistic_solve
 
 
-def drawn(n=200, p=12, seed=0, size=1.5, true=3):
-    """Columns of different units, of which the first few tell the classes apart."""
+def simulate(n=200, p=12, seed=0, size=1.5, true=3):
+    """Simulate columns of different units; the classes depend on the first few."""
     rng = np.random.default_rng(seed)
     Z = rng.standard_normal((n, p))
     classes = rng.random(n) < expit(size * Z[:, :true] @ (-1.0) ** np.arange(true) - 0.5)
     return Z * np.geomspace(0.01, 100.0, p) + 3.0, classes
 
 
-X, Y = drawn()
+X, Y = simulate()
 NAMES = np.where(Y, "ill", "healthy")
 
 
@@ -33,11 +33,11 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def alone():
+def single():
     return SpinyClassifier(selection_rule="map", average=False).fit(X, NAMES)
 
 
-def test_it_finds_the_variables(model):
+def test_active_variables_are_selected(model):
     assert list(np.flatnonzero(model.support_)) == [0, 1, 2]
     assert list(model.classes_) == ["healthy", "ill"]
     assert model.coef_.shape == (1, 12)
@@ -51,7 +51,7 @@ def test_it_finds_the_variables(model):
     assert model.n_selected_ == model.cardinalities_[model.log_posterior_path_.argmax()] == 3
 
 
-def test_predictions_belong_together(model):
+def test_predictions_are_consistent(model):
     proba, odds = model.predict_proba(X), model.decision_function(X)
     assert proba.shape == (200, 2)
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
@@ -75,7 +75,7 @@ def test_predictions_belong_together(model):
 @pytest.mark.parametrize("p", [5, 12])
 def test_predictions_are_linear_in_coef(options, p):
     rng = np.random.default_rng(0)
-    table, classes = 2.0 * rng.standard_normal((150, p)) + 0.5, None
+    table = 2.0 * rng.standard_normal((150, p)) + 0.5
     classes = rng.random(150) < expit(table[:, 0] - table[:, 1] + 0.3 * table[:, 2])
     model = SpinyClassifier(**options).fit(table, classes)
     log_odds = table @ model.coef_[0] + model.intercept_[0]
@@ -88,21 +88,21 @@ def test_predictions_are_linear_in_coef(options, p):
     assert np.array_equal(model.coef_, model.selected_coef_) == (not averaged)
 
 
-def test_probabilities_of_the_chosen_set_alone(alone):
-    """Averages over draws from the posterior of intercept and coefficients."""
+def test_probabilities_without_averaging(single):
+    """Probabilities equal averages over draws from the posterior."""
     rng = np.random.default_rng(0)
-    chosen = np.flatnonzero(alone.support_)
-    Z = (X[:5, chosen] - alone.mean_[chosen]) / alone.scale_[chosen]
-    centre = float(alone.intercept_[0] + alone.mean_ @ alone.coef_[0])
-    mean = [centre, *(alone.coef_[0] * alone.scale_)[chosen]]
-    draws = rng.multivariate_normal(mean, alone._candidate_covariance, 20_000)
+    chosen = np.flatnonzero(single.support_)
+    Z = (X[:5, chosen] - single.mean_[chosen]) / single.scale_[chosen]
+    centre = float(single.intercept_[0] + single.mean_ @ single.coef_[0])
+    mean = [centre, *(single.coef_[0] * single.scale_)[chosen]]
+    draws = rng.multivariate_normal(mean, single._candidate_covariance, 20_000)
     expected = expit(draws[:, :1] + draws[:, 1:] @ Z.T).mean(axis=0)
-    np.testing.assert_allclose(alone.predict_proba(X[:5])[:, 1], expected, atol=0.01)
+    np.testing.assert_allclose(single.predict_proba(X[:5])[:, 1], expected, atol=0.01)
 
 
-def test_the_average_is_less_sure_than_the_chosen_set():
-    """Of weak signals: the sets disagree."""
-    weak, classes = drawn(80, 10, size=0.5)
+def test_averaging_changes_probabilities():
+    """The sets of weak signals disagree."""
+    weak, classes = simulate(80, 10, size=0.5)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NoStructureWarning)
         one = SpinyClassifier(selection_rule="median", average=False).fit(weak, classes)
@@ -112,9 +112,9 @@ def test_the_average_is_less_sure_than_the_chosen_set():
     assert not np.allclose(one.predict_proba(weak), many.predict_proba(weak))
 
 
-def test_the_set_of_the_largest_expected_f_score():
-    """Of a few variables: every set tried, every set weighed by its probability."""
-    table, classes = drawn(70, 5, seed=3, size=0.7)
+def test_f_score_rule_maximises_the_expected_f_score():
+    """The expected F-score is computed for every set of a few variables."""
+    table, classes = simulate(70, 5, seed=3, size=0.7)
     op, _, labels = SpinyClassifier()._prepare(table, classes, None)
     data = logistic_solve.take_subset(op, labels, np.arange(5), True).data
     rules = logistic_solve.rules_for(data, 5, max_iter=10, tol=1e-7)
@@ -136,33 +136,33 @@ def test_the_set_of_the_largest_expected_f_score():
     assert set(np.flatnonzero(chosen.support_)) == set(found.tolist())
 
 
-def test_the_score_of_noise():
-    """The largest score of twenty columns is as large as it is in noise, by and large."""
-    chances = []
+def test_null_pvalue_is_uniform_under_the_null():
+    """The p-values of noise are approximately uniform."""
+    pvalues = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
         table, classes = rng.standard_normal((100, 20)), rng.integers(0, 2, 100)
         op, _, labels = SpinyClassifier()._prepare(table, classes, None)
-        chances.append(logistic_solve.null_pvalue(op, labels))
-    assert 0.02 < np.mean(np.array(chances) < 0.1) < 0.18
-    assert 0.4 < np.mean(chances) < 0.6
+        pvalues.append(logistic_solve.null_pvalue(op, labels))
+    assert 0.02 < np.mean(np.array(pvalues) < 0.1) < 0.18
+    assert 0.4 < np.mean(pvalues) < 0.6
 
 
-def test_classes_trade_places(alone):
+def test_exchanged_classes(single):
     other = SpinyClassifier(selection_rule="map", average=False).fit(X, ~Y)
-    np.testing.assert_allclose(other.coef_, -alone.coef_, rtol=1e-6)
-    np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], alone.predict_proba(X), atol=1e-7)
+    np.testing.assert_allclose(other.coef_, -single.coef_, rtol=1e-6)
+    np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], single.predict_proba(X), atol=1e-7)
 
 
-def test_units_and_names_do_not_matter(alone):
+def test_units_and_column_names(single):
     frame = pd.DataFrame(1000.0 * X - 7.0, columns=[f"gene {k}" for k in range(12)])
     other = SpinyClassifier(selection_rule="map", average=False).fit(frame, NAMES)
-    assert np.array_equal(other.support_, alone.support_)
-    np.testing.assert_allclose(other.predict_proba(frame), alone.predict_proba(X), atol=1e-6)
+    assert np.array_equal(other.support_, single.support_)
+    np.testing.assert_allclose(other.predict_proba(frame), single.predict_proba(X), atol=1e-6)
     assert list(other.select(frame).columns) == ["gene 0", "gene 1", "gene 2"]
 
 
-def test_sparse_tables(alone):
+def test_sparse_input(single):
     table = np.where(np.abs(X - 3.0) < 0.5 * X.std(axis=0), 0.0, X - 3.0)
     dense = SpinyClassifier(selection_rule="map", average=False).fit(table, Y)
     for kind in (sparse.csr_array, sparse.csc_matrix):
@@ -173,7 +173,7 @@ def test_sparse_tables(alone):
         )
 
 
-def test_weights_count_rows():
+def test_weighted_rows_equal_repeated_rows():
     rng = np.random.default_rng(3)
     weights = rng.integers(0, 4, 120)
     repeated = np.repeat(np.arange(120), weights)
@@ -196,7 +196,7 @@ def test_separated_classes(average):
 
 
 def test_noise_selects_nothing():
-    """In 20 draws, at most a few times; each is warned of."""
+    """At most three of 20 noise datasets select a variable; the others give a warning."""
     chosen = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -210,9 +210,9 @@ def test_noise_selects_nothing():
     assert chosen <= 3
 
 
-def test_many_variables_go_through_a_shortlist(monkeypatch):
-    """The same as all of them at once."""
-    table, classes = drawn(150, 120, seed=5)
+def test_shortlist_gives_the_result_of_all_variables(monkeypatch):
+    """Dense and sparse input give the same result."""
+    table, classes = simulate(150, 120, seed=5)
     whole = SpinyClassifier(selection_rule="map", average=False).fit(table, classes)
     monkeypatch.setattr(logistic_solve, "MAX_SHORTLIST", 40)
     for kind in (np.asarray, sparse.csr_array):
@@ -222,8 +222,8 @@ def test_many_variables_go_through_a_shortlist(monkeypatch):
         assert sorted(listed.ranking_) == list(range(1, 121))
 
 
-def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
-    """One that is of use only beside another is not at the top before."""
+def test_shortlist_is_extended(monkeypatch):
+    """Variables with weak marginal scores join the shortlist after the first search."""
     rng = np.random.default_rng(1)
     table = rng.standard_normal((400, 60))
     classes = rng.random(400) < expit(4.0 * table[:, 0] + 0.8 * table[:, 1] - 0.8 * table[:, 2])
@@ -232,9 +232,9 @@ def test_variables_beyond_the_shortlist_are_brought_in(monkeypatch):
     assert {0, 1, 2} <= set(np.flatnonzero(found.support_))
 
 
-def test_gains_of_all_columns(monkeypatch):
-    """Through the operator they are those of the columns in memory."""
-    table, classes = drawn(60, 12, seed=2)
+def test_gains_through_the_operator(monkeypatch):
+    """Gains computed by the operator equal those of the loaded columns."""
+    table, classes = simulate(60, 12, seed=2)
     weights = np.random.default_rng(0).integers(1, 4, 60).astype(float)
     model = SpinyClassifier()
     for kind in (np.asarray, sparse.csr_array):
@@ -264,7 +264,7 @@ def test_credible_sets():
     assert set(groups[twin]) == {2, 7}
 
 
-def test_the_same_seed_gives_the_same_average():
+def test_random_state_determines_the_average():
     model, again = (SpinyClassifier(random_state=0).fit(X[:, :8], NAMES) for _ in range(2))
     assert np.array_equal(again.inclusion_probability_, model.inclusion_probability_)
     other = SpinyClassifier(random_state=1).fit(X[:, :8], NAMES)
@@ -279,7 +279,7 @@ def test_findings(model):
     np.testing.assert_array_equal(found.loadings, model.selected_coef_)
 
 
-def test_more_classes_one_against_the_others():
+def test_more_than_two_classes():
     rng = np.random.default_rng(0)
     table = rng.standard_normal((150, 5))
     classes = np.array(list("abc"))[np.argmax(table[:, :3], axis=1)]
@@ -303,12 +303,12 @@ def test_more_classes_one_against_the_others():
         (np.ones((200, 2)), "one class for each row"),
     ],
 )
-def test_what_is_no_class(y, message):
+def test_invalid_classes(y, message):
     with pytest.raises(InputError, match=message):
         SpinyClassifier().fit(X, y)
 
 
-def test_what_else_is_refused():
+def test_other_invalid_input():
     with pytest.raises(InputError, match="one class, 'True' among the rows with positive weight"):
         SpinyClassifier().fit(X, Y, sample_weight=Y.astype(float))
     with pytest.raises(InputError, match="all 12 columns are constant"):
@@ -325,7 +325,7 @@ def test_what_else_is_refused():
 
 @pytest.mark.parametrize("power", [6, 9, 12, 15])
 @pytest.mark.parametrize(("n", "p", "seed"), [(15, 12, 0), (15, 12, 1), (15, 12, 3), (30, 5, 2)])
-def test_uneven_weights(n, p, seed, power):
+def test_unequal_weights(n, p, seed, power):
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p))
     y = X[:, 0] + rng.standard_normal(n) > 0

@@ -1,4 +1,4 @@
-"""Several responses that share their variables."""
+"""Several responses with one common set of variables."""
 
 import itertools
 import math
@@ -23,8 +23,8 @@ from prosparse.models.spinyreg import several
 from prosparse.models.spinyreg.stepwise import rules_for
 
 
-def drawn(n=80, p=15, m=3, seed=0):
-    """Responses of different units that depend on the first three columns."""
+def simulate(n=80, p=15, m=3, seed=0):
+    """Simulate responses of different units that depend on the first three columns."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, p)) + 2.0
     W = np.zeros((p, m))
@@ -39,7 +39,7 @@ def centred(X, Y):
 
 
 def dense(X, Y, fit):
-    """Sum of log N(y_k; 0, sigma2_k (I + X_v X_v' / lambda))."""
+    """Compute the sum of log N(y_k; 0, sigma2_k (I + X_v X_v' / lambda))."""
     K = np.eye(len(X)) + X[:, fit.v] @ X[:, fit.v].T / math.exp(fit.log_ratio)
     return sum(
         multivariate_normal(np.zeros(len(X)), s * K).logpdf(y)
@@ -47,7 +47,7 @@ def dense(X, Y, fit):
     )
 
 
-X, Y, W = drawn()
+X, Y, W = simulate()
 
 
 @pytest.mark.parametrize("v", [[], [4], [0, 1, 7]])
@@ -61,8 +61,8 @@ def test_evidence(v):
         assert other.log_evidence <= fit.log_evidence + 1e-9
 
 
-def test_neighbours():
-    """Every gain is the difference of two evidences, with n degrees of freedom."""
+def test_rank_one_gains_equal_refits():
+    """Each gain is the difference of two log evidences."""
     _, _, data = centred(X, Y)
     fit = several.best_fit(data, np.array([0, 4, 7]))
 
@@ -81,7 +81,7 @@ def test_neighbours():
         assert swap[1, i] == pytest.approx(at([*excluded_variance, 1]) - fit.log_evidence)
 
 
-def test_of_one_response_it_is_the_model_of_one():
+def test_one_response_gives_the_single_response_model():
     Z, y, data = centred(X, Y[:, :1])
     alone = one.moments(Z.T @ Z, (Z.T @ y)[:, 0], float(y[:, 0] @ y[:, 0]), len(Z))
     v = np.array([0, 1, 5])
@@ -97,9 +97,9 @@ def test_of_one_response_it_is_the_model_of_one():
     assert means == pytest.approx(rules.posterior(other))
 
 
-def test_the_search_finds_the_best_set():
+def test_search_finds_the_best_set():
     for seed in range(3):
-        _, _, data = centred(*drawn(40, 6, 2, seed)[:2])
+        _, _, data = centred(*simulate(40, 6, 2, seed)[:2])
         rules = rules_for(40, 6, True, max_iter=100, tol=1e-7)
         runs = several.search(data, rules)
         for run in runs:
@@ -120,7 +120,7 @@ def model():
     return SpinyRegressor().fit(X, Y)
 
 
-def test_shapes(model):
+def test_attributes_and_predictions(model):
     assert model.coef_.shape == (3, 15)
     assert model.intercept_.shape == model.noise_variance_.shape == (3,)
     assert list(np.flatnonzero(model.support_)) == [0, 1, 2]
@@ -140,7 +140,7 @@ def test_shapes(model):
     assert 0.9 < inside.mean() <= 1.0
 
 
-def test_least_squares_of_the_chosen_variables():
+def test_least_squares_refit():
     found = SpinyRegressor(refit="ols").fit(X, Y)
     Z = np.column_stack([np.ones(80), X[:, found.support_]])
     expected, left, *_ = np.linalg.lstsq(Z, Y, rcond=None)
@@ -153,8 +153,8 @@ def test_least_squares_of_the_chosen_variables():
     )
 
 
-def test_equal_columns_are_sure_of_the_same():
-    """Evidence adds: the same coefficients, a choice that is at least as large."""
+def test_repeated_responses():
+    """Log evidences add up, so repeated responses select at least as many variables."""
     y = Y[:, 0]
     single = SpinyRegressor(selection_rule="map", average=False).fit(X, y)
     triple = SpinyRegressor().fit(X, np.column_stack([y, y, y]))
@@ -164,8 +164,8 @@ def test_equal_columns_are_sure_of_the_same():
     np.testing.assert_allclose(triple.coef_[0][v], single.coef_[v], rtol=0.2)
 
 
-def test_responses_help_each_other():
-    """Effects too small to be seen in one response are seen in ten."""
+def test_weak_effects_in_many_responses():
+    """Effects not detectable in one response are detected in ten."""
     rng = np.random.default_rng(4)
     table = rng.standard_normal((60, 20))
     W = np.zeros((20, 10))
@@ -187,7 +187,7 @@ def test_units_and_order_of_responses(model):
     )
 
 
-def test_weights_count_rows():
+def test_weighted_rows_equal_repeated_rows():
     weights = np.random.default_rng(0).integers(0, 4, 80)
     repeated = np.repeat(np.arange(80), weights)
     ours = SpinyRegressor().fit(X, Y, sample_weight=weights)
@@ -196,7 +196,7 @@ def test_weights_count_rows():
     np.testing.assert_allclose(ours.noise_variance_, theirs.noise_variance_, rtol=1e-6)
 
 
-def test_tables_of_other_kinds(model):
+def test_other_containers(model):
     frame = pd.DataFrame(X, columns=[f"gene {k}" for k in range(15)])
     named = SpinyRegressor().fit(frame, pd.DataFrame(Y))
     np.testing.assert_array_equal(named.coef_, model.coef_)
@@ -205,8 +205,8 @@ def test_tables_of_other_kinds(model):
     np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-6)
 
 
-def test_many_variables_go_through_a_shortlist(monkeypatch, model):
-    wide, responses, _ = drawn(100, 120, 2, 3)
+def test_shortlist_gives_the_result_of_all_variables(monkeypatch, model):
+    wide, responses, _ = simulate(100, 120, 2, 3)
     whole = SpinyRegressor().fit(wide, responses)
     monkeypatch.setattr(several, "MAX_SHORTLIST", 30)
     some = SpinyRegressor().fit(wide, responses)
@@ -233,7 +233,7 @@ def test_noise_selects_nothing():
     np.testing.assert_allclose(found.predict(X[:2, :10]), np.tile(found.intercept_, (2, 1)))
 
 
-def test_what_is_refused():
+def test_invalid_input():
     with pytest.raises(ParameterError, match="`noise` must be 'gaussian' for several responses"):
         SpinyRegressor(noise="student").fit(X, Y)
     with pytest.raises(
@@ -250,7 +250,7 @@ def test_what_is_refused():
         SpinyRegressor().fit(X, [[1.0, 2.0], [3.0, 4.0, 5.0], *Y[2:, :2].tolist()])
 
 
-def test_a_column_is_a_vector():
+def test_single_column_equals_a_vector():
     with pytest.warns(match="column-vector y"):
         column = SpinyRegressor().fit(X, Y[:, :1])
     np.testing.assert_array_equal(column.coef_, SpinyRegressor().fit(X, Y[:, 0]).coef_)
@@ -269,7 +269,7 @@ def test_intervals_of_the_coefficients(refit):
 
 
 def test_least_squares_of_an_exact_fit():
-    """The precision of the noise is that of the model, as for one response."""
+    """Precisions of an exact least squares fit are those of the posterior."""
     rng = np.random.default_rng(3)
     table = rng.integers(0, 4, (20, 4)).astype(float)
     responses = table[:, :2] @ rng.integers(-2, 3, (2, 2)).astype(float)

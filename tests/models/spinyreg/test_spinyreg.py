@@ -1,4 +1,4 @@
-"""SpinyRegressor as its users meet it."""
+"""SpinyRegressor: selection, predictions, invariances and invalid input."""
 
 import math
 import re
@@ -36,12 +36,12 @@ def fitted():
     return X, y, coef, SpinyRegressor().fit(X, y)
 
 
-# --- what is found
+# --- selection
 
 
 @pytest.mark.parametrize(("n", "p", "q"), [(50, 100, 10), (100, 200, 20), (200, 50, 5)])
 @pytest.mark.parametrize(("correlation", "least"), [(0.0, 0.95), (0.75, 0.85)])
-def test_true_variables_are_found(n, p, q, correlation, least):
+def test_active_variables_are_selected(n, p, q, correlation, least):
     scores = []
     for seed in range(6):
         X, y, coef = example(n, p, q, 100 + seed, correlation=correlation)
@@ -50,7 +50,7 @@ def test_true_variables_are_found(n, p, q, correlation, least):
     assert np.mean(scores) >= least
 
 
-def test_the_usual_choice_finds_them_too():
+def test_active_variables_are_selected_by_default():
     X, y, coef = example(50, 100, 10, 100, correlation=0.75)
     assert support_f_score(coef != 0, SpinyRegressor().fit(X, y).support_) >= 0.9
 
@@ -64,8 +64,8 @@ def test_the_usual_choice_finds_them_too():
         (100, 200, 20, {"selection_rule": "map", "average": False}),
     ],
 )
-def test_a_response_of_noise(n, p, runs, options):
-    """Nothing or one variable in nine runs of ten, and a word about it when nothing."""
+def test_noise_selects_at_most_one_variable(n, p, runs, options):
+    """In nine of ten runs at most one variable is selected; the empty set gives a warning."""
     few = 0
     for seed in range(runs):
         rng = np.random.default_rng(seed)
@@ -80,20 +80,20 @@ def test_a_response_of_noise(n, p, runs, options):
     assert few >= math.floor(0.9 * runs)
 
 
-def test_wide_table():
+def test_more_variables_than_rows():
     X, y, coef = example(100, 3000, 8, correlation=0.5)
     model = SpinyRegressor().fit(X, y)
     np.testing.assert_array_equal(model.support_, coef != 0)
     assert sorted(model.ranking_) == list(range(1, 3001))
 
 
-def test_every_variable_true(rng):
+def test_all_variables_active(rng):
     X = rng.standard_normal((100, 12))
     y = X @ np.ones(12) + rng.standard_normal(100)
     assert SpinyRegressor().fit(X, y).support_.all()
 
 
-# --- what is said about it
+# --- attributes and predictions
 
 
 def test_attributes(fitted):
@@ -135,8 +135,8 @@ def test_log_evidence_path_in_the_units_of_the_data(scale, fit_intercept):
 
 
 @pytest.mark.parametrize("n", [25, 40, 60])
-def test_precisions_of_the_chosen_model_are_the_best(n):
-    """The evidence is level in alpha there, and the posterior of the path agrees with it."""
+def test_precisions_maximise_the_evidence(n):
+    """The evidence is stationary in the precision, and consistent with the posterior."""
     X, y, _ = example(n, noise=2.0)
     model = SpinyRegressor().fit(X, y)
     Z, centred = (X - X.mean(axis=0)) / X.std(axis=0), y - y.mean()
@@ -201,8 +201,8 @@ def test_public_attributes_of_a_fit():
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
-    """Also where it is given more noise than the best model has."""
+def test_ard_objective_equals_its_likelihood(noise, rng):
+    """This also holds if the noise variance is raised to its minimum."""
     X = rng.standard_normal((40, 6))
     X -= X.mean(axis=0)
     y = X[:, :2] @ [1.0, 2.0] + noise * rng.standard_normal(40)
@@ -217,8 +217,8 @@ def test_the_relaxed_model_starts_at_its_own_likelihood(noise, rng):
     assert run.state.bound == pytest.approx(slow, abs=1e-6)
 
 
-def test_posterior_mean_and_deviation(fitted):
-    """Of the chosen set alone."""
+def test_posterior_mean_and_standard_deviation(fitted):
+    """Predictions of the selected set."""
     X, y, _, _ = fitted
     model = SpinyRegressor(average=False).fit(X, y)
     Z = ((X - X.mean(0)) / X.std(0))[:, model.support_]
@@ -235,7 +235,7 @@ def test_posterior_mean_and_deviation(fitted):
     np.testing.assert_allclose(sparse_std, std)
 
 
-def test_deviations_cover(rng):
+def test_coverage_of_predictions(rng):
     X, y, coef = example(80, 30, 5, noise=2.0)
     model = SpinyRegressor().fit(X, y)
     new = rng.standard_normal((4000, 30))
@@ -244,7 +244,7 @@ def test_deviations_cover(rng):
     assert 0.9 < np.mean(np.abs(error) < 1.96 * std) < 0.99
 
 
-def test_least_squares(fitted):
+def test_least_squares_refit(fitted):
     X, y, _, model = fitted
     ols = SpinyRegressor(refit="ols").fit(X, y)
     slow = LinearRegression().fit(X[:, model.support_], y)
@@ -257,11 +257,11 @@ def test_least_squares(fitted):
     np.testing.assert_allclose(ols.selected_coef_covariance_, ols.noise_variance_ * inverse)
 
 
-# --- what must not matter
+# --- invariances
 
 
 @pytest.mark.parametrize(("n", "p", "q"), [(60, 20, 4), (40, 80, 5)])
-def test_order_of_columns_and_rows(n, p, q, rng):
+def test_column_and_row_order(n, p, q, rng):
     X, y, _ = example(n, p, q)
     model = SpinyRegressor().fit(X, y)
     columns, rows = rng.permutation(p), rng.permutation(n)
@@ -298,8 +298,8 @@ def test_units_of_single_columns(fitted, rng):
     np.testing.assert_allclose(other.log_evidence_path_, model.log_evidence_path_, rtol=1e-6)
 
 
-def test_mirrored_and_scaled_columns_without_normalisation():
-    """Without scaling only one factor for all columns is harmless."""
+def test_sign_changes_without_scaling():
+    """Sign changes of columns do not change the selected coefficients."""
     X, y, _ = example()
     model = SpinyRegressor(scale=False).fit(X, y)
     signs = np.where(np.arange(20) % 2, -1.0, 1.0)
@@ -316,7 +316,7 @@ def test_shifts(fitted):
 
 
 @pytest.mark.parametrize("options", [{}, {"scale": False}, {"fit_intercept": False}])
-def test_sparse_tables(options):
+def test_sparse_input(options):
     X, y, _ = example(80, 40, 5)
     X[np.abs(X) < 1.0] = 0.0
     full = SpinyRegressor(**options).fit(X, y)
@@ -347,12 +347,12 @@ def test_data_frames_and_dtypes(fitted):
     np.testing.assert_array_equal(y, before[1])
 
 
-# --- input that is bad, or odd
+# --- invalid and degenerate input
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
-def test_small_and_odd_tables(options, rng):
+def test_small_and_degenerate_input(options, rng):
     X, y, coef = example()
     strongest = np.argmax(np.abs(coef))
     tables = [(X[:n], y[:n]) for n in (2, 3, 4, 5)]
@@ -374,7 +374,7 @@ def test_one_column(rng):
     np.testing.assert_array_equal(model.cardinalities_, [0, 1])
 
 
-def test_constant_columns_are_left_out(fitted):
+def test_constant_columns_are_excluded(fitted):
     X, y, _, model = fitted
     odd = np.column_stack([np.full(60, 0.1), X, np.zeros(60)])
     other = SpinyRegressor().fit(odd, y)
@@ -390,7 +390,7 @@ def test_constant_columns_are_left_out(fitted):
         SpinyRegressor(fit_intercept=False).fit(np.zeros((10, 3)), np.arange(10.0))
 
 
-def test_duplicated_columns_are_used_once(fitted):
+def test_duplicated_columns_are_selected_once(fitted):
     X, y, coef, model = fitted
     twice = SpinyRegressor().fit(np.hstack([X, X]), y)
     chosen = twice.support_.reshape(2, 20)
@@ -398,7 +398,7 @@ def test_duplicated_columns_are_used_once(fitted):
     assert not chosen.all(axis=0).any()
     selected = twice.selected_coef_.reshape(2, 20).sum(axis=0)
     np.testing.assert_allclose(selected, model.selected_coef_, rtol=1e-4, atol=1e-9)
-    # the prior of sets knows of twice as many variables
+    # The prior on sets depends on the number of variables.
     np.testing.assert_allclose(twice.predict(np.hstack([X, X])), model.predict(X), atol=0.2)
 
 
@@ -450,21 +450,21 @@ def test_missing_and_infinite_values(bad):
         (lambda y: np.array(["a"] * y.size), "one number for each row"),
     ],
 )
-def test_a_response_that_is_not_made_of_numbers(spoil, message):
+def test_non_numeric_response(spoil, message):
     X, y, _ = example()
     with pytest.raises(InputError, match=message):
         SpinyRegressor().fit(X, spoil(y))
 
 
 @pytest.mark.parametrize("kind", [list, pd.Series, np.float32, np.ma.masked_array])
-def test_any_holder_of_numbers(kind, fitted):
+def test_containers_of_the_response(kind, fitted):
     X, y, _, model = fitted
     other = SpinyRegressor().fit(X, y.astype(kind) if kind is np.float32 else kind(y))
     np.testing.assert_allclose(other.coef_, model.coef_, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("of_x", "of_y"), [(1e-200, 1e149), (1e299, 1e-100)])
-def test_coefficients_beyond_the_numbers_are_refused(of_x, of_y):
+def test_units_that_overflow(of_x, of_y):
     X, y, _ = example()
     with pytest.raises(InputError, match=r"is 1e-?\d+, which double precision"):
         SpinyRegressor().fit(of_x * X, of_y * y)
@@ -472,7 +472,7 @@ def test_coefficients_beyond_the_numbers_are_refused(of_x, of_y):
 
 @pytest.mark.parametrize("scale", [[1e4, 1, 1], [1e3, 1e3, 1], [1e5, 1e4, 1], [1, 1e5, 10]])
 @pytest.mark.parametrize("difference", [1e-2, 1e-5])
-def test_columns_that_cancel_in_different_units(scale, difference, rng):
+def test_cancelling_columns_in_different_units(scale, difference, rng):
     """The prior of such a model is next to none: much of the relaxed model is lost in rounding."""
     for _ in range(5):
         X = rng.standard_normal((30, 3))
@@ -499,7 +499,7 @@ def test_an_exact_fit_among_columns_of_different_sizes(seed, noise):
     assert model.score(X, 2 * X[:, 0] + 1) > 0.9999
 
 
-def test_other_bad_input(rng):
+def test_other_invalid_input(rng):
     X, y, _ = example()
     with pytest.raises(InputError, match=r"inconsistent numbers of samples: \[60, 59\]"):
         SpinyRegressor().fit(X, y[:-1])
@@ -526,7 +526,7 @@ def test_other_bad_input(rng):
         ({"verbose": "loud"}, "`verbose` must be a non-negative number, got 'loud'"),
     ],
 )
-def test_bad_parameters(parameters, message):
+def test_invalid_parameters(parameters, message):
     X, y, _ = example()
     model = SpinyRegressor(**parameters)
     with pytest.raises(ParameterError, match=message):
@@ -534,7 +534,7 @@ def test_bad_parameters(parameters, message):
     assert not hasattr(model, "coef_")
 
 
-def test_a_failed_refit_leaves_the_model_as_it_was(fitted):
+def test_failed_fit_leaves_the_model_unchanged(fitted):
     X, y, _, _ = fitted
     model = SpinyRegressor().fit(X, y)
     before = model.predict(X)
@@ -555,8 +555,8 @@ def test_max_iter_is_reported():
     ("bound", "reason"),
     [(-1e9, StopReason.DECREASED), (float("nan"), StopReason.NOT_FINITE)],
 )
-def test_a_loop_that_breaks_down_is_reported(module, bound, reason, monkeypatch):
-    """A fit of which one objective falls, or is no number, is never called converged."""
+def test_invalid_objectives_are_reported(module, bound, reason, monkeypatch):
+    """A decreasing or undefined objective is not reported as converged."""
     make = module.make_step
 
     def broken(*given):
@@ -582,7 +582,7 @@ def test_verbose_shows_progress(capsys):
     assert "SpinyRegressor" in capsys.readouterr().err
 
 
-def test_a_sparse_table_is_never_made_dense():
+def test_sparse_input_stays_sparse():
     import tracemalloc
 
     X = sparse.random(300, 20_000, 0.03, random_state=0, format="csr")
@@ -610,15 +610,15 @@ def test_copies_and_an_exact_fit(noise, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_groups_as_dummy_variables(seed):
+def test_dummy_variables(seed):
     groups = np.random.default_rng(seed).integers(0, 5, 60)
     y = np.array([1.0, 2, 3, 4, 9])[groups]
     model = SpinyRegressor().fit(np.eye(5)[groups], y)
     np.testing.assert_allclose(model.predict(np.eye(5)[groups]), y, atol=1e-3)
 
 
-def test_the_posterior_of_every_model_on_the_path_is_a_number():
-    """With more variables than samples the path ends at the largest model that is allowed."""
+def test_posterior_path_is_finite():
+    """With more variables than samples the path ends at the maximum model size."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((8, 20))
     model = SpinyRegressor(fit_intercept=False).fit(X, X[:, 0] + 0.1 * rng.standard_normal(8))
@@ -626,7 +626,7 @@ def test_the_posterior_of_every_model_on_the_path_is_a_number():
     assert model.log_posterior_path_.shape == model.log_evidence_path_.shape
 
 
-def test_units_without_a_covariance_are_refused():
+def test_units_with_an_overflowing_covariance():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 4))
     y = X[:, 0] + 0.1 * rng.standard_normal(30)
@@ -635,8 +635,8 @@ def test_units_without_a_covariance_are_refused():
     assert np.isfinite(SpinyRegressor().fit(1e-60 * X, 1e60 * y).selected_coef_covariance_).all()
 
 
-def test_sparse_tables_in_single_precision_end():
-    """Their X'X was in single precision, where a ridge of rounding never makes copies differ."""
+def test_sparse_input_in_single_precision():
+    """The Gram matrix is computed in double precision."""
     X = sparse.csc_array(np.tile(np.float32([0.3, 0.5, 0.7, 1.1]), (9, 1)))
     y = np.random.default_rng(0).standard_normal(9) + 1
     with warnings.catch_warnings():
@@ -645,7 +645,7 @@ def test_sparse_tables_in_single_precision_end():
     assert np.all(np.isfinite(model.coef_))
 
 
-def test_masked_values_of_y_are_refused_wherever_y_is_given():
+def test_masked_responses():
     X, y, _ = make_sparse_regression(60, 12, n_informative=2, random_state=0)
     model, masked = SpinyRegressor().fit(X, y), np.ma.masked_greater(y, 0.0)
     for given in (masked, masked[:, None], list(masked), tuple(masked)):
@@ -658,7 +658,7 @@ def test_masked_values_of_y_are_refused_wherever_y_is_given():
         model.score(X, np.where(y > 0, np.nan, y))
 
 
-def test_score_is_the_share_of_variance_explained():
+def test_score_is_r_squared():
     X, y, _ = make_sparse_regression(60, 12, n_informative=2, random_state=0)
     model, weights = SpinyRegressor().fit(X, y), np.arange(60.0)
     left = y - model.predict(X)
@@ -671,13 +671,13 @@ def test_score_is_the_share_of_variance_explained():
             model.score(X, y, wrong)
 
 
-# --- weights of rows
+# --- row weights
 
 
 @pytest.mark.parametrize("options", [{}, {"fit_intercept": False}, {"refit": "ols"}])
 @pytest.mark.parametrize("p", [8, 60])
-def test_weights_count_rows(options, p):
-    """A row of weight 3 is three rows, one of weight 0 is none: in everything that is said."""
+def test_weighted_rows_equal_repeated_rows(options, p):
+    """A row of weight 3 equals three rows, and a row of weight 0 is ignored."""
     X, y, _ = make_sparse_regression(100, p, n_informative=3, random_state=1)
     X, y = X + 1.0, y + 5.0
     weights = np.random.default_rng(0).integers(0, 4, 100)
@@ -698,8 +698,8 @@ def test_weights_count_rows(options, p):
 
 
 @pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
-def test_weights_and_copies_do_not_make_rows(kind):
-    """Twenty rows that count three times each are fitted exactly by twenty variables."""
+def test_repeated_rows_do_not_increase_the_maximum_size(kind):
+    """Twenty variables fit twenty distinct rows exactly, however often these are repeated."""
     X, y, coef = make_sparse_regression(20, 40, n_informative=2, random_state=0)
     copies = SpinyRegressor().fit(kind(np.tile(X, (3, 1))), np.tile(y, 3))
     for model in (SpinyRegressor().fit(kind(X), y, sample_weight=3.0), copies):
@@ -730,7 +730,7 @@ def test_weights_are_inverse_variances():
         (np.ones(3), "one number for each of the 50 rows"),
     ],
 )
-def test_what_is_no_weight(weights, message):
+def test_invalid_weights(weights, message):
     X, y, _ = make_sparse_regression(50, 8, n_informative=3, random_state=1)
     with pytest.raises(ParameterError, match=message):
         SpinyRegressor().fit(X, y, sample_weight=weights)
@@ -741,8 +741,8 @@ def test_what_is_no_weight(weights, message):
     ("noise", "p", "seed", "weight"),
     [("student", 12, 4, 1e3), ("student", 100, 0, 1e3), ("gaussian", 100, 0, 1e9)],
 )
-def test_average_over_one_certain_set(noise, p, seed, weight):
-    """Uneven weights can leave all neighbours of a set without probability."""
+def test_average_over_a_single_set(noise, p, seed, weight):
+    """With unequal weights all neighbours of a set can have probability zero."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((30, p))
     y = X[:, 0] + 0.5 * rng.standard_normal(30)
