@@ -464,7 +464,7 @@ def test_views_display_of_a_group(model):
     pytest.importorskip("matplotlib").use("agg")
     from prosparse.plot import ViewsDisplay
 
-    shown = ViewsDisplay.from_estimator(model, group="south").shares
+    shown = ViewsDisplay.from_estimator(model, group="south").explained_variance_ratio
     noise = [model.group_noise_variance_[1, view].sum() for view in VIEWS]
     explained = model.explained_variance_per_group_[1]
     np.testing.assert_allclose(shown, (explained.T / (explained.sum(axis=1) + noise)).T)
