@@ -13,7 +13,7 @@ import numpy as np
 from prosparse.errors import ParameterError, check_bool, check_integer
 from prosparse.models._base import SparseProjection
 from prosparse.models.empca.quadratic import quadratic_of
-from prosparse.models.empca.thresholds import Constraint, renormalised, threshold
+from prosparse.models.empca.thresholds import Constraint, renormalise, threshold
 from prosparse.numerics.spectrum import principal_components
 
 
@@ -113,7 +113,7 @@ class ThresholdedPCA(SparseProjection):
         W = threshold(principal_components(op, self.n_components)[0], c, soft=False)
         if self.renormalize:
             quadratic = quadratic_of(op)
-            W = np.array([renormalised(quadratic, w)[1] for w in W])
+            W = np.array([renormalise(quadratic, w)[1] for w in W])
         self._set_components(op, columns, W, float(n))
 
     def _check_parameters(self) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from prosparse.models.empca.angle import furthest
+from prosparse.models.empca.angle import maximise_linear
 
 pytestmark = pytest.mark.quick
 
@@ -17,7 +17,7 @@ def test_furthest_point_at_an_angle(nonnegative, seed):
     V /= np.linalg.norm(V, axis=0)
     G = V if nonnegative else np.column_stack([V, -V])
     f, c = V.sum(axis=1) + 0.5 * np.abs(rng.standard_normal(6)), 0.3
-    w, alpha = furthest(f, G, c, nonnegative)
+    w, alpha = maximise_linear(f, G, c, nonnegative)
     assert np.linalg.norm(w) == pytest.approx(1.0)
     assert np.all(G.T @ w <= c)
     assert np.all(alpha >= 0)

@@ -172,9 +172,9 @@ def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch,
         return pytest.approx(bound, rel=1e-6)
 
     assert min(always + blocks + decomposed) == ours()
-    monkeypatch.setattr(bounds, "GERSHGORIN_WIDTH", 6)
+    monkeypatch.setattr(bounds, "MAX_GERSHGORIN_WIDTH", 6)
     assert min(always + decomposed) == ours()
-    monkeypatch.setattr(bounds, "DUAL_SIDE", 5)
+    monkeypatch.setattr(bounds, "MAX_DUAL_SIDE", 5)
     assert min(always + one) == ours()
 
 

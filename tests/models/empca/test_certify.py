@@ -10,7 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from prosparse import EMPCA, InputError, ParameterError
 from prosparse.inference.loop import StopReason
-from prosparse.models.empca.certify import branching, many
+from prosparse.models.empca.certify import branching, screening
 from prosparse.models.empca.certify.branching import RESOLUTION, certify
 from prosparse.models.empca.certify.clock import Clock
 from prosparse.models.empca.certify.symmetry import exchangeable
@@ -119,17 +119,17 @@ def test_an_unfinished_proof_holds_and_better_ones_are_closer(hard):
 
 
 def test_ctrl_c_leaves_the_best_so_far_with_its_gap(hard, monkeypatch):
-    calls, settled = [], branching.settled
+    calls, process_node = [], branching.process_node
 
     def interrupted(*arguments):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return settled(*arguments)
+        return process_node(*arguments)
 
     exact = certify(hard, first_guess(hard), 6)
-    monkeypatch.setattr(branching, "settled", interrupted)
-    monkeypatch.setattr(branching, "TRIES", 1)
+    monkeypatch.setattr(branching, "process_node", interrupted)
+    monkeypatch.setattr(branching, "MAX_IMPROVEMENTS", 1)
     clock = Clock()
     found = certify(hard, first_guess(hard), 6, clock=clock)
     assert clock.interrupted
@@ -175,8 +175,8 @@ def test_copies_do_not_multiply_the_search():
 
 def test_variables_left_out_cannot_be_in_a_better_set(monkeypatch):
     """Few rows at a time, against exhaustive search."""
-    monkeypatch.setattr(many, "FEW", 3)
-    monkeypatch.setattr(many, "ENTRIES", 30)
+    monkeypatch.setattr(screening, "MAX_BRANCHING", 3)
+    monkeypatch.setattr(screening, "MAX_BLOCK_ENTRIES", 30)
     rng = np.random.default_rng(2)
     some_left_out = False
     for _ in range(3):
@@ -185,7 +185,9 @@ def test_variables_left_out_cannot_be_in_a_better_set(monkeypatch):
             sets = list(combinations(range(11), 3))
             values = [best_value(C[np.ix_(S, S)], 3, nonnegative) for S in sets]
             target = max(values) * (1 - 1e-12)
-            left = many.survivors(Gram(C), np.ones(11, dtype=bool), 3, target, nonnegative)
+            left = screening.screen_variables(
+                Gram(C), np.ones(11, dtype=bool), 3, target, nonnegative
+            )
             out = np.setdiff1d(np.arange(11), left.variables)
             some_left_out |= out.size > 0
             assert left.bound >= max(values)
@@ -196,7 +198,7 @@ def test_variables_left_out_cannot_be_in_a_better_set(monkeypatch):
 
 def test_many_columns_are_proved_without_their_gram_matrix(monkeypatch):
     """600 columns of 25 rows, of which few matter; the found set is the planted one."""
-    monkeypatch.setattr(many, "FEW", 50)
+    monkeypatch.setattr(screening, "MAX_BRANCHING", 50)
     rng = np.random.default_rng(3)
     X = rng.standard_normal((25, 600))
     planted = rng.choice(600, 5, replace=False)
@@ -209,7 +211,7 @@ def test_many_columns_are_proved_without_their_gram_matrix(monkeypatch):
 @pytest.mark.parametrize("nonnegative", [False, True])
 def test_wide_matrices_are_proved_on_a_part_of_their_variables(monkeypatch, nonnegative):
     """Multipliers for six variables at most, against exhaustive search."""
-    monkeypatch.setattr(branching, "WIDE", 6)
+    monkeypatch.setattr(branching, "MAX_MULTIPLIERS", 6)
     for seed in range(3):
         C = np.corrcoef(np.random.default_rng(seed).standard_normal((12, 8)))
         found = certify(C, first_guess(C), 4, nonnegative=nonnegative)
@@ -220,7 +222,7 @@ def test_wide_matrices_are_proved_on_a_part_of_their_variables(monkeypatch, nonn
 def test_sets_around_single_variables_are_tried_first():
     """A first guess far from the best set, and no time to search."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((20, branching.WIDE + 20))
+    X = rng.standard_normal((20, branching.MAX_MULTIPLIERS + 20))
     X[:, 30:36] = X[:, [30]] + 0.2 * rng.standard_normal((20, 6))
     C = np.corrcoef(X.T)
     found = certify(C, first_guess(C), 6, clock=Clock(0.0))
@@ -278,7 +280,7 @@ def test_the_time_limit_ends_a_proof_and_is_spoken_of(hard):
         model = EMPCA.from_covariance(
             hard, n_nonzero=6, certify=True, time_limit=0.0, random_state=0
         )
-    assert model.stop_reason_ is StopReason.UNPROVED
+    assert model.stop_reason_ is StopReason.NOT_CERTIFIED
     assert 0.0 < model.optimality_gap_[0] < 1.0
     assert not model.certified_[0]
 
@@ -289,7 +291,7 @@ def test_ctrl_c_ends_a_fit_with_what_is_known(table, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("prosparse.models.empca.certify.component.survivors", interrupted)
+    monkeypatch.setattr("prosparse.models.empca.certify.component.screen_variables", interrupted)
     with pytest.warns(ConvergenceWarning, match="Ctrl-C"):
         model = EMPCA(2, n_nonzero=4, certify=True, random_state=0).fit(table)
     assert model.n_components_ == 2
@@ -332,16 +334,24 @@ def test_parameters_of_proofs_are_checked(table, parameters, said):
 
 @pytest.mark.parametrize("scale", [False, True])
 def test_a_covariance_matrix_is_as_good_as_its_table(table, scale):
-    raised = np.column_stack([table, np.full(60, 7.0)])  # a constant column
-    fitted = EMPCA(2, n_nonzero=4, scale=scale, random_state=0).fit(raised)
-    C = np.cov(raised.T)
+    improve_components = np.column_stack([table, np.full(60, 7.0)])  # a constant column
+    fitted = EMPCA(2, n_nonzero=4, scale=scale, random_state=0).fit(improve_components)
+    C = np.cov(improve_components.T)
     given = EMPCA.from_covariance(
-        C, 60, mean=raised.mean(axis=0), n_components=2, n_nonzero=4, scale=scale, random_state=0
+        C,
+        60,
+        mean=improve_components.mean(axis=0),
+        n_components=2,
+        n_nonzero=4,
+        scale=scale,
+        random_state=0,
     )
     np.testing.assert_allclose(given.components_, fitted.components_, atol=1e-8)
     if not scale:  # scaled columns have the variance of the rows there, of the sample here
         np.testing.assert_allclose(given.explained_variance_, fitted.explained_variance_)
-        np.testing.assert_allclose(given.transform(raised), fitted.transform(raised), atol=1e-7)
+        np.testing.assert_allclose(
+            given.transform(improve_components), fitted.transform(improve_components), atol=1e-7
+        )
     np.testing.assert_allclose(given.explained_variance_ratio_, fitted.explained_variance_ratio_)
     assert given.varying_.tolist() == fitted.varying_.tolist()
 

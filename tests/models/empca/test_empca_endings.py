@@ -51,11 +51,11 @@ def test_a_warning_that_is_an_error_finds_a_fitted_model(X, options, category, f
 def test_a_path_warns_when_all_its_models_are_whole(monkeypatch):
     described, set_components = [], EMPCA._set_components
 
-    def counted(self, *arguments):
+    def record(self, *arguments):
         described.append(self)
         set_components(self, *arguments)
 
-    monkeypatch.setattr(EMPCA, "_set_components", counted)
+    monkeypatch.setattr(EMPCA, "_set_components", record)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(ConvergenceWarning):
@@ -113,7 +113,7 @@ def test_a_decomposition_that_fails_is_named(monkeypatch):
 
 
 def test_weights_whose_search_was_cut_short_are_named(monkeypatch):
-    monkeypatch.setattr(nonnegative, "MOST_STEPS", 1)
+    monkeypatch.setattr(nonnegative, "MAX_STEPS", 1)
     with pytest.warns(ConvergenceWarning):
         model = EMPCA(n_nonzero=20, nonnegative=True, random_state=0).fit(noise())
     assert model.stop_reason_ is StopReason.MAX_ITER

@@ -9,16 +9,16 @@ from prosparse.models.empca.exchange import (
     best_swap,
     exact_gains,
     exact_swaps,
-    exchanged_values,
     inverse_gains,
     make_polish_step,
     plane_gains,
     rough_swaps,
+    swap_values,
 )
 from prosparse.models.empca.model import Support
-from prosparse.models.empca.nonnegative import best_weights, no_worse
+from prosparse.models.empca.nonnegative import keep_better, optimal_loadings
 from prosparse.models.empca.quadratic import Gram, leading_pair
-from prosparse.models.empca.search import seeds
+from prosparse.models.empca.search import single_variable_starts
 from prosparse.models.empca.thresholds import Constraint, threshold
 
 pytestmark = pytest.mark.quick
@@ -92,7 +92,7 @@ def test_many_exchanges_at_once_pay_and_end_where_none_is_left(swaps, nonnegativ
     quadratic, diagonal, most = Gram(C), np.diag(C), 0
     start = np.zeros(60)
     start[:25] = 0.2
-    state = best_weights(quadratic, start, c)
+    state = optimal_loadings(quadratic, start, c)
     for _ in range(100):
         new = swaps(quadratic, diagonal, state, C @ state.w, c)
         if new is state:
@@ -114,11 +114,11 @@ def test_a_component_of_noise_takes_few_eigenproblems(monkeypatch):
     after the other."""
     solved, leading = [], Gram.leading
 
-    def counted(self, S, near=None):
+    def count(self, S, near=None):
         solved.append(S.size)
         return leading(self, S, near)
 
-    monkeypatch.setattr(Gram, "leading", counted)
+    monkeypatch.setattr(Gram, "leading", count)
     X = np.random.default_rng(0).standard_normal((160, 160))
     model = EMPCA(n_nonzero=80, random_state=0).fit(X)
     assert model.explained_variance_[0] > 3.6732
@@ -146,11 +146,11 @@ def test_only_the_most_promising_are_exchanged_where_pairs_are_many(monkeypatch,
     leave, enter = exchange._candidates(w, f, c)
     np.testing.assert_array_equal(leave, np.arange(300))
     np.testing.assert_array_equal(enter, np.arange(300, 390))
-    monkeypatch.setattr(exchange, "SWAP_ENTRIES", 90 * 270)
+    monkeypatch.setattr(exchange, "MAX_SWAP_ENTRIES", 90 * 270)
     leave, enter = exchange._candidates(w, f, c)
     assert set(leave) == set(np.argsort(np.abs(w[:300]))[:270])
     assert enter.size == 90
-    monkeypatch.setattr(exchange, "SWAP_ENTRIES", 256 * 5)
+    monkeypatch.setattr(exchange, "MAX_SWAP_ENTRIES", 256 * 5)
     leave, enter = exchange._candidates(w, f, c)
     assert set(leave) == set(np.argsort(np.abs(w[:300]))[:256])
     assert set(enter) == set(300 + np.argsort(-np.abs(f[300:390]))[:5])
@@ -175,15 +175,15 @@ def test_seeds_are_the_best_single_variables(nonnegative, rng):
     best = sorted(by_support.values(), key=lambda w: -(w @ C @ w))
     c = Constraint(K, nonnegative, allowed)
     for count in (1, 4, 100):
-        ours = seeds(Gram(C), c, rng, count)
+        ours = single_variable_starts(Gram(C), c, rng, count)
         np.testing.assert_allclose(ours, best[:count], atol=1e-12)
 
 
 def test_of_many_variables_some_are_seeds(rng):
     C = np.diag(np.arange(1.0, 201.0))
-    assert seeds(Gram(C), anything(200, 1), rng, 1000).shape[0] == 200
-    few = seeds(Gram(C), anything(200, 1), rng, 2)
-    drawn = seeds(Gram(C), anything(200, 1), rng, 4)
+    assert single_variable_starts(Gram(C), anything(200, 1), rng, 1000).shape[0] == 200
+    few = single_variable_starts(Gram(C), anything(200, 1), rng, 2)
+    drawn = single_variable_starts(Gram(C), anything(200, 1), rng, 4)
     assert few.shape == (2, 200)
     assert drawn.shape == (4, 200)
     assert len(set(np.argmax(drawn, axis=1))) == 4
@@ -201,7 +201,7 @@ def test_best_nonnegative_weights_on_a_support():
                 free = max(free, values[-1])
         c = anything(5, 5, nonnegative=True)
         starts = threshold(np.vstack([np.eye(5), np.ones(5)]), c)
-        found = [best_weights(Gram(C), 0.9 * w + 0.1 / np.sqrt(5), c) for w in starts]
+        found = [optimal_loadings(Gram(C), 0.9 * w + 0.1 / np.sqrt(5), c) for w in starts]
         for w, bound, _ in found:
             assert np.all(w >= 0)
             assert bound == pytest.approx(w @ C @ w)
@@ -218,12 +218,12 @@ def test_weights_that_are_nearly_the_best_become_the_best(seed):
     there = np.abs(np.linalg.eigh(C)[1][:, -1])
     near = there + 1e-8 * rng.standard_normal(3)
     near /= np.linalg.norm(near)
-    w, bound, _ = best_weights(Gram(C), near, anything(3, 3, nonnegative=True))
+    w, bound, _ = optimal_loadings(Gram(C), near, anything(3, 3, nonnegative=True))
     np.testing.assert_allclose(w, there, rtol=0, atol=1e-14)
     ahead = Support(near, bound * (1.0 + 4e-16))
-    assert no_worse(Support(w, bound), ahead).w is w
-    assert no_worse(Support(w, bound), ahead).bound == ahead.bound
-    assert no_worse(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
+    assert keep_better(Support(w, bound), ahead).w is w
+    assert keep_better(Support(w, bound), ahead).bound == ahead.bound
+    assert keep_better(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
 
 
 def test_climbs_that_meet_go_on_together(monkeypatch):
@@ -232,7 +232,7 @@ def test_climbs_that_meet_go_on_together(monkeypatch):
     ours, theirs = (make_polish_step(Gram(C), anything(12, 4), None, known) for _ in range(2))
     there = ours(state)
     assert there.bound > state.bound
-    monkeypatch.setattr(exchange, "best_weights", None)  # not asked again
+    monkeypatch.setattr(exchange, "optimal_loadings", None)  # not asked again
     lower = state._replace(bound=0.9 * state.bound)
     assert theirs(lower) is there
     ahead = state._replace(bound=2.0 * there.bound)
@@ -278,7 +278,7 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     assert not pays.all()
     np.testing.assert_array_equal(gains > 0, pays)
     i, j = np.nonzero(pays)
-    values = exchanged_values(*pairs, i, C[K:, :K][j], np.diagonal(C)[K:][j])
+    values = swap_values(*pairs, i, C[K:, :K][j], np.diagonal(C)[K:][j])
     np.testing.assert_allclose(values - largest, (reached - largest)[pays], rtol=1e-6)
 
 
@@ -288,7 +288,7 @@ def test_what_a_variable_without_weight_makes_room_for():
     C[0, 1] = C[1, 0] = 1.0
     C[4, :2] = C[:2, 4] = 0.5
     T = np.array([0, 1, 2, 4])
-    values = exchanged_values(*np.linalg.eigh(C[:4, :4]), np.array([3]), C[4:, :4], C[4, 4:])
+    values = swap_values(*np.linalg.eigh(C[:4, :4]), np.array([3]), C[4:, :4], C[4, 4:])
     np.testing.assert_allclose(values, np.linalg.eigvalsh(C[np.ix_(T, T)])[-1:], rtol=1e-9)
 
 
@@ -304,7 +304,7 @@ def test_the_best_of_the_exchanges_is_made():
                 T = [k for k in S if k != i] + [j]
                 reached[i, j - 4] = np.linalg.eigvalsh(C[np.ix_(T, T)])[-1]
         gains = exact_gains(*np.linalg.eigh(C[:4, :4]), C[4:, :4], np.diagonal(C)[4:])
-        looked_at = np.argsort(-gains.ravel())[: exchange.SWAPS_TRIED]
+        looked_at = np.argsort(-gains.ravel())[: exchange.N_EVALUATED_SWAPS]
         best = max(float(reached.ravel()[looked_at].max()), state.bound)
         new = best_swap(Gram(C), np.diag(C), state, C @ state.w, anything(12, 4))
         assert new.bound == pytest.approx(best, rel=1e-10)

@@ -32,7 +32,7 @@ def correlations(seed, p=6, n=10):
 
 def first_sets(C, sizes):
     labels = np.repeat([0, 1, joint.FREE], [*sizes, C.shape[0] - sum(sizes)])
-    return joint.on_sets(C, labels, 2)
+    return joint.components_on_sets(C, labels, 2)
 
 
 @pytest.mark.parametrize(("sizes", "gap"), [((2, 2), 0.0), ((3, 2), 0.01)])
@@ -111,7 +111,7 @@ def test_ctrl_c_and_time_leave_a_bound(monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(joint._Search, "settled", interrupted)
+    monkeypatch.setattr(joint._Search, "process_node", interrupted)
     clock = Clock()
     assert joint.certify_sum(C, W, sizes, clock=clock).upper_bound >= best
     assert clock.interrupted
@@ -141,7 +141,7 @@ def test_a_joint_fit_needs_enough_columns(pitprops):
 
 
 def test_many_columns_have_the_bound_of_each_component(monkeypatch):
-    monkeypatch.setattr("prosparse.models.empca.solve.MAX_JOINT", 10)
+    monkeypatch.setattr("prosparse.models.empca.solve.MAX_JOINT_VARIABLES", 10)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 20))
     model = EMPCA(2, n_nonzero=3, orthogonality="disjoint", joint=True, certify=True, gap=0.3)

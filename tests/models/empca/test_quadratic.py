@@ -9,7 +9,7 @@ from scipy import sparse
 from prosparse.data import DenseOperator
 from prosparse.data.operators.sparse import SparseOperator
 from prosparse.models.empca import quadratic
-from prosparse.models.empca.quadratic import Gram, TableForm, lanczos_pair, leading_pair
+from prosparse.models.empca.quadratic import DataForm, Gram, lanczos_pair, leading_pair
 
 pytestmark = pytest.mark.quick
 
@@ -20,7 +20,7 @@ def forms(n, p):
     centred = X - X.mean(axis=0)
     C = centred.T @ centred
     table = SparseOperator(sparse.csr_array(X), X.mean(axis=0), np.ones(p))
-    return C, [Gram(C), TableForm(DenseOperator(centred)), TableForm(table)]
+    return C, [Gram(C), DataForm(DenseOperator(centred)), DataForm(table)]
 
 
 @pytest.mark.parametrize(("n", "p"), [(12, 7), (7, 12)])
@@ -56,7 +56,7 @@ def test_every_question(n, p, removed):
 @pytest.mark.parametrize("side", [5, 10, 20])
 def test_large_tables_are_asked_by_products(n, p, removed, side, monkeypatch):
     """The largest eigenvalue through the outer product or by Lanczos, and forms on columns."""
-    monkeypatch.setattr(quadratic, "DENSE_SIDE", side)
+    monkeypatch.setattr(quadratic, "MAX_DENSE_SIDE", side)
     C, forms_of_c = forms(n, p)
     directions = np.random.default_rng(0).standard_normal((removed, p))
     Q = np.linalg.qr(directions.T)[0]
@@ -113,7 +113,7 @@ def test_a_vector_nearby_is_only_a_start(k, rng):
 
 def test_a_vector_nearby_in_a_table_of_few_rows(rng):
     X = rng.standard_normal((150, 700))
-    form = TableForm(DenseOperator(X)).deflated(rng.standard_normal(700))
+    form = DataForm(DenseOperator(X)).deflated(rng.standard_normal(700))
     S = np.arange(300)
     value, v = form.leading(S)
     for near in (v + 0.05 * rng.standard_normal(300), rng.standard_normal(300)):

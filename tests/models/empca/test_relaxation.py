@@ -76,7 +76,7 @@ def test_children_are_what_a_pinned_or_missing_variable_gives():
         slow = relaxation.prove(Problem(C, also, 2), at)
         assert inside == pytest.approx(slow.bound, rel=1e-9)
         kept = np.arange(7) != i
-        rest = relaxation.taken(at, kept)
+        rest = relaxation.restrict(at, kept)
         missing = Problem(C[np.ix_(kept, kept)], pinned[kept], 3)
         s, _, _ = relaxation.row_sums(missing, relaxation.pairs(missing, rest))
         top = s[pinned[kept]].sum() + np.sort(s[~pinned[kept]])[-3:].sum()
@@ -88,15 +88,15 @@ def test_derivatives_are_those_of_differences(nonnegative):
     rng = np.random.default_rng(0)
     C = np.corrcoef(rng.standard_normal((6, 9)))
     problem = Problem(C, np.arange(6) == 1, 2, nonnegative)
-    mask, counts = relaxation.known(problem), relaxation.free_counts(problem)
-    aside = relaxation.Aside(rng.random((6, 2)), rng.random(2))
+    mask, counts = relaxation.fixed_entries(problem), relaxation.free_counts(problem)
+    outside_terms = relaxation.OutsideTerms(rng.random((6, 2)), rng.random(2))
     at, along = random_multipliers(6, rng), random_multipliers(6, rng)
 
     def height(t):
         moved = Multipliers(
             at.M + t * along.M, at.alpha * np.exp(t * along.alpha), at.A + t * along.A
         )
-        return relaxation.smoothed(problem, moved, mask, counts, (0.05, 0.02, 0.01), aside)
+        return relaxation.smoothed(problem, moved, mask, counts, (0.05, 0.02, 0.01), outside_terms)
 
     _, (dM, dalpha, dA) = height(0.0)
     expected = (height(1e-6)[0] - height(-1e-6)[0]) / 2e-6
@@ -123,10 +123,10 @@ def test_largest_shares_solve_their_problem():
     """clip((v - t) / scale, 0, 1) with the threshold t, sum by sum."""
     rng = np.random.default_rng(2)
     V, counts = rng.standard_normal((20, 9)), rng.integers(0, 9, 20)
-    Y = relaxation.largest_shares(V, counts, 0.3)
+    Y = relaxation.smoothed_top_indicator(V, counts, 0.3)
     np.testing.assert_allclose(Y.sum(axis=1), counts, atol=1e-7)
     assert np.all((Y >= 0) & (Y <= 1))
-    tiny = relaxation.largest_shares(V, counts, 1e-9)
+    tiny = relaxation.smoothed_top_indicator(V, counts, 1e-9)
     top = [np.sort(v)[::-1][:c].sum() for v, c in zip(V, counts)]
     np.testing.assert_allclose(np.sum(tiny * V, axis=1), top, atol=1e-6)
 

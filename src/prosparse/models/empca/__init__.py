@@ -1,4 +1,4 @@
-"""EM for sparse and non-negative PCA: start at `model`, whose first lines say what is where."""
+"""Sparse and non-negative PCA by EM. `model` describes the modules."""
 
 from .estimator import EMPCA
 

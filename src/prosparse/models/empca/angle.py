@@ -1,25 +1,25 @@
-"""Components at a minimum angle from those found before ("quasi-orthogonal").
+"""Components at a minimum angle from the preceding ones (quasi-orthogonal components).
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.
 
-[SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned until the angles
-are wide enough. Here the angle itself is the constraint, |v_l'w| <= c = cos(angle) for every
-earlier component v_l, and the multipliers alpha_l >= 0 follow:
+[SB08] (20) adds a penalty alpha w'VV'w to the M-step, with alpha to be tuned. Here the angle is the
+constraint, |v_l'w| <= c = cos(angle) for each preceding component v_l, with multipliers
+alpha_l >= 0:
 
     maximise f'w  subject to  |w| <= 1,  G'w <= c,  (w >= 0)          f = C w_t
 
-with G = V for non-negative components, [V, -V] for others. Its dual has one variable per
-earlier component, whatever p is:
+with G = V for non-negative components and [V, -V] otherwise. The dual has one variable per column
+of G:
 
     minimise  |h(f - G alpha)| + c sum alpha  over alpha >= 0,        h = positive part, or identity
 
-and w = h(f - G alpha) / |...|. Since the feasible set contains w_t and w'Cw is convex,
-w'Cw never falls. SciPy's L-BFGS-B solves the dual; on its active set the solution is then
-known in closed form, which makes the constraint hold to rounding.
+and w = h(f - G alpha) / |...|. The feasible set contains w_t and w'Cw is convex, so that w'Cw is
+non-decreasing. L-BFGS-B solves the dual. On its active set the solution has a closed form, which
+satisfies the constraint up to rounding.
 
-Symbols: V (p, l) the earlier components; G (p, m) the columns of the constraint; alpha (m,) its
-multipliers; f (p,) the image C w of the component so far.
+Symbols: V (p, l) preceding components; G (p, m) constraint columns; alpha (m,) multipliers; f (p,)
+image C w of the current component.
 """
 
 from __future__ import annotations
@@ -31,18 +31,20 @@ from scipy.optimize import minimize
 
 from .model import Support
 from .quadratic import Floats, Indices, Quadratic
-from .thresholds import Constraint, spread_weights, strength
+from .thresholds import Constraint, embed, selection_score
 
-SLACK = 1e-12  # kept from the constraint, so that rounding does not break it
+SLACK = 1e-12  # margin of the constraint against rounding
 
 
 def constraint_columns(V: Floats, nonnegative: bool) -> Floats:
-    """G, (p, m), from the earlier components V, (p, l)."""
+    """Return G, (p, m), from the preceding components V, (p, l)."""
     return V if nonnegative else np.column_stack([V, -V])
 
 
-def furthest(f: Floats, G: Floats, c: float, nonnegative: bool) -> tuple[Floats | None, Floats]:
-    """The feasible unit w with the largest f'w, or None where there is none; and alpha."""
+def maximise_linear(
+    f: Floats, G: Floats, c: float, nonnegative: bool
+) -> tuple[Floats | None, Floats]:
+    """Return the feasible unit w that maximises f'w, or None, and the multipliers alpha."""
     c = max(c - SLACK, 0.0)
 
     def h(alpha: Floats) -> Floats:
@@ -72,8 +74,11 @@ def furthest(f: Floats, G: Floats, c: float, nonnegative: bool) -> tuple[Floats 
 def _on_active_set(
     f: Floats, G: Floats, c: float, nonnegative: bool, r: Floats, alpha: Floats
 ) -> Floats | None:
-    """w = B z + tau (part of f orthogonal to B) with B'w = c, |w| = 1: the optimum, given which
-    constraints are active (columns of B) and which entries are positive."""
+    """Return the optimum in closed form, given the active constraints and positive entries.
+
+    w = B z + tau (part of f orthogonal to B) with B'w = c and |w| = 1; the columns of B are the
+    active constraints.
+    """
     P = r > 0 if nonnegative else np.ones(r.size, dtype=bool)
     active = alpha > 1e-9 * max(float(alpha.max()), 1e-300)
     for _ in range(50):
@@ -100,17 +105,17 @@ def _on_active_set(
 def make_angle_step(
     quadratic: Quadratic, V: Floats, c: Constraint, cosine: float
 ) -> Callable[[Support], Support]:
-    """An M-step with the angle constraint, on K variables.
+    """Return an M-step with the angle constraint, on K variables.
 
-    The variables are the K largest of h(f - G alpha) for alpha of the whole problem, or those
-    in use; whichever ends higher, if it is higher than before.
+    The variables are the K largest of h(f - G alpha) for alpha of the unrestricted problem, or the
+    current ones, whichever gives the larger objective. The objective is non-decreasing.
     """
     G = constraint_columns(V, c.nonnegative)
 
     def step(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
         best = state
-        for S in (_most_useful(f, G, c, cosine), np.flatnonzero(state.w)):
+        for S in (_select_variables(f, G, c, cosine), np.flatnonzero(state.w)):
             candidate = feasible_on(quadratic, f, S, G, c, cosine)
             if candidate is not None and candidate.bound > best.bound:
                 best = candidate
@@ -119,31 +124,31 @@ def make_angle_step(
     return step
 
 
-def feasible(
+def feasible_component(
     quadratic: Quadratic, f: Floats, V: Floats, c: Constraint, cosine: float
 ) -> Support | None:
-    """A component that satisfies everything, as far along ``f`` as can be had."""
+    """Return a feasible component that maximises f'w, or None."""
     G = constraint_columns(V, c.nonnegative)
-    return feasible_on(quadratic, f, _most_useful(f, G, c, cosine), G, c, cosine)
+    return feasible_on(quadratic, f, _select_variables(f, G, c, cosine), G, c, cosine)
 
 
 def feasible_on(
     quadratic: Quadratic, f: Floats, S: Indices, G: Floats, c: Constraint, cosine: float
 ) -> Support | None:
-    """The same on the variables S alone; None where no such component can be had."""
+    """Return a feasible component on the variables S, or None."""
     if S.size == 0:
         return None
-    v, _ = furthest(f[S], G[S], cosine, c.nonnegative)
+    v, _ = maximise_linear(f[S], G[S], cosine, c.nonnegative)
     if v is None:
         return None
-    w = spread_weights(v, S, f.size)
+    w = embed(v, S, f.size)
     return Support(w, float(quadratic.form(w[None, :])[0]))
 
 
-def _most_useful(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
-    """The K variables with the largest share in the solution over all that are allowed."""
+def _select_variables(f: Floats, G: Floats, c: Constraint, cosine: float) -> Indices:
+    """Return the K variables with the largest entries in the unrestricted solution."""
     allowed = np.flatnonzero(c.allowed)
-    _, alpha = furthest(f[allowed], G[allowed], cosine, c.nonnegative)
-    gain = strength((f - G @ alpha)[None, :], c)[0]
+    _, alpha = maximise_linear(f[allowed], G[allowed], cosine, c.nonnegative)
+    gain = selection_score((f - G @ alpha)[None, :], c)[0]
     order = np.argsort(-gain, kind="stable")[: c.K]
     return np.sort(order[gain[order] > 0])

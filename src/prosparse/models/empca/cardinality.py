@@ -85,7 +85,7 @@ def cardinality_path(
         options = problem(K)
         # Each fit starts from the fit of the next smaller K, which replaces random starts.
         effort = options.effort._replace(n_restarts=0, verbose=0)
-        options = options._replace(effort=effort, proving=None, joint=False)
+        options = options._replace(effort=effort, certification=None, joint=False)
         smaller = max((k for k in components if k < K), default=None)
         warm = [] if smaller is None else components[smaller]
         solution = solve_form(quadratic, options, warm)

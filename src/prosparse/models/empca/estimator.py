@@ -37,11 +37,11 @@ from .covariance import covariance_of
 from .quadratic import Quadratic, quadratic_of
 from .search import Effort
 from .solve import (
+    CertificationOptions,
     EmpcaOptions,
     Orthogonality,
-    Proving,
     Solution,
-    candidates,
+    certification_problems,
     count_components,
     solve_form,
     solve_path,
@@ -357,7 +357,7 @@ class EMPCA(SparseProjection):
 
     def _solve_gap(self) -> None:
         if self._gap_problem is not None:
-            self._optimality_gap = gaps(candidates(self._gap_problem))
+            self._optimality_gap = gaps(certification_problems(self._gap_problem))
             self._gap_problem = None
 
     def __getstate__(self) -> dict[str, object]:
@@ -421,7 +421,9 @@ class EMPCA(SparseProjection):
                 self.n_jobs,
             ),
             random_state=self.random_state,
-            proving=Proving(self.gap, self.time_limit, op.epsilon) if self.certify else None,
+            certification=CertificationOptions(self.gap, self.time_limit, op.epsilon)
+            if self.certify
+            else None,
             joint=self.joint,
         )
 

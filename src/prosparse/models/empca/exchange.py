@@ -1,17 +1,16 @@
-"""Better supports: variables are replaced or exchanged while that raises w'Cw.
+"""Improvement of supports: variables are replaced or swapped while w'Cw increases.
 
 [YZ13]  X.-T. Yuan, T. Zhang. Truncated power method for sparse eigenvalue problems.
         JMLR 14, 2013.
 
-EM finds good supports from many starts. Here a support, always with the best weights on it
-(`nonnegative.best_weights`), is replaced by a better one, first by the K largest entries of Cw
-(which cannot lower the objective: [YZ13]), then by exchanging variables, until nothing improves:
-the best one at a time (`best_swap`) or, where that would take too many eigenproblems, many of
-them together (`rough_swaps`, `exact_swaps`). Where nothing improves a step returns the very
-state that it was given.
+EM finds good supports from many starts. A support, with the optimal loadings on it
+(`nonnegative.optimal_loadings`), is replaced by a better one: first by the K largest entries of
+Cw, which does not decrease the objective [YZ13], then by swaps. Either the best swap is made at a
+time (`best_swap`) or, if that takes too many eigenproblems, many at once (`rough_swaps`,
+`exact_swaps`). A step returns its argument if nothing improves.
 
-Symbols: f = Cw (p,); S the support, of K variables; a gain tells whether variable i, which
-leaves, should be exchanged for variable j, which enters.
+Symbols: f = Cw (p,); S the support, of K variables; the gain of a swap is positive if replacing
+variable i by variable j increases the objective.
 """
 
 from __future__ import annotations
@@ -23,52 +22,53 @@ import numpy as np
 from scipy.linalg import lapack
 
 from .model import Support
-from .nonnegative import best_weights
+from .nonnegative import optimal_loadings
 from .quadratic import Floats, Indices, Quadratic
-from .thresholds import Constraint, spread_weights, strength, threshold
+from .thresholds import Constraint, embed, selection_score, threshold
 
-# A step is an improvement if it raises the objective by more than this share: below, it is
-# rounding, and two supports of equal value would be exchanged for ever.
-RELATIVE_RISE = 1e-12
-# Supports up to this size are exchanged by the exact rule, larger ones by a lower bound.
+# Minimum relative increase of the objective by a step. Smaller increases are rounding, and
+# supports of equal value would be swapped forever.
+MIN_RELATIVE_INCREASE = 1e-12
+# Maximum size of a support for exact gains; larger ones use a lower bound.
 EXACT_SIDE = 600
-# Swap matrices larger than this are only searched among the most promising variables.
-SWAP_ENTRIES = 400_000
-# Of so many of the exchanges that pay the new value is computed, and the best of them is made.
-SWAPS_TRIED = 8
-# Newton steps for these values, of which a few are the rule.
-NEWTON_STEPS = 60
-NEWTON_TOLERANCE = 1e-4  # of the rise: a step this small leaves an error of its square
-# Non-negative weights have no exact rule: so many exchanges are computed in full.
-NONNEGATIVE_SWAPS_TRIED = 24
+# Maximum number of swaps to evaluate; more are restricted to the best variables.
+MAX_SWAP_ENTRIES = 400_000
+# Number of swaps with positive gain whose new value is computed.
+N_EVALUATED_SWAPS = 8
+# Maximum number of Newton steps for these values; a few are usual.
+MAX_NEWTON_STEPS = 60
+NEWTON_TOL = 1e-4  # relative to the increase; the remaining error is its square
+# Number of swaps of non-negative components, which have no exact gains, to compute in full.
+N_NONNEGATIVE_SWAPS = 24
 
-# From C, its diagonal, a support, its image Cw and the constraint to a better support.
+# Function of C, its diagonal, a support, its image Cw and the constraint.
 Exchange = Callable[[Quadratic, Floats, Support, Floats, Constraint], Support]
 
 
 def make_polish_step(
     quadratic: Quadratic, c: Constraint, exchange: Exchange | None, known: dict[bytes, Support]
 ) -> Callable[[Support], Support]:
-    """One replacement of the support by a better one, with the best weights on both: by the
-    largest entries of Cw or, where these are its own, by ``exchange``, if any.
+    """Return a step that replaces the support by a better one.
 
-    What follows a support is kept in ``known``, so that climbs which meet go on together.
+    The K largest entries of Cw are tried first, then ``exchange``, if any. Results are stored in
+    ``known``, so that searches that reach the same support continue together.
     """
     diagonal = quadratic.diagonal()
 
     def step(state: Support) -> Support:
         here = (state.w != 0).tobytes()
         if here not in known:
-            known[here] = follower(state)
-        there = known[here]
-        return there if there.bound > state.bound * (1.0 + RELATIVE_RISE) else state
+            known[here] = next_support(state)
+        following = known[here]
+        improves = following.bound > state.bound * (1.0 + MIN_RELATIVE_INCREASE)
+        return following if improves else state
 
-    def follower(state: Support) -> Support:
+    def next_support(state: Support) -> Support:
         f = quadratic.matmul(state.w[:, None])[:, 0]
         target = threshold(f[None, :], c, soft=False)[0]
         if np.any((target != 0) != (state.w != 0)):
-            result = best_weights(quadratic, target, c)
-            if result.bound > state.bound * (1.0 + RELATIVE_RISE):
+            result = optimal_loadings(quadratic, target, c)
+            if result.bound > state.bound * (1.0 + MIN_RELATIVE_INCREASE):
                 return result
         if exchange is None or np.count_nonzero(state.w) == int(np.sum(c.allowed)):
             return state
@@ -80,51 +80,51 @@ def make_polish_step(
 def best_swap(
     quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
 ) -> Support:
-    """Exchange one variable for another, if that pays; else the state itself."""
+    """Swap one variable for another if this improves the objective."""
     w, (leave, enter) = state.w, _candidates(state.w, f, c)
     if enter.size == 0:
         return state
-    if np.count_nonzero(w) == 1:  # nothing remains of w: the largest diagonal entry is best
+    if np.count_nonzero(w) == 1:  # the largest diagonal entry is optimal
         best = enter[np.argmax(diagonal[enter])]
-        lone = Support(spread_weights(np.ones(1), np.array([best]), w.size), float(diagonal[best]))
-        return lone if lone.bound > state.bound * (1.0 + RELATIVE_RISE) else state
+        lone = Support(embed(np.ones(1), np.array([best]), w.size), float(diagonal[best]))
+        return lone if lone.bound > state.bound * (1.0 + MIN_RELATIVE_INCREASE) else state
     S = np.flatnonzero(w)
     if c.nonnegative or S.size > EXACT_SIDE:
         gain = plane_gains(state, f, diagonal, quadratic.cross(leave, enter), leave, enter)
-        if c.nonnegative:  # the gains say little: many are tried, and the first that pays is made
-            top = _most_promising(gain, NONNEGATIVE_SWAPS_TRIED)
+        if c.nonnegative:  # lower bounds are loose: try many swaps
+            top = _largest_gains(gain, N_NONNEGATIVE_SWAPS)
         else:
-            top = _most_promising(gain, 1, RELATIVE_RISE * state.bound)
+            top = _largest_gains(gain, 1, MIN_RELATIVE_INCREASE * state.bound)
     else:
         columns = quadratic.columns(S)
         pairs = np.linalg.eigh(columns[S])
         places = np.searchsorted(S, leave)
         gain = exact_gains(*pairs, columns[enter], diagonal[enter])[places]
-        top = _most_promising(gain, SWAPS_TRIED, RELATIVE_RISE * state.bound)
+        top = _largest_gains(gain, N_EVALUATED_SWAPS, MIN_RELATIVE_INCREASE * state.bound)
         i, j = np.divmod(top, enter.size)
-        reached = exchanged_values(*pairs, places[i], columns[enter[j]], diagonal[enter[j]])
+        reached = swap_values(*pairs, places[i], columns[enter[j]], diagonal[enter[j]])
         top = top[np.argsort(-reached, kind="stable")]
     i, j = np.divmod(top, enter.size)
-    return _first_that_pays(quadratic, state, leave[i], enter[j], c)
+    return _first_improving_swap(quadratic, state, leave[i], enter[j], c)
 
 
 def rough_swaps(
     quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
 ) -> Support:
-    """Exchange as many variables as pay, by a lower bound of what each exchange gains."""
+    """Make many swaps, by a lower bound of the gain of each."""
     if np.count_nonzero(state.w) == 1:
         return best_swap(quadratic, diagonal, state, f, c)
     leave, enter = _candidates(state.w, f, c)
     if enter.size == 0:
         return state
     gain = plane_gains(state, f, diagonal, quadratic.cross(leave, enter), leave, enter)
-    return _together(quadratic, state, leave, enter, gain, c)
+    return _swap_many(quadratic, state, leave, enter, gain, c)
 
 
 def exact_swaps(
     quadratic: Quadratic, diagonal: Floats, state: Support, f: Floats, c: Constraint
 ) -> Support:
-    """Exchange as many variables as pay, by the exact rule, where there is one."""
+    """Make many swaps, by exact gains if available."""
     S = np.flatnonzero(state.w)
     if c.nonnegative or S.size == 1:
         return best_swap(quadratic, diagonal, state, f, c)
@@ -136,12 +136,12 @@ def exact_swaps(
     block, parts = quadratic.block(S), (quadratic.cross(enter, S), diagonal[enter])
     try:
         gain = inverse_gains(block, *parts, state.w[S], state.bound)
-    except np.linalg.LinAlgError:  # where the largest eigenvalue is not alone
+    except np.linalg.LinAlgError:  # the largest eigenvalue is not simple
         gain = exact_gains(*np.linalg.eigh(block), *parts)
-    return _together(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
+    return _swap_many(quadratic, state, leave, enter, gain[np.searchsorted(S, leave)], c)
 
 
-def _together(
+def _swap_many(
     quadratic: Quadratic,
     state: Support,
     leave: Indices,
@@ -149,23 +149,23 @@ def _together(
     gain: Floats,
     c: Constraint,
 ) -> Support:
-    """Many exchanges from one table of gains, each of which would pay alone.
+    """Make many swaps from one matrix of gains, each positive on its own.
 
-    What an exchange gains is nearly a sum of what the leaving and the entering variable
-    contribute: the variables are paired in the order of the best gain that each can have. Pairs
-    are exchanged in blocks that double while they pay and are halved when they do not.
+    The gain is nearly additive in the leaving and the entering variable, so that the variables are
+    paired in the order of their best gains. Pairs are swapped in blocks, whose size doubles after
+    an improvement and is halved otherwise.
     """
     leaving = np.argsort(-gain.max(axis=1), kind="stable")[: enter.size]
     entering = np.argsort(-gain.max(axis=0), kind="stable")[: leave.size]
-    pays = gain[leaving, entering] > RELATIVE_RISE * state.bound
-    leaving, entering = leave[leaving[pays]], enter[entering[pays]]
+    improves = gain[leaving, entering] > MIN_RELATIVE_INCREASE * state.bound
+    leaving, entering = leave[leaving[improves]], enter[entering[improves]]
     best, start, size = state, 0, 1
     while start < leaving.size:
         target = best.w.copy()
         target[leaving[start : start + size]] = 0.0
         target[entering[start : start + size]] = 0.5 * np.max(np.abs(best.w))
-        swapped = best_weights(quadratic, target / np.linalg.norm(target), c)
-        if swapped.bound > best.bound * (1.0 + RELATIVE_RISE):
+        swapped = optimal_loadings(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > best.bound * (1.0 + MIN_RELATIVE_INCREASE):
             best, start, size = swapped, start + size, 2 * size
         elif size == 1:
             break
@@ -177,10 +177,10 @@ def _together(
 def inverse_gains(
     block: Floats, columns: Floats, diagonal: Floats, u: Floats, largest: float
 ) -> Floats:
-    """`exact_gains` where the leading eigenpair of ``block`` is known, at a third of the cost.
+    """Return `exact_gains` from the leading eigenpair of ``block``, at a third of the cost.
 
-    (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. LinAlgError if the largest eigenvalue is
-    not alone.
+    (l - C[S, S] + l uu')^-1 = R + uu' / l, by Cholesky. Raises LinAlgError if the largest
+    eigenvalue is not simple.
     """
     shifted = largest * (np.eye(u.size) + np.outer(u, u)) - block
     factor, failed = lapack.dpotrf(shifted.T, lower=1, overwrite_a=1)
@@ -192,16 +192,16 @@ def inverse_gains(
 
 
 def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floats) -> Floats:
-    """Positive where leaving out variable i for variable j raises the largest eigenvalue.
+    """Return gains that are positive if swapping i for j increases the largest eigenvalue.
 
-    ``values`` and ``vectors`` are the eigenpairs, in rising order, of C[S, S] (K, K), with largest
-    eigenvalue l and its vector u, ``columns`` = C[enter, S], ``diagonal`` = C_jj of those that
-    enter; the result is (K, |enter|). With B the block without i, the bordered block
+    ``values`` and ``vectors`` are the eigenpairs, in increasing order, of C[S, S] (K, K), with
+    largest eigenvalue l and eigenvector u. ``columns`` = C[enter, S] and ``diagonal`` = C_jj of the
+    entering variables; the result is (K, |enter|). With B the block without i, the bordered block
     [B c_j; c_j' C_jj] has an eigenvalue above l if and only if C_jj - l + c_j' (l - B)^-1 c_j > 0
-    (the secular equation, l being above B's own). The inverse for every i follows from that of
-    the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where
+    (the secular equation; l exceeds the eigenvalues of B). The inverse for each i follows from that
+    of the whole block, N(m) = (m - C[S, S])^-1, as N - N e_i e_i' N / N_ii; for m -> l, where
     N = uu' / (m - l) + R, it tends to R + uu' R_ii / u_i^2 - (u e_i' R + R e_i u') / u_i. One
-    eigenproblem serves all K |enter| exchanges.
+    eigenproblem serves all K |enter| swaps.
     """
     largest, u, V = values[-1], vectors[:, -1], vectors[:, :-1]
     below = np.maximum(largest - values[:-1], 1e-14 * largest)
@@ -209,32 +209,32 @@ def exact_gains(values: Floats, vectors: Floats, columns: Floats, diagonal: Floa
     return _gains(columns, diagonal, u, largest, through, np.sum(V * V / below, axis=1))
 
 
-def exchanged_values(
+def swap_values(
     values: Floats, vectors: Floats, leaving: Indices, columns: Floats, diagonal: Floats
 ) -> Floats:
-    """The largest eigenvalue after each of some exchanges, which all raise it; no eigenproblem.
+    """Return the largest eigenvalue after each of several improving swaps.
 
-    ``values`` and ``vectors`` are as in `exact_gains`, ``leaving`` says which row i of the block
-    an exchange takes out, and ``columns`` and ``diagonal`` are c_j and C_jj of what it puts in.
-    The value is the root m > l of C_jj - m + c_j' (N - N e_i e_i' N / N_ii) c_j, N = (m - C[S,
-    S])^-1. In the basis of the eigenvectors, with z = V'c_j, v = V'e_i and r = z - v (v'Nz / v'Nv),
-    the last term is sum_k r_k^2 / (m - l_k). The function is convex and falls: Newton's method
-    from l, where it is positive, rises to the root and never passes it.
+    ``values`` and ``vectors`` are as in `exact_gains`, ``leaving`` are the rows i of the block that
+    leave, ``columns`` and ``diagonal`` are c_j and C_jj of the entering variables. The value is the
+    root m > l of C_jj - m + c_j' (N - N e_i e_i' N / N_ii) c_j with N = (m - C[S, S])^-1. In the
+    basis of the eigenvectors, with z = V'c_j, v = V'e_i and r = z - v (v'Nz / v'Nv), the last term
+    is sum_k r_k^2 / (m - l_k). The function is convex and decreasing: Newton's
+    method from l, where it is positive, converges monotonically to the root.
     """
     largest = values[-1]
     below = np.maximum(largest - values, 0.0)
     z, v = columns @ vectors, vectors[leaving]
-    above = np.full(leaving.size, RELATIVE_RISE * largest)  # m - l, in which no digit is lost
-    for _ in range(NEWTON_STEPS):
+    above = np.full(leaving.size, MIN_RELATIVE_INCREASE * largest)  # m - l, without cancellation
+    for _ in range(MAX_NEWTON_STEPS):
         inverse = 1.0 / (below + above[:, None])
         weighted = v * inverse
-        share = np.einsum("tk,tk->t", weighted, z) / np.einsum("tk,tk->t", weighted, v)
-        r = z - share[:, None] * v
+        ratio = np.einsum("tk,tk->t", weighted, z) / np.einsum("tk,tk->t", weighted, v)
+        r = z - ratio[:, None] * v
         through = r * inverse
-        height = diagonal - largest - above + np.einsum("tk,tk->t", r, through)
-        step = height / (1.0 + np.einsum("tk,tk->t", through, through))
-        above = np.maximum(above + step, RELATIVE_RISE * largest)
-        if np.all(np.abs(step) <= NEWTON_TOLERANCE * above):
+        residual = diagonal - largest - above + np.einsum("tk,tk->t", r, through)
+        step = residual / (1.0 + np.einsum("tk,tk->t", through, through))
+        above = np.maximum(above + step, MIN_RELATIVE_INCREASE * largest)
+        if np.all(np.abs(step) <= NEWTON_TOL * above):
             break
     reached: Floats = largest + above
     return reached
@@ -243,7 +243,7 @@ def exchanged_values(
 def _gains(
     columns: Floats, diagonal: Floats, u: Floats, largest: float, through: Floats, own: Floats
 ) -> Floats:
-    """See `exact_gains`; ``through`` are the rows R c_j, ``own`` is R_ii."""
+    """Evaluate the formula of `exact_gains`; rows of ``through`` are R c_j, ``own`` is R_ii."""
     u = np.where(np.abs(u) > 1e-100, u, 1e-100)
     along = columns @ u
     gain: Floats = (through * (-2.0 * along)[:, None]).T / u[:, None]
@@ -255,11 +255,11 @@ def _gains(
 def plane_gains(
     state: Support, f: Floats, diagonal: Floats, cross: Floats, leave: Indices, enter: Indices
 ) -> Floats:
-    """A lower bound of what each exchange gains, (|leave|, |enter|).
+    """Return a lower bound of the gain of each swap, (|leave|, |enter|).
 
-    What remains of w without variable i, v, and a new variable j span a plane, on which the
-    largest value of the form is known: [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj.
-    ``cross`` is C[leave, enter].
+    The maximum of the form on the plane spanned by v, which is w without variable i, and variable
+    j is the largest eigenvalue of [a b; b d] with a = v'Cv, b = c_j'v, d = C_jj. ``cross`` is
+    C[leave, enter].
     """
     w = state.w
     rest = np.maximum(1.0 - w[leave] ** 2, 1e-12)
@@ -268,7 +268,7 @@ def plane_gains(
     b = f[enter] - cross * w[leave][:, None]
     b /= np.sqrt(rest)[:, None]
     d = diagonal[enter]
-    # 1/2 (a + d) + sqrt(1/4 (a - d)^2 + b^2), in as few arrays as can be
+    # 1/2 (a + d) + sqrt(1/4 (a - d)^2 + b^2), in place to save memory
     gain: Floats = 0.5 * a - 0.5 * d
     gain *= gain
     b *= b
@@ -280,21 +280,21 @@ def plane_gains(
 
 
 def _candidates(w: Floats, f: Floats, c: Constraint) -> tuple[Indices, Indices]:
-    """Variables that may leave and enter: all, unless the pairs are too many."""
+    """Return the variables that may leave and enter, restricted if there are too many pairs."""
     leave = np.flatnonzero(w)
     enter = np.flatnonzero(c.allowed & (w == 0))
-    if leave.size * enter.size > SWAP_ENTRIES:
-        few = max(256, SWAP_ENTRIES // enter.size)
+    if leave.size * enter.size > MAX_SWAP_ENTRIES:
+        few = max(256, MAX_SWAP_ENTRIES // enter.size)
         leave = leave[np.argsort(np.abs(w[leave]))[:few]]
-    if leave.size * enter.size > SWAP_ENTRIES:
-        few = SWAP_ENTRIES // leave.size
-        gain = strength(f[None, :], c)[0][enter]
+    if leave.size * enter.size > MAX_SWAP_ENTRIES:
+        few = MAX_SWAP_ENTRIES // leave.size
+        gain = selection_score(f[None, :], c)[0][enter]
         enter = enter[np.argsort(-gain)[:few]]
     return leave, enter
 
 
-def _most_promising(gain: Floats, count: int, least: float = -math.inf) -> Indices:
-    """Where in the flat table of gains the largest are, in falling order; those above ``least``."""
+def _largest_gains(gain: Floats, count: int, least: float = -math.inf) -> Indices:
+    """Return flat positions of the largest gains above ``least``, in decreasing order."""
     flat = gain.ravel()
     count = min(count, flat.size)
     top = np.argpartition(-flat, count - 1)[:count]
@@ -302,15 +302,15 @@ def _most_promising(gain: Floats, count: int, least: float = -math.inf) -> Indic
     return top[flat[top] > least]
 
 
-def _first_that_pays(
+def _first_improving_swap(
     quadratic: Quadratic, state: Support, leave: Indices, enter: Indices, c: Constraint
 ) -> Support:
-    """The first of some exchanges that pays with the best weights, or the state itself."""
+    """Return the first swap that improves the objective, or ``state``."""
     for i, j in zip(leave, enter, strict=True):
         target = state.w.copy()
         target[i] = 0.0
         target[j] = 0.5 * np.max(np.abs(state.w))
-        swapped = best_weights(quadratic, target / np.linalg.norm(target), c)
-        if swapped.bound > state.bound * (1.0 + RELATIVE_RISE):
+        swapped = optimal_loadings(quadratic, target / np.linalg.norm(target), c)
+        if swapped.bound > state.bound * (1.0 + MIN_RELATIVE_INCREASE):
             return swapped
     return state

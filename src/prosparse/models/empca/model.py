@@ -1,30 +1,29 @@
-"""emPCA: a sparse or non-negative principal component by expectation-maximisation.
+"""Sparse and non-negative principal components by expectation-maximisation (emPCA).
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.
 
 A component maximises
 
-    w'Cw,  C = X'X,   over unit vectors w with at most K nonzeros and, if asked, w >= 0.
+    w'Cw,  C = X'X,   over unit vectors w with at most K nonzeros and, optionally, w >= 0.
 
 In probabilistic PCA with one component and vanishing noise the E-step is y = Xw and the M-step
-w = X'y / y'y; the constraints only change the M-step, to a threshold ([SB08] Algorithm 2). That
-is a local search. It runs from several starts at once, whose products with X are then one
-matrix product.
+w = X'y / y'y. The constraints add a threshold to the M-step ([SB08] Algorithm 2). This local
+search runs from several starts at once, so that the products with X are one matrix product.
 
-The folder, in the order in which it is to be read: this file; `nonnegative` and `exchange`, which
-work with the best weights on a support; `angle`, components at a smallest angle from earlier
-ones; `search`, from the starts to one component; `solve`, one component after the other;
-`estimator`, what a user sees.
+The modules in reading order: this one; `nonnegative` and `exchange`, which improve a support with
+optimal loadings; `angle`, components at a minimum angle from preceding ones; `search`, from the
+starts to one component; `solve`, sequential components; `cardinality`, selection of K; `certify`,
+upper bounds and certificates; `estimator`.
 
 Symbols
 -------
-X (n, p)  the table, centred
-C (p, p)  X'X, perhaps deflated; known through `Quadratic`
-w (p,)    a component, of length one
-K         the most nonzeros of w
-W (r, p)  r starts on their way
-F (r, p)  their images C w, on which the M-step works
+X (n, p)  data matrix, centred
+C (p, p)  X'X, possibly deflated; see `Quadratic`
+w (p,)    component, a unit vector
+K         maximum number of nonzeros of w
+W (r, p)  components of r starts
+F (r, p)  their images C w
 """
 
 from __future__ import annotations
@@ -45,41 +44,41 @@ class State(NamedTuple):
     W: Floats  # (r, p) unit rows that satisfy the constraint
     F: Floats  # (r, p) their images C w
     values: Floats  # (r,) w'Cw
-    trace: tuple[Floats, ...]  # `values` of every iteration so far
+    trace: tuple[Floats, ...]  # `values` after each iteration
     bound: float  # sum of the values
 
 
 class Support(NamedTuple):
-    """One component, with the weights that a later stage gave it."""
+    """Component after a later stage of the search."""
 
-    w: Floats  # (p,) of length one
+    w: Floats  # (p,) unit vector
     bound: float  # w'Cw
-    reason: StopReason = StopReason.CONVERGED  # how the search for these weights ended
+    reason: StopReason = StopReason.CONVERGED  # why the search for the loadings stopped
 
 
 def objective(W: Floats, F: Floats) -> Floats:
-    """w'Cw for every row w of W, whose images C w are the rows of F."""
+    """Return w'Cw for each row w of W, given the images C w as rows of F."""
     values: Floats = np.einsum("rp,rp->r", W, F)
     return values
 
 
 def init(quadratic: Quadratic, W: Floats, c: Constraint) -> State:
-    """Make the starts feasible; those of which nothing remains are dropped."""
+    """Threshold the starts and drop those that become zero."""
     W = threshold(W, c)
     W = W[np.any(W != 0, axis=1)]
     F = quadratic.matmul(W.T).T
     values = objective(W, F)
-    # On variables without variance (deflated away, say) there is nothing to climb.
+    # Starts without variance, e.g. on deflated variables, are dropped.
     alive = values > 0.0
     W, F, values = W[alive], F[alive], values[alive]
     return State(W, F, values, (values,), float(np.sum(values)))
 
 
 def make_step(quadratic: Quadratic, c: Constraint) -> Callable[[State], State]:
-    """E-step and M-step of [SB08] Algorithm 2 for all starts.
+    """Return the E-step and M-step of [SB08] Algorithm 2 for all starts.
 
-    A shrunken step can lower w'Cw, since the bound B on |w|_1 moves with K fixed. A start that
-    would fall stays where it is.
+    A soft-thresholded step can decrease w'Cw, because the bound on |w|_1 changes while K is fixed.
+    Such a step is rejected.
     """
 
     def step(state: State) -> State:

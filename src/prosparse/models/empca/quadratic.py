@@ -1,13 +1,12 @@
-"""The form w'Cw of a table, C = X'X, and its deflations.
+"""Quadratic form w'Cw with C = X'X, and its deflations.
 
-The greedy methods ask five things of C: products, some of its columns, a diagonal block, the
-diagonal, and the leading eigenvector of a block. With few columns C itself is formed, once
-(`Gram`); with many they are answered through X (`TableForm`), which is neither copied nor made
-dense, and no p x p array appears.
+The search needs products, columns, blocks and the diagonal of C, and leading eigenvectors of
+blocks. With few columns C is formed once (`Gram`). With many, `DataForm` computes them from X,
+which is neither copied nor made dense; no p x p array is formed.
 
-Deflation by the orthonormal basis Q of the components found so far stands for P C P with
-P = I - QQ' ([SB08] (18); with Q for the components themselves it is the "orthogonalised
-projection deflation" of L. Mackey, NeurIPS 2008, and what R's nsprcomp maximises).
+Deflation by an orthonormal basis Q of the preceding components replaces C by P C P with
+P = I - QQ' ([SB08] (18)). This is the orthogonalised projection deflation of L. Mackey (NeurIPS
+2008), as in the R package nsprcomp.
 """
 
 from __future__ import annotations
@@ -25,77 +24,77 @@ from ...data import Array, Operator
 from ...data.arrays import from_numpy, is_numpy, to_numpy
 from ...numerics.spectrum import new_direction
 
-# On the host: weights, images Cw and blocks of C, positions of variables, and which of them.
+# NumPy arrays: loadings and blocks of C, positions of variables, and masks.
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Mask = NDArray[np.bool_]
 
-# Up to this side a dense eigenvector of a matrix at hand costs less than Lanczos, and up to this
-# one where Lanczos starts near it.
-LANCZOS_SIDE, LANCZOS_SIDE_NEAR = 200, 100
-# Residual of an eigenvector, relative to its value, where one nearby is known; the value is then
-# right to the square of it.
+# Matrix size from which Lanczos is faster than a dense eigensolver, without and with a start near
+# the eigenvector.
+MIN_LANCZOS_SIDE, MIN_LANCZOS_SIDE_NEAR = 200, 100
+# Relative residual of an eigenvector if a nearby vector is known. The relative error of the
+# eigenvalue is its square.
 NEAR_TOL = 1e-8
-# Up to this side it is worth its while to form the matrix.
-DENSE_SIDE = 600
-# Up to this many columns C is formed, if the table is not much wider than high.
-GRAM_WIDTH = 4000
+# Maximum size up to which a block is formed.
+MAX_DENSE_SIDE = 600
+# Maximum number of columns up to which C is formed, if p <= 2 n.
+MAX_GRAM_WIDTH = 4000
 
 
 class Quadratic(ABC):
-    """A positive semi-definite p x p matrix C, known through what can be asked of it."""
+    """Positive semi-definite matrix C (p, p)."""
 
     width: int
     rank_bound: int  # C has at most this rank
 
     @abstractmethod
     def matmul(self, W: Floats) -> Floats:
-        """C W for W of shape (p, r)."""
+        """Return C W for W of shape (p, r)."""
 
     @abstractmethod
     def columns(self, S: Indices) -> Floats:
-        """C[:, S], (p, |S|)."""
+        """Return C[:, S], (p, |S|)."""
 
     @abstractmethod
     def block(self, S: Indices) -> Floats:
-        """C[S, S]."""
+        """Return C[S, S]."""
 
     def cross(self, R: Indices, S: Indices) -> Floats:
-        """C[R, S]."""
+        """Return C[R, S]."""
         return self.columns(S)[R]
 
     @abstractmethod
     def diagonal(self) -> Floats:
-        """C_jj, (p,)."""
+        """Return the diagonal of C, (p,)."""
 
     @abstractmethod
     def leading(self, S: Indices, near: Floats | None = None) -> tuple[float, Floats]:
-        """Largest eigenvalue of C[S, S] and its unit vector, (|S|,).
+        """Return the largest eigenvalue of C[S, S] and its unit eigenvector, (|S|,).
 
-        With a vector ``near`` it, (|S|,), both take half as long, and the vector has eight digits.
+        With a vector ``near`` the eigenvector, (|S|,), the computation takes half the time and the
+        eigenvector has eight correct digits.
         """
 
     @abstractmethod
     def deflated(self, w: Floats) -> Quadratic:
-        """The form without direction w (and those removed before)."""
+        """Return the form deflated by w, in addition to earlier deflations."""
 
     @abstractmethod
     def factor(self, S: Indices) -> Floats | None:
-        """Some A, (m, |S|), with A'A = C[S, S]; None if the table is not the host's, as A is as
-        large."""
+        """Return A, (m, |S|), with A'A = C[S, S]; None if the data are not in CPU memory."""
 
     @abstractmethod
     def restricted(self, S: Indices) -> Quadratic:
-        """The form on the variables S alone."""
+        """Return the form restricted to the variables S."""
 
     def form(self, W: Floats) -> Floats:
-        """w'Cw for every row of W, (r,)."""
+        """Return w'Cw for each row of W, (r,)."""
         values: Floats = np.einsum("rp,pr->r", W, self.matmul(W.T))
         return values
 
 
 class Gram(Quadratic):
-    """C held as an array."""
+    """Form with C stored as an array."""
 
     def __init__(self, C: Floats):
         self.C = C
@@ -106,7 +105,7 @@ class Gram(Quadratic):
         return self.C @ W
 
     def columns(self, S: Indices) -> Floats:
-        return self.C[S].T  # of whole rows, which lie together
+        return self.C[S].T  # rows are contiguous
 
     def block(self, S: Indices) -> Floats:
         block: Floats = self.C[S][:, S]
@@ -129,7 +128,7 @@ class Gram(Quadratic):
         return result
 
     def factor(self, S: Indices) -> Floats:
-        values, vectors = np.linalg.eigh(self.block(S))  # in rising order
+        values, vectors = np.linalg.eigh(self.block(S))  # in increasing order
         factor: Floats = (np.sqrt(np.clip(values, 0.0, None)) * vectors).T[::-1]
         return factor
 
@@ -137,11 +136,11 @@ class Gram(Quadratic):
         return Gram(self.block(S))
 
 
-class TableForm(Quadratic):
-    """C = P X'X P through products with X. Y = X Q, so that X P = X - Y Q'.
+class DataForm(Quadratic):
+    """Form C = P X'X P by products with X. Y = X Q, so that X P = X - Y Q'.
 
-    X, Y and what has as many rows stay where the table is; vectors of length p, of which there
-    are few, are the host's.
+    X, Y and other arrays with n rows stay on the device of the data. Vectors of length p are NumPy
+    arrays.
     """
 
     def __init__(self, op: Operator, Q: Floats | None = None, Y: Array | None = None):
@@ -150,26 +149,26 @@ class TableForm(Quadratic):
         self.Q = np.empty((self.width, 0)) if Q is None else Q
         self.Y = Y if Y is not None or self.Q.shape[1] == 0 else self._times(op, self.Q)
 
-    def _there(self, W: Floats) -> Array:
+    def _to_device(self, W: Floats) -> Array:
         return from_numpy(W, self.op.column_squares(), self.op.dtype)
 
     def _times(self, part: Operator, W: Floats) -> Array:
-        """X W, where the table is."""
-        there = self._there(W)
+        """Return X W on the device of the data."""
+        there = self._to_device(W)
         return part.gather_rows(lambda block: block @ there)
 
     def _deflated(self, Y: Array, Q: Floats, W: Floats) -> Array:
-        """Y - (X Q) Q'W for Y = X W."""
-        return Y if self.Y is None else Y - self.Y @ self._there(Q.T @ W)
+        """Return Y - (X Q) Q'W for Y = X W."""
+        return Y if self.Y is None else Y - self.Y @ self._to_device(Q.T @ W)
 
-    def _back(self, part: Operator, Q: Floats, Y: Array) -> Floats:
-        """P X' Y."""
+    def _adjoint(self, part: Operator, Q: Floats, Y: Array) -> Floats:
+        """Return P X'Y."""
         F = to_numpy(part.rmatmul(Y)).astype(float)
         return F if self.Y is None else F - Q @ to_numpy(self.Y.T @ Y)
 
     def _product(self, part: Operator, Q: Floats, W: Floats) -> Floats:
-        """P X'X P W on the columns of ``part``, whose rows of Q are given."""
-        return self._back(part, Q, self._deflated(self._times(part, W), Q, W))
+        """Return P X'X P W on the columns of ``part``, with the corresponding rows of Q."""
+        return self._adjoint(part, Q, self._deflated(self._times(part, W), Q, W))
 
     def matmul(self, W: Floats) -> Floats:
         return self._product(self.op, self.Q, W)
@@ -178,26 +177,26 @@ class TableForm(Quadratic):
         image = to_numpy(self._deflated(self._times(self.op, W.T), self.Q, W.T)).astype(float)
         return np.einsum("nr,nr->r", image, image)
 
-    def _some(self, S: Indices) -> Array:
-        """X P e_S as a dense array, (n, |S|)."""
+    def _dense_columns(self, S: Indices) -> Array:
+        """Return X P[:, S] as a dense array, (n, |S|)."""
         part = self.op.take_columns(S)
         columns = part.whole
         if columns is None:
             columns = part.gather_rows(lambda block: block, entrywise=True)
-        return columns if self.Y is None else columns - self.Y @ self._there(self.Q[S].T)
+        return columns if self.Y is None else columns - self.Y @ self._to_device(self.Q[S].T)
 
     def columns(self, S: Indices) -> Floats:
-        return self._back(self.op, self.Q, self._some(S))
+        return self._adjoint(self.op, self.Q, self._dense_columns(S))
 
     def block(self, S: Indices) -> Floats:
-        A = self._some(S)
+        A = self._dense_columns(S)
         return to_numpy(A.T @ A).astype(float)
 
     def cross(self, R: Indices, S: Indices) -> Floats:
-        # as a dense array, R or S would be large
+        # Dense arrays of many columns are avoided.
         if self.op.whole is None or 2 * max(R.size, S.size) > self.width:
             return super().cross(R, S) if R.size > S.size else super().cross(S, R).T
-        return to_numpy(self._some(R).T @ self._some(S)).astype(float)
+        return to_numpy(self._dense_columns(R).T @ self._dense_columns(S)).astype(float)
 
     def diagonal(self) -> Floats:
         return self._diagonal
@@ -214,11 +213,11 @@ class TableForm(Quadratic):
 
     def leading(self, S: Indices, near: Floats | None = None) -> tuple[float, Floats]:
         n, size = self.op.shape[0], S.size
-        if size <= min(n, DENSE_SIDE):
+        if size <= min(n, MAX_DENSE_SIDE):
             return leading_pair(self.block(S), near)
         part = self.op.take_columns(S) if size < self.width else self.op
         QS = self.Q[S]
-        if n <= DENSE_SIDE:
+        if n <= MAX_DENSE_SIDE:
             # (X_S - Y Q_S')(X_S - Y Q_S')': eigenvectors of the small side lead to the large one
             if near is not None:
                 near = near[:, None]
@@ -226,7 +225,7 @@ class TableForm(Quadratic):
                     float
                 )
             value, y = leading_pair(self._outer(part, QS), near)
-            w = self._back(part, QS, self._there(y[:, None]))[:, 0]
+            w = self._adjoint(part, QS, self._to_device(y[:, None]))[:, 0]
         else:
 
             def product(w: Floats) -> Floats:
@@ -247,45 +246,47 @@ class TableForm(Quadratic):
         deflated: Floats = outer - cross - cross.T + Y @ (QS.T @ QS) @ Y.T
         return deflated
 
-    def deflated(self, w: Floats) -> TableForm:
+    def deflated(self, w: Floats) -> DataForm:
         q = new_direction(self.Q, w)
-        return self if q is None else TableForm(self.op, np.column_stack([self.Q, q]))
+        return self if q is None else DataForm(self.op, np.column_stack([self.Q, q]))
 
     def factor(self, S: Indices) -> Floats | None:
-        A = self._some(S)
+        A = self._dense_columns(S)
         return A.astype(float, copy=False) if is_numpy(A) else None
 
     def restricted(self, S: Indices) -> Quadratic:
-        if S.size <= min(2 * self.op.shape[0], DENSE_SIDE):
+        if S.size <= min(2 * self.op.shape[0], MAX_DENSE_SIDE):
             return Gram(self.block(S))
-        return TableForm(self.op.take_columns(S), self.Q[S], self.Y)
+        return DataForm(self.op.take_columns(S), self.Q[S], self.Y)
 
 
 def quadratic_of(op: Operator) -> Quadratic:
-    """C = X'X itself where that is the smaller thing, the table where it is not."""
+    """Return `Gram` if C is small compared with X, otherwise `DataForm`."""
     n, p = op.shape
-    if p <= min(2 * n, GRAM_WIDTH) or p <= 64:
+    if p <= min(2 * n, MAX_GRAM_WIDTH) or p <= 64:
         return Gram(to_numpy(op.gram()).astype(float, copy=False))
-    return TableForm(op)
+    return DataForm(op)
 
 
 def leading_pair(C: Floats, near: Floats | None = None) -> tuple[float, Floats]:
-    """Largest eigenvalue of a symmetric matrix and its unit vector; ``near`` as in
-    `Quadratic.leading`."""
+    """Return the largest eigenvalue of a symmetric matrix and its unit eigenvector.
+
+    ``near`` is defined as in `Quadratic.leading`.
+    """
     k = C.shape[0]
-    if k > (LANCZOS_SIDE if near is None else LANCZOS_SIDE_NEAR):
+    if k > (MIN_LANCZOS_SIDE if near is None else MIN_LANCZOS_SIDE_NEAR):
         return lanczos_pair(lambda w: C @ w, k, near)
     try:
         values, vectors = eigh(C, subset_by_index=[k - 1, k - 1], check_finite=False)
     except np.linalg.LinAlgError:
         values = np.empty(0)
-    if not values.size:  # of many equal ones LAPACK may find none, or give up
+    if not values.size:  # LAPACK can fail on many equal eigenvalues
         values, vectors = np.linalg.eigh(C)
     return max(float(values[-1]), 0.0), vectors[:, -1]
 
 
 def largest_eigenvalue(C: Floats) -> float:
-    """Of a symmetric matrix, which may be indefinite."""
+    """Return the largest eigenvalue of a symmetric matrix, which may be indefinite."""
     k = C.shape[0]
     try:
         values = eigh(C, subset_by_index=[k - 1, k - 1], eigvals_only=True, check_finite=False)
@@ -299,16 +300,16 @@ def largest_eigenvalue(C: Floats) -> float:
 def lanczos_pair(
     product: Callable[[Floats], Floats], k: int, near: Floats | None = None
 ) -> tuple[float, Floats]:
-    """The same through products only. The start is fixed, so that results are reproducible."""
+    """Return the leading eigenpair by Lanczos, from a fixed start for reproducibility."""
     start = np.random.RandomState(0).standard_normal(k)
     start /= np.linalg.norm(start)
     tol, width = 0.0, 24
     length = 0.0 if near is None else float(np.linalg.norm(near))
     if near is not None and length > 0.0:
-        # something of everything: ``near`` may be orthogonal to what is looked for
+        # A random part is added because ``near`` may be orthogonal to the eigenvector.
         start = near / length + 1e-3 * start
         tol, width = NEAR_TOL, 16
-    if not np.any(product(start)):  # a form that is zero, of which ARPACK knows nothing
+    if not np.any(product(start)):  # ARPACK fails on a zero matrix
         return 0.0, start / np.linalg.norm(start)
     form = LinearOperator((k, k), matvec=product, dtype=np.float64)
     values, vectors = eigsh(form, k=1, which="LA", v0=start, ncv=min(k, width), tol=tol)

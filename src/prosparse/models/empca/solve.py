@@ -1,10 +1,10 @@
-"""One component after the other: what `EMPCA` computes, as pure functions.
+"""Sequential and joint components, as pure functions.
 
 [SB08]  C. D. Sigg, J. M. Buhmann. Expectation-maximization for sparse and non-negative PCA.
         ICML 2008.
 
-A component sees what those before it left over: C without their directions ([SB08] (18)), the
-variables that they do not use, or all of C at an angle from them (`angle`).
+After each component, C is deflated ([SB08] (18)), its variables are excluded, or later components
+are constrained to a minimum angle (`angle`).
 """
 
 from __future__ import annotations
@@ -23,86 +23,86 @@ from ...selection.dimension import count_signals
 from .certify.bounds import Candidate
 from .certify.branching import Certificate
 from .certify.clock import Clock
-from .certify.component import prove_component
-from .certify.joint import MAX_JOINT, certify_sum, raised
+from .certify.component import bound_component
+from .certify.joint import MAX_JOINT_VARIABLES, certify_sum, improve_components
 from .certify.orthogonal import orthogonal_bound
 from .quadratic import Floats, Mask, Quadratic, quadratic_of
-from .search import Climb, Effort, find_at_angle, find_component
+from .search import Effort, Optimum, find_at_angle, find_component
 from .thresholds import Constraint
 
 Orthogonality = Literal["deflation", "disjoint", "quasi"]
 
-# A component with less than this share of the table's variance is rounding.
+# Minimum variance of a component relative to the total variance; smaller values are rounding.
 RANK_TOL = 1e-12
-# For the bound on the sum of orthogonal components, which is not searched.
-ORTHOGONAL_ITERATIONS = 400
+# Maximum number of iterations for the bound on the sum of orthogonal components.
+MAX_ORTHOGONAL_ITERATIONS = 400
 
 
-class Proving(NamedTuple):
-    """How far components are to be proved the best."""
+class CertificationOptions(NamedTuple):
+    """Parameters of branch and bound."""
 
-    gap: float  # 1 - value / bound that is good enough
-    time_limit: float  # seconds for all components
-    epsilon: float = float(np.finfo(float).eps)  # relative rounding error of the table's numbers
+    gap: float  # relative gap at which it may stop
+    time_limit: float  # time limit in seconds for all components
+    epsilon: float = float(np.finfo(float).eps)  # relative rounding error of the data
 
 
 class EmpcaOptions(NamedTuple):
-    """What is asked for."""
+    """Parameters of the fit."""
 
-    cardinalities: list[int]  # K of every component
+    cardinalities: list[int]  # K of each component
     nonnegative: bool
     orthogonality: Orthogonality
-    cosine: float  # of the smallest angle between components; for "quasi"
+    cosine: float  # cosine of the minimum angle; for "quasi"
     effort: Effort
     random_state: int | np.random.RandomState | None
-    proving: Proving | None = None
-    joint: bool = False  # the largest sum, instead of one component after the other
+    certification: CertificationOptions | None = None
+    joint: bool = False  # whether the sum of the variances is maximised
 
 
 class Solution(NamedTuple):
-    """What was found, with the question."""
+    """Components, with the problem that they solve."""
 
-    quadratic: Quadratic  # C of the whole table
+    quadratic: Quadratic  # C without deflation
     options: EmpcaOptions
-    components: list[Climb]  # with their traces and reasons
-    certificates: list[Certificate] = []  # noqa: RUF012 - of every component, where asked for
+    components: list[Optimum]  # with objective traces and stop reasons
+    certificates: list[Certificate] = []  # noqa: RUF012 - of each component, if requested
 
     @property
     def W(self) -> Floats:
-        """The components as rows, (d, p)."""
+        """Components as rows, (d, p)."""
         return np.array([found.w for found in self.components]).reshape(-1, self.quadratic.width)
 
     @property
     def value(self) -> float:
-        """The sum of what the components explain."""
+        """Sum of the objective values of the components."""
         return sum(found.value for found in self.components)
 
     @property
     def exhausted(self) -> bool:
-        """Whether there was nothing left to explain before all components were found."""
+        """Whether no variance remained before all components were found."""
         return len(self.components) < len(self.options.cardinalities)
 
     @property
     def reason(self) -> StopReason:
-        """Why the search ended: a loop that ended too early is named before anything else."""
+        """Most severe stop reason; unfinished loops take precedence over exhausted variance."""
         reason = worst([found.reason for found in self.components])
         return StopReason.EXHAUSTED if self.exhausted and not reason.unfinished else reason
 
 
 class Remaining(NamedTuple):
-    """What the components found so far leave for the next."""
+    """Problem that remains after the preceding components."""
 
     quadratic: Quadratic
-    allowed: Mask  # (p,) variables that it may use
+    allowed: Mask  # (p,) variables that may have a loading
 
 
-def everything(quadratic: Quadratic) -> Remaining:
-    """Before the first component."""
+def all_variables(quadratic: Quadratic) -> Remaining:
+    """Return the problem of the first component."""
     return Remaining(quadratic, np.ones(quadratic.width, dtype=bool))
 
 
-def without(remaining: Remaining, w: Floats, orthogonality: Orthogonality) -> Remaining:
-    """What is left after component ``w``; an angle leaves everything."""
+def remove_component(remaining: Remaining, w: Floats, orthogonality: Orthogonality) -> Remaining:
+    """Return the problem that remains after component ``w``."""
     if orthogonality == "disjoint":
         return remaining._replace(allowed=remaining.allowed & (w == 0))
     if orthogonality == "deflation":
@@ -110,87 +110,75 @@ def without(remaining: Remaining, w: Floats, orthogonality: Orthogonality) -> Re
     return remaining
 
 
-def constraint(remaining: Remaining, K: int, nonnegative: bool) -> Constraint:
-    """What the next component must satisfy."""
+def next_constraint(remaining: Remaining, K: int, nonnegative: bool) -> Constraint:
+    """Return the constraint on the next component."""
     return Constraint(min(K, int(remaining.allowed.sum())), nonnegative, remaining.allowed)
-
-
-def solve(op: Operator, options: EmpcaOptions) -> Solution:
-    """Component after component, until none has any variance left to explain.
-
-    Parameters
-    ----------
-    op : Operator
-        The table, centred.
-    options : EmpcaOptions
-
-    Returns
-    -------
-    Solution
-    """
-    return solve_form(quadratic_of(op), options)
 
 
 def solve_form(
     quadratic: Quadratic, options: EmpcaOptions, warm: Sequence[Floats] = ()
 ) -> Solution:
-    """`solve` for C itself. ``warm`` are components of a neighbouring problem, in order."""
+    """Compute components sequentially until no variance remains.
+
+    ``warm`` are components of a similar problem, in order, which are used as starts.
+    """
     if options.joint:
         return solve_joint(quadratic, options, warm)
     rng = check_random_state(options.random_state)
-    least = RANK_TOL * float(np.sum(quadratic.diagonal()))
-    clock = Clock() if options.proving is None else Clock(options.proving.time_limit)
-    remaining = everything(quadratic)
-    found: list[Climb] = []
+    min_value = RANK_TOL * float(np.sum(quadratic.diagonal()))
+    clock = Clock() if options.certification is None else Clock(options.certification.time_limit)
+    remaining = all_variables(quadratic)
+    found: list[Optimum] = []
     certificates: list[Certificate] = []
     for k, K in enumerate(options.cardinalities):
         if not np.any(remaining.allowed):
             break
-        c = constraint(remaining, K, options.nonnegative)
-        relatives = warm[k : k + 1]
+        c = next_constraint(remaining, K, options.nonnegative)
+        related = warm[k : k + 1]
         at_angle = options.orthogonality == "quasi" and bool(found)
         if at_angle:
             V = np.array([before.w for before in found]).T
             new = find_at_angle(
-                remaining.quadratic, c, options.effort, rng, V, options.cosine, relatives
+                remaining.quadratic, c, options.effort, rng, V, options.cosine, related
             )
         else:
-            new = find_component(remaining.quadratic, c, options.effort, rng, relatives)
-        if new is None or new.value <= least:
+            new = find_component(remaining.quadratic, c, options.effort, rng, related)
+        if new is None or new.value <= min_value:
             break
-        if options.proving is not None:
+        if options.certification is not None:
             part = clock.share(len(options.cardinalities) - k)
-            new, certificate = proved(remaining.quadratic, c, new, options, part, at_angle)
+            new, certificate = certify_component(
+                remaining.quadratic, c, new, options, part, at_angle
+            )
             clock.interrupted = part.interrupted
             certificates.append(certificate)
-        found.append(new if options.nonnegative else new._replace(w=turned(new.w)))
-        remaining = without(remaining, new.w, options.orthogonality)
+        found.append(new if options.nonnegative else new._replace(w=fix_sign(new.w)))
+        remaining = remove_component(remaining, new.w, options.orthogonality)
     return Solution(quadratic, options, found, certificates)
 
 
-def proved(
+def certify_component(
     quadratic: Quadratic,
     c: Constraint,
-    found: Climb,
+    found: Optimum,
     options: EmpcaOptions,
     clock: Clock,
     at_angle: bool,
-) -> tuple[Climb, Certificate]:
-    """A component with its proof, or a better one that turned up on the way.
+) -> tuple[Optimum, Certificate]:
+    """Return a component with its certificate; a better component may replace it.
 
-    Of a component at an angle from others only the bound is taken, which holds without the angle
-    and so with it.
+    With an angle constraint, only the bound is used, which also holds under the constraint.
     """
-    proving = options.proving
-    assert proving is not None
-    certificate = prove_component(
+    certification = options.certification
+    assert certification is not None
+    certificate = bound_component(
         quadratic,
         c,
         found.w,
         found.value,
-        gap=proving.gap,
+        gap=certification.gap,
         clock=clock,
-        epsilon=proving.epsilon,
+        epsilon=certification.epsilon,
         verbose=options.effort.verbose,
     )
     if at_angle:
@@ -202,98 +190,100 @@ def proved(
             value=certificate.value,
             trace=[*found.trace, certificate.value],
         )
-    if certificate.gap > proving.gap and clock.expired():
-        found = found._replace(reason=worst([found.reason, StopReason.UNPROVED]))
+    if certificate.gap > certification.gap and clock.expired():
+        found = found._replace(reason=worst([found.reason, StopReason.NOT_CERTIFIED]))
     return found, certificate
 
 
 def solve_joint(
     quadratic: Quadratic, options: EmpcaOptions, warm: Sequence[Floats] = ()
 ) -> Solution:
-    """The largest sum: from one component after the other to all together, with a bound on the
-    sum. Without a proof asked for, that bound is the one that costs next to nothing.
+    """Maximise the sum of the variances, starting from sequential components.
 
-    Where there are too many columns for a bound of the sum as a whole, it is the sum of what each
-    component could have alone. Orthogonal components that may share variables are those found one
-    after the other, with a bound on their sum.
+    Without certification only the inexpensive bounds are computed. With too many columns for a
+    joint bound, the bound is the sum of the bounds of the single components. Orthogonal components
+    with common variables are computed sequentially, with a bound on their sum.
     """
-    single = options._replace(joint=False, proving=None)
-    begun = solve_form(quadratic, single, warm)
-    d = len(begun.components)
+    single = options._replace(joint=False, certification=None)
+    initial = solve_form(quadratic, single, warm)
+    d = len(initial.components)
     if d == 0:
-        return begun
+        return initial
     sizes = np.array(options.cardinalities[:d])
-    proving = options.proving or Proving(0.0, 0.0)
-    clock = Clock(proving.time_limit)
-    everyone = np.ones(quadratic.width, dtype=bool)
-    ceilings = {}
-    for place, K in enumerate(np.unique(sizes).tolist()):
-        one = begun.components[int(np.flatnonzero(sizes == K)[0])]
-        part = clock.share(2 * (np.unique(sizes).size - place))
-        proof = prove_component(
+    certification = options.certification or CertificationOptions(0.0, 0.0)
+    clock = Clock(certification.time_limit)
+    allowed = np.ones(quadratic.width, dtype=bool)
+    bounds = {}
+    for k, K in enumerate(np.unique(sizes).tolist()):
+        one = initial.components[int(np.flatnonzero(sizes == K)[0])]
+        part = clock.share(2 * (np.unique(sizes).size - k))
+        proof = bound_component(
             quadratic,
-            Constraint(K, False, everyone),
+            Constraint(K, False, allowed),
             one.w,
             one.value,
-            gap=proving.gap,
+            gap=certification.gap,
             clock=part,
-            epsilon=proving.epsilon,
+            epsilon=certification.epsilon,
         )
         clock.interrupted = part.interrupted
-        ceilings[K] = proof.upper_bound
-    W, ceiling = begun.W, sum(ceilings[K] for K in sizes.tolist())
-    value, n_nodes = begun.value, 0
-    if quadratic.width <= MAX_JOINT and options.orthogonality == "quasi":
+        bounds[K] = proof.upper_bound
+    W, upper_bound = initial.W, sum(bounds[K] for K in sizes.tolist())
+    value, n_nodes = initial.value, 0
+    if quadratic.width <= MAX_JOINT_VARIABLES and options.orthogonality == "quasi":
         C = quadratic.block(np.arange(quadratic.width))
-        iterations = 0 if options.proving is None else ORTHOGONAL_ITERATIONS
+        iterations = 0 if options.certification is None else MAX_ORTHOGONAL_ITERATIONS
         bound = orthogonal_bound(C, sizes.tolist(), max_iter=iterations, clock=clock)
-        ceiling = max(value, min(ceiling, bound))
-    elif quadratic.width <= MAX_JOINT:
+        upper_bound = max(value, min(upper_bound, bound))
+    elif quadratic.width <= MAX_JOINT_VARIABLES:
         C = quadratic.block(np.arange(quadratic.width))
         rng = check_random_state(options.random_state)
-        W = raised(C, W, sizes, options.effort, rng)
+        W = improve_components(C, W, sizes, options.effort, rng)
         with Progress(None, "EMPCA, gap of the sum", options.effort.verbose) as progress:
             found = certify_sum(
                 C,
                 W,
                 sizes,
-                ceiling=ceiling,
-                gap=proving.gap,
+                ceiling=upper_bound,
+                gap=certification.gap,
                 clock=clock,
                 progress=progress,
             )
-        W, value, ceiling, n_nodes = found.W, found.value, found.upper_bound, found.n_nodes
+        W, value, upper_bound, n_nodes = found.W, found.value, found.upper_bound, found.n_nodes
     order = (
         np.argsort(-quadratic.form(W), kind="stable") if np.all(sizes == sizes[:1]) else range(d)
     )
-    unproved = (
-        options.proving is not None and clock.expired() and 1.0 - value / ceiling > proving.gap
+    unfinished = (
+        options.certification is not None
+        and clock.expired()
+        and 1.0 - value / upper_bound > certification.gap
     )
     components, certificates = [], []
     for c in order:
         own = float(quadratic.form(W[c][None, :])[0])
-        old = begun.components[c]
-        reason = worst([old.reason, StopReason.UNPROVED]) if unproved else old.reason
-        components.append(Climb(turned(W[c]), own, [own], reason))
-        certificates.append(Certificate(W[c], own, own * ceiling / value, n_nodes))
+        old = initial.components[c]
+        reason = worst([old.reason, StopReason.NOT_CERTIFIED]) if unfinished else old.reason
+        components.append(Optimum(fix_sign(W[c]), own, [own], reason))
+        certificates.append(Certificate(W[c], own, own * upper_bound / value, n_nodes))
     return Solution(quadratic, options, components, certificates)
 
 
-def turned(w: Floats) -> Floats:
-    """The sign for which the largest entry is positive."""
+def fix_sign(w: Floats) -> Floats:
+    """Return ``w`` or ``-w``, with the largest entry positive."""
     return w if w[np.argmax(np.abs(w))] >= 0 else -w
 
 
 def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]:
-    """Problems that differ in their cardinalities, in rising order, each from the start that its
-    neighbours provide: upwards, and then downwards with those from above, without restarts.
+    """Solve problems of increasing cardinality, each started from its neighbours.
+
+    The path is computed upwards, and then downwards without random starts.
 
     Parameters
     ----------
     op : Operator
-        The table, centred.
+        Centred data.
     problems : sequence of EmpcaOptions
-        With rising cardinalities.
+        Problems in increasing order of their cardinalities.
 
     Returns
     -------
@@ -301,42 +291,45 @@ def solve_path(op: Operator, problems: Sequence[EmpcaOptions]) -> list[Solution]
         In the same order.
     """
     quadratic = quadratic_of(op)
-    proving = problems[0].proving if problems else None
-    asked, problems = problems, [options._replace(proving=None) for options in problems]
+    certification = problems[0].certification if problems else None
+    requested, problems = problems, [options._replace(certification=None) for options in problems]
     solutions: list[Solution] = []
     for options in problems:
         warm = solutions[-1].components if solutions else []
         solutions.append(solve_form(quadratic, options, [found.w for found in warm]))
     for k in range(len(solutions) - 2, -1, -1):
-        alone = problems[k].effort._replace(n_restarts=0)
+        effort = problems[k].effort._replace(n_restarts=0)
         warm = solutions[k + 1].components
-        rival = solve_form(
-            quadratic, problems[k]._replace(effort=alone), [found.w for found in warm]
+        candidate = solve_form(
+            quadratic, problems[k]._replace(effort=effort), [found.w for found in warm]
         )
-        if rival.value > solutions[k].value:
-            solutions[k] = rival
-    if proving is None:
+        if candidate.value > solutions[k].value:
+            solutions[k] = candidate
+    if certification is None:
         return solutions
     return [
         solve_form(quadratic, options, [found.w for found in solution.components])
-        for options, solution in zip(asked, solutions, strict=True)
+        for options, solution in zip(requested, solutions, strict=True)
     ]
 
 
-def candidates(solution: Solution) -> Iterator[Candidate]:
-    """Every component with the problem that it solves; for `models.empca.certify.bounds.gaps`."""
-    remaining, options = everything(solution.quadratic), solution.options
+def certification_problems(solution: Solution) -> Iterator[Candidate]:
+    """Yield each component with the problem that it solves, for `certify.bounds.gaps`."""
+    remaining, options = all_variables(solution.quadratic), solution.options
     for K, found in zip(options.cardinalities, solution.components, strict=False):
-        c = constraint(remaining, K, options.nonnegative)
+        c = next_constraint(remaining, K, options.nonnegative)
         yield Candidate(remaining.quadratic, c, found.w, found.value)
-        remaining = without(remaining, found.w, options.orthogonality)
+        remaining = remove_component(remaining, found.w, options.orthogonality)
 
 
 def count_components(op: Operator, total: float) -> int:
-    """How many components stand out from white noise, for a table of ``total`` observations."""
+    """Return the number of eigenvalues that exceed those of white noise.
+
+    ``total`` is the number of observations.
+    """
     n, p = op.shape
     values = np.linalg.eigvalsh(to_numpy(op.outer() if n <= p else op.gram()))[::-1]
-    values = np.where(values > RANK_TOL * values[0], values, 0.0)  # the rest is rounding
-    # as many as if every row stood there as often as its weight says
+    values = np.where(values > RANK_TOL * values[0], values, 0.0)  # smaller values are rounding
+    # Weighted rows count as repeated rows.
     values = np.pad(values, (0, max(0, min(round(total), p) - values.size)))
     return count_signals(values, round(total), p)

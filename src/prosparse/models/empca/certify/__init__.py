@@ -1,6 +1,6 @@
-"""Proofs that components are the best: start at `branching`, whose first lines say how.
+"""Certificates of optimality by branch and bound.
 
-`symmetry` finds variables that can be exchanged for each other, `many` leaves out those that
-cannot be in the best set before a p x p array is formed, `branching` proves one component the
-best, `joint` several at once, and `orthogonal` bounds those that may share variables.
+`screening` excludes variables before a p x p array is formed, and `symmetry` finds exchangeable
+variables. `branching` certifies one component, `joint` the sum of several components without
+common variables. `orthogonal` bounds the sum of orthogonal components.
 """

@@ -1,17 +1,16 @@
-"""How good could a sparse component be? Upper bounds on w'Cw over all supports of size K.
+"""Upper bounds on w'Cw over all supports of size K.
 
 [MWA06]  B. Moghaddam, Y. Weiss, S. Avidan. Spectral bounds for sparse PCA. NeurIPS 2006.
 [ABG08]  A. d'Aspremont, F. Bach, L. El Ghaoui. Optimal solutions for sparse principal
          component analysis. JMLR 9, 2008.
 
-Every function returns a number that w'Cw cannot exceed for any unit w with at most K
-nonzeros; the smallest is the best. Signs and angles only make the feasible set smaller, so
-that the bounds hold with them too.
+Each function returns an upper bound of w'Cw for unit vectors w with at most K nonzeros. Sign and
+angle constraints reduce the feasible set, so that the bounds remain valid.
 
-They differ in what they need and what they cost. `trace_bound` needs the diagonal of C,
-`spectral_bound` some of its eigenvectors, `dual_bound` a factor; `gershgorin_bound` and
-`row_norm_bound` need C, and are good where K is small. `relaxed_bound` contains all but the dual
-one and is often exact, at the cost of some hundred eigenproblems; it alone has room for rounding.
+`trace_bound` requires the diagonal of C, `spectral_bound` some of its eigenvectors, `dual_bound` a
+factor. `gershgorin_bound` and `row_norm_bound` require C and are sharp for small K. `relaxed_bound`
+is at least as sharp as all but the dual bound and often exact, at the cost of a few hundred
+eigenproblems; only this bound accounts for rounding.
 """
 
 from __future__ import annotations
@@ -27,30 +26,31 @@ from ..quadratic import Floats, Mask, Quadratic, largest_eigenvalue
 from ..thresholds import Constraint
 from .relaxation import Problem, from_leading_vector, from_row_norms, improve, prove
 
-GERSHGORIN_WIDTH = 3000  # p x p arrays up to here
-FACTOR_ENTRIES = 20_000_000  # dense m x p factors up to here
-DUAL_SIDE = 400  # and m x m eigenproblems, some twenty of them
-# `relaxed_bound`: iterations at a time, and their smoothing: a share of the bound, and how much
-# smaller it is each time.
-RELAXED_STEPS = 40
+MAX_GERSHGORIN_WIDTH = 3000  # maximum p for p x p arrays
+MAX_FACTOR_ENTRIES = 20_000_000  # maximum number of entries of a dense m x p factor
+MAX_DUAL_SIDE = 400  # maximum m for about twenty m x m eigenproblems
+# `relaxed_bound`: iterations per round, initial smoothing relative to the bound, and its factor per
+# round.
+N_RELAXED_STEPS = 40
 RELAXED_SMOOTHING = 0.01
-RELAXED_SHRINKAGE = 0.4
+RELAXED_SMOOTHING_FACTOR = 0.4
 
 
 def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
-    """Sum of the K largest entries along an axis.
+    """Return the sum of the K largest entries along an axis.
 
     Parameters
     ----------
-    values : array
+    values : ndarray
+        Values to sum.
     K : int
-        If there are fewer entries, all of them are added up.
+        Number of entries; all entries if there are fewer.
     axis : int, default=-1
+        Axis of the sum.
 
     Returns
     -------
-    array
-        Without that axis.
+    ndarray
     """
     size = values.shape[axis]
     if size > K:
@@ -61,21 +61,21 @@ def top_sum(values: Floats, K: int, axis: int = -1) -> Floats:
 
 
 def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> float:
-    """A bound from eigenvalues and eigenvectors of C.
+    """Return a bound from eigenvalues and eigenvectors of C.
 
-    w'Cw = sum_l lambda_l (u_l'w)^2, where (u_l'w)^2 is at most the sum t_l of the K largest
-    squares in u_l, and all of them add up to at most one: fill from the largest lambda on.
+    In w'Cw = sum_l lambda_l (u_l'w)^2, (u_l'w)^2 is at most the sum t_l of the K largest squares of
+    u_l, and the sum of all (u_l'w)^2 is at most one.
 
     Parameters
     ----------
-    values : array (m,)
-        Eigenvalues of C, in falling order, the largest among them.
-    vectors : array (m, p)
-        Their vectors, as rows.
+    values : ndarray of shape (m,)
+        Largest eigenvalues of C, in decreasing order.
+    vectors : ndarray of shape (m, p)
+        Eigenvectors as rows.
     rest : float
-        A bound on the eigenvalues that are not given.
+        Upper bound of the other eigenvalues.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
 
     Returns
     -------
@@ -83,13 +83,12 @@ def spectral_bound(values: Floats, vectors: Floats, rest: float, K: int) -> floa
     """
     t = np.clip(top_sum(vectors**2, K, axis=1), 0.0, 1.0)
     before = np.concatenate([[0.0], np.cumsum(t)[:-1]])
-    share = np.clip(1.0 - before, 0.0, t)
-    return float(share @ values + max(0.0, 1.0 - share.sum()) * rest)
+    proportion = np.clip(1.0 - before, 0.0, t)
+    return float(proportion @ values + max(0.0, 1.0 - proportion.sum()) * rest)
 
 
 def _leading_directions(A: Floats, K: int) -> tuple[Floats, Floats, float]:
-    """As many eigenvalues and vectors of A'A as `spectral_bound` fills, mostly a few, and a bound
-    of the others."""
+    """Return the eigenpairs of A'A that `spectral_bound` needs, and a bound of the others."""
     values, vectors = np.linalg.eigh(A @ A.T)
     values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
     count = 0
@@ -104,14 +103,14 @@ def _leading_directions(A: Floats, K: int) -> tuple[Floats, Floats, float]:
 
 
 def trace_bound(diagonal: Floats, K: int) -> float:
-    """The largest eigenvalue of a block is at most its trace.
+    """Return the largest trace of a block, which bounds its largest eigenvalue.
 
     Parameters
     ----------
-    diagonal : array (p,)
-        The diagonal of C.
+    diagonal : ndarray of shape (p,)
+        Diagonal of C.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
 
     Returns
     -------
@@ -121,13 +120,16 @@ def trace_bound(diagonal: Floats, K: int) -> float:
 
 
 def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
-    """The largest of C_ii + the K-1 largest ``|C_ij|``; for w >= 0 negative C_ij cannot help.
+    """Return the maximum of C_ii plus the K-1 largest ``|C_ij|``.
+
+    With w >= 0, negative C_ij count as zero.
 
     Parameters
     ----------
-    C : array (p, p)
+    C : ndarray of shape (p, p)
+        Symmetric matrix.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
     nonnegative : bool, default=False
         Whether w >= 0.
 
@@ -142,13 +144,14 @@ def gershgorin_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
 
 
 def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
-    """Frobenius norm of a block: the K largest sums of the K largest C_ij^2 of a row.
+    """Return the largest Frobenius norm of a block of K rows with K entries each.
 
     Parameters
     ----------
-    C : array (p, p)
+    C : ndarray of shape (p, p)
+        Symmetric matrix.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
     nonnegative : bool, default=False
         Whether w >= 0.
 
@@ -161,19 +164,19 @@ def row_norm_bound(C: Floats, K: int, nonnegative: bool = False) -> float:
 
 
 def dual_bound(A: Floats, x: Floats, K: int) -> float:
-    """Weak duality in [ABG08]: the smallest over rho of lambda_max(sum_i Y_i) + rho K.
+    """Return the bound of [ABG08] by weak duality: min over rho of lambda_max(sum Y_i) + rho K.
 
-    For every rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, which
-    makes the value a bound for any x; if w is optimal it is often tight, and proves it.
+    For each rho and i, Y_i is positive semi-definite and at least B_i = a_i a_i' - rho I, so that
+    the value is a bound for any x. If w is optimal, the bound is often tight.
 
     Parameters
     ----------
-    A : array (m, p)
-        With A'A = C.
-    x : array (m,)
-        The unit vector ``A w / |A w|`` of a good component w.
+    A : ndarray of shape (m, p)
+        Factor with A'A = C.
+    x : ndarray of shape (m,)
+        Unit vector ``A w / |A w|`` of a component w.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
 
     Returns
     -------
@@ -181,73 +184,72 @@ def dual_bound(A: Floats, x: Floats, K: int) -> float:
     """
     s = A.T @ x
     norms = np.sum(A * A, axis=0)
-    kept = np.sort(s**2)[::-1]
+    squares = np.sort(s**2)[::-1]
     # At an optimal support rho lies between its smallest (a_i'x)^2 and the next one.
-    middle = 0.5 * float(kept[K - 1] + (kept[K] if kept.size > K else 0.0))
+    middle = 0.5 * float(squares[K - 1] + (squares[K] if squares.size > K else 0.0))
     if middle <= 0.0:
         return math.inf
-    turned = _towards_first_axis(A, x)
-    scaled = np.empty_like(turned[1:])
+    reflected = _reflect_to_first_axis(A, x)
+    scaled = np.empty_like(reflected[1:])
 
     def value(log_ratio: float) -> float:
         rho = middle * math.exp(log_ratio)
-        return _dual_value(turned, s, norms, rho, scaled) + rho * K
+        return _dual_value(reflected, s, norms, rho, scaled) + rho * K
 
     first = value(0.0)
-    if first <= float(kept[:K].sum()) * (1.0 + 1e-9):
-        return first  # w is optimal: no smaller bound exists
+    if first <= float(squares[:K].sum()) * (1.0 + 1e-9):
+        return first  # w is optimal, and the bound is tight
     tried = minimize_scalar(value, bounds=(-2.5, 1.0), method="bounded", options={"maxiter": 5})
     return min(first, float(tried.fun))
 
 
-def _towards_first_axis(A: Floats, x: Floats) -> Floats:
-    """H A with the reflection H that takes x to the first axis, or to its opposite."""
+def _reflect_to_first_axis(A: Floats, x: Floats) -> Floats:
+    """Return H A with the reflection H that maps x to the first axis, up to sign."""
     v = x.copy()
     v[0] += math.copysign(1.0, x[0])
     v /= np.linalg.norm(v)
-    turned: Floats = A - np.outer(2.0 * v, v @ A)
-    return turned
+    reflected: Floats = A - np.outer(2.0 * v, v @ A)
+    return reflected
 
 
 def _dual_value(A: Floats, s: Floats, norms: Floats, rho: float, scaled: Floats) -> float:
-    """Largest eigenvalue of sum_i Y_i, [ABG08] (13) and the lines after it.
+    """Return the largest eigenvalue of sum_i Y_i, [ABG08] (13).
 
-    In the basis of ``A`` x is the first axis e, or -e, which changes nothing but the sign of s:
-    there P = I - xx' leaves out the first row. ``scaled`` is written to.
+    In the basis of ``A``, x is the first axis up to sign, so that P = I - xx' removes the first
+    row. ``scaled`` is a buffer.
     """
     positive = s**2 - rho  # x'B_i x
     inside = positive > 1e-12 * rho
-    # the others, i with x'B_i x <= 0: Y_i = y_i P a_i a_i'P / |P a_i|^2, not expanded, as the terms
-    # would cancel
+    # If x'B_i x <= 0: Y_i = y_i P a_i a_i'P / |P a_i|^2, not expanded to avoid cancellation.
     out = ~inside & (norms > rho)
     gap = np.maximum(-positive, 1e-12 * rho)
     y = np.where(out, rho * (norms - rho) / gap, 0.0)
     PA = np.multiply(A[1:], np.sqrt(y / np.maximum(norms - s**2, 1e-300)), out=scaled)
     total = np.zeros((A.shape[0], A.shape[0]))
     total[1:, 1:] = PA @ PA.T
-    # i with x'B_i x > 0: Y_i = B_i x x'B_i / (x'B_i x), B_i x = a_i s_i - rho x
+    # If x'B_i x > 0: Y_i = B_i x x'B_i / (x'B_i x), B_i x = a_i s_i - rho x
     B = A[:, inside] * A[0, inside]
     B[0] -= rho
     B /= np.sqrt(positive[inside])
     total += B @ B.T
-    # Columns along x can overflow: then there is no bound at this rho.
+    # Columns parallel to x can overflow; there is no bound at this rho then.
     return largest_eigenvalue(total) if np.isfinite(total).all() else math.inf
 
 
 def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 200) -> float:
-    """The convex bound of `relaxation`, with rounding on the safe side.
+    """Return the convex bound of `relaxation`, including rounding errors.
 
     Parameters
     ----------
-    C : array (p, p)
-        Symmetric, not zero.
+    C : ndarray of shape (p, p)
+        Symmetric nonzero matrix.
     K : int
-        The most nonzeros of w.
+        Maximum number of nonzeros of w.
     nonnegative : bool, default=False
         Whether w >= 0.
     max_iter : int, default=200
-        Iterations of L-BFGS, each an eigenproblem of side p; 0 gives the best of two bounds in
-        closed form.
+        Number of L-BFGS iterations, each with an eigenproblem of size p. 0 returns the smaller of
+        two closed-form bounds.
 
     Returns
     -------
@@ -262,28 +264,28 @@ def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 
     bounds = [prove(problem, at).bound for at in starts]
     at = starts[int(np.argmin(bounds))]
     smoothing = RELAXED_SMOOTHING
-    for _ in range(max_iter // RELAXED_STEPS):
-        at = improve(problem, at, smoothing * min(bounds), RELAXED_STEPS)
+    for _ in range(max_iter // N_RELAXED_STEPS):
+        at = improve(problem, at, smoothing * min(bounds), N_RELAXED_STEPS)
         bounds.append(prove(problem, at).bound)
-        smoothing *= RELAXED_SHRINKAGE
+        smoothing *= RELAXED_SMOOTHING_FACTOR
     return size * min(bounds)
 
 
 def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegative: bool) -> float:
-    """The smallest bound that can be computed at this size, on the variables allowed.
+    """Return the smallest bound that is feasible at this size, on the allowed variables.
 
     Parameters
     ----------
     quadratic : Quadratic
         C.
-    w : array (p,)
-        A good component, from which the dual bound starts.
+    w : ndarray of shape (p,)
+        Component that determines the dual bound.
     K : int
-        The most nonzeros of a component.
-    allowed : bool array (p,)
-        The variables that a component may use.
+        Maximum number of nonzeros of a component.
+    allowed : ndarray of bool, shape (p,)
+        Variables that may have a loading.
     nonnegative : bool
-        Whether components have no negative entry.
+        Whether components are non-negative.
 
     Returns
     -------
@@ -291,10 +293,13 @@ def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegat
     """
     S = np.flatnonzero(allowed)
     bounds = [trace_bound(quadratic.diagonal()[S], K)]
-    if S.size <= GERSHGORIN_WIDTH:
+    if S.size <= MAX_GERSHGORIN_WIDTH:
         C = quadratic.block(S)
         bounds += [gershgorin_bound(C, K, nonnegative), row_norm_bound(C, K, nonnegative)]
-    small = quadratic.rank_bound * S.size <= FACTOR_ENTRIES and quadratic.rank_bound <= DUAL_SIDE
+    small = (
+        quadratic.rank_bound * S.size <= MAX_FACTOR_ENTRIES
+        and quadratic.rank_bound <= MAX_DUAL_SIDE
+    )
     A = quadratic.factor(S) if small else None
     if A is not None:
         values, directions, rest = _leading_directions(A, K)
@@ -310,25 +315,25 @@ def upper_bound(quadratic: Quadratic, w: Floats, K: int, allowed: Mask, nonnegat
 
 
 class Candidate(NamedTuple):
-    """A component, with the problem that it is meant to solve: the largest w'Cw."""
+    """Component, with the problem that it solves."""
 
     quadratic: Quadratic  # C
     constraint: Constraint
-    w: Floats  # (p,) the component
+    w: Floats  # (p,) component
     value: float  # its w'Cw
 
 
 def gap(candidate: Candidate) -> float:
-    """1 - value / upper bound: 0 proves that no other component has a larger value.
+    """Return 1 - value / upper bound; 0 certifies optimality.
 
     Parameters
     ----------
     candidate : Candidate
+        Component and its problem.
 
     Returns
     -------
     float
-        Between 0 and 1.
     """
     c = candidate.constraint
     bound = upper_bound(candidate.quadratic, candidate.w, c.K, c.allowed, c.nonnegative)
@@ -336,15 +341,15 @@ def gap(candidate: Candidate) -> float:
 
 
 def gaps(candidates: Iterable[Candidate]) -> Floats:
-    """The `gap` of every candidate.
+    """Return the `gap` of each candidate.
 
     Parameters
     ----------
     candidates : iterable of Candidate
-        Taken one after the other, so that a generator need hold one form at a time.
+        Components; a generator keeps one form in memory at a time.
 
     Returns
     -------
-    array
+    ndarray
     """
     return np.array([gap(candidate) for candidate in candidates])

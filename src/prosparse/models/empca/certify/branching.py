@@ -31,9 +31,9 @@ from ....inference.loop import iterate
 from ....inference.progress import Progress
 from ..exchange import best_swap, make_polish_step
 from ..model import Support
-from ..nonnegative import best_weights
+from ..nonnegative import optimal_loadings
 from ..quadratic import Floats, Gram, Indices, Mask
-from ..thresholds import Constraint, spread_weights
+from ..thresholds import Constraint, embed
 from .clock import Clock
 from .relaxation import (
     EPS,
@@ -46,27 +46,27 @@ from .relaxation import (
     improve,
     improve_some,
     prove,
-    taken,
+    restrict,
 )
 from .symmetry import exchangeable
 
 RESOLUTION = 1e-9
 # L-BFGS: iterations at a time, how often at a node, and how much of the gap must go each time.
-ITERATIONS = 40
-TRIES = 3
-WORTHWHILE = 0.6
+N_ITERATIONS = 40
+MAX_IMPROVEMENTS = 3
+MAX_GAP_RATIO = 0.6
 # The smoothing, as a share of the gap, and at most; below the least gap only branching helps.
 SMOOTHING = 0.3
-MOST_SMOOTHING = 0.02
-LEAST_GAP = 1e-6
+MAX_SMOOTHING = 0.02
+MIN_GAP = 1e-6
 # So many variables at most have multipliers of their own; and what is an eigenproblem of all.
-WIDE = 400
+MAX_MULTIPLIERS = 400
 # The bound by row norms is looked at again when so many of the variables were settled.
-MANY_SETTLED = 0.1
+MIN_FIXED_PROPORTION = 0.1
 # Of wide matrices, sets that are tried before the search, and exchanges of variables in each.
-NEIGHBOURHOODS = 400
-POLISHED = 12
-MOST_SWAPS = 100
+N_NEIGHBOURHOODS = 400
+N_POLISHED = 12
+MAX_SWAPS = 100
 
 
 class Certificate(NamedTuple):
@@ -96,7 +96,7 @@ class Node(NamedTuple):
     of: Indices
 
 
-class Question(NamedTuple):
+class SearchProblem(NamedTuple):
     """What is looked for: K of the variables of C, scaled so that a good component has 1."""
 
     C: Floats  # (p, p)
@@ -110,14 +110,14 @@ class Question(NamedTuple):
 class Best:
     """The best component so far, and the largest bound of what was closed."""
 
-    def __init__(self, question: Question, w: Floats, value: float):
-        self.question, self.w, self.value = question, w, value
+    def __init__(self, search: SearchProblem, w: Floats, value: float):
+        self.search, self.w, self.value = search, w, value
         self.closed = -np.inf
 
     @property
     def target(self) -> float:
         """What need not be looked at further."""
-        return self.value / (1.0 - max(self.question.gap, RESOLUTION))
+        return self.value / (1.0 - max(self.search.gap, RESOLUTION))
 
     def close(self, bounds: float | Floats) -> None:
         """What has at most these bounds is not looked at further."""
@@ -125,25 +125,25 @@ class Best:
 
     def offer(self, S: Indices) -> None:
         """A set of variables; if it is the best so far, others near by are tried too."""
-        question = self.question
-        form = Gram(question.C)
+        search = self.search
+        form = Gram(search.C)
         allowed = np.ones(form.width, dtype=bool)
-        c = Constraint(min(question.K, form.width), question.nonnegative, allowed)
-        start = spread_weights(np.full(S.size, S.size**-0.5), S, form.width)
-        found = best_weights(form, start, c)
+        c = Constraint(min(search.K, form.width), search.nonnegative, allowed)
+        start = embed(np.full(S.size, S.size**-0.5), S, form.width)
+        found = optimal_loadings(form, start, c)
         if found.bound <= self.value * (1.0 + 16.0 * EPS):
             return
-        found = self.polished(found)
+        found = self.polish(found)
         self.w, self.value = found.w, found.bound
 
-    def polished(self, start: Support) -> Support:
+    def polish(self, start: Support) -> Support:
         """Variables exchanged while that raises the value."""
-        form, question = Gram(self.question.C), self.question
+        form, search = Gram(self.search.C), self.search
         allowed = np.ones(form.width, dtype=bool)
-        c = Constraint(min(question.K, form.width), question.nonnegative, allowed)
+        c = Constraint(min(search.K, form.width), search.nonnegative, allowed)
         step = make_polish_step(form, c, best_swap, {})
         begun = Support(start.w, start.bound)
-        return iterate(step, begun, max_iter=MOST_SWAPS, tol=0.0).state
+        return iterate(step, begun, max_iter=MAX_SWAPS, tol=0.0).state
 
     def offer_neighbours(self) -> None:
         """Sets around single variables, those with the largest row of C first.
@@ -151,20 +151,20 @@ class Best:
         Among thousands of variables a search from a few starts can miss the best set by some per
         cent, and no bound closes a gap that is the component's own fault.
         """
-        question = self.question
-        C, K = question.C, question.K
-        sizes = np.maximum(C, 0.0) if question.nonnegative else np.abs(C)
+        search = self.search
+        C, K = search.C, search.K
+        sizes = np.maximum(C, 0.0) if search.nonnegative else np.abs(C)
         nearest = np.argpartition(-sizes, K - 1, axis=1)[:, :K]
         norms = np.take_along_axis(np.square(sizes), nearest, axis=1).sum(axis=1)
-        sets = nearest[np.argsort(-norms, kind="stable")[:NEIGHBOURHOODS]]
+        sets = nearest[np.argsort(-norms, kind="stable")[:N_NEIGHBOURHOODS]]
         blocks = C[sets[:, :, None], sets[:, None, :]]
         order = np.argsort(-np.linalg.eigvalsh(blocks)[:, -1], kind="stable")
         form = Gram(C)
-        c = Constraint(K, question.nonnegative, np.ones(form.width, dtype=bool))
-        for place in order[:POLISHED]:
+        c = Constraint(K, search.nonnegative, np.ones(form.width, dtype=bool))
+        for place in order[:N_POLISHED]:
             S = np.sort(sets[place])
-            start = spread_weights(np.full(K, K**-0.5), S, form.width)
-            found = self.polished(best_weights(form, start, c))
+            start = embed(np.full(K, K**-0.5), S, form.width)
+            found = self.polish(optimal_loadings(form, start, c))
             if found.bound > self.value * (1.0 + 16.0 * EPS):
                 self.w, self.value = found.w, found.bound
 
@@ -205,15 +205,15 @@ def certify(
     scale = float(w @ C @ w)
     K = min(K, C.shape[0])
     kinds = exchangeable(C, nonnegative)
-    question = Question(C / scale, K, nonnegative, kinds, gap, clock or Clock())
-    best = Best(question, w, 1.0)
+    search = SearchProblem(C / scale, K, nonnegative, kinds, gap, clock or Clock())
+    best = Best(search, w, 1.0)
     best.offer(np.flatnonzero(w))
-    if C.shape[0] > max(WIDE, K):
+    if C.shape[0] > max(MAX_MULTIPLIERS, K):
         best.offer_neighbours()
     everything = np.arange(C.shape[0])
     nothing = np.zeros(everything.size, dtype=bool)
-    first = Node(outer_bound(question), everything, nothing, None, everything)
-    open_nodes, n_nodes = explored(question, best, [first], progress)
+    first = Node(outer_bound(search), everything, nothing, None, everything)
+    open_nodes, n_nodes = explore(search, best, [first], progress)
     ceiling = max(best.value, best.closed, max((node.bound for node in open_nodes), default=0.0))
     ceiling = max(best.value, min(ceiling, first.bound))
     found = best.w
@@ -221,17 +221,17 @@ def certify(
     return Certificate(found, value, max(value, scale * ceiling), n_nodes)
 
 
-def outer_bound(question: Question) -> float:
+def outer_bound(search: SearchProblem) -> float:
     """What holds before anything is looked at: the Frobenius norm or the trace of a block, the
     largest eigenvalue of C."""
-    C, K = question.C, question.K
+    C, K = search.C, search.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
     bounds = []
     if p > K:
-        problem = Problem(C, np.zeros(p, dtype=bool), K, question.nonnegative)
+        problem = Problem(C, np.zeros(p, dtype=bool), K, search.nonnegative)
         bounds.append(prove(problem, from_row_norms(problem)).bound)
-    if p <= WIDE or p == K:
+    if p <= MAX_MULTIPLIERS or p == K:
         values = np.linalg.eigvalsh(C)
         # the largest eigenvalue of a block is its trace without the others, each at least the least
         trace = float(np.sort(np.diagonal(C))[p - K :].sum())
@@ -240,8 +240,8 @@ def outer_bound(question: Question) -> float:
     return min(bounds)
 
 
-def explored(
-    question: Question, best: Best, first: Iterable[Node], progress: Progress | None = None
+def explore(
+    search: SearchProblem, best: Best, first: Iterable[Node], progress: Progress | None = None
 ) -> tuple[list[Node], int]:
     """Nodes left open when the search ended, and how many were looked at."""
     ticket = count()  # breaks ties: nodes themselves cannot be compared
@@ -254,12 +254,12 @@ def explored(
             heapq.heappop(heap)
             best.close(node.bound)
             continue
-        if question.clock.expired():
+        if search.clock.expired():
             break
         try:
-            parts = settled(question, best, node)
+            parts = process_node(search, best, node)
         except KeyboardInterrupt:
-            question.clock.interrupt()
+            search.clock.interrupt()
             break  # the node is still on the heap, with its bound
         heapq.heappop(heap)
         n_nodes += 1
@@ -271,25 +271,23 @@ def explored(
     return [entry[2] for entry in heap], n_nodes
 
 
-def settled(question: Question, best: Best, node: Node) -> list[Node]:
+def process_node(search: SearchProblem, best: Best, node: Node) -> list[Node]:
     """What is left to be looked at of a node: nothing, two parts, or, out of time, itself."""
     bound, variables, pinned, at = node.bound, node.variables, node.pinned, node.at
     if at is not None and node.of.size > variables.size:
-        at = taken(at, np.isin(node.of, variables, assume_unique=True))
-    tries, before, many, over = 0, np.inf, True, question.clock.expired
+        at = restrict(at, np.isin(node.of, variables, assume_unique=True))
+    tries, before, many, over = 0, np.inf, True, search.clock.expired
     while True:
-        slots = question.K - int(pinned.sum())
-        if slots < 0 or variables.size < question.K:
+        slots = search.K - int(pinned.sum())
+        if slots < 0 or variables.size < search.K:
             return []
-        if slots == 0 or variables.size == question.K:
-            leaf(question, best, variables[pinned] if slots == 0 else variables)
+        if slots == 0 or variables.size == search.K:
+            leaf(search, best, variables[pinned] if slots == 0 else variables)
             return []
-        problem = Problem(
-            question.C[np.ix_(variables, variables)], pinned, slots, question.nonnegative
-        )
-        at, proof, free, inside, outside = weighed(problem, at, many)
+        problem = Problem(search.C[np.ix_(variables, variables)], pinned, slots, search.nonnegative)
+        at, proof, free, inside, outside = evaluate_multipliers(problem, at, many)
         bound = min(bound, proof.bound)
-        best.offer(promising(variables, problem, proof))
+        best.offer(promising_set(variables, problem, proof))
         either = np.minimum(bound, np.maximum(inside, outside).min())
         if either <= best.target:
             best.close(either)
@@ -302,27 +300,27 @@ def settled(question: Question, best: Best, node: Node) -> list[Node]:
             pinned[free[needed]] = True
             kept = np.ones(variables.size, dtype=bool)
             kept[free[out]] = False
-            many = out.sum() + needed.sum() > MANY_SETTLED * variables.size
+            many = out.sum() + needed.sum() > MIN_FIXED_PROPORTION * variables.size
             tries = 0 if many else tries
-            variables, pinned, at = variables[kept], pinned[kept], taken(at, kept)
+            variables, pinned, at = variables[kept], pinned[kept], restrict(at, kept)
             continue
         many = False
         left = proof.bound / best.value - 1.0  # what the multipliers can still gain
-        if tries == TRIES or (tries and left > WORTHWHILE * before) or left < LEAST_GAP:
+        if tries == MAX_IMPROVEMENTS or (tries and left > MAX_GAP_RATIO * before) or left < MIN_GAP:
             rest = Node(bound, variables, pinned, at, variables)
-            return divided(question, rest, free, inside, outside)
-        if question.clock.expired():
+            return branch(search, rest, free, inside, outside)
+        if search.clock.expired():
             return [Node(bound, variables, pinned, at, variables)]
-        smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
-        if variables.size > WIDE:
-            some = np.union1d(free[np.argsort(-inside)[:WIDE]], np.flatnonzero(pinned))
-            at = improve_some(problem, at, proof, some, smoothing, ITERATIONS, over)
+        smoothing = min(SMOOTHING * left, MAX_SMOOTHING)
+        if variables.size > MAX_MULTIPLIERS:
+            some = np.union1d(free[np.argsort(-inside)[:MAX_MULTIPLIERS]], np.flatnonzero(pinned))
+            at = improve_some(problem, at, proof, some, smoothing, N_ITERATIONS, over)
         else:
-            at = improve(problem, at, smoothing, ITERATIONS, over)
+            at = improve(problem, at, smoothing, N_ITERATIONS, over)
         tries, before = tries + 1, left
 
 
-def weighed(
+def evaluate_multipliers(
     problem: Problem, at: Multipliers | None, many: bool
 ) -> tuple[Multipliers, Proof, Indices, Floats, Floats]:
     """The best of the multipliers at hand and, where ``many`` variables were settled, two that are
@@ -330,7 +328,7 @@ def weighed(
     tried = [] if at is None else [at]
     if many:
         tried.append(from_row_norms(problem))
-        if problem.C.shape[0] <= WIDE:
+        if problem.C.shape[0] <= MAX_MULTIPLIERS:
             tried.append(from_leading_vector(problem))
     proofs = [prove(problem, one) for one in tried]
     said = [children(problem, proof) for proof in proofs]
@@ -340,7 +338,7 @@ def weighed(
     return tried[best], proofs[best], said[0][0], inside, outside
 
 
-def promising(variables: Indices, problem: Problem, proof: Proof) -> Indices:
+def promising_set(variables: Indices, problem: Problem, proof: Proof) -> Indices:
     """The set with the largest row sums."""
     ranks = np.where(problem.pinned, np.inf, proof.s)
     K = problem.slots + int(problem.pinned.sum())
@@ -348,8 +346,8 @@ def promising(variables: Indices, problem: Problem, proof: Proof) -> Indices:
     return S
 
 
-def divided(
-    question: Question, node: Node, free: Indices, inside: Floats, outside: Floats
+def branch(
+    search: SearchProblem, node: Node, free: Indices, inside: Floats, outside: Floats
 ) -> list[Node]:
     """A variable in S, or out of it: the one for which both parts lose most.
 
@@ -359,7 +357,7 @@ def divided(
     lost_in = np.maximum(node.bound - inside, floor)
     lost_out = np.maximum(node.bound - outside, floor)
     chosen = free[np.argmax(lost_in * lost_out)]
-    kinds = question.kinds[node.variables]
+    kinds = search.kinds[node.variables]
     alike = np.flatnonzero((kinds == kinds[chosen]) & ~node.pinned)
     place = int(np.searchsorted(free, alike[0]))
     pinned = node.pinned.copy()
@@ -375,7 +373,7 @@ def divided(
     return [with_it, without]
 
 
-def leaf(question: Question, best: Best, S: Indices) -> None:
+def leaf(search: SearchProblem, best: Best, S: Indices) -> None:
     """The best component on exactly these variables.
 
     With w >= 0 the best one is the leading eigenvector of the block of its own nonzeros: if that
@@ -383,19 +381,19 @@ def leaf(question: Question, best: Best, S: Indices) -> None:
     does not allow to look at counts with its largest eigenvalue.
     """
     best.offer(S)
-    value, one_sign = block_bound(question.C, S)
-    if not question.nonnegative or one_sign or value <= best.target:
+    value, one_sign = block_bound(search.C, S)
+    if not search.nonnegative or one_sign or value <= best.target:
         best.close(value)
         return
-    value = min(value, pinned_bound(question, best, S))
+    value = min(value, pinned_bound(search, best, S))
     if value <= best.target:
         best.close(value)
         return
     stack: list[tuple[Indices, int]] = [(S, 0)]  # a set, and how many of its first must stay
     while stack:
         T, fixed = stack.pop()
-        own, one_sign = block_bound(question.C, T)
-        if own <= best.target or question.clock.expired():
+        own, one_sign = block_bound(search.C, T)
+        if own <= best.target or search.clock.expired():
             best.close(min(own, value))
         elif one_sign:
             best.offer(T)
@@ -404,17 +402,17 @@ def leaf(question: Question, best: Best, S: Indices) -> None:
             stack += [(np.delete(T, i), i) for i in range(fixed, T.size) if T.size > 1]
 
 
-def pinned_bound(question: Question, best: Best, S: Indices) -> float:
+def pinned_bound(search: SearchProblem, best: Best, S: Indices) -> float:
     """The bound for w >= 0 on exactly these variables, by improved multipliers."""
-    problem = Problem(question.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
+    problem = Problem(search.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
     at = from_row_norms(problem)
     bound, before = prove(problem, at).bound, np.inf
-    while bound > best.target and not question.clock.expired():
+    while bound > best.target and not search.clock.expired():
         left = bound / best.value - 1.0
-        if left > 0.9 * before or left < LEAST_GAP:
+        if left > 0.9 * before or left < MIN_GAP:
             break
-        smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
-        at = improve(problem, at, smoothing, ITERATIONS, question.clock.expired)
+        smoothing = min(SMOOTHING * left, MAX_SMOOTHING)
+        at = improve(problem, at, smoothing, N_ITERATIONS, search.clock.expired)
         before, bound = left, min(bound, prove(problem, at).bound)
     return bound
 

@@ -1,4 +1,4 @@
-"""When a proof has to end: the time is up, or the user said so."""
+"""Time limit of branch and bound."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ import time
 
 
 class Clock:
-    """Says whether the time is up. Ctrl-C, once noticed, ends everything that asks it."""
+    """Time limit that a ``KeyboardInterrupt`` can end early."""
 
     def __init__(self, seconds: float = math.inf):
         self.end = time.monotonic() + seconds
         self.interrupted = False
 
     def expired(self) -> bool:
+        """Return whether the time limit is reached, or the search was interrupted."""
         return self.interrupted or time.monotonic() > self.end
 
     def interrupt(self) -> None:
+        """End the search."""
         self.interrupted = True
 
     def share(self, parts: int) -> Clock:
-        """A clock for the next of so many parts of what is left."""
+        """Return a clock with the remaining time divided by ``parts``."""
         left = max(self.end - time.monotonic(), 0.0)
         part = Clock(left / parts)
         part.interrupted = self.interrupted

@@ -1,4 +1,4 @@
-"""One component of a table, proved: from thousands of variables to those that matter, and back."""
+"""Certificate of one component: screening, then branch and bound."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from ....inference.progress import Progress
 from ..quadratic import Floats, Quadratic
-from ..thresholds import Constraint, spread_weights
+from ..thresholds import Constraint, embed
 from .branching import RESOLUTION, Certificate, certify
 from .clock import Clock
-from .many import MOST, survivors
+from .screening import MAX_VARIABLES, screen_variables
 
-# An entry of C is off by so many epsilons of |x_i| |x_j|, with room to spare.
-EPSILONS = 16.0
+# Bound on the rounding error of an entry of C, in units of epsilon |x_i| |x_j|.
+N_EPSILONS = 16.0
 
 
-def prove_component(
+def bound_component(
     quadratic: Quadratic,
     c: Constraint,
     w: Floats,
@@ -26,25 +26,26 @@ def prove_component(
     epsilon: float,
     verbose: int = 0,
 ) -> Certificate:
-    """Prove a component the best that satisfies ``c``, or find a better one.
+    """Certify a component under constraint ``c``, or find a better one.
 
     Parameters
     ----------
     quadratic : Quadratic
         C.
     c : Constraint
-    w : array (p,)
-        The component, which satisfies it.
+        Constraint on the component.
+    w : ndarray of shape (p,)
+        Feasible component.
     value : float
-        Its w'Cw, above zero.
+        Its w'Cw, which is positive.
     gap : float
-        The proof may end when 1 - value / bound is at most this.
+        Relative gap at which the search may stop.
     clock : Clock
-        Ends it at the latest.
+        Time limit.
     epsilon : float
-        Relative rounding error of the table's numbers.
+        Relative rounding error of the data.
     verbose : int, default=0
-        Show how the gap falls.
+        Whether a progress bar shows the gap.
 
     Returns
     -------
@@ -52,35 +53,35 @@ def prove_component(
     """
     diagonal = quadratic.diagonal()
     largest = np.sort(diagonal[c.allowed])[::-1][: c.K]
-    # all entries of a block together are off by at most the epsilons times its trace
-    blur = EPSILONS * epsilon * float(largest.sum())
-    resolution = max(RESOLUTION, 2.0 * blur / value)
+    # The rounding error of the value is at most the epsilons times the trace of the block.
+    rounding = N_EPSILONS * epsilon * float(largest.sum())
+    resolution = max(RESOLUTION, 2.0 * rounding / value)
     if int(c.allowed.sum()) <= c.K and not c.nonnegative:  # plain PCA
-        return Certificate(w, value, value + blur, 0, resolution)
+        return Certificate(w, value, value + rounding, 0, resolution)
     target = value / (1.0 - max(gap, RESOLUTION))
     try:
-        left = survivors(quadratic, c.allowed, c.K, target, c.nonnegative, clock.expired)
-    except KeyboardInterrupt:  # the trace of a block is all that is known by then
+        screened = screen_variables(quadratic, c.allowed, c.K, target, c.nonnegative, clock.expired)
+    except KeyboardInterrupt:  # only the trace bound is available
         clock.interrupt()
-        return Certificate(w, value, max(value, float(largest.sum())) + blur, 0, resolution)
-    if left.variables.size > MOST:
-        return Certificate(w, value, max(value, left.bound) + blur, 0, resolution)
-    chosen = np.union1d(left.variables, np.flatnonzero(w))
+        return Certificate(w, value, max(value, float(largest.sum())) + rounding, 0, resolution)
+    if screened.variables.size > MAX_VARIABLES:
+        return Certificate(w, value, max(value, screened.bound) + rounding, 0, resolution)
+    variables = np.union1d(screened.variables, np.flatnonzero(w))
     with Progress(None, "EMPCA, gap", verbose) as progress:
         found = certify(
-            quadratic.block(chosen),
-            w[chosen],
+            quadratic.block(variables),
+            w[variables],
             c.K,
             nonnegative=c.nonnegative,
             gap=gap,
             clock=clock,
             progress=progress,
         )
-    bound = max(min(max(found.upper_bound, left.closed), left.bound), found.value)
+    bound = max(min(max(found.upper_bound, screened.closed), screened.bound), found.value)
     return Certificate(
-        spread_weights(found.w, chosen, w.size),
+        embed(found.w, variables, w.size),
         found.value,
-        bound + blur,
+        bound + rounding,
         found.n_nodes,
         resolution,
     )

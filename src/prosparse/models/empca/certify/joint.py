@@ -25,47 +25,47 @@ import numpy as np
 from ....inference.progress import Progress
 from ..quadratic import Floats, Gram, Indices, Mask
 from ..search import Effort, find_component
-from ..thresholds import Constraint, spread_weights
+from ..thresholds import Constraint, embed
 from .branching import (
-    ITERATIONS,
-    LEAST_GAP,
-    MOST_SMOOTHING,
+    MAX_GAP_RATIO,
+    MAX_IMPROVEMENTS,
+    MAX_SMOOTHING,
+    MIN_GAP,
+    N_ITERATIONS,
     RESOLUTION,
     SMOOTHING,
-    TRIES,
-    WORTHWHILE,
 )
 from .clock import Clock
 from .relaxation import (
     EPS,
-    FAR_BELOW,
-    SMOOTH_SUMS,
+    EXCLUDED,
+    SUM_SMOOTHING,
     Multipliers,
     Smoothed,
-    largest_shares,
-    lowered,
-    taken,
+    minimise_smoothed,
+    restrict,
+    smoothed_top_indicator,
 )
 
 FREE = -1
 # Up to so many variables the sum is bounded as a whole, by eigenproblems of this side.
-MAX_JOINT = 600
+MAX_JOINT_VARIABLES = 600
 ROUNDS = 20  # of exchanging variables between components, at most
 
 
 class Sum(NamedTuple):
-    """Which components are in question. C should be of order one."""
+    """Which components are in search. C should be of order one."""
 
     C: Floats  # (p, p)
     labels: Indices  # (p,) the component of a variable, or FREE
     sizes: Indices  # (d,) K of every component
 
     @property
-    def rooms(self) -> Indices:
+    def open_slots(self) -> Indices:
         """How many variables each component still takes, (d,)."""
         labelled = self.labels[self.labels != FREE]
-        rooms: Indices = self.sizes - np.bincount(labelled, minlength=self.sizes.size)
-        return rooms
+        open_slots: Indices = self.sizes - np.bincount(labelled, minlength=self.sizes.size)
+        return open_slots
 
     @property
     def different(self) -> list[int]:
@@ -83,7 +83,7 @@ class SumProof(NamedTuple):
     s: Floats  # (p,) row sums
 
 
-class Certified(NamedTuple):
+class SumCertificate(NamedTuple):
     """Components and what is proved of their sum."""
 
     W: Floats  # (d, p)
@@ -99,12 +99,12 @@ def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
     """For component c: the rows that can be in it, the entries that they count in any case, those
     that they cannot count, and how many others they do."""
     own, free = problem.labels == c, problem.labels == FREE
-    rows = own | free if problem.rooms[c] > 0 else own
+    rows = own | free if problem.open_slots[c] > 0 else own
     p = rows.size
     sure = np.tile(own, (p, 1))
     sure[np.diag_indices(p)] = True
     never = np.tile(~own & ~free, (p, 1)) & ~sure
-    return rows, sure, never, problem.rooms[c] - free.astype(np.intp)
+    return rows, sure, never, problem.open_slots[c] - free.astype(np.intp)
 
 
 def sum_rows(problem: Sum, T: Floats) -> Floats:
@@ -122,10 +122,10 @@ def sum_rows(problem: Sum, T: Floats) -> Floats:
     return s
 
 
-def counted(problem: Sum, s: Floats) -> float:
+def counted_rows(problem: Sum, s: Floats) -> float:
     """Rows of variables that have a component, and the largest of the others."""
     free = problem.labels == FREE
-    slots = int(problem.rooms.sum())
+    slots = int(problem.open_slots.sum())
     rest = np.sort(s[free])
     return float(s[~free].sum() + rest[rest.size - slots :].sum())
 
@@ -146,7 +146,7 @@ def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
     """The bound that ``at`` proves, with rounding on the safe side (as `relaxation.rounding`)."""
     p, d = problem.C.shape[0], problem.sizes.size
     s = sum_rows(problem, pairs(at))
-    top = counted(problem, s)
+    top = counted_rows(problem, s)
     norms = sum(float(np.linalg.norm(part)) for part in (problem.C, at.M, at.alpha))
     total = int(problem.sizes.sum())
     summed = abs(top) + total**2 * float(np.abs(at.A).max(initial=0.0))
@@ -158,7 +158,7 @@ def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
 def from_row_norms(problem: Sum) -> Multipliers:
     """M = C and the one alpha that is best for it."""
     p = problem.C.shape[0]
-    total = counted(problem, sum_rows(problem, np.square(problem.C)))
+    total = counted_rows(problem, sum_rows(problem, np.square(problem.C)))
     alpha = np.full(p, math.sqrt(max(total / problem.sizes.size, np.finfo(float).tiny)))
     return Multipliers(problem.C.copy(), alpha, np.zeros((p, p)))
 
@@ -171,7 +171,7 @@ def smoothed_sum(
     scale_P, scale_rows, scale_T = scales
     p, d = problem.C.shape[0], problem.sizes.size
     values, vectors = np.linalg.eigh(inner(problem, at))
-    shares = largest_shares(values[None, :], np.array([d]), scale_P)[0]
+    shares = smoothed_top_indicator(values[None, :], np.array([d]), scale_P)[0]
     height = float(shares @ values) - 0.5 * scale_P * float(shares @ shares)
     X = (vectors * shares) @ vectors.T
     squares = np.square(at.M) / (2.0 * at.alpha[:, None])
@@ -181,18 +181,18 @@ def smoothed_sum(
         rows, sure, never, counts = row_choices(problem, c)
         which = np.flatnonzero(rows)
         part, known = T[which], sure[which]
-        taken_in = largest_shares(
-            np.where(known | never[which], FAR_BELOW, part), counts[which], scale_T
+        indicator = smoothed_top_indicator(
+            np.where(known | never[which], EXCLUDED, part), counts[which], scale_T
         )
-        here = -0.5 * scale_T * np.einsum("ij,ij->i", taken_in, taken_in)
-        taken_in[known] = 1.0
-        here += np.einsum("ij,ij->i", taken_in, part)
+        here = -0.5 * scale_T * np.einsum("ij,ij->i", indicator, indicator)
+        indicator[known] = 1.0
+        here += np.einsum("ij,ij->i", indicator, part)
         better = here > s[which]
-        s[which[better]], Y[which[better]] = here[better], taken_in[better]
+        s[which[better]], Y[which[better]] = here[better], indicator[better]
     free = problem.labels == FREE
     z = np.ones(p)
-    slots = np.array([int(problem.rooms.sum())])
-    z[free] = largest_shares(s[None, free], slots, scale_rows)[0]
+    slots = np.array([int(problem.open_slots.sum())])
+    z[free] = smoothed_top_indicator(s[None, free], slots, scale_rows)[0]
     height += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
     Z = z[:, None] * Y
     dM = Z * at.M / at.alpha[:, None] - X
@@ -203,18 +203,18 @@ def smoothed_sum(
 def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -> Multipliers:
     """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
     K = int(problem.sizes.max())
-    scales = (smoothing, SMOOTH_SUMS * smoothing / K, SMOOTH_SUMS * smoothing / K**2)
+    scales = (smoothing, SUM_SMOOTHING * smoothing / K, SUM_SMOOTHING * smoothing / K**2)
 
     def at_point(point: Multipliers) -> Smoothed:
         return smoothed_sum(problem, point, scales)
 
-    return lowered(at_point, at, K, ITERATIONS, 2 * ITERATIONS, clock.expired)
+    return minimise_smoothed(at_point, at, K, N_ITERATIONS, 2 * N_ITERATIONS, clock.expired)
 
 
 # --- good components to start from
 
 
-def raised(
+def improve_components(
     C: Floats, W: Floats, sizes: Indices, effort: Effort, rng: np.random.RandomState
 ) -> Floats:
     """Components with a larger sum: each in turn, and each pair, is looked for again on what the
@@ -225,7 +225,7 @@ def raised(
     groups = [[c] for c in range(d)]
     groups += [[a, b] for a in range(d) for b in range(d) if a != b]
     for _ in range(ROUNDS):
-        before = total_of(C, best)
+        before = total_variance(C, best)
         for group in groups:
             others = np.delete(best, group, axis=0)
             allowed = ~np.any(others != 0, axis=0)
@@ -238,24 +238,24 @@ def raised(
                 trial[c] = found.w
                 allowed = allowed & (found.w == 0)
             else:
-                if total_of(C, trial) > total_of(C, best) * (1.0 + 1e-12):
+                if total_variance(C, trial) > total_variance(C, best) * (1.0 + 1e-12):
                     best = trial
-        if total_of(C, best) <= before * (1.0 + 1e-9):
+        if total_variance(C, best) <= before * (1.0 + 1e-9):
             break
     return best
 
 
-def total_of(C: Floats, W: Floats) -> float:
+def total_variance(C: Floats, W: Floats) -> float:
     """The sum of w'Cw."""
     return float(np.einsum("ip,pq,iq->", W, C, W))
 
 
-def on_sets(C: Floats, labels: Indices, d: int) -> Floats:
+def components_on_sets(C: Floats, labels: Indices, d: int) -> Floats:
     """The best components on given sets, (d, p)."""
     W = np.zeros((d, labels.size))
     for c in range(d):
         S = np.flatnonzero(labels == c)
-        W[c] = spread_weights(np.linalg.eigh(C[np.ix_(S, S)])[1][:, -1], S, labels.size)
+        W[c] = embed(np.linalg.eigh(C[np.ix_(S, S)])[1][:, -1], S, labels.size)
     return W
 
 
@@ -281,7 +281,7 @@ def certify_sum(
     gap: float = 0.0,
     clock: Clock | None = None,
     progress: Progress | None = None,
-) -> Certified:
+) -> SumCertificate:
     """Prove that no components on sets that do not meet have a larger sum, or find some.
 
     Parameters
@@ -303,10 +303,10 @@ def certify_sum(
 
     Returns
     -------
-    Certified
+    SumCertificate
     """
     clock = clock or Clock()
-    scale = total_of(C, W) / sizes.size
+    scale = total_variance(C, W) / sizes.size
     search = _Search(C / scale, W, sizes, gap, clock)
     p = C.shape[0]
     everything = np.arange(p)
@@ -318,7 +318,7 @@ def certify_sum(
     while heap and -heap[0][0] > search.target and not clock.expired():
         bound, _, part = heap[0]
         try:
-            rest = search.settled(part._replace(bound=-bound))
+            rest = search.process_node(part._replace(bound=-bound))
         except KeyboardInterrupt:
             clock.interrupt()
             break
@@ -329,8 +329,8 @@ def certify_sum(
         if progress is not None:
             progress.advance(1.0 - search.value / max(search.value, search.highest(heap)))
     upper = max(search.value, search.highest(heap))
-    value = total_of(C, search.W)
-    return Certified(search.W, value, max(value, scale * upper), n_nodes)
+    value = total_variance(C, search.W)
+    return SumCertificate(search.W, value, max(value, scale * upper), n_nodes)
 
 
 class _Search:
@@ -338,7 +338,7 @@ class _Search:
 
     def __init__(self, C: Floats, W: Floats, sizes: Indices, gap: float, clock: Clock):
         self.C, self.W, self.sizes, self.gap, self.clock = C, W, sizes, gap, clock
-        self.value, self.closed = total_of(C, W), -math.inf
+        self.value, self.closed = total_variance(C, W), -math.inf
 
     @property
     def target(self) -> float:
@@ -351,17 +351,17 @@ class _Search:
     def close(self, bounds: float | Floats) -> None:
         self.closed = max(self.closed, float(np.max(bounds, initial=-math.inf)))
 
-    def settled(self, part: Part) -> list[Part]:
+    def process_node(self, part: Part) -> list[Part]:
         """What is left to be looked at of a part: nothing, some parts, or, out of time, itself."""
         bound, variables, labels, at = part.bound, part.variables, part.labels, part.at
         if at is not None and part.of.size > variables.size:
-            at = taken(at, np.isin(part.of, variables, assume_unique=True))
+            at = restrict(at, np.isin(part.of, variables, assume_unique=True))
         tries, before, many = 0, math.inf, True
         while True:
             problem = Sum(self.C[np.ix_(variables, variables)], labels, self.sizes)
-            slots = int(problem.rooms.sum())
+            slots = int(problem.open_slots.sum())
             free = np.flatnonzero(labels == FREE)
-            if free.size < slots or np.any(problem.rooms < 0):
+            if free.size < slots or np.any(problem.open_slots < 0):
                 return []
             if slots == 0:
                 return self.leaf(variables, labels)
@@ -383,15 +383,19 @@ class _Search:
                 kept[free[out]] = False
                 many = out.mean() > 0.1
                 tries = 0 if many else tries
-                variables, labels, at = variables[kept], labels[kept], taken(at, kept)
+                variables, labels, at = variables[kept], labels[kept], restrict(at, kept)
                 continue
             left = proof.bound / self.value - 1.0
             here = Part(bound, variables, labels, at, variables)
-            if tries == TRIES or (tries and left > WORTHWHILE * before) or left < LEAST_GAP:
-                return divided(problem, here, free[np.argmax(proof.s[free])])
+            if (
+                tries == MAX_IMPROVEMENTS
+                or (tries and left > MAX_GAP_RATIO * before)
+                or left < MIN_GAP
+            ):
+                return branch(problem, here, free[np.argmax(proof.s[free])])
             if self.clock.expired():
                 return [here]
-            smoothing = min(SMOOTHING * left, MOST_SMOOTHING)
+            smoothing = min(SMOOTHING * left, MAX_SMOOTHING)
             at = improve_sum(problem, at, smoothing, self.clock)
             tries, before = tries + 1, left
 
@@ -399,8 +403,8 @@ class _Search:
         """All sets are known."""
         everywhere = np.full(self.C.shape[0], FREE)
         everywhere[variables] = labels
-        W = on_sets(self.C, everywhere, self.sizes.size)
-        value = total_of(self.C, W)
+        W = components_on_sets(self.C, everywhere, self.sizes.size)
+        value = total_variance(self.C, W)
         self.close(value * (1.0 + 64.0 * int(self.sizes.sum()) * EPS))
         if value > self.value:
             self.W, self.value = W, value
@@ -409,21 +413,21 @@ class _Search:
 
 def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
     """Bounds for every free variable, if it is in one of the sets, (m,)."""
-    slots = int(problem.rooms.sum())
+    slots = int(problem.open_slots.sum())
     s = proof.s[free]
     ranked = -np.sort(-s)
-    taken_in = s >= ranked[slots - 1]
+    indicator = s >= ranked[slots - 1]
     fixed = proof.eigenvalues + float(proof.s[problem.labels != FREE].sum())
     top = float(ranked[:slots].sum())
-    inside: Floats = fixed + np.where(taken_in, top, top - ranked[slots - 1] + s)
+    inside: Floats = fixed + np.where(indicator, top, top - ranked[slots - 1] + s)
     return inside
 
 
-def divided(problem: Sum, part: Part, chosen: int) -> list[Part]:
+def branch(problem: Sum, part: Part, chosen: int) -> list[Part]:
     """A variable in each of the components that differ, and out of all."""
     parts = []
     for c in problem.different:
-        if problem.rooms[c] > 0:
+        if problem.open_slots[c] > 0:
             labels = part.labels.copy()
             labels[chosen] = c
             parts.append(part._replace(labels=labels))

@@ -22,18 +22,18 @@ from ..quadratic import Floats
 from .clock import Clock
 from .relaxation import (
     EPS,
-    FAR_BELOW,
-    SMOOTH_SUMS,
+    EXCLUDED,
+    SUM_SMOOTHING,
     Multipliers,
     Smoothed,
-    largest_shares,
-    lowered,
+    minimise_smoothed,
+    smoothed_top_indicator,
 )
 
-STEPS = 40  # of L-BFGS, between two looks at the bound
+N_STEPS = 40  # of L-BFGS, between two looks at the bound
 # Of the smoothing: a share of the bound, and how much smaller it is each time.
-FIRST_SMOOTHING = 0.01
-SHRINKAGE = 0.4
+INITIAL_SMOOTHING = 0.01
+SMOOTHING_FACTOR = 0.4
 
 
 class Group(NamedTuple):
@@ -93,18 +93,21 @@ def orthogonal_bound(
     if scale == 0.0:
         return 0.0
     at = Multipliers(C / scale, np.ones(p), np.zeros((p, p)))
-    bounds = [bound_at(C / scale, at, groups, d), bound_at(C / scale, nothing(p), groups, d)]
-    smoothing = FIRST_SMOOTHING * d
-    for _ in range(max_iter // STEPS):
+    bounds = [
+        bound_at(C / scale, at, groups, d),
+        bound_at(C / scale, zero_multipliers(p), groups, d),
+    ]
+    smoothing = INITIAL_SMOOTHING * d
+    for _ in range(max_iter // N_STEPS):
         if clock.expired():
             break
-        at = improved(C / scale, at, groups, d, smoothing, clock)
+        at = improve_orthogonal(C / scale, at, groups, d, smoothing, clock)
         bounds.append(bound_at(C / scale, at, groups, d))
-        smoothing *= SHRINKAGE
+        smoothing *= SMOOTHING_FACTOR
     return scale * min(bounds)
 
 
-def nothing(p: int) -> Multipliers:
+def zero_multipliers(p: int) -> Multipliers:
     """M = 0: the sum of the d largest eigenvalues of C."""
     return Multipliers(np.zeros((p, p)), np.full(p, EPS), np.zeros((p, p)))
 
@@ -143,7 +146,7 @@ def smoothed_orthogonal(
     `relaxation.smoothed`."""
     p = C.shape[0]
     values, vectors = np.linalg.eigh(inner(C, at))
-    shares = largest_shares(values[None, :], np.array([d]), smoothing)[0]
+    shares = smoothed_top_indicator(values[None, :], np.array([d]), smoothing)[0]
     height = float(shares @ values) - 0.5 * smoothing * float(shares @ shares)
     X = (vectors * shares) @ vectors.T
     squares = np.square(at.M) / (2.0 * at.alpha[:, None])
@@ -151,14 +154,14 @@ def smoothed_orthogonal(
     own = np.eye(p, dtype=bool)
     Z = np.zeros((p, p))
     for group in groups:
-        scale_rows = SMOOTH_SUMS * smoothing / group.rows
+        scale_rows = SUM_SMOOTHING * smoothing / group.rows
         scale_T = scale_rows / group.size
         counts = np.full(p, group.size - 1)
-        Y = largest_shares(np.where(own, FAR_BELOW, T), counts, scale_T)
+        Y = smoothed_top_indicator(np.where(own, EXCLUDED, T), counts, scale_T)
         s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
         Y[own] = 1.0
         s += np.einsum("ij,ij->i", Y, T)
-        z = largest_shares(s[None, :], np.array([group.rows]), scale_rows)[0]
+        z = smoothed_top_indicator(s[None, :], np.array([group.rows]), scale_rows)[0]
         height += group.members * float(z @ s - 0.5 * scale_rows * z @ z)
         Z += group.members * z[:, None] * Y
     dM = Z * at.M / at.alpha[:, None] - X
@@ -166,7 +169,7 @@ def smoothed_orthogonal(
     return height, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
-def improved(
+def improve_orthogonal(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float, clock: Clock
 ) -> Multipliers:
     """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
@@ -175,4 +178,4 @@ def improved(
     def at_point(point: Multipliers) -> Smoothed:
         return smoothed_orthogonal(C, point, groups, d, smoothing)
 
-    return lowered(at_point, at, largest, STEPS, 2 * STEPS, clock.expired)
+    return minimise_smoothed(at_point, at, largest, N_STEPS, 2 * N_STEPS, clock.expired)

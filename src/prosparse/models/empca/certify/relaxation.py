@@ -43,18 +43,18 @@ from ..quadratic import Floats, Indices, Mask
 
 EPS = float(np.finfo(float).eps)
 # Of the smoothed objective, as shares of the smoothing of the largest eigenvalue.
-SMOOTH_SUMS = 5.0
+SUM_SMOOTHING = 5.0
 # M and N are found in these units, N's as a share of 1 / K: their curvature is then like that of
 # log alpha.
 UNIT_OF_M = 0.1
 UNIT_OF_N = 0.03
-MEMORY = 15  # pairs of steps and gradients that L-BFGS remembers
-NEWTON_STEPS = 30  # at most, for the threshold of a smoothed sum of the largest entries
-FAR_BELOW = -1e3  # an entry that no sum of the largest takes in; C has entries of order one
+LBFGS_MEMORY = 15  # pairs of steps and gradients that L-BFGS remembers
+MAX_NEWTON_STEPS = 30  # at most, for the threshold of a smoothed sum of the largest entries
+EXCLUDED = -1e3  # an entry that no sum of the largest takes in; C has entries of order one
 
 
 class Problem(NamedTuple):
-    """Which S are in question. C should be of order one: divide it by a value of w'Cw."""
+    """Which S are in search. C should be of order one: divide it by a value of w'Cw."""
 
     C: Floats  # (p, p)
     pinned: Mask  # (p,) variables that are in S
@@ -70,7 +70,7 @@ class Multipliers(NamedTuple):
     A: Floats  # (p, p), of which N is the antisymmetric part
 
 
-class Aside(NamedTuple):
+class OutsideTerms(NamedTuple):
     """What variables that take no part in an improvement add to the sums of those that do.
 
     Their M_ij are C_ij, on both sides, so that P is zero between them and all others.
@@ -90,7 +90,7 @@ class Proof(NamedTuple):
     ranked: Floats  # (p, slots + 1) the largest entries of ``others`` in every row
 
 
-def known(problem: Problem) -> Mask:
+def fixed_entries(problem: Problem) -> Mask:
     """Entries (i, j) that row i of T adds up in any case: pinned j, and i itself, (p, p)."""
     p = problem.C.shape[0]
     mask = np.tile(problem.pinned, (p, 1))
@@ -145,7 +145,7 @@ def pairs(problem: Problem, at: Multipliers) -> Floats:
 def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
     """``s``, ``others`` and ``ranked`` of `Proof`."""
     p, k = T.shape[0], problem.slots
-    mask = known(problem)
+    mask = fixed_entries(problem)
     s = np.where(mask, T, 0.0).sum(axis=1)
     others = np.where(mask, -np.inf, T)
     if k + 1 < p:
@@ -186,7 +186,7 @@ def prove(problem: Problem, at: Multipliers) -> Proof:
 
 
 def largest_of_blocks(P: Floats) -> float:
-    """The largest eigenvalue of P, where rows without any entry beside the diagonal stand alone."""
+    """The largest eigenvalue of P, where rows without any entry outside_squares the diagonal stand alone."""
     diagonal = np.diagonal(P)
     joined = np.count_nonzero(P, axis=1) > (diagonal != 0.0)
     largest = float(diagonal[~joined].max(initial=-np.inf))
@@ -259,7 +259,7 @@ def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
     return free, inside, outside
 
 
-def taken(at: Multipliers, kept: Mask) -> Multipliers:
+def restrict(at: Multipliers, kept: Mask) -> Multipliers:
     """The same without the variables that are not ``kept``: valid for what remains."""
     block = np.ix_(kept, kept)
     return Multipliers(at.M[block], at.alpha[kept], at.A[block])
@@ -271,7 +271,7 @@ def improve(
     smoothing: float,
     max_iter: int,
     stop: Callable[[], bool] | None = None,
-    aside: Aside | None = None,
+    outside_terms: OutsideTerms | None = None,
 ) -> Multipliers:
     """Multipliers that prove less, by L-BFGS on a smoothed bound.
 
@@ -285,7 +285,7 @@ def improve(
     max_iter : int
     stop : callable or None
         Asked after every iteration whether to stop.
-    aside : Aside or None
+    outside_terms : OutsideTerms or None
         Of variables that are not among those of ``problem``; see ``improve_some``.
 
     Returns
@@ -297,24 +297,24 @@ def improve(
     # log-sum-exp of p eigenvalues is off by its scale times log p, sums of K by theirs times K
     scales = (
         smoothing / math.log(p + 1.0),
-        SMOOTH_SUMS * smoothing / K,
-        SMOOTH_SUMS * smoothing / K**2,
+        SUM_SMOOTHING * smoothing / K,
+        SUM_SMOOTHING * smoothing / K**2,
     )
-    mask, counts = known(problem), free_counts(problem)
-    if aside is None:
-        aside = Aside(np.empty((p, 0)), np.empty(0))
+    mask, counts = fixed_entries(problem), free_counts(problem)
+    if outside_terms is None:
+        outside_terms = OutsideTerms(np.empty((p, 0)), np.empty(0))
 
     def at_point(point: Multipliers) -> Smoothed:
-        return smoothed(problem, point, mask, counts, scales, aside)
+        return smoothed(problem, point, mask, counts, scales, outside_terms)
 
-    return lowered(at_point, at, K, max_iter, max_iter + max_iter // 2 + 5, stop)
+    return minimise_smoothed(at_point, at, K, max_iter, max_iter + max_iter // 2 + 5, stop)
 
 
 Smoothed = tuple[float, tuple[Floats, Floats, Floats]]
 """A smoothed bound, and its gradient in M, in log alpha and in A."""
 
 
-def lowered(
+def minimise_smoothed(
     bound: Callable[[Multipliers], Smoothed],
     at: Multipliers,
     K: int,
@@ -345,14 +345,14 @@ def lowered(
     """
     p, unit = at.alpha.size, UNIT_OF_N / K
 
-    def unpacked(x: Floats) -> Multipliers:
+    def unpack(x: Floats) -> Multipliers:
         # alpha stays away from zero and from overflow
         alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
         M, A = x[: p * p].reshape(p, p), x[p * p + p :].reshape(p, p)
         return Multipliers(UNIT_OF_M * M, alpha, unit * A)
 
     def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = bound(unpacked(x))
+        height, (dM, dalpha, dA) = bound(unpack(x))
         return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
 
     def after(intermediate_result: object) -> None:
@@ -360,9 +360,9 @@ def lowered(
             raise StopIteration
 
     start = np.concatenate([at.M.ravel() / UNIT_OF_M, np.log(at.alpha), at.A.ravel() / unit])
-    options = {"maxiter": max_iter, "maxcor": MEMORY, "maxfun": max_calls}
+    options = {"maxiter": max_iter, "maxcor": LBFGS_MEMORY, "maxfun": max_calls}
     found = minimize(value, start, jac=True, method="L-BFGS-B", options=options, callback=after)
-    return unpacked(found.x)
+    return unpack(found.x)
 
 
 def smoothed(
@@ -371,13 +371,13 @@ def smoothed(
     mask: Mask,
     counts: Indices,
     scales: tuple[float, float, float],
-    aside: Aside,
+    outside_terms: OutsideTerms,
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
     """The bound made smooth, and its derivatives by M, log alpha and A.
 
     The largest eigenvalue becomes a log-sum-exp of all, whose derivative is X = exp(P / scale),
     of trace one. A sum of the c largest of v is the largest y'v over 0 <= y <= 1, sum y = c, and
-    becomes that of y'v - scale |y|^2 / 2: see `largest_shares`.
+    becomes that of y'v - scale |y|^2 / 2: see `smoothed_top_indicator`.
     """
     scale_P, scale_rows, scale_T = scales
     values, vectors = np.linalg.eigh(inner_matrix(problem, at))
@@ -386,24 +386,26 @@ def smoothed(
     height = float(values[-1]) + scale_P * math.log(total)
     X = (vectors * (weights / total)) @ vectors.T
     squares = _squares(problem, at.M) / (2.0 * at.alpha[:, None])
-    beside = aside.squares / (2.0 * at.alpha[:, None])
+    outside_squares = outside_terms.squares / (2.0 * at.alpha[:, None])
     T = squares + 0.5 * (at.A - at.A.T)
     p, free = T.shape[0], ~problem.pinned
-    Y = largest_shares(np.hstack([np.where(mask, FAR_BELOW, T), beside]), counts, scale_T)
+    Y = smoothed_top_indicator(
+        np.hstack([np.where(mask, EXCLUDED, T), outside_squares]), counts, scale_T
+    )
     s = -0.5 * scale_T * np.einsum("ij,ij->i", Y, Y)
-    Y, Y_beside = Y[:, :p], Y[:, p:]
+    Y, Y_outside = Y[:, :p], Y[:, p:]
     Y[mask] = 1.0
-    s += np.einsum("ij,ij->i", Y, T) + np.einsum("ij,ij->i", Y_beside, beside)
-    rows = np.concatenate([s[free], aside.s])
-    shares = largest_shares(rows[None, :], np.array([problem.slots]), scale_rows)[0]
+    s += np.einsum("ij,ij->i", Y, T) + np.einsum("ij,ij->i", Y_outside, outside_squares)
+    rows = np.concatenate([s[free], outside_terms.s])
+    shares = smoothed_top_indicator(rows[None, :], np.array([problem.slots]), scale_rows)[0]
     z = np.ones(p)
-    z[free] = shares[: rows.size - aside.s.size]
+    z[free] = shares[: rows.size - outside_terms.s.size]
     height += float(s[problem.pinned].sum() + shares @ rows - 0.5 * scale_rows * shares @ shares)
     Z = z[:, None] * Y
     M = np.maximum(at.M, 0.0) if problem.nonnegative else at.M
     dM = Z * M / at.alpha[:, None] - X
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    dalpha -= z * np.einsum("ij,ij->i", Y_beside, beside)
+    dalpha -= z * np.einsum("ij,ij->i", Y_outside, outside_squares)
     return height, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
@@ -446,12 +448,12 @@ def improve_some(
     s, _, _ = row_sums(problem, pairs(problem, everywhere))
     columns = _squares(problem, problem.C[np.ix_(some, rest)])
     k = problem.slots
-    aside = Aside(
+    outside_terms = OutsideTerms(
         -np.sort(-columns, axis=1)[:, :k],
         -np.sort(-s[rest])[:k],
     )
     start = Multipliers(at.M[block], at.alpha[some], at.A[block])
-    end = improve(part, start, smoothing, max_iter, stop, aside)
+    end = improve(part, start, smoothing, max_iter, stop, outside_terms)
     everywhere.M[block], everywhere.A[block] = end.M, end.A
     largest = float(np.linalg.eigvalsh(inner_matrix(part, end))[-1])
     everywhere.alpha[:] = 2.0 * largest
@@ -459,7 +461,7 @@ def improve_some(
     return everywhere
 
 
-def largest_shares(V: Floats, counts: Indices, scale: float) -> Floats:
+def smoothed_top_indicator(V: Floats, counts: Indices, scale: float) -> Floats:
     """Rows y of the largest y'v - scale |y|^2 / 2 over 0 <= y <= 1 with sum y = count.
 
     y = clip((v - t) / scale, 0, 1), with the threshold t found by Newton's method between bounds:
@@ -478,7 +480,7 @@ def largest_shares(V: Floats, counts: Indices, scale: float) -> Floats:
     low = ordered[rows, low_place] - scale
     t = 0.5 * (high + low)
     left = rows  # whose threshold is not found yet
-    for _ in range(NEWTON_STEPS):
+    for _ in range(MAX_NEWTON_STEPS):
         u = (V[left] - t[left, None]) / scale
         excess = np.clip(u, 0.0, 1.0).sum(axis=1) - counts[left]
         above = excess > 0

@@ -1,4 +1,4 @@
-"""Variables that can be exchanged for each other without changing anything."""
+"""Exchangeable variables of a covariance matrix."""
 
 from __future__ import annotations
 
@@ -6,34 +6,33 @@ import numpy as np
 
 from ..quadratic import Floats, Indices
 
-# Entries that differ by less than this share of the largest are the same: far below what
-# `branching.RESOLUTION` tells apart.
-SAME = 1e-13
+# Relative difference below which entries count as equal, far below `branching.RESOLUTION`.
+SYMMETRY_TOL = 1e-13
 
 
 def exchangeable(C: Floats, nonnegative: bool = False) -> Indices:
-    """A number for every variable, the same for those that can be exchanged for each other.
+    """Return the equivalence classes of exchangeable variables.
 
-    i and j can be exchanged if C_ii = C_jj and C_il = C_jl for all other l; or, where w may have
-    any sign, C_il = -C_jl for all of them. Copies of a column are of this kind, and so are
-    columns that are correlated with nothing. The sets S with i in place of j then come to the
-    same, so that only one of them need be looked at.
+    i and j are exchangeable if C_ii = C_jj and C_il = C_jl for all other l, or C_il = -C_jl for all
+    other l if w may have any sign. Examples are copies of a column and uncorrelated columns of
+    equal variance. Sets S that differ by i and j have equal values, so that one of them suffices.
 
     Parameters
     ----------
-    C : array (p, p)
+    C : ndarray of shape (p, p)
+        Symmetric matrix.
     nonnegative : bool, default=False
         Whether w >= 0, so that signs matter.
 
     Returns
     -------
-    int array (p,)
-        The first variable of its kind.
+    ndarray of int, shape (p,)
+        First variable of the class of each variable.
     """
     p = C.shape[0]
-    tol = SAME * float(np.abs(C).max(initial=0.0))
+    tol = SYMMETRY_TOL * float(np.abs(C).max(initial=0.0))
     diagonal = np.diagonal(C)
-    sizes = np.abs(C).sum(axis=1)  # the same for variables of one kind
+    sizes = np.abs(C).sum(axis=1)  # equal within a class
     first = np.arange(p)
     order = np.lexsort((np.arange(p), sizes))
     signs = (1.0,) if nonnegative else (1.0, -1.0)
@@ -49,4 +48,4 @@ def exchangeable(C: Floats, nonnegative: bool = False) -> Indices:
             apart[np.arange(near.size), near] = 0.0
             same = near[apart.max(axis=1, initial=0.0) <= tol]
             first[same] = i
-    return np.array([np.flatnonzero(first == one)[0] for one in first], dtype=np.intp)
+    return np.array([np.flatnonzero(first == k)[0] for k in first], dtype=np.intp)
