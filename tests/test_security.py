@@ -1,4 +1,4 @@
-"""No code from files, no programs, no network; hostile names stay text."""
+"""Guarantees of SECURITY.md."""
 
 import ast
 import csv
@@ -27,7 +27,7 @@ X = make_globally_sparse(50, len(NAMES), n_components=2, n_informative=8, random
 
 
 def dangers(tree):
-    """What a file imports or calls that it should not."""
+    """Return the forbidden imports and calls of a source file."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -49,14 +49,14 @@ def dangers(tree):
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_the_source_runs_no_text_and_no_program(path):
-    # but for a Python of ours, which reads H5AD files and spreadsheets, and for the number of
-    # processes, which nobody but joblib knows
+def test_source_evaluates_no_text_and_starts_no_program(path):
+    # Exceptions: the child process that reads H5AD files and spreadsheets, and joblib's number of
+    # processes.
     allowed = {"limited.py": ["subprocess"], "parallel.py": ["joblib"]}.get(path.name, [])
     assert list(dangers(ast.parse(path.read_text("utf-8")))) == allowed
 
 
-def test_the_page_states_the_limits_of_the_code():
+def test_security_page_states_the_limits_of_the_code():
     from prosparse.tables import base, limited
 
     page = " ".join((Path(__file__).parents[1] / "SECURITY.md").read_text("utf-8").split())
@@ -66,13 +66,13 @@ def test_the_page_states_the_limits_of_the_code():
         f"{limited.MIN_MEMORY / 2**30:.0f} GiB and {limited.MEMORY_PER_BYTE} bytes for each byte",
         f"{limited.MIN_SECONDS:.0f} seconds and one more for each MB",
         "at most a quarter of the memory limit",
-        f"{base.MOST_EXPANSION} times their size (and over {base.LARGEST_UNPACKED / 2**20:.0f} MiB",
+        f"{base.MAX_EXPANSION} times their size (and over {base.MAX_UNPACKED / 2**20:.0f} MiB",
     ):
         assert said in page
 
 
 def test_joblib_only_counts_processes():
-    """It could also load what others have written."""
+    """joblib could also load pickles."""
     tree = ast.parse((Path(prosparse.__file__).parent / "parallel.py").read_text("utf-8"))
     taken = [
         alias.name
@@ -83,7 +83,7 @@ def test_joblib_only_counts_processes():
     assert taken == ["effective_n_jobs"]
 
 
-def test_the_check_sees_what_it_should():
+def test_source_check_finds_violations():
     bad = "import pickle\nfrom urllib import request\neval(x)\nos.system(y)\nrun(z, shell=True)\n"
     bad += "np.load(f, allow_pickle=flag)\n"
     found = {"pickle", "urllib", "eval", "system", "shell", "allow_pickle"}
@@ -91,7 +91,7 @@ def test_the_check_sees_what_it_should():
     assert not list(dangers(ast.parse("re.compile(x)\nnp.load(f, allow_pickle=False)\n")))
 
 
-def test_every_numpy_load_says_no_pickles():
+def test_numpy_load_never_allows_pickles():
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.load", "np.savez"):
@@ -106,13 +106,13 @@ def page(tmp_path_factory):
     model = GSPPCA(2).fit(frame)
     about = {
         "title": NAMES[0], "label": NAMES[1], "data": {NAMES[0]: NAMES[1]}, "notes": NAMES,
-        "warnings": NAMES, "command": NAMES[1], "asked": {NAMES[2]: NAMES[3]},
+        "warnings": NAMES, "command": NAMES[1], "settings": {NAMES[2]: NAMES[3]},
     }  # fmt: skip
     ids = [NAMES[k % len(NAMES)] for k in range(50)]
     return render(model, scores=model.transform(frame), ids=ids, label=ids, about=about)
 
 
-def test_hostile_names_are_text_in_the_page(page):
+def test_malicious_names_are_escaped_in_reports(page):
     without_script = re.sub(r"<script>.*?</script>", "", page, flags=re.S)
     assert not re.search(r"<(img|b|i|iframe|object)[ >]", page)
     assert page.count("<script") == 2  # the data, and the page's own
@@ -122,7 +122,7 @@ def test_hostile_names_are_text_in_the_page(page):
         assert not re.search(r"\son\w+\s*=", bare), tag
 
 
-def test_the_data_of_the_page_is_what_it_was(page):
+def test_report_data_round_trip(page):
     (data,) = re.findall(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', page, re.S)
     assert "<" not in data
     assert ">" not in data
@@ -130,7 +130,7 @@ def test_the_data_of_the_page_is_what_it_was(page):
     assert '"></' not in data
 
 
-def test_hostile_names_of_files_and_columns_through_the_command(tmp_path, monkeypatch):
+def test_malicious_names_of_files_and_columns(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     testing = pytest.importorskip("typer.testing")
     from prosparse.app.cli import app
@@ -153,8 +153,8 @@ def test_hostile_names_of_files_and_columns_through_the_command(tmp_path, monkey
     assert list(load(tmp_path / "out" / "model.prosparse").feature_names_in_) == NAMES
 
 
-def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
-    """Names of variables, rows and labels; and they come back as they were."""
+def test_results_contain_no_formulas(tmp_path, monkeypatch):
+    """Names of variables, rows and labels are escaped, and read back unchanged."""
     pytest.importorskip("pyarrow")
     testing = pytest.importorskip("typer.testing")
     from prosparse.app.cli import app
@@ -170,8 +170,8 @@ def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
     result = testing.CliRunner().invoke(app, words)
     assert result.exit_code == 0, result.output
     model = load(tmp_path / "out" / "model.prosparse")
-    chosen = {names[k] for k in np.flatnonzero(model.support_)}
-    expected = {"selected": set(names), "loadings": chosen, "scores": set(rows)}
+    selected = {names[k] for k in np.flatnonzero(model.support_)}
+    expected = {"selected": set(names), "loadings": selected, "scores": set(rows)}
     for name, true in expected.items():
         path = tmp_path / "out" / f"{name}.csv"
         with path.open(newline="", encoding="utf-8") as file:
@@ -179,7 +179,7 @@ def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
                 if cell[:1] in tuple("=+-@\t\r\uff1d"):
                     float(cell)
         column = "row" if name == "scores" else "variable"
-        drop = ("chosen",) if name == "selected" else ()
+        drop = ("selected",) if name == "selected" else ()
         label = "=label" if name == "scores" else None
         again = read_table(path, ReadOptions(id_column=column, drop=drop, label=label))
         assert set(again.ids) == true
@@ -187,8 +187,8 @@ def test_no_text_in_any_result_is_a_formula(tmp_path, monkeypatch):
             assert again.label == list(table["=label"])
 
 
-def test_nothing_connects_anywhere(tmp_path, monkeypatch):
-    """A fit, a file and a report with every socket refused."""
+def test_no_network_connections(tmp_path, monkeypatch):
+    """A fit, a model file and a report need no socket."""
     import socket
 
     from prosparse.report import write_report

@@ -1,4 +1,4 @@
-"""The command: what it says, and with which exit code."""
+"""Entry points of the command."""
 
 import subprocess
 import sys
@@ -13,13 +13,13 @@ run = typer_testing.CliRunner().invoke
 
 
 def test_demo(tmp_path):
-    result = run(app, ["demo", str(tmp_path / "pictures")])
+    result = run(app, ["demo", str(tmp_path / "plots")])
     assert result.exit_code == 0
-    assert "chosen: 10 of 30 variables" in result.output
-    assert (tmp_path / "pictures" / "communality_digits.png").is_file()
+    assert "selected: 10 of 30 variables" in result.output
+    assert (tmp_path / "plots" / "communality_digits.png").is_file()
 
 
-def test_without_typer_it_says_what_to_install():
+def test_error_without_typer_contains_the_installation_command():
     block = "import sys; sys.modules['typer'] = None; import prosparse.__main__ as m; m.main()"
     result = subprocess.run(
         [sys.executable, "-c", block], capture_output=True, text=True, check=False

@@ -1,4 +1,4 @@
-"""The command, as a person with a spreadsheet meets it: what it notices, and in which words."""
+"""Notes, messages and options of the commands."""
 
 import csv
 import json
@@ -25,10 +25,8 @@ from prosparse import (  # noqa: E402
     save,
 )
 from prosparse.app import options  # noqa: E402
-from prosparse.tables.response import parse_classes  # noqa: E402
 from prosparse.app.cli import COMMANDS, app, load_commands  # noqa: E402
 from prosparse.app.cli_messages import translate_parameters  # noqa: E402
-from prosparse.tables.complete_cases import select_complete_part  # noqa: E402
 from prosparse.app.output_paths import REGRESSION_RESULTS  # noqa: E402
 from prosparse.datasets import make_globally_sparse  # noqa: E402
 from prosparse.persistence import load_with_about  # noqa: E402
@@ -48,7 +46,7 @@ def inside(tmp_path, monkeypatch):
 
 
 def table(path, X=DATA.X, names=NAMES, **more):
-    """A table with further columns of whatever is given."""
+    """Write a table with additional columns."""
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*names, *more])
@@ -81,75 +79,55 @@ def said(result):
     [["gsppca", "--components", "1"], ["empca", "--variables", "2", "--components", "1"]],
     ids=lambda words: words[0],
 )
-def test_a_column_of_another_scale(inside, method):
+def test_note_on_columns_of_larger_scale(inside, method):
     income = np.random.default_rng(0).normal(5e4, 1e4, 60).round()
     path = table(inside / "t.csv", income=income)
     words = ["select", path, "--method", *method]
     noted = " ".join(answer(*words)["notes"])
-    assert "'income' has more than 99.9% of the variance of all columns" in noted
-    assert "say --scale" in noted
+    assert "'income' has more than 99.9% of the total variance" in noted
+    assert "use --scale" in noted
     assert "--scale" not in " ".join(answer(*words, "--scale")["notes"])
 
 
+@pytest.mark.parametrize(("noise", "is_noted"), [("feature", False), ("view", True)])
+def test_note_on_units_of_sca_depends_on_the_noise_model(inside, noise, is_noted):
+    """With one noise variance per variable, the units of a column have no effect on the fit."""
+    income = 5e4 + 1e4 * DATA.X[:, 0]
+    path = table(inside / "t.csv", income=income)
+    words = ["select", path, "--method", "sca", "--noise", noise, "--permutations", "0"]
+    assert ("--scale" in " ".join(answer(*words)["notes"])) == is_noted
+
+
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_methods_that_scale_have_nothing_to_say_about_units(inside):
+def test_no_note_on_units_for_methods_that_standardize(inside):
     path = table(inside / "t.csv", income=np.arange(60)[::-1] % 7 * 1e5 + 1)
     for method in (["fdrpca"], ["panel", "--variables", "2"]):
         assert answer("select", path, "--method", *method)["notes"] == []
 
 
-def test_columns_of_one_scale_have_nothing_to_say_about_units(inside):
+def test_no_note_on_units_for_equal_scales(inside):
     path = table(inside / "t.csv", X=DATA.X * 1e4)
     assert answer("select", path, "--method", "gsppca", "--components", "1")["notes"] == []
 
 
-# --- gaps
+# --- missing values
 
 
-def part(X, step=7):
-    blocks = [(k, X[k : k + step]) for k in range(0, len(X), step)]
-    return select_complete_part(lambda: iter(blocks), X.shape)
-
-
-@pytest.mark.parametrize("shape", [(40, 9), (9, 40), (25, 25), (200, 3)])
-@pytest.mark.parametrize("share", [0.0, 0.02, 0.2, 0.7])
-def test_what_is_left_has_no_gaps_and_is_no_less_than_rows_or_columns_alone(rng, shape, share):
-    gaps = rng.random(shape) < share
-    rows, columns = part(np.where(gaps, np.nan, 1.0))
-    assert not gaps[np.ix_(rows, columns)].any()
-    alone = max(
-        np.sum(~gaps.any(axis=1)) * shape[1],
-        np.sum(~gaps.any(axis=0)) * shape[0],
-    )
-    assert rows.size * columns.size >= alone
-    if not share:
-        assert (rows.size, columns.size) == shape
-
-
-def test_a_bad_column_and_a_bad_row_go_together():
-    X = np.ones((10, 6))
-    X[:7, 2] = np.nan
-    X[4, :4] = np.nan
-    rows, columns = part(X)
-    assert rows.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9]
-    assert columns.tolist() == [0, 1, 3, 4, 5]
-
-
-def test_few_gaps_in_a_wide_table_cost_columns_not_all_rows(inside, rng):
+def test_missing_drop_in_a_wide_table(inside, rng):
     X = np.hstack([DATA.X[:20], rng.normal(size=(20, 292))])
     X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # hardly a row without
     path = table(inside / "t.csv", X=X, names=[f"v{k}" for k in range(300)])
     found = answer("select", path, "--missing", "drop")
     assert found["rows"] >= 18
     assert found["variables"] > 230
-    assert "columns were left out ('v" in " ".join(found["notes"])
+    assert "columns dropped ('v" in " ".join(found["notes"])
 
 
-# --- the command's own words
+# --- messages
 
 
-# For every option of a method, a value that the method refuses; a flag has none, and is refused by
-# the table, which has negative entries.
+# An invalid value of each option. A flag has no value; the table has negative entries, which make
+# it invalid.
 REFUSED = {
     "counts": None,
     "fdr": "2",
@@ -171,14 +149,14 @@ def cases():
         options |= {
             name: parameter for name, parameter in common.items() if method.has_parameter(parameter)
         }
-        if method.name == "sca":  # it takes any number of components, and switches off the rest
+        if method.name == "sca":  # any number of components is valid
             options.pop("components")
         for name, parameter in options.items():
             yield pytest.param(method.name, name, parameter, id=f"{method.name}-{name}")
 
 
 @pytest.mark.parametrize(("method", "name", "parameter"), list(cases()))
-def test_errors_name_options_not_parameters(inside, method, name, parameter):
+def test_errors_contain_options_instead_of_parameters(inside, method, name, parameter):
     options = [word for word in (f"--{name}", REFUSED[name]) if word is not None]
     result = run(app, ["select", table(inside / "t.csv"), "--method", method, *options])
     assert result.exit_code == (2 if REFUSED[name] else 1), result.output
@@ -195,35 +173,39 @@ def test_errors_name_options_not_parameters(inside, method, name, parameter):
         ("try `scale=True`, or", "try --scale, or"),
         ("or fit with `scale=False`", "or fit with no --scale"),
         ("increase `max_iter` or `tol`", "increase --max-iter or --tol"),
-        ("`support_` is empty", "the choice is empty"),
-        ("with `n_features`, or with `recover`", "with --variables, or with --recover"),
+        ("`support_` is empty", "the selection is empty"),
+        (
+            "with `n_features_to_select` or `target_recovery`",
+            "with --variables or --target-recovery",
+        ),
+        ("`include` and `exclude`", "--include and --exclude"),
         ("`--missing` must be", "--missing must be"),
         ("`something` else", "`something` else"),
     ],
 )
-def test_messages_in_the_words_of_the_command(message, words):
+def test_parameters_are_translated_to_options(message, words):
     assert translate_parameters(message, METHODS["Panel"]) == words
 
 
-def test_warnings_and_notes_are_in_the_answer(inside):
+def test_json_contains_warnings_and_notes(inside):
     noise = np.random.default_rng(1).normal(size=(60, 8))
     found = answer("select", table(inside / "t.csv", X=noise, patient_id=range(100, 160)))
-    assert any("the choice is empty" in one for one in found["warnings"])
+    assert any(one.startswith("FDRPCA: ") for one in found["warnings"])
     assert any("'patient_id' numbers the rows from 100 to 159" in one for one in found["notes"])
 
 
-def test_iterations_may_be_ended(inside):
+def test_max_iter(inside):
     path = table(inside / "t.csv")
     words = ["select", path, "--method", "sca", "--max-iter", "1"]
-    assert any("raise --max-iter" in one for one in answer(*words)["warnings"])
+    assert any("--max-iter" in one for one in answer(*words)["warnings"])
     refused = run(app, ["select", path, "--max-iter", "1"])
     assert "--max-iter has no effect with --method fdrpca; use gsppca" in refused.stderr
 
 
-# --- one page again
+# --- reports
 
 
-def test_the_page_of_a_folder_again(inside):
+def test_report_of_a_folder_is_reproduced(inside):
     path = table(inside / "t.csv", kind=["a", "b"] * 30, name=[f"=s{k}" for k in range(60)])
     words = ["select", path, "--label", "kind", "--id-column", "name", "--output", "found"]
     assert run(app, words).exit_code == 0
@@ -242,12 +224,12 @@ def test_the_page_of_a_folder_again(inside):
     (inside / "empty").mkdir()
     refused = run(app, ["report", "empty"])
     assert refused.exit_code == 1
-    assert "holds no model.prosparse" in refused.stderr
+    assert "contains no model.prosparse" in refused.stderr
     (inside / "found" / "scores.csv").write_text("row,a,b,c,d\n1,2,3,4,5,6,7\n")
     assert "do not have the" in run(app, ["report", "found"]).stderr
 
 
-def test_a_report_reads_other_files_as_it_is_told(inside):
+def test_report_uses_given_read_options(inside):
     path = table(inside / "t.csv")
     assert run(app, ["fit", path, "-q"]).exit_code == 0
     text = (inside / "t.csv").read_text().replace(",", "|").splitlines()
@@ -261,7 +243,7 @@ def test_a_report_reads_other_files_as_it_is_told(inside):
     assert "'kind'" in refused.stderr
 
 
-def test_a_page_of_new_data_is_titled_after_it(inside):
+def test_title_of_a_report_on_new_data(inside):
     assert run(app, ["fit", table(inside / "old.csv"), "-q"]).exit_code == 0
     table(inside / "new.csv", X=DATA.X[:20] + 1.0)
     words = ["report", "old.prosparse", "--output", "page.html", "--data"]
@@ -277,7 +259,16 @@ def test_a_page_of_new_data_is_titled_after_it(inside):
     assert "<dt>file</dt><dd>new.csv</dd>" in page
     assert "<dt>rows</dt><dd>20</dd>" in page
     assert "<dt>file (model)</dt><dd>old.csv</dd>" in page
-    assert heading("old.csv")[1] == "What carries the structure of old.csv"
+    assert heading("old.csv")[1] == "Variable selection: old.csv"
+
+
+def test_report_on_new_data_does_not_replace_the_report_of_the_folder(inside):
+    assert run(app, ["select", table(inside / "old.csv"), "--output", "found"]).exit_code == 0
+    before = (inside / "found" / "report.html").read_bytes()
+    table(inside / "new.csv", X=DATA.X[:20] + 1.0)
+    assert answer("report", "found", "--data", "new.csv")["output"] == "new-report.html"
+    assert (inside / "found" / "report.html").read_bytes() == before
+    assert "Scores of new.csv" in (inside / "new-report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -293,7 +284,7 @@ def test_a_page_of_new_data_is_titled_after_it(inside):
         (["report", "m.prosparse", "--label", "kind"], "--label"),
     ],
 )
-def test_options_that_a_file_has_no_use_for(inside, words, option):
+def test_unused_read_options_raise_errors(inside, words, option):
     table(inside / "t.csv")
     for name in ("t.CSV.gz", "t.parquet", "t.xlsx", "t.npy"):
         (inside / name).write_bytes(b"never read")
@@ -323,15 +314,15 @@ def test_regress(inside):
     assert {one["variable"] for one in rest} == set(found["selected"])
     predicted = [float(one["predicted"]) for one in rows_of(folder / "predictions.csv")]
     np.testing.assert_allclose(predicted, model.predict(DATA.X))
-    assert "What predicts outcome in t.csv" in (folder / "report.html").read_text("utf-8")
+    assert "Regression of outcome: t.csv" in (folder / "report.html").read_text("utf-8")
     shown = run(app, ["regress", path, "--response", "outcome"])
-    assert "variance explained" in shown.stdout
+    assert "of the response's variance" in shown.stdout
     assert run(app, ["report", "t-prosparse"]).exit_code == 0
 
 
 @pytest.mark.parametrize("where", ["table", "labels"])
-def test_a_response_with_decimal_commas(where, inside):
-    """As the numbers of the table, or in a file of its own."""
+def test_response_with_decimal_commas(where, inside):
+    """The response is in the table, or in a second file."""
     y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
     german = [str(round(float(v), 6)).replace(".", ",") for v in y]
     rows = [[f"r{k}", *(str(float(v)).replace(".", ",") for v in DATA.X[k])] for k in range(60)]
@@ -349,24 +340,8 @@ def test_a_response_with_decimal_commas(where, inside):
     assert answer(*words)["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
 
 
-@pytest.mark.parametrize(
-    ("cells", "classes"),
-    [
-        (["no", " yes", "", "no"], ["no", "yes", None, "no"]),
-        (["0", "1.0", "1", None], [0, 1, 1, None]),
-        ([0.5, 1.5, float("nan")], [0.5, 1.5, None]),
-        (["-1", "high", "NA"], ["-1", "high", None]),
-        (["0", "1", "2"], None),
-        (["a", "a", ""], None),
-    ],
-)
-def test_two_values_are_classes(cells, classes):
-    """Texts or numbers, however they are written."""
-    assert parse_classes(cells) == classes
-
-
-def test_regress_on_classes(inside):
-    """Rows without one can be left out."""
+def test_regress_with_two_classes(inside):
+    """Rows without a response are dropped."""
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     lower, higher, classes = "no", "yes", ["no", "yes"]
     cells = [higher if one else lower for one in y]
@@ -387,39 +362,38 @@ def test_regress_on_classes(inside):
     assert any("has two values" in note for note in found["notes"])
     folder = inside / "t-prosparse"
     rows = rows_of(folder / "predictions.csv")
-    name = f"probability of {classes[1]}"
+    name = f"probability_{classes[1]}"
     proba = [float(one[name]) for one in rows]
     np.testing.assert_allclose(proba, model.predict_proba(DATA.X[kept])[:, 1], atol=1e-8)
     assert [one["predicted"] for one in rows] == [str(one) for one in model.predict(DATA.X[kept])]
     assert load(folder / "model.prosparse").classes_.tolist() == classes
-    assert "What predicts outcome in t.csv" in (folder / "report.html").read_text("utf-8")
+    assert "Regression of outcome: t.csv" in (folder / "report.html").read_text("utf-8")
 
 
-def test_classes_are_doubted_and_repeated_as_well(inside, capsys):
-    """Labels in random order, halves of the rows, and the Python of the report."""
+def test_diagnostics_and_script_of_a_classification(inside, capsys):
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
     words = ["regress", path, "--response", "outcome", "--stability", "2", "--permutations", "2"]
     shown = run(app, words)
     assert shown.exit_code == 0, shown.stderr
-    assert "classes told" in shown.stdout
-    assert "tables with the response in random order" in " ".join(shown.stdout.split())
+    assert "accuracy" in shown.stdout
+    assert "null datasets" in shown.stdout
     _, rest = load_with_about(inside / "t-prosparse" / "model.prosparse")
     capsys.readouterr()
-    exec(rest["about"]["python"], {})
-    chosen = SpinyClassifier().fit(DATA.X, y).n_selected_
-    assert f"{chosen} of 8 variables chosen" in capsys.readouterr().out
+    exec(rest["about"]["script"], {})
+    n_selected = SpinyClassifier().fit(DATA.X, y).n_selected_
+    assert f"{n_selected} of 8 variables selected" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("response", "message"),
     [
         ("outcom", "there is no column 'outcom'; did you mean 'outcome'"),
-        ("outcome", "row 3 of the data: it has no 'outcome', and 1 more have none"),
-        ("kind", "the response 'kind' is 'a', not a number"),
+        ("outcome", "row 3 of the data: the response is missing, as in 1 more row."),
+        ("kind", "the response 'kind' is 'a', which is not a finite number"),
     ],
 )
-def test_responses_that_cannot_be_used(inside, response, message):
+def test_invalid_responses(inside, response, message):
     outcome = [repr(float(v)) for v in DATA.X[:, 0]]
     outcome[2] = outcome[50] = ""
     path = table(inside / "t.csv", names=["a", *NAMES[1:]], outcome=outcome, kind=["a"] * 60)
@@ -427,17 +401,17 @@ def test_responses_that_cannot_be_used(inside, response, message):
     refused = run(app, words)
     assert refused.exit_code == 1
     assert message in said(refused)
-    if "no 'outcome'" in message:
+    if response == "outcome":
         found = answer(*words, "--missing", "drop")
         assert found["rows"] == 58
-        assert any("2 rows without 'outcome' were left out" in note for note in found["notes"])
+        assert any("2 rows without a response dropped" in note for note in found["notes"])
 
 
 def test_panel(inside):
     path = table(inside / "t.csv")
     lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
     (inside / "prices.csv").write_text("\n".join(lines))
-    words = ["panel", path, "--variables", "3", "--keep", "v7", "--exclude", "v0"]
+    words = ["panel", path, "--variables", "3", "--include", "v7", "--exclude", "v0"]
     found = answer(*words, "--costs", "prices.csv")
     model = Panel(3, include=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
     assert found["selected"] == [NAMES[k] for k in model.order_]
@@ -453,16 +427,17 @@ def test_panel(inside):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (["--include", "v77"], "--include: there is no variable 'v77'; did you mean 'v7'"),
         (["--keep", "v77"], "there is no column 'v77'; did you mean 'v7'"),
         (["--exclude", "v77"], "--exclude: there is no variable 'v77'; did you mean 'v7'"),
-        (["--keep", "v1", "--exclude", "v1"], "--keep and --exclude both name 'v1'"),
-        (["--costs", "few.csv"], "--costs: 7 of the 8 variables have no cost in the file"),
-        (["--costs", "text.csv"], "'dear', the cost of 'v0', is not a number"),
+        (["--include", "v1", "--exclude", "v1"], "--include and --exclude both contain 'v1'"),
+        (["--costs", "few.csv"], "--costs: 7 of the 8 variables have no cost"),
+        (["--costs", "text.csv"], "the cost of 'v0' is 'dear', which is not a number"),
         (["--costs", "twice.csv"], "twice.csv, column 'variable': 'v3' occurs more than once"),
         (["--variables", "9"], "--variables must be at most 8"),
     ],
 )
-def test_panels_that_cannot_be(inside, words, message):
+def test_invalid_panel_options(inside, words, message):
     (inside / "few.csv").write_text("variable,price\nv0,1\n")
     (inside / "text.csv").write_text("variable,price\nv0,dear\n")
     costs = [*(f"{name},1" for name in NAMES), "v3,99"]
@@ -473,7 +448,7 @@ def test_panels_that_cannot_be(inside, words, message):
 
 
 @pytest.mark.parametrize("command", ["select", "fit"])
-def test_any_error_of_a_fit_is_one_line(inside, monkeypatch, command):
+def test_errors_of_a_fit_are_one_line(inside, monkeypatch, command):
     def broken(self, X, y=None, **more):
         raise ValueError("not enough values to unpack (expected 3, got 0)")
 
@@ -489,8 +464,8 @@ def test_any_error_of_a_fit_is_one_line(inside, monkeypatch, command):
 
 
 @pytest.mark.parametrize("words", [["select", "t.xlsx"], ["panel", "t.csv", "--costs", "t.xlsx"]])
-def test_panics_of_other_libraries_are_not_shown(inside, monkeypatch, words):
-    """A library that panics as Rust does, with a backtrace, where spreadsheets are read."""
+def test_crashes_of_libraries_are_not_shown(inside, monkeypatch, words):
+    """A library that fails with a backtrace, like a panic of Rust."""
     pytest.importorskip("python_calamine")
     (inside / "fake").mkdir()
     (inside / "fake" / "python_calamine.py").write_text(
@@ -511,12 +486,12 @@ def test_panics_of_other_libraries_are_not_shown(inside, monkeypatch, words):
     assert isinstance(refused.exception, SystemExit)
     assert refused.exit_code == 1
     assert len(refused.stderr.splitlines()) == 1
-    assert "t.xlsx: not a whole spreadsheet" in said(refused)
+    assert "t.xlsx: invalid spreadsheet" in said(refused)
     for word in ("panicked", "backtrace", "unwind", "lib.rs", "Traceback"):
         assert word not in said(refused)
 
 
-def test_a_panel_of_which_everything_is_excluded(inside):
+def test_panel_without_candidates(inside):
     excluded = [word for name in NAMES for word in ("--exclude", name)]
     refused = run(app, ["panel", table(inside / "t.csv"), *excluded])
     assert isinstance(refused.exception, SystemExit)
@@ -525,10 +500,10 @@ def test_a_panel_of_which_everything_is_excluded(inside):
     assert len(refused.stderr.splitlines()) == 1
 
 
-# --- names that collide
+# --- duplicate names
 
 
-def test_a_label_that_is_called_like_a_result(inside):
+def test_label_with_the_name_of_a_result_column(inside):
     path = table(inside / "t.csv", component_1=["u", "w"] * 30)
     assert run(app, ["select", path, "--label", "component_1"]).exit_code == 0
     scores = rows_of(inside / "t-prosparse" / "scores.csv")
@@ -540,29 +515,28 @@ def test_a_label_that_is_called_like_a_result(inside):
     assert run(app, ["report", "t-prosparse"]).exit_code == 0
 
 
-# --- the command itself
+# --- command line
 
 
 def test_version():
     assert run(app, ["--version"]).stdout.strip() == f"prosparse {__version__}"
 
 
-def test_a_file_in_place_of_a_command(inside):
+def test_file_instead_of_a_command(inside):
     table(inside / "t.csv")
     result = run(app, ["t.csv"])
     assert result.exit_code == 2
-    assert "is a file, not a command: prosparse select" in " ".join(result.stderr.split())
+    assert "is a file, not a command: use prosparse select" in " ".join(result.stderr.split())
 
 
-def test_one_sentence_for_every_command():
-    """The list of commands says what their own help says."""
+def test_summaries_of_commands_match_their_help():
     for name, known in COMMANDS.items():
         command = load_commands(known.module).get_command(None, name)
         assert command.help.splitlines()[0] == known.help
 
 
 @pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
-def test_flags_take_no_value(command):
+def test_flags_have_no_value_type_in_help(command):
     result = run(app, [*command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     assert result.exit_code == 0
     assert "--help" in result.output
@@ -571,14 +545,14 @@ def test_flags_take_no_value(command):
 
 
 @pytest.mark.parametrize("command", ["select", "panel", "regress", "fit", "report"])
-def test_every_command_that_reads_a_table_reads_it_with_the_same_options(command):
+def test_commands_share_read_options(command):
     result = run(app, [command, "--help"], env={"COLUMNS": "200", "TERM": "dumb"})
     for option in options.TableOptions._fields:
         assert f"--{option.replace('_', '-')}" in result.output
     assert f"prosparse {command}" in result.output
 
 
-def test_an_estimator_is_imported_without_the_others(tmp_path):
+def test_import_of_one_estimator_imports_no_others(tmp_path):
     program = (
         "import sys, prosparse\nfrom prosparse import GSPPCA\n"
         "parts = [name.split('.') for name in sys.modules if 'prosparse.models.' in name]\n"
@@ -589,7 +563,7 @@ def test_an_estimator_is_imported_without_the_others(tmp_path):
     assert ended.stderr.split("\n")[0] == "['gsppca'] False", ended.stderr
 
 
-def test_help_waits_for_no_library():
+def test_help_imports_no_numerical_library():
     program = (
         "import sys, prosparse\nsys.argv = ['prosparse', '--help']\n"
         "from prosparse.__main__ import main\n"
@@ -603,7 +577,7 @@ def test_help_waits_for_no_library():
     assert ended.stdout.splitlines()[-1] == "[]"
 
 
-def test_all_names_are_there_when_they_are_asked_for():
+def test_public_names_exist():
     import prosparse
 
     assert set(prosparse.__all__) <= set(dir(prosparse))
@@ -618,7 +592,7 @@ def test_all_names_are_there_when_they_are_asked_for():
 @pytest.mark.parametrize(
     ("words", "completed"), [("prosparse sel", "select"), ("prosparse select --min-c", "--min-com")]
 )
-def test_the_shell_completes_words(words, completed):
+def test_shell_completion(words, completed):
     environment = {
         "_PROSPARSE_COMPLETE": "complete_bash",
         "COMP_WORDS": words,
@@ -627,7 +601,7 @@ def test_the_shell_completes_words(words, completed):
     assert completed in run(app, [], prog_name="prosparse", env=environment).stdout
 
 
-def test_counts_are_taken_as_they_are(inside):
+def test_counts_option(inside):
     X = np.random.default_rng(0).poisson(3.0, (60, 8)).astype(float)
     X *= np.arange(1, 61)[:, None]  # rows of different size
     path = table(inside / "t.csv", X=X)
@@ -636,4 +610,4 @@ def test_counts_are_taken_as_they_are(inside):
     assert found["n_selected"] == 0
     result = run(app, ["select", path, "--counts", "--log1p"])
     assert result.exit_code == 2
-    assert "leave out --log1p, or --counts" in result.stderr
+    assert "remove --log1p or --counts" in result.stderr

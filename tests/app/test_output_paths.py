@@ -1,4 +1,4 @@
-"""Files are written where they were asked for, as what was there is, and never over an input."""
+"""Output paths: defaults, replacement of files, and terminals."""
 
 import json
 import os
@@ -14,13 +14,13 @@ import pytest
 from programs import Program
 from prosparse import GSPPCA, ModelFileError, load, save
 from prosparse.datasets import make_globally_sparse
-from prosparse.files import whole_file, write_text
+from prosparse.files import replace_file, write_text
 
 pytest.importorskip("pyarrow")
 typer_testing = pytest.importorskip("typer.testing")
 
 from prosparse.app.cli import app  # noqa: E402
-from prosparse.app.results import RESULTS  # noqa: E402
+from prosparse.app.output_paths import RESULTS  # noqa: E402
 from prosparse.report import write_report  # noqa: E402
 
 run = typer_testing.CliRunner().invoke
@@ -49,7 +49,7 @@ def said(result):
     return " ".join((result.stdout + result.stderr).split())
 
 
-# --- one file
+# --- single files
 
 
 WRITERS = {
@@ -73,13 +73,13 @@ def command(name, path):
 
 @unix
 @pytest.mark.parametrize("name", WRITERS)
-def test_what_is_no_regular_file_stays(inside, name):
+def test_special_files_are_not_replaced(inside, name):
     os.mkfifo(inside / "pipe")
     (inside / "link").symlink_to("pipe")
     before = sorted(p.name for p in inside.iterdir())
     for place in ("pipe", "link"):
         if name == "checkpoint":
-            with pytest.raises(OSError, match="not a regular file"), whole_file(inside / place):
+            with pytest.raises(OSError, match="not a regular file"), replace_file(inside / place):
                 pass
             continue
         with pytest.raises(OSError, match="not a regular file"):
@@ -92,7 +92,7 @@ def test_what_is_no_regular_file_stays(inside, name):
 
 @unix
 @pytest.mark.parametrize("name", WRITERS)
-def test_links_are_followed_and_permissions_stay(inside, name):
+def test_links_are_followed_and_permissions_preserved(inside, name):
     (inside / "far").mkdir()
     real = inside / "far" / "real"
     (inside / "link").symlink_to("far/real")
@@ -100,7 +100,7 @@ def test_links_are_followed_and_permissions_stay(inside, name):
     assert (inside / "link").is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o666 & ~_umask()
     if name == "checkpoint":
-        with whole_file(inside / "link") as partial:
+        with replace_file(inside / "link") as partial:
             partial.write_text("new")
         real.unlink()
         WRITERS[name](inside / "link")
@@ -112,7 +112,7 @@ def test_links_are_followed_and_permissions_stay(inside, name):
         WRITERS[name](inside / "link")
     assert (inside / "link").is_symlink()
     assert stat.S_IMODE(real.stat().st_mode) == 0o600
-    # the seconds that a fit took have a digit more or less
+    # The duration of the fit may have more or fewer digits.
     assert abs(len(real.read_bytes()) - len(written)) < 10
     assert [p.name for p in (inside / "far").iterdir()] == ["real"]
 
@@ -124,15 +124,15 @@ def _umask():
 
 
 @unix
-def test_the_unfinished_file_is_as_private_as_the_one_it_replaces(inside):
+def test_temporary_file_has_the_permissions_of_the_target(inside):
     write_text("secret", "old")
     os.chmod("secret", 0o600)
-    with whole_file("secret") as partial:
+    with replace_file("secret") as partial:
         assert stat.S_IMODE(partial.stat().st_mode) == 0o600
 
 
 @unix
-def test_links_in_a_circle_and_read_only_files(inside):
+def test_circular_links_and_read_only_files(inside):
     (inside / "a").symlink_to("b")
     (inside / "b").symlink_to("a")
     with pytest.raises(OSError, match="a'"):
@@ -153,10 +153,10 @@ def test_links_in_a_circle_and_read_only_files(inside):
     assert (inside / "fixed").read_text() == "old"
 
 
-# --- the folder of results
+# --- folders of results
 
 
-def test_every_table_has_a_folder_of_its_own(inside):
+def test_default_folders_of_tables_differ(inside):
     for name in ("x.v1.csv", "x.v2.csv", ".hidden.csv"):
         assert select(table(inside / name), "--quiet").exit_code == 0
     folders = sorted(p.name for p in inside.iterdir() if p.is_dir())
@@ -165,36 +165,36 @@ def test_every_table_has_a_folder_of_its_own(inside):
     assert (inside / "x.v1.prosparse").is_file()
 
 
-def test_results_of_another_table_are_not_replaced_unasked(inside):
+def test_results_of_another_table_need_output_to_be_replaced(inside):
     table(inside / "x.csv")
     assert select("x.csv").exit_code == 0
     first = (inside / "x-prosparse" / "model.prosparse").read_bytes()
     table(inside / "x.txt")
     refused = select("x.txt")
     assert refused.exit_code == 2
-    assert "x-prosparse holds the results of x.csv, not of x.txt" in said(refused)
+    assert "x-prosparse contains the results of x.csv, not of x.txt" in said(refused)
     assert (inside / "x-prosparse" / "model.prosparse").read_bytes() == first
     again = select("x.csv")  # the same table: nothing is lost, nothing is said
     assert "replaced" not in said(again)
     table(inside / "x.csv", scale=2.0)
-    assert "earlier results were replaced, of x.csv with other data" in said(select("x.csv"))
+    assert "replaced earlier results of x.csv" in said(select("x.csv"))
     named = select("x.txt", "--output", "x-prosparse", "--json")
     assert json.loads(named.stdout)["replaced"] == "x.csv"
     assert run(app, ["fit", "x.csv", "-q"]).exit_code == 0
-    assert "x.prosparse holds the results of x.csv" in said(run(app, ["fit", "x.txt"]))
+    assert "x.prosparse contains the results of x.csv" in said(run(app, ["fit", "x.txt"]))
     (inside / "x.prosparse").write_text("precious")
     assert "is not a model" in said(run(app, ["fit", "x.csv"]))
     assert (inside / "x.prosparse").read_text() == "precious"
 
 
-def test_the_pages_of_two_folders_have_two_names(inside):
+def test_default_reports_of_two_folders_differ(inside):
     for name in ("x", "y"):
         assert select(table(inside / f"{name}.csv"), "-q").exit_code == 0
         assert run(app, ["report", f"{name}-prosparse/model.prosparse", "-q"]).exit_code == 0
     assert sorted(p.name for p in inside.glob("*.html")) == ["x-prosparse.html", "y-prosparse.html"]
 
 
-def test_an_input_is_never_replaced(inside):
+def test_inputs_are_not_replaced(inside):
     (inside / "d").mkdir()
     text = table(inside / "d" / "selected.csv")
     (inside / "link").symlink_to("d")
@@ -223,19 +223,19 @@ def test_an_input_is_never_replaced(inside):
     assert load("m").n_features_in_ == 8
 
 
-def test_folders_that_cannot_be_replaced(inside, monkeypatch):
+def test_folders_with_other_content_are_not_replaced(inside, monkeypatch):
     table(inside / "t.csv")
     (inside / "d" / "report.html").mkdir(parents=True)
     (inside / "d" / "report.html" / "precious").touch()
-    assert "holds other files (report.html)" in said(select("t.csv", "--output", "d"))
+    assert "contains other files (report.html)" in said(select("t.csv", "--output", "d"))
     (inside / "empty" / "er").mkdir(parents=True)
     monkeypatch.chdir(inside / "empty" / "er")
     for place in (".", "../er"):
-        assert "is the current folder" in said(select("../../t.csv", "--output", place))
+        assert "contains the current folder" in said(select("../../t.csv", "--output", place))
 
 
 @unix
-def test_a_folder_that_is_a_link_or_private_stays_so(inside):
+def test_links_and_permissions_of_folders_are_preserved(inside):
     table(inside / "t.csv")
     (inside / "real").mkdir(mode=0o700)
     (inside / "link").symlink_to("real")
@@ -254,7 +254,7 @@ def test_a_folder_that_is_a_link_or_private_stays_so(inside):
 
 @pytest.mark.parametrize("length", [230, 245, 255])
 @pytest.mark.parametrize("letter", ["n", "ä"])
-def test_long_names_work_or_are_refused_before_the_work(inside, monkeypatch, length, letter):
+def test_long_file_names(inside, monkeypatch, length, letter):
     stem = letter * ((length - 4) // len(letter.encode()))
     name = f"{stem}.csv"
     table(inside / name)
@@ -265,72 +265,73 @@ def test_long_names_work_or_are_refused_before_the_work(inside, monkeypatch, len
         result = run(app, words)
         fits = len(place.encode()) <= 255
         assert result.exit_code == (0 if fits else 2), said(result)
-        assert (inside / place).exists() if fits else "choose a shorter one" in said(result)
+        assert (inside / place).exists() if fits else "select a shorter one" in said(result)
     save(GSPPCA(1).fit(X), "a" * 255)
     assert load("a" * 255).n_features_in_ == 8
     assert not [p for p in inside.iterdir() if p.name.startswith(".")]
 
 
-def test_names_too_long_are_refused_before_the_table_is_read(inside, monkeypatch):
+def test_too_long_names_raise_errors_before_reading(inside, monkeypatch):
     monkeypatch.setattr("prosparse.app.commands.read_table", lambda *a: 1 / 0)
     for words in (["select", "t.csv"], ["fit", "t.csv"], ["report", "m"]):
         result = run(app, [*words, "--output", "n" * 256])
         assert result.exit_code == 2
-        assert "(256 bytes): choose a shorter one with --output" in said(result)
+        assert "(256 bytes): select a shorter one with --output" in said(result)
 
 
 @pytest.mark.parametrize("command", ["select", "fit"])
-def test_places_below_files_are_refused_before_the_table_is_read(inside, monkeypatch, command):
+def test_paths_below_files_raise_errors_before_reading(inside, monkeypatch, command):
     monkeypatch.setattr("prosparse.app.commands.read_table", lambda *a: 1 / 0)
     (inside / "file").touch()
     for place in ("file/results", "file/deep/er"):
         result = run(app, [command, "t.csv", "--output", place])
         assert result.exit_code == 2
-        assert "is a file" in said(result) or "there is no folder" in said(result)
+        assert "is a file" in said(result) or "does not exist" in said(result)
 
 
 @unix
-def test_a_pipe_is_no_table(inside):
+def test_pipe_as_table(inside):
     os.mkfifo(inside / "t.csv")
     refused = select("t.csv")
     assert refused.exit_code == 1
     assert "not a regular file" in said(refused)
 
 
-def test_what_a_stranger_s_model_remembers(inside):
-    """How a table was read and prepared, of the wrong kind, is not remembered at all."""
+def test_invalid_stored_options_are_ignored(inside):
     table(inside / "t.csv")
     for about in (
-        {"read": {"drop": 3, "keep": "x", "header": "no", "label": ["x"], "progress": 1}},
-        {"wish": {"missing": 7, "log1p": "yes", "method": ["sca"], "verbose": "x"}},
+        {"read_options": {"drop": 3, "keep": "x", "header": "no", "label": ["x"], "progress": 1}},
+        {"preparation": {"missing": 7, "log1p": "yes", "verbose": "x"}},
     ):
         save(GSPPCA(1).fit(X), "m", about=about)
         result = run(app, ["report", "m", "--data", "t.csv", "--output", "r.html"])
         assert result.exit_code == 0, result.output
 
 
-def test_files_that_only_have_the_names_of_results_stay(inside):
+def test_files_named_like_results_are_not_replaced(inside):
     table(inside / "t.csv")
     for name, text in (("scores.csv", "name,score"), ("model.prosparse", "no model")):
         (inside / "exam").mkdir(exist_ok=True)
         (inside / "exam" / name).write_text(text)
         refused = select("t.csv", "--output", "exam")
-        assert (refused.exit_code, "may be anything" in said(refused)) == (2, True), said(refused)
+        assert (refused.exit_code, "no valid model.prosparse" in said(refused)) == (2, True), said(
+            refused
+        )
         assert (inside / "exam" / name).read_text() == text
 
 
 @unix
-def test_a_pipe_is_no_model(inside):
+def test_pipe_as_model(inside):
     table(inside / "t.csv")
     (inside / "d").mkdir()
     os.mkfifo(inside / "d" / "model.prosparse")
-    assert "may be anything" in said(select("t.csv", "--output", "d"))
+    assert "no valid model.prosparse" in said(select("t.csv", "--output", "d"))
     with pytest.raises(ModelFileError, match="not a regular file"):
         load(inside / "d" / "model.prosparse")
 
 
 @unix
-def test_another_name_of_the_input_is_the_input(inside):
+def test_hard_links_of_inputs_are_not_replaced(inside):
     table(inside / "t.csv")
     os.link("t.csv", "hard.prosparse")
     refused = run(app, ["fit", "t.csv", "--output", "hard.prosparse"])
@@ -338,7 +339,7 @@ def test_another_name_of_the_input_is_the_input(inside):
 
 
 @pytest.mark.parametrize("words", [["report", "m.prosparse"], ["demo", "."]])
-def test_pages_of_others_stay(inside, words):
+def test_other_html_files_are_not_replaced(inside, words):
     save(GSPPCA(1).fit(X), "m.prosparse")
     for name in ("m.html", "report.html"):
         (inside / name).write_text("precious")
@@ -347,7 +348,7 @@ def test_pages_of_others_stay(inside, words):
     assert {(inside / name).read_text() for name in ("m.html", "report.html")} == {"precious"}
 
 
-def test_an_earlier_page_is_replaced(inside):
+def test_earlier_reports_are_replaced(inside):
     save(GSPPCA(1).fit(X), "m.prosparse")
     for _ in range(2):
         assert run(app, ["report", "m.prosparse"]).exit_code == 0
@@ -358,7 +359,7 @@ def test_an_earlier_page_is_replaced(inside):
     assert (inside / "m.html").read_text() == "precious"
 
 
-def test_a_report_replaces_reports_only(inside):
+def test_report_replaces_only_reports(inside):
     table(inside / "b.csv")
     assert select("b.csv", "--output", "found").exit_code == 0
     (inside / "copy.csv").write_bytes((inside / "b.csv").read_bytes())
@@ -380,7 +381,7 @@ def test_a_report_replaces_reports_only(inside):
     assert run(app, ["report", "found", "--output", "b.csv"]).exit_code == 2
 
 
-def test_a_model_replaces_models_only(inside):
+def test_fit_replaces_only_models(inside):
     table(inside / "t.csv")
     (inside / "other.csv").write_text("precious")
     (inside / "damaged.zip").write_bytes(b"PK\x05\x06" + 8 * b"\xff" + 10 * b"\0")
@@ -400,7 +401,7 @@ def named_rows(path):
     return str(path)
 
 
-def test_labels_and_costs_are_inputs_too(inside):
+def test_labels_and_costs_are_not_replaced(inside):
     named_rows(inside / "t.csv")
     assert select("t.csv", "--output", "ot").exit_code == 0
     labels = "\n".join(["sample,age", *(f"s{k},{20 + k}" for k in range(len(X)))])
@@ -427,13 +428,13 @@ def test_labels_and_costs_are_inputs_too(inside):
         assert {name: (inside / name).read_bytes() for name in files} == before, words
 
 
-# --- what terminals can show
+# --- terminals
 
 
 NAMES = ["\x1b[31mred", "\x1b]0;title\x07", "a\x9b31m", "\u202eback", "u\nv", *"xyz"]
 
 
-def test_names_do_not_command_the_terminal(inside):
+def test_control_characters_in_names_are_escaped(inside):
     quoted = [f'"{name}"' for name in NAMES]
     table(inside / "t.csv", quoted)
     result = select("t.csv", "--method", "gsppca", "--variables", "8")
@@ -454,8 +455,8 @@ def test_all_streams_closed(inside):
     assert (inside / "t-prosparse" / "report.html").is_file()
 
 
-# The command in a process forked from one that has imported all that it needs, which takes seconds;
-# its streams as Python finds them where the shell closed or redirected them.
+# The command runs in a process forked from one that has imported everything. Its streams are as
+# Python finds them after the shell closed or redirected them.
 FORKED = "import os, sys; from prosparse.__main__ import main\n{streams}\nmain()"
 NO_OUTPUT = "os.close(1); sys.stdout = sys.__stdout__ = None"
 NO_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
@@ -479,12 +480,12 @@ def test_closed_streams(inside, streams, words):
 full = pytest.mark.skipif(
     not os.path.exists("/dev/full"), reason="needs a device that is always full"
 )
-NO_SPACE = "prosparse: the answer could not be printed (No space left on device)"
+NO_SPACE = "prosparse: the output could not be printed (No space left on device)"
 
 
 @unix
 @full
-def test_an_answer_on_a_full_disk(inside):
+def test_full_disk(inside):
     table(inside / "t.csv")
     line = f"'{sys.executable}' -m prosparse select t.csv >/dev/full"
     ended = subprocess.run(["sh", "-c", line], capture_output=True, check=False, text=True)
@@ -494,7 +495,7 @@ def test_an_answer_on_a_full_disk(inside):
 
 @unix
 @full
-def test_json_on_a_full_disk(inside):
+def test_full_disk_with_json(inside):
     table(inside / "t.csv")
     ended = forked(INTO.format(path="/dev/full"), "select", "t.csv", "--json")
     assert ended.returncode == 1
@@ -507,8 +508,8 @@ ENCODINGS = {
     "utf-8": {"PYTHONIOENCODING": "utf-8"},
 }
 
-# Several commands, one after the other, in one process, which takes seconds to start; what they
-# say is told apart by null characters, and the exit codes come last.
+# Several commands run in one process. Null characters separate their outputs, and the exit codes
+# come last.
 SEVERAL = """
 import json, os, sys
 from prosparse.__main__ import main
@@ -526,7 +527,7 @@ print(json.dumps(codes))
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     stdout: bytes
@@ -552,7 +553,7 @@ def program(encoding, *commands):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-def test_terminals_that_cannot_show_a_name(inside, encoding):
+def test_names_on_limited_terminals(inside, encoding):
     names = ["αβγ", "变量", "x😀", *(f"v{k} …" for k in range(5))]
     table(inside / "t.csv", names)
     shown, answer, lacking, helped = program(
@@ -571,7 +572,7 @@ def test_terminals_that_cannot_show_a_name(inside, encoding):
     assert helped.code == 0
 
 
-def test_what_an_ascii_terminal_shows():
+def test_ascii_fallback():
     script = (
         "from prosparse.app.terminal import install_ascii_fallback; install_ascii_fallback(); "
         "print('\\u201c\\u03b1\\u201d\\u2026\\U0001f600\\udce9')"
@@ -586,7 +587,7 @@ def test_what_an_ascii_terminal_shows():
 
 
 @unix
-def test_a_file_whose_name_is_no_text(inside):
+def test_file_name_that_is_not_unicode(inside):
     name = b"caf\xe9.csv"
     table(inside / "t.csv")
     os.rename(b"t.csv", name)
@@ -599,14 +600,14 @@ def test_a_file_whose_name_is_no_text(inside):
     assert ended.returncode == 0, ended.stderr
 
 
-def test_a_long_path_is_shown_whole(inside):
+def test_long_paths_are_printed_completely(inside):
     place = "/".join(["d" * 60] * 3)
     table(inside / "t.csv")
     result = select("t.csv", "--output", place)
     assert f"{place}/report.html" in "".join(result.stdout.split())
 
 
-def test_numbers_are_written_as_they_are(inside):
+def test_negative_numbers_are_not_escaped(inside):
     table(inside / "t.csv")
     assert select("t.csv", "--output", "o").exit_code == 0
     scores = np.genfromtxt(inside / "o" / "scores.csv", delimiter=",", skip_header=1)

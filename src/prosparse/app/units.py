@@ -34,8 +34,8 @@ def note_units(table: Table, found: Findings, model: VariableSelector) -> list[s
         One note or none. A model with one noise variance per variable adapts to the units of each
         variable, and has none.
     """
-    noise = to_numpy(getattr(model, "noise_variance_", 0.0))
-    if np.unique(noise).size > 1:
+    noise = getattr(model, "feature_noise_variance_", None)
+    if noise is not None and np.ptp(to_numpy(noise)) > 0:
         return []
     std = _column_std(table)
     varying = std[std > 0]

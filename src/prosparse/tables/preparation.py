@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 from ..errors import TableError, check_choice
 from ..selection.dimension import impute_by_pca
-from .base import Table, is_missing, name_row, quote
+from .base import Table, is_missing, name_row, plural, quote
 from .complete_cases import select_complete_part
 
 MISSING_VALUES = ("error", "drop", "mean", "components", "allow")
@@ -130,9 +130,10 @@ def _handle_missing(table: Table, missing: str) -> Table:
             f"value is missing. {in_all} missing. Use --missing impute to impute them, or "
             f"--missing drop, which leaves {_describe_complete_part(table)}"
         )
-    values = "1 value" if total == 1 else f"{total:,} values"
-    columns = "1 column" if n_columns == 1 else f"{n_columns:,} columns"
-    found = f"{values} in {columns} {'is' if total == 1 else 'are'} missing"
+    found = (
+        f"{total:,} {plural('value', total)} in {n_columns:,} {plural('column', n_columns)} "
+        f"{'is' if total == 1 else 'are'} missing"
+    )
     if missing == "drop":
         return _drop_incomplete(table, found)
     table = _drop_columns(table, n_missing > MAX_MISSING * table.X.shape[0])
@@ -158,10 +159,12 @@ def _drop_columns(table: Table, is_dropped: np.ndarray) -> Table:
         )
     dropped = _list_names([table.names[k] for k in np.flatnonzero(is_dropped)])
     count = int(is_dropped.sum())
-    columns = "1 column" if count == 1 else f"{count:,} columns"
     return table._replace(
         X=table.X[:, ~is_dropped], names=[table.names[k] for k in remaining]
-    ).with_notes(f"{columns} with more than half of the values missing dropped: {dropped}")
+    ).with_notes(
+        f"{count:,} {plural('column', count)} with more than half of the values missing dropped: "
+        f"{dropped}"
+    )
 
 
 def _describe_complete_part(table: Table) -> str:
@@ -202,14 +205,15 @@ def _drop_unknown_responses(table: Table, missing: str) -> Table:
     if not count:
         return table
     if missing == "error":
+        others = count - 1
+        more = f", as in {others:,} more {plural('row', others)}" if others else ""
         raise TableError(
-            f"{table.path}, {name_row(table, int(np.argmax(unknown)))}: the response is missing, "
-            f"as in {count - 1:,} more rows. Use --missing drop or --missing impute, which drop "
-            "rows without a response"
+            f"{table.path}, {name_row(table, int(np.argmax(unknown)))}: the response is "
+            f"missing{more}. Use --missing drop or --missing impute, which drop rows without a "
+            "response"
         )
-    rows = "1 row" if count == 1 else f"{count:,} rows"
     return _select_rows(table, np.flatnonzero(~unknown)).with_notes(
-        f"{rows} without a response dropped"
+        f"{count:,} {plural('row', count)} without a response dropped"
     )
 
 

@@ -1,4 +1,4 @@
-"""Readers: what comes in as one table goes out of every format as the same table."""
+"""Readers of all formats, which return the same table."""
 
 import gzip
 import string
@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy import io, sparse
 
 from prosparse import TableError
-from prosparse.tables import READERS, ReadOptions, limited, read_table
-from prosparse.tables.formulas import escaped
+from prosparse.tables import READERS, ReadOptions, limited, prepare_table, read_table
+from prosparse.tables.formulas import escape_formula
 
 pa = pytest.importorskip("pyarrow")
 from pyarrow import feather, ipc, parquet  # noqa: E402
@@ -78,14 +78,14 @@ def test_index_without_a_name(tmp_path):
         np.testing.assert_array_equal(table.X, [[1, 2], [3, 4]])
 
 
-def test_odd_but_readable(tmp_path):
+def test_unusual_files(tmp_path):
     path = write(
         tmp_path / "t.csv", 'a,"b, and c",c,\n"1.5", 2 ,3,\n\n4,#N/A,NA,\n\n5,"6",1e3,\n\n'
     )
     table = read_table(path)
     assert table.names == ["a", "b, and c", "c"]
     np.testing.assert_array_equal(table.X, [[1.5, 2, 3], [4, np.nan, np.nan], [5, 6, 1000]])
-    assert any("without a name and without a value" in note for note in table.notes)
+    assert any("without a name and without values" in note for note in table.notes)
     assert table.ids is None
     header = write(tmp_path / "h.csv", "1,2\n3,4\n5,6\n")
     assert any("--no-header" in note for note in read_table(header).notes)
@@ -115,15 +115,14 @@ def test_streamed_in_blocks(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("widest", [100, 50_000])
-def test_very_wide(tmp_path, monkeypatch, widest):
-    """Lines too long to be one cell, and more of them than are looked at."""
-    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+def test_wide_files(tmp_path, monkeypatch, widest):
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", widest)
     values = np.arange(6 * 30_000.0).reshape(6, 30_000) / 7
     head = ";".join(f"variable {k}" for k in range(30_000))
     rows = "\n".join(";".join(map(cell, row, [","] * 30_000)) for row in values)
     table = read_table(write(tmp_path / "wide.csv", head + "\n" + rows + "\n"))
     np.testing.assert_array_equal(table.X, values)
-    with pytest.raises(TableError, match="cannot be cut into columns"):
+    with pytest.raises(TableError, match="cannot be split into columns"):
         read_table(tmp_path / "wide.csv", ReadOptions(separator="|"))
 
 
@@ -133,19 +132,22 @@ BAD = {
         r"line 4, column 2 \('b'\): 'abc' is not a number.*--drop 'b'",
     ),
     "a whole column of text": ("a,b,c\n1,2,x\n3,4,x\n", r"line 2, column 3 \('c'\): 'x' is not"),
-    "thousands": ("a;b\n1,5;1.234,5\n", r"line 2, column 2.*without separators of thousands"),
-    "ragged": ("a,b,c\n1,2,3\n1,2\n", "line 3: it has 2 cells, the header has 3"),
-    "too long": ("a,b,c\n1,2,3\n1,2,3\n1,2,3,4\n", "line 4: it has 4 cells, the header has 3"),
-    "one column": ("a\n1\n2\n", r"1 column\(s\).*at least 2 are needed.*--separator"),
-    "no rows": ("a,b\n", "a header, but no row of data"),
-    "one row": ("a,b\n1,2\n", r"1 row\(s\) and 2 variable\(s\)"),
-    "blank": ("\n\n \n", "nothing but empty lines"),
+    "thousands": ("a;b\n1,5;1.234,5\n", r"line 2, column 2.*Remove thousands separators"),
+    "ragged": ("a,b,c\n1,2,3\n1,2\n", "line 3: the line has 2 cells, but the header has 3"),
+    "too long": (
+        "a,b,c\n1,2,3\n1,2,3\n1,2,3,4\n",
+        "line 4: the line has 4 cells, but the header has 3",
+    ),
+    "one column": ("a\n1\n2\n", "1 column, of which 1 can be.*at least 2 are needed.*--separator"),
+    "no rows": ("a,b\n", "no rows of data below the header"),
+    "one row": ("a,b\n1,2\n", "1 row and 2 variables"),
+    "blank": ("\n\n \n", "only empty lines"),
     "repeated text": ("a,b,c\nx,1,2\n" + "y,1,2\n" * 250, "is not a number"),
     "repeated late": (
         "a,b,c\n" + "".join(f"n{k % 220},1,2\n" for k in range(250)),
-        "rows 1 and 221 of the data both hold 'n0'",
+        "rows 1 and 221 of the data are both 'n0'",
     ),
-    "zero bytes": ("a,b\n\0,2\n", "this is not text"),
+    "zero bytes": ("a,b\n\0,2\n", "is not text"),
     "hostile": (
         "a,b\n1,'\x1b[31m<script>\n",
         r"x1b\[31m<script>.* is not a number",
@@ -171,7 +173,7 @@ THOUSANDS = {
 @pytest.mark.parametrize("separator", ["\t", ";", "|"])
 @pytest.mark.parametrize("mark", [",", "."])
 @pytest.mark.parametrize("name", THOUSANDS)
-def test_thousands_or_decimals(tmp_path, name, mark, separator):
+def test_ambiguous_thousands_separators(tmp_path, name, mark, separator):
     cells, decimals = THOUSANDS[name]
     text = "".join(f"{one}{separator}{k}\n".replace(",", mark) for k, one in enumerate(cells))
     path = write(tmp_path / "t.csv", f"a{separator}b\n{text}")
@@ -180,18 +182,18 @@ def test_thousands_or_decimals(tmp_path, name, mark, separator):
     if decimals:
         np.testing.assert_array_equal(read_table(path).X[:, 0], values)
     else:
-        with pytest.raises(TableError, match=f"with a separator of thousands.*--decimal {called}"):
+        with pytest.raises(TableError, match=f"with a thousands separator.*--decimal {called}"):
             read_table(path)
     told = read_table(path, ReadOptions(decimal=mark))
     np.testing.assert_array_equal(told.X[:, 0], values)
 
 
-def test_decimals_of_another_column_settle_it(tmp_path):
+def test_another_column_resolves_the_ambiguity(tmp_path):
     path = write(tmp_path / "t.csv", "a;b\n2,626;0,5\n688;1,5\n1,200;2,5\n")
     np.testing.assert_array_equal(read_table(path).X, [[2.626, 0.5], [688, 1.5], [1.2, 2.5]])
-    with pytest.raises(TableError, match="cannot separate both"):
+    with pytest.raises(TableError, match="cannot be both the separator and the decimal mark"):
         read_table(path, ReadOptions(separator=",", decimal=","))
-    # and the comma separates columns only where it does not begin decimals
+    # A comma is not a separator if it is the decimal mark.
     spare = write(tmp_path / "s.csv", "a;b\n1,5;2,5\n3,5;4,5\n")
     np.testing.assert_array_equal(
         read_table(spare, ReadOptions(decimal=",")).X, [[1.5, 2.5], [3.5, 4.5]]
@@ -201,9 +203,9 @@ def test_decimals_of_another_column_settle_it(tmp_path):
 @pytest.mark.parametrize(
     "number", ["1.234.567,8", "1 234", "1'234", "1\u2019234", "1\u202f234", "1,234,567"]
 )
-def test_separators_of_thousands_are_named(tmp_path, number):
+def test_error_on_thousands_separators(tmp_path, number):
     path = write(tmp_path / "t.csv", f"a;b\n{number};1,5\n688;2,5\n")
-    with pytest.raises(TableError, match=r"line 2, column 1.*Take out what separates thousands"):
+    with pytest.raises(TableError, match=r"line 2, column 1.*Remove thousands separators"):
         read_table(path)
 
 
@@ -213,7 +215,7 @@ def test_blank_lines_before_and_in_the_header(tmp_path, newline, encoding, monke
     blank = "\n\n  \n1,2,3\n\n4,5,6\n   \n7,8,10\n\n"
     broken = '\n"a\n\nunit",b\n1,2\n"3",4\n'
     for widest in (50_000, 0):
-        monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+        monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", widest)
         table = read_table(write(tmp_path / "b.csv", blank.replace("\n", newline), encoding))
         assert table.names == ["1", "2", "3"]
         np.testing.assert_array_equal(table.X, [[4, 5, 6], [7, 8, 10]])
@@ -230,7 +232,7 @@ def test_blank_lines_before_and_in_the_header(tmp_path, newline, encoding, monke
         read_table(many)
 
 
-def test_a_line_that_names_the_separator(tmp_path):
+def test_separator_line(tmp_path):
     for start in ("sep=;\n", '"sep=;"\r\n', "\nsep=;\n"):
         table = read_table(write(tmp_path / "t.csv", start + "a,b;c\n1;2\n3;4\n"))
         assert table.names == ["a,b", "c"]
@@ -241,7 +243,7 @@ def test_a_line_that_names_the_separator(tmp_path):
 
 @pytest.mark.parametrize("widest", [0, 50_000])
 def test_separators_at_the_end_of_rows(tmp_path, monkeypatch, widest):
-    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", widest)
     for text in (
         "a,b,c\n1,2,3,\n4,5,7,\n7,8,8,\n",
         "a,b,c\n1,2,3,,\n4,5,7,,\n7,8,8,,\n",
@@ -256,19 +258,19 @@ def test_separators_at_the_end_of_rows(tmp_path, monkeypatch, widest):
         TableError, match="row 301 of the data: '3' is beyond the end of the header"
     ):
         read_table(write(tmp_path / "t.csv", late))
-    # a column that the header has is empty only if it is so to the end
+    # A column in the header is empty only if all rows are.
     later = "a,b,\n" + "1,2,\n" * 300 + "1,2,3\n"
     table = read_table(write(tmp_path / "t.csv", later))
     assert table.names == ["a", "b", "column 3"]
     assert table.X[300, 2] == 3
-    # decimal commas between commas look like names of rows, but repeat
+    # Decimal commas look like row names but repeat.
     with pytest.raises(TableError, match="one cell more than the header"):
         read_table(write(tmp_path / "t.csv", "a,b\n1,5,2\n1,25,3\n"))
     empty_first = read_table(write(tmp_path / "t.csv", ",a,b\n,1,2\n,3,4\n"))
     assert (empty_first.names, empty_first.ids) == (["a", "b"], None)
 
 
-def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
+def test_numbers_that_pyarrow_cannot_parse(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1, NA \n2,\u00a03\u00a0\n 4 ,5\n \n-1e3,\t6\n")
     np.testing.assert_array_equal(read_table(path).X, [[1, np.nan], [2, 3], [4, 5], [-1000, 6]])
     late = "name,a,b\n" + "".join(f"r{k},1,2\n" for k in range(300)) + '"two\nlines",3,4\n'
@@ -276,26 +278,26 @@ def test_what_pyarrow_does_not_read_is_read_slowly(tmp_path):
 
 
 @pytest.mark.parametrize("number", ["{},234", "${}", "({}.5)", "{} 234 567", "\u2212{}"])
-def test_numbers_with_ornaments_are_no_names_of_rows(tmp_path, number):
-    """A first column of them is refused, not left out as an index."""
+def test_formatted_numbers_are_not_row_names(tmp_path, number):
+    """Such a first column raises an error and is not read as an index."""
     text = f'a,b,c\n"{number.format(1)}",1,2\n"{number.format(2)}",3,4\n'
     path = write(tmp_path / "t.csv", text)
     with pytest.raises(TableError, match=r"line 2, column 1 \('a'\).*is not a number"):
         read_table(path)
 
 
-def test_rows_without_any_value_at_the_end(tmp_path):
+def test_empty_rows_at_the_end(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n,\n3,4\n,\n,\n")
     table = read_table(path)
     np.testing.assert_array_equal(table.X, [[1, 2], [np.nan, np.nan], [3, 4]])
-    assert "2 row(s) at the end without any value were left out" in table.notes
+    assert "2 empty rows at the end dropped" in table.notes
     named = read_table(write(tmp_path / "n.csv", "n,a,b\nx,1,2\ny,3,4\nz,,\n,,\n"))
     assert named.ids == ["x", "y", "z"]
     numbered = read_table(write(tmp_path / "i.csv", "id,a,b\n1,1,2\n2,3,4\n3,,\n,,\n"))
     assert (numbered.ids, numbered.names) == (["1", "2", "3"], ["a", "b"])
 
 
-def test_separators_that_are_none_and_those_of_other_scripts(tmp_path):
+def test_invalid_and_non_ascii_separators(tmp_path):
     path = write(tmp_path / "t.csv", "a§b\n1§2\n3§4\n")
     np.testing.assert_array_equal(read_table(path, ReadOptions(separator="§")).X, [[1, 2], [3, 4]])
     for odd in '"\n.-5':
@@ -303,27 +305,29 @@ def test_separators_that_are_none_and_those_of_other_scripts(tmp_path):
             read_table(path, ReadOptions(separator=odd))
 
 
-def test_encodings_that_contradict_the_mark(tmp_path):
+def test_encoding_that_contradicts_the_byte_order_mark(tmp_path):
     for written, asked in (("utf-16", "utf-16-le"), ("utf-16", "UTF16"), ("utf-32", "utf-32-le")):
         path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", written)
         assert read_table(path, ReadOptions(encoding=asked)).names == ["a", "b"]
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
-    with pytest.raises(TableError, match="begins with the mark of utf-8, and is not cp1252"):
+    with pytest.raises(
+        TableError, match="byte-order mark of utf-8, and its encoding cannot be cp1252"
+    ):
         read_table(path, ReadOptions(encoding="cp1252"))
     for odd in ("hex", "rot13"):
-        with pytest.raises(TableError, match="no encoding of text called"):
+        with pytest.raises(TableError, match=r"the encoding .* is unknown"):
             read_table(path, ReadOptions(encoding=odd))
 
 
-def test_the_byte_order_mark_is_no_part_of_a_name(tmp_path):
+def test_byte_order_mark_is_not_part_of_a_name(tmp_path):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n", "utf-8-sig")
     for encoding in ("utf-8", "UTF8", "U8"):
         assert read_table(path, ReadOptions(encoding=encoding)).names == ["a", "b"]
 
 
 @pytest.mark.parametrize("widest", [0, 50_000])
-def test_names_that_were_escaped_for_spreadsheets(tmp_path, monkeypatch, widest):
-    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+def test_escaped_names_are_unescaped(tmp_path, monkeypatch, widest):
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", widest)
     path = write(tmp_path / "t.csv", "id,'=a,'b,''-c,kind\n'=r,1,2,3,'+k\n'@s,4,5,6,-1\n")
     table = read_table(path, ReadOptions(label="kind"))
     assert table.names == ["=a", "'b", "'-c"]
@@ -334,18 +338,18 @@ def test_names_that_were_escaped_for_spreadsheets(tmp_path, monkeypatch, widest)
 @example("'=x")
 @example("-1")
 @example("-1e")
-def test_escaped_texts_come_back_and_are_no_formulas(text):
-    from prosparse.tables.formulas import escaped, unescaped
+def test_escaping_is_invertible(text):
+    from prosparse.tables.formulas import escape_formula, unescape_formula
 
-    assert unescaped(escaped(text)) == text
-    if escaped(text)[:1] in tuple("=+-@\t\r\n"):
+    assert unescape_formula(escape_formula(text)) == text
+    if escape_formula(text)[:1] in tuple("=+-@\t\r\n"):
         float(text)  # a number, and nothing else
 
 
-def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
+def test_both_readers_agree(tmp_path, monkeypatch):
     path = write(tmp_path / "t.csv", text_table(";", ",", label=True))
     blocks = read_table(path, ReadOptions(label="kind"))
-    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", 1)
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", 1)
     rows = read_table(path, ReadOptions(label="kind"))
     np.testing.assert_array_equal(rows.X, blocks.X)
     assert rows[2:] == blocks[2:]
@@ -353,8 +357,8 @@ def test_row_by_row_as_in_blocks(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("widest", [0, 50_000])
 @pytest.mark.parametrize("name", BAD)
-def test_bad_text(tmp_path, name, widest, monkeypatch):
-    monkeypatch.setattr("prosparse.tables.delimited.WIDEST", widest)
+def test_invalid_text_files(tmp_path, name, widest, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_ARROW_COLUMNS", widest)
     text, message = BAD[name]
     with pytest.raises(TableError, match=message) as caught:
         read_table(write(tmp_path / "bad.csv", text))
@@ -366,25 +370,27 @@ def test_bad_text(tmp_path, name, widest, monkeypatch):
 
 def test_wrong_encoding(tmp_path):
     early = write(tmp_path / "early.csv", "name,b,c\nx,1,2\nMüller,3,4\n", "cp1252")
-    with pytest.raises(TableError, match=r"line 3, column 1: the text is not utf-8 \(byte 0xfc"):
+    with pytest.raises(
+        TableError, match=r"line 3, column 1: the text is not valid utf-8 \(byte 0xfc"
+    ):
         read_table(early)
     assert read_table(early, ReadOptions(encoding="cp1252")).ids == ["x", "Müller"]
     late = "name,b,c\n" + "".join(f"x{k},1,2\n" for k in range(300)) + "Müller,3,4\n"
-    with pytest.raises(TableError, match="line 302, column 1: the text is not utf-8"):
+    with pytest.raises(TableError, match="line 302, column 1: the text is not valid utf-8"):
         read_table(write(tmp_path / "late.csv", late, "cp1252"))
-    with pytest.raises(TableError, match="no encoding of text called 'klingon'"):
+    with pytest.raises(TableError, match="the encoding 'klingon' is unknown"):
         read_table(early, ReadOptions(encoding="klingon"))
 
 
-def test_files_that_are_not_there_or_not_tables(tmp_path):
-    with pytest.raises(TableError, match="there is no such file"):
+def test_missing_and_unsupported_files(tmp_path):
+    with pytest.raises(TableError, match="the file does not exist"):
         read_table(tmp_path / "no.csv")
     with pytest.raises(TableError, match="this is a folder"):
         read_table(tmp_path)
     (tmp_path / "empty.csv").touch()
     with pytest.raises(TableError, match="the file is empty"):
         read_table(tmp_path / "empty.csv")
-    with pytest.raises(TableError, match=r"'\.docx' are not read; these are: \.csv"):
+    with pytest.raises(TableError, match=r"extension '\.docx' is not supported.*\.csv"):
         read_table(write(tmp_path / "t.docx", "PK"))
     for ending in ("parquet", "arrow", "npz", "npy", "mtx", "csv.gz"):
         with pytest.raises(TableError, match=f"t.{ending}"):
@@ -413,7 +419,7 @@ def test_columnar(tmp_path, kind):
     table = read_table(path, ReadOptions(label="kind"))
     np.testing.assert_array_equal(table.X, X)
     assert (table.names, table.ids, table.label) == (NAMES, IDS, LABEL)
-    with pytest.raises(TableError, match=r"column 5 \('kind'\): it holds string, not numbers"):
+    with pytest.raises(TableError, match=r"1 non-numeric column: 'kind' \(string\)"):
         read_table(path)
 
 
@@ -426,10 +432,10 @@ def test_parquet_of_pandas(tmp_path):
     np.testing.assert_array_equal(table.X, [[1, 1], [2, 0]])
 
 
-def test_whole_numbers_beyond_what_floats_hold(tmp_path):
+def test_inexact_integers_in_parquet(tmp_path):
     big = pa.table({"k": [1, 2**53 + 1, 3], "b": [1.0, 2.0, 4.0], "c": [1.0, 0.0, 4.0]})
     parquet.write_table(big, tmp_path / "t.parquet", row_group_size=1)
-    with pytest.raises(TableError, match=r"row 2, column 1 \('k'\): 9007199254740993 is beyond 2"):
+    with pytest.raises(TableError, match=r"row 2, column 1 \('k'\): 9007199254740993 exceeds 2"):
         read_table(tmp_path / "t.parquet")
     assert (
         read_table(tmp_path / "t.parquet", ReadOptions(id_column="k")).ids[1] == "9007199254740993"
@@ -454,55 +460,57 @@ def test_numpy_and_matrix_market(tmp_path):
         assert sparse.issparse(table.X)
         np.testing.assert_allclose(table.X.toarray(), S.toarray())
     np.savez(tmp_path / "two.npz", a=X, b=X)
-    with pytest.raises(TableError, match="2 have two dimensions; call the table X"):
+    with pytest.raises(TableError, match=r"2 of the arrays.*are two-dimensional"):
         read_table(tmp_path / "two.npz")
     np.savez(tmp_path / "o.npz", X=np.array([[object()]]))
-    with pytest.raises(TableError, match="plain numbers"):
+    with pytest.raises(TableError, match="invalid NumPy file"):
         read_table(tmp_path / "o.npz")
 
 
-def test_comments_between_the_entries_of_a_matrix(tmp_path):
+def test_comments_in_matrix_market(tmp_path):
     text = "%%MatrixMarket matrix coordinate real general\n2 2 2\n1 1 1\n% c\n2 2 3\n"
     table = read_table(write(tmp_path / "t.mtx", text))
     np.testing.assert_array_equal(table.X.toarray(), [[1, 0], [0, 3]])
 
 
 def test_columns_and_arrays_of_a_numpy_archive(tmp_path):
-    """A label or the names of the rows may be an array beside the table, or a column of it."""
+    """Labels and row names are separate arrays, or columns of the matrix."""
     path = tmp_path / "t.npz"
     full = np.nan_to_num(X)
     np.savez(path, X=full, names=np.array([b"a", b"b", b"c"]), kind=np.array(LABEL))
     table = read_table(path, ReadOptions(label="a", id_column="kind"))
     assert (table.names, table.label, table.ids) == (["b", "c"], full[:, 0].tolist(), LABEL)
-    assert "the names of the rows are not all different" in table.notes
+    assert "the names of the rows are not unique" in table.notes
     assert read_table(path, ReadOptions(id_column="b")).names == ["a", "c"]
     for ask in (ReadOptions(id_column="nope"), ReadOptions(label="nope")):
         with pytest.raises(TableError, match="no column 'nope'"):
             read_table(path, ask)
     np.savez(path, X=full, ids=np.arange(6).reshape(3, 2))
-    with pytest.raises(TableError, match="6 ids were given for 3 rows"):
+    with pytest.raises(TableError, match="6 ids for 3 rows"):
         read_table(path)
 
 
-def test_large_whole_numbers_of_matrices(tmp_path):
+def test_inexact_integers_in_matrices(tmp_path):
     large = np.array([[1, 2**60 + 1], [2, 2**60 + 2], [3, 5]])
     np.save(tmp_path / "t.npy", large)
     sparse.save_npz(tmp_path / "t.npz", sparse.csr_array(large))
     for name in ("t.npy", "t.npz"):
-        with pytest.raises(TableError, match=r"row 1, column 2 \('x1'\): 1152921504606846977 is"):
+        with pytest.raises(
+            TableError, match=r"row 1, column 2 \('x1'\): 1152921504606846977 exceeds"
+        ):
             read_table(tmp_path / name)
     np.save(tmp_path / "t.npy", large // 2**8)
     assert read_table(tmp_path / "t.npy").X[0, 1] == 2**52
 
 
 @pytest.mark.parametrize("said", [b"not json", b'{"index_columns": 5}', b"[1]", b"{}"])
-def test_a_statement_of_pandas_that_makes_no_sense(tmp_path, said):
+def test_invalid_pandas_metadata(tmp_path, said):
     table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]}).replace_schema_metadata({b"pandas": said})
     parquet.write_table(table, tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet").names == ["a", "b"]
 
 
-def test_texts_of_every_kind_name_rows(tmp_path):
+def test_text_types_of_arrow_as_row_names(tmp_path):
     for kind in (pa.string(), pa.large_string(), pa.string_view()):
         ids = pa.array(["x", None, "z"], kind)
         feather.write_feather(
@@ -524,7 +532,7 @@ MARKET = {
 
 
 @pytest.mark.parametrize("name", MARKET)
-def test_matrix_market_as_scipy_reads_it(tmp_path, name):
+def test_matrix_market_agrees_with_scipy(tmp_path, name):
     text, expected = MARKET[name]
     path = write(tmp_path / "t.mtx", "%%MatrixMarket matrix " + text)
     packed = tmp_path / "t.mtx.gz"
@@ -558,7 +566,7 @@ def test_damaged_matrix_market(tmp_path, text):
         read_table(write(tmp_path / "t.mtx", "%%MatrixMarket matrix " + text))
 
 
-def test_arrays_that_claim_too_much(tmp_path):
+def test_array_headers_larger_than_the_file(tmp_path):
     header = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1000000, 1000000)}"
     header += b" " * (-(len(header) + 11) % 64) + b"\n"
     raw = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header
@@ -570,26 +578,26 @@ def test_arrays_that_claim_too_much(tmp_path):
             read_table(tmp_path / name)
 
 
-def test_files_that_unpack_to_far_more_than_their_size(tmp_path, monkeypatch):
+def test_decompression_bombs(tmp_path, monkeypatch):
     for module in ("base", "matrices"):
-        monkeypatch.setattr(f"prosparse.tables.{module}.LARGEST_UNPACKED", 10_000)
+        monkeypatch.setattr(f"prosparse.tables.{module}.MAX_UNPACKED", 10_000)
     np.savez_compressed(tmp_path / "t.npz", X=np.zeros((1000, 1000)))
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 1_000_000))
     (tmp_path / "t.mtx.gz").write_bytes(
         gzip.compress(b"%%MatrixMarket matrix array real general\n1000 1000\n" + b"0\n" * 10**6)
     )
     for name in ("t.npz", "t.csv.gz", "t.mtx.gz"):
-        with pytest.raises(TableError, match="over 200 times its size"):
+        with pytest.raises(TableError, match="more than 200 times its size"):
             read_table(tmp_path / name)
 
 
 @pytest.mark.parametrize("cell", ["-" + " " * 10**5 + "x", "1" * 10**5 + "x"])
 def test_long_cells_are_searched_in_linear_time(tmp_path, cell):
-    # patterns that try every division of the cell in two would not end
+    # Patterns with exponential backtracking would not end.
     rows = "".join(f"{cell}{k},{k},{k * k}\n" for k in range(5))
     table = read_table(write(tmp_path / "t.csv", f"id,a,b\n{rows}"))
     assert table.names == ["a", "b"]
-    assert escaped(f"-{'1' * 10**5}x").startswith("'-")
+    assert escape_formula(f"-{'1' * 10**5}x").startswith("'-")
 
 
 @pytest.mark.parametrize(
@@ -602,13 +610,13 @@ def test_damaged_files_of_labels(tmp_path, raw):
         read_table(path, ReadOptions(labels=str(tmp_path / "l.csv")))
 
 
-def test_an_unknown_column_to_drop_next_to_text(tmp_path):
+def test_unknown_column_in_drop(tmp_path):
     path = write(tmp_path / "t.csv", text_table())
     with pytest.raises(TableError, match="there is no column 'nothing'"):
         read_table(path, ReadOptions(drop=("text,nothing",)))
 
 
-def test_sparse_positions_outside_the_table(tmp_path):
+def test_invalid_sparse_positions(tmp_path):
     S = sparse.csr_array(np.eye(3))
     sparse.save_npz(tmp_path / "t.npz", S)
     with np.load(tmp_path / "t.npz") as archive:
@@ -620,8 +628,8 @@ def test_sparse_positions_outside_the_table(tmp_path):
             read_table(tmp_path / "t.npz")
 
 
-def test_damaged_texts_inside_arrow_files(tmp_path):
-    """An offset that points outside, a letter that is none, and a file that ends early."""
+def test_damaged_text_in_arrow_files(tmp_path):
+    """Invalid offsets, invalid characters and truncated files."""
     with ipc.new_file(tmp_path / "t.arrow", arrow_table().schema) as writer:
         writer.write_table(arrow_table())
     raw = (tmp_path / "t.arrow").read_bytes()
@@ -638,13 +646,13 @@ def test_damaged_texts_inside_arrow_files(tmp_path):
             read_table(tmp_path / "t.arrow")
 
 
-def test_a_line_without_an_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("prosparse.tables.delimited.LONGEST_LINE", 1000)
-    with pytest.raises(TableError, match="a line is longer than 1,000 characters"):
+def test_too_long_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_LINE_LENGTH", 1000)
+    with pytest.raises(TableError, match="a line has more than 1,000 characters"):
         read_table(write(tmp_path / "t.csv", "a," * 2000))
 
 
-def test_whatever_a_parser_raises_is_a_table_error(tmp_path, monkeypatch):
+def test_parser_errors_become_table_errors(tmp_path, monkeypatch):
     for error, said in ((RuntimeError("odd"), "RuntimeError: odd"), (MemoryError(), "not enough")):
 
         def broken(path, ask, error=error):
@@ -698,7 +706,7 @@ def numbers_elsewhere(file, h5py):
         (numbers_elsewhere, "in another file"),
     ],
 )
-def test_h5ad_that_claims_or_points(change, said, tmp_path):
+def test_h5ad_with_false_sizes_or_external_links(change, said, tmp_path):
     pytest.importorskip("anndata", reason="anndata is not installed")
     with pytest.raises(TableError, match=said):
         read_table(h5_file(tmp_path / "t.h5ad", change))
@@ -711,7 +719,7 @@ def test_h5ad_that_claims_or_points(change, said, tmp_path):
         ("import os; os.abort()", "HDF5 library crashed"),
     ],
 )
-def test_h5ad_on_which_the_library_hangs_or_crashes(program, said, tmp_path, monkeypatch):
+def test_h5ad_if_the_library_hangs_or_crashes(program, said, tmp_path, monkeypatch):
     pytest.importorskip("anndata", reason="anndata is not installed")
     monkeypatch.setattr(limited, "PROGRAM", write(tmp_path / "child.py", program))
     if "sleep" in program:
@@ -732,7 +740,7 @@ def test_without_pyarrow(tmp_path, monkeypatch):
         read_table(write(tmp_path / "t.csv", "a,b\n1,2\n3,4\n"))
 
 
-def test_transposed(tmp_path):
+def test_transpose(tmp_path):
     path = write(tmp_path / "t.csv", text_table())
     table = read_table(path, ReadOptions(transpose=True))
     np.testing.assert_array_equal(table.X, X.T)
@@ -754,8 +762,8 @@ TEXT = st.text(string.ascii_letters + string.digits + " ,;|\t'éß😀<>&", min_
     style=st.sampled_from([(",", "."), (";", ","), (";", "."), ("\t", ".")]),
 )
 @example(rows=[(1.0, 2.0, 3.0)] * 2, names=["a", "b;c", "d"], style=(",", "."))
-def test_any_numbers_under_any_names(rows, names, style, tmp_path_factory):
-    """What Python's csv module writes, quoted as it must be, is read back to the last bit."""
+def test_round_trip_of_arbitrary_numbers_and_names(rows, names, style, tmp_path_factory):
+    """Files of Python's csv module are read without loss."""
     import csv
 
     separator, decimal = style
@@ -770,47 +778,49 @@ def test_any_numbers_under_any_names(rows, names, style, tmp_path_factory):
         np.testing.assert_array_equal(table.X, rows)
 
 
-# --- marks, headers and marks of nothing
+# --- decimal marks and headers
 
 
 @pytest.mark.parametrize(
     "thousand", ["1.234", '"1.234"', " 1.000", "-2.000.000"], ids=["plain", "quoted", "space", "-"]
 )
-def test_thousands_that_come_late_are_seen(tmp_path, thousand):
-    """No number with a point is among the rows that are looked at first."""
+def test_thousands_separators_below_the_sample(tmp_path, thousand):
+    """The sample contains no number with a mark."""
     rows = [f"{k % 900};{k % 7}" for k in range(300)]
     path = write(tmp_path / "t.csv", "\n".join(["a;b", *rows, f"{thousand};5", "2.345;6"]))
-    with pytest.raises(TableError, match=r"line 302.*with a separator of thousands, or|not a numb"):
+    with pytest.raises(TableError, match=r"line 302.*with a thousands separator, or|not a numb"):
         read_table(path)
     late = write(tmp_path / "late.csv", "\n".join(["a;b", *rows, "1.234;5", "0.5;6"]))
     assert read_table(late).X[300, 0] == 1.234  # the last row settles it
 
 
-def test_columns_that_are_no_variables_settle_no_mark(tmp_path):
+def test_other_columns_do_not_resolve_the_ambiguity(tmp_path):
     path = write(tmp_path / "t.csv", "v;n;m\n0.5;1.234;5\n0.7;234;6\n0.9;2.345;9\n")
-    with pytest.raises(TableError, match=r"is '1\.234' 1234, with a separator of thousands"):
+    with pytest.raises(TableError, match=r"'1\.234' is ambiguous: 1234 with a thousands separator"):
         read_table(path, ReadOptions(drop=("v",)))
     text = "v;n;m\n1.2;1,5;2\n1.3;2,5;4\n1.4;2,5;9\n"
     table = read_table(write(tmp_path / "t.csv", text), ReadOptions(drop=("v",)))
     np.testing.assert_array_equal(table.X, [[1.5, 2], [2.5, 4], [2.5, 9]])
 
 
-def test_numbers_that_could_all_be_thousands_are_remarked_upon(tmp_path):
+def test_note_on_possible_thousands_separators(tmp_path):
     path = write(tmp_path / "t.tsv", "s\ta\tb\nu\t52,000\t1\nv\t61,500\t2\nw\t48,250\t7\n")
     table = read_table(path)
     assert table.X[1, 0] == 61.5
-    assert any("every comma in the column 'a' has three digits" in note for note in table.notes)
+    assert any("'a': every comma precedes three digits" in note for note in table.notes)
     assert not any("three digits" in n for n in read_table(path, ReadOptions(decimal=",")).notes)
     settled = write(tmp_path / "t.tsv", "a\tb\n52,000\t0,5\n61,500\t2\n")
     assert not any("three digits" in note for note in read_table(settled).notes)
 
 
-def test_the_row_that_is_too_long_is_blamed(tmp_path):
+def test_error_contains_the_row_of_wrong_length(tmp_path):
     text = "a,b,c\n1,2,3,4\n5,6,7\n8,9,1\n2,2,5\n"
-    with pytest.raises(TableError, match="line 2: it has 4 cells, the header has 3"):
+    with pytest.raises(TableError, match="line 2: the line has 4 cells, but the header has 3"):
         read_table(write(tmp_path / "t.csv", text))
     text = '"a","b"\n"1",1.5,2\n"2",3,4\n"3",4\n'  # as R's write.table leaves the names of rows
-    with pytest.raises(TableError, match=r"line 4: it has 2 cells, most rows have 3, one more"):
+    with pytest.raises(
+        TableError, match=r"line 4: the line has 2 cells, but most rows have 3, one more"
+    ):
         read_table(write(tmp_path / "t.csv", text))
 
 
@@ -823,46 +833,46 @@ def test_the_row_that_is_too_long_is_blamed(tmp_path):
         ("1,5", "semicolons or tabs between the columns", "--decimal"),
     ],
 )
-def test_advice_fits_the_cell(tmp_path, cell, advice, misleading):
+def test_remedies_for_non_numeric_cells(tmp_path, cell, advice, misleading):
     with pytest.raises(TableError) as caught:
         read_table(write(tmp_path / "t.csv", f'a,b\n1,2\n"{cell}",2\n3,4\n'))
     assert advice in str(caught.value)
     assert misleading not in str(caught.value)
 
 
-def test_a_space_before_a_quotation_mark(tmp_path):
+def test_space_before_a_quotation_mark(tmp_path):
     path = write(tmp_path / "t.csv", '"a", "b, c", "d"\n"1", "2", 3\n4, 5, "7"\n')
     table = read_table(path)
     assert table.names == ["a", "b, c", "d"]
     np.testing.assert_array_equal(table.X, [[1, 2, 3], [4, 5, 7]])
 
 
-def test_variables_without_a_name_are_remarked_upon(tmp_path):
+def test_note_on_variables_without_a_name(tmp_path):
     table = read_table(write(tmp_path / "t.csv", ",,a,b\nu,1,2,3\nu,2,5,7\nv,1,3,9\n"))
     assert table.names == ["column 2", "a", "b"]
-    assert any("column 2 has no name and was taken as a variable" in n for n in table.notes)
+    assert any("column 2 has no name and is used as a variable" in n for n in table.notes)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8"])
-def test_a_text_that_was_cut_short(tmp_path, encoding):
+def test_truncated_text(tmp_path, encoding):
     text = "n,a,b\n" + "".join(f"r{k},{k},2\n" for k in range(20)) + "\u00e9"
     path = tmp_path / "t.csv"
     path.write_bytes(text.encode(encoding)[:-1])
-    with pytest.raises(TableError, match="line 22: the file ends in the middle of a character"):
+    with pytest.raises(TableError, match="line 22: the file ends within a character"):
         read_table(path)
 
 
-def test_the_line_of_a_wrong_byte_in_utf_16(tmp_path):
+def test_line_of_an_invalid_byte_in_utf_16(tmp_path):
     path = tmp_path / "t.csv"
     path.write_bytes(
         "n,a,b\nr,1,2\ns,1,".encode("utf-16") + b"\x00\xdc" + "2\n".encode("utf-16-le")
     )
-    with pytest.raises(TableError, match="line 3, column 3: the text is not utf-16"):
+    with pytest.raises(TableError, match="line 3, column 3: the text is not valid utf-16"):
         read_table(path)
 
 
-def test_empty_lines_without_end(tmp_path, monkeypatch):
-    monkeypatch.setattr("prosparse.tables.delimited.MOST_BLANK", 1000)
+def test_too_many_empty_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr("prosparse.tables.delimited.MAX_BLANK_LINES", 1000)
     path = write(tmp_path / "t.csv", "a,b\n" + "\n" * 1001 + "1,2\n3,4\n")
     with pytest.raises(TableError, match="more than 1,000 of the first lines are empty"):
         read_table(path)
@@ -872,16 +882,16 @@ def test_empty_lines_without_end(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "ask", [ReadOptions(separator="ab"), ReadOptions(separator=""), ReadOptions(decimal="x")]
 )
-def test_marks_of_more_or_less_than_one_character(tmp_path, ask):
+def test_invalid_separator_and_decimal_mark(tmp_path, ask):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,5\n")
     if ask.separator == "":
         assert read_table(path, ask).X.shape == (2, 2)  # nothing is said
     else:
-        with pytest.raises(TableError, match="separated by one character"):
+        with pytest.raises(TableError, match="the separator must be one character"):
             read_table(path, ask)
 
 
-def test_only_text_has_a_separator(tmp_path):
+def test_binary_files_have_no_separator(tmp_path):
     np.save(tmp_path / "t.npy", np.zeros((3, 1)))
     with pytest.raises(TableError, match="at least 2 are needed") as caught:
         read_table(tmp_path / "t.npy")
@@ -889,10 +899,8 @@ def test_only_text_has_a_separator(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["npz", "h5ad"])
-def test_values_stored_in_parts_are_put_together(tmp_path, kind):
-    """log(1 + x) of each part would not add up to that of the value."""
-    from prosparse.app.analysis import AnalysisOptions, prepared
-
+def test_duplicate_sparse_entries_are_summed(tmp_path, kind):
+    """log(1 + x) of a sum is not the sum of the logarithms."""
     parts = sparse.csr_matrix((np.array([1.0, 2, 4, 5]), [0, 0, 1, 1], [0, 2, 4]), shape=(2, 2))
     path = tmp_path / f"t.{kind}"
     if kind == "npz":
@@ -901,12 +909,12 @@ def test_values_stored_in_parts_are_put_together(tmp_path, kind):
         pytest.importorskip("anndata").AnnData(X=parts).write_h5ad(path)
     table = read_table(path)
     assert table.X.nnz == 2
-    logarithms = prepared(table, AnalysisOptions(log1p=True)).X.toarray()
+    logarithms = prepare_table(table, log1p=True).X.toarray()
     np.testing.assert_allclose(logarithms, np.log1p([[3, 0], [0, 9]]))
 
 
-def test_a_place_in_a_matrix_that_is_no_number(tmp_path):
+def test_invalid_positions_in_matrix_market(tmp_path):
     head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 5\n"
-    for place, said in (("nan", "not whole"), ("1e300", "outside"), ("1.5", "not whole")):
+    for place, said in (("nan", "not an integer"), ("1e300", "outside"), ("1.5", "not an integer")):
         with pytest.raises(TableError, match=said):
             read_table(write(tmp_path / "t.mtx", f"{head}{place} 1 5\n"))

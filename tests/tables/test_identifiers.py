@@ -1,4 +1,4 @@
-"""Columns that number the rows are no variables; what is left out is said, and can be kept."""
+"""Columns that number or identify the rows."""
 
 import json
 
@@ -7,7 +7,7 @@ import pytest
 
 from prosparse import TableError
 from prosparse.tables import ReadOptions, read_table
-from prosparse.tables.identifiers import how_rows_are_told_apart
+from prosparse.tables.identifiers import describe_identifier
 
 pytest.importorskip("pyarrow")
 pandas = pytest.importorskip("pandas")
@@ -17,7 +17,7 @@ VALUES = np.random.default_rng(0).normal(size=(ROWS, 3))
 
 
 def frame(**columns):
-    """Three variables, after other columns."""
+    """Return other columns followed by three variables."""
     table = pandas.DataFrame(columns)
     for k, name in enumerate("abc"):
         table[name] = VALUES[:, k]
@@ -25,7 +25,7 @@ def frame(**columns):
 
 
 def written(table, folder, kind, index=False):
-    """A table in a file of the kind."""
+    """Write a table in the given format."""
     path = folder / f"t.{kind}"
     if kind == "csv":
         table.to_csv(path, index=index)
@@ -52,15 +52,15 @@ def written(table, folder, kind, index=False):
     ],
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "npz"])
-def test_numbers_of_rows_are_no_variable(tmp_path, kind, name, values):
+def test_row_numbers_are_not_variables(tmp_path, kind, name, values):
     path = written(frame(**{name: values}), tmp_path, kind)
     table = read_table(path)
     assert table.names == ["a", "b", "c"]
     np.testing.assert_allclose(table.X, VALUES, rtol=1e-15)
     assert table.ids == [str(v) for v in values]
-    assert table.row_numbers == (name,)
+    assert table.identifiers == (name,)
     (note,) = (n for n in table.notes if f"--keep {name!r}" in n)
-    assert "no variable" in note
+    assert "gives the names of the rows" in note
     kept = read_table(path, ReadOptions(keep=(name,)))
     assert kept.names == [name, "a", "b", "c"]
     assert kept.ids is None
@@ -81,20 +81,22 @@ def test_numbers_of_rows_are_no_variable(tmp_path, kind, name, values):
     ],
 )
 @pytest.mark.parametrize("kind", ["csv", "parquet", "feather", "npz"])
-def test_genuine_variables_stay(tmp_path, kind, name, values):
+def test_variables_that_resemble_identifiers(tmp_path, kind, name, values):
     table = read_table(written(frame(**{name: values}), tmp_path, kind))
     assert table.names == [name, "a", "b", "c"]
     np.testing.assert_array_equal(table.X[:, 0], values)
     assert table.ids is None
-    # but the name of an identifier is remarked upon
+    # The name of an identifier gives a note.
     assert any(f"--drop {name!r}" in note for note in table.notes) == (name == "id")
 
 
-def test_numbers_of_rows_beside_names_of_rows(tmp_path):
+def test_row_numbers_in_addition_to_row_names(tmp_path):
     path = written(frame(sample=[f"s{k}" for k in range(ROWS)], id=range(ROWS)), tmp_path, "csv")
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["s0", "s1"])
-    assert any("'id' numbers the rows from 0 to 299: it is no variable" in n for n in table.notes)
+    assert any(
+        "'id' numbers the rows from 0 to 299 and is not a variable" in n for n in table.notes
+    )
     assert read_table(path, ReadOptions(id_column="id", drop=("sample",))).ids[:2] == ["0", "1"]
     assert read_table(path, ReadOptions(label="id")).label[:2] == ["0", "1"]
     twice = frame(**{"Unnamed: 0.1": range(ROWS), "Unnamed: 0": range(ROWS)})
@@ -114,7 +116,7 @@ def test_numbers_of_rows_beside_names_of_rows(tmp_path):
         (pandas.RangeIndex(ROWS), None),
     ],
 )
-def test_the_index_that_pandas_states(tmp_path, kind, index, ids):
+def test_pandas_index(tmp_path, kind, index, ids):
     import pyarrow as pa
     from pyarrow import feather, parquet
 
@@ -127,7 +129,7 @@ def test_the_index_that_pandas_states(tmp_path, kind, index, ids):
         assert read.ids is None
         return
     assert read.ids[0].startswith(ids)
-    assert any("holds the names of the rows" in note and "--keep" in note for note in read.notes)
+    assert any("contains the names of the rows" in note and "--keep" in note for note in read.notes)
     if index.nlevels == 1 and index.dtype.kind in "if":
         called = index.name or "__index_level_0__"
         kept = read_table(path, ReadOptions(keep=(called,)))
@@ -135,7 +137,7 @@ def test_the_index_that_pandas_states(tmp_path, kind, index, ids):
         np.testing.assert_array_equal(kept.X[:, 3], index)
 
 
-def test_a_first_column_without_a_name_can_be_kept(tmp_path):
+def test_keep_first_column_without_a_name(tmp_path):
     path = written(frame(), tmp_path, "csv", index=True)
     table = read_table(path)
     assert (table.names, table.ids[:2]) == (["a", "b", "c"], ["0", "1"])
@@ -145,26 +147,26 @@ def test_a_first_column_without_a_name_can_be_kept(tmp_path):
     np.testing.assert_array_equal(kept.X[:, 0], range(ROWS))
 
 
-def test_what_is_asked_is_checked(tmp_path):
+def test_invalid_keep(tmp_path):
     path = written(frame(id=range(ROWS)), tmp_path, "csv")
     with pytest.raises(TableError, match="did you mean 'id'"):
         read_table(path, ReadOptions(keep=("idd",)))
     for ask in (ReadOptions(drop=("id",)), ReadOptions(label="id"), ReadOptions(id_column="id")):
-        with pytest.raises(TableError, match="'id' is named by --keep"):
+        with pytest.raises(TableError, match="'id' is a variable by --keep"):
             read_table(path, ask._replace(keep=("id",)))
     (tmp_path / "two.csv").write_text("id,a\n1,0.5\n2,0.25\n3,1.5\n")
-    with pytest.raises(TableError, match=r"'id' was taken for the names.*--keep 'id'"):
+    with pytest.raises(TableError, match=r"'id' was read as an identifier; --keep 'id'"):
         read_table(tmp_path / "two.csv")
 
 
-def test_values_that_are_no_whole_numbers():
-    assert how_rows_are_told_apart("id", ["1.0", " 2 ", "3."])
+def test_identifiers_must_be_integers():
+    assert describe_identifier("id", ["1.0", " 2 ", "3."])
     for odd in ("x", "", "1.5", "nan", None, True, float("nan"), float("inf")):
-        assert how_rows_are_told_apart("id", [1, 2, odd]) is None
+        assert describe_identifier("id", [1, 2, odd]) is None
 
 
-def test_a_model_remembers_which_columns_were_variables(tmp_path, monkeypatch):
-    """New rows are read as those of the fit were, whatever their numbers look like."""
+def test_models_store_the_variables(tmp_path, monkeypatch):
+    """New rows are read like those of the fit."""
     testing = pytest.importorskip("typer.testing")
     from prosparse.app.cli import app
 
