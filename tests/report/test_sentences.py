@@ -527,8 +527,8 @@ def test_every_number_of_the_terminal(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     from prosparse import load
     from prosparse.app.cli import app
-    from prosparse.app.commands import PermutationNull, Stability
     from prosparse.persistence import load_with_about
+    from prosparse.stability import PermutationNull, Stability
 
     monkeypatch.chdir(tmp_path)
     frame = TABLES["wine"].sample(frac=1.0, random_state=0)
@@ -544,14 +544,14 @@ def test_every_number_of_the_terminal(tmp_path, monkeypatch):
     stability = Stability.from_json(about["stability"], list(frame.columns))
     checked = Checked(model, frame, chance, stability)
     assert rows["table"] == "wine.csv, 178 rows, 13 variables"
-    assert rows["method"] == f"GSPPCA, {model.n_components_} component(s)"
-    assert rows["variables kept"] == (
+    assert rows["method"] == f"GSPPCA, {model.n_components_} components"
+    assert rows["selected"] == (
         f"{model.n_selected_} of 13; {chance.by_chance} would be by chance"
     )
-    assert rows["variance retained"] == percent(float(np.sum(model.explained_variance_ratio_)))
-    checked.check(f"Why {model.n_selected_}: {rows['why that many']}.")
-    checked.check(rows["as good"])
-    for key in ("by chance", "on half the rows"):
+    assert rows["explained variance"] == percent(float(np.sum(model.explained_variance_ratio_)))
+    checked.check(f"Why {model.n_selected_}: {rows['reason']}.")
+    checked.check(rows["similar sizes"])
+    for key in ("null datasets", "stability"):
         for sentence in re.split(r"(?<=\.) (?=[A-Z\d])", rows[key]):
             checked.check(sentence)
     order = checked.ranked(np.flatnonzero(model.support_))
