@@ -1,7 +1,6 @@
-"""Estimators take arrays of any array API library and answer in kind, without leaving its device.
+"""Estimators accept arrays of any array API library and return results in the same library.
 
-A NumPy fit of the same table is the measure: to rounding in double precision, and as far as
-single precision goes otherwise.
+Results agree with a NumPy fit of the same data, up to rounding errors of the precision.
 """
 
 import contextlib
@@ -38,7 +37,7 @@ def _cupy(X, dtype):
 def _jax(X, dtype):
     jax = pytest.importorskip("jax", reason="JAX is not installed")
     jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_default_matmul_precision", "highest")  # GPUs have three digits else
+    jax.config.update("jax_default_matmul_precision", "highest")  # otherwise three digits on a GPU
     return jax.numpy.asarray(X, dtype=dtype)
 
 
@@ -78,21 +77,21 @@ ESTIMATORS |= {
     "EMPCA auto": EMPCA("auto", n_nonzero=10, random_state=0),
     "SPPCA": SPPCA(3, penalty="bic", penalties=[0.0, 2.0, 5.0, 20.0]),
     "SPPCA fixed": SPPCA(2, penalty=30.0),
-    "SPPCA, two passes": SPPCA(2, penalty=30.0, max_iter=2),
+    "SPPCA, two iterations": SPPCA(2, penalty=30.0, max_iter=2),
 }
 SHAPES = {"wide": (40, 90), "tall": (150, 40)}
 TOLERANCE = {"float64": 1e-6, "float32": 2e-3}
 
 
-# Every library meets both shapes and both precisions in two of their four pairs; the other two
-# pairs are left to another library, on the host and on a GPU.
-ONE_HALF = [("wide", "float64"), ("tall", "float32")]
-OTHER_HALF = [("wide", "float32"), ("tall", "float64")]
+# Each library is tested with two of the four pairs of shape and precision. Another library on the
+# same type of device covers the other two.
+FIRST_PAIRS = [("wide", "float64"), ("tall", "float32")]
+SECOND_PAIRS = [("wide", "float32"), ("tall", "float64")]
 PAIRS = {
-    "strict": OTHER_HALF,
-    "torch": ONE_HALF,
-    "torch cuda": ONE_HALF,
-    "cupy": OTHER_HALF,
+    "strict": SECOND_PAIRS,
+    "torch": FIRST_PAIRS,
+    "torch cuda": FIRST_PAIRS,
+    "cupy": SECOND_PAIRS,
 }
 FITS = [
     (library, name, shape, dtype)
@@ -100,14 +99,14 @@ FITS = [
     for name in ESTIMATORS
     for shape, dtype in pairs
 ]
-# JAX compiles every operation anew for every shape: some of the tests are enough for it.
+# JAX compiles each operation for each shape, which takes long: few tests use it.
 FITS += [("jax", "GSPPCA", "wide", "float64")]
 FITS += [("jax", name, "wide", "float32") for name in ("SCA", "EMPCA")]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def jax_keeps_what_it_compiled(request):
-    """In the cache of pytest, for the other process of this run and for the next run."""
+def cache_jax_compilation(request):
+    """Share compiled functions between test processes and runs in the cache of pytest."""
     with contextlib.suppress(ImportError):
         import jax
 
@@ -118,11 +117,11 @@ def jax_keeps_what_it_compiled(request):
 @pytest.fixture(params=LIBRARIES)
 def make(request):
     if request.param == "jax" and request.node.callspec.params.get("table") == "tall":
-        pytest.skip("JAX would compile for longer than the test is worth")
+        pytest.skip("compilation takes too long")
     return LIBRARIES[request.param]
 
 
-def of_shape(shape):
+def make_data(shape):
     n, p = SHAPES[shape]
     X = make_globally_sparse(n, p, n_components=5, n_informative=20, noise=0.5, random_state=1).X
     X[:, 3] = 2.0  # constant
@@ -131,16 +130,16 @@ def of_shape(shape):
 
 @pytest.fixture(params=SHAPES, ids=list(SHAPES))
 def table(request):
-    return of_shape(request.param)
+    return make_data(request.param)
 
 
 @functools.cache
 def numpy_fit(name, shape):
-    """The measure of every library's fit, and of both precisions'."""
-    return clone(ESTIMATORS[name]).fit(of_shape(shape))
+    """Return the reference fit."""
+    return clone(ESTIMATORS[name]).fit(make_data(shape))
 
 
-SETTLED = {
+CONVERGING = {
     "GSPPCA": GSPPCA(5),
     "SCA": SCA(3),
     "SCA hyperbolic": SCA(3, prior="hyperbolic"),
@@ -149,14 +148,13 @@ SETTLED = {
 
 
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("name", SETTLED)
+@pytest.mark.parametrize("name", CONVERGING)
 @pytest.mark.parametrize("library", ["strict", "torch", "torch cuda", "cupy"])
-def test_single_precision_does_not_look_like_a_falling_objective(library, name):
-    model = clone(SETTLED[name]).fit(LIBRARIES[library](of_shape("wide"), "float32"))
+def test_rounding_in_single_precision_does_not_stop_a_fit(library, name):
+    model = clone(CONVERGING[name]).fit(LIBRARIES[library](make_data("wide"), "float32"))
     assert model.stop_reason_ is StopReason.CONVERGED
-    # rounding in the seventh digit, and no more
-    height = arrays.to_numpy(model.objective_path_)
-    assert np.diff(height).min() > -1e-5 * np.abs(height[-1])
+    objective = arrays.to_numpy(model.objective_path_)
+    assert np.diff(objective).min() > -1e-5 * np.abs(objective[-1])  # rounding errors only
 
 
 def array_attributes(model):
@@ -165,10 +163,10 @@ def array_attributes(model):
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("library", "name", "shape", "dtype"), FITS)
-def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
-    if name == "SPPCA, two passes":  # of EM, as where there are many columns
-        monkeypatch.setattr(newton, "MOST_COLUMNS", 0)
-    table = of_shape(shape)
+def test_results_are_in_the_library_of_the_data(library, name, shape, dtype, monkeypatch):
+    if name == "SPPCA, two iterations":  # of EM, which is used for many columns
+        monkeypatch.setattr(newton, "MAX_COLUMNS", 0)
+    table = make_data(shape)
     X = LIBRARIES[library](table, dtype)
     ours = clone(ESTIMATORS[name]).fit(X)
     attributes = {k: arrays.to_numpy(v) for k, v in array_attributes(ours).items()}
@@ -176,29 +174,29 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
         assert array_namespace(value) is array_namespace(X), key
         assert device(value) == device(X), key
     assert ours.components_.dtype == X.dtype
-    scores, chosen = ours.transform(X), ours.select(X)
-    rebuilt = ours.inverse_transform(scores)
-    for result in (scores, rebuilt, chosen):
+    scores, selected = ours.transform(X), ours.select(X)
+    reconstructed = ours.inverse_transform(scores)
+    for result in (scores, reconstructed, selected):
         assert array_namespace(result) is array_namespace(X)
         assert result.dtype == X.dtype
     density = ours.score(X) if hasattr(ours, "score") else 0.0
 
     plain = numpy_fit(name, shape)
-    tol = TOLERANCE[dtype] * (10 if name.startswith("S") else 1)  # their weights settle slowly
+    tol = TOLERANCE[dtype] * (10 if name.startswith("S") else 1)  # slow convergence
     for key, value in array_attributes(plain).items():
         if key in ("objective_path_", "cardinalities_", "ranking_"):
-            continue  # as long as the iterations; integers are compared below
+            continue  # of different lengths, or compared below
         if key == "n_parameters_path_" and dtype == "float32":
-            continue  # loadings on the verge of zero
-        # a relevance on its way to zero is the last to settle
+            continue  # some loadings are nearly zero
+        # Relevances that tend to zero converge last.
         atol = 10 * tol if key == "relevance_" else tol
         np.testing.assert_allclose(attributes[key], value, rtol=tol, atol=atol, err_msg=key)
     if hasattr(plain, "cardinalities_"):
         np.testing.assert_array_equal(attributes["cardinalities_"], plain.cardinalities_)
-    if isinstance(plain, EMPCA):  # one trace per component
-        for trace, other in zip(ours.objective_path_, plain.objective_path_, strict=True):
-            assert array_namespace(trace) is array_namespace(X)
-            assert float(trace[-1]) == pytest.approx(other[-1], rel=tol)
+    if isinstance(plain, EMPCA):  # one path per component
+        for path, other in zip(ours.objective_path_, plain.objective_path_, strict=True):
+            assert array_namespace(path) is array_namespace(X)
+            assert float(path[-1]) == pytest.approx(other[-1], rel=tol)
     else:
         np.testing.assert_allclose(
             attributes["objective_path_"][-1], plain.objective_path_[-1], rtol=tol
@@ -206,7 +204,7 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
     np.testing.assert_allclose(
         arrays.to_numpy(scores), plain.transform(table), rtol=tol, atol=10 * tol
     )
-    np.testing.assert_allclose(arrays.to_numpy(chosen), table[:, plain.support_], rtol=1e-6)
+    np.testing.assert_allclose(arrays.to_numpy(selected), table[:, plain.support_], rtol=1e-6)
     if hasattr(plain, "score"):
         assert density == pytest.approx(plain.score(table), rel=tol)
     assert (
@@ -216,55 +214,55 @@ def test_fit_in_kind(library, name, shape, dtype, monkeypatch):
 
 
 SMALL = {
-    "a number": np.float64(2.5),
-    "nothing": np.zeros((0, 3)),
-    "yes and no": np.array([True, False, True]),
-    "whole numbers": np.arange(5),
+    "scalar": np.float64(2.5),
+    "empty": np.zeros((0, 3)),
+    "booleans": np.array([True, False, True]),
+    "integers": np.arange(5),
     "transposed": np.arange(6.0).reshape(2, 3).T,
     "reversed": np.arange(4.0)[::-1],
 }
 
 
 @pytest.mark.parametrize("pinned", [True, False])
-@pytest.mark.parametrize("what", SMALL)
-def test_small_arrays_travel_there_and_back(make, what, pinned, monkeypatch):
+@pytest.mark.parametrize("name", SMALL)
+def test_small_arrays_are_copied_to_the_device_and_back(make, name, pinned, monkeypatch):
     if not pinned:
-        monkeypatch.setattr(arrays, "LARGEST_PINNED", 0)
-    like, values = make(np.zeros((2, 2)), "float64"), SMALL[what]
-    there = arrays.from_numpy(values, like)
-    assert array_namespace(there) is array_namespace(like)
-    assert device(there) == device(like)
-    wait = arrays.to_numpy_async(there)
-    del there  # its memory may be used again before the copy is looked at
-    busy = like @ like
+        monkeypatch.setattr(arrays, "MAX_PINNED_BYTES", 0)
+    like, values = make(np.zeros((2, 2)), "float64"), SMALL[name]
+    copy = arrays.from_numpy(values, like)
+    assert array_namespace(copy) is array_namespace(like)
+    assert device(copy) == device(like)
+    wait = arrays.to_numpy_async(copy)
+    del copy  # its memory may be reused before the copy is read
+    product = like @ like
     np.testing.assert_array_equal(wait(), values)
     assert wait().dtype == values.dtype
-    np.testing.assert_array_equal(arrays.to_numpy(busy), 0.0)
+    np.testing.assert_array_equal(arrays.to_numpy(product), 0.0)
     other = arrays.from_numpy(values, like, like.dtype)
     assert other.dtype == like.dtype
     np.testing.assert_array_equal(arrays.to_numpy(other), values)
 
 
-def test_only_small_arrays_go_to_the_host(make, monkeypatch):
-    """d x d matrices, and vectors as long as the table is wide."""
+def test_only_small_arrays_are_copied_to_cpu_memory(make, monkeypatch):
+    """These are d x d matrices and vectors of length p."""
     X = make(make_globally_sparse(60, 100, random_state=1).X, "float64")
     if is_cupy_array(X) or not hasattr(type(X), "__array__"):
-        pytest.skip("this library lets nothing go to the host unseen")
+        pytest.skip("this library copies nothing implicitly")
     largest, original = [0], type(X).__array__
 
-    def watched(array, *args, **kwargs):  # every way to the host ends here
+    def watched(array, *args, **kwargs):  # all copies use this method
         largest.append(int(np.prod(array.shape)))
         return original(array, *args, **kwargs)
 
     monkeypatch.setattr(type(X), "__array__", watched)
     arrays.to_numpy(X[:1, :1])
     if largest == [0]:
-        pytest.skip("this version of the library goes to the host another way")
-    GSPPCA(5, n_features_to_select=70).fit(X)  # no small order of log K
+        pytest.skip("this version of the library copies in another way")
+    GSPPCA(5, n_features_to_select=70).fit(X)  # log K of large order
     assert 1 < max(largest) <= max(X.shape)
 
 
-def test_single_precision_of_jax_is_refused(table):
+def test_jax_in_single_precision_raises(table):
     X = _jax(table, "float32")
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", False)
@@ -275,7 +273,7 @@ def test_single_precision_of_jax_is_refused(table):
         jax.config.update("jax_enable_x64", True)
 
 
-def test_new_rows_of_another_library(make, table):
+def test_transform_accepts_arrays_of_another_library(make, table):
     model = GSPPCA(5).fit(table)
     X = make(table, "float64")
     scores = model.transform(X)
@@ -286,11 +284,11 @@ def test_new_rows_of_another_library(make, table):
     np.testing.assert_allclose(back, model.transform(table), atol=1e-6)
 
 
-def test_bad_arrays_are_refused_in_words(make, table):
-    holes = table.copy()
-    holes[3, 7] = np.nan
-    with pytest.raises(InputError, match=r"contains NaN: 1 value.*row 3, column 7"):
-        GSPPCA(2).fit(make(holes, "float64"))
+def test_invalid_arrays_raise(make, table):
+    incomplete = table.copy()
+    incomplete[3, 7] = np.nan
+    with pytest.raises(InputError, match="contains NaN: 1 value, first in row 3, column 7"):
+        GSPPCA(2).fit(make(incomplete, "float64"))
     with pytest.raises(InputError, match="Expected 2D array"):
         GSPPCA(2).fit(make(table[0], "float64"))
     with pytest.raises(InputError, match=r"0 sample"):
@@ -299,8 +297,8 @@ def test_bad_arrays_are_refused_in_words(make, table):
         GSPPCA(5).fit(make(table, "float64")).transform(make(table[:, :5], "float64"))
 
 
-def test_gaps_elsewhere_are_refused_in_words(make, table):
-    holes = table.copy()
-    holes[3, 7] = np.nan
-    with pytest.raises(InputError, match="only NumPy tables"):
-        SCA(2).fit(make(holes, "float64"))
+def test_missing_values_in_other_libraries_raise(make, table):
+    incomplete = table.copy()
+    incomplete[3, 7] = np.nan
+    with pytest.raises(InputError, match="requires a NumPy array"):
+        SCA(2).fit(make(incomplete, "float64"))

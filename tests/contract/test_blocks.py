@@ -1,4 +1,4 @@
-"""Tables in row blocks (Dask, files) give what the table in memory gives."""
+"""Fits to blocks of rows (Dask arrays, files) agree with fits in memory."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ da = pytest.importorskip("dask.array", reason="Dask is not installed")
 SHAPES = {"tall": (300, 60), "wide": (60, 200)}
 
 
-def of_shape(shape):
+def make_data(shape):
     n, p = SHAPES[shape]
     X = make_globally_sparse(n, p, n_components=4, n_informative=20, random_state=0).X
     X[:, 3] = 1.0  # constant
@@ -28,7 +28,7 @@ def of_shape(shape):
 
 @pytest.fixture(params=SHAPES, ids=list(SHAPES))
 def table(request):
-    return of_shape(request.param)
+    return make_data(request.param)
 
 
 CHUNKS = {
@@ -39,7 +39,7 @@ CHUNKS = {
 }
 
 
-def same(ours, plain, tol):
+def assert_same_fit(ours, plain, tol):
     for name in ("components_", "log_evidence_path_", "explained_variance_", "mean_", "scale_"):
         np.testing.assert_allclose(
             getattr(ours, name), getattr(plain, name), rtol=tol, atol=tol, err_msg=name
@@ -53,16 +53,16 @@ def test_dask_on_threads(table, chunks, scale):
     X = CHUNKS[chunks](table)
     plain, ours = GSPPCA(4, scale=scale).fit(table), GSPPCA(4, scale=scale).fit(X)
     tol = 1e-3 if X.dtype == np.float32 else 1e-6
-    same(ours, plain, tol)
+    assert_same_fit(ours, plain, tol)
     scores = ours.transform(X)
     assert isinstance(scores, da.Array)
     assert scores.dtype == X.dtype
     np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=10 * tol)
     assert ours.score(X) == pytest.approx(plain.score(table), rel=tol)
-    rebuilt = ours.inverse_transform(scores)
-    assert isinstance(rebuilt, da.Array)
+    reconstructed = ours.inverse_transform(scores)
+    assert isinstance(reconstructed, da.Array)
     expected = plain.inverse_transform(plain.transform(table))
-    np.testing.assert_allclose(rebuilt.compute(), expected, atol=10 * tol)
+    np.testing.assert_allclose(reconstructed.compute(), expected, atol=10 * tol)
     assert ours.select(X).shape == (table.shape[0], plain.n_selected_)
 
 
@@ -77,8 +77,8 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize(("shape", "chunks"), [("wide", "rows"), ("tall", "sparse blocks")])
-def test_others_on_threads(shape, chunks, name):
-    table = of_shape(shape)
+def test_other_estimators_on_threads(shape, chunks, name):
+    table = make_data(shape)
     X = CHUNKS[chunks](table)
     plain, ours = (clone(OTHERS[name]).fit(data) for data in (table, X))
     np.testing.assert_allclose(ours.components_, plain.components_, atol=1e-5)
@@ -88,8 +88,8 @@ def test_others_on_threads(shape, chunks, name):
     np.testing.assert_allclose(scores.compute(), plain.transform(table), atol=1e-4)
 
 
-def test_weights_need_a_table_in_memory(table):
-    with pytest.raises(InputError, match="`sample_weight` needs a table in the host's memory"):
+def test_weights_of_dask_arrays_raise(table):
+    with pytest.raises(InputError, match="`sample_weight` needs a matrix in CPU memory"):
         EMPCA().fit(CHUNKS["rows"](table), sample_weight=np.ones(table.shape[0]))
 
 
@@ -124,7 +124,7 @@ def test_transform_is_lazy(table):
 
 
 def test_one_pass_over_the_blocks_per_iteration(monkeypatch):
-    """More columns than the exact spectrum takes, and more rows: the steps see the table itself."""
+    """The data are too large for an exact spectrum, so that each iteration reads them."""
     monkeypatch.setattr("prosparse.numerics.spectrum.EXACT_SIDE", 30)
     X = make_globally_sparse(200, 100, n_components=3, n_informative=20, random_state=0).X
     plain = GSPPCA(3, tol=1e-12).fit(X)
@@ -143,19 +143,19 @@ def test_one_pass_over_the_blocks_per_iteration(monkeypatch):
             GSPPCA(3, max_iter=max_iter, tol=0).fit(da.from_array(X, chunks=(50, -1)))
         counts.append(len(passes))
     assert counts[1] - counts[0] == 10
-    same(GSPPCA(3, tol=1e-12).fit(da.from_array(X, chunks=(50, -1))), plain, 1e-6)
+    assert_same_fit(GSPPCA(3, tol=1e-12).fit(da.from_array(X, chunks=(50, -1))), plain, 1e-6)
 
 
-def test_refusals_in_words(table):
+def test_invalid_dask_arrays_raise(table):
     X = da.from_array(table, chunks=(30, -1))
     with pytest.raises(InputError, match=r"compute_chunk_sizes"):
         GSPPCA(2).fit(X[X[:, 0] > 0])
     with pytest.raises(InputError, match="Expected 2D"):
         GSPPCA(2).fit(X[0])
-    holes = table.copy()
-    holes[50, 7] = np.nan
-    with pytest.raises(InputError, match=r"contains NaN in 1 column.*column 7"):
-        GSPPCA(2).fit(da.from_array(holes, chunks=(30, -1)))
+    incomplete = table.copy()
+    incomplete[50, 7] = np.nan
+    with pytest.raises(InputError, match="contains NaN in 1 column, first in column 7"):
+        GSPPCA(2).fit(da.from_array(incomplete, chunks=(30, -1)))
     model = GSPPCA(2).fit(X)
     with pytest.raises(ValueError, match="features"):
         model.transform(X[:, :5])
@@ -168,7 +168,7 @@ def test_zarr_and_parquet(table, tmp_path):
         tmp_path / "X.zarr", shape=table.shape, chunks=(50, table.shape[1]), dtype="f8"
     )
     stored[:] = table
-    same(GSPPCA(4).fit(da.from_zarr(tmp_path / "X.zarr")), plain, 1e-6)
+    assert_same_fit(GSPPCA(4).fit(da.from_zarr(tmp_path / "X.zarr")), plain, 1e-6)
     dd = pytest.importorskip("dask.dataframe", reason="Dask's data frames are not installed")
     pd = pytest.importorskip("pandas", reason="pandas is not installed")
     frame = pd.DataFrame(table, columns=[f"c{i}" for i in range(table.shape[1])])
@@ -176,7 +176,7 @@ def test_zarr_and_parquet(table, tmp_path):
         part = frame.iloc[k * len(frame) // 3 : (k + 1) * len(frame) // 3]
         part.to_parquet(tmp_path / f"{k}.parquet")
     read = dd.read_parquet(tmp_path / "*.parquet").to_dask_array(lengths=True)
-    same(GSPPCA(4).fit(read), plain, 1e-6)
+    assert_same_fit(GSPPCA(4).fit(read), plain, 1e-6)
 
 
 # --- a cluster
@@ -194,24 +194,26 @@ def cluster():
         yield client
 
 
-@pytest.mark.filterwarnings("ignore")  # of ports, disks and graphs: the cluster's own affairs
-def test_on_a_cluster_and_when_a_worker_dies(cluster, monkeypatch):
-    monkeypatch.setattr("prosparse.numerics.spectrum.EXACT_SIDE", 30)  # iterate on the blocks
+@pytest.mark.filterwarnings("ignore")  # warnings of the cluster
+def test_fits_on_a_cluster_survive_the_death_of_a_worker(cluster, monkeypatch):
+    monkeypatch.setattr(
+        "prosparse.numerics.spectrum.EXACT_SIDE", 30
+    )  # each iteration reads the blocks
     X = make_globally_sparse(400, 80, n_components=3, n_informative=20, random_state=0).X
     plain = GSPPCA(3, tol=1e-12).fit(X)
     chunked = da.from_array(X, chunks=(50, -1))
-    same(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
+    assert_same_fit(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
 
     original, passes = dask_operator.DaskRows.reduce, []
 
-    def deadly(self, *args, **kwargs):
+    def kill_a_worker(self, *args, **kwargs):
         passes.append(1)
         if len(passes) == 15:
             os.kill(next(iter(cluster.run(os.getpid).values())), signal.SIGKILL)
         return original(self, *args, **kwargs)
 
-    monkeypatch.setattr(dask_operator.DaskRows, "reduce", deadly)
-    same(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
+    monkeypatch.setattr(dask_operator.DaskRows, "reduce", kill_a_worker)
+    assert_same_fit(GSPPCA(3, tol=1e-12).fit(chunked.persist()), plain, 1e-6)
     assert len(passes) > 20
 
 
@@ -236,10 +238,10 @@ def test_memory_maps(table, tmp_path, monkeypatch, order, dtype):
     )
     ours = GSPPCA(4).fit(X)
     assert read
-    same(ours, plain, 1e-6)
+    assert_same_fit(ours, plain, 1e-6)
     np.testing.assert_allclose(ours.transform(X), plain.transform(np.array(X)), rtol=1e-4)
-    some = GSPPCA(4).fit(X[5:])  # a view of the map
-    same(some, GSPPCA(4).fit(np.array(X)[5:]), 1e-6)
+    part = GSPPCA(4).fit(X[5:])  # a view of the map
+    assert_same_fit(part, GSPPCA(4).fit(np.array(X)[5:]), 1e-6)
 
 
 # --- coarse to fine
@@ -262,20 +264,20 @@ def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
     assert np.isin(whole.cardinalities_[near], some.cardinalities_).all()
 
 
-def test_samples_of_a_map(tmp_path):
+def test_evenly_spaced_rows_of_a_map(tmp_path):
     X = np.memmap(tmp_path / "X", "float64", "w+", shape=(1000, 3))
     X[:] = np.arange(3000.0).reshape(1000, 3)
     np.testing.assert_array_equal(mapped.MappedRows(X).every(7), np.array(X)[::7])
 
 
-# --- blocks that are not what the chunks declare
+# --- blocks that disagree with the declared chunks
 
 
 def _without_last_rows(block):
     return block[:-3]
 
 
-def _twice(block):
+def _duplicate(block):
     return np.vstack([block, block])
 
 
@@ -283,7 +285,7 @@ def _as_csr(block):
     return sparse.csr_array(block[:-3])
 
 
-WRONG_BLOCKS = {"fewer rows": _without_last_rows, "more rows": _twice, "sparse": _as_csr}
+WRONG_BLOCKS = {"fewer rows": _without_last_rows, "more rows": _duplicate, "sparse": _as_csr}
 
 
 def wrongly_chunked(X, change=_without_last_rows):
@@ -292,20 +294,20 @@ def wrongly_chunked(X, change=_without_last_rows):
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_blocks_of_another_shape_than_declared_are_refused(name):
-    X = np.abs(of_shape("tall"))[:60, :12]
+def test_blocks_of_undeclared_shape_raise(name):
+    X = np.abs(make_data("tall"))[:60, :12]
     y = X[:, 0] > np.median(X[:, 0]) if METHODS[name].classifies else X[:, 0]
     model = METHODS[name].estimator(**METHODS[name].example)
     for change in WRONG_BLOCKS.values():
         with pytest.raises(
-            InputError, match=r"block \(\d, 0\) of the Dask array X has shape \(\d+"
+            InputError, match=r"Block \(\d, 0\) of the Dask array X has shape \(\d+"
         ):
             clone(model).fit(wrongly_chunked(X, change), y)
     model.fit(X, y)
-    asked = {"transform": X, "score_samples": X, "predict": X}
+    inputs = {"transform": X, "score_samples": X, "predict": X}
     if hasattr(model, "inverse_transform"):
-        asked["inverse_transform"] = model.transform(X)
-    for method, rows in asked.items():
+        inputs["inverse_transform"] = model.transform(X)
+    for method, rows in inputs.items():
         if hasattr(model, method):
             with pytest.raises(InputError, match=r"but its chunks declare \(20, "):
                 np.asarray(getattr(model, method)(wrongly_chunked(rows)))
@@ -313,8 +315,8 @@ def test_blocks_of_another_shape_than_declared_are_refused(name):
         model.score(wrongly_chunked(X), y)
 
 
-def test_blocks_of_views_and_of_column_chunks_are_refused():
-    X = of_shape("tall")[:60, :12]
+def test_blocks_of_undeclared_shape_in_views_and_column_chunks_raise():
+    X = make_data("tall")[:60, :12]
     with pytest.raises(InputError, match=r"but its chunks declare \(20, 12\)"):
         SCA(1).fit([wrongly_chunked(X), da.from_array(X, chunks=(20, -1))])
     parts = da.from_array(X, chunks=(20, 4))
@@ -322,8 +324,8 @@ def test_blocks_of_views_and_of_column_chunks_are_refused():
         SCA(1).fit(parts.map_blocks(_without_last_rows, chunks=parts.chunks, dtype=float))
 
 
-def test_chunk_sizes_that_were_computed_are_accepted():
-    X = of_shape("tall")[:60, :12]
-    kept = np.arange(60) % 20 < 17
+def test_computed_chunk_sizes_are_accepted():
+    X = make_data("tall")[:60, :12]
+    present = np.arange(60) % 20 < 17
     model = GSPPCA(2).fit(wrongly_chunked(X).compute_chunk_sizes())
-    np.testing.assert_allclose(model.mean_, X[kept].mean(axis=0))
+    np.testing.assert_allclose(model.mean_, X[present].mean(axis=0))

@@ -1,8 +1,7 @@
-"""No estimator, in `fit` or after it, ever writes into what a user gave.
+"""No method of an estimator changes the data of the user.
 
-Every registered estimator, every method, every kind of table: the bytes before and after are the
-same, buffers that cannot be written to are no obstacle, and four threads that share one table get
-what one thread gets.
+For each registered estimator, method and container, the bytes before and after are equal. Read-only
+buffers are accepted, and four threads that share the data obtain the results of one thread.
 """
 
 import functools
@@ -18,14 +17,14 @@ from sklearn.base import clone
 from prosparse.data.arrays import to_numpy
 from prosparse.registry import METHODS
 
-# What a fit warns of is not the question here, and threads share the filters of warnings.
+# Warnings are not tested here, and threads share the warning filters.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 N, P = 40, 12
 
 
 def values(dtype="float64"):
-    """Half of it zeros, one column constant, one nearly a copy of another."""
+    """Return data with many zeros, a constant column and a nearly duplicated column."""
     rng = np.random.default_rng(3)
     X = rng.standard_normal((N, 2)) @ rng.standard_normal((2, P)) + 0.5 * rng.normal(size=(N, P))
     X[rng.random((N, P)) < 0.5] = 0.0
@@ -34,11 +33,11 @@ def values(dtype="float64"):
     return np.round(8 * X).astype(dtype) if dtype == "int64" else X.astype(dtype)
 
 
-# --- sparse tables as nobody would write them, and as conversions leave them
+# --- sparse matrices that are not in canonical format
 
 
 def unsorted(S):
-    """The same CSR or CSC table with the indices of every row or column in reverse order."""
+    """Reverse the indices of each row of a CSR matrix or of each column of a CSC matrix."""
     S = S.copy()
     for a, b in zip(S.indptr[:-1], S.indptr[1:], strict=True):
         S.indices[a:b] = S.indices[a:b][::-1].copy()
@@ -48,9 +47,8 @@ def unsorted(S):
 
 
 def with_duplicates(S):
-    """The same table with every entry stored in two halves."""
-    kind = type(S)
-    return kind((np.repeat(S.data / 2, 2), np.repeat(S.indices, 2), 2 * S.indptr), shape=S.shape)
+    """Store each entry as two halves."""
+    return type(S)((np.repeat(S.data / 2, 2), np.repeat(S.indices, 2), 2 * S.indptr), shape=S.shape)
 
 
 def coo_with_duplicates(X):
@@ -86,7 +84,7 @@ def chunked(X):
 
 
 class SparseChunks:
-    """Makes Dask arrays whose sparse blocks stay in memory, where they could be damaged."""
+    """Create Dask arrays whose sparse blocks are in memory, where they could be changed."""
 
     def __init__(self):
         self.blocks = []
@@ -131,31 +129,30 @@ CONTAINERS = {
     "dask": chunked,
     "dask of sparse": SparseChunks(),
 }
-NOT_ON_CLUSTERS = ("dask", "dask of sparse", "torch", "strict")
+STAY_IN_PLACE = ("dask", "dask of sparse", "torch", "strict")
 
 
 def buffers(X):
-    """The arrays in which a table on the host is kept."""
+    """Return the arrays in which a matrix in CPU memory is stored."""
     if sparse.issparse(X):
         names = ("data", "indices", "indptr", "row", "col")
         return [getattr(X, name) for name in names if hasattr(X, name)]
     return [X]
 
 
-def checksum(X, kind):
-    if kind == "dask of sparse":
-        return [checksum(block, "csr") for block in CONTAINERS[kind].blocks]
+def checksum(X, container):
+    if container == "dask of sparse":
+        return [checksum(block, "csr") for block in CONTAINERS[container].blocks]
     if hasattr(X, "compute"):
         X = X.compute()
     if hasattr(X, "iloc") or hasattr(X, "collect_schema"):
         X = X.to_numpy()
-    whole = buffers(X) if sparse.issparse(X) else [np.ascontiguousarray(to_numpy(X))]
-    # how long the arrays are and what they say of themselves belongs to the table, too
-    said = (X.nnz, X.shape, X.dtype) if sparse.issparse(X) else X.shape
-    return [hashlib.sha256(part.tobytes()).hexdigest() for part in whole], said
+    arrays = buffers(X) if sparse.issparse(X) else [np.ascontiguousarray(to_numpy(X))]
+    metadata = (X.nnz, X.shape, X.dtype) if sparse.issparse(X) else X.shape
+    return [hashlib.sha256(part.tobytes()).hexdigest() for part in arrays], metadata
 
 
-CONFIGURED = {
+PARAMETERS = {
     "GSPPCA": {"n_components": 2},
     "SCA": {"n_components": 2, "max_iter": 30},
     "SPPCA": {"n_components": 2, "penalty": 2.0, "max_iter": 50},
@@ -166,11 +163,11 @@ CONFIGURED = {
 
 def configured(name):
     model = METHODS[name].estimator()
-    return clone(model).set_params(**CONFIGURED.get(name, {}))
+    return clone(model).set_params(**PARAMETERS.get(name, {}))
 
 
-def everything(model, X):
-    """Fit, and call every method that takes a table or what comes out of one."""
+def call_all_methods(model, X):
+    """Fit a model and call each method that accepts data or scores; return the results."""
     y = np.asarray(values())[:, 0] + 1.0
     y = y > np.median(y) if hasattr(model, "predict_proba") else y
     model.fit(X, y) if hasattr(model, "predict") else model.fit(X)
@@ -189,12 +186,11 @@ def everything(model, X):
         results.append(model.score(X, y))
     if hasattr(model, "path"):
         results += [one.components_ for one in model.path(X, [2, 3])]
-    chosen = model.select(X)
-    results.append(chosen.compute() if hasattr(chosen, "compute") else chosen)
-    return [comparable(result) for result in results]
+    results.append(model.select(X))
+    return [to_dense(result) for result in results]
 
 
-def comparable(result):
+def to_dense(result):
     if hasattr(result, "compute"):
         result = result.compute()
     if sparse.issparse(result):
@@ -204,59 +200,66 @@ def comparable(result):
 
 def cases():
     for name in METHODS:
-        for kind in CONTAINERS:
+        for container in CONTAINERS:
             anywhere = METHODS[name].estimator._accepts_any_container
-            if kind in NOT_ON_CLUSTERS and not anywhere:
+            if container in STAY_IN_PLACE and not anywhere:
                 continue  # these are copied into memory by scikit-learn
-            if "csr" in kind or "csc" in kind or "coo" in kind or "sparse" in kind:
+            if (
+                "csr" in container
+                or "csc" in container
+                or "coo" in container
+                or "sparse" in container
+            ):
                 tags = METHODS[name].estimator().__sklearn_tags__()
                 if not tags.input_tags.sparse:
                     continue
-            yield pytest.param(name, kind, id=f"{name}-{kind}")
+            yield pytest.param(name, container, id=f"{name}-{container}")
 
 
 @functools.cache
-def chosen_by(name):
-    """The support of a plain NumPy table."""
-    return everything(configured(name), values())[0]
+def support_for_numpy(name):
+    """Return the support of a fit to a NumPy array."""
+    return call_all_methods(configured(name), values())[0]
 
 
-@pytest.mark.parametrize(("name", "kind"), list(cases()))
-def test_what_was_given_stays_as_it_was(name, kind):
-    X = CONTAINERS[kind](values())
-    before = checksum(X, kind)
-    ours = everything(configured(name), X)
-    assert checksum(X, kind) == before
-    np.testing.assert_array_equal(ours[0], chosen_by(name))  # the same choice, whatever the kind
+@pytest.mark.parametrize(("name", "container"), list(cases()))
+def test_data_are_not_changed(name, container):
+    X = CONTAINERS[container](values())
+    before = checksum(X, container)
+    ours = call_all_methods(configured(name), X)
+    assert checksum(X, container) == before
+    np.testing.assert_array_equal(ours[0], support_for_numpy(name))
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int64"])
-@pytest.mark.parametrize("kind", ["numpy", "csr, unsorted duplicates", "csc matrix, read-only"])
+@pytest.mark.parametrize(
+    "container", ["numpy", "csr, unsorted duplicates", "csc matrix, read-only"]
+)
 @pytest.mark.parametrize("name", ["GSPPCA", "SCA", "EMPCA", "SpinyRegressor"])
-def test_other_types_are_converted_elsewhere(name, kind, dtype):
-    """Where the numbers are converted, the indices must not be shared and then sorted."""
-    X = CONTAINERS[kind](values(dtype) * (2 if dtype == "int64" else 1))
+def test_data_of_other_dtypes_are_not_changed(name, container, dtype):
+    """Converting the entries must not share the indices, which are sorted afterwards."""
+    X = CONTAINERS[container](values(dtype) * (2 if dtype == "int64" else 1))
     X = X.astype(dtype) if sparse.issparse(X) else X
-    before = checksum(X, kind)
-    everything(configured(name), X)
-    assert checksum(X, kind) == before
+    before = checksum(X, container)
+    call_all_methods(configured(name), X)
+    assert checksum(X, container) == before
 
 
 SHARED = ["numpy", "csr matrix, unsorted", "csr, unsorted duplicates", "csc, unsorted duplicates"]
 
 
-@pytest.mark.parametrize("kind", SHARED)
+@pytest.mark.parametrize("container", SHARED)
 @pytest.mark.parametrize("name", ["GSPPCA", "SCA", "SPPCA", "EMPCA", "SpinyRegressor"])
-def test_four_threads_share_one_table(name, kind):
-    X = CONTAINERS[kind](values())
-    before = checksum(X, kind)
-    alone = everything(configured(name), CONTAINERS[kind](values()))
+def test_four_threads_share_the_data(name, container):
+    X = CONTAINERS[container](values())
+    before = checksum(X, container)
+    expected = call_all_methods(configured(name), CONTAINERS[container](values()))
     with ThreadPoolExecutor(4) as pool:
-        together = list(pool.map(lambda _: everything(configured(name), X), range(8)))
+        together = list(pool.map(lambda _: call_all_methods(configured(name), X), range(8)))
     for results in together:
-        for ours, theirs in zip(results, alone, strict=True):
+        for ours, theirs in zip(results, expected, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-9)
-    assert checksum(X, kind) == before
+    assert checksum(X, container) == before
 
 
 @pytest.mark.parametrize("large", [False, True])
@@ -266,13 +269,13 @@ def test_memory_maps(mode, large, tmp_path, monkeypatch):
     X = in_file(values(), mode, tmp_path)
     written = (tmp_path / "X").read_bytes()
     before = checksum(X, "numpy")
-    everything(configured("GSPPCA"), X)
+    call_all_methods(configured("GSPPCA"), X)
     assert checksum(X, "numpy") == before
     assert (tmp_path / "X").read_bytes() == written
 
 
 @pytest.mark.parametrize("make", [np.asarray, np.ma.masked_invalid, frame])
-def test_gaps(make):
+def test_missing_values(make):
     X = values()
     X[::5, 1] = np.nan
     X = make(X)
