@@ -369,7 +369,7 @@ def make_unique(names: Sequence[str], noun: str = "columns") -> tuple[list[str],
         return unique, []
     first = next(iter(changed))
     others = len(changed) - 1
-    more = f"; the same holds for {others:,} more {plural('name', others)}" if others else ""
+    more = f"; the same applies to {others:,} more {plural('name', others)}" if others else ""
     shown = ", ".join(quote(new) for new in changed[first][:3])
     return unique, [
         f"{count[first]:,} {noun} have the name {quote(first)}; the repetitions were renamed to "

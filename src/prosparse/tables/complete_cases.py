@@ -16,7 +16,7 @@ Blocks = Callable[[], Iterator[tuple[int, np.ndarray]]]
 
 
 def select_complete_part(blocks: Blocks, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Select rows and columns without missing values that hold many cells.
+    """Select rows and columns without missing values and with many cells.
 
     Two families of selections are compared: the k most complete columns with the rows that are
     complete in them, and the k most complete rows with the columns that are complete in them.

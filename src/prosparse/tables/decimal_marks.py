@@ -77,7 +77,7 @@ def replace_decimal_commas(cells: Sequence[Any], decimal: str | None) -> list[An
     cells : sequence
         Cells of a column. Those that are not text are returned unchanged.
     decimal : {".", ","} or None
-        Decimal mark, if given. By default a comma is a decimal mark if the numbers leave no doubt:
+        Decimal mark, if given. By default a comma is a decimal mark if a number shows it:
         ``2,626`` alone may be thousands.
 
     Returns
