@@ -193,7 +193,7 @@ def check_total(weights: np.ndarray) -> float:
     if not total > 1.0:
         raise ParameterError(
             f"`sample_weight` must add up to more than 1, got {total:g}. Weights are numbers of "
-            "observations: multiply them by a constant."
+            "observations: unless all are zero, multiply them by a constant."
         )
     return total
 
