@@ -62,7 +62,7 @@ def slow_terms(X, y, prior):
             for s, _ in (signs_to_sum(q) if rho else [((1.0,) * q, 1.0)])
         ]
         B = np.array([case[0] for case in cases])
-        height = log_prior[q] + np.array([case[1] + np.log(case[2]) for case in cases])
+        log_posterior_of = log_prior[q] + np.array([case[1] + np.log(case[2]) for case in cases])
         for v in itertools.combinations(range(p), q):
             Z = X[:, v]
             C = np.eye(n) + Z @ B @ Z.T
@@ -72,10 +72,10 @@ def slow_terms(X, y, prior):
             m[:, v] = B @ Z.T @ inverse @ y
             noise = R / (free - 2)
             S[np.ix_(range(len(B)), v, v)] = noise[:, None, None] * (B - B @ Z.T @ inverse @ Z @ B)
-            heights = height - 0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
+            log_posteriors = log_posterior_of - 0.5 * (free * np.log(R) + np.linalg.slogdet(C)[1])
             active = np.isin(np.arange(p), v)
             terms += [
-                Term(heights[t], active, m[t], S[t], noise[t], (v, *states[t]))
+                Term(log_posteriors[t], active, m[t], S[t], noise[t], (v, *states[t]))
                 for t in range(len(B))
             ]
     return terms
@@ -181,12 +181,14 @@ def test_jump_targets_connect_distant_sets():
 def test_rates_follow_from_densities(terms):
     """Rates are pi(new) / (pi(old) + pi(new)); s and -s are the same model."""
     data, _, prior, all_terms = terms
-    heights = {}
+    log_posteriors = {}
     for term in all_terms:
         v, s, a = term.state
         if s is not None:
             s = tuple(sign * s[0] for sign in s)
-        heights[v, s, a] = np.logaddexp(heights.get((v, s, a), -np.inf), term.log_posterior)
+        log_posteriors[v, s, a] = np.logaddexp(
+            log_posteriors.get((v, s, a), -np.inf), term.log_posterior
+        )
     p, grid = data.b.size, prior.grid
     common = grid.n_independent + 3
     states = [((0, 3), None, 3), ((1,), None, 0), ((), None, 5), ((), (), common)]
@@ -202,7 +204,7 @@ def test_rates_follow_from_densities(terms):
         led = 0
         for j in np.flatnonzero(at.rates):
             there, b = av.jump(prior, nowhere, p, (v, s), a, at, int(j))
-            expected = 1.0 / (1.0 + np.exp(heights[v, s, a] - heights[(*there, b)]))
+            expected = 1.0 / (1.0 + np.exp(log_posteriors[v, s, a] - log_posteriors[(*there, b)]))
             rate = cm.GRID_RATE if j >= 2 * p + q else 1.0
             assert at.rates[j] == pytest.approx(rate * expected, rel=1e-7)
             if there[0] != v:
@@ -210,27 +212,31 @@ def test_rates_follow_from_densities(terms):
         signed = s is not None and q > 0
         assert led == q + (p - q) * (2 if signed else 1)
         assert np.count_nonzero(at.rates[2 * p : 2 * p + q]) == (q if signed and q > 1 else 0)
-        np.testing.assert_allclose(at.log_density[a] + prior.log_prior[q], heights[v, s, a])
-        given = [conditional(heights, v, s, a, j) for j in range(p)]
+        np.testing.assert_allclose(at.log_density[a] + prior.log_prior[q], log_posteriors[v, s, a])
+        given = [conditional(log_posteriors, v, s, a, j) for j in range(p)]
         np.testing.assert_allclose(at.inclusion, given, rtol=1e-7)
 
 
-def conditional(heights, v, s, a, j):
+def conditional(log_posteriors, v, s, a, j):
     """Compute the probability of variable j given all others and their signs."""
     others = [i for i in v if i != j]
-    kept = None if s is None else {i: sign for i, sign in zip(v, s, strict=True) if i != j}
+    remaining_signs = (
+        None if s is None else {i: sign for i, sign in zip(v, s, strict=True) if i != j}
+    )
 
-    def height(members, signs):
+    def log_posterior_of(members, signs):
         if signs is None:
-            return heights[tuple(sorted(members)), None, a]
+            return log_posteriors[tuple(sorted(members)), None, a]
         ordered = [signs[i] for i in sorted(members)]
-        return heights[tuple(sorted(members)), tuple(o * ordered[0] for o in ordered), a]
+        return log_posteriors[tuple(sorted(members)), tuple(o * ordered[0] for o in ordered), a]
 
-    without = height(others, kept)
-    if kept is None or not others:
-        having = [height([*others, j], None if kept is None else {j: 1.0})]
+    without = log_posterior_of(others, remaining_signs)
+    if remaining_signs is None or not others:
+        having = [log_posterior_of([*others, j], None if remaining_signs is None else {j: 1.0})]
     else:
-        having = [height([*others, j], {**kept, j: sign}) for sign in (1.0, -1.0)]
+        having = [
+            log_posterior_of([*others, j], {**remaining_signs, j: sign}) for sign in (1.0, -1.0)
+        ]
     return 1.0 / (1.0 + np.exp(without - np.logaddexp.reduce(having)))
 
 
@@ -349,7 +355,7 @@ def test_median_probability_model(uncertain):
     [({}, 0.92, 0.97), ({"selection_rule": "map", "average": False}, 0.0, 0.92)],
 )
 def test_intervals_cover(options, least, most):
-    """Those of the chosen set alone are too short: they know of no other set."""
+    """Intervals without averaging are too short, because they ignore model uncertainty."""
     covered = []
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -361,7 +367,7 @@ def test_intervals_cover(options, least, most):
     assert least < np.mean(covered) < most
 
 
-def test_copies_stand_for_each_other():
+def test_copies_share_a_credible_set():
     X, y, coef = make_sparse_regression(60, 20, n_informative=3, random_state=0)
     true = np.flatnonzero(coef)
     model = SpinyRegressor().fit(np.hstack([X, X[:, true[:1]]]), y)
@@ -373,8 +379,8 @@ def test_copies_stand_for_each_other():
     assert model.inclusion_probability_[true[1:]].min() > 0.95
 
 
-def test_variables_that_cancel_are_both_probable():
-    """As many variables as samples, two of which predict by their difference alone."""
+def test_suppressor_variables_have_high_probability():
+    """The response depends on the difference of two nearly equal variables."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 40))
     X[:, 1] = X[:, 0] + 0.1 * rng.standard_normal(60)
@@ -386,7 +392,7 @@ def test_variables_that_cancel_are_both_probable():
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
-def test_the_average_of_noise_predicts_next_to_nothing():
+def test_averaged_predictions_of_noise_are_close_to_the_mean():
     shares = []
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -397,7 +403,7 @@ def test_the_average_of_noise_predicts_next_to_nothing():
     assert np.median([share for _, share in shares]) < 0.05
 
 
-def test_of_very_many_variables_the_promising_ones_are_visited():
+def test_promising_variables_are_sampled():
     X, y, coef = make_sparse_regression(60, 600, n_informative=3, random_state=0)
     _, _, data, _ = problem(60, 600, q=3)
     fit, prior = searched(data, 60, 600)
@@ -412,8 +418,8 @@ def test_of_very_many_variables_the_promising_ones_are_visited():
     assert np.all(np.diff(model.candidate_indices_) > 0)
 
 
-def test_variables_that_matter_only_together_are_found():
-    """Five of a thousand: none of them is among the climbs that start from nothing."""
+def test_jointly_relevant_variables_are_found():
+    """Five of a thousand variables are relevant jointly but not one by one."""
     truth = correlated_design(1009)
     model = SpinyRegressor().fit(truth.X, truth.y)
     true = truth.coef != 0.0

@@ -91,10 +91,10 @@ def test_predictions_are_linear_in_coef(options, p):
 def test_probabilities_without_averaging(single):
     """Probabilities equal averages over draws from the posterior."""
     rng = np.random.default_rng(0)
-    chosen = np.flatnonzero(single.support_)
-    Z = (X[:5, chosen] - single.mean_[chosen]) / single.scale_[chosen]
+    selected = np.flatnonzero(single.support_)
+    Z = (X[:5, selected] - single.mean_[selected]) / single.scale_[selected]
     centre = float(single.intercept_[0] + single.mean_ @ single.coef_[0])
-    mean = [centre, *(single.coef_[0] * single.scale_)[chosen]]
+    mean = [centre, *(single.coef_[0] * single.scale_)[selected]]
     draws = rng.multivariate_normal(mean, single._candidate_covariance, 20_000)
     expected = expit(draws[:, :1] + draws[:, 1:] @ Z.T).mean(axis=0)
     np.testing.assert_allclose(single.predict_proba(X[:5])[:, 1], expected, atol=0.01)
@@ -132,8 +132,8 @@ def test_f_score_rule_maximises_the_expected_f_score():
     tried = [v for q in range(6) for v in itertools.combinations(range(5), q)]
     assert expected(found.tolist()) == pytest.approx(max(map(expected, tried)))
     assert average.nothing + average.by_size.sum() >= 1.0
-    chosen = SpinyClassifier().fit(table, classes)
-    assert set(np.flatnonzero(chosen.support_)) == set(found.tolist())
+    selected = SpinyClassifier().fit(table, classes)
+    assert set(np.flatnonzero(selected.support_)) == set(found.tolist())
 
 
 def test_null_pvalue_is_uniform_under_the_null():
@@ -197,7 +197,7 @@ def test_separated_classes(average):
 
 def test_noise_selects_nothing():
     """At most three of 20 noise datasets select a variable; the others give a warning."""
-    chosen = 0
+    selected = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
         with warnings.catch_warnings(record=True) as caught:
@@ -205,9 +205,9 @@ def test_noise_selects_nothing():
             found = SpinyClassifier(selection_rule="map", average=False).fit(
                 rng.standard_normal((100, 50)), rng.integers(0, 2, 100)
             )
-        chosen += found.n_selected_ > 0
+        selected += found.n_selected_ > 0
         assert (found.n_selected_ == 0) == any(w.category is NoStructureWarning for w in caught)
-    assert chosen <= 3
+    assert selected <= 3
 
 
 def test_shortlist_gives_the_result_of_all_variables(monkeypatch):

@@ -20,10 +20,10 @@ from prosparse.models.spinyreg.screening import candidates
 from prosparse.models.spinyreg.stepwise import rules_for, search
 
 
-def expected_f(sets, weights, chosen):
+def expected_f(sets, weights, selected):
     """Compute the expected F-score of a set by its definition."""
     return sum(
-        w * (1.0 if not v and not chosen else 2 * len(v & chosen) / (len(v) + len(chosen)))
+        w * (1.0 if not v and not selected else 2 * len(v & selected) / (len(v) + len(selected)))
         for v, w in zip(sets, weights, strict=True)
     )
 

@@ -90,9 +90,9 @@ def test_one_response_gives_the_single_response_model():
     assert fit.log_evidence == pytest.approx(other.log_evidence)
     np.testing.assert_allclose(fit.M[:, 0], other.m, rtol=1e-3)
     rules = rules_for(80, 15, True, max_iter=100, tol=1e-7)
-    chosen = several.search(data, rules)[-1].state.fit.v
+    selected = several.search(data, rules)[-1].state.fit.v
     vector = SpinyRegressor(selection_rule="map").fit(X, Y[:, 0])
-    assert set(chosen) == set(np.flatnonzero(vector.support_))
+    assert set(selected) == set(np.flatnonzero(vector.support_))
     means = several.posterior(rules, fit)
     assert means == pytest.approx(rules.posterior(other))
 

@@ -45,8 +45,8 @@ def test_active_variables_are_selected(n, p, q, correlation, least):
     scores = []
     for seed in range(6):
         X, y, coef = example(n, p, q, 100 + seed, correlation=correlation)
-        chosen = SpinyRegressor(selection_rule="map", average=False).fit(X, y).support_
-        scores.append(support_f_score(coef != 0, chosen))
+        selected = SpinyRegressor(selection_rule="map", average=False).fit(X, y).support_
+        scores.append(support_f_score(coef != 0, selected))
     assert np.mean(scores) >= least
 
 
@@ -393,9 +393,9 @@ def test_constant_columns_are_excluded(fitted):
 def test_duplicated_columns_are_selected_once(fitted):
     X, y, coef, model = fitted
     twice = SpinyRegressor().fit(np.hstack([X, X]), y)
-    chosen = twice.support_.reshape(2, 20)
-    np.testing.assert_array_equal(chosen.any(axis=0), coef != 0)
-    assert not chosen.all(axis=0).any()
+    selected = twice.support_.reshape(2, 20)
+    np.testing.assert_array_equal(selected.any(axis=0), coef != 0)
+    assert not selected.all(axis=0).any()
     selected = twice.selected_coef_.reshape(2, 20).sum(axis=0)
     np.testing.assert_allclose(selected, model.selected_coef_, rtol=1e-4, atol=1e-9)
     # The prior on sets depends on the number of variables.
@@ -709,7 +709,7 @@ def test_repeated_rows_do_not_increase_the_maximum_size(kind):
 
 
 def test_weights_are_inverse_variances():
-    """WeightedData least squares of the chosen variables, whatever the mean of the weights."""
+    """Coefficients are those of weighted least squares."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((100, 6))
     weights = rng.uniform(0.1, 4.0, 100)

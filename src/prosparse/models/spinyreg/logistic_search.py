@@ -59,7 +59,7 @@ def rules_for(
 
     Coefficients far below 2/sqrt(n) are not detectable and are excluded from the grid. The maximum
     size is half the number of observations of the less frequent class, because more variables can
-    separate classes by chance.
+    separate random classes.
     """
     second = float(data.counts @ data.t)
     max_size = min(p, max(int(min(second, data.n - second) / 2.0), 1))
