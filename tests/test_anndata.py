@@ -91,7 +91,7 @@ def test_gsppca_equals_the_estimator(kind, dtype):
     np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
     np.testing.assert_array_equal(kept["log_evidence_path"], model.log_evidence_path_)
     np.testing.assert_array_equal(kept["cardinalities"], model.cardinalities_)
-    np.testing.assert_array_equal(kept["bounds"], model.objective_path_)
+    np.testing.assert_array_equal(kept["objective_path"], model.objective_path_)
     assert kept["n_selected"] == model.n_selected_ == adata.var["gsppca"].sum()
     assert kept["stop_reason"].startswith("converged")
     assert kept["params"]["n_components"] == D
@@ -122,7 +122,7 @@ def test_fdrpca_equals_the_estimator(kind):
     kept = adata.uns["fdrpca"]
     assert kept["n_selected"] == model.n_selected_
     assert kept["n_components"] == model.n_components_
-    assert kept["chance_communality"] == model.null_communality_
+    assert kept["null_communality"] == model.null_communality_
     np.testing.assert_array_equal(kept["variance"], model.explained_variance_)
     np.testing.assert_array_equal(kept["variance_ratio"], model.explained_variance_ratio_)
     assert kept["params"]["fdr"] == 0.05
@@ -144,7 +144,7 @@ def test_parameters_of_fdrpca():
     model = FDRPCA(2, fdr=0.1, min_communality=0.4, rank_transform=True).fit(table())
     np.testing.assert_array_equal(adata.var["shared"], model.support_)
     np.testing.assert_array_equal(adata.obsm["X_shared"], model.transform(table()))
-    assert adata.uns["shared"]["params"]["transform"] == "rank"
+    assert adata.uns["shared"]["params"]["rank_transform"]
 
 
 def test_fdrpca_on_a_layer_and_some_variables():
@@ -190,7 +190,7 @@ def test_batches(rng):
 
 def test_a_table_without_structure(rng, tmp_path):
     adata = annotated(rng.normal(size=(N, P)))
-    with pytest.warns(NoStructureWarning, match="no variable shares structure"):
+    with pytest.warns(NoStructureWarning, match="no variable has significant shared variance"):
         psa.tl.fdrpca(adata)
     assert not adata.var["fdrpca"].any()
     assert (adata.var["fdrpca_qvalue"] > 0.05).all()
@@ -446,7 +446,7 @@ def test_round_trip(tmp_path):
     psa.tl.fdrpca(adata, mask_var=mask)
     psa.tl.gsppca(adata, D, n_features_to_select=9)
     adata.var["kind"] = np.where(np.arange(P) < 20, "left", "right")
-    psa.tl.sca(adata, 2, views="kind", n_private=[1, 0], random_state=np.random.RandomState(0))
+    psa.tl.sca(adata, 2, views="kind", n_private=[1, 0])
     psa.tl.sca(adata, 2, views=[[0, 1], slice(2, P)], key_added="other")
     adata.write_h5ad(tmp_path / "cells.h5ad")
     back = anndata.read_h5ad(tmp_path / "cells.h5ad")
@@ -573,7 +573,7 @@ def test_sca_where_muon_looks_for_factors(tmp_path, mdata, mudata):
     assert back.uns["sca"]["variance_explained"].shape == (back.obsm["X_mofa"].shape[1], 2)
     plain = psa.tl.sca(mdata, 2, key_added="plain", copy=True)
     assert "X_plain" in plain.obsm
-    with pytest.raises(ParameterError, match="another name"):
+    with pytest.raises(ParameterError, match="must not be"):
         psa.tl.sca(mdata, 2, key_added="mofa", mofa_names=True)
 
 
@@ -807,10 +807,10 @@ def test_select_panel_equals_the_estimator(kind):
     assert psa.pp.select_panel(adata, 10) is None
     assert list(adata.var.columns) == [
         "panel",
-        "panel_rank",
         "panel_communality",
-        "panel_recovered",
-        "panel_stand_in",
+        "panel_heldout_r2",
+        "panel_rank",
+        "panel_proxy",
     ]
     assert adata.var["panel"].dtype == bool
     np.testing.assert_array_equal(adata.var["panel"], model.support_)
@@ -818,19 +818,19 @@ def test_select_panel_equals_the_estimator(kind):
     assert ranked.tolist() == list(range(1, 11))
     assert ranked.index.tolist() == [f"gene{k}" for k in model.order_]
     np.testing.assert_array_equal(adata.var["panel_communality"], model.communality_)
-    np.testing.assert_array_equal(adata.var["panel_recovered"], model.heldout_r2_)
+    np.testing.assert_array_equal(adata.var["panel_heldout_r2"], model.heldout_r2_)
     names = ["" if k < 0 else f"gene{k}" for k in model.proxy_]
-    assert adata.var["panel_stand_in"].tolist() == names
+    assert adata.var["panel_proxy"].tolist() == names
     assert "" in names
     np.testing.assert_array_equal(adata.obsm["X_panel"], model.transform(X))
     kept = adata.uns["panel"]
-    np.testing.assert_array_equal(kept["recovered_path"], model.heldout_r2_path_)
-    np.testing.assert_array_equal(kept["recovered_path_std"], model.heldout_r2_path_std_)
-    np.testing.assert_array_equal(kept["attained_path"], model.relative_r2_path_)
-    assert kept["attainable"] == model.attainable_r2_
+    np.testing.assert_array_equal(kept["heldout_r2_path"], model.heldout_r2_path_)
+    np.testing.assert_array_equal(kept["heldout_r2_path_std"], model.heldout_r2_path_std_)
+    np.testing.assert_array_equal(kept["relative_r2_path"], model.relative_r2_path_)
+    assert kept["attainable_r2"] == model.attainable_r2_
     assert kept["params"]["n_genes"] == 10
     assert kept["params"]["counts"]
-    assert not {"recovered_by_batch", "keep", "exclude"} & (set(kept) | set(kept["params"]))
+    assert not {"heldout_r2_by_batch", "include", "exclude"} & (set(kept) | set(kept["params"]))
     assert type(adata.X) is type(X)
 
 
@@ -845,10 +845,10 @@ def test_panel_on_a_layer_with_genes_that_must_be_in_or_out():
     assert adata.var["probes"][wanted].all()
     assert sorted(adata.var["probes_rank"][wanted]) == [1, 2]
     assert not adata.var["probes"][best]
-    assert adata.var["probes_recovered"][best] > 0  # told by the others
+    assert adata.var["probes_heldout_r2"][best] > 0  # told by the others
     kept = adata.uns["probes"]["params"]
     assert kept["layer"] == "counts"
-    assert kept["keep"].tolist() == wanted
+    assert kept["include"].tolist() == wanted
     assert kept["exclude"].tolist() == [best]
     assert "X_probes" in adata.obsm
 
@@ -862,14 +862,16 @@ def test_panel_of_some_variables():
     inside = [int(np.flatnonzero(places == k)[0]) for k in (7, 1)]  # gene0 is not looked at
     model = Panel(5, include=inside[:1], exclude=inside[1:], counts=True).fit(X[:, mask])
     np.testing.assert_array_equal(adata.var["panel"][mask], model.support_)
-    np.testing.assert_array_equal(adata.var["panel_recovered"][mask], model.heldout_r2_)
-    for name in ("rank", "communality", "recovered"):
+    np.testing.assert_array_equal(adata.var["panel_heldout_r2"][mask], model.heldout_r2_)
+    for name in ("rank", "communality", "heldout_r2"):
         assert adata.var[f"panel_{name}"][~mask].isna().all()
     assert not adata.var["panel"][~mask].any()
-    assert (adata.var["panel_stand_in"][~mask] == "").all()
+    assert (adata.var["panel_proxy"][~mask] == "").all()
     chosen = set(adata.var_names[adata.var["panel"]])
-    assert set(adata.var["panel_stand_in"]) <= chosen | {""}
-    with pytest.raises(ParameterError, match="`keep` names 'gene4', which `mask_var` leaves out"):
+    assert set(adata.var["panel_proxy"]) <= chosen | {""}
+    with pytest.raises(
+        ParameterError, match="`include` names 'gene4', which `mask_var` leaves out"
+    ):
         psa.pp.select_panel(adata, 5, mask_var=mask, include="gene4")
 
 
@@ -880,19 +882,23 @@ def test_panel_within_batches(tmp_path):
     psa.pp.select_panel(adata, 6, batch_key="donor")
     model = Panel(6, counts=True).fit(X, groups=batch)
     np.testing.assert_array_equal(adata.var["panel"], model.support_)
-    shares = adata.uns["panel"]["recovered_by_batch"]["recovered"]
+    shares = adata.uns["panel"]["heldout_r2_by_batch"]["heldout_r2"]
     assert shares.to_dict() == model.heldout_r2_by_group_
     assert list(shares.index) == ["a/1", "b"]
     assert adata.uns["panel"]["params"]["batch_key"] == "donor"
     adata.write_h5ad(tmp_path / "cells.h5ad")
     back = anndata.read_h5ad(tmp_path / "cells.h5ad")
-    again = back.uns["panel"].pop("recovered_by_batch")
-    assert again["recovered"].to_dict() == shares.to_dict()
+    again = back.uns["panel"].pop("heldout_r2_by_batch")
+    assert again["heldout_r2"].to_dict() == shares.to_dict()
     assert_equal(
         back.uns["panel"],
-        {name: value for name, value in adata.uns["panel"].items() if name != "recovered_by_batch"},
+        {
+            name: value
+            for name, value in adata.uns["panel"].items()
+            if name != "heldout_r2_by_batch"
+        },
     )
-    assert back.var["panel_stand_in"].tolist() == adata.var["panel_stand_in"].tolist()
+    assert back.var["panel_proxy"].tolist() == adata.var["panel_proxy"].tolist()
     with pytest.raises(ParameterError, match=r"`batch_key`.*\('donor'\), got 'patient'"):
         psa.pp.select_panel(adata, 6, batch_key="patient")
 
@@ -928,7 +934,7 @@ def test_counts_are_recognised_and_the_log_says_so(kind, caplog):
         decided, done = (record.getMessage() for record in caplog.records)
         name = "X" if layer is None else f"the layer {layer!r}"
         assert name in decided
-        assert ("taken as counts" in decided) is counts
+        assert ("treated as counts" in decided) is counts
         assert ("scaled to unit variance" in decided) is not counts
         assert "select_panel: 5 of 60 variables recover 0." in done
         assert "in held-out observations (0:00:0" in done  # and the time it took
@@ -946,19 +952,25 @@ def test_counts_are_recognised_and_the_log_says_so(kind, caplog):
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"keep": ["gene3", "gene333"]}, "`keep` names 'gene333', which is not among `.var_names`"),
-        ({"keep": "Gene3"}, r"'Gene3', which is not among `.var_names`; there is .*'gene3"),
-        ({"keep": ["twice"]}, "`keep` names 'twice', which 2 variables are called"),
+        (
+            {"include": ["gene3", "gene333"]},
+            "`include` names 'gene333', which is not among `.var_names`",
+        ),
+        ({"include": "Gene3"}, r"'Gene3', which is not among `.var_names`; there is .*'gene3"),
+        ({"include": ["twice"]}, "`include` names 'twice', which 2 variables are called"),
         ({"exclude": ["nobody"]}, "`exclude` names 'nobody'"),
-        ({"keep": [3]}, "`keep` must be names of variables, as in `.var_names`, got 3"),
-        ({"keep": 3}, "`keep` must be names of variables, got 3"),
-        ({"keep": {"rna": ["gene3"]}}, "`keep` must be names of variables, got {'rna'"),
-        ({"keep": "still"}, "`keep` names 'still', which is the same in all observations"),
-        ({"keep": "gene3", "exclude": "gene3"}, "'gene3' is in `keep` and in `exclude`"),
-        ({"n_genes": 60}, "`n_genes` must be at most 59, the variables that vary.*got 60"),
+        ({"include": [3]}, "`include` must be names of variables, as in `.var_names`, got 3"),
+        ({"include": 3}, "`include` must be names of variables, got 3"),
+        ({"include": {"rna": ["gene3"]}}, "`include` must be names of variables, got {'rna'"),
+        ({"include": "still"}, "`include` names 'still', which is constant"),
+        ({"include": "gene3", "exclude": "gene3"}, "`include` and `exclude` both name 'gene3'"),
+        ({"n_genes": 60}, "`n_genes` must be at most 59.*got 60"),
         ({"n_genes": 58, "exclude": ["gene3", "gene4"]}, "`n_genes` must be at most 57"),
         ({"n_genes": 0}, "`n_genes`.*at least 1 or None, got 0"),
-        ({"n_genes": 1, "keep": ["gene3", "gene4"]}, "`keep` has 2 names, more than `n_genes`, 1"),
+        (
+            {"n_genes": 1, "include": ["gene3", "gene4"]},
+            "`include` must have at most `n_genes` = 1 names, got 2",
+        ),
         ({"counts": "yes"}, "`counts` must be True or False, got 'yes'"),
         ({"bundles": "gene3"}, "`bundles` must be a list of lists, got 'gene3'"),
         ({"layer": "log"}, r"`layer`.*there are none"),
@@ -1008,7 +1020,7 @@ def test_panel_of_a_lazy_table(caplog):
     adata = annotated(da.from_array(X, chunks=(40, -1)))
     with caplog.at_level("INFO", logger="prosparse.anndata"):
         psa.pp.select_panel(adata, 5)
-    assert "taken as counts" in caplog.text
+    assert "treated as counts" in caplog.text
     np.testing.assert_array_equal(adata.var["panel"], Panel(5, counts=True).fit(X).support_)
 
 
@@ -1035,7 +1047,11 @@ FUNCTIONS = [
     (psa.tl.gsppca, GSPPCA, {"n_components"}),
     (psa.tl.fdrpca, FDRPCA, {"n_components"}),
     (psa.tl.sca, SCA, {"n_components", "views"}),
-    (psa.pp.select_panel, Panel, {"n_features", "keep", "exclude", "costs", "bundles", "counts"}),
+    (
+        psa.pp.select_panel,
+        Panel,
+        {"n_features_to_select", "include", "exclude", "costs", "bundles", "counts"},
+    ),
 ]
 
 
@@ -1048,8 +1064,8 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
     for name, value in estimator().get_params().items():
         if name not in own:
             assert there[name].default == value, name
-    assert own - {"n_features"} <= set(there)
-    described = re.findall(r"^    (\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
+    assert own - {"n_features_to_select"} <= set(there)
+    described = re.findall(r"^(\w+) : ", function.__doc__.partition("Returns")[0], re.MULTILINE)
     assert sorted(described) == sorted(there)
 
 
@@ -1092,7 +1108,7 @@ def test_scanpy_says_what_was_done(verbosity, monkeypatch):
     if verbosity < 3:
         assert said == ""
     else:
-        assert re.match(r"fdrpca: \d+ of 40 variables chosen, 2 components \(0:00:0\d\)\n", said)
+        assert re.match(r"fdrpca: selected \d+ of 40 variables, 2 components \(0:00:0\d\)\n", said)
         assert "--> added 'fdrpca' (.var),\n" in said
         assert "'X_fdrpca' (.obsm)" in said
 

@@ -154,10 +154,10 @@ def test_costs_and_included_variables(rng):
     costs[plain[0]] = 1e6
     affordable = select_greedily(model, constrain(12, 3, costs=costs), "reconstruction").order
     assert plain[0] not in affordable
-    kept = select_greedily(
+    included = select_greedily(
         model, constrain(12, 3, include=[int(affordable[-1])]), "reconstruction"
     ).order
-    assert kept[0] == affordable[-1]
+    assert included[0] == affordable[-1]
 
 
 def test_admissible_sizes_contain_whole_bundles():

@@ -162,10 +162,10 @@ def test_proxied_variables(model):
 
 def test_include_and_exclude(frame, X, model):
     worst = int(np.argmax(model.ranking_))
-    kept = Panel(4, include=[NAMES[worst]]).fit(frame)
-    assert kept.order_[0] == worst
+    included = Panel(4, include=[NAMES[worst]]).fit(frame)
+    assert included.order_[0] == worst
     by_position = Panel(4, include=[worst - P]).fit(X)
-    np.testing.assert_array_equal(by_position.order_, kept.order_)
+    np.testing.assert_array_equal(by_position.order_, included.order_)
     mask = np.zeros(P, dtype=bool)
     mask[model.order_] = True
     without = Panel(4, exclude=mask).fit(X)
@@ -176,8 +176,8 @@ def test_include_and_exclude(frame, X, model):
 
 
 def test_included_variables_exceed_the_sufficient_size(X):
-    kept = Panel(target_recovery=0.01, include=[0, 1, 2, 3]).fit(X)
-    assert set(kept.order_[:4]) == {0, 1, 2, 3}
+    included = Panel(target_recovery=0.01, include=[0, 1, 2, 3]).fit(X)
+    assert set(included.order_[:4]) == {0, 1, 2, 3}
 
 
 def test_all_columns_with_included_ones(X):
