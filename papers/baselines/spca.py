@@ -230,8 +230,8 @@ class SPCA(SparseProjection):
             )
         K = None if self.n_nonzero is None else np.minimum(_each("n_nonzero", self.n_nonzero, d), p)
         with np.errstate(over="ignore"):  # infinite is infinite
-            l1 = None if K is not None else columns.own_variance(_each("penalty", self.penalty, d))
-            run = self._iterate(op, K, l1, float(columns.own_variance(np.float64(self.ridge))))
+            l1 = None if K is not None else _each("penalty", self.penalty, d) / columns.unit**2
+            run = self._iterate(op, K, l1, float(np.float64(self.ridge) / columns.unit**2))
         kept = np.any(run.state.B != 0, axis=0)
         self._set_components(op, columns, unit_columns(run.state.B[:, kept]).T, float(n))
         self.n_iter_, self.stop_reason_ = len(run.bounds), run.reason

@@ -26,7 +26,7 @@ from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
 
 from prosparse.data import Columns, DenseOperator, Operator
-from prosparse.data.groups import column_groups
+from prosparse.data.column_groups import column_groups
 from prosparse.errors import (
     FewerComponentsWarning,
     InputError,
@@ -335,7 +335,7 @@ class SSPCA(SparseProjection):
         rows = np.sum(V**2, axis=1)
         largest = float(np.sqrt(np.bincount(group, rows).max()))
         if not isinstance(self.penalty, str):
-            penalty = columns.own_length(float(self.penalty))
+            penalty = float(self.penalty) / columns.unit
             # Weaker ones are rounding, stronger ones leave nothing either.
             return min(penalty, STRONGEST * largest) if penalty > WEAKEST * largest else 0.0
         if op.shape[0] < 3:

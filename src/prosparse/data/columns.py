@@ -79,12 +79,12 @@ class RawRows(Protocol):
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         """Compute sums and sums of squares after centring; ``size`` holds powers of two."""
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return (columns ``kept`` - shift) * factor. Called last: rows may be changed in place.
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        """Return (columns ``index`` - shift) * factor. Called last: rows may be changed in place.
 
         Parameters
         ----------
-        kept : int ndarray of shape (n_varying,)
+        index : int ndarray of shape (n_varying,)
             Positions of the columns.
         shift : ndarray of shape (n_varying,)
         factor : ndarray of shape (n_varying,)
@@ -109,7 +109,7 @@ class Columns(NamedTuple):
     varying: Array  # (p,) bool
 
     @property
-    def kept(self) -> np.ndarray:
+    def varying_index(self) -> np.ndarray:
         """Positions of the columns that vary, as a NumPy array."""
         return np.flatnonzero(to_numpy(self.varying))
 
@@ -128,14 +128,6 @@ class Columns(NamedTuple):
         return values - entries * math.log(self.unit)
 
     # --- from the units of the data to the operator's
-
-    def own_length(self, values: Any) -> Any:
-        """Convert lengths, e.g. singular values, to the operator's unit."""
-        return values / self.unit
-
-    def own_variance(self, values: Any) -> Any:
-        """Convert sums of squares to the operator's unit."""
-        return values / self.unit**2
 
     def per_length(self, values: Any) -> Any:
         """Convert multipliers of loadings, e.g. an l1 penalty, to the operator's unit."""
@@ -203,10 +195,10 @@ def standardise_rows(
             mean = np.where(varying, mean + size * rest / count, mean)
         deviation = np.where(varying, size * np.sqrt(squares / count), 1.0)
     deviation = deviation if scale else np.ones(low.size)
-    kept = np.flatnonzero(varying)
-    factor = 1.0 / (deviation[kept] * unit)
-    op = rows.operator(kept, mean[kept], factor)
-    op.remember_column_squares(squares[kept] * (size[kept] * factor) ** 2)
+    index = np.flatnonzero(varying)
+    factor = 1.0 / (deviation[index] * unit)
+    op = rows.operator(index, mean[index], factor)
+    op.remember_column_squares(squares[index] * (size[index] * factor) ** 2)
     like = rows.like
     return op, Columns(
         from_numpy(mean, like, like.dtype),
@@ -236,7 +228,7 @@ def restandardise_rows(
     columns : Columns
         As before, with the new means.
     """
-    kept = columns.kept
+    index = columns.varying_index
     mean, scale = to_numpy(columns.mean).astype(float), to_numpy(columns.scale).astype(float)
     low, high, total, count = rows.extent()
     if centre:
@@ -245,7 +237,7 @@ def restandardise_rows(
     rest, _ = rows.deviations(mean, size)
     if centre:  # corrects the rounding of the first mean
         mean = np.where(to_numpy(columns.varying), mean + size * rest / count, mean)
-    op = rows.operator(kept, mean[kept], 1.0 / (scale[kept] * columns.unit))
+    op = rows.operator(index, mean[index], 1.0 / (scale[index] * columns.unit))
     like = rows.like
     return op, columns._replace(mean=from_numpy(mean, like, like.dtype))
 

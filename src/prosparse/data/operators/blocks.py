@@ -238,9 +238,9 @@ class BlockedRows:
         standard = Standard(None, centre, 1.0 / size)
         return Deviations(*self.source.reduce(partial(_deviations, standard=standard)))
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        all_kept = kept.size == self.source.shape[1]
-        return BlockedOperator(self.source, Standard(None if all_kept else kept, shift, factor))
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        all_columns = index.size == self.source.shape[1]
+        return BlockedOperator(self.source, Standard(None if all_columns else index, shift, factor))
 
 
 def _extent(raw: Any) -> Parts:

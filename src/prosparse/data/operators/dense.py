@@ -107,10 +107,10 @@ class DenseRows:
         self.Z, self.centre, self.size = Z, centre, size
         return Deviations(self._sums(), self._squares())
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        Z, centre, size = self.Z, self.centre[kept], self.size[kept]
-        if kept.size < Z.shape[1]:
-            Z = self.xp.take(Z, from_numpy(kept, Z), axis=1)
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        Z, centre, size = self.Z, self.centre[index], self.size[index]
+        if index.size < Z.shape[1]:
+            Z = self.xp.take(Z, from_numpy(index, Z), axis=1)
         Z -= from_numpy((shift - centre) / size, Z, Z.dtype)
         if np.any(factor * size != 1.0):
             Z *= from_numpy(factor * size, Z, Z.dtype)

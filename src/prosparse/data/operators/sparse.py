@@ -280,8 +280,8 @@ class SparseRows:
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         return _deviations(self.S, centre, 1.0 / size, self.weights)
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        S = self.S if kept.size == self.S.shape[1] else self.S[:, kept]
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        S = self.S if index.size == self.S.shape[1] else self.S[:, index]
         return SparseOperator(S, shift, factor)
 
 

@@ -114,5 +114,5 @@ class WeightedRawRows:
     def deviations(self, centre: np.ndarray, size: np.ndarray) -> Deviations:
         return self.inner.deviations(centre, size)
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        return WeightedOperator(self.inner.operator(kept, shift, factor), self.root)
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        return WeightedOperator(self.inner.operator(index, shift, factor), self.root)

@@ -260,7 +260,7 @@ class FDRPCA(SparseProjection):
         self.count_weights_ = columns.values(null.weights)
         self.count_proportions_ = columns.values(null.proportions)
         self.count_noise_ = columns.values(null.dispersion)
-        op = _standard_residuals(table, columns.kept, null.proportions, rows, mean, deviation)
+        op = _standard_residuals(table, columns.varying_index, null.proportions, rows, mean, deviation)
         op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
@@ -282,7 +282,7 @@ class FDRPCA(SparseProjection):
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
         scores = normal_scores(table)
-        return standardise(container_of(scores).take_columns(scores, columns.kept), True)[0]
+        return standardise(container_of(scores).take_columns(scores, columns.varying_index), True)[0]
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -306,7 +306,7 @@ class FDRPCA(SparseProjection):
     # --- from the solution to attributes
 
     def _set_attributes(self, solution: Solution, data: StandardisedData, columns: Columns) -> None:
-        kept, width = columns.kept, columns.mean.shape[0]
+        kept, width = columns.varying_index, columns.mean.shape[0]
         largest = max(float(solution.communality.max()), np.finfo(float).tiny)
         self._set_columns(
             columns,
@@ -381,7 +381,7 @@ def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarra
     products of sparse columns are summed before the means are subtracted, and cancellation adds to
     the error.
     """
-    mean, scale = (to_numpy(v)[columns.kept].astype(float) for v in (columns.mean, columns.scale))
+    mean, scale = (to_numpy(v)[columns.varying_index].astype(float) for v in (columns.mean, columns.scale))
     relative_mean = np.abs(mean) / (scale * columns.unit)
     epsilon = float(np.finfo(precision_of(table)).eps)
     squares = (epsilon * (1.0 + relative_mean)) ** 2

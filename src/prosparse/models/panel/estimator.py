@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, standardise
 from ...data.arrays import TableLike, as_like, from_numpy, is_floating, to_numpy
+from ...data.column_groups import ColumnGroup, column_positions
 from ...data.containers import Table
 from ...data.counts import hellinger, row_totals
-from ...data.groups import ColumnGroup, positions
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -238,7 +238,7 @@ class Panel(SparseProjection):
             if self.counts:
                 scale = np.sqrt(to_numpy(op.column_squares()).astype(float))
             else:
-                scale = to_numpy(columns.scale)[columns.kept].astype(float)
+                scale = to_numpy(columns.scale)[columns.varying_index].astype(float)
             solution = solve(op, scale, None if rows is None else rows.codes, options)
             self._set_attributes(solution, columns, rows)
         return self
@@ -258,7 +258,7 @@ class Panel(SparseProjection):
     def _options(self, columns: Columns) -> Options:
         """Translate the parameters to indices of the varying columns."""
         varying, width = to_numpy(columns.varying), columns.mean.shape[0]
-        kept = columns.kept
+        kept = columns.varying_index
         index = np.full(width, -1)
         index[kept] = np.arange(kept.size)
         bundles = self._bundles(width)
@@ -312,7 +312,7 @@ class Panel(SparseProjection):
         if is_empty:
             return np.zeros(0, dtype=int)
         return np.unique(
-            positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
+            column_positions(given, f"`{parameter}`", self.n_features_in_, self._feature_names())
         )
 
     def _feature_names(self) -> list[str] | None:
@@ -347,7 +347,7 @@ class Panel(SparseProjection):
             )
         names = self._feature_names()
         found = [
-            np.unique(positions(bundle, f"bundle {number} of `bundles`", width, names))
+            np.unique(column_positions(bundle, f"bundle {number} of `bundles`", width, names))
             for number, bundle in enumerate(self.bundles)
         ]
         counts = np.bincount(np.concatenate([*found, np.zeros(0, dtype=int)]), minlength=width)
@@ -362,7 +362,7 @@ class Panel(SparseProjection):
     # --- from the solution to attributes
 
     def _set_attributes(self, solution: Solution, columns: Columns, rows: RowGroups | None) -> None:
-        kept, width = columns.kept, columns.mean.shape[0]
+        kept, width = columns.varying_index, columns.mean.shape[0]
         fitted, evaluation, panel = solution.cross_validated, solution.evaluation, solution.panel
         weights = solution.scores.weights[:, np.argsort(panel)]
         others = np.setdiff1d(np.arange(kept.size), panel)
@@ -669,7 +669,7 @@ def _centre_within_groups(
     if is_varying.all():
         return within, columns
     varying = np.zeros(columns.mean.shape[0], dtype=bool)
-    varying[columns.kept[is_varying]] = True
+    varying[columns.varying_index[is_varying]] = True
     subset = within.take_columns(from_numpy(np.flatnonzero(is_varying), within.column_squares()))
     return subset, columns._replace(varying=columns.values(varying))
 

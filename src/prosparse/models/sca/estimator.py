@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ...data import Array, Columns, Operator, container_of, standardise, take_columns
 from ...data.arrays import from_numpy, is_floating, precision_of, spread, to_numpy
+from ...data.column_groups import ColumnGroup, column_groups
 from ...data.columns import UNITS, check_range
 from ...data.containers import Table
-from ...data.groups import ColumnGroup, column_groups
 from ...data.row_groups import RowGroups, row_groups
 from ...errors import (
     InputError,
@@ -422,7 +422,7 @@ class SCA(HasDensity, SparseProjection):
         # With one noise variance per column the model is invariant to units. Scaling makes the
         # starting point invariant as well.
         op, columns, seen = _standardise(X, scale=self.noise == "feature")
-        groups = varying_view_columns(self.view_columns_, columns.kept, X.shape[1])
+        groups = varying_view_columns(self.view_columns_, columns.varying_index, X.shape[1])
         options = self._options(len(groups), columns)
         # A list of data matrices defines the views in `fit`, not in the parameters, so that the
         # checkpoint has to compare them.
@@ -437,7 +437,7 @@ class SCA(HasDensity, SparseProjection):
             progress=Progress(self.max_iter, "SCA", self.verbose),
             checkpoint=file.stage("loadings") if file else None,
         )
-        kept = columns.kept
+        kept = columns.varying_index
         mean, scale = (to_numpy(part).astype(float)[kept] for part in (columns.mean, columns.scale))
         self._set_results(solution, columns, mean, columns.length(scale))
 
@@ -496,7 +496,7 @@ class SCA(HasDensity, SparseProjection):
     ) -> None:
         """Fit views of which at least one is not Gaussian."""
         op, columns, _ = _standardise(X, scale=True)
-        kept = columns.kept
+        kept = columns.varying_index
         groups = varying_view_columns(self.view_columns_, kept, X.shape[1])
         kept_likelihood = column_likelihoods(names, self.view_columns_, X.shape[1])[kept]
         gaussian = kept_likelihood == "gaussian"
@@ -576,7 +576,7 @@ class SCA(HasDensity, SparseProjection):
         ``mean`` and ``size``, for the varying columns, map the units of the solution to those of
         the data.
         """
-        kept, width = columns.kept, self.n_features_in_
+        kept, width = columns.varying_index, self.n_features_in_
         components = spread(solution.L.T * size, kept, width)
         self.components_ = columns.numbers(components)
         if solution.deviations is not None:
@@ -667,7 +667,7 @@ class SCA(HasDensity, SparseProjection):
 
         Constant columns receive the mean of their view; the value is never used.
         """
-        column_noise = spread(noise[None, :], columns.kept, self.n_features_in_)[0]
+        column_noise = spread(noise[None, :], columns.varying_index, self.n_features_in_)[0]
         varying = to_numpy(columns.varying)
         view_noise = np.array(
             [column_noise[view[varying[view]]].mean() for view in self.view_columns_]
@@ -1095,7 +1095,7 @@ def _standardise(X: Table, scale: bool) -> tuple[Operator, Columns, np.ndarray |
     if scale:  # variances are returned in the units of the data and must not overflow
         deviations, precision = to_numpy(columns.scale).astype(float), precision_of(op)
         varying = np.zeros(deviations.size, dtype=bool)
-        varying[columns.kept] = True
+        varying[columns.varying_index] = True
         check_range(deviations, UNITS[precision], precision, varying)
     return op, columns, seen
 

@@ -124,8 +124,8 @@ def _group_statistics(group_rows: Table, missing: bool) -> _GroupStatistics:
         observed = seen.sum(axis=0).astype(float)
     else:
         op, columns = standardise(group_rows)
-        observed = np.full(columns.kept.size, float(n))
-    positions = observed_columns[columns.kept]
+        observed = np.full(columns.varying_index.size, float(n))
+    positions = observed_columns[columns.varying_index]
     group = _GroupStatistics(
         group_rows,
         np.zeros(width, dtype=bool),

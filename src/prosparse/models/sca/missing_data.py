@@ -66,10 +66,10 @@ class RowsWithMissing:
         Z = np.where(self.seen, (self.Z - centre) / size, 0.0)
         return Deviations(Z.sum(axis=0), np.einsum("ij,ij->j", Z, Z))
 
-    def operator(self, kept: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
-        """Return the centred columns ``kept``, zero where a value is missing."""
-        Z = (self.Z[:, kept] - shift) * factor
-        return DenseOperator(np.where(self.seen[:, kept], Z, 0.0))
+    def operator(self, index: np.ndarray, shift: np.ndarray, factor: np.ndarray) -> Operator:
+        """Return the centred columns ``index``, zero where a value is missing."""
+        Z = (self.Z[:, index] - shift) * factor
+        return DenseOperator(np.where(self.seen[:, index], Z, 0.0))
 
 
 def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Columns, np.ndarray]:
@@ -93,4 +93,4 @@ def standardise_observed(X: Table, scale: bool = False) -> tuple[Operator, Colum
     """
     rows = RowsWithMissing(X)
     op, columns = standardise_rows(rows, scale)
-    return op, columns, rows.seen[:, columns.kept]
+    return op, columns, rows.seen[:, columns.varying_index]

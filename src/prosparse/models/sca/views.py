@@ -16,8 +16,8 @@ from sklearn.utils.validation import validate_data
 
 from ...data import container_of, stack_columns, take_columns
 from ...data.arrays import from_numpy
+from ...data.column_groups import ColumnGroup
 from ...data.containers import Table
-from ...data.groups import ColumnGroup
 from ...errors import InputError, ParameterError, check_integer, warn
 
 

@@ -16,7 +16,7 @@ def column_groups(
     groups: Sequence[ColumnGroup] | None,
     width: int,
     names: Sequence[str] | np.ndarray | None = None,
-    kind: str = "view",
+    noun: str = "view",
 ) -> list[np.ndarray]:
     """Convert groups of columns to positions; the groups must form a partition.
 
@@ -28,7 +28,7 @@ def column_groups(
         Number of columns.
     names : array-like of str or None, default=None
         Names of the columns.
-    kind : str, default="view"
+    noun : str, default="view"
         Noun for a group in error messages. The parameter's name is its plural.
 
     Returns
@@ -45,29 +45,31 @@ def column_groups(
         return [np.arange(width)]
     if not isinstance(groups, list | tuple) or len(groups) == 0:
         raise ParameterError(
-            f"`{kind}s` must be a list of column groups (names, slices or positions), one per "
-            f"{kind}, got {groups!r}."
+            f"`{noun}s` must be a list of column groups (names, slices or positions), one per "
+            f"{noun}, got {groups!r}."
         )
     labels = None if names is None else np.asarray(names).tolist()
     found = [
-        positions(group, f"{kind} {number} of `{kind}s`", width, labels)
+        column_positions(group, f"{noun} {number} of `{noun}s`", width, labels)
         for number, group in enumerate(groups)
     ]
     count = np.bincount(np.concatenate(found), minlength=width)
-    for wrong, where in ((count > 1, f"more than one {kind}"), (count == 0, f"no {kind}")):
+    for wrong, where in ((count > 1, f"more than one {noun}"), (count == 0, f"no {noun}")):
         if np.any(wrong):
             first = int(np.flatnonzero(wrong)[0])
             label = first if labels is None else labels[first]
             n_wrong = int(wrong.sum())
             verb = "is" if n_wrong == 1 else "are"
             raise ParameterError(
-                f"`{kind}s` must assign each column to exactly one {kind}, but {n_wrong} of "
+                f"`{noun}s` must assign each column to exactly one {noun}, but {n_wrong} of "
                 f"{width} columns {verb} in {where}, first {label!r}."
             )
     return found
 
 
-def positions(group: ColumnGroup, where: str, width: int, names: list[str] | None) -> np.ndarray:
+def column_positions(
+    group: ColumnGroup, where: str, width: int, names: list[str] | None
+) -> np.ndarray:
     """Convert one group of columns to positions; ``where`` is its name in error messages."""
     if isinstance(group, slice):
         found = np.arange(width)[group]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from prosparse import ParameterError
-from prosparse.data.groups import column_groups
+from prosparse.data.column_groups import column_groups
 
 pytestmark = pytest.mark.quick
 
