@@ -25,20 +25,20 @@ def model(rng):
     return Factors(rng.standard_normal((p, Q)), rng.gamma(3.0, 1.0, p), rng.standard_normal(p))
 
 
-def rows(kind):
+def rows(container):
     rng = np.random.default_rng(1)
     X = 2.0 * rng.standard_normal((7, p))
-    if kind == "integers":
+    if container == "integers":
         return X.round().astype(int)
-    if kind == "single precision":
+    if container == "single precision":
         return X.astype(np.float32)
-    if kind == "sparse":
+    if container == "sparse":
         return sparse.csr_array(X * (rng.random(X.shape) < 0.5))
-    if "missing" in kind:
+    if "missing" in container:
         X[rng.random(X.shape) < 0.3] = np.nan
         X[:2] = X[0]  # two rows with the same pattern
         X[2] = 1.0  # a complete row
-    if kind == "sparse with missing values":
+    if container == "sparse with missing values":
         return sparse.csr_array(np.where(rng.random(X.shape) < 0.3, 0.0, X))
     return X
 
@@ -53,17 +53,17 @@ CONTAINERS = [
 ]
 
 
-@pytest.mark.parametrize("kind", CONTAINERS)
-def test_inference_matches_the_dense_gaussian_of_each_row(kind, model):
-    X = rows(kind)
-    assert has_missing(X) == ("missing" in kind)
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_inference_matches_the_dense_gaussian_of_each_row(container, model):
+    X = rows(container)
+    assert has_missing(X) == ("missing" in container)
     L, tau, mean = model
     covariance = L @ L.T + np.diag(1 / tau)
     Z, density = posterior_means(X, model), row_log_densities(X, model)
     columns = np.array([4, 0, 3])
     ahead = conditional_mean(X, model, columns)
     variance = conditional_variance(X, model, columns)
-    tol = 1e-4 if kind == "single precision" else 1e-9
+    tol = 1e-4 if container == "single precision" else 1e-9
     dense = np.asarray(X.todense() if sparse.issparse(X) else X, dtype=float)
     for k, row in enumerate(dense):
         seen = ~np.isnan(row)
@@ -90,8 +90,10 @@ def test_log_densities_are_accurate_with_tiny_noise():
     X[rng.random(X.shape) < 0.3] = np.nan
     found = row_log_densities(X, Factors(L, tau, np.zeros(p)))
     with mpmath.workdps(40):
-        weights = mpmath.matrix(L.tolist())
-        row_covariance = weights * weights.T + mpmath.diag([1 / mpmath.mpf(value) for value in tau])
+        loadings = mpmath.matrix(L.tolist())
+        row_covariance = loadings * loadings.T + mpmath.diag(
+            [1 / mpmath.mpf(value) for value in tau]
+        )
         for row, density in zip(X, found, strict=True):
             seen = np.flatnonzero(~np.isnan(row)).tolist()
             x = mpmath.matrix([row[i] for i in seen])

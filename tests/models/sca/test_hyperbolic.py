@@ -50,18 +50,18 @@ def test_bessel_ratio(omega, z):
 def test_prior_is_a_scale_mixture_of_gaussians(shape, rate):
     """(10) is the integral (5) over the inverse Gamma distribution (9)."""
     prior = HyperbolicPrior(shape, rate)
-    for weight in (1e-3, 0.2, 3.0):
+    for loading in (1e-3, 0.2, 3.0):
 
-        def mixed(u, weight=weight):
+        def mixed(u, loading=loading):
             gamma = np.exp(u)
-            gaussian = 0.5 * np.log(gamma / (2 * np.pi)) - 0.5 * gamma * weight**2
+            gaussian = 0.5 * np.log(gamma / (2 * np.pi)) - 0.5 * gamma * loading**2
             inverse_gamma = shape * np.log(rate) - (shape + 1) * u - rate / gamma
             return np.exp(gaussian + inverse_gamma + u - float(mpmath.loggamma(shape)))
 
         value = quad(mixed, -60, 60, limit=2000, points=[np.log(rate), 0, 5], epsabs=0)[0]
-        assert prior.log_density(weight) == pytest.approx(np.log(value), abs=1e-6)
-        assert prior.slope(np.array([weight]))[0] == pytest.approx(
-            weight * mean_precision(prior.omega, 2 * rate, weight**2), rel=1e-10
+        assert prior.log_density(loading) == pytest.approx(np.log(value), abs=1e-6)
+        assert prior.slope(np.array([loading]))[0] == pytest.approx(
+            loading * mean_precision(prior.omega, 2 * rate, loading**2), rel=1e-10
         )
 
 

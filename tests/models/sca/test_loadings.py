@@ -17,12 +17,12 @@ def test_block_size_does_not_change_the_update(shared, monkeypatch, rng):
     t = rng.gamma(1.0, 1.0, (p, Q)) * (rng.random((p, Q)) < 0.5)
     allowed = rng.random((p, Q)) < 0.8
     given = t, rng.gamma(2.0, 1.0, p), A, G, allowed, rng.gamma(1.0, 1.0, (p, Q))
-    whole = loadings.update_ard_rows(*given)
+    reference = loadings.update_ard_rows(*given)
     monkeypatch.setattr(loadings, "MAX_BLOCK_ENTRIES", 4 * Q * Q)
-    for one, other in zip(whole, loadings.update_ard_rows(*given), strict=True):
+    for one, other in zip(reference, loadings.update_ard_rows(*given), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
-    assert 0 < np.count_nonzero(whole.t) < whole.t.size
-    assert np.all(whole.t[~allowed] == 0)
+    assert 0 < np.count_nonzero(reference.t) < reference.t.size
+    assert np.all(reference.t[~allowed] == 0)
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -42,11 +42,11 @@ def test_screened_and_complete_sweeps_agree(shared, monkeypatch, rng):
             t = found.t
         return found
 
-    whole = converged()
+    reference = converged()
     monkeypatch.setattr(loadings, "MAX_BLOCK_ENTRIES", 1)
-    for one, other in zip(whole, converged(), strict=True):
+    for one, other in zip(reference, converged(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
-    assert 0.05 < np.mean(whole.t > 0) < 0.4
+    assert 0.05 < np.mean(reference.t > 0) < 0.4
 
 
 def moments_of_rows(rng, p, Q, n, shared):

@@ -117,9 +117,11 @@ def test_moments_of_entries_match_numerical_integration(name):
         )[0]
 
     first, second = moment(1), moment(2)
-    own = first - second if name == "bernoulli" else first  # the mean of p (1 - p), or of the rate
+    conditional_variance = (
+        first - second if name == "bernoulli" else first
+    )  # the mean of p (1 - p), or of the rate
     assert mean[0] == pytest.approx(first, rel=1e-6)
-    assert total[0] == pytest.approx(own + second - first**2, rel=1e-5)
+    assert total[0] == pytest.approx(conditional_variance + second - first**2, rel=1e-5)
     assert link(name, mean, np.array([linear_threshold])) == pytest.approx(
         link(
             name,
@@ -132,11 +134,11 @@ def test_moments_of_entries_match_numerical_integration(name):
 # --- the objective
 
 
-def problem(prior, noise, gaps, monkeypatch, seed=0):
+def problem(prior, noise, incomplete, monkeypatch, seed=0):
     views = simulate_views(seed=seed)
     views[0] = views[0] - views[0].mean(axis=0)
     X = np.hstack(views)
-    if gaps:
+    if incomplete:
         X[np.random.default_rng(seed).random(X.shape) < 0.1] = np.nan
     names = np.repeat(NAMES, WIDTHS)
     observed, squares = (~np.isnan(X)).sum(axis=0).astype(float), np.nansum(X**2, axis=0)
@@ -208,9 +210,11 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("prior", "noise", "gaps"), CASES)
-def test_objective_matches_slow_formula_and_is_non_decreasing(prior, noise, gaps, monkeypatch):
-    X, rows, lay, hyperbolic, state = problem(prior, noise, gaps, monkeypatch)
+@pytest.mark.parametrize(("prior", "noise", "incomplete"), CASES)
+def test_objective_matches_slow_formula_and_is_non_decreasing(
+    prior, noise, incomplete, monkeypatch
+):
+    X, rows, lay, hyperbolic, state = problem(prior, noise, incomplete, monkeypatch)
     for number in range(40):
         result = non_gaussian_step(rows, lay, hyperbolic, state)
         if number < 2:
@@ -272,14 +276,14 @@ def test_predict_view_on_the_scale_of_the_view(fitted, target):
 
 def test_missing_values_are_ignored_and_imputed(fitted):
     views, model = fitted
-    gaps = np.hstack(views)
-    gone = np.random.default_rng(0).random(gaps.shape) < 0.1
-    gaps[gone] = np.nan
-    full = model.impute(gaps)
+    incomplete = np.hstack(views)
+    missing = np.random.default_rng(0).random(incomplete.shape) < 0.1
+    incomplete[missing] = np.nan
+    full = model.impute(incomplete)
     assert np.isfinite(full).all()
-    np.testing.assert_array_equal(full[~gone], gaps[~gone])
+    np.testing.assert_array_equal(full[~missing], incomplete[~missing])
     groups = np.split(np.arange(18), [5, 11])
-    again = SCA(2, likelihood=NAMES, views=groups, tol=1e-4).fit(gaps)
+    again = SCA(2, likelihood=NAMES, views=groups, tol=1e-4).fit(incomplete)
     assert np.all(np.diff(again.objective_path_) >= -1e-9 * np.abs(again.objective_path_[1:]))
 
 

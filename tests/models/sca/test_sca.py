@@ -65,11 +65,11 @@ def test_dense_data_with_a_flat_prior_give_the_ppca_subspace(prior, rng):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("prior", BOTH)
 def test_two_views_recover_simulated_factors(prior, seed):
-    X1, X2, W, z, own = two_views(seed=seed)
+    X1, X2, W, z, private = two_views(seed=seed)
     model = SCA(2, n_private=1, prior=prior).fit([X1, X2])
     assert model.factor_view_.tolist() == [-1, -1, 0, 1]
     Z = model.transform([X1, X2])
-    both = np.corrcoef(np.hstack([Z, z, own]).T)[:4, 4:]
+    both = np.corrcoef(np.hstack([Z, z, private]).T)[:4, 4:]
     shared = np.abs(both[:2, :2])
     assert np.all(shared.max(axis=1) > 0.95)
     # The private factors are twice as strong and must not enter the shared factors.
@@ -87,9 +87,9 @@ def test_two_views_recover_simulated_factors(prior, seed):
 
 def test_private_structure_leaks_without_private_factors():
     """Negative control of the previous test."""
-    X1, X2, _, _, own = two_views()
+    X1, X2, _, _, private = two_views()
     Z = SCA(2).fit([X1, X2]).transform([X1, X2])
-    assert np.abs(np.corrcoef(np.hstack([Z, own]).T)[:2, 2:]).max() > 0.8
+    assert np.abs(np.corrcoef(np.hstack([Z, private]).T)[:2, 2:]).max() > 0.8
 
 
 @pytest.mark.filterwarnings("ignore:.IterativeImputer. Early stopping")
@@ -276,8 +276,8 @@ def test_predictive_variance_includes_uncertainty_of_the_loadings(rng):
     model = SCA(1, noise="view").fit(X)
     assert np.sum(model.components_std_**2) > 0.05 * np.sum(model.feature_noise_variance_)
     draws = 100_000
-    weights = model.components_ + model.components_std_ * rng.standard_normal((draws, 5))
-    rows = model.mean_ + rng.standard_normal((draws, 1)) * weights
+    loadings = model.components_ + model.components_std_ * rng.standard_normal((draws, 5))
+    rows = model.mean_ + rng.standard_normal((draws, 1)) * loadings
     rows += np.sqrt(model.feature_noise_variance_) * rng.standard_normal(rows.shape)
     np.testing.assert_allclose(np.cov(rows.T), covariance(model), atol=0.02)
     prediction = model.predict_view(rows, target=0)  # all columns are the target
@@ -394,33 +394,33 @@ def test_impute_returns_a_dataframe():
     full = SCA(1).fit(frame).impute(frame)
     assert list(full.columns) == list("abcdef")
     assert not full.isna().any().any()
-    whole = full.copy()
-    pd.testing.assert_frame_equal(SCA(1).fit(frame).impute(whole), whole)
+    complete = full.copy()
+    pd.testing.assert_frame_equal(SCA(1).fit(frame).impute(complete), complete)
 
 
 @pytest.mark.filterwarnings("ignore:X has feature names")  # polars always names columns
-@pytest.mark.parametrize("gaps", [False, True])
-@pytest.mark.parametrize("kind", ["numpy", "pandas", "polars", "masked", "single precision"])
-def test_impute_returns_a_copy_in_the_same_container(kind, gaps):
+@pytest.mark.parametrize("with_missing", [False, True])
+@pytest.mark.parametrize("container", ["numpy", "pandas", "polars", "masked", "single precision"])
+def test_impute_returns_a_copy_in_the_same_container(container, with_missing):
     polars = pytest.importorskip("polars")
     X, incomplete = low_rank(40, 6, 1)
     model = SCA(1).fit(X)
-    given = incomplete if gaps else X
+    given = incomplete if with_missing else X
     make = {
         "numpy": np.array,
         "pandas": pd.DataFrame,
         "polars": polars.DataFrame,
         "masked": lambda values: np.ma.MaskedArray(np.nan_to_num(values), np.isnan(values)),
         "single precision": lambda values: np.array(values, dtype=np.float32),
-    }[kind]
+    }[container]
     table = make(given)
     full = model.impute(table)
     assert type(full) is type(table)
     assert full is not table
     values = np.asarray(full)
-    assert values.dtype == (np.float32 if kind == "single precision" else np.float64)
+    assert values.dtype == (np.float32 if container == "single precision" else np.float64)
     np.testing.assert_allclose(values, model.impute(given), rtol=1e-5)
-    if kind == "numpy":
+    if container == "numpy":
         assert not np.shares_memory(full, table)
 
 
@@ -505,7 +505,7 @@ def test_invalid_data(rng):
     "case",
     [
         "constant column",
-        "constant column, gaps",
+        "constant column, missing values",
         "missing row",
         "one observation",
         "duplicate columns",
@@ -519,7 +519,7 @@ def test_degenerate_data_give_finite_results(case, prior, rng):
     views = None
     if case == "constant column":
         X[:, 3] = 7.0
-    elif case == "constant column, gaps":
+    elif case == "constant column, missing values":
         X = np.where(np.arange(8) == 3, np.where(np.isnan(incomplete), np.nan, 7.0), incomplete)
     elif case == "missing row":
         X = incomplete
@@ -568,23 +568,23 @@ def test_few_false_loadings(noise, rng):
     model = SCA(3, noise=noise).fit(X)
     match = np.argmax(np.abs(model.components_ @ W), axis=1)
     assert sorted(match) == [0, 1, 2]
-    found, there = model.components_.T != 0, W[:, match] != 0
-    assert found[there].mean() > 0.95
-    assert found[~there].mean() < 0.15
+    found, true_support = model.components_.T != 0, W[:, match] != 0
+    assert found[true_support].mean() > 0.95
+    assert found[~true_support].mean() < 0.15
 
 
 def test_feature_noise_separates_noisy_columns_from_factors(rng):
     """With one noise variance for all columns the noisy column becomes a factor."""
     X = rng.standard_normal((200, 1)) * np.r_[1.0, 1.0, np.zeros(6)]
     X += rng.standard_normal((200, 8)) * np.r_[np.full(7, 0.5), 6.0]
-    own, same = (SCA(1, noise=noise).fit(X) for noise in ("feature", "view"))
-    assert sorted(np.argsort(own.relevance_)[-2:]) == [0, 1]
-    assert not own.support_[7]
-    assert same.ranking_[7] == 1
+    by_feature, by_view = (SCA(1, noise=noise).fit(X) for noise in ("feature", "view"))
+    assert sorted(np.argsort(by_feature.relevance_)[-2:]) == [0, 1]
+    assert not by_feature.support_[7]
+    assert by_view.ranking_[7] == 1
     np.testing.assert_allclose(
-        own.feature_noise_variance_, np.r_[np.full(7, 0.25), 36.0], rtol=0.35
+        by_feature.feature_noise_variance_, np.r_[np.full(7, 0.25), 36.0], rtol=0.35
     )
-    assert own.score(X) > same.score(X) + 1.0
+    assert by_feature.score(X) > by_view.score(X) + 1.0
 
 
 def test_heywood_case_keeps_positive_noise(rng):
@@ -609,14 +609,14 @@ def noise_data():
     rng = np.random.default_rng(5)
     X, counts = rng.standard_normal((150, 30)), rng.poisson(2.0, (150, 20)).astype(float)
     binary = (rng.random((150, 25)) < 0.4).astype(float)
-    gaps = np.where(rng.random(X.shape) < 0.1, np.nan, X)
+    with_missing = np.where(rng.random(X.shape) < 0.1, np.nan, X)
     spreads = np.exp(rng.standard_normal(12))
     return {
         "one view": ([X], {}, {}),
         "columns of different variance": ([X, spreads * rng.standard_normal((150, 12))], {}, {}),
         "hyperbolic": ([X], {"prior": "hyperbolic"}, {}),
         "private": ([X, rng.standard_normal((150, 10))], {"n_private": [1, 1]}, {}),
-        "gaps": ([gaps], {}, {}),
+        "missing values": ([with_missing], {}, {}),
         "groups": ([X], {}, {"groups": np.repeat(["a", "b"], 75)}),
         "sparse": (sparse.random(300, 80, 0.1, format="csr", random_state=0), {}, {}),
         "0 and 1": ([binary], {"likelihood": "bernoulli"}, {}),
@@ -664,8 +664,8 @@ def test_impute_of_dask_arrays_with_missing_values(rng):
     da = pytest.importorskip("dask.array", reason="Dask is not installed")
     X = rng.standard_normal((40, 1)) + 0.3 * rng.standard_normal((40, 5))
     model = SCA(1).fit(X)
-    whole = model.impute(da.from_array(X, chunks=(10, -1)))
-    np.testing.assert_array_equal(whole.compute(), X)
+    complete = model.impute(da.from_array(X, chunks=(10, -1)))
+    np.testing.assert_array_equal(complete.compute(), X)
     X[3, 2] = np.nan
     with pytest.raises(InputError, match="NaN or infinity"):
         model.impute(da.from_array(X, chunks=(10, -1))).compute()

@@ -112,9 +112,9 @@ def slow_grouped_bound(X, seen, codes, lay, v, before, after):
         ratio = np.sum((np.diagonal(S_on) + z[on] ** 2) / prior)
         total -= 0.5 * (ratio - on.size + np.log(prior).sum() - np.linalg.slogdet(S_on)[1])
         for i in np.flatnonzero(seen[row]):
-            weights = np.outer(after.L[i], after.L[i]) + after.C[i]
+            loadings = np.outer(after.L[i], after.L[i]) + after.C[i]
             r = X[row, i] - after.mu[g, i]
-            square = r**2 - 2 * r * after.L[i] @ z + np.sum((np.outer(z, z) + S) * weights)
+            square = r**2 - 2 * r * after.L[i] @ z + np.sum((np.outer(z, z) + S) * loadings)
             total += 0.5 * np.log(after.tau[g, i] / (2 * np.pi)) - 0.5 * after.tau[g, i] * square
     for i in range(X.shape[1]):
         a = np.flatnonzero(after.t[i] > 0)
@@ -126,9 +126,11 @@ def slow_grouped_bound(X, seen, codes, lay, v, before, after):
     for g in range(2):
         mine = np.flatnonzero(seen[codes == g].any(axis=0))
         part = sub_layout(lay, mine)
-        own = after.tau[g, mine]
+        group_tau = after.tau[g, mine]
         if lay.noise_has_prior:
-            total += slow_noise_prior(X[codes == g][:, mine], seen[codes == g][:, mine], part, own)
+            total += slow_noise_prior(
+                X[codes == g][:, mine], seen[codes == g][:, mine], part, group_tau
+            )
     return total
 
 
@@ -288,14 +290,18 @@ def test_results_in_the_array_library_of_the_data(data):
     strict = pytest.importorskip("array_api_strict")
     X, groups, _, _ = data
     options = {"views": VIEWS, "tol": 1e-5}
-    here = SCA(2, **options).fit(X, groups=groups)
-    there = SCA(2, **options).fit(strict.asarray(X), groups=groups)
-    np.testing.assert_allclose(np.asarray(there.components_), here.components_, atol=1e-9)
+    fitted_numpy = SCA(2, **options).fit(X, groups=groups)
+    fitted_strict = SCA(2, **options).fit(strict.asarray(X), groups=groups)
+    np.testing.assert_allclose(
+        np.asarray(fitted_strict.components_), fitted_numpy.components_, atol=1e-9
+    )
     for known in ({"groups": groups}, {}):
-        Z = there.transform(strict.asarray(X), **known)
+        Z = fitted_strict.transform(strict.asarray(X), **known)
         assert isinstance(Z, type(strict.asarray(X)))
-        np.testing.assert_allclose(np.asarray(Z), here.transform(X, **known), atol=1e-9)
-        assert there.score(strict.asarray(X), **known) == pytest.approx(here.score(X, **known))
+        np.testing.assert_allclose(np.asarray(Z), fitted_numpy.transform(X, **known), atol=1e-9)
+        assert fitted_strict.score(strict.asarray(X), **known) == pytest.approx(
+            fitted_numpy.score(X, **known)
+        )
 
 
 def test_data_outside_memory_raise_an_error(data):
@@ -370,20 +376,22 @@ def test_predictions_are_dense_conditionals(model, data):
     rows, codes = X[:6], np.searchsorted(NAMES, groups[:6])
     with_groups = model.predict_view([rows[:, :14], None], target=1, groups=groups[:6])
     without_groups = model.predict_view([rows[:, :14], None], target=1)
-    gaps = rows.copy()
-    gaps[:, 14:] = np.nan
-    filled = model.impute(gaps, groups=groups[:6])
+    incomplete = rows.copy()
+    incomplete[:, 14:] = np.nan
+    filled = model.impute(incomplete, groups=groups[:6])
     moments_of_groups = dense_moments(model)
     for n, row in enumerate(rows):
         means, variances, weights = [], [], []
-        for share, (mean, covariance) in zip(
+        for proportion, (mean, covariance) in zip(
             model.group_sizes_ / len(X), moments_of_groups, strict=True
         ):
-            here, across = covariance[:14, :14], covariance[14:, :14]
-            gain = across @ np.linalg.inv(here)
+            observed_covariance, across = covariance[:14, :14], covariance[14:, :14]
+            gain = across @ np.linalg.inv(observed_covariance)
             means.append(mean[14:] + gain @ (row[:14] - mean[:14]))
             variances.append(np.diagonal(covariance[14:, 14:] - gain @ across.T))
-            weights.append(share * multivariate_normal.pdf(row[:14], mean[:14], here))
+            weights.append(
+                proportion * multivariate_normal.pdf(row[:14], mean[:14], observed_covariance)
+            )
         np.testing.assert_allclose(with_groups.mean[n], means[codes[n]], rtol=1e-6, atol=1e-8)
         np.testing.assert_allclose(with_groups.variance[n], variances[codes[n]], rtol=1e-6)
         np.testing.assert_allclose(filled[n, 14:], means[codes[n]], rtol=1e-6, atol=1e-8)
@@ -523,8 +531,8 @@ def test_fit_resumes_from_a_checkpoint(data, tmp_path):
     file = tmp_path / "fit.npz"
     SCA(2, max_iter=5, tol=1e-6).fit(X, groups=groups, checkpoint=file)
     resumed = SCA(2, tol=1e-6).fit(X, groups=groups, checkpoint=file)
-    whole = SCA(2, tol=1e-6).fit(X, groups=groups)
-    np.testing.assert_allclose(resumed.components_, whole.components_, rtol=1e-6, atol=1e-9)
-    assert resumed.n_iter_ == whole.n_iter_
+    uninterrupted = SCA(2, tol=1e-6).fit(X, groups=groups)
+    np.testing.assert_allclose(resumed.components_, uninterrupted.components_, rtol=1e-6, atol=1e-9)
+    assert resumed.n_iter_ == uninterrupted.n_iter_
     with pytest.raises(prosparse.CheckpointError, match="groups was"):
         SCA(2, tol=1e-6).fit(X, groups=groups[::-1], checkpoint=file)

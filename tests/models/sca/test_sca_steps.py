@@ -48,7 +48,7 @@ PRIORS = {
 }
 
 
-def table(n, widths, k, private, gaps, seed=0):
+def table(n, widths, k, private, missing, seed=0):
     """Return centred data, the mask of observed entries and the columns of the views."""
     rng = np.random.default_rng(seed)
     edges = np.cumsum([0, *widths])
@@ -61,10 +61,10 @@ def table(n, widths, k, private, gaps, seed=0):
         X[:, columns] += rng.standard_normal((n, own)) @ rng.standard_normal((own, columns.size))
     X += rng.standard_normal((n, p)) * np.repeat(0.3 + rng.random(len(widths)), widths)
     seen = np.ones((n, p), dtype=bool)
-    if gaps == "view":
+    if missing == "view":
         seen[: n // 3, groups[1]] = False
-    elif gaps:
-        seen = rng.random((n, p)) > gaps
+    elif missing:
+        seen = rng.random((n, p)) > missing
     return np.where(seen, X, np.nan), seen, groups
 
 
@@ -75,9 +75,9 @@ def step_of(samples, lay, prior):
 
 
 def problem(case, prior, seed=0, noise="view"):
-    n, widths, k, private, gaps = CASES[case]
-    X, seen, groups = table(n, widths, k, private, gaps, seed)
-    if gaps:
+    n, widths, k, private, missing = CASES[case]
+    X, seen, groups = table(n, widths, k, private, missing, seed)
+    if missing:
         op, _, seen = standardise_observed(X)
         Z = op.whole
         data = IncompleteSamples(Z, seen)
@@ -155,9 +155,9 @@ def slow_bound(X, seen, lay, before, after):
         total -= 0.5 * (np.trace(S) + z @ z - Q - np.linalg.slogdet(S)[1])
         for i in np.flatnonzero(seen[row]):
             second = np.outer(z, z) + S
-            weights = np.outer(after.L[i], after.L[i]) + after.C[i]
+            loadings = np.outer(after.L[i], after.L[i]) + after.C[i]
             r = X[row, i] - after.mu[i]
-            square = r**2 - 2 * r * after.L[i] @ z + np.trace(second @ weights)
+            square = r**2 - 2 * r * after.L[i] @ z + np.trace(second @ loadings)
             total += 0.5 * np.log(tau[i] / (2 * np.pi)) - 0.5 * tau[i] * square
     for i in range(p):
         a = np.flatnonzero(after.t[i] > 0)

@@ -35,11 +35,11 @@ def simulated_correlation(L, groups, sizes, rng):
     """Mean correlation of the scores of two views in simulated samples of the groups."""
     parts = []
     for (_, v, noise, varying_in_group), n in zip(groups, sizes, strict=True):
-        weights = L * np.sqrt(v)
+        loadings = L * np.sqrt(v)
         Z = rng.standard_normal((n, L.shape[1]))
-        X = Z @ weights.T + np.sqrt(noise) * rng.standard_normal((n, L.shape[0]))
-        own = [np.arange(15)[view][varying_in_group[view]] for view in COLUMNS]
-        parts.append([scores_alone(weights[c], noise[c], X[:, c]) * np.sqrt(v) for c in own])
+        X = Z @ loadings.T + np.sqrt(noise) * rng.standard_normal((n, L.shape[0]))
+        private = [np.arange(15)[view][varying_in_group[view]] for view in COLUMNS]
+        parts.append([scores_alone(loadings[c], noise[c], X[:, c]) * np.sqrt(v) for c in private])
     Y = [np.vstack(scores) for scores in zip(*parts, strict=True)]
     expected = np.zeros(L.shape[1])
     for a, b in ((0, 1), (0, 2), (1, 2)):
@@ -115,8 +115,8 @@ def test_parameters_of_each_group(rng):
     noise, loading_variance = rng.uniform(1.0, 2.0, (2, 4)), rng.uniform(0.0, 1.0, (4, 2))
     factor_variance, varying_in_group = np.array([[1.0, 0.0], [0.5, 3.0]]), rng.random((2, 4)) < 0.5
     members = [SimpleNamespace(samples=SimpleNamespace(n=n)) for n in (30, 10)]
-    table = SimpleNamespace(members=members, varying_in_group=varying_in_group)
-    first, second = _correlation_groups(noise, loading_variance, factor_variance, None, table)
+    data = SimpleNamespace(members=members, varying_in_group=varying_in_group)
+    first, second = _correlation_groups(noise, loading_variance, factor_variance, None, data)
     assert (first.proportion, second.proportion) == (0.75, 0.25)
     np.testing.assert_allclose(first.residual_variance, noise[0] + loading_variance[:, 0])
     np.testing.assert_allclose(
@@ -136,8 +136,8 @@ def test_fisher_information():
 
 def two_views(rng, n=400):
     """Simulate a strong factor of the first view and a weaker factor of both views."""
-    own, common = rng.standard_normal((2, n, 1))
-    first = np.hstack([3.0 * own * np.ones(12), common * np.ones(3)])
+    private, common = rng.standard_normal((2, n, 1))
+    first = np.hstack([3.0 * private * np.ones(12), common * np.ones(3)])
     second = common * np.ones(5)
     return [view + 0.5 * rng.standard_normal(view.shape) for view in (first, second)], common
 

@@ -89,14 +89,14 @@ def test_invert_stack_with_nan():
     [(2, False, 1.0), (2, True, 1.0), (25, False, 1.0), (25, True, 1.0), (2, False, 1e-9)],
 )
 @pytest.mark.parametrize("repeated", [False, True])
-@pytest.mark.parametrize("gaps", [0.1, 0.4, 0.9])
+@pytest.mark.parametrize("missing", [0.1, 0.4, 0.9])
 def test_moments_with_missing_values_match_slow_formula(
-    Q, uncertain, repeated, gaps, noise, rng, monkeypatch
+    Q, uncertain, repeated, missing, noise, rng, monkeypatch
 ):
     """[AB08] (17) and (25), one sample at a time."""
     monkeypatch.setattr("prosparse.models.sca.missing_e_step.MAX_PATTERN_ENTRIES", 5 * Q * Q)
     n, p = 23, 9
-    seen = rng.random((n, p)) > gaps
+    seen = rng.random((n, p)) > missing
     if repeated:
         seen[:12] = seen[0]
     X, mu = rng.standard_normal((n, p)), 0.1 * rng.standard_normal(p)
@@ -106,15 +106,15 @@ def test_moments_with_missing_values_match_slow_formula(
     got = IncompleteSamples(X, seen).moments(L, C, tau, mu)
     A, G, z_sum = np.zeros((p, Q, Q)), np.zeros((p, Q)), np.zeros((p, Q))
     zz, log_det, explained = np.zeros((Q, Q)), 0.0, 0.0
-    for x, there in zip(X, seen, strict=True):
+    for x, observed in zip(X, seen, strict=True):
         precision, y = np.eye(Q), np.zeros(Q)
-        for i in np.flatnonzero(there):
+        for i in np.flatnonzero(observed):
             second = np.outer(L[i], L[i]) + (0.0 if C is None else C[i])
             precision += tau[i] * second
             y += tau[i] * (x[i] - mu[i]) * L[i]
         S = np.linalg.inv(precision)
         z = S @ y
-        for i in np.flatnonzero(there):
+        for i in np.flatnonzero(observed):
             A[i] += S + np.outer(z, z)
             G[i] += (x[i] - mu[i]) * z
             z_sum[i] += z

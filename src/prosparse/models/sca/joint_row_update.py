@@ -23,7 +23,7 @@ class RowPosteriors(NamedTuple):
     L: np.ndarray  # (r, k) means
     V: np.ndarray  # (r, k, k) with covariances V V'
     t: np.ndarray  # (r, k) prior variances, zero for excluded loadings
-    log_det: np.ndarray  # (r, k) prior variances, zero for excluded loadings
+    log_det: np.ndarray  # (r,) log det(I + tau t^1/2 A t^1/2)
 
 
 def gain(ratio: Array) -> Array:

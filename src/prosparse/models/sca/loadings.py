@@ -39,7 +39,7 @@ class LoadingPosteriors(NamedTuple):
     L: Array  # (p, Q) means
     C: Array  # (p, Q, Q) covariances
     t: Array  # (p, Q) prior variances 1/gamma, 0 for excluded loadings
-    log_det: Array  # (p, Q) prior variances 1/gamma, 0 for excluded loadings
+    log_det: Array  # (p,) log det(I + tau t^1/2 A t^1/2)
 
 
 def update_ard_rows(

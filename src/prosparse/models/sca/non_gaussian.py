@@ -245,7 +245,7 @@ def non_gaussian_step(
             L = update_map_rows(L, ones, m.A, m.G, lay.allowed, prior)
         variance = np.ones(L.shape[1])
         loadings_term = float(np.sum(prior.log_density(L[lay.allowed])))
-    mu, tau, fit = _offsets_and_noise(rows, lay, now, m, L, C)
+    mu, tau, fit = _update_offsets_and_noise(rows, lay, now, m, L, C)
     ratio = float(np.sum(np.diagonal(m.zz) / variance + rows.n * np.log(variance)))
     divergence_z = 0.5 * (ratio - rows.n * L.shape[1] - m.log_det)
     bound = fit + m.k_sum - divergence_z + loadings_term
@@ -256,7 +256,7 @@ def non_gaussian_step(
     return NonGaussianState(updated, updated, m.Z / r, m.S / (r[:, None] * r), bound)
 
 
-def _offsets_and_noise(
+def _update_offsets_and_noise(
     rows: Rows,
     lay: ViewLayout,
     now: FactorParameters,

@@ -586,7 +586,7 @@ def _hyperbolic_steps(
 class FitData(NamedTuple):
     """Data of a fit."""
 
-    samples: Samples  # complete data
+    samples: Samples  # all samples
     start: Operator  # data for the initialisation, with few rows
     sketch: Samples | None  # approximation of large data
     epsilon: float  # relative rounding error of products with the data
