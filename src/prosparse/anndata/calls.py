@@ -27,7 +27,7 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "n_pcs": ("n_components",),
     "n_top_genes": ("n_genes", "n_features_to_select"),
     "n_features": ("n_genes", "n_features_to_select"),
-    "genes": ("keep",),
+    "genes": ("include",),
     "use_highly_variable": ("mask_var",),
     "mask": ("mask_var",),
     "groups": ("batch_key",),

@@ -1,0 +1,75 @@
+"""Docstrings of the AnnData functions, completed from those of the estimators."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from inspect import cleandoc, signature
+from typing import ParamSpec, TypeVar
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+# Parameters that several functions share.
+SHARED = """\
+adata : AnnData or MuData
+    Annotated data. Every modality of a MuData is fitted separately, and every parameter may be a
+    dictionary from modality to value.
+batch_key : str, default=None
+    Column of ``.obs`` with the donor, batch or run of each observation. Differences between
+    batches are removed.
+layer : str, default=None
+    Layer to use instead of ``.X``.
+mask_var : str or array of bool, default=None
+    Variables to consider: a column of ``.var``, or one value for each variable. The others are
+    not selected.
+modality : str or list of str, default=None
+    Modalities of a MuData. By default, all are used.
+key_added : str
+    Name under which the results are stored.
+copy : bool, default=False
+    Whether to return a copy with the results instead of modifying ``adata``."""
+
+
+def complete_docstring(
+    estimator: type,
+) -> Callable[[Callable[Given, Result]], Callable[Given, Result]]:
+    """Add the parameters that a function shares with an estimator to its docstring.
+
+    The function documents only its specific parameters. Descriptions of all others come from
+    ``estimator`` or from `SHARED`, in the order of the signature.
+    """
+
+    def decorate(function: Callable[Given, Result]) -> Callable[Given, Result]:
+        text = cleandoc(function.__doc__ or "")
+        head, specific, tail = _split(text)
+        known = (
+            _entries(SHARED)
+            | _entries(_split(cleandoc(estimator.__doc__ or ""))[1])
+            | _entries(specific)
+        )
+        entries = [known[name] for name in signature(function).parameters]
+        parameters = "\n".join(["Parameters", "----------", *entries])
+        function.__doc__ = "\n\n".join([head, parameters, tail]) + "\n"
+        return function
+
+    return decorate
+
+
+def _split(docstring: str) -> tuple[str, str, str]:
+    """Split a numpydoc docstring into the text before, the parameters, and the other sections."""
+    sections = re.split(r"^(?=\w[^\n]*\n-{3,}$)", docstring, flags=re.M)
+    parameters, others = "", []
+    for section in sections[1:]:
+        title, _, body = section.partition("\n")
+        if title == "Parameters":
+            parameters = body.partition("\n")[2]
+        else:
+            others.append(section.strip())
+    return sections[0].strip(), parameters.strip(), "\n\n".join(others)
+
+
+def _entries(section: str) -> dict[str, str]:
+    """Split a parameter section into entries by name."""
+    entries = re.split(r"\n(?=\w)", section) if section else []
+    return {entry.partition(" :")[0]: entry.rstrip() for entry in entries}

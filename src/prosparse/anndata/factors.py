@@ -1,0 +1,147 @@
+"""Fit SCA to an AnnData or to all modalities of a MuData jointly, and store the factors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..data.arrays import spread, to_numpy
+from ..data.column_groups import column_groups
+from ..errors import ParameterError, check_bool
+from ..findings import findings_of
+from ..models.sca import SCA
+from .annotated import Annotated, column_of, is_mudata, labels_of_rows, tables_of, tables_of_views
+from .calls import Report
+from .fitting import Options, check_target, default_components, stored_parameters
+from .slots import ITERATIONS, read
+
+DEFAULT_N_FACTORS = 10
+
+
+def fit_factors(arguments: Options) -> Any:
+    """Fit SCA with the arguments of ``prosparse.anndata.tl.sca`` and store the results."""
+    arguments = dict(arguments)
+    report = Report("sca")
+    key, copy = arguments.pop("key_added"), arguments.pop("copy")
+    target = check_target(arguments.pop("adata"), key, copy)
+    mofa_names = arguments.pop("mofa_names")
+    check_bool("mofa_names", mofa_names)
+    if mofa_names and key == "mofa":
+        raise ParameterError('`key_added` must not be "mofa", which `mofa_names` writes to.')
+    place = {name: arguments.pop(name) for name in ("layer", "mask_var", "modality")}
+    views, batch_key = arguments.pop("views"), arguments.pop("batch_key")
+    tables = tables_of(target, **place)
+    X, places, names, columns = _read_views(target, tables, views)
+    joint = Annotated(target, X, places, {"modality": None})  # its `.obs` has all observations
+    labels = labels_of_rows(joint, batch_key)
+    arguments["n_components"] = default_components(
+        arguments["n_components"], DEFAULT_N_FACTORS, tables
+    )
+    model = SCA(**arguments, views=columns).fit(X, groups=labels)
+    scores = to_numpy(model.transform(X, groups=labels))
+    names = names or [f"view {number}" for number in range(len(model.view_columns_))]
+    parameters = {**arguments, **place, "views": views, "batch_key": batch_key}
+    target.obsm[f"X_{key}"] = scores
+    target.varm[key] = spread(to_numpy(model.components_), places, target.n_vars).T
+    target.var[key] = spread(to_numpy(model.support_), places, target.n_vars)
+    target.uns[key] = _describe(model, names, stored_parameters(joint, model, parameters))
+    added = [f"'X_{key}' (.obsm)", f"'{key}' (.varm)", f"'{key}' (.var)", f"'{key}' (.uns)"]
+    if labels is not None:
+        target.uns[key]["batches"] = model.groups_.astype(object)
+        target.uns[key]["batch_variance"] = to_numpy(model.explained_variance_per_group_)
+    if mofa_names:
+        added += _write_mofa_names(target, key, names)
+    report.finish(
+        f"{scores.shape[1]} factors load on {model.n_selected_:,} of {places.size:,} variables",
+        added,
+    )
+    return target if copy else None
+
+
+def _read_views(
+    target: Any, tables: list[Annotated], views: Any
+) -> tuple[Any, np.ndarray, list[str], Any]:
+    """Return the data matrices, their columns among all variables, and names and columns of views.
+
+    Names are empty, and columns None, if they are not given.
+    """
+    if not is_mudata(target):
+        X, places = tables[0].X, tables[0].places
+        return X, places, *_column_views(target, views, places)
+    if views is not None:
+        raise ParameterError(
+            "`views` must be None for a MuData, whose modalities are the views. Use `modality` to "
+            f"restrict them, got {views!r}."
+        )
+    X, places = tables_of_views(target, tables)
+    return X, places, [table.asked["modality"] for table in tables], None
+
+
+def _column_views(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:
+    """Return the names of the views of an AnnData and their columns among those considered."""
+    if views is None:
+        return [], None
+    if not isinstance(views, str):
+        position = np.full(adata.n_vars, -1)
+        position[places] = np.arange(places.size)
+        groups = [position[group] for group in column_groups(views, adata.n_vars, adata.var_names)]
+        return [], [group[group >= 0] for group in groups]
+    column = column_of(adata, "views", views)
+    missing = column.isna().to_numpy()[places]
+    if missing.any():
+        raise ParameterError(
+            f"`views` ({views!r}) must name a view for every variable; {int(missing.sum())} have "
+            "none."
+        )
+    labels = column.astype(str).to_numpy()[places]
+    names = list(dict.fromkeys(labels.tolist()))
+    return names, [np.flatnonzero(labels == name) for name in names]
+
+
+def _describe(model: SCA, names: Sequence[Any], parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return the entry of ``.uns``."""
+    factor_view = ["shared" if v < 0 else names[v] for v in to_numpy(model.factor_view_)]
+    attributes = {
+        "variance": "explained_variance_",
+        "view_variance": "explained_variance_per_view_",
+        "view_correlation": "view_correlation_",
+        "noise_variance": "noise_variance_",
+        **ITERATIONS,
+    }
+    return {
+        "params": parameters,
+        "views": np.array(names, dtype=object),
+        "factor_view": np.array(factor_view, dtype=object),
+        "variance_explained": _percent_of_views(model, names),
+        **read(model, attributes),
+    }
+
+
+def _percent_of_views(model: SCA, names: Sequence[Any]) -> Any:
+    """Return the percentage of the variance of each view that each factor explains."""
+    from pandas import DataFrame  # a dependency of anndata
+
+    views = findings_of(model).views
+    assert views is not None
+    factors = [str(k + 1) for k in range(views.explained.shape[1])]
+    return DataFrame(
+        100.0 * views.explained.T, index=factors, columns=[str(name) for name in names]
+    )
+
+
+def _write_mofa_names(target: Any, key: str, names: Sequence[Any]) -> list[str]:
+    """Store the results under the names of ``muon.tl.mofa`` as well."""
+    entry = target.uns[key]
+    explained = entry["variance_explained"]
+    target.obsm["X_mofa"] = target.obsm[f"X_{key}"]
+    target.varm["LFs"] = target.varm[key]
+    target.uns["mofa"] = {
+        "params": {
+            "model": {"n_factors": target.obsm["X_mofa"].shape[1]},
+            "prosparse": entry["params"],
+        },
+        "variance": {str(name): explained[str(name)].to_numpy() for name in names},
+    }
+    return ["'X_mofa' (.obsm)", "'LFs' (.varm)", "'mofa' (.uns)"]

@@ -1,0 +1,288 @@
+"""Fit an estimator to an AnnData, or to each modality of a MuData, and store the results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+
+from ..data import container_of
+from ..data.arrays import to_numpy
+from ..errors import InputError, ParameterError, check_bool, check_integer
+from ..models.fdrpca import FDRPCA
+from ..models.gsppca import GSPPCA
+from ..models.panel import Panel
+from .annotated import (
+    Annotated,
+    column_of,
+    columns_named,
+    holds_counts,
+    is_mudata,
+    labels_of_rows,
+    of_modality,
+    tables_of,
+    varying_columns,
+)
+from .calls import Report
+from .slots import PANEL_SLOTS, Slots, write
+
+DEFAULT_N_COMPONENTS = 30  # usual in analyses of cells
+
+Options = dict[str, Any]  # arguments of a function that concern one modality
+Fit = Callable[[Annotated, Options, Report], Any]
+
+
+def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
+    """Fit each modality, then store the results: a failure leaves the data unchanged.
+
+    Parameters
+    ----------
+    function : str
+        Name of the public function.
+    arguments : dict
+        Its arguments by name.
+    fit : callable
+        Function that returns the fitted estimator of one modality.
+    slots : Slots
+        Slots of the results.
+
+    Returns
+    -------
+    AnnData, MuData or None
+        The copy, if ``arguments["copy"]``.
+    """
+    arguments = dict(arguments)
+    report = Report(function)
+    key, copy = arguments.pop("key_added"), arguments.pop("copy")
+    target = check_target(arguments.pop("adata"), key, copy)
+    place = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
+    fits = []
+    for table in tables_of(target, *place, **arguments):
+        modality = table.asked["modality"]
+        options = {name: of_modality(value, modality) for name, value in arguments.items()}
+        fits.append((table, options, fit(table, options, report)))
+    scores = [
+        to_numpy(model.transform(table.X)) if slots.scores else None for table, _, model in fits
+    ]
+    for (table, options, model), rows in zip(fits, scores, strict=True):
+        added = write(table, model, slots, key, rows, stored_parameters(table, model, options))
+        if slots is PANEL_SLOTS:
+            added = write_panel(table, model, key) + added
+        report.finish(
+            f"selected {model.n_selected_:,} of {table.places.size:,} variables, "
+            f"{model.n_components_} components",
+            added,
+        )
+    return target if copy else None
+
+
+def check_target(data: Any, key_added: Any, copy: Any) -> Any:
+    """Return the object that the results are written to: the data or a copy of them."""
+    try:
+        from anndata import AnnData
+    except ImportError as error:
+        raise ImportError(
+            "prosparse.anndata needs anndata, which is not installed: "
+            "pip install 'prosparse[anndata]'"
+        ) from error
+    if not isinstance(data, AnnData) and not is_mudata(data):
+        raise InputError(
+            f"`adata` must be an AnnData or a MuData, got {type(data).__name__}. Use the "
+            "estimators, such as prosparse.FDRPCA, for arrays and data frames."
+        )
+    if not isinstance(key_added, str) or not key_added or "/" in key_added:
+        raise ParameterError(
+            f"`key_added` must be a non-empty name without '/', got {key_added!r}."
+        )
+    check_bool("copy", copy)
+    if data.isbacked and data.is_view:
+        raise InputError("`adata` is a read-only view of a file. Call `to_memory()` first.")
+    if not copy:
+        return data
+    if data.isbacked:
+        raise ParameterError(
+            "`copy=True` is not possible for data in a file. Set `copy=False`, which leaves the "
+            "file unchanged, or call `to_memory()` first."
+        )
+    return data.copy()
+
+
+# --- estimators
+
+
+def fit_gsppca(table: Annotated, options: Options, report: Report) -> GSPPCA:
+    """Fit GSPPCA to one modality."""
+    size = options["n_features_to_select"]
+    usual = DEFAULT_N_COMPONENTS
+    usual = min(usual, int(size)) if isinstance(size, Integral) else usual
+    n_components = default_components(options["n_components"], usual, [table])
+    model = GSPPCA(**{**options, "n_components": n_components})
+    check_finite(table, "GSPPCA")
+    return model.fit(table.X)
+
+
+def fit_fdrpca(table: Annotated, options: Options, report: Report) -> FDRPCA:
+    """Fit FDRPCA to one modality."""
+    options = dict(options)
+    labels = labels_of_rows(table, options.pop("batch_key"))
+    if options["n_components"] is None:
+        options["n_components"] = "auto"
+    model = FDRPCA(**options)
+    check_finite(table, "FDRPCA")
+    return model.fit(table.X, groups=labels)
+
+
+def fit_panel(table: Annotated, options: Options, report: Report) -> Panel:
+    """Fit a panel to one modality, with genes given by name."""
+    options = dict(options)
+    n_genes = options.pop("n_genes")
+    labels = labels_of_rows(table, options.pop("batch_key"))
+    for name in ("include", "exclude"):
+        options[name] = columns_named(table, name, options[name])
+    if options["bundles"] is not None:
+        bundles = options["bundles"]
+        if not isinstance(bundles, Iterable) or isinstance(bundles, str):
+            raise ParameterError(f"`bundles` must be a list of lists, got {bundles!r}.")
+        options["bundles"] = [columns_named(table, "bundles", names) for names in bundles]
+    check_finite(table, "Panel")
+    options["counts"] = _detect_counts(table, options["counts"], report)
+    options["costs"] = _costs(table, options["costs"])
+    _check_panel(table, n_genes, options["include"], options["exclude"])
+    return Panel(n_genes, **options).fit(table.X, groups=labels)
+
+
+def default_components(n_components: Any, usual: int, tables: list[Annotated]) -> Any:
+    """Return the given number of components, or the usual one, reduced for small data."""
+    if n_components is not None:
+        return n_components
+    n_varying = sum(int(varying_columns(table.X).sum()) for table in tables)
+    return max(1, min(usual, tables[0].X.shape[0] - 1, n_varying - 1))
+
+
+def check_finite(table: Annotated, method: str) -> None:
+    """Raise an error that names the first missing value by observation and variable."""
+    container = container_of(table.X)
+    readable = container.in_memory and container.on_cpu
+    found = container.find_non_finite(table.X) if readable else None
+    if found is not None:
+        names = table.data.var_names[table.places].astype(str).tolist()
+        where = found.describe(names, table.data.obs_names[found.row])
+        raise InputError(
+            f"The data contain {where}. {method} needs finite values: drop these observations or "
+            "variables, or fill missing values with the means of the variables."
+        )
+
+
+# --- panels
+
+
+def _check_panel(table: Annotated, n_genes: Any, include: np.ndarray, exclude: np.ndarray) -> None:
+    """Raise errors that name variables instead of columns."""
+    varying = varying_columns(table.X)
+    for column in include.tolist():
+        name = table.data.var_names[table.places[column]]
+        if not varying[column]:
+            raise ParameterError(
+                f"`include` names {name!r}, which is constant. Remove it from `include`."
+            )
+        if column in exclude:
+            raise ParameterError(
+                f"`include` and `exclude` both name {name!r}. Remove it from one of them."
+            )
+    if n_genes is None:
+        return
+    check_integer("n_genes", n_genes, 1, " or None")
+    varying[exclude] = False
+    if n_genes > varying.sum():
+        raise ParameterError(
+            f"`n_genes` must be at most {varying.sum()}, the number of varying variables that are "
+            f"not excluded, got {n_genes}."
+        )
+    if include.size > n_genes:
+        raise ParameterError(
+            f"`include` must have at most `n_genes` = {n_genes} names, got {include.size}."
+        )
+
+
+def _detect_counts(table: Annotated, given: Any, report: Report) -> bool:
+    """Return whether the data are counts, as given or as detected."""
+    if given is not None:
+        check_bool("counts", given)
+        return bool(given)
+    found = holds_counts(table.X)
+    layer = table.asked["layer"]
+    name = "X" if layer is None else f"layer {layer!r}"
+    if found:
+        report.say(f"{name} has non-negative integers: treated as counts")
+    else:
+        report.say(f"{name} has no counts: variables are scaled to unit variance")
+    return found
+
+
+def _costs(table: Annotated, given: Any) -> np.ndarray | None:
+    """Return the costs of the considered variables."""
+    if given is None:
+        return None
+    if isinstance(given, str):
+        given = column_of(table.data, "costs", given).to_numpy()
+    costs = np.asarray(given)
+    if costs.shape != (table.data.n_vars,):
+        raise ParameterError(
+            f"`costs` must have one number for each of the {table.data.n_vars} variables, got "
+            f"shape {costs.shape}."
+        )
+    return costs[table.places]
+
+
+def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
+    """Store the order of selection, the proxies by name, and the held-out R² by batch."""
+    from pandas import DataFrame
+
+    data, order = table.data, to_numpy(model.order_)
+    rank = np.full(table.places.size, np.nan)
+    rank[order] = np.arange(1, order.size + 1)
+    data.var[f"{key}_rank"] = table.known(rank)
+    proxy = np.full(data.n_vars, "", dtype=object)
+    index = to_numpy(model.proxy_)
+    names = data.var_names[table.places].astype(str).to_numpy(dtype=object)
+    proxy[table.places] = np.where(index >= 0, names[index], "")
+    data.var[f"{key}_proxy"] = proxy
+    by_batch = model.heldout_r2_by_group_
+    if by_batch:
+        # A data frame, because H5AD files read a slash in a key as a folder.
+        data.uns[key]["heldout_r2_by_batch"] = DataFrame(
+            {"heldout_r2": list(by_batch.values())}, index=list(by_batch)
+        )
+    return [f"'{key}_rank' (.var)", f"'{key}_proxy' (.var)"]
+
+
+# --- parameters
+
+
+def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[str, Any]:
+    """Return parameters and arguments as values that H5AD files can store, without None."""
+    arguments = {name: value for name, value in options.items() if value is not None}
+    given = {**model.get_params(), **table.asked, **arguments}
+    if "n_genes" in options:
+        del given["n_features_to_select"]  # stored as `n_genes`
+    stored = {name: storable(value) for name, value in given.items() if value is not None}
+    return {name: value for name, value in stored.items() if value is not None}
+
+
+def storable(value: Any) -> Any:
+    """Return a value that an H5AD file can store; None for an empty list."""
+    if isinstance(value, Mapping):
+        return {str(k): storable(v) for k, v in value.items() if v is not None}
+    if isinstance(value, bool | int | float | str | np.generic):
+        return value
+    try:
+        array = np.asarray(value)
+    except ValueError:  # groups of unequal size
+        return repr(value)
+    if array.size == 0:
+        return None
+    if array.dtype.kind in "biuf":
+        return array
+    return array.astype(object) if array.dtype.kind == "U" else repr(value)
