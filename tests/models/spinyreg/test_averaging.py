@@ -137,13 +137,13 @@ def test_jump_process_agrees_with_enumeration(summed, monkeypatch):
 
 def test_inclusion_over_the_second_half_of_a_run():
     """The third state is visited in the second half only."""
-    places = [
+    local = [
         av.StateRates(*(np.array(each) for each in ([1.0], q, [], [])))
         for q in ([0.1], [0.5], [0.9])
     ]
-    met = av.Visits({}, [((0,), None)] * 3, places, [], [2.0, 3.0, 5.0])
-    np.testing.assert_allclose(met.inclusion(np.zeros(0)), [(0.2 + 1.5 + 4.5) / 10.0])
-    np.testing.assert_allclose(met.inclusion(np.array([2.0, 1.0])), [(0.0 + 1.0 + 4.5) / 7.0])
+    visits = av.Visits({}, [((0,), None)] * 3, local, [], [2.0, 3.0, 5.0])
+    np.testing.assert_allclose(visits.inclusion(np.zeros(0)), [(0.2 + 1.5 + 4.5) / 10.0])
+    np.testing.assert_allclose(visits.inclusion(np.array([2.0, 1.0])), [(0.0 + 1.0 + 4.5) / 7.0])
 
 
 def test_jump_targets_do_not_change_the_average(summed, monkeypatch):

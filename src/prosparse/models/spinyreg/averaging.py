@@ -79,9 +79,7 @@ class Average(NamedTuple):
     candidates: np.ndarray  # (k,) variables of `covariance`, in increasing order
     covariance: np.ndarray  # (k, k) of their coefficients, within and between sets
     together: np.ndarray  # (k, k) probability that two are both active
-    excluded_variance: (
-        float  # mean contribution of all other variables to the variance of a prediction
-    )
+    excluded_variance: float  # mean contribution of all others to the variance of a prediction
     sigma2: float  # noise variance
     n_sets: int  # number of distinct sets
 
@@ -254,8 +252,8 @@ class JumpTargets(NamedTuple):
 
 def best_independent(data: RegressionMoments, prior: SetPrior, v: np.ndarray) -> int:
     """Return the best grid point of the set ``v`` with independent coefficients."""
-    local_rates = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
-    return int(np.argmax(local_rates.log_density))
+    density = densities(data, prior, prior.grid.independent(), spectrum(data, v[None]))
+    return int(np.argmax(density.log_density))
 
 
 def find_jump_targets(
@@ -268,14 +266,11 @@ def find_jump_targets(
         found[v] = state_rates(
             data, prior, variables, None, best_independent(data, prior, variables)
         )
-    height = {
-        v: local_rates.log_density + prior.log_prior[len(v)] for v, local_rates in found.items()
-    }
-    top = max((float(each.max()) for each in height.values()), default=0.0)
-    retained = [v for v, each in height.items() if each.max() > top - MAX_LOG_DROP]
-    log_density = np.array([height[v] for v in retained]).reshape(
-        len(retained), prior.grid.rho.size
-    )
+    log_posterior = {v: at.log_density + prior.log_prior[len(v)] for v, at in found.items()}
+    top = max((float(each.max()) for each in log_posterior.values()), default=0.0)
+    retained = [v for v, each in log_posterior.items() if each.max() > top - MAX_LOG_DROP]
+    log_density = np.array([log_posterior[v] for v in retained])
+    log_density = log_density.reshape(len(retained), prior.grid.rho.size)
     signs = [tuple(found[v].signs.tolist()) for v in retained]
     return JumpTargets(retained, signs, {v: i for i, v in enumerate(retained)}, log_density)
 
@@ -285,7 +280,7 @@ class Visits(NamedTuple):
 
     position: dict[tuple[Signed, int], int]  # position of each set with signs and grid point
     sets: list[Signed]
-    state_rates_list: list[StateRates]
+    local: list[StateRates]  # rates of single changes of each state
     rates: list[np.ndarray]  # cumulative rates of each state
     spent: list[float]  # expected time in each state
 
@@ -293,11 +288,7 @@ class Visits(NamedTuple):
         """Compute (p,) inclusion probabilities over the time spent after ``since``."""
         time = np.array(self.spent)
         time[: since.size] -= since
-        return (
-            time
-            @ np.array([local_rates.inclusion for local_rates in self.state_rates_list])
-            / time.sum()
-        )
+        return time @ np.array([each.inclusion for each in self.local]) / time.sum()
 
 
 def sample(
@@ -324,7 +315,7 @@ def sample(
             signs = None if state[1] is None else np.array(state[1])
             local_rates = state_rates(data, prior, np.array(state[0], dtype=int), signs, a)
             visits.sets.append(state)
-            visits.state_rates_list.append(local_rates)
+            visits.local.append(local_rates)
             visits.rates.append(np.cumsum(np.append(local_rates.rates, targets.rates(state, a))))
             visits.spent.append(0.0)
         steps = visits.rates[k]
@@ -334,16 +325,14 @@ def sample(
             break
         if t == check:
             if half.size:
-                early = half @ np.array(
-                    [local_rates.inclusion for local_rates in visits.state_rates_list[: half.size]]
-                )
+                early = half @ np.array([each.inclusion for each in visits.local[: half.size]])
                 apart = visits.inclusion(half) - early / half.sum()
                 if float(np.abs(apart).max()) < STABILITY_TOL:
                     break
             half, check = np.array(visits.spent), 2 * check
         j = int(np.searchsorted(steps, rng.random() * total, side="right"))
         j = min(j, steps.size - 1)  # rounding
-        state, a = jump(prior, targets, p, state, a, visits.state_rates_list[k], j)
+        state, a = jump(prior, targets, p, state, a, visits.local[k], j)
     return summarise_visits(data, prior, visits)
 
 
@@ -399,9 +388,7 @@ def inclusion_from_visits(visits: Visits, p: int) -> Inclusion:
     """
     sizes = np.array([len(v) for v, _ in visits.sets])
     time = np.array(visits.spent) / sum(visits.spent)
-    given = np.array(
-        [local_rates.inclusion for local_rates in visits.state_rates_list]
-    )  # (states, p)
+    given = np.array([each.inclusion for each in visits.local])  # (states, p)
     inside = np.zeros(given.shape, dtype=bool)
     for row, (v, _) in zip(inside, visits.sets, strict=True):
         row[list(v)] = True

@@ -195,8 +195,8 @@ def densities(
     gain_factor = h / (1.0 - h * t)
     R = np.maximum(R - gain_factor * c * c, prior.dof * data.noise_floor)
     log_det = log_det + np.log1p(-h * t)
-    height = -0.5 * (prior.dof * np.log(R) + log_det) + grid.log_prior + log_prior[:, :, None]
-    return Densities(signs, eigenvalues, gain_factor, c, R, height)
+    log_density = -0.5 * (prior.dof * np.log(R) + log_det) + grid.log_prior + log_prior[:, :, None]
+    return Densities(signs, eigenvalues, gain_factor, c, R, log_density)
 
 
 class StateRates(NamedTuple):
@@ -244,10 +244,9 @@ def state_rates(
         e, U, _ = dsyevd(data.gram(v))
         inverse = 1.0 / (np.maximum(e, 0.0)[:, None] + lams)
         c = b.dot(U)
-        weights = U.dot(
-            c[:, None] * inverse[:, :n_independent]
-        )  # (q, K) m of independent coefficients
-        s = normalise_signs(weights[:, a]) if signs is None else signs
+        # (q, K) posterior means of independent coefficients
+        means = U.dot(c[:, None] * inverse[:, :n_independent])
+        s = normalise_signs(means[:, a]) if signs is None else signs
         u, h = s.dot(U), lams * grid.rho / (1.0 + grid.rho * q)
         t, cross = (u * u).dot(inverse), (u * c).dot(inverse)
         R = data.yy - (c * c).dot(inverse) - h / (1.0 - h * t) * cross * cross
@@ -266,7 +265,7 @@ def state_rates(
     to_grid = GRID_RATE * expit(log_density - log_density[a])
     to_grid[a] = 0.0
     if signs is not None and q:
-        to_grid[:n_independent][(normalise_signs(weights) != signs[:, None]).any(axis=0)] = 0.0
+        to_grid[:n_independent][(normalise_signs(means) != signs[:, None]).any(axis=0)] = 0.0
     additions = addition_gains(data, prior, posterior, b)
     removals, sign_changes = removal_and_sign_gains(prior, posterior)
     odds = np.logaddexp.reduce(additions, axis=0)  # log odds of each variable given all others
@@ -289,32 +288,25 @@ def addition_gains(
     for independent coefficients, which have no sign.
     """
     q, lam = posterior.v.size, posterior.lam
-    P, m, R, magnitude_precision = (
-        posterior.P,
-        posterior.m,
-        posterior.R,
-        posterior.magnitude_precision(q + 1),
-    )
+    P, m, R = posterior.P, posterior.m, posterior.R
+    h = posterior.magnitude_precision(q + 1)
     log_det = math.log((1.0 + posterior.rho * (q + 1)) / (1.0 + posterior.rho * q)) - math.log(lam)
     more = prior.log_prior[q + 1] - prior.log_prior[q] if q < data.b.size else -math.inf
     cross = data.G.take(posterior.v, axis=1)
     signed = posterior.rho > 0.0 and q > 0
     if signed:
-        Ps, change = P.dot(posterior.s), posterior.magnitude_precision(q) - magnitude_precision
-        eigenvalues = 1.0 + change * float(Ps.dot(posterior.s))
-        P = P - np.outer(Ps, (change / eigenvalues) * Ps)
+        Ps, change = P.dot(posterior.s), posterior.magnitude_precision(q) - h
+        factor = 1.0 + change * float(Ps.dot(posterior.s))
+        P = P - np.outer(Ps, (change / factor) * Ps)
         m = P.dot(b)
         R = data.yy - float(b.dot(m))
-        log_det += math.log(eigenvalues)
-    S = data.d + (lam - magnitude_precision) - np.einsum("ij,ij->i", cross.dot(P), cross)
+        log_det += math.log(factor)
+    S = data.d + (lam - h) - np.einsum("ij,ij->i", cross.dot(P), cross)
     e = data.b - cross.dot(m)
     if signed:
         Ps = P.dot(posterior.s)
-        both, shift = (
-            2.0 * magnitude_precision * cross.dot(Ps),
-            magnitude_precision * float(posterior.s.dot(m)),
-        )
-        S = S - magnitude_precision**2 * float(Ps.dot(posterior.s)) + np.stack([both, -both])
+        both, shift = 2.0 * h * cross.dot(Ps), h * float(posterior.s.dot(m))
+        S = S - h**2 * float(Ps.dot(posterior.s)) + np.stack([both, -both])
         e = e + np.array([[shift], [-shift]])
         plus, to = np.count_nonzero(posterior.s > 0.0), log_sign_prior(q + 1)
         more = more + np.array([[to[plus + 1]], [to[plus]]]) - log_sign_prior(q)[plus]
@@ -323,8 +315,8 @@ def addition_gains(
     # Rounding must not make a copy of an active variable look new; the prior alone gives this.
     S = np.maximum(S, lam / (1.0 + posterior.rho))
     remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
-    rise: np.ndarray = more - 0.5 * (prior.dof * np.log(remaining) + np.log(S) + log_det)
-    return rise
+    gains: np.ndarray = more - 0.5 * (prior.dof * np.log(remaining) + np.log(S) + log_det)
+    return gains
 
 
 def removal_and_sign_gains(
@@ -339,11 +331,11 @@ def removal_and_sign_gains(
     removals = less - 0.5 * (np.log(P_ii) + math.log(lam))
     if not posterior.rho:
         return removals - 0.5 * dof * np.log(R / posterior.R), np.full(q, -np.inf)
-    Ps, magnitude_precision = posterior.P.dot(s), posterior.magnitude_precision(q)
+    Ps, h = posterior.P.dot(s), posterior.magnitude_precision(q)
     total = float(Ps.dot(s)) - Ps * Ps / P_ii  # s'T s
     c = float(s.dot(m)) - Ps * m / P_ii  # s'T X_v'y
     plus, now = np.count_nonzero(s > 0.0), log_sign_prior(q)
-    change = posterior.magnitude_precision(q - 1) - magnitude_precision
+    change = posterior.magnitude_precision(q - 1) - h
     shrunk = 1.0 - change * total
     remaining = np.maximum((R - change * c * c / shrunk) / posterior.R, MIN_NOISE_RATIO)
     factor = shrunk * ((1.0 + posterior.rho * (q - 1)) / (1.0 + posterior.rho * q))
@@ -351,13 +343,9 @@ def removal_and_sign_gains(
     removals += log_sign_prior(q - 1)[plus - (s > 0.0)] - now[plus]
     if q == 1:  # s and -s are the same model.
         return removals, np.full(1, -np.inf)
-    S = (
-        1.0 / P_ii
-        - 4.0 * magnitude_precision * (1.0 - s * Ps / P_ii)
-        - 4.0 * magnitude_precision**2 * total
-    )
+    S = 1.0 / P_ii - 4.0 * h * (1.0 - s * Ps / P_ii) - 4.0 * h**2 * total
     S = np.maximum(S, lam / (1.0 + posterior.rho))
-    e = m / P_ii - 2.0 * magnitude_precision * s * c
+    e = m / P_ii - 2.0 * h * s * c
     remaining = np.maximum((R - e * e / S) / posterior.R, MIN_NOISE_RATIO)
     sign_changes = (
         now[plus - s.astype(int)] - now[plus] - 0.5 * (dof * np.log(remaining) + np.log(S * P_ii))
