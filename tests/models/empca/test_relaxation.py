@@ -78,7 +78,7 @@ def test_children_are_what_a_pinned_or_missing_variable_gives():
         kept = np.arange(7) != i
         rest = relaxation.restrict(at, kept)
         missing = Problem(C[np.ix_(kept, kept)], pinned[kept], 3)
-        s, _, _ = relaxation.row_sums(missing, relaxation.pairs(missing, rest))
+        s, _, _ = relaxation.row_sums(missing, relaxation.pair_terms(missing, rest))
         top = s[pinned[kept]].sum() + np.sort(s[~pinned[kept]])[-3:].sum()
         assert outside == pytest.approx(proof.largest + top, rel=1e-9)
 
@@ -115,7 +115,7 @@ def test_a_part_of_the_variables_is_improved_with_the_others_in_place():
     bound = relaxation.prove(problem, better).bound
     exact = relaxation.prove(problem, relaxation.improve(problem, at, 0.01, 200)).bound
     assert exact <= bound < proof.bound
-    P = relaxation.inner_matrix(problem, better)
+    P = relaxation.inner_matrix(problem.C, better)
     assert relaxation.largest_of_blocks(P) == pytest.approx(np.linalg.eigvalsh(P)[-1], rel=1e-12)
 
 

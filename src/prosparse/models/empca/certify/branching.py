@@ -1,21 +1,20 @@
-"""The best K variables, with a proof: best-first branch and bound.
+"""Best-first branch and bound for the optimal K variables.
 
-A node says which variables are in the best set S (``pinned``) and which can still be (the rest of
-``variables``). Its bound is that of `relaxation`, whose multipliers it has from its
-parent. At every node
+A node fixes the variables in the optimal set S (``pinned``) and those that may be in it (the rest
+of ``variables``). Its bound is that of `relaxation`, with the multipliers of its parent. At each
+node
 
-1. variables that cannot be in an S better than the best one known are left out, and those without
-   which there is none are pinned (`relaxation.children`), again and again;
-2. the multipliers are improved, while that closes the gap quickly;
-3. else the node is divided: one variable in S, or out of it, and with it all for which it could
-   be exchanged (`symmetry`).
+1. variables that cannot be in an S better than the incumbent are excluded, and those in every such
+   S are pinned (`relaxation.children`), repeatedly;
+2. the multipliers are improved while the gap decreases quickly;
+3. otherwise the node is branched: one variable is in S, or it and all variables exchangeable with
+   it (`symmetry`) are not.
 
-The node with the largest bound comes first, so that the bound of the whole falls as fast as it
-can. Whatever ends the search (time, the user), the largest bound of what is left holds.
+The node with the largest bound is processed first. If the search is stopped, the largest bound of
+the open nodes is valid.
 
-Rounding: every bound has room for it (`relaxation.rounding`). A node is closed when its bound is
-at most 1 + `RESOLUTION` times the best value known: sets whose values are closer than that count
-as equally good.
+All bounds include rounding errors (`relaxation.rounding`). A node is closed if its bound is at most
+1 + `RESOLUTION` times the incumbent: sets with closer values count as equal.
 """
 
 from __future__ import annotations
@@ -51,64 +50,65 @@ from .relaxation import (
 from .symmetry import exchangeable
 
 RESOLUTION = 1e-9
-# L-BFGS: iterations at a time, how often at a node, and how much of the gap must go each time.
+# L-BFGS: iterations per round, maximum rounds per node, and maximum ratio of the gaps after and
+# before a round for another one.
 N_ITERATIONS = 40
 MAX_IMPROVEMENTS = 3
 MAX_GAP_RATIO = 0.6
-# The smoothing, as a share of the gap, and at most; below the least gap only branching helps.
+# Smoothing relative to the gap, its maximum, and the gap below which nodes are branched.
 SMOOTHING = 0.3
 MAX_SMOOTHING = 0.02
 MIN_GAP = 1e-6
-# So many variables at most have multipliers of their own; and what is an eigenproblem of all.
+# Maximum number of variables whose multipliers are optimised, and size of eigenproblems.
 MAX_MULTIPLIERS = 400
-# The bound by row norms is looked at again when so many of the variables were settled.
+# Proportion of variables fixed after which the closed-form bounds are computed again.
 MIN_FIXED_PROPORTION = 0.1
-# Of wide matrices, sets that are tried before the search, and exchanges of variables in each.
+# Wide matrices: sets evaluated before the search, sets improved, and swaps in each.
 N_NEIGHBOURHOODS = 400
 N_POLISHED = 12
 MAX_SWAPS = 100
 
 
 class Certificate(NamedTuple):
-    """A component and what is proved of it."""
+    """Component with an upper bound."""
 
-    w: Floats  # (p,) the best one found
+    w: Floats  # (p,) best component found
     value: float  # its w'Cw
-    upper_bound: float  # no component has more
-    n_nodes: int  # how many were looked at
-    resolution: float = RESOLUTION  # values closer than this share count as equal
+    upper_bound: float  # upper bound of w'Cw
+    n_nodes: int  # number of nodes
+    resolution: float = RESOLUTION  # relative difference of equal values
 
     @property
     def gap(self) -> float:
-        """1 - value / upper bound; 0 where they differ by no more than the resolution."""
+        """1 - value / upper bound, or 0 if they differ by at most the resolution."""
         if self.upper_bound <= self.value * (1.0 + self.resolution):
             return 0.0
         return 1.0 - self.value / self.upper_bound
 
 
 class Node(NamedTuple):
-    """A part of all sets S."""
+    """Subset of all sets S."""
 
     bound: float
-    variables: Indices  # (m,) those that can be in S
-    pinned: Mask  # (m,) those that are
-    at: Multipliers | None  # for the variables ``of``, which include ``variables``
+    variables: Indices  # (m,) variables that may be in S
+    pinned: Mask  # (m,) variables that are in S
+    at: Multipliers | None  # multipliers of the variables ``of``, a superset of ``variables``
     of: Indices
 
 
 class SearchProblem(NamedTuple):
-    """What is looked for: K of the variables of C, scaled so that a good component has 1."""
+    """Optimal K variables of C, scaled so that the initial component has value 1."""
 
     C: Floats  # (p, p)
     K: int
     nonnegative: bool
-    kinds: Indices  # (p,) see `exchangeable`
-    gap: float  # the search may stop at this one
+    classes: Indices  # (p,) classes of `exchangeable` variables
+    gap: float  # relative gap at which the search stops
     clock: Clock
 
 
-class Best:
-    """The best component so far, and the largest bound of what was closed."""
+class Incumbent:
+    """Best component so far, and the largest bound of the closed nodes."""
 
     def __init__(self, search: SearchProblem, w: Floats, value: float):
         self.search, self.w, self.value = search, w, value
@@ -116,15 +116,15 @@ class Best:
 
     @property
     def target(self) -> float:
-        """What need not be looked at further."""
+        """Bound at which a node is closed."""
         return self.value / (1.0 - max(self.search.gap, RESOLUTION))
 
     def close(self, bounds: float | Floats) -> None:
-        """What has at most these bounds is not looked at further."""
+        """Record the bounds of closed nodes."""
         self.closed = max(self.closed, float(np.max(bounds, initial=-np.inf)))
 
     def offer(self, S: Indices) -> None:
-        """A set of variables; if it is the best so far, others near by are tried too."""
+        """Evaluate a set of variables, and improve it by swaps if it is the best so far."""
         search = self.search
         form = Gram(search.C)
         allowed = np.ones(form.width, dtype=bool)
@@ -137,7 +137,7 @@ class Best:
         self.w, self.value = found.w, found.bound
 
     def polish(self, start: Support) -> Support:
-        """Variables exchanged while that raises the value."""
+        """Swap variables while the value increases."""
         form, search = Gram(self.search.C), self.search
         allowed = np.ones(form.width, dtype=bool)
         c = Constraint(min(search.K, form.width), search.nonnegative, allowed)
@@ -146,10 +146,10 @@ class Best:
         return iterate(step, begun, max_iter=MAX_SWAPS, tol=0.0).state
 
     def offer_neighbours(self) -> None:
-        """Sets around single variables, those with the largest row of C first.
+        """Evaluate sets around single variables, largest rows of C first.
 
-        Among thousands of variables a search from a few starts can miss the best set by some per
-        cent, and no bound closes a gap that is the component's own fault.
+        With thousands of variables, a search from a few starts can miss the optimum by several per
+        cent, and a gap that is due to the incumbent cannot be closed by bounds.
         """
         search = self.search
         C, K = search.C, search.K
@@ -161,8 +161,8 @@ class Best:
         order = np.argsort(-np.linalg.eigvalsh(blocks)[:, -1], kind="stable")
         form = Gram(C)
         c = Constraint(K, search.nonnegative, np.ones(form.width, dtype=bool))
-        for place in order[:N_POLISHED]:
-            S = np.sort(sets[place])
+        for k in order[:N_POLISHED]:
+            S = np.sort(sets[k])
             start = embed(np.full(K, K**-0.5), S, form.width)
             found = self.polish(optimal_loadings(form, start, c))
             if found.bound > self.value * (1.0 + 16.0 * EPS):
@@ -179,24 +179,24 @@ def certify(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Prove that no K variables have more than those of ``w``, or find some that have.
+    """Certify a component with at most K nonzeros, or find a better one.
 
     Parameters
     ----------
-    C : array (p, p)
-        Symmetric; negative eigenvalues do no harm.
-    w : array (p,)
-        A component with at most K nonzeros and w'Cw > 0 to start from.
+    C : ndarray of shape (p, p)
+        Symmetric matrix, possibly indefinite.
+    w : ndarray of shape (p,)
+        Initial component with at most K nonzeros and w'Cw > 0.
     K : int
-        The most nonzeros of a component.
+        Maximum number of nonzeros of a component.
     nonnegative : bool, default=False
-        Whether components have no negative entry.
+        Whether components are non-negative.
     gap : float, default=0.0
-        The search ends when 1 - value / bound is at most this.
+        Relative gap at which the search stops.
     clock : Clock or None
-        Asked often whether the time is up.
+        Time limit.
     progress : Progress or None
-        Told the gap after every node.
+        Progress bar of the gap.
 
     Returns
     -------
@@ -204,9 +204,9 @@ def certify(
     """
     scale = float(w @ C @ w)
     K = min(K, C.shape[0])
-    kinds = exchangeable(C, nonnegative)
-    search = SearchProblem(C / scale, K, nonnegative, kinds, gap, clock or Clock())
-    best = Best(search, w, 1.0)
+    classes = exchangeable(C, nonnegative)
+    search = SearchProblem(C / scale, K, nonnegative, classes, gap, clock or Clock())
+    best = Incumbent(search, w, 1.0)
     best.offer(np.flatnonzero(w))
     if C.shape[0] > max(MAX_MULTIPLIERS, K):
         best.offer_neighbours()
@@ -222,8 +222,7 @@ def certify(
 
 
 def outer_bound(search: SearchProblem) -> float:
-    """What holds before anything is looked at: the Frobenius norm or the trace of a block, the
-    largest eigenvalue of C."""
+    """Return the smallest closed-form bound: Frobenius norm, trace or largest eigenvalue."""
     C, K = search.C, search.K
     p, norm = C.shape[0], float(np.linalg.norm(C))
     room = 32.0 * p * EPS * norm
@@ -233,7 +232,7 @@ def outer_bound(search: SearchProblem) -> float:
         bounds.append(prove(problem, from_row_norms(problem)).bound)
     if p <= MAX_MULTIPLIERS or p == K:
         values = np.linalg.eigvalsh(C)
-        # the largest eigenvalue of a block is its trace without the others, each at least the least
+        # The largest eigenvalue of a block is its trace minus the others, bounded from below.
         trace = float(np.sort(np.diagonal(C))[p - K :].sum())
         others = (K - 1) * min(float(values[0]) - room, 0.0)
         bounds += [float(values[-1]) + room, trace - others + room]
@@ -241,10 +240,10 @@ def outer_bound(search: SearchProblem) -> float:
 
 
 def explore(
-    search: SearchProblem, best: Best, first: Iterable[Node], progress: Progress | None = None
+    search: SearchProblem, best: Incumbent, first: Iterable[Node], progress: Progress | None = None
 ) -> tuple[list[Node], int]:
-    """Nodes left open when the search ended, and how many were looked at."""
-    ticket = count()  # breaks ties: nodes themselves cannot be compared
+    """Return the open nodes at the end of the search, and the number of processed nodes."""
+    ticket = count()  # breaks ties, because nodes are not comparable
     heap = [(-node.bound, next(ticket), node) for node in first]
     heapq.heapify(heap)
     n_nodes = 0
@@ -260,7 +259,7 @@ def explore(
             parts = process_node(search, best, node)
         except KeyboardInterrupt:
             search.clock.interrupt()
-            break  # the node is still on the heap, with its bound
+            break  # the node remains on the heap
         heapq.heappop(heap)
         n_nodes += 1
         for part in parts:
@@ -271,8 +270,8 @@ def explore(
     return [entry[2] for entry in heap], n_nodes
 
 
-def process_node(search: SearchProblem, best: Best, node: Node) -> list[Node]:
-    """What is left to be looked at of a node: nothing, two parts, or, out of time, itself."""
+def process_node(search: SearchProblem, best: Incumbent, node: Node) -> list[Node]:
+    """Return the nodes that remain: none, two branches, or the node itself if time is up."""
     bound, variables, pinned, at = node.bound, node.variables, node.pinned, node.at
     if at is not None and node.of.size > variables.size:
         at = restrict(at, np.isin(node.of, variables, assume_unique=True))
@@ -305,7 +304,7 @@ def process_node(search: SearchProblem, best: Best, node: Node) -> list[Node]:
             variables, pinned, at = variables[kept], pinned[kept], restrict(at, kept)
             continue
         many = False
-        left = proof.bound / best.value - 1.0  # what the multipliers can still gain
+        left = proof.bound / best.value - 1.0  # relative gap
         if tries == MAX_IMPROVEMENTS or (tries and left > MAX_GAP_RATIO * before) or left < MIN_GAP:
             rest = Node(bound, variables, pinned, at, variables)
             return branch(search, rest, free, inside, outside)
@@ -323,23 +322,25 @@ def process_node(search: SearchProblem, best: Best, node: Node) -> list[Node]:
 def evaluate_multipliers(
     problem: Problem, at: Multipliers | None, many: bool
 ) -> tuple[Multipliers, Proof, Indices, Floats, Floats]:
-    """The best of the multipliers at hand and, where ``many`` variables were settled, two that are
-    known in closed form; and the least that any of them says of every variable (`children`)."""
+    """Return the best multipliers and the smallest bounds for each variable (`children`).
+
+    If ``many`` variables were fixed, two closed-form multipliers are compared as well.
+    """
     tried = [] if at is None else [at]
     if many:
         tried.append(from_row_norms(problem))
         if problem.C.shape[0] <= MAX_MULTIPLIERS:
             tried.append(from_leading_vector(problem))
-    proofs = [prove(problem, one) for one in tried]
-    said = [children(problem, proof) for proof in proofs]
+    proofs = [prove(problem, trial) for trial in tried]
+    child_bounds = [children(problem, proof) for proof in proofs]
     best = int(np.argmin([proof.bound for proof in proofs]))
-    inside = np.min([one[1] for one in said], axis=0)
-    outside = np.min([one[2] for one in said], axis=0)
-    return tried[best], proofs[best], said[0][0], inside, outside
+    inside = np.min([child[1] for child in child_bounds], axis=0)
+    outside = np.min([child[2] for child in child_bounds], axis=0)
+    return tried[best], proofs[best], child_bounds[0][0], inside, outside
 
 
 def promising_set(variables: Indices, problem: Problem, proof: Proof) -> Indices:
-    """The set with the largest row sums."""
+    """Return the set with the largest row sums."""
     ranks = np.where(problem.pinned, np.inf, proof.s)
     K = problem.slots + int(problem.pinned.sum())
     S: Indices = np.sort(variables[np.argsort(-ranks, kind="stable")[:K]])
@@ -349,36 +350,36 @@ def promising_set(variables: Indices, problem: Problem, proof: Proof) -> Indices
 def branch(
     search: SearchProblem, node: Node, free: Indices, inside: Floats, outside: Floats
 ) -> list[Node]:
-    """A variable in S, or out of it: the one for which both parts lose most.
+    """Branch on the variable for which both bounds decrease most.
 
-    Of variables that can be exchanged for each other the first is taken; if it is out, all are.
+    The first variable of its exchangeable class is used; if it is excluded, all of them are.
     """
     floor = 1e-12 * node.bound
     lost_in = np.maximum(node.bound - inside, floor)
     lost_out = np.maximum(node.bound - outside, floor)
-    chosen = free[np.argmax(lost_in * lost_out)]
-    kinds = search.kinds[node.variables]
-    alike = np.flatnonzero((kinds == kinds[chosen]) & ~node.pinned)
-    place = int(np.searchsorted(free, alike[0]))
+    variable = free[np.argmax(lost_in * lost_out)]
+    classes = search.classes[node.variables]
+    equivalent = np.flatnonzero((classes == classes[variable]) & ~node.pinned)
+    position = int(np.searchsorted(free, equivalent[0]))
     pinned = node.pinned.copy()
-    pinned[alike[0]] = True
+    pinned[equivalent[0]] = True
     kept = np.ones(node.variables.size, dtype=bool)
-    kept[alike] = False
-    with_it = node._replace(bound=min(node.bound, float(inside[place])), pinned=pinned)
+    kept[equivalent] = False
+    with_it = node._replace(bound=min(node.bound, float(inside[position])), pinned=pinned)
     without = node._replace(
-        bound=min(node.bound, float(outside[place])),
+        bound=min(node.bound, float(outside[position])),
         variables=node.variables[kept],
         pinned=node.pinned[kept],
     )
     return [with_it, without]
 
 
-def leaf(search: SearchProblem, best: Best, S: Indices) -> None:
-    """The best component on exactly these variables.
+def leaf(search: SearchProblem, best: Incumbent, S: Indices) -> None:
+    """Evaluate the optimal component on exactly these variables.
 
-    With w >= 0 the best one is the leading eigenvector of the block of its own nonzeros: if that
-    of S has both signs, some variable of S has no weight, which each in turn can be. What time
-    does not allow to look at counts with its largest eigenvalue.
+    With w >= 0 the optimum is the leading eigenvector of the block of its nonzeros. If that of S
+    has both signs, a variable of S has no loading, and each is removed in turn. If time is up, the
+    largest eigenvalue bounds the remaining subsets.
     """
     best.offer(S)
     value, one_sign = block_bound(search.C, S)
@@ -389,7 +390,9 @@ def leaf(search: SearchProblem, best: Best, S: Indices) -> None:
     if value <= best.target:
         best.close(value)
         return
-    stack: list[tuple[Indices, int]] = [(S, 0)]  # a set, and how many of its first must stay
+    stack: list[tuple[Indices, int]] = [
+        (S, 0)
+    ]  # a set, and the number of leading variables to retain
     while stack:
         T, fixed = stack.pop()
         own, one_sign = block_bound(search.C, T)
@@ -402,8 +405,8 @@ def leaf(search: SearchProblem, best: Best, S: Indices) -> None:
             stack += [(np.delete(T, i), i) for i in range(fixed, T.size) if T.size > 1]
 
 
-def pinned_bound(search: SearchProblem, best: Best, S: Indices) -> float:
-    """The bound for w >= 0 on exactly these variables, by improved multipliers."""
+def pinned_bound(search: SearchProblem, best: Incumbent, S: Indices) -> float:
+    """Return the bound for w >= 0 on exactly these variables."""
     problem = Problem(search.C[np.ix_(S, S)], np.ones(S.size, dtype=bool), 0, True)
     at = from_row_norms(problem)
     bound, before = prove(problem, at).bound, np.inf
@@ -418,7 +421,7 @@ def pinned_bound(search: SearchProblem, best: Best, S: Indices) -> float:
 
 
 def block_bound(C: Floats, S: Indices) -> tuple[float, bool]:
-    """The largest eigenvalue of a block, rounding included, and whether its vector has one sign."""
+    """Bound the largest eigenvalue of a block; return whether its eigenvector has one sign."""
     block = C[np.ix_(S, S)]
     values, vectors = np.linalg.eigh(block)
     room = 16.0 * S.size * EPS * float(np.linalg.norm(block))

@@ -1,16 +1,16 @@
-"""Several components at once: the largest sum of variances, with a proof.
+"""Certified maximum of the sum of variances of components without common variables.
 
-d components w_c on sets S_c of K_c variables that do not meet. The bound of `relaxation`
-holds for their sum with one change: unit vectors on sets that do not meet are orthonormal, so that
-w_1'P w_1 + ... + w_d'P w_d is at most the sum of the d largest eigenvalues of P,
+Let w_c be d components on disjoint sets S_c of K_c variables. The bound of `relaxation` holds for
+their sum with one change: unit vectors on disjoint sets are orthonormal, so that the sum of
+w_c'P w_c is at most the sum of the d largest eigenvalues of P,
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c sum_{i in S_c} sum_{j in S_c} T_ij,
 
-for any (M, alpha, N). A variable belongs to one component at most: its row counts the entries of T
-within that component, and K_1 + ... + K_d rows are counted in all.
+for any (M, alpha, N). A variable belongs to at most one component: its row sum contains the entries
+of T within that component, and K_1 + ... + K_d row sums are added.
 
-The search is that of `branching`, with labels: a variable has one of the components, is out, or is
-free. Components of one size without any variable yet are the same, and only the first is tried.
+The search is that of `branching` with labels: a variable is assigned to a component, excluded, or
+free. Components of equal size without variables are equivalent, and only the first is tried.
 """
 
 from __future__ import annotations
@@ -42,49 +42,50 @@ from .relaxation import (
     SUM_SMOOTHING,
     Multipliers,
     Smoothed,
+    inner_matrix,
     minimise_smoothed,
     restrict,
     smoothed_top_indicator,
 )
 
 FREE = -1
-# Up to so many variables the sum is bounded as a whole, by eigenproblems of this side.
+# Maximum number of variables for a joint bound, which needs eigenproblems of this size.
 MAX_JOINT_VARIABLES = 600
-ROUNDS = 20  # of exchanging variables between components, at most
+MAX_ROUNDS = 20  # maximum number of rounds of improving the components
 
 
 class Sum(NamedTuple):
-    """Which components are in search. C should be of order one."""
+    """Components to bound. C should be of order one."""
 
     C: Floats  # (p, p)
-    labels: Indices  # (p,) the component of a variable, or FREE
-    sizes: Indices  # (d,) K of every component
+    labels: Indices  # (p,) component of each variable, or FREE
+    sizes: Indices  # (d,) K of each component
 
     @property
     def open_slots(self) -> Indices:
-        """How many variables each component still takes, (d,)."""
+        """Number of variables that each component still needs, (d,)."""
         labelled = self.labels[self.labels != FREE]
         open_slots: Indices = self.sizes - np.bincount(labelled, minlength=self.sizes.size)
         return open_slots
 
     @property
-    def different(self) -> list[int]:
-        """Components that differ: of those of one size without any variable, the first."""
+    def distinct(self) -> list[int]:
+        """Non-equivalent components: one of each size without variables, and all others."""
         used = np.unique(self.labels[self.labels != FREE])
         empty = {int(size): c for c, size in reversed(list(enumerate(self.sizes))) if c not in used}
         return sorted({*used.tolist(), *empty.values()})
 
 
 class SumProof(NamedTuple):
-    """A bound with what it was made of."""
+    """Bound and its parts."""
 
     bound: float
-    eigenvalues: float  # the d largest, and what rounding can add
+    eigenvalues: float  # sum of the d largest plus the rounding error
     s: Floats  # (p,) row sums
 
 
 class SumCertificate(NamedTuple):
-    """Components and what is proved of their sum."""
+    """Components with an upper bound of their sum."""
 
     W: Floats  # (d, p)
     value: float
@@ -96,8 +97,10 @@ class SumCertificate(NamedTuple):
 
 
 def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
-    """For component c: the rows that can be in it, the entries that they count in any case, those
-    that they cannot count, and how many others they do."""
+    """Return the rows that component c may contain, and the entries of their sums.
+
+    The masks are the entries always and never in a row sum; the counts are the numbers of others.
+    """
     own, free = problem.labels == c, problem.labels == FREE
     rows = own | free if problem.open_slots[c] > 0 else own
     p = rows.size
@@ -108,10 +111,10 @@ def row_choices(problem: Sum, c: int) -> tuple[Mask, Mask, Mask, Indices]:
 
 
 def sum_rows(problem: Sum, T: Floats) -> Floats:
-    """The largest that row i can add, over the components that it can be in, (p,)."""
+    """Return the largest sum of row i over the components that may contain it, (p,)."""
     p = T.shape[0]
     s = np.full(p, -np.inf)
-    for c in problem.different:
+    for c in problem.distinct:
         rows, sure, never, counts = row_choices(problem, c)
         fixed = np.where(sure, T, 0.0).sum(axis=1)
         others = -np.sort(np.where(sure | never, np.inf, -T), axis=1)
@@ -123,40 +126,34 @@ def sum_rows(problem: Sum, T: Floats) -> Floats:
 
 
 def counted_rows(problem: Sum, s: Floats) -> float:
-    """Rows of variables that have a component, and the largest of the others."""
+    """Return the sum of the rows of assigned variables and the largest of the others."""
     free = problem.labels == FREE
     slots = int(problem.open_slots.sum())
     rest = np.sort(s[free])
     return float(s[~free].sum() + rest[rest.size - slots :].sum())
 
 
-def inner(problem: Sum, at: Multipliers) -> Floats:
-    """P, (p, p)."""
-    P: Floats = problem.C - 0.5 * (at.M + at.M.T)
-    P[np.diag_indices(P.shape[0])] += 0.5 * at.alpha
-    return P
-
-
-def pairs(at: Multipliers) -> Floats:
+def pair_terms(at: Multipliers) -> Floats:
+    """Return T, (p, p)."""
     T: Floats = np.square(at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
     return T
 
 
 def prove_sum(problem: Sum, at: Multipliers) -> SumProof:
-    """The bound that ``at`` proves, with rounding on the safe side (as `relaxation.rounding`)."""
+    """Return the bound of given multipliers, with rounding as in `relaxation.rounding`."""
     p, d = problem.C.shape[0], problem.sizes.size
-    s = sum_rows(problem, pairs(at))
+    s = sum_rows(problem, pair_terms(at))
     top = counted_rows(problem, s)
     norms = sum(float(np.linalg.norm(part)) for part in (problem.C, at.M, at.alpha))
     total = int(problem.sizes.sum())
     summed = abs(top) + total**2 * float(np.abs(at.A).max(initial=0.0))
     rounding = EPS * (16.0 * p * d * norms + 8.0 * (p + total) * summed)
-    eigenvalues = float(np.linalg.eigvalsh(inner(problem, at))[-d:].sum()) + rounding
+    eigenvalues = float(np.linalg.eigvalsh(inner_matrix(problem.C, at))[-d:].sum()) + rounding
     return SumProof(eigenvalues + top, eigenvalues, s)
 
 
 def from_row_norms(problem: Sum) -> Multipliers:
-    """M = C and the one alpha that is best for it."""
+    """Return M = C with the optimal constant alpha."""
     p = problem.C.shape[0]
     total = counted_rows(problem, sum_rows(problem, np.square(problem.C)))
     alpha = np.full(p, math.sqrt(max(total / problem.sizes.size, np.finfo(float).tiny)))
@@ -166,18 +163,20 @@ def from_row_norms(problem: Sum) -> Multipliers:
 def smoothed_sum(
     problem: Sum, at: Multipliers, scales: tuple[float, float, float]
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
-    """The bound made smooth, and its derivatives by M, log alpha and A; see
-    `relaxation.smoothed`. The sum of the d largest eigenvalues is smoothed as other sums are."""
+    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`.
+
+    The sum of the d largest eigenvalues is smoothed as the other sums.
+    """
     scale_P, scale_rows, scale_T = scales
     p, d = problem.C.shape[0], problem.sizes.size
-    values, vectors = np.linalg.eigh(inner(problem, at))
-    shares = smoothed_top_indicator(values[None, :], np.array([d]), scale_P)[0]
-    height = float(shares @ values) - 0.5 * scale_P * float(shares @ shares)
-    X = (vectors * shares) @ vectors.T
+    values, vectors = np.linalg.eigh(inner_matrix(problem.C, at))
+    weights = smoothed_top_indicator(values[None, :], np.array([d]), scale_P)[0]
+    smooth_bound = float(weights @ values) - 0.5 * scale_P * float(weights @ weights)
+    X = (vectors * weights) @ vectors.T
     squares = np.square(at.M) / (2.0 * at.alpha[:, None])
     T = squares + 0.5 * (at.A - at.A.T)
     s, Y = np.full(p, -np.inf), np.zeros((p, p))
-    for c in problem.different:
+    for c in problem.distinct:
         rows, sure, never, counts = row_choices(problem, c)
         which = np.flatnonzero(rows)
         part, known = T[which], sure[which]
@@ -193,15 +192,15 @@ def smoothed_sum(
     z = np.ones(p)
     slots = np.array([int(problem.open_slots.sum())])
     z[free] = smoothed_top_indicator(s[None, free], slots, scale_rows)[0]
-    height += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
+    smooth_bound += float(z @ s) - 0.5 * scale_rows * float(z[free] @ z[free])
     Z = z[:, None] * Y
     dM = Z * at.M / at.alpha[:, None] - X
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    return height, (dM, dalpha, 0.5 * (Z - Z.T))
+    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
 def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -> Multipliers:
-    """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
+    """Minimise the smoothed bound by L-BFGS, as `relaxation.improve`."""
     K = int(problem.sizes.max())
     scales = (smoothing, SUM_SMOOTHING * smoothing / K, SUM_SMOOTHING * smoothing / K**2)
 
@@ -211,20 +210,19 @@ def improve_sum(problem: Sum, at: Multipliers, smoothing: float, clock: Clock) -
     return minimise_smoothed(at_point, at, K, N_ITERATIONS, 2 * N_ITERATIONS, clock.expired)
 
 
-# --- good components to start from
+# --- initial components
 
 
 def improve_components(
     C: Floats, W: Floats, sizes: Indices, effort: Effort, rng: np.random.RandomState
 ) -> Floats:
-    """Components with a larger sum: each in turn, and each pair, is looked for again on what the
-    others leave, until nothing rises."""
+    """Recompute each component and each pair on the remaining variables while the sum increases."""
     d = W.shape[0]
     form = Gram(C)
     best = W.copy()
     groups = [[c] for c in range(d)]
     groups += [[a, b] for a in range(d) for b in range(d) if a != b]
-    for _ in range(ROUNDS):
+    for _ in range(MAX_ROUNDS):
         before = total_variance(C, best)
         for group in groups:
             others = np.delete(best, group, axis=0)
@@ -246,12 +244,12 @@ def improve_components(
 
 
 def total_variance(C: Floats, W: Floats) -> float:
-    """The sum of w'Cw."""
+    """Return the sum of w'Cw."""
     return float(np.einsum("ip,pq,iq->", W, C, W))
 
 
 def components_on_sets(C: Floats, labels: Indices, d: int) -> Floats:
-    """The best components on given sets, (d, p)."""
+    """Return the optimal components on given sets, (d, p)."""
     W = np.zeros((d, labels.size))
     for c in range(d):
         S = np.flatnonzero(labels == c)
@@ -263,12 +261,12 @@ def components_on_sets(C: Floats, labels: Indices, d: int) -> Floats:
 
 
 class Part(NamedTuple):
-    """A part of all ways to choose the sets."""
+    """Node of the search: a subset of all assignments."""
 
     bound: float
-    variables: Indices  # (m,) those that are not out
+    variables: Indices  # (m,) variables that are not excluded
     labels: Indices  # (m,)
-    at: Multipliers | None  # for the variables ``of``
+    at: Multipliers | None  # multipliers of the variables ``of``
     of: Indices
 
 
@@ -282,24 +280,24 @@ def certify_sum(
     clock: Clock | None = None,
     progress: Progress | None = None,
 ) -> SumCertificate:
-    """Prove that no components on sets that do not meet have a larger sum, or find some.
+    """Certify components on disjoint sets, or find components with a larger sum.
 
     Parameters
     ----------
-    C : array (p, p)
-        Symmetric.
-    W : array (d, p)
-        Components on sets that do not meet, to start from.
-    sizes : int array (d,)
-        The number of variables of each; p at least in all.
+    C : ndarray of shape (p, p)
+        Symmetric matrix.
+    W : ndarray of shape (d, p)
+        Initial components on disjoint sets.
+    sizes : ndarray of int, shape (d,)
+        Number of variables of each component; at most p in total.
     ceiling : float, default=inf
-        A bound on the sum that is known already.
+        Known upper bound of the sum.
     gap : float, default=0.0
-        The search ends when 1 - value / bound is at most this.
+        Relative gap at which the search stops.
     clock : Clock or None
-        Asked often whether the time is up.
+        Time limit.
     progress : Progress or None
-        Told the gap after every node.
+        Progress bar of the gap.
 
     Returns
     -------
@@ -324,8 +322,8 @@ def certify_sum(
             break
         heapq.heappop(heap)
         n_nodes += 1
-        for one in rest:
-            heapq.heappush(heap, (-one.bound, next(ticket), one))
+        for node in rest:
+            heapq.heappush(heap, (-node.bound, next(ticket), node))
         if progress is not None:
             progress.advance(1.0 - search.value / max(search.value, search.highest(heap)))
     upper = max(search.value, search.highest(heap))
@@ -334,7 +332,7 @@ def certify_sum(
 
 
 class _Search:
-    """The best components so far, and the largest bound of what was closed."""
+    """Incumbent, and the largest bound of the closed nodes."""
 
     def __init__(self, C: Floats, W: Floats, sizes: Indices, gap: float, clock: Clock):
         self.C, self.W, self.sizes, self.gap, self.clock = C, W, sizes, gap, clock
@@ -342,17 +340,19 @@ class _Search:
 
     @property
     def target(self) -> float:
+        """Bound at which a node is closed."""
         return self.value / (1.0 - max(self.gap, RESOLUTION))
 
     def highest(self, heap: list[tuple[float, int, Part]]) -> float:
-        """The largest bound of what is open or was closed."""
+        """Return the largest bound of open and closed nodes."""
         return max(self.closed, -heap[0][0] if heap else -math.inf)
 
     def close(self, bounds: float | Floats) -> None:
+        """Record the bounds of closed nodes."""
         self.closed = max(self.closed, float(np.max(bounds, initial=-math.inf)))
 
     def process_node(self, part: Part) -> list[Part]:
-        """What is left to be looked at of a part: nothing, some parts, or, out of time, itself."""
+        """Return the nodes that remain: none, branches, or the node itself if time is up."""
         bound, variables, labels, at = part.bound, part.variables, part.labels, part.at
         if at is not None and part.of.size > variables.size:
             at = restrict(at, np.isin(part.of, variables, assume_unique=True))
@@ -367,14 +367,14 @@ class _Search:
                 return self.leaf(variables, labels)
             tried = [] if at is None else [at]
             tried += [from_row_norms(problem)] if many else []
-            proofs = [prove_sum(problem, one) for one in tried]
+            proofs = [prove_sum(problem, trial) for trial in tried]
             best = int(np.argmin([proof.bound for proof in proofs]))
             at, proof = tried[best], proofs[best]
             bound = min(bound, proof.bound)
             if bound <= self.target:
                 self.close(bound)
                 return []
-            inside = np.min([bounds_inside(problem, one, free) for one in proofs], axis=0)
+            inside = np.min([bounds_inside(problem, trial, free) for trial in proofs], axis=0)
             out = inside <= self.target
             many = False
             if out.any():
@@ -400,7 +400,7 @@ class _Search:
             tries, before = tries + 1, left
 
     def leaf(self, variables: Indices, labels: Indices) -> list[Part]:
-        """All sets are known."""
+        """Evaluate an assignment of all sets."""
         everywhere = np.full(self.C.shape[0], FREE)
         everywhere[variables] = labels
         W = components_on_sets(self.C, everywhere, self.sizes.size)
@@ -412,7 +412,7 @@ class _Search:
 
 
 def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
-    """Bounds for every free variable, if it is in one of the sets, (m,)."""
+    """Return a bound for each free variable, given that it is in one of the sets, (m,)."""
     slots = int(problem.open_slots.sum())
     s = proof.s[free]
     ranked = -np.sort(-s)
@@ -423,15 +423,15 @@ def bounds_inside(problem: Sum, proof: SumProof, free: Indices) -> Floats:
     return inside
 
 
-def branch(problem: Sum, part: Part, chosen: int) -> list[Part]:
-    """A variable in each of the components that differ, and out of all."""
+def branch(problem: Sum, part: Part, variable: int) -> list[Part]:
+    """Branch on a variable: assigned to each non-equivalent component, or excluded."""
     parts = []
-    for c in problem.different:
+    for c in problem.distinct:
         if problem.open_slots[c] > 0:
             labels = part.labels.copy()
-            labels[chosen] = c
+            labels[variable] = c
             parts.append(part._replace(labels=labels))
     kept = np.ones(part.variables.size, dtype=bool)
-    kept[chosen] = False
+    kept[variable] = False
     parts.append(part._replace(variables=part.variables[kept], labels=part.labels[kept]))
     return parts

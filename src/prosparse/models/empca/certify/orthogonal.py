@@ -1,14 +1,14 @@
-"""Orthogonal components that may share variables: a bound on the sum of their variances.
+"""Bound on the sum of the variances of orthogonal components with common variables.
 
-d orthonormal components w_c on sets S_c of K_c variables. The bound of `relaxation` holds
-for their sum with the d largest eigenvalues of P, as in `joint`; since sets may meet, every
-component counts rows of its own:
+Let w_c be d orthonormal components on sets S_c of K_c variables. The bound of `relaxation` holds
+for their sum with the d largest eigenvalues of P, as in `joint`. The sets may overlap, so that the
+rows are counted for each component:
 
     sum_c w_c'C w_c <= lambda_1(P) + ... + lambda_d(P) + sum_c (the K_c largest s_i(K_c)),
 
-where s_i(K) is T_ii and the K - 1 largest others of row i. With a number k of nonzeros for all
-components together, none has more than k - d + 1, and on average they have k / d: s_i is that of
-k - d + 1, and d times the ceil(k / d) largest are counted.
+where s_i(K) is the sum of T_ii and the K - 1 largest other entries of row i. If the total number k
+of nonzeros is given instead, each component has at most k - d + 1 nonzeros, and k / d on average:
+the bound uses s_i(k - d + 1) and d times the sum of the ceil(k / d) largest.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ from .relaxation import (
     SUM_SMOOTHING,
     Multipliers,
     Smoothed,
+    inner_matrix,
     minimise_smoothed,
     smoothed_top_indicator,
 )
 
-N_STEPS = 40  # of L-BFGS, between two looks at the bound
-# Of the smoothing: a share of the bound, and how much smaller it is each time.
+N_STEPS = 40  # L-BFGS iterations per round
+# Initial smoothing relative to the bound, and its factor per round.
 INITIAL_SMOOTHING = 0.01
 SMOOTHING_FACTOR = 0.4
 
 
 class Group(NamedTuple):
-    """Components of one kind."""
+    """Components of one size."""
 
-    members: int  # how many they are
-    size: int  # variables of a row that are counted, with its own
-    rows: int  # rows that are counted
+    members: int  # number of components
+    size: int  # entries in a row sum, with the diagonal
+    rows: int  # number of row sums
 
 
 def groups_of(sizes: list[int], total: int | None) -> list[Group]:
-    """Components of one size each, or, with one number of nonzeros for all of them, all."""
+    """Group the components by size, or into one group if the total is given."""
     d = len(sizes)
     if total is not None:
         return [Group(d, total - d + 1, math.ceil(total / d))]
@@ -60,21 +61,20 @@ def orthogonal_bound(
     max_iter: int = 200,
     clock: Clock | None = None,
 ) -> float:
-    """A bound on the sum of w'Cw over orthonormal components, rounding included.
+    """Return a bound on the sum of w'Cw over orthonormal components, including rounding.
 
     Parameters
     ----------
-    C : array (p, p)
-        Symmetric, not zero.
+    C : ndarray of shape (p, p)
+        Symmetric matrix.
     sizes : list of int
-        The most nonzeros of each component.
+        Maximum number of nonzeros of each component.
     total : int or None, default=None
-        The most nonzeros of all of them together, in place of ``sizes``, of which then only the
-        number of components counts.
+        Maximum number of nonzeros of all components, which replaces ``sizes``.
     max_iter : int, default=200
-        Iterations of L-BFGS.
+        Number of L-BFGS iterations.
     clock : Clock or None
-        Asked often whether the time is up.
+        Time limit.
 
     Returns
     -------
@@ -108,18 +108,12 @@ def orthogonal_bound(
 
 
 def zero_multipliers(p: int) -> Multipliers:
-    """M = 0: the sum of the d largest eigenvalues of C."""
+    """Return M = 0, which bounds by the d largest eigenvalues of C."""
     return Multipliers(np.zeros((p, p)), np.full(p, EPS), np.zeros((p, p)))
 
 
-def inner(C: Floats, at: Multipliers) -> Floats:
-    P: Floats = C - 0.5 * (at.M + at.M.T)
-    P[np.diag_indices(P.shape[0])] += 0.5 * at.alpha
-    return P
-
-
 def top_rows(T: Floats, group: Group) -> float:
-    """The largest row sums, each of the row's own entry and the largest others."""
+    """Return the sum of the largest row sums of a group."""
     p = T.shape[0]
     others = np.where(np.eye(p, dtype=bool), -np.inf, T)
     ranked = np.sort(others, axis=1)[:, p - group.size + 1 :]
@@ -128,7 +122,7 @@ def top_rows(T: Floats, group: Group) -> float:
 
 
 def bound_at(C: Floats, at: Multipliers, groups: list[Group], d: int) -> float:
-    """What ``at`` proves; for rounding see `relaxation.rounding`."""
+    """Return the bound of given multipliers, with rounding as in `relaxation.rounding`."""
     p = C.shape[0]
     T = np.square(at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
     top = sum(group.members * top_rows(T, group) for group in groups)
@@ -136,19 +130,18 @@ def bound_at(C: Floats, at: Multipliers, groups: list[Group], d: int) -> float:
     most = sum(group.members * group.rows * group.size for group in groups)
     summed = abs(top) + most * float(np.abs(at.A).max(initial=0.0))
     rounding = EPS * (16.0 * p * d * norms + 8.0 * (p + most) * summed)
-    return float(np.linalg.eigvalsh(inner(C, at))[p - d :].sum()) + top + rounding
+    return float(np.linalg.eigvalsh(inner_matrix(C, at))[p - d :].sum()) + top + rounding
 
 
 def smoothed_orthogonal(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
-    """The bound made smooth, and its derivatives by M, log alpha and A; see
-    `relaxation.smoothed`."""
+    """Return the smoothed bound and its derivatives, as `relaxation.smoothed`."""
     p = C.shape[0]
-    values, vectors = np.linalg.eigh(inner(C, at))
-    shares = smoothed_top_indicator(values[None, :], np.array([d]), smoothing)[0]
-    height = float(shares @ values) - 0.5 * smoothing * float(shares @ shares)
-    X = (vectors * shares) @ vectors.T
+    values, vectors = np.linalg.eigh(inner_matrix(C, at))
+    weights = smoothed_top_indicator(values[None, :], np.array([d]), smoothing)[0]
+    smooth_bound = float(weights @ values) - 0.5 * smoothing * float(weights @ weights)
+    X = (vectors * weights) @ vectors.T
     squares = np.square(at.M) / (2.0 * at.alpha[:, None])
     T = squares + 0.5 * (at.A - at.A.T)
     own = np.eye(p, dtype=bool)
@@ -162,17 +155,17 @@ def smoothed_orthogonal(
         Y[own] = 1.0
         s += np.einsum("ij,ij->i", Y, T)
         z = smoothed_top_indicator(s[None, :], np.array([group.rows]), scale_rows)[0]
-        height += group.members * float(z @ s - 0.5 * scale_rows * z @ z)
+        smooth_bound += group.members * float(z @ s - 0.5 * scale_rows * z @ z)
         Z += group.members * z[:, None] * Y
     dM = Z * at.M / at.alpha[:, None] - X
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
-    return height, (dM, dalpha, 0.5 * (Z - Z.T))
+    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
 def improve_orthogonal(
     C: Floats, at: Multipliers, groups: list[Group], d: int, smoothing: float, clock: Clock
 ) -> Multipliers:
-    """Multipliers that prove less, by L-BFGS; see `relaxation.improve`."""
+    """Minimise the smoothed bound by L-BFGS, as `relaxation.improve`."""
     largest = max(group.size for group in groups)
 
     def at_point(point: Multipliers) -> Smoothed:

@@ -1,33 +1,32 @@
-"""A convex bound on sparse components that is often exact.
+"""Convex bound on sparse components that is often exact.
 
-How large can w'Cw be for a unit vector w whose nonzeros lie in some set S of K variables (and,
-if asked, w >= 0)? Take any matrix M (p, p), any alpha > 0 (p,) and any antisymmetric N (p, p).
-With the symmetric part of M taken out of C,
+Let w be a unit vector whose nonzeros lie in a set S of K variables, optionally with w >= 0. Let M
+(p, p) be any matrix, alpha > 0 (p,) any vector and N (p, p) any antisymmetric matrix. Subtracting
+the symmetric part of M from C gives
 
     w'Cw = w'(C - (M + M')/2) w + sum_{i in S} w_i sum_{j in S} M_ij w_j.
 
-The inner sum is at most the length of row i of M on S (Cauchy and Schwarz), |w_i| times that
-length is at most alpha_i w_i^2 / 2 + length^2 / (2 alpha_i), and the entries of N on S x S add up
-to zero:
+The inner sum is at most the norm of row i of M on S (Cauchy-Schwarz inequality), |w_i| times this
+norm is at most alpha_i w_i^2 / 2 + norm^2 / (2 alpha_i), and the entries of N on S x S sum to zero:
 
     w'Cw <= lambda_max(P) + sum_{i in S} sum_{j in S} T_ij
 
     P = C - (M + M')/2 + diag(alpha)/2,      T_ij = M_ij^2 / (2 alpha_i) + N_ij.
 
-Of S it is now only used that it has K members: row i gives at most s_i = T_ii + the K - 1 largest
-others of its entries, and the rows at most the K largest s_i. What results is a bound for every
-(M, alpha, N), convex in them up to the scale of alpha, and the smallest is looked for. M = 0 and
-alpha -> 0 is the largest eigenvalue of C; M = C and alpha constant is the Frobenius norm of a
-block (`bounds.row_norm_bound`), from which the search starts. With w >= 0 a negative M_ij cannot
-help: it counts as zero in T.
+S has K members, so that row i contributes at most s_i, the sum of T_ii and the K - 1 largest other
+entries of row i, and the rows contribute at most the K largest s_i. This is a bound for every
+(M, alpha, N), convex up to the scale of alpha, which is minimised. M = 0 and alpha -> 0 gives the
+largest eigenvalue of C. M = C and constant alpha gives the Frobenius norm of a block
+(`bounds.row_norm_bound`), from which the minimisation starts. With w >= 0, negative M_ij count as
+zero in T.
 
-The dual of this problem is a semidefinite relaxation, X for ww' and Z for the pairs in S x S, with
-sum_j X_ij^2 / Z_ij <= X_ii, Z_ij = Z_ji <= Z_ii and sum_j Z_ij = K Z_ii. It is never solved: every
-(M, alpha, N) at hand proves its own bound, however roughly it was found.
+The dual is a semidefinite relaxation with X for ww' and Z for the pairs in S x S, where
+sum_j X_ij^2 / Z_ij <= X_ii, Z_ij = Z_ji <= Z_ii and sum_j Z_ij = K Z_ii. It is not solved: every
+(M, alpha, N) yields a valid bound.
 
-Some variables can be known to be in S (``pinned``). The bounds that hold when one variable more is
-known to be in S, or to be out of it, follow for all variables at once from the same (M, alpha, N):
-`children`. They say which variables cannot be in the best S, or must be, before any branching.
+Some variables may be fixed to be in S (``pinned``). Bounds given that one more variable is in S, or
+not in S, follow for all variables from the same (M, alpha, N) (`children`). They exclude variables
+from the optimal S, or pin them, before branching.
 """
 
 from __future__ import annotations
@@ -42,56 +41,56 @@ from scipy.optimize import minimize
 from ..quadratic import Floats, Indices, Mask
 
 EPS = float(np.finfo(float).eps)
-# Of the smoothed objective, as shares of the smoothing of the largest eigenvalue.
+# Smoothing of the sums relative to the smoothing of the largest eigenvalue.
 SUM_SMOOTHING = 5.0
-# M and N are found in these units, N's as a share of 1 / K: their curvature is then like that of
+# Units of M and N, the latter relative to 1 / K, for which their curvature is similar to that of
 # log alpha.
 UNIT_OF_M = 0.1
 UNIT_OF_N = 0.03
-LBFGS_MEMORY = 15  # pairs of steps and gradients that L-BFGS remembers
-MAX_NEWTON_STEPS = 30  # at most, for the threshold of a smoothed sum of the largest entries
-EXCLUDED = -1e3  # an entry that no sum of the largest takes in; C has entries of order one
+LBFGS_MEMORY = 15  # number of correction pairs of L-BFGS
+MAX_NEWTON_STEPS = 30  # for the threshold of a smoothed sum of the largest entries
+EXCLUDED = -1e3  # value of entries excluded from sums; the entries of C are of order one
 
 
 class Problem(NamedTuple):
-    """Which S are in search. C should be of order one: divide it by a value of w'Cw."""
+    """Sets S to bound. C should be scaled by a value of w'Cw to be of order one."""
 
     C: Floats  # (p, p)
-    pinned: Mask  # (p,) variables that are in S
-    slots: int  # how many others are, less than there are
+    pinned: Mask  # (p,) variables in S
+    slots: int  # number of other variables in S
     nonnegative: bool = False
 
 
 class Multipliers(NamedTuple):
-    """What proves a bound."""
+    """Multipliers that determine a bound."""
 
     M: Floats  # (p, p)
     alpha: Floats  # (p,) positive
-    A: Floats  # (p, p), of which N is the antisymmetric part
+    A: Floats  # (p, p) matrix whose antisymmetric part is N
 
 
 class OutsideTerms(NamedTuple):
-    """What variables that take no part in an improvement add to the sums of those that do.
+    """Contributions of variables whose multipliers are not optimised.
 
-    Their M_ij are C_ij, on both sides, so that P is zero between them and all others.
+    Their M_ij equal C_ij, so that P is zero between them and all other variables.
     """
 
-    squares: Floats  # (p, slots) for every row, the largest M_ij^2 of theirs
-    s: Floats  # (slots,) the largest of their own row sums
+    squares: Floats  # (p, slots) largest M_ij^2 of these variables in each row
+    s: Floats  # (slots,) largest row sums of these variables
 
 
 class Proof(NamedTuple):
-    """A bound with what it was made of; see the head of this file."""
+    """Bound and its parts, as defined in the module documentation."""
 
-    bound: float  # rounding included
-    largest: float  # largest eigenvalue of P, and what rounding can add to the whole
+    bound: float  # includes rounding errors
+    largest: float  # largest eigenvalue of P plus the rounding error of the bound
     s: Floats  # (p,) row sums
-    others: Floats  # (p, p) T, with -inf where S is known: at pinned variables and at i = j
-    ranked: Floats  # (p, slots + 1) the largest entries of ``others`` in every row
+    others: Floats  # (p, p) T, with -inf at pinned variables and on the diagonal
+    ranked: Floats  # (p, slots + 1) largest entries of ``others`` in each row
 
 
 def fixed_entries(problem: Problem) -> Mask:
-    """Entries (i, j) that row i of T adds up in any case: pinned j, and i itself, (p, p)."""
+    """Return a mask (p, p) of the entries always in the sum of row i: pinned j, and j = i."""
     p = problem.C.shape[0]
     mask = np.tile(problem.pinned, (p, 1))
     mask[np.diag_indices(p)] = True
@@ -99,13 +98,13 @@ def fixed_entries(problem: Problem) -> Mask:
 
 
 def free_counts(problem: Problem) -> Indices:
-    """How many other entries of row i are added up, (p,): i itself takes a slot unless pinned."""
+    """Return the number of other entries in the sum of each row, (p,)."""
     counts: Indices = np.where(problem.pinned, problem.slots, problem.slots - 1)
     return counts
 
 
 def from_row_norms(problem: Problem) -> Multipliers:
-    """M = C with the one alpha that is best for it: the Frobenius norm of a block."""
+    """Return M = C with the optimal constant alpha: the Frobenius norm of a block."""
     C = problem.C
     p = C.shape[0]
     s, _, _ = row_sums(problem, _squares(problem, C))
@@ -115,15 +114,20 @@ def from_row_norms(problem: Problem) -> Multipliers:
 
 
 def from_leading_vector(problem: Problem) -> Multipliers:
-    """M = (lambda_1 - lambda_2) uu' with the leading eigenvector u of C: as `spectral_bound` of its
-    first vector, lambda_2 + (lambda_1 - lambda_2) times the K largest squares of u."""
+    """Return M = (lambda_1 - lambda_2) uu' with the leading eigenvector u of C.
+
+    The bound is lambda_2 + (lambda_1 - lambda_2) times the sum of the K largest squares of u, as
+    `spectral_bound` of the first eigenvector.
+    """
     p = problem.C.shape[0]
     values, vectors = np.linalg.eigh(problem.C)
     u, ahead = vectors[:, -1], float(values[-1] - values[-2] if p > 1 else values[-1])
     M = ahead * np.outer(u, u)
     squares = np.square(u)
-    share = float(squares[problem.pinned].sum() + _top(squares[~problem.pinned], problem.slots))
-    alpha = np.full(p, max(ahead * share, 1e-9))
+    proportion = float(
+        squares[problem.pinned].sum() + _top(squares[~problem.pinned], problem.slots)
+    )
+    alpha = np.full(p, max(ahead * proportion, 1e-9))
     return Multipliers(M, alpha, np.zeros((p, p)))
 
 
@@ -132,18 +136,18 @@ def _squares(problem: Problem, M: Floats) -> Floats:
 
 
 def _top(values: Floats, count: int) -> float:
-    """Sum of the ``count`` largest."""
+    """Return the sum of the ``count`` largest values."""
     return float(np.sort(values)[values.size - count :].sum())
 
 
-def pairs(problem: Problem, at: Multipliers) -> Floats:
-    """T, (p, p). N is antisymmetric to the last digit: a - b and b - a round alike."""
+def pair_terms(problem: Problem, at: Multipliers) -> Floats:
+    """Return T, (p, p). N is exactly antisymmetric: a - b and b - a have equal rounding."""
     T: Floats = _squares(problem, at.M) / (2.0 * at.alpha[:, None]) + 0.5 * (at.A - at.A.T)
     return T
 
 
 def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
-    """``s``, ``others`` and ``ranked`` of `Proof`."""
+    """Return ``s``, ``others`` and ``ranked`` of `Proof`."""
     p, k = T.shape[0], problem.slots
     mask = fixed_entries(problem)
     s = np.where(mask, T, 0.0).sum(axis=1)
@@ -158,27 +162,29 @@ def row_sums(problem: Problem, T: Floats) -> tuple[Floats, Floats, Floats]:
     return s + totals[np.arange(p), free_counts(problem)], others, ranked
 
 
-def inner_matrix(problem: Problem, at: Multipliers) -> Floats:
-    """P, (p, p)."""
-    P: Floats = problem.C - 0.5 * (at.M + at.M.T)
+def inner_matrix(C: Floats, at: Multipliers) -> Floats:
+    """Return P, (p, p)."""
+    P: Floats = C - 0.5 * (at.M + at.M.T)
     P[np.diag_indices(P.shape[0])] += 0.5 * at.alpha
     return P
 
 
 def prove(problem: Problem, at: Multipliers) -> Proof:
-    """The bound that ``at`` proves, with rounding on the safe side.
+    """Return the bound of given multipliers, including rounding errors.
 
     Parameters
     ----------
     problem : Problem
+        Sets to bound.
     at : Multipliers
+        Multipliers of the bound.
 
     Returns
     -------
     Proof
     """
-    P = inner_matrix(problem, at)
-    s, others, ranked = row_sums(problem, pairs(problem, at))
+    P = inner_matrix(problem.C, at)
+    s, others, ranked = row_sums(problem, pair_terms(problem, at))
     largest = largest_of_blocks(P)
     top = float(s[problem.pinned].sum() + _top(s[~problem.pinned], problem.slots))
     largest += rounding(problem, at, top)
@@ -186,7 +192,7 @@ def prove(problem: Problem, at: Multipliers) -> Proof:
 
 
 def largest_of_blocks(P: Floats) -> float:
-    """The largest eigenvalue of P, where rows without any entry outside_squares the diagonal stand alone."""
+    """Return the largest eigenvalue of P; diagonal rows are split off."""
     diagonal = np.diagonal(P)
     joined = np.count_nonzero(P, axis=1) > (diagonal != 0.0)
     largest = float(diagonal[~joined].max(initial=-np.inf))
@@ -197,10 +203,10 @@ def largest_of_blocks(P: Floats) -> float:
 
 
 def rounding(problem: Problem, at: Multipliers, top: float) -> float:
-    """What rounding can have taken from a bound.
+    """Return an upper bound of the rounding error of a bound.
 
-    The entries of P are off by a few eps of what they are made of, C among it, which was divided by
-    a number; eigenvalues by p eps of its norm, with room to spare; sums by their number of terms.
+    The error of the entries of P is a few eps times their terms, that of eigenvalues at most p eps
+    times the norm of P, and that of sums is proportional to the number of terms.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
     norms = sum(float(np.linalg.norm(part)) for part in (problem.C, at.M, at.alpha))
@@ -209,31 +215,33 @@ def rounding(problem: Problem, at: Multipliers, top: float) -> float:
 
 
 def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
-    """Bounds for every variable that is not pinned: if it is in S, and if it is out of S.
+    """Return bounds given that a variable is in S, and given that it is not.
 
-    If i is in S, a row j that had not counted T_ji must count it in place of the smallest entry
-    that it had; if i is out, a row that had counted it takes the next largest in its place.
+    If i is in S, T_ji replaces the smallest entry in the sum of row j, unless the sum contains it.
+    If i is not in S, the next largest entry replaces T_ji.
 
     Parameters
     ----------
     problem : Problem
+        Sets to bound.
     proof : Proof
+        Bound of these sets.
 
     Returns
     -------
-    free : int array (m,)
-        The variables.
-    inside : array (m,)
-        With this variable in S.
-    outside : array (m,)
-        With this variable out of S; -inf if there are then too few for S.
+    free : ndarray of int, shape (m,)
+        Variables that are not pinned.
+    inside : ndarray of shape (m,)
+        Bounds with the variable in S.
+    outside : ndarray of shape (m,)
+        Bounds without the variable; -inf if too few variables remain.
     """
     free = np.flatnonzero(~problem.pinned)
     k, m, counts = problem.slots, free.size, free_counts(problem)
     rows = np.arange(counts.size)
     smallest = np.where(counts > 0, proof.ranked[rows, np.maximum(counts - 1, 0)], -np.inf)
     following = proof.ranked[rows, counts]
-    # one row for each i, so that what follows runs along the memory
+    # One contiguous row for each i.
     entries = np.ascontiguousarray(proof.others[:, free].T)
     finite = np.isfinite(entries)
     counted = (entries >= smallest) & (counts > 0) & finite
@@ -260,7 +268,7 @@ def children(problem: Problem, proof: Proof) -> tuple[Indices, Floats, Floats]:
 
 
 def restrict(at: Multipliers, kept: Mask) -> Multipliers:
-    """The same without the variables that are not ``kept``: valid for what remains."""
+    """Return the multipliers of the variables in ``kept``, which are valid for them."""
     block = np.ix_(kept, kept)
     return Multipliers(at.M[block], at.alpha[kept], at.A[block])
 
@@ -273,28 +281,30 @@ def improve(
     stop: Callable[[], bool] | None = None,
     outside_terms: OutsideTerms | None = None,
 ) -> Multipliers:
-    """Multipliers that prove less, by L-BFGS on a smoothed bound.
+    """Minimise a smoothed bound by L-BFGS.
 
     Parameters
     ----------
     problem : Problem
+        Sets to bound.
     at : Multipliers
-        Where to start.
+        Start.
     smoothing : float
-        How far the smoothed bound may be from the real one; a third of the gap does well.
+        Maximum difference between the smoothed and the exact bound; a third of the gap works well.
     max_iter : int
+        Maximum number of iterations.
     stop : callable or None
-        Asked after every iteration whether to stop.
+        Whether to stop; called after each iteration.
     outside_terms : OutsideTerms or None
-        Of variables that are not among those of ``problem``; see ``improve_some``.
+        Contributions of variables that are not in ``problem``; see ``improve_some``.
 
     Returns
     -------
     Multipliers
-        Not always better ones: `prove` says.
+        The exact bound (`prove`) need not be smaller.
     """
     p, K = problem.C.shape[0], problem.slots + int(problem.pinned.sum())
-    # log-sum-exp of p eigenvalues is off by its scale times log p, sums of K by theirs times K
+    # The error of log-sum-exp of p eigenvalues is its scale times log p, of sums scale times K.
     scales = (
         smoothing / math.log(p + 1.0),
         SUM_SMOOTHING * smoothing / K,
@@ -311,7 +321,7 @@ def improve(
 
 
 Smoothed = tuple[float, tuple[Floats, Floats, Floats]]
-"""A smoothed bound, and its gradient in M, in log alpha and in A."""
+"""Smoothed bound, and its gradient in M, log alpha and A."""
 
 
 def minimise_smoothed(
@@ -322,22 +332,22 @@ def minimise_smoothed(
     max_calls: int,
     stop: Callable[[], bool] | None = None,
 ) -> Multipliers:
-    """Multipliers of a smaller smoothed bound, by L-BFGS.
+    """Minimise a smoothed bound by L-BFGS.
 
     Parameters
     ----------
-    bound : function of Multipliers
-        The smoothed bound and its gradient.
+    bound : callable
+        Smoothed bound and its gradient, as a function of the multipliers.
     at : Multipliers
-        Where to start.
+        Start.
     K : int
-        Variables of a set, which the unit of A depends on.
+        Number of variables in a set, which determines the unit of A.
     max_iter : int
-        The most iterations.
+        Maximum number of iterations.
     max_calls : int
-        The most evaluations of the bound.
-    stop : function or None
-        Asked after every iteration whether to stop.
+        Maximum number of evaluations of the bound.
+    stop : callable or None
+        Whether to stop; called after each iteration.
 
     Returns
     -------
@@ -346,14 +356,14 @@ def minimise_smoothed(
     p, unit = at.alpha.size, UNIT_OF_N / K
 
     def unpack(x: Floats) -> Multipliers:
-        # alpha stays away from zero and from overflow
+        # The limits keep alpha positive and finite.
         alpha = np.exp(np.clip(x[p * p : p * p + p], -40.0, 40.0))
         M, A = x[: p * p].reshape(p, p), x[p * p + p :].reshape(p, p)
         return Multipliers(UNIT_OF_M * M, alpha, unit * A)
 
     def value(x: Floats) -> tuple[float, Floats]:
-        height, (dM, dalpha, dA) = bound(unpack(x))
-        return height, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
+        smooth_bound, (dM, dalpha, dA) = bound(unpack(x))
+        return smooth_bound, np.concatenate([UNIT_OF_M * dM.ravel(), dalpha, unit * dA.ravel()])
 
     def after(intermediate_result: object) -> None:
         if stop is not None and stop():
@@ -373,17 +383,18 @@ def smoothed(
     scales: tuple[float, float, float],
     outside_terms: OutsideTerms,
 ) -> tuple[float, tuple[Floats, Floats, Floats]]:
-    """The bound made smooth, and its derivatives by M, log alpha and A.
+    """Return the smoothed bound and its derivatives in M, log alpha and A.
 
-    The largest eigenvalue becomes a log-sum-exp of all, whose derivative is X = exp(P / scale),
-    of trace one. A sum of the c largest of v is the largest y'v over 0 <= y <= 1, sum y = c, and
-    becomes that of y'v - scale |y|^2 / 2: see `smoothed_top_indicator`.
+    Log-sum-exp of the eigenvalues replaces the largest one; its derivative is X = exp(P / scale),
+    normalised to trace one. The sum of the c largest entries of v is the maximum of y'v over
+    0 <= y <= 1 with sum y = c; the smoothed sum is the maximum of y'v - scale |y|^2 / 2
+    (`smoothed_top_indicator`).
     """
     scale_P, scale_rows, scale_T = scales
-    values, vectors = np.linalg.eigh(inner_matrix(problem, at))
+    values, vectors = np.linalg.eigh(inner_matrix(problem.C, at))
     weights = np.exp((values - values[-1]) / scale_P)
     total = float(weights.sum())
-    height = float(values[-1]) + scale_P * math.log(total)
+    smooth_bound = float(values[-1]) + scale_P * math.log(total)
     X = (vectors * (weights / total)) @ vectors.T
     squares = _squares(problem, at.M) / (2.0 * at.alpha[:, None])
     outside_squares = outside_terms.squares / (2.0 * at.alpha[:, None])
@@ -397,16 +408,18 @@ def smoothed(
     Y[mask] = 1.0
     s += np.einsum("ij,ij->i", Y, T) + np.einsum("ij,ij->i", Y_outside, outside_squares)
     rows = np.concatenate([s[free], outside_terms.s])
-    shares = smoothed_top_indicator(rows[None, :], np.array([problem.slots]), scale_rows)[0]
+    indicator = smoothed_top_indicator(rows[None, :], np.array([problem.slots]), scale_rows)[0]
     z = np.ones(p)
-    z[free] = shares[: rows.size - outside_terms.s.size]
-    height += float(s[problem.pinned].sum() + shares @ rows - 0.5 * scale_rows * shares @ shares)
+    z[free] = indicator[: rows.size - outside_terms.s.size]
+    smooth_bound += float(
+        s[problem.pinned].sum() + indicator @ rows - 0.5 * scale_rows * indicator @ indicator
+    )
     Z = z[:, None] * Y
     M = np.maximum(at.M, 0.0) if problem.nonnegative else at.M
     dM = Z * M / at.alpha[:, None] - X
     dalpha = 0.5 * np.diagonal(X) * at.alpha - np.einsum("ij,ij->i", Z, squares)
     dalpha -= z * np.einsum("ij,ij->i", Y_outside, outside_squares)
-    return height, (dM, dalpha, 0.5 * (Z - Z.T))
+    return smooth_bound, (dM, dalpha, 0.5 * (Z - Z.T))
 
 
 def improve_some(
@@ -418,34 +431,36 @@ def improve_some(
     max_iter: int,
     stop: Callable[[], bool] | None = None,
 ) -> Multipliers:
-    """As `improve`, for the variables ``some``, pinned ones among them, where all are too many.
+    """Minimise a smoothed bound over the multipliers of some variables.
 
-    The others have M_ij = C_ij and the largest alpha that does not raise the largest eigenvalue.
+    All other variables have M_ij = C_ij and the largest alpha that does not increase the largest
+    eigenvalue.
 
     Parameters
     ----------
     problem : Problem
+        Sets to bound.
     at : Multipliers
-        Where to start.
+        Start.
     proof : Proof
-        Of these.
-    some : int array
-        The variables, in rising order.
+        Bound of the start.
+    some : ndarray of int
+        Variables in increasing order, including all pinned ones.
     smoothing, max_iter, stop
-        As for `improve`.
+        As in `improve`.
 
     Returns
     -------
     Multipliers
-        For all variables.
+        Multipliers of all variables.
     """
     block = np.ix_(some, some)
     rest = np.setdiff1d(np.arange(problem.C.shape[0]), some, assume_unique=True)
     part = Problem(problem.C[block], problem.pinned[some], problem.slots, problem.nonnegative)
-    everywhere = Multipliers(
+    extended = Multipliers(
         problem.C.copy(), np.full(at.alpha.size, 2.0 * proof.largest), np.zeros_like(at.A)
     )
-    s, _, _ = row_sums(problem, pairs(problem, everywhere))
+    s, _, _ = row_sums(problem, pair_terms(problem, extended))
     columns = _squares(problem, problem.C[np.ix_(some, rest)])
     k = problem.slots
     outside_terms = OutsideTerms(
@@ -454,19 +469,19 @@ def improve_some(
     )
     start = Multipliers(at.M[block], at.alpha[some], at.A[block])
     end = improve(part, start, smoothing, max_iter, stop, outside_terms)
-    everywhere.M[block], everywhere.A[block] = end.M, end.A
-    largest = float(np.linalg.eigvalsh(inner_matrix(part, end))[-1])
-    everywhere.alpha[:] = 2.0 * largest
-    everywhere.alpha[some] = end.alpha
-    return everywhere
+    extended.M[block], extended.A[block] = end.M, end.A
+    largest = float(np.linalg.eigvalsh(inner_matrix(part.C, end))[-1])
+    extended.alpha[:] = 2.0 * largest
+    extended.alpha[some] = end.alpha
+    return extended
 
 
 def smoothed_top_indicator(V: Floats, counts: Indices, scale: float) -> Floats:
-    """Rows y of the largest y'v - scale |y|^2 / 2 over 0 <= y <= 1 with sum y = count.
+    """Return the maximisers y of y'v - scale |y|^2 / 2 over 0 <= y <= 1 with sum y = count.
 
-    y = clip((v - t) / scale, 0, 1), with the threshold t found by Newton's method between bounds:
-    with t = v_(count) at most count entries are positive, and with t = v_(count + 1) - scale at
-    least count + 1 are one.
+    y = clip((v - t) / scale, 0, 1). Newton's method finds the threshold t between v_(count + 1) -
+    scale, where at least count + 1 entries are one, and v_(count), where at most count entries are
+    positive.
     """
     r, n = V.shape
     rows = np.arange(r)
@@ -479,7 +494,7 @@ def smoothed_top_indicator(V: Floats, counts: Indices, scale: float) -> Floats:
     high = ordered[rows, high_place]
     low = ordered[rows, low_place] - scale
     t = 0.5 * (high + low)
-    left = rows  # whose threshold is not found yet
+    left = rows  # rows whose threshold has not converged
     for _ in range(MAX_NEWTON_STEPS):
         u = (V[left] - t[left, None]) / scale
         excess = np.clip(u, 0.0, 1.0).sum(axis=1) - counts[left]
