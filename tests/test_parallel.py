@@ -130,6 +130,7 @@ def test_an_exception_is_raised_after_the_other_tasks_have_ended(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # since Python 3.12
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # if JAX is imported
 def test_a_forked_process_starts_new_workers(monkeypatch):
     """The threads of the parent do not exist in the child."""
     monkeypatch.setattr(parallel, "usable_cores", lambda: 2)

@@ -190,7 +190,7 @@ def test_masked_blocks(model, rng):
     da = pytest.importorskip("dask.array", reason="Dask is not installed")
     X = masked_data(rng)
     lazy = da.from_array(X, chunks=(10, -1))
-    with pytest.raises(InputError, match="a block of X has 1 masked value"):
+    with pytest.raises(InputError, match="A block of X has 1 masked value"):
         model.fit(lazy)
     plain = model.fit(X.data[3:])
     with pytest.raises(InputError, match="masked"):

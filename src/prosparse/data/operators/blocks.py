@@ -121,7 +121,7 @@ def check_masked(raw: Any) -> None:
     """Raise an error if entries of a block are masked; NumPy would use their values."""
     if np.ma.is_masked(raw):
         raise InputError(
-            f"a block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
+            f"A block of X has {plural(int(np.ma.count_masked(raw)), 'masked value')}. Fill masked "
             "values (`dask.array.ma.filled`), or drop their rows or columns."
         )
 
