@@ -194,10 +194,8 @@ def assert_constraints(model: Any, W: np.ndarray) -> None:
     most = asked.get("n_nonzero")
     if most is not None:
         assert np.all(np.count_nonzero(W, axis=1) <= np.ravel(most)[: W.shape[0]])
-    if asked.get("n_features") is not None:
-        assert 1 <= model.support_.sum() <= asked["n_features"]
     if asked.get("n_features_to_select") is not None:
-        assert model.support_.sum() <= asked["n_features_to_select"]
+        assert 1 <= model.support_.sum() <= asked["n_features_to_select"]
     if asked.get("orthogonality") == "disjoint":
         assert np.all(np.count_nonzero(W, axis=0) <= 1)
     if asked.get("orthogonality") == "quasi":

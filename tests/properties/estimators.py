@@ -63,10 +63,10 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "random_state": seeds,
     },
     "Panel": {
-        "n_features": st.one_of(st.none(), st.none(), st.integers(1, 8)),
-        "recover": one_of(0.5, 0.9, 0.99),
+        "n_features_to_select": st.one_of(st.none(), st.none(), st.integers(1, 8)),
+        "target_recovery": one_of(0.5, 0.9, 0.99),
         "criterion": one_of("reconstruction", "information"),
-        "keep": one_of((), (), [0], (1, -1)),
+        "include": one_of((), (), [0], (1, -1)),
         "exclude": one_of((), (), [2]),
         "bundles": one_of(None, None, [[0, 1], slice(2, 5)]),
         "counts": one_of(False, False, True),
