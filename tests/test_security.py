@@ -62,13 +62,13 @@ def test_security_page_states_the_limits_of_the_code():
     page = " ".join((Path(__file__).parents[1] / "SECURITY.md").read_text("utf-8").split())
     assert limited.BYTES_PER_SECOND == 1e6  # "one more for each MB"
     assert limited.MAX_OUTPUT == 0.25
-    for said in (
+    for printed in (
         f"{limited.MIN_MEMORY / 2**30:.0f} GiB and {limited.MEMORY_PER_BYTE} bytes for each byte",
         f"{limited.MIN_SECONDS:.0f} seconds and one more for each MB",
         "at most a quarter of the memory limit",
         f"{base.MAX_EXPANSION} times their size (and over {base.MAX_UNPACKED / 2**20:.0f} MiB",
     ):
-        assert said in page
+        assert printed in page
 
 
 def test_joblib_only_counts_processes():
@@ -166,8 +166,8 @@ def test_results_contain_no_formulas(tmp_path, monkeypatch):
     table = pd.DataFrame(X[:, :10], columns=names, index=rows)
     table["=label"] = [names[k % 10] for k in range(50)]
     table.to_parquet("t.parquet")
-    words = ["select", "t.parquet", "--label", "=label", "--components", "2", "--output", "out"]
-    result = testing.CliRunner().invoke(app, words)
+    arguments = ["select", "t.parquet", "--label", "=label", "--components", "2", "--output", "out"]
+    result = testing.CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     model = load(tmp_path / "out" / "model.prosparse")
     selected = {names[k] for k in np.flatnonzero(model.support_)}

@@ -61,13 +61,13 @@ def rows_of(path):
         return list(csv.DictReader(file))
 
 
-def answer(*words):
-    result = run(app, [*words, "--json"])
+def run_json(*arguments):
+    result = run(app, [*arguments, "--json"])
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-def said(result):
+def text_of(result):
     return " ".join((result.stdout + result.stderr).split())
 
 
@@ -77,16 +77,16 @@ def said(result):
 @pytest.mark.parametrize(
     "method",
     [["gsppca", "--components", "1"], ["empca", "--variables", "2", "--components", "1"]],
-    ids=lambda words: words[0],
+    ids=lambda arguments: arguments[0],
 )
 def test_note_on_columns_of_larger_scale(inside, method):
     income = np.random.default_rng(0).normal(5e4, 1e4, 60).round()
     path = table(inside / "t.csv", income=income)
-    words = ["select", path, "--method", *method]
-    noted = " ".join(answer(*words)["notes"])
+    arguments = ["select", path, "--method", *method]
+    noted = " ".join(run_json(*arguments)["notes"])
     assert "'income' has more than 99.9% of the total variance" in noted
     assert "use --scale" in noted
-    assert "--scale" not in " ".join(answer(*words, "--scale")["notes"])
+    assert "--scale" not in " ".join(run_json(*arguments, "--scale")["notes"])
 
 
 @pytest.mark.parametrize(("noise", "is_noted"), [("feature", False), ("view", True)])
@@ -94,20 +94,20 @@ def test_note_on_units_of_sca_depends_on_the_noise_model(inside, noise, is_noted
     """With one noise variance per variable, the units of a column have no effect on the fit."""
     income = 5e4 + 1e4 * DATA.X[:, 0]
     path = table(inside / "t.csv", income=income)
-    words = ["select", path, "--method", "sca", "--noise", noise, "--permutations", "0"]
-    assert ("--scale" in " ".join(answer(*words)["notes"])) == is_noted
+    arguments = ["select", path, "--method", "sca", "--noise", noise, "--permutations", "0"]
+    assert ("--scale" in " ".join(run_json(*arguments)["notes"])) == is_noted
 
 
 @pytest.mark.filterwarnings("ignore::prosparse.NoStructureWarning")
 def test_no_note_on_units_for_methods_that_standardize(inside):
     path = table(inside / "t.csv", income=np.arange(60)[::-1] % 7 * 1e5 + 1)
     for method in (["fdrpca"], ["panel", "--variables", "2"]):
-        assert answer("select", path, "--method", *method)["notes"] == []
+        assert run_json("select", path, "--method", *method)["notes"] == []
 
 
 def test_no_note_on_units_for_equal_scales(inside):
     path = table(inside / "t.csv", X=DATA.X * 1e4)
-    assert answer("select", path, "--method", "gsppca", "--components", "1")["notes"] == []
+    assert run_json("select", path, "--method", "gsppca", "--components", "1")["notes"] == []
 
 
 # --- missing values
@@ -117,7 +117,7 @@ def test_missing_drop_in_a_wide_table(inside, rng):
     X = np.hstack([DATA.X[:20], rng.normal(size=(20, 292))])
     X[rng.integers(0, 20, 60), rng.integers(0, 300, 60)] = np.nan  # hardly a row without
     path = table(inside / "t.csv", X=X, names=[f"v{k}" for k in range(300)])
-    found = answer("select", path, "--missing", "drop")
+    found = run_json("select", path, "--missing", "drop")
     assert found["rows"] >= 18
     assert found["variables"] > 230
     assert "columns dropped ('v" in " ".join(found["notes"])
@@ -167,7 +167,7 @@ def test_errors_contain_options_instead_of_parameters(inside, method, name, para
 
 
 @pytest.mark.parametrize(
-    ("message", "words"),
+    ("message", "arguments"),
     [
         ('`n_components="auto"` finds more', "--components auto finds more"),
         ("try `scale=True`, or", "try --scale, or"),
@@ -183,21 +183,21 @@ def test_errors_contain_options_instead_of_parameters(inside, method, name, para
         ("`something` else", "`something` else"),
     ],
 )
-def test_parameters_are_translated_to_options(message, words):
-    assert translate_parameters(message, METHODS["Panel"]) == words
+def test_parameters_are_translated_to_options(message, arguments):
+    assert translate_parameters(message, METHODS["Panel"]) == arguments
 
 
 def test_json_contains_warnings_and_notes(inside):
     noise = np.random.default_rng(1).normal(size=(60, 8))
-    found = answer("select", table(inside / "t.csv", X=noise, patient_id=range(100, 160)))
+    found = run_json("select", table(inside / "t.csv", X=noise, patient_id=range(100, 160)))
     assert any(one.startswith("FDRPCA: ") for one in found["warnings"])
     assert any("'patient_id' numbers the rows from 100 to 159" in one for one in found["notes"])
 
 
 def test_max_iter(inside):
     path = table(inside / "t.csv")
-    words = ["select", path, "--method", "sca", "--max-iter", "1"]
-    assert any("--max-iter" in one for one in answer(*words)["warnings"])
+    arguments = ["select", path, "--method", "sca", "--max-iter", "1"]
+    assert any("--max-iter" in one for one in run_json(*arguments)["warnings"])
     refused = run(app, ["select", path, "--max-iter", "1"])
     assert "--max-iter has no effect with --method fdrpca; use gsppca" in refused.stderr
 
@@ -207,8 +207,8 @@ def test_max_iter(inside):
 
 def test_report_of_a_folder_is_reproduced(inside):
     path = table(inside / "t.csv", kind=["a", "b"] * 30, name=[f"=s{k}" for k in range(60)])
-    words = ["select", path, "--label", "kind", "--id-column", "name", "--output", "found"]
-    assert run(app, words).exit_code == 0
+    arguments = ["select", path, "--label", "kind", "--id-column", "name", "--output", "found"]
+    assert run(app, arguments).exit_code == 0
     page = inside / "found" / "report.html"
     first = page.read_text("utf-8")
     page.unlink()
@@ -219,7 +219,7 @@ def test_report_of_a_folder_is_reproduced(inside):
 
     assert values(page.read_text("utf-8")) == values(first)
     assert 'id="scores-chart"' in page.read_text("utf-8")
-    elsewhere = answer("report", "found", "--output", "page.html")
+    elsewhere = run_json("report", "found", "--output", "page.html")
     assert elsewhere["output"] == "page.html"
     (inside / "empty").mkdir()
     refused = run(app, ["report", "empty"])
@@ -235,8 +235,8 @@ def test_report_uses_given_read_options(inside):
     text = (inside / "t.csv").read_text().replace(",", "|").splitlines()
     lines = [f"{line}|{word}" for line, word in zip(text, ["kind", *"ab" * 30], strict=False)]
     (inside / "new.txt").write_text("\n".join(["Measured again", *lines]))
-    words = ["report", "t.prosparse", "--data", "new.txt", "--label", "kind"]
-    found = answer(*words, "--separator", "|", "--output", "new.html")
+    arguments = ["report", "t.prosparse", "--data", "new.txt", "--label", "kind"]
+    found = run_json(*arguments, "--separator", "|", "--output", "new.html")
     assert any("above the names of the columns" in note for note in found["notes"])
     assert 'id="scores-chart"' in (inside / "new.html").read_text("utf-8")
     refused = run(app, ["report", "t.prosparse", "--data", "new.txt", "--output", "new.html"])
@@ -246,10 +246,10 @@ def test_report_uses_given_read_options(inside):
 def test_title_of_a_report_on_new_data(inside):
     assert run(app, ["fit", table(inside / "old.csv"), "-q"]).exit_code == 0
     table(inside / "new.csv", X=DATA.X[:20] + 1.0)
-    words = ["report", "old.prosparse", "--output", "page.html", "--data"]
+    arguments = ["report", "old.prosparse", "--output", "page.html", "--data"]
 
     def heading(*more):
-        answer(*words, *more)
+        run_json(*arguments, *more)
         page = (inside / "page.html").read_text("utf-8")
         assert re.findall("<title>(.*?)</title>", page) == re.findall("<h1>(.*?)</h1>", page)
         return page, re.findall("<h1>(.*?)</h1>", page)[0]
@@ -266,13 +266,13 @@ def test_report_on_new_data_does_not_replace_the_report_of_the_folder(inside):
     assert run(app, ["select", table(inside / "old.csv"), "--output", "found"]).exit_code == 0
     before = (inside / "found" / "report.html").read_bytes()
     table(inside / "new.csv", X=DATA.X[:20] + 1.0)
-    assert answer("report", "found", "--data", "new.csv")["output"] == "new-report.html"
+    assert run_json("report", "found", "--data", "new.csv")["output"] == "new-report.html"
     assert (inside / "found" / "report.html").read_bytes() == before
     assert "Scores of new.csv" in (inside / "new-report.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
-    ("words", "option"),
+    ("arguments", "option"),
     [
         (["select", "t.csv", "--sheet", "2"], "--sheet"),
         (["regress", "t.csv", "--response", "v0", "--sheet", "2"], "--sheet"),
@@ -284,14 +284,14 @@ def test_report_on_new_data_does_not_replace_the_report_of_the_folder(inside):
         (["report", "m.prosparse", "--label", "kind"], "--label"),
     ],
 )
-def test_unused_read_options_raise_errors(inside, words, option):
+def test_unused_read_options_raise_errors(inside, arguments, option):
     table(inside / "t.csv")
     for name in ("t.CSV.gz", "t.parquet", "t.xlsx", "t.npy"):
         (inside / name).write_bytes(b"never read")
     save(GSPPCA(1).fit(DATA.X), "m.prosparse")
-    refused = run(app, words)
+    refused = run(app, arguments)
     assert refused.exit_code == 2, refused.output
-    assert f"prosparse: {option} has no effect" in said(refused)
+    assert f"prosparse: {option} has no effect" in text_of(refused)
 
 
 # --- regress and panel
@@ -300,7 +300,7 @@ def test_unused_read_options_raise_errors(inside, words, option):
 def test_regress(inside):
     y = 3 + 2 * DATA.X[:, 1] - DATA.X[:, 4] + 0.1 * np.random.default_rng(0).normal(size=60)
     path = table(inside / "t.csv", outcome=[repr(float(v)) for v in y])
-    found = answer("regress", path, "--response", "outcome")
+    found = run_json("regress", path, "--response", "outcome")
     model = SpinyRegressor().fit(DATA.X, y)
     assert found["selected"] == [NAMES[k] for k in np.argsort(model.ranking_)][: model.n_selected_]
     assert found["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
@@ -331,13 +331,13 @@ def test_response_with_decimal_commas(where, inside):
         header, rows = [*header, "outcome"], [[*row, cell] for row, cell in zip(rows, german)]
     lines = [";".join(row) for row in (header, *rows)]
     (inside / "t.csv").write_text("\n".join(lines) + "\n", "utf-8")
-    words = ["regress", "t.csv", "--response", "outcome", "--permutations", "0"]
+    arguments = ["regress", "t.csv", "--response", "outcome", "--permutations", "0"]
     if where == "labels":
         lines = ["id;outcome", *(f"r{k};{cell}" for k, cell in enumerate(german))]
         (inside / "y.csv").write_text("\n".join(lines) + "\n", "utf-8")
-        words += ["--labels", "y.csv"]
+        arguments += ["--labels", "y.csv"]
     model = SpinyRegressor().fit(DATA.X, np.round(y, 6))
-    assert answer(*words)["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
+    assert run_json(*arguments)["coefficients"]["v1"] == pytest.approx(model.selected_coef_[1])
 
 
 def test_regress_with_two_classes(inside):
@@ -347,8 +347,8 @@ def test_regress_with_two_classes(inside):
     cells = [higher if one else lower for one in y]
     cells[7] = ""
     path = table(inside / "t.csv", outcome=cells)
-    words = ["regress", path, "--response", "outcome", "--missing", "drop"]
-    found = answer(*words)
+    arguments = ["regress", path, "--response", "outcome", "--missing", "drop"]
+    found = run_json(*arguments)
     kept = np.delete(np.arange(60), 7)
     model = SpinyClassifier().fit(DATA.X[kept], np.array(classes)[y[kept].astype(int)])
     assert found["selected"] == [NAMES[k] for k in np.argsort(model.ranking_)][: model.n_selected_]
@@ -373,8 +373,17 @@ def test_regress_with_two_classes(inside):
 def test_diagnostics_and_script_of_a_classification(inside, capsys):
     y = DATA.X[:, 1] - DATA.X[:, 4] > np.median(DATA.X[:, 1] - DATA.X[:, 4])
     path = table(inside / "t.csv", outcome=["yes" if one else "no" for one in y])
-    words = ["regress", path, "--response", "outcome", "--stability", "2", "--permutations", "2"]
-    shown = run(app, words)
+    arguments = [
+        "regress",
+        path,
+        "--response",
+        "outcome",
+        "--stability",
+        "2",
+        "--permutations",
+        "2",
+    ]
+    shown = run(app, arguments)
     assert shown.exit_code == 0, shown.stderr
     assert "accuracy" in shown.stdout
     assert "null datasets" in shown.stdout
@@ -397,12 +406,12 @@ def test_invalid_responses(inside, response, message):
     outcome = [repr(float(v)) for v in DATA.X[:, 0]]
     outcome[2] = outcome[50] = ""
     path = table(inside / "t.csv", names=["a", *NAMES[1:]], outcome=outcome, kind=["a"] * 60)
-    words = ["regress", path, "--response", response, "--drop", "text"]
-    refused = run(app, words)
+    arguments = ["regress", path, "--response", response, "--drop", "text"]
+    refused = run(app, arguments)
     assert refused.exit_code == 1
-    assert message in said(refused)
+    assert message in text_of(refused)
     if response == "outcome":
-        found = answer(*words, "--missing", "drop")
+        found = run_json(*arguments, "--missing", "drop")
         assert found["rows"] == 58
         assert any("2 rows without a response dropped" in note for note in found["notes"])
 
@@ -411,21 +420,21 @@ def test_panel(inside):
     path = table(inside / "t.csv")
     lines = ["variable,price", *(f"{name},{k + 1}" for k, name in enumerate(NAMES))]
     (inside / "prices.csv").write_text("\n".join(lines))
-    words = ["panel", path, "--variables", "3", "--include", "v7", "--exclude", "v0"]
-    found = answer(*words, "--costs", "prices.csv")
+    arguments = ["panel", path, "--variables", "3", "--include", "v7", "--exclude", "v0"]
+    found = run_json(*arguments, "--costs", "prices.csv")
     model = Panel(3, include=[7], exclude=[0], costs=np.arange(1.0, 9.0)).fit(DATA.X)
     assert found["selected"] == [NAMES[k] for k in model.order_]
     assert "v0" not in found["selected"]
     assert found["selected"][0] == "v7"
     assert load("t-prosparse/model.prosparse").n_selected_ == 3
     assert (
-        answer("panel", path, "--variables", "3")["selected"]
-        == (answer("select", path, "--method", "panel", "--variables", "3")["selected"])
+        run_json("panel", path, "--variables", "3")["selected"]
+        == (run_json("select", path, "--method", "panel", "--variables", "3")["selected"])
     )
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["--include", "v77"], "--include: there is no variable 'v77'; did you mean 'v7'"),
         (["--keep", "v77"], "there is no column 'v77'; did you mean 'v7'"),
@@ -437,14 +446,14 @@ def test_panel(inside):
         (["--variables", "9"], "--variables must be at most 8"),
     ],
 )
-def test_invalid_panel_options(inside, words, message):
+def test_invalid_panel_options(inside, arguments, message):
     (inside / "few.csv").write_text("variable,price\nv0,1\n")
     (inside / "text.csv").write_text("variable,price\nv0,dear\n")
     costs = [*(f"{name},1" for name in NAMES), "v3,99"]
     (inside / "twice.csv").write_text("\n".join(["variable,price", *costs]))
-    refused = run(app, ["panel", table(inside / "t.csv"), *words])
+    refused = run(app, ["panel", table(inside / "t.csv"), *arguments])
     assert refused.exit_code in (1, 2)
-    assert message in said(refused)
+    assert message in text_of(refused)
 
 
 @pytest.mark.parametrize("command", ["select", "fit"])
@@ -456,15 +465,17 @@ def test_errors_of_a_fit_are_one_line(inside, monkeypatch, command):
     refused = run(app, [command, table(inside / "t.csv")])
     assert isinstance(refused.exception, SystemExit)
     assert refused.exit_code == 1
-    assert said(refused) == (
+    assert text_of(refused) == (
         f"prosparse: {inside / 't.csv'}: FDRPCA cannot be fitted to this table (not enough values "
         "to unpack (expected 3, got 0))"
     )
     assert [p.name for p in inside.iterdir()] == ["t.csv"]
 
 
-@pytest.mark.parametrize("words", [["select", "t.xlsx"], ["panel", "t.csv", "--costs", "t.xlsx"]])
-def test_crashes_of_libraries_are_not_shown(inside, monkeypatch, words):
+@pytest.mark.parametrize(
+    "arguments", [["select", "t.xlsx"], ["panel", "t.csv", "--costs", "t.xlsx"]]
+)
+def test_crashes_of_libraries_are_not_shown(inside, monkeypatch, arguments):
     """A library that fails with a backtrace, like a panic of Rust."""
     pytest.importorskip("python_calamine")
     (inside / "fake").mkdir()
@@ -482,13 +493,13 @@ def test_crashes_of_libraries_are_not_shown(inside, monkeypatch, words):
     monkeypatch.setenv("PYTHONPATH", str(inside / "fake"))
     table(inside / "t.csv")
     (inside / "t.xlsx").write_bytes(b"not a spreadsheet")
-    refused = run(app, words)
+    refused = run(app, arguments)
     assert isinstance(refused.exception, SystemExit)
     assert refused.exit_code == 1
     assert len(refused.stderr.splitlines()) == 1
-    assert "t.xlsx: invalid spreadsheet" in said(refused)
+    assert "t.xlsx: invalid spreadsheet" in text_of(refused)
     for word in ("panicked", "backtrace", "unwind", "lib.rs", "Traceback"):
-        assert word not in said(refused)
+        assert word not in text_of(refused)
 
 
 def test_panel_without_candidates(inside):
@@ -590,13 +601,14 @@ def test_public_names_exist():
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"), [("prosparse sel", "select"), ("prosparse select --min-c", "--min-com")]
+    ("arguments", "completed"),
+    [("prosparse sel", "select"), ("prosparse select --min-c", "--min-com")],
 )
-def test_shell_completion(words, completed):
+def test_shell_completion(arguments, completed):
     environment = {
         "_PROSPARSE_COMPLETE": "complete_bash",
-        "COMP_WORDS": words,
-        "COMP_CWORD": str(len(words.split()) - 1),
+        "COMP_WORDS": arguments,
+        "COMP_CWORD": str(len(arguments.split()) - 1),
     }
     assert completed in run(app, [], prog_name="prosparse", env=environment).stdout
 
@@ -605,8 +617,8 @@ def test_counts_option(inside):
     X = np.random.default_rng(0).poisson(3.0, (60, 8)).astype(float)
     X *= np.arange(1, 61)[:, None]  # rows of different size
     path = table(inside / "t.csv", X=X)
-    assert answer("select", path)["n_selected"] == 8  # all grow with the size of the row
-    found = answer("select", path, "--counts")
+    assert run_json("select", path)["n_selected"] == 8  # all grow with the size of the row
+    found = run_json("select", path, "--counts")
     assert found["n_selected"] == 0
     result = run(app, ["select", path, "--counts", "--log1p"])
     assert result.exit_code == 2

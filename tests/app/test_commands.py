@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import functools
 import html
 import importlib
 import json
@@ -94,16 +95,36 @@ def test_select_writes_a_folder_of_results(inside):
     assert "Variable selection: plants.csv" in (folder / "report.html").read_text("utf-8")
 
 
+@pytest.mark.parametrize("command", ["select", "panel", "fit"])
+def test_estimator_is_built_once(inside, command, monkeypatch):
+    """Only one estimator exists, so that the command cannot describe another one."""
+    estimator = Panel if command == "panel" else FDRPCA
+    built, original = [], estimator.__init__
+
+    @functools.wraps(original)
+    def count(self, *args, **kwargs):
+        built.append(self)
+        original(self, *args, **kwargs)
+
+    monkeypatch.setattr(estimator, "__init__", count)
+    path = sheet(inside / "t.csv", label=False)
+    permutations = [] if command == "fit" else ["--permutations", "0"]
+    assert run(app, [command, path, "--quiet", *permutations]).exit_code == 0
+    assert len(built) == 1
+
+
 def test_json_and_quiet(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--json", "--components", "2"])
-    said = json.loads(result.stdout)
+    printed = json.loads(result.stdout)
     model = FDRPCA(2).fit(DATA.X)
-    assert said["n_selected"] == model.n_selected_ == len(said["selected"])
-    assert said["explained_variance_ratio"] == pytest.approx(model.explained_variance_ratio_.sum())
-    at = [NAMES.index(name) for name in said["selected"]]
-    np.testing.assert_allclose(said["communality"], model.communality_[at])
-    assert (said["rows"], said["variables"], said["method"]) == (60, 20, "FDRPCA")
+    assert printed["n_selected"] == model.n_selected_ == len(printed["selected"])
+    assert printed["explained_variance_ratio"] == pytest.approx(
+        model.explained_variance_ratio_.sum()
+    )
+    at = [NAMES.index(name) for name in printed["selected"]]
+    np.testing.assert_allclose(printed["communality"], model.communality_[at])
+    assert (printed["rows"], printed["variables"], printed["method"]) == (60, 20, "FDRPCA")
     quiet = run(app, ["select", path, "--quiet", "--output", "deep/er"])
     assert (quiet.exit_code, quiet.output) == (0, "")
     assert (inside / "deep" / "er" / "report.html").is_file()
@@ -125,9 +146,9 @@ def test_other_methods(inside, method, options, scale):
     arguments = ["select", path, "--method", method, *options, "--json"]
     result = run(app, arguments + ["--scale"] * scale)
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
-    assert 0 < said["n_selected"] <= 20
-    assert 0 < said["explained_variance_ratio"] <= 1
+    printed = json.loads(result.stdout)
+    assert 0 < printed["n_selected"] <= 20
+    assert 0 < printed["explained_variance_ratio"] <= 1
     assert (inside / "t-prosparse" / "report.html").is_file()
     if method != "empca":
         kind, parameters = {
@@ -137,7 +158,7 @@ def test_other_methods(inside, method, options, scale):
         }[method]
         X = StandardScaler(with_mean=False).fit_transform(DATA.X + 3) if scale else DATA.X + 3
         model = kind(**parameters).fit(X)
-        assert said["n_selected"] == model.support_.sum()
+        assert printed["n_selected"] == model.support_.sum()
 
 
 def test_imputation_from_principal_components(inside):
@@ -145,9 +166,9 @@ def test_imputation_from_principal_components(inside):
     X[3, 5] = np.nan
     path = sheet(inside / "t.csv", X=X, label=False)
     arguments = ["select", path, "--json", "--missing", "impute", "--method", "gsppca"]
-    said = json.loads(run(app, [*arguments, "--components", "2"]).stdout)
-    assert any("imputed from principal components" in note for note in said["notes"])
-    assert said["n_selected"] == GSPPCA(2).fit(impute_components(X)).n_selected_
+    printed = json.loads(run(app, [*arguments, "--components", "2"]).stdout)
+    assert any("imputed from principal components" in note for note in printed["notes"])
+    assert printed["n_selected"] == GSPPCA(2).fit(impute_components(X)).n_selected_
 
 
 def test_fdrpca_imputes_column_means(inside):
@@ -157,10 +178,10 @@ def test_fdrpca_imputes_column_means(inside):
     X[:, 7] = rng.normal(size=100)  # unrelated to the others, and half of it is missing
     X[51:, 7] = np.nan
     path = sheet(inside / "t.csv", X=X, label=False, names=NAMES[:8])
-    said = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
-    assert any("imputed with column means" in note for note in said["notes"])
+    printed = json.loads(run(app, ["select", path, "--json", "--missing", "impute"]).stdout)
+    assert any("imputed with column means" in note for note in printed["notes"])
     model = FDRPCA().fit(np.where(np.isnan(X), np.nanmean(X, axis=0), X))
-    assert said["n_selected"] == model.n_selected_ == 7
+    assert printed["n_selected"] == model.n_selected_ == 7
     found = {row["variable"]: row for row in rows_of(inside / "t-prosparse" / "selected.csv")}
     assert float(found["v7"]["communality"]) == pytest.approx(model.communality_[7], rel=1e-6)
 
@@ -205,8 +226,8 @@ def test_log1p_and_transpose(inside):
     result = run(app, ["select", path, "--log1p", "--transpose", "--json", "--components", "2"])
     assert result.exit_code == 0, result.output
     model = FDRPCA(2).fit(np.log1p(counts))
-    said = json.loads(result.stdout)
-    assert sorted(said["selected"]) == sorted(f"s{k}" for k in model.get_support(indices=True))
+    printed = json.loads(result.stdout)
+    assert sorted(printed["selected"]) == sorted(f"s{k}" for k in model.get_support(indices=True))
     low = sheet(inside / "low.csv", X=DATA.X - 5, label=False)
     refused = run(app, ["select", low, "--log1p"])
     assert refused.exit_code == 1
@@ -386,9 +407,9 @@ def test_results_without_selected_variables(inside):
     path = sheet(inside / "noise.csv", X=X)
     result = run(app, ["select", path, "--label", "kind"])
     assert result.exit_code == 0, result.output
-    said = " ".join(result.stdout.split())
-    assert "selected 0 of 20" in said
-    assert "communality" not in said
+    printed = " ".join(result.stdout.split())
+    assert "selected 0 of 20" in printed
+    assert "communality" not in printed
     assert "warning: FDRPCA: " in " ".join(result.stderr.split())
     folder = inside / "noise-prosparse"
     assert {r["selected"] for r in rows_of(folder / "selected.csv")} == {"no"}
@@ -464,21 +485,21 @@ def test_select_with_method_panel(inside):
     path = sheet(inside / "t.csv", label=False)
     result = run(app, ["select", path, "--method", "panel", "--variables", "4", "--json"])
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
+    printed = json.loads(result.stdout)
     model = Panel(4).fit(DATA.X)
-    assert said["selected"] == [NAMES[k] for k in model.order_]
-    assert said["reason"] == "4 variables were requested"
+    assert printed["selected"] == [NAMES[k] for k in model.order_]
+    assert printed["reason"] == "4 variables were requested"
     np.testing.assert_array_equal(load("t-prosparse/model.prosparse").order_, model.order_)
     result = run(app, ["select", path, "--method", "panel", "--target-recovery", "0.5", "--json"])
     assert result.exit_code == 0, result.output
     model = Panel(target_recovery=0.5).fit(DATA.X)
-    said = json.loads(result.stdout)
-    assert said["n_selected"] == model.n_selected_
+    printed = json.loads(result.stdout)
+    assert printed["n_selected"] == model.n_selected_
     attained = model.relative_r2_path_[model.n_selected_ - 1]
     much = (
         f"{attained:.1%} of the held-out variance" if attained < 1 else "as much held-out variance"
     )
-    assert said["reason"].startswith(f"they explain {much}")
+    assert printed["reason"].startswith(f"they explain {much}")
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>target-recovery</dt><dd>0.5</dd>" in page
 
@@ -488,12 +509,12 @@ def test_fdr_and_min_communality(inside):
     asked = ["select", path, "--min-communality", "0.3", "--fdr", "0.2"]
     result = run(app, asked)
     assert result.exit_code == 0, result.output
-    said = " ".join(result.stdout.split())
+    printed = " ".join(result.stdout.split())
     model = FDRPCA(fdr=0.2, min_communality=0.3).fit(DATA.X)
     assert 0 < model.n_selected_ < FDRPCA(fdr=0.2).fit(DATA.X).n_selected_
-    assert f"selected {model.n_selected_} of 20" in said
+    assert f"selected {model.n_selected_} of 20" in printed
     most = int(np.argmax(model.communality_))
-    assert f"communality v{most} ({model.communality_[most]:.0%})" in said
+    assert f"communality v{most} ({model.communality_[most]:.0%})" in printed
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "<dt>min-communality</dt><dd>0.3</dd>" in page
     assert "<dt>columns</dt><dd>scaled to unit variance</dd>" in page
@@ -524,16 +545,16 @@ def test_permutation_null(inside):
     X = 3.0 * DATA.X + rng.normal(size=DATA.X.shape) * np.linspace(0.1, 2.0, 20)
     path = sheet(inside / "t.csv", X=X, label=False)
     arguments = ["select", path, "--method", "gsppca", "--components", "2"]
-    said = json.loads(run(app, [*arguments, "--json"]).stdout)
-    assert said["null_n_selected"] > 0
+    printed = json.loads(run(app, [*arguments, "--json"]).stdout)
+    assert printed["null_n_selected"] > 0
     shown = " ".join(run(app, arguments).stdout.split())
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
-    assert f"{said['n_selected']} of 20" in shown
+    assert f"{printed['n_selected']} of 20" in shown
     assert "null datasets" in shown
-    assert number(said["null_n_selected"]) in page
+    assert number(printed["null_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
-    assert number(said["null_n_selected"]) in (inside / "again.html").read_text("utf-8")
+    assert number(printed["null_n_selected"]) in (inside / "again.html").read_text("utf-8")
     without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
     assert without["null_n_selected"] is None
 
@@ -541,21 +562,21 @@ def test_permutation_null(inside):
 def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     monkeypatch.setattr("prosparse.app.diagnostics.MAX_FIT_SECONDS", 0.0)
     path = sheet(inside / "t.csv", label=False)
-    said = json.loads(run(app, ["select", path, "--json"]).stdout)
-    assert said["null_n_selected"] is None
-    assert any("--permutations 5" in note for note in said["notes"])
+    printed = json.loads(run(app, ["select", path, "--json"]).stdout)
+    assert printed["null_n_selected"] is None
+    assert any("--permutations 5" in note for note in printed["notes"])
     asked = json.loads(run(app, ["select", path, "--json", "--permutations", "2"]).stdout)
     assert asked["null_n_selected"] == 0
 
 
 def test_stability_selection(inside):
     path = sheet(inside / "t.csv")
-    said = json.loads(
+    printed = json.loads(
         run(app, ["select", path, "--drop", "kind", "--json", "--stability", "4"]).stdout
     )
     seen = stability_selection(FDRPCA().fit(DATA.X), DATA.X, 4, random_state=0)
-    at = [NAMES.index(name) for name in said["selected"]]
-    np.testing.assert_allclose(said["selection_frequency"], seen.frequency[at])
+    at = [NAMES.index(name) for name in printed["selected"]]
+    np.testing.assert_allclose(printed["selection_frequency"], seen.frequency[at])
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert seen.summary()[0] in page
     refused = run(app, ["select", path, "--stability", "5"])
@@ -582,7 +603,9 @@ def test_script_reproduces_the_selection(inside, options, capsys):
     X = np.exp(DATA.X)
     if "impute" in options:
         X[3, 4] = np.nan
-    said = json.loads(run(app, ["select", sheet(inside / "t.csv", X=X), *options, "--json"]).stdout)
+    printed = json.loads(
+        run(app, ["select", sheet(inside / "t.csv", X=X), *options, "--json"]).stdout
+    )
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     code = html.unescape(
         re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)[1]
@@ -596,8 +619,8 @@ def test_script_reproduces_the_selection(inside, options, capsys):
         warnings.simplefilter("ignore")
         runpy.run_path("again.py")
     first, names = capsys.readouterr().out.splitlines()
-    assert first == f"{said['n_selected']} of 20 variables selected"
-    assert sorted(ast.literal_eval(names)) == sorted(said["selected"])
+    assert first == f"{printed['n_selected']} of 20 variables selected"
+    assert sorted(ast.literal_eval(names)) == sorted(printed["selected"])
 
 
 def test_diagnostics_and_script_of_a_regression(inside, capsys):
@@ -606,19 +629,19 @@ def test_diagnostics_and_script_of_a_regression(inside, capsys):
     arguments = ["regress", path, "--response", NAMES[real], "--stability", "4", "--json"]
     result = run(app, arguments)
     assert result.exit_code == 0, result.output
-    said = json.loads(result.stdout)
+    printed = json.loads(result.stdout)
     X, y = np.delete(DATA.X, real, axis=1), DATA.X[:, real]
     others = [name for name in NAMES if name != NAMES[real]]
     model = SpinyRegressor().fit(X, y)
     seen = stability_selection(model, X, 4, y=y, random_state=0)
-    at = [others.index(name) for name in said["selected"]]
-    np.testing.assert_allclose(said["selection_frequency"], seen.frequency[at])
-    assert said["null_n_selected"] == permutation_null(model, X, 5, y=y, random_state=0).expected
+    at = [others.index(name) for name in printed["selected"]]
+    np.testing.assert_allclose(printed["selection_frequency"], seen.frequency[at])
+    assert printed["null_n_selected"] == permutation_null(model, X, 5, y=y, random_state=0).expected
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "with the response in random order" in page
     found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)
     (inside / "again.py").write_text(html.unescape(found[1]), "utf-8")
     runpy.run_path("again.py")
     assert sorted(ast.literal_eval(capsys.readouterr().out.splitlines()[1])) == sorted(
-        said["selected"]
+        printed["selected"]
     )

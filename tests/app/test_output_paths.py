@@ -41,11 +41,11 @@ def table(path, names=None, scale=1.0):
     return str(path)
 
 
-def select(*words):
-    return run(app, ["select", *words, "--components", "1"])
+def select(*arguments):
+    return run(app, ["select", *arguments, "--components", "1"])
 
 
-def said(result):
+def text_of(result):
     return " ".join((result.stdout + result.stderr).split())
 
 
@@ -68,7 +68,7 @@ def command(name, path):
         save(GSPPCA(1).fit(X), source)
     result = run(app, [name, str(source), "--output", str(path)])
     if result.exit_code:
-        raise OSError(said(result))
+        raise OSError(text_of(result))
 
 
 @unix
@@ -172,18 +172,18 @@ def test_results_of_another_table_need_output_to_be_replaced(inside):
     table(inside / "x.txt")
     refused = select("x.txt")
     assert refused.exit_code == 2
-    assert "x-prosparse contains the results of x.csv, not of x.txt" in said(refused)
+    assert "x-prosparse contains the results of x.csv, not of x.txt" in text_of(refused)
     assert (inside / "x-prosparse" / "model.prosparse").read_bytes() == first
-    again = select("x.csv")  # the same table: nothing is lost, nothing is said
-    assert "replaced" not in said(again)
+    again = select("x.csv")  # the same table: nothing is lost, nothing is printed
+    assert "replaced" not in text_of(again)
     table(inside / "x.csv", scale=2.0)
-    assert "replaced earlier results of x.csv" in said(select("x.csv"))
+    assert "replaced earlier results of x.csv" in text_of(select("x.csv"))
     named = select("x.txt", "--output", "x-prosparse", "--json")
     assert json.loads(named.stdout)["replaced"] == "x.csv"
     assert run(app, ["fit", "x.csv", "-q"]).exit_code == 0
-    assert "x.prosparse contains the results of x.csv" in said(run(app, ["fit", "x.txt"]))
+    assert "x.prosparse contains the results of x.csv" in text_of(run(app, ["fit", "x.txt"]))
     (inside / "x.prosparse").write_text("precious")
-    assert "is not a model" in said(run(app, ["fit", "x.csv"]))
+    assert "is not a model" in text_of(run(app, ["fit", "x.csv"]))
     assert (inside / "x.prosparse").read_text() == "precious"
 
 
@@ -211,14 +211,14 @@ def test_inputs_are_not_replaced(inside):
         (text, "d/../d"),
     ):
         refused = select(source, "--output", output)
-        assert refused.exit_code == 2, said(refused)
-        assert "which the results would replace" in said(refused)
+        assert refused.exit_code == 2, text_of(refused)
+        assert "which the results would replace" in text_of(refused)
     refused = run(app, ["fit", "far.csv", "--output", "d/selected.csv"])
-    assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
+    assert (refused.exit_code, "is an input of this command" in text_of(refused)) == (2, True)
     save(GSPPCA(1).fit(X), "m")
     for data, output in (("far.csv", "m"), ("far.csv", "d/selected.csv")):
         refused = run(app, ["report", "m", "--data", data, "--output", output])
-        assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
+        assert (refused.exit_code, "is an input of this command" in text_of(refused)) == (2, True)
     assert (inside / "d" / "selected.csv").read_bytes() == before
     assert load("m").n_features_in_ == 8
 
@@ -227,11 +227,11 @@ def test_folders_with_other_content_are_not_replaced(inside, monkeypatch):
     table(inside / "t.csv")
     (inside / "d" / "report.html").mkdir(parents=True)
     (inside / "d" / "report.html" / "precious").touch()
-    assert "contains other files (report.html)" in said(select("t.csv", "--output", "d"))
+    assert "contains other files (report.html)" in text_of(select("t.csv", "--output", "d"))
     (inside / "empty" / "er").mkdir(parents=True)
     monkeypatch.chdir(inside / "empty" / "er")
     for place in (".", "../er"):
-        assert "contains the current folder" in said(select("../../t.csv", "--output", place))
+        assert "contains the current folder" in text_of(select("../../t.csv", "--output", place))
 
 
 @unix
@@ -258,14 +258,14 @@ def test_long_file_names(inside, monkeypatch, length, letter):
     stem = letter * ((length - 4) // len(letter.encode()))
     name = f"{stem}.csv"
     table(inside / name)
-    for words, place in (
+    for arguments, place in (
         (["select", name, "--components", "1"], f"{stem}-prosparse"),
         (["fit", name, "--components", "1"], f"{stem}.prosparse"),
     ):
-        result = run(app, words)
+        result = run(app, arguments)
         fits = len(place.encode()) <= 255
-        assert result.exit_code == (0 if fits else 2), said(result)
-        assert (inside / place).exists() if fits else "select a shorter one" in said(result)
+        assert result.exit_code == (0 if fits else 2), text_of(result)
+        assert (inside / place).exists() if fits else "select a shorter one" in text_of(result)
     save(GSPPCA(1).fit(X), "a" * 255)
     assert load("a" * 255).n_features_in_ == 8
     assert not [p for p in inside.iterdir() if p.name.startswith(".")]
@@ -273,10 +273,10 @@ def test_long_file_names(inside, monkeypatch, length, letter):
 
 def test_too_long_names_raise_errors_before_reading(inside, monkeypatch):
     monkeypatch.setattr("prosparse.app.commands.read_table", lambda *a: 1 / 0)
-    for words in (["select", "t.csv"], ["fit", "t.csv"], ["report", "m"]):
-        result = run(app, [*words, "--output", "n" * 256])
+    for arguments in (["select", "t.csv"], ["fit", "t.csv"], ["report", "m"]):
+        result = run(app, [*arguments, "--output", "n" * 256])
         assert result.exit_code == 2
-        assert "(256 bytes): select a shorter one with --output" in said(result)
+        assert "(256 bytes): select a shorter one with --output" in text_of(result)
 
 
 @pytest.mark.parametrize("command", ["select", "fit"])
@@ -286,7 +286,7 @@ def test_paths_below_files_raise_errors_before_reading(inside, monkeypatch, comm
     for place in ("file/results", "file/deep/er"):
         result = run(app, [command, "t.csv", "--output", place])
         assert result.exit_code == 2
-        assert "is a file" in said(result) or "does not exist" in said(result)
+        assert "is a file" in text_of(result) or "does not exist" in text_of(result)
 
 
 @unix
@@ -294,7 +294,7 @@ def test_pipe_as_table(inside):
     os.mkfifo(inside / "t.csv")
     refused = select("t.csv")
     assert refused.exit_code == 1
-    assert "not a regular file" in said(refused)
+    assert "not a regular file" in text_of(refused)
 
 
 def test_invalid_stored_options_are_ignored(inside):
@@ -314,8 +314,8 @@ def test_files_named_like_results_are_not_replaced(inside):
         (inside / "exam").mkdir(exist_ok=True)
         (inside / "exam" / name).write_text(text)
         refused = select("t.csv", "--output", "exam")
-        assert (refused.exit_code, "no valid model.prosparse" in said(refused)) == (2, True), said(
-            refused
+        assert (refused.exit_code, "no valid model.prosparse" in text_of(refused)) == (2, True), (
+            text_of(refused)
         )
         assert (inside / "exam" / name).read_text() == text
 
@@ -325,7 +325,7 @@ def test_pipe_as_model(inside):
     table(inside / "t.csv")
     (inside / "d").mkdir()
     os.mkfifo(inside / "d" / "model.prosparse")
-    assert "no valid model.prosparse" in said(select("t.csv", "--output", "d"))
+    assert "no valid model.prosparse" in text_of(select("t.csv", "--output", "d"))
     with pytest.raises(ModelFileError, match="not a regular file"):
         load(inside / "d" / "model.prosparse")
 
@@ -335,16 +335,16 @@ def test_hard_links_of_inputs_are_not_replaced(inside):
     table(inside / "t.csv")
     os.link("t.csv", "hard.prosparse")
     refused = run(app, ["fit", "t.csv", "--output", "hard.prosparse"])
-    assert (refused.exit_code, "is an input of this command" in said(refused)) == (2, True)
+    assert (refused.exit_code, "is an input of this command" in text_of(refused)) == (2, True)
 
 
-@pytest.mark.parametrize("words", [["report", "m.prosparse"], ["demo", "."]])
-def test_other_html_files_are_not_replaced(inside, words):
+@pytest.mark.parametrize("arguments", [["report", "m.prosparse"], ["demo", "."]])
+def test_other_html_files_are_not_replaced(inside, arguments):
     save(GSPPCA(1).fit(X), "m.prosparse")
     for name in ("m.html", "report.html"):
         (inside / name).write_text("precious")
-    refused = run(app, words)
-    assert (refused.exit_code, "is not a report of prosparse" in said(refused)) == (2, True)
+    refused = run(app, arguments)
+    assert (refused.exit_code, "is not a report of prosparse" in text_of(refused)) == (2, True)
     assert {(inside / name).read_text() for name in ("m.html", "report.html")} == {"precious"}
 
 
@@ -355,7 +355,7 @@ def test_earlier_reports_are_replaced(inside):
     assert run(app, ["report", "m.prosparse", "--output", "m.html"]).exit_code == 0
     (inside / "m.html").write_text("precious")
     refused = run(app, ["report", "m.prosparse", "--output", "m.html"])
-    assert (refused.exit_code, "is not a report of prosparse" in said(refused)) == (2, True)
+    assert (refused.exit_code, "is not a report of prosparse" in text_of(refused)) == (2, True)
     assert (inside / "m.html").read_text() == "precious"
 
 
@@ -375,7 +375,7 @@ def test_report_replaces_only_reports(inside):
     for name, message in protected.items():
         refused = run(app, ["report", "found", "--output", name])
         assert refused.exit_code == 2, name
-        assert message in said(refused)
+        assert message in text_of(refused)
         assert (inside / name).read_bytes() == before[name]
     (inside / "b.csv").write_text("a,b\n1,2\n")  # changed since, and protected nevertheless
     assert run(app, ["report", "found", "--output", "b.csv"]).exit_code == 2
@@ -388,7 +388,7 @@ def test_fit_replaces_only_models(inside):
     for name in ("other.csv", "damaged.zip"):
         before = (inside / name).read_bytes()
         refused = run(app, ["fit", "t.csv", "--output", name])
-        assert (refused.exit_code, "is not a model of prosparse" in said(refused)) == (2, True)
+        assert (refused.exit_code, "is not a model of prosparse" in text_of(refused)) == (2, True)
         assert (inside / name).read_bytes() == before
     for _ in range(2):
         assert run(app, ["fit", "t.csv", "--output", "m", "-q"]).exit_code == 0
@@ -413,7 +413,7 @@ def test_labels_and_costs_are_not_replaced(inside):
     files = ("t.csv", "lab.csv", "costs.csv", "ot/scores.csv", "ot/selected.csv", "ot/report.html")
     before = {name: (inside / name).read_bytes() for name in files}
     aside = ["--labels", "ot/scores.csv", "--label", "age"]
-    for words in (
+    for arguments in (
         ["fit", "t.csv", "--labels", "lab.csv", "--label", "age", "--output", "lab.csv"],
         ["select", "t.csv", *aside, "--output", "ot"],
         ["regress", "t.csv", *aside[:2], "--response", "age", "--output", "ot"],
@@ -422,10 +422,12 @@ def test_labels_and_costs_are_not_replaced(inside):
         ["report", "ot", "--data", "t.csv", *aside, "--output", "ot/scores.csv"],
         ["report", "ot", "--data", "t.csv", *aside, "--output", "t.csv"],
     ):
-        refused = run(app, words)
-        assert refused.exit_code == 2, said(refused)
-        assert "is an input" in said(refused) or "which the results would replace" in said(refused)
-        assert {name: (inside / name).read_bytes() for name in files} == before, words
+        refused = run(app, arguments)
+        assert refused.exit_code == 2, text_of(refused)
+        assert "is an input" in text_of(refused) or "which the results would replace" in text_of(
+            refused
+        )
+        assert {name: (inside / name).read_bytes() for name in files} == before, arguments
 
 
 # --- terminals
@@ -443,7 +445,7 @@ def test_control_characters_in_names_are_escaped(inside):
     folder = inside / "d"
     folder.mkdir()
     (folder / "\x1b[2J").touch()
-    for shown in (result.stdout, said(select("t.csv", "--output", "d"))):
+    for shown in (result.stdout, text_of(select("t.csv", "--output", "d"))):
         assert not any(one in shown for one in "\x1b\x07\x9b\u202e")
 
 
@@ -463,17 +465,17 @@ NO_ERRORS = "os.close(2); sys.stderr = sys.__stderr__ = None"
 INTO = "os.dup2(os.open({path!r}, os.O_WRONLY | os.O_CREAT), 1); sys.stdout = os.fdopen(1, 'w')"
 
 
-def forked(streams, *words):
-    return Program(FORKED.format(streams=streams), os.getcwd(), *words).ended(100)
+def forked(streams, *arguments):
+    return Program(FORKED.format(streams=streams), os.getcwd(), *arguments).ended(100)
 
 
 @unix
 @pytest.mark.parametrize(
-    ("streams", "words"), [(NO_OUTPUT, []), (NO_ERRORS, []), (NO_OUTPUT, ["--json"])]
+    ("streams", "arguments"), [(NO_OUTPUT, []), (NO_ERRORS, []), (NO_OUTPUT, ["--json"])]
 )
-def test_closed_streams(inside, streams, words):
+def test_closed_streams(inside, streams, arguments):
     table(inside / "t.csv")
-    assert forked(streams, "select", "t.csv", "--components", "1", *words).returncode == 0
+    assert forked(streams, "select", "t.csv", "--components", "1", *arguments).returncode == 0
     assert (inside / "t-prosparse" / "report.html").is_file()
 
 
@@ -564,9 +566,9 @@ def test_names_on_limited_terminals(inside, encoding):
         "select --help",
     )
     assert shown.code == 0
-    said = json.loads(answer.stdout.decode("utf-8" if encoding == "utf-8" else "ascii"))
-    assert set(said["selected"]) <= set(names)
-    assert said["selected"]
+    printed = json.loads(answer.stdout.decode("utf-8" if encoding == "utf-8" else "ascii"))
+    assert set(printed["selected"]) <= set(names)
+    assert printed["selected"]
     assert lacking.code == 1
     assert b"did you mean" in lacking.stderr
     assert helped.code == 0
@@ -591,10 +593,10 @@ def test_file_name_that_is_not_unicode(inside):
     name = b"caf\xe9.csv"
     table(inside / "t.csv")
     os.rename(b"t.csv", name)
-    words = ["select", os.fsdecode(name), "--components", "1", "--json"]
-    ended = forked(INTO.format(path="said"), *words)
+    arguments = ["select", os.fsdecode(name), "--components", "1", "--json"]
+    ended = forked(INTO.format(path="printed"), *arguments)
     assert ended.returncode == 0, ended.stderr
-    assert json.loads((inside / "said").read_bytes())["rows"] == 40
+    assert json.loads((inside / "printed").read_bytes())["rows"] == 40
     assert os.path.exists(b"caf\xe9-prosparse/report.html")
     ended = forked("", "report", os.fsdecode(b"caf\xe9-prosparse/model.prosparse"))
     assert ended.returncode == 0, ended.stderr

@@ -170,17 +170,17 @@ def test_models_store_the_variables(tmp_path, monkeypatch):
     testing = pytest.importorskip("typer.testing")
     from prosparse.app.cli import app
 
-    def run(*words):
-        result = testing.CliRunner().invoke(app, list(words))
+    def run(*arguments):
+        result = testing.CliRunner().invoke(app, list(arguments))
         assert result.exit_code == 0, result.output
         return result.stdout
 
     monkeypatch.chdir(tmp_path)
     counted = frame(id=range(1, ROWS + 1), row=np.arange(ROWS) % 7)  # row is a variable
     counted.to_csv("t.csv", index=False)
-    said = json.loads(run("select", "t.csv", "--components", "1", "--json", "--output", "o"))
-    assert said["variables"] == 4
-    assert any("--keep 'id'" in note for note in said["notes"])
+    printed = json.loads(run("select", "t.csv", "--components", "1", "--json", "--output", "o"))
+    assert printed["variables"] == 4
+    assert any("--keep 'id'" in note for note in printed["notes"])
     kept = json.loads(run("select", "t.csv", "--components", "1", "--json", "--keep", "id"))
     assert kept["variables"] == 5
     some = counted.iloc[[0, 1, 1, 2]]  # ids repeat, and nothing tells rows apart

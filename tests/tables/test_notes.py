@@ -20,7 +20,7 @@ def write(path, text):
     return path
 
 
-def said(table):
+def text_of(table):
     return " | ".join(table.notes)
 
 
@@ -42,7 +42,9 @@ def test_titles_are_skipped_with_a_note(tmp_path, above, lines, separator):
     table = read_table(write(tmp_path / "t.csv", text))
     assert table.names == ["a", "b", "c"]
     np.testing.assert_array_equal(table.X, X)
-    assert f"{lines} line{'s' * (lines > 1)} above the names of the columns skipped" in said(table)
+    assert f"{lines} line{'s' * (lines > 1)} above the names of the columns skipped" in text_of(
+        table
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,7 @@ def test_titles_are_skipped_with_a_note(tmp_path, above, lines, separator):
 )
 def test_no_title(tmp_path, text):
     path = tmp_path / ("t.tsv" if "\t" in text else "t.csv")
-    assert "skipped" not in said(read_table(write(path, text)))
+    assert "skipped" not in text_of(read_table(write(path, text)))
 
 
 def test_title_without_names(tmp_path):
@@ -69,13 +71,13 @@ def test_title_without_names(tmp_path):
 def test_repeated_names_are_numbered_with_a_note(tmp_path):
     table = read_table(write(tmp_path / "t.csv", "a,b,a,a,a.2\n1,2,3,4,5\n6,7,8,9,1\n"))
     assert table.names == ["a", "b", "a.3", "a.4", "a.2"]
-    assert "3 columns have the name 'a'" in said(table)
+    assert "3 columns have the name 'a'" in text_of(table)
     columns = [pa.array(column) for column in X.T]
     parquet.write_table(pa.table(columns, names=["a", "b", "a"]), tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet")
     assert table.names == ["a", "b", "a.2"]
     np.testing.assert_array_equal(table.X, X)
-    assert "2 columns have the name 'a'" in said(table)
+    assert "2 columns have the name 'a'" in text_of(table)
     np.savez(tmp_path / "t.npz", X=X, names=["a", "b", "a"])
     assert read_table(tmp_path / "t.npz").names == ["a", "b", "a.2"]
 
@@ -104,7 +106,7 @@ def test_drop_text(tmp_path):
     path = write(tmp_path / "t.csv", TEXT)
     table = read_table(path, ReadOptions(drop=("text",)))
     assert table.names == ["a", "b"]
-    assert "3 non-numeric columns dropped: 'city'" in said(table)
+    assert "3 non-numeric columns dropped: 'city'" in text_of(table)
     table = read_table(path, ReadOptions(drop=("text",), label="city"))
     assert (table.names, table.label) == (["a", "b"], ["Rome", "Bonn", "Rome"])
     with pytest.raises(TableError, match="1 can be variables"):
@@ -130,7 +132,7 @@ def test_text_in_parquet(tmp_path):
         read_table(tmp_path / "t.parquet")
     table = read_table(tmp_path / "t.parquet", ReadOptions(drop=("text",)))
     assert table.names == ["a", "b"]
-    assert "dropped: 'k' (string), 'm' (string)" in said(table)
+    assert "dropped: 'k' (string), 'm' (string)" in text_of(table)
 
 
 def test_line_of_units(tmp_path):
@@ -154,7 +156,7 @@ def test_percentages_become_proportions(tmp_path):
     np.testing.assert_allclose(table.X, [[0.125, 1, 0.05], [np.nan, 2, 0.07], [0.03, 3, 0.09]])
     assert (
         "column 'a' and 1 more column: percentages were converted to proportions ('12,5%' is 0.125)"
-        in said(table)
+        in text_of(table)
     )
 
 
@@ -170,12 +172,12 @@ def test_mixed_percentages_and_numbers(tmp_path, first, second):
 def test_note_on_names_converted_to_dates(tmp_path):
     genes = ["TP53", "BRCA1", "2-Sep", "MYC", "EGFR", "KRAS"]
     lines = [",".join(genes), *(",".join(str(k * j) for j in range(1, 7)) for k in range(1, 4))]
-    assert "1 of the 6 names are dates ('2-Sep')" in said(
+    assert "1 of the 6 names are dates ('2-Sep')" in text_of(
         read_table(write(tmp_path / "t.csv", "\n".join(lines)))
     )
     days = ["2024-01-01", "2024-01-02", "2024-01-03"]
     lines = ["day,a,b", *(f"{day},{k},{k * k}" for k, day in enumerate(days))]
-    assert "dates" not in said(read_table(write(tmp_path / "d.csv", "\n".join(lines))))
+    assert "dates" not in text_of(read_table(write(tmp_path / "d.csv", "\n".join(lines))))
 
 
 # --- inexact integers
@@ -198,7 +200,7 @@ GENES = "gene,GSM1,GSM2,GSM3,GSM4\n" + "".join(f"G{k},{k},2,3,{k * k}\n" for k i
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "arguments"),
     [
         (
             GENES,
@@ -210,11 +212,11 @@ GENES = "gene,GSM1,GSM2,GSM3,GSM4\n" + "".join(f"G{k},{k},2,3,{k * k}\n" for k i
         (GENES.replace("gene", "").replace("GSM", "x").replace("\nG", "\nENSG0000000"), ["genes"]),
     ],
 )
-def test_note_on_variables_in_rows(tmp_path, text, words):
+def test_note_on_variables_in_rows(tmp_path, text, arguments):
     table = read_table(write(tmp_path / "t.csv", text))
-    for word in [*words, "use --transpose"]:
-        assert word in said(table)
-    assert "may be variables" not in said(
+    for word in [*arguments, "use --transpose"]:
+        assert word in text_of(table)
+    assert "may be variables" not in text_of(
         read_table(tmp_path / "t.csv", ReadOptions(transpose=True))
     )
 
@@ -224,15 +226,15 @@ def test_note_on_variables_in_rows(tmp_path, text, words):
 )
 def test_no_note_on_samples_in_rows(tmp_path, head):
     text = head + "\n" + "".join(f"p{k},{k},2,3,{k * k}\n" for k in range(25))
-    assert "may be variables" not in said(read_table(write(tmp_path / "t.csv", text)))
+    assert "may be variables" not in text_of(read_table(write(tmp_path / "t.csv", text)))
 
 
 def test_note_on_wrong_transposition(tmp_path):
     text = "sample,ENSG0000001,ENSG0000002,ENSG0000003,ENSG0000004\n"
     text += "".join(f"GSM{k},{k},2,3,{k * k}\n" for k in range(5))
     path = write(tmp_path / "t.csv", text)
-    assert "may be variables" not in said(read_table(path))
-    assert "remove --transpose" in said(read_table(path, ReadOptions(transpose=True)))
+    assert "may be variables" not in text_of(read_table(path))
+    assert "remove --transpose" in text_of(read_table(path, ReadOptions(transpose=True)))
 
 
 LABELLED = "gene,GSM1,GSM2,GSM3\nclass,ALL,AML,ALL\nG1,1,2,3\nage,50,60,70\nG2,4,5,6\n"
@@ -272,7 +274,9 @@ def test_labels_in_another_file(tmp_path):
         path, ReadOptions(transpose=True, labels=labels, label="kind", groups="donor")
     )
     assert (table.label, table.groups) == (["ALL", "AML", "ALL"], ["p", "q", "p"])
-    assert "'kind' and 'donor' read from labels.csv, matched by its column 'name'; " in said(table)
+    assert "'kind' and 'donor' read from labels.csv, matched by its column 'name'; " in text_of(
+        table
+    )
     with pytest.raises(TableError, match=r"labels\.csv: there is no column 'kin'; did you mean"):
         read_table(path, ReadOptions(transpose=True, labels=labels, label="kin"))
     with pytest.raises(TableError, match=r"several columns: 'kind', 'donor'"):
@@ -313,7 +317,7 @@ def test_identifiers_are_not_variables(tmp_path, name):
     lines = "".join(f"{k},{k * k},{7919 * k % 1000}\n" for k in range(1, 20))
     table = read_table(write(tmp_path / "t.csv", f"a,b,{name}\n" + lines))
     assert table.names == ["a", "b"]
-    assert "contains a different integer in every row" in said(table)
+    assert "contains a different integer in every row" in text_of(table)
 
 
 @pytest.mark.parametrize("widest", [1, 50_000])
@@ -328,7 +332,7 @@ def test_gene_expression_omnibus_file(tmp_path, monkeypatch, widest):
     table = read_table(path, ReadOptions(transpose=True))
     assert (table.names, table.ids) == (["1007_s_at", "1053_at"], ["GSM1", "GSM2", "GSM3", "GSM4"])
     np.testing.assert_array_equal(table.X, [[1.5, 5], [2, 6], [3, 7], [4, 8]])
-    assert "use --transpose" in said(read_table(path))
+    assert "use --transpose" in text_of(read_table(path))
 
 
 @pytest.mark.parametrize(

@@ -362,10 +362,10 @@ def test_invalid_text_files(tmp_path, name, widest, monkeypatch):
     text, message = BAD[name]
     with pytest.raises(TableError, match=message) as caught:
         read_table(write(tmp_path / "bad.csv", text))
-    said = str(caught.value)
-    assert said.startswith(str(tmp_path / "bad.csv"))
-    assert len(said.splitlines()) == 1
-    assert "\x1b" not in said
+    printed = str(caught.value)
+    assert printed.startswith(str(tmp_path / "bad.csv"))
+    assert len(printed.splitlines()) == 1
+    assert "\x1b" not in printed
 
 
 def test_wrong_encoding(tmp_path):
@@ -503,9 +503,11 @@ def test_inexact_integers_in_matrices(tmp_path):
     assert read_table(tmp_path / "t.npy").X[0, 1] == 2**52
 
 
-@pytest.mark.parametrize("said", [b"not json", b'{"index_columns": 5}', b"[1]", b"{}"])
-def test_invalid_pandas_metadata(tmp_path, said):
-    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]}).replace_schema_metadata({b"pandas": said})
+@pytest.mark.parametrize("printed", [b"not json", b'{"index_columns": 5}', b"[1]", b"{}"])
+def test_invalid_pandas_metadata(tmp_path, printed):
+    table = pa.table({"a": [1.0, 2.0], "b": [3.0, 5.0]}).replace_schema_metadata(
+        {b"pandas": printed}
+    )
     parquet.write_table(table, tmp_path / "t.parquet")
     assert read_table(tmp_path / "t.parquet").names == ["a", "b"]
 
@@ -653,13 +655,16 @@ def test_too_long_line(tmp_path, monkeypatch):
 
 
 def test_parser_errors_become_table_errors(tmp_path, monkeypatch):
-    for error, said in ((RuntimeError("odd"), "RuntimeError: odd"), (MemoryError(), "not enough")):
+    for error, printed in (
+        (RuntimeError("odd"), "RuntimeError: odd"),
+        (MemoryError(), "not enough"),
+    ):
 
         def broken(path, ask, error=error):
             raise error
 
         monkeypatch.setitem(READERS, ".csv", broken)
-        with pytest.raises(TableError, match=said):
+        with pytest.raises(TableError, match=printed):
             read_table(write(tmp_path / "t.csv", "a,b\n"))
 
 
@@ -699,32 +704,32 @@ def numbers_elsewhere(file, h5py):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "printed"),
     [
         (claims_much, "far more than the size"),
         (points_elsewhere, "link to another file"),
         (numbers_elsewhere, "in another file"),
     ],
 )
-def test_h5ad_with_false_sizes_or_external_links(change, said, tmp_path):
+def test_h5ad_with_false_sizes_or_external_links(change, printed, tmp_path):
     pytest.importorskip("anndata", reason="anndata is not installed")
-    with pytest.raises(TableError, match=said):
+    with pytest.raises(TableError, match=printed):
         read_table(h5_file(tmp_path / "t.h5ad", change))
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "printed"),
     [
         ("import time; time.sleep(60)", "stopped after the limit of 1 seconds"),
         ("import os; os.abort()", "HDF5 library crashed"),
     ],
 )
-def test_h5ad_if_the_library_hangs_or_crashes(program, said, tmp_path, monkeypatch):
+def test_h5ad_if_the_library_hangs_or_crashes(program, printed, tmp_path, monkeypatch):
     pytest.importorskip("anndata", reason="anndata is not installed")
     monkeypatch.setattr(limited, "PROGRAM", write(tmp_path / "child.py", program))
     if "sleep" in program:
         monkeypatch.setattr(limited, "MIN_SECONDS", 1.0)
-    with pytest.raises(TableError, match=said):
+    with pytest.raises(TableError, match=printed):
         read_table(write(tmp_path / "t.h5ad", "x"))
 
 
@@ -885,7 +890,7 @@ def test_too_many_empty_lines(tmp_path, monkeypatch):
 def test_invalid_separator_and_decimal_mark(tmp_path, ask):
     path = write(tmp_path / "t.csv", "a,b\n1,2\n3,5\n")
     if ask.separator == "":
-        assert read_table(path, ask).X.shape == (2, 2)  # nothing is said
+        assert read_table(path, ask).X.shape == (2, 2)  # nothing is printed
     else:
         with pytest.raises(TableError, match="the separator must be one character"):
             read_table(path, ask)
@@ -915,6 +920,10 @@ def test_duplicate_sparse_entries_are_summed(tmp_path, kind):
 
 def test_invalid_positions_in_matrix_market(tmp_path):
     head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n1 1 5\n"
-    for place, said in (("nan", "not an integer"), ("1e300", "outside"), ("1.5", "not an integer")):
-        with pytest.raises(TableError, match=said):
+    for place, printed in (
+        ("nan", "not an integer"),
+        ("1e300", "outside"),
+        ("1.5", "not an integer"),
+    ):
+        with pytest.raises(TableError, match=printed):
             read_table(write(tmp_path / "t.mtx", f"{head}{place} 1 5\n"))

@@ -124,7 +124,7 @@ def ods(path, rows):
     return path
 
 
-def said(table):
+def text_of(table):
     return " | ".join(table.notes)
 
 
@@ -141,7 +141,7 @@ def test_spreadsheet_equals_csv(tmp_path, kind):
     table = read_table(path)
     np.testing.assert_array_equal(table.X, X)
     assert (table.names, table.ids) == (["a", "b", "c"], ["r1", "r2", "r3"])
-    assert "the first column, 'name', contains the names of the rows" in said(table)
+    assert "the first column, 'name', contains the names of the rows" in text_of(table)
 
 
 def test_titles_empty_rows_and_columns(tmp_path):
@@ -150,7 +150,7 @@ def test_titles_empty_rows_and_columns(tmp_path):
     table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["B1:E1"]))
     np.testing.assert_array_equal(table.X, X)
     assert table.names == ["a", "b", "c"]
-    assert "2 lines above the names of the columns skipped: 'Blood of 2024'" in said(table)
+    assert "2 lines above the names of the columns skipped: 'Blood of 2024'" in text_of(table)
 
 
 def test_dates_percentages_booleans_and_errors(tmp_path):
@@ -172,7 +172,7 @@ def test_sheet_selection(tmp_path):
     path = xlsx(tmp_path / "t.xlsx", {"Notes": [], "Data": ROWS, "More": other})
     table = read_table(path)
     assert table.names == ["a", "b", "c"]
-    assert "sheet 'Data' was read; use --sheet for another one ('Notes', 'More')" in said(table)
+    assert "sheet 'Data' was read; use --sheet for another one ('Notes', 'More')" in text_of(table)
     assert read_table(path, ReadOptions(sheet="More")).names == ["x", "y"]
     assert read_table(path, ReadOptions(sheet="3")).names == ["x", "y"]
     with pytest.raises(TableError, match="no sheet 'Dat'; sheets: 'Notes', 'Data', 'More'"):
@@ -188,7 +188,7 @@ def test_merged_cells_of_a_group(tmp_path):
     path = xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=["A2:A3", "A4:A5"])
     table = read_table(path, ReadOptions(groups="donor"))
     assert table.groups == ["d1", "d1", "d2", "d2"]
-    assert "2 merged cells received the text of the first cell" in said(table)
+    assert "2 merged cells received the text of the first cell" in text_of(table)
 
 
 def test_text_and_labels(tmp_path):
@@ -340,7 +340,7 @@ def test_empty_merged_cells_and_those_beyond_the_table(tmp_path, merged):
     rows = [[None, "a", "b"], [None, 1.5, 2], [None, None, 3], [None, 4, 0]]
     table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, merged=[merged]))
     np.testing.assert_array_equal(table.X, [[1.5, 2], [np.nan, 3], [4, 0]])
-    assert "merged" not in said(table)
+    assert "merged" not in text_of(table)
 
 
 def test_merged_cells_that_end_below_the_table(tmp_path):
@@ -358,21 +358,21 @@ def test_formulas_without_a_stored_value(tmp_path):
     extra = "".join(f'<row r="{k}">{row}</row>' for k, row in enumerate(cells, 4))
     table = read_table(xlsx(tmp_path / "t.xlsx", {"Data": rows}, extra=extra))
     assert np.isnan(table.X[-1, 1])
-    assert "3 cells contain a formula without a stored value, read as missing" in said(table)
-    assert "(first: 'A4')" in said(table)
+    assert "3 cells contain a formula without a stored value, read as missing" in text_of(table)
+    assert "(first: 'A4')" in text_of(table)
     empty = '<row r="4"><c r="A4"><v>1</v></c><c r="B4" t="str"><f>IF(1,"")</f><v></v></c></row>'
     table = read_table(xlsx(tmp_path / "s.xlsx", {"Data": rows}, extra=empty))
-    assert "formula" not in said(table)
+    assert "formula" not in text_of(table)
 
 
 def test_formulas_without_a_stored_value_in_opendocument(tmp_path):
     path = ods(tmp_path / "t.ods", [["a", "b"], [1, 2], [3, 5]])
     stored = ' office:value-type="float" office:value="5"'
     replace(path, "content.xml", stored, ' table:formula="of:=1>0"' + stored)
-    assert "formula" not in said(read_table(path))
+    assert "formula" not in text_of(read_table(path))
     replace(path, "content.xml", stored, "")
-    assert "1 cell contains a formula without a stored value, read as" in said(read_table(path))
-    assert "(first: 'B3')" in said(read_table(path))
+    assert "1 cell contains a formula without a stored value, read as" in text_of(read_table(path))
+    assert "(first: 'B3')" in text_of(read_table(path))
 
 
 def test_formulas_without_a_stored_value_in_labels(tmp_path):
@@ -381,7 +381,7 @@ def test_formulas_without_a_stored_value_in_labels(tmp_path):
     path = xlsx(tmp_path / "l.xlsx", {"L": [["id", "k"], ["s1", "u"]]}, extra=extra)
     table = read_table(tmp_path / "t.csv", ReadOptions(labels=str(path)))
     assert table.label == ["u", ""]
-    assert "l.xlsx: 1 cell contains a formula without a stored value" in said(table)
+    assert "l.xlsx: 1 cell contains a formula without a stored value" in text_of(table)
 
 
 def test_without_python_calamine(tmp_path, monkeypatch):

@@ -345,7 +345,7 @@ def with_options(
                 arguments[name] = types[name](**values)
         command(**arguments)
 
-    parameters = [*single, *(parameter for group in groups.values() for parameter in group)]
+    parameters = [*(parameter for group in groups.values() for parameter in group), *single]
     parameters.sort(key=lambda parameter: parameter.default is not parameter.empty)
     flat.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     return flat
@@ -397,21 +397,24 @@ def method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
                 "rename it"
             )
         ((value_type, minimum),) = types
+        method_names: dict[str, list[str]] = {}
+        for method_name, option in by_method.items():
+            method_names.setdefault(option.help, []).append(method_name)
         text = " ".join(
-            f"For {method}: {option.help}."
+            f"For {' and '.join(names)}: {description}."
             if several
-            else f"{option.help[0].upper()}{option.help[1:]}."
-            for method, option in by_method.items()
+            else f"{description[0].upper()}{description[1:]}."
+            for description, names in method_names.items()
         )
         # A flag has an explicit name, so that typer adds no negative form.
-        names = (f"--{name}",) if value_type is bool else ()
+        flags = (f"--{name}",) if value_type is bool else ()
         parameters.append(
             inspect.Parameter(
                 identifier,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
                 default=typer.Option(
                     None,
-                    *names,
+                    *flags,
                     min=minimum,
                     metavar={int: "N", float: "NUMBER", bool: None}.get(value_type, "VALUE"),
                     rich_help_panel=MODEL,
