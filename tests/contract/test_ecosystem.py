@@ -1,4 +1,4 @@
-"""Every registered estimator in the places where a scikit-learn user would put it."""
+"""Every registered estimator in scikit-learn's meta-estimators and containers."""
 
 import numpy as np
 import pandas as pd
@@ -28,23 +28,22 @@ Y = Y + 0.1 * np.random.default_rng(0).standard_normal(60)
 CLASSES = np.where(Y > 0, "tumour", "normal")
 
 ALL = sorted(METHODS)
-# Variables are ranked by what each adds to those before, and not by what it is worth alone.
-ONE_AFTER_THE_OTHER = {"Panel", "SpinyClassifier", "SpinyRegressor"}
+# Variables are ranked by their incremental contribution, not by their own relevance.
+SEQUENTIAL = {"Panel", "SpinyClassifier", "SpinyRegressor"}
 TRANSFORMERS = [name for name in ALL if METHODS[name].projects]
 
 
 def made(name):
-    """With parameters that are quick, and leave some variables out on this table."""
+    """Return an estimator that is fast and selects some of the variables of these data."""
     return METHODS[name].estimator(**METHODS[name].example)
 
 
 def response(name):
-    """Numbers, or classes."""
+    """Return a numeric or a binary response."""
     return CLASSES if METHODS[name].classifies else Y
 
 
-def test_no_estimator_is_forgotten():
-    """A method without a grid would have nothing to search."""
+def test_every_method_has_a_grid_and_an_example():
     assert all(len(METHODS[name].grid) == 1 for name in ALL)
     assert all(METHODS[name].example for name in TRANSFORMERS)
 
@@ -58,8 +57,8 @@ def test_clone(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_select_from_model_out_of_the_box(name):
-    """Importances are zero for what was left out, so that any threshold leaves it out."""
+def test_select_from_model(name):
+    """Importances of variables that are not selected are zero."""
     selector = SelectFromModel(made(name)).set_output(transform="pandas").fit(X, response(name))
     model = selector.estimator_
     assert selector.get_support().any()
@@ -68,7 +67,7 @@ def test_select_from_model_out_of_the_box(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_select_from_model_keeps_what_was_chosen(name):
+def test_select_from_model_with_a_tiny_threshold_equals_the_selection(name):
     """By ``feature_importances_``: ``coef_`` of a regression averages over several sets."""
     selector = SelectFromModel(
         made(name),
@@ -81,7 +80,7 @@ def test_select_from_model_keeps_what_was_chosen(name):
 
 @pytest.mark.parametrize("name", ALL)
 def test_select_from_model_by_relevance(name):
-    """All variables compete by ``relevance_``, chosen or not."""
+    """``relevance_`` ranks all variables, also those that are not selected."""
     selector = SelectFromModel(
         made(name), importance_getter="relevance_", threshold=-np.inf, max_features=3
     ).fit(X, response(name))
@@ -90,7 +89,7 @@ def test_select_from_model_by_relevance(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_importances_only_after_fit(name):
+def test_importances_exist_after_fit(name):
     model = made(name)
     assert not hasattr(model, "feature_importances_")
     model.fit(X, response(name))
@@ -105,9 +104,9 @@ def test_ranking_and_relevance(name):
     assert sorted(model.ranking_) == list(range(1, 13))
     assert model.relevance_.min() >= 0
     assert model.relevance_.max() == pytest.approx(1.0)
-    falling = model.relevance_[np.argsort(model.ranking_)]
-    chosen = model.support_[np.argsort(model.ranking_)]
-    assert np.all(np.diff(falling[chosen]) <= 1e-12) or name in ONE_AFTER_THE_OTHER
+    relevance = model.relevance_[np.argsort(model.ranking_)]
+    selected = model.support_[np.argsort(model.ranking_)]
+    assert np.all(np.diff(relevance[selected]) <= 1e-12) or name in SEQUENTIAL
 
 
 @pytest.mark.parametrize("name", ["GSPPCA", "SpinyClassifier", "SpinyRegressor"])
@@ -126,18 +125,18 @@ def test_pipeline_with_a_regression(name):
     assert list(names) == [f"{name.lower()}{k}" for k in range(len(names))]
 
 
-def test_pipeline_that_ends_in_the_regressor():
+def test_pipeline_with_the_regressor_last():
     pipe = make_pipeline(StandardScaler(), made("SpinyRegressor"))
     assert pipe.fit(X, Y).score(X, Y) > 0.95
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pipeline_passes_the_names_of_the_columns(name):
+def test_pipeline_passes_column_names(name):
     scaler = StandardScaler().set_output(transform="pandas")
     pipe = make_pipeline(scaler, made(name)).fit(X, response(name))
     assert list(pipe[-1].feature_names_in_) == NAMES
     assert list(pipe[-1].select(pipe[:-1].transform(X)).columns) == [
-        one for one, chosen in zip(NAMES, pipe[-1].support_, strict=True) if chosen
+        name for name, selected in zip(NAMES, pipe[-1].support_, strict=True) if selected
     ]
 
 
@@ -164,7 +163,7 @@ def test_grid_search_inside_a_pipeline(name):
 def test_cross_val_score(name):
     scores = cross_val_score(made(name), X, response(name), cv=3, error_score="raise")
     assert np.all(np.isfinite(scores))
-    if not hasattr(made(name), "score_samples"):  # the share of the variance, or of that of y
+    if not hasattr(made(name), "score_samples"):  # the proportion of variance, or R^2, or accuracy
         assert np.all(scores > 0)
         assert np.all(scores < 1) or is_classifier(made(name))
 
@@ -198,12 +197,12 @@ def test_feature_union(name):
     union = FeatureUnion(
         [
             ("sparse", made(name)),
-            ("as they are", FunctionTransformer(feature_names_out="one-to-one")),
+            ("identity", FunctionTransformer(feature_names_out="one-to-one")),
         ]
     )
     out = union.set_output(transform="pandas").fit_transform(X)
     assert out.columns[0] == f"sparse__{name.lower()}0"
-    assert list(out.columns[-12:]) == [f"as they are__{one}" for one in NAMES]
+    assert list(out.columns[-12:]) == [f"identity__{name}" for name in NAMES]
 
 
 @pytest.mark.parametrize("name", TRANSFORMERS)
@@ -220,14 +219,14 @@ def test_set_output(name, container):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_names_of_another_table_are_refused(name):
+def test_other_column_names_raise_an_error(name):
     model = made(name).fit(X, response(name))
     use = model.predict if METHODS[name].supervised else model.transform
     with pytest.raises(ValueError, match="feature names should match"):
         use(X.rename(columns={"gene 0": "gene zero"}))
 
 
-SHARE_OF_SQUARES = [
+PROPORTION_OF_VARIANCE = [
     name for name in TRANSFORMERS if METHODS[name].estimator.score is SparseProjection.score
 ]
 
@@ -236,19 +235,19 @@ SHARE_OF_SQUARES = [
     ("name", "scale"),
     [
         (name, scale)
-        for name in SHARE_OF_SQUARES
+        for name in PROPORTION_OF_VARIANCE
         for scale in ([False, True] if METHODS[name].has_parameter("scale") else [None])
     ],
 )
-def test_score_is_the_share_of_squares_that_least_squares_rebuild(name, scale):
+def test_score_is_the_proportion_of_variance_by_least_squares(name, scale):
     model = made(name)
     if scale is not None:
         model.set_params(scale=scale)
     model.fit(X[:40])
     new = (X[40:].to_numpy() - model.mean_) / model.scale_
     coefficients = np.linalg.lstsq(model.components_.T, new.T, rcond=None)[0]
-    left = new - coefficients.T @ model.components_
-    assert model.score(X[40:]) == pytest.approx(1 - np.sum(left**2) / np.sum(new**2), rel=1e-9)
+    residual = new - coefficients.T @ model.components_
+    assert model.score(X[40:]) == pytest.approx(1 - np.sum(residual**2) / np.sum(new**2), rel=1e-9)
     assert model.score(X[:40]) == pytest.approx(model.explained_variance_ratio_.sum(), rel=1e-9)
 
 
@@ -262,14 +261,14 @@ def values_of(found):
 
 @pytest.mark.parametrize("fitted_to", ["pandas", "pyarrow"])
 @pytest.mark.parametrize("name", ALL)
-def test_every_method_takes_a_pyarrow_table(name, fitted_to):
+def test_every_method_accepts_a_pyarrow_table(name, fitted_to):
     table, y = arrow(X), response(name)
     frame_model = made(name).fit(X, y)
     model = frame_model if fitted_to == "pandas" else made(name).fit(table, y)
     assert list(model.feature_names_in_) == NAMES
     assert type(model.select(table)) is pa.Table
     assert model.select(table).column_names == frame_model.select(X).columns.tolist()
-    asked = {
+    arguments = {
         "transform": (X,),
         "score": (X, y),
         "score_samples": (X,),
@@ -280,8 +279,10 @@ def test_every_method_takes_a_pyarrow_table(name, fitted_to):
         "predict_unmeasured": (frame_model.select(X),),
     }
     if hasattr(model, "inverse_transform"):
-        asked["inverse_transform"] = (pd.DataFrame(frame_model.transform(X)).add_prefix("score "),)
-    for method, (frame, *others) in asked.items():
+        arguments["inverse_transform"] = (
+            pd.DataFrame(frame_model.transform(X)).add_prefix("score "),
+        )
+    for method, (frame, *others) in arguments.items():
         if hasattr(model, method):
             expected = getattr(frame_model, method)(frame, *others)
             found = getattr(model, method)(arrow(frame), *others)

@@ -1,4 +1,4 @@
-"""What a fitted estimator does depends on the fit alone, not on parameters set afterwards."""
+"""Parameters set after the fit do not change a fitted estimator."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from prosparse.registry import METHODS
 
 X = make_globally_sparse(60, 12, n_components=2, n_informative=5, random_state=0).X + 3.0
 Y = X[:, 0] - X[:, 3] + np.random.default_rng(1).normal(size=60) + 5.0
-GAPS = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
+MISSING = np.where(np.random.default_rng(2).random(X.shape) < 0.1, np.nan, X)
 NAMES = [f"v{k}" for k in range(12)]
 MODELS = [
     FDRPCA(),
@@ -44,12 +44,12 @@ MODELS = [
 
 
 def response(model):
-    """Numbers, or classes."""
+    """Return a numeric or a binary response."""
     return Y > 5.0 if is_classifier(model) else Y
 
 
-def said(model):
-    """All that a fitted estimator says about a table."""
+def results(model):
+    """Return all results of a fitted estimator."""
     answers = {
         "select": model.select(X),
         "support": model.get_support(indices=True),
@@ -62,46 +62,48 @@ def said(model):
         answers["predict"], answers["deviation"] = model.predict(X, return_std=True)
     if hasattr(model, "transform"):
         answers["scores"] = model.transform(X)
-        answers["rebuilt"] = model.inverse_transform(answers["scores"])
+        answers["reconstruction"] = model.inverse_transform(answers["scores"])
         answers["names"] = model.get_feature_names_out()
     if hasattr(model, "score_samples"):
         answers["density"] = model.score_samples(X)
     if hasattr(model, "optimality_gap_"):
         answers["gap"] = model.optimality_gap_
     if hasattr(model, "predict_unmeasured"):
-        answers["rest"], answers["off"] = model.predict_unmeasured(model.select(X), return_std=True)
-        answers["stands for"] = str(model.proxied_variables())
+        answers["unmeasured"], answers["std"] = model.predict_unmeasured(
+            model.select(X), return_std=True
+        )
+        answers["proxies"] = str(model.proxied_variables())
     if hasattr(model, "impute"):
-        answers["imputed"] = model.impute(GAPS)
-        answers["gappy density"] = model.score_samples(GAPS)
+        answers["imputed"] = model.impute(MISSING)
+        answers["density with missing values"] = model.score_samples(MISSING)
         last = len(model.view_columns_) - 1
         answers["view"], answers["variance"] = model.predict_view(X, last)
     return answers
 
 
 def other(value):
-    """Something that the parameter was not."""
+    """Return a different value."""
     if isinstance(value, bool):
         return not value
     return {"none": "at all"}
 
 
-def test_every_estimator_is_here():
+def test_every_estimator_is_covered():
     assert {type(model) for model in MODELS} == {method.estimator for method in METHODS.values()}
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_parameters_set_after_fit_change_nothing(model):
-    expected = said(clone(model).fit(X, response(model)))
+    expected = results(clone(model).fit(X, response(model)))
     for name, value in model.get_params().items():
         fitted = clone(model).fit(X, response(model))
         fitted.set_params(**{name: other(value)})
-        for what, answer in said(fitted).items():
-            np.testing.assert_array_equal(answer, expected[what], err_msg=f"{name}: {what}")
+        for result, answer in results(fitted).items():
+            np.testing.assert_array_equal(answer, expected[result], err_msg=f"{name}: {result}")
 
 
-def test_names_of_the_output_after_set_params():
+def test_views_set_after_the_fit_change_nothing():
     frame = pd.DataFrame(X, columns=NAMES)
     fitted = SCA(1, views=[NAMES[:6], NAMES[6:]]).fit(frame)
     expected = fitted.transform([frame[NAMES[:6]], frame[NAMES[6:]]])

@@ -1,4 +1,4 @@
-"""Components at an angle, against many points."""
+"""Angle constraints, compared with a grid of points."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.quick
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_furthest_point_at_an_angle(nonnegative, seed):
+def test_maximum_of_a_linear_form_under_angle_constraints(nonnegative, seed):
     """No feasible point among many goes further along f, and the constraint holds."""
     rng = np.random.default_rng(seed)
     V = np.abs(rng.standard_normal((6, 2))) * (rng.random((6, 2)) < 0.7)

@@ -1,4 +1,4 @@
-"""No bound may be below the best support; some must be close to it."""
+"""Upper bounds, compared with exhaustive search."""
 
 import pickle
 from itertools import combinations, product
@@ -85,7 +85,7 @@ def random_form(seed, m=6, p=8):
 
 @pytest.mark.parametrize("K", [1, 2, 5, 8])
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_bounds_of_blocks_written_out(K, nonnegative):
+def test_bounds_of_blocks_equal_their_definition(K, nonnegative):
     _, C = random_form(K)
     size = [[max(c, 0.0) if nonnegative else abs(c) for c in row] for row in C]
     discs, norms = [], []
@@ -101,8 +101,8 @@ def test_bounds_of_blocks_written_out(K, nonnegative):
 
 @pytest.mark.parametrize("K", [1, 2, 5])
 @pytest.mark.parametrize("known", [1, 2, 8])
-def test_the_spectral_bound_is_a_linear_programme(K, known):
-    """maximise sum_l lambda_l s_l over s_l <= t_l with sum s = 1; what is not known has t = 1."""
+def test_the_spectral_bound_solves_a_linear_programme(K, known):
+    """maximise sum_l lambda_l s_l over s_l <= t_l with sum s = 1; unknown directions have t = 1."""
     _, C = random_form(K)
     values, vectors = (part[..., ::-1] for part in np.linalg.eigh(C))
     rest = values[known] if known < 8 else 0.0
@@ -150,7 +150,7 @@ def test_the_dual_bound_is_the_smallest_over_rho(K):
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch, nonnegative):
+def test_the_upper_bound_is_the_smallest_feasible_one(monkeypatch, nonnegative):
     A, C = random_form(3)
     allowed = np.arange(8) != 2
     A, D = A[:, allowed], C[np.ix_(allowed, allowed)]
@@ -178,8 +178,8 @@ def test_the_upper_bound_is_the_smallest_of_those_there_is_time_for(monkeypatch,
     assert min(always + one) == ours()
 
 
-def test_a_gap_asks_for_a_form_a_constraint_and_a_value():
-    """One candidate that is the best there is, one that falls short, on the variables allowed."""
+def test_the_gap_of_a_candidate():
+    """An optimal and a suboptimal candidate on the allowed variables."""
     C = np.diag([9.0, 4.0, 2.0, 1.0])
     allowed = np.array([False, True, True, True])
     c = Constraint(1, False, allowed)
@@ -189,8 +189,8 @@ def test_a_gap_asks_for_a_form_a_constraint_and_a_value():
 
 
 @pytest.mark.parametrize("scale", [False, True])
-def test_gaps_of_tables_whose_eigenvalues_are_equal(scale):
-    """Of many equal eigenvalues LAPACK's search for the largest gives up: by the table's size."""
+def test_gaps_with_equal_eigenvalues(scale):
+    """LAPACK's search for the largest of many equal eigenvalues fails at some sizes."""
     for n in range(6, 13):
         for p in range(4, n + 1):
             X = np.eye(n)[:, :p]
@@ -201,7 +201,7 @@ def test_gaps_of_tables_whose_eigenvalues_are_equal(scale):
                 assert 0 <= gap[0] <= 1
 
 
-def test_a_largest_eigenvalue_that_lapack_does_not_find(monkeypatch):
+def test_eigenvalues_that_lapack_does_not_find(monkeypatch):
     def gives_up(*arguments, **options):
         raise np.linalg.LinAlgError("Internal Error.")
 
@@ -215,7 +215,7 @@ def test_a_largest_eigenvalue_that_lapack_does_not_find(monkeypatch):
         assert quadratic.leading_pair(C)[0] == pytest.approx(3.0)
 
 
-def test_the_leading_pair_of_a_form_that_is_zero():
+def test_the_leading_pair_of_a_zero_form():
     value, vector = quadratic.leading_pair(np.zeros((300, 300)))
     assert value == 0.0
     assert np.linalg.norm(vector) == pytest.approx(1.0)

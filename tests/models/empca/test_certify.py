@@ -1,4 +1,4 @@
-"""Proofs against exhaustive search, on matrices that make rounding and ties matter."""
+"""Branch and bound, compared with exhaustive search, also with ties and rounding."""
 
 import time
 from itertools import combinations
@@ -83,7 +83,7 @@ def first_guess(C):
 
 @pytest.mark.parametrize("kind", CONTAINERS)
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_proofs_agree_with_exhaustive_search(kind, nonnegative):
+def test_certificates_agree_with_exhaustive_search(kind, nonnegative):
     for seed in range(4):
         rng = np.random.default_rng(seed)
         p = int(rng.integers(3, 9))
@@ -105,7 +105,7 @@ def hard():
     return np.corrcoef(np.random.default_rng(0).standard_normal((22, 12)))
 
 
-def test_an_unfinished_proof_holds_and_better_ones_are_closer(hard):
+def test_bounds_of_unfinished_searches_are_valid(hard):
     exact = certify(hard, first_guess(hard), 6)
     assert exact.gap == 0.0
     rough = certify(hard, first_guess(hard), 6, gap=0.05)
@@ -118,7 +118,7 @@ def test_an_unfinished_proof_holds_and_better_ones_are_closer(hard):
     assert none.upper_bound >= rough.upper_bound
 
 
-def test_ctrl_c_leaves_the_best_so_far_with_its_gap(hard, monkeypatch):
+def test_an_interrupt_returns_the_incumbent_and_its_gap(hard, monkeypatch):
     calls, process_node = [], branching.process_node
 
     def interrupted(*arguments):
@@ -139,7 +139,7 @@ def test_ctrl_c_leaves_the_best_so_far_with_its_gap(hard, monkeypatch):
     assert found.gap > 0.0
 
 
-def test_progress_is_told_a_gap_that_falls(hard):
+def test_the_reported_gap_is_non_increasing(hard):
     class Told(list):
         advance = list.append
 
@@ -162,7 +162,7 @@ def test_exchangeable_variables_are_found_with_their_signs():
     assert exchangeable(near)[3] == 3
 
 
-def test_copies_do_not_multiply_the_search():
+def test_exchangeable_copies_do_not_add_nodes():
     """Two groups of nine equal columns: without symmetry there are thousands of equal sets."""
     rng = np.random.default_rng(1)
     columns = rng.standard_normal((30, 6))
@@ -173,7 +173,7 @@ def test_copies_do_not_multiply_the_search():
     assert found.n_nodes < 60
 
 
-def test_variables_left_out_cannot_be_in_a_better_set(monkeypatch):
+def test_screened_variables_are_in_no_better_set(monkeypatch):
     """Few rows at a time, against exhaustive search."""
     monkeypatch.setattr(screening, "MAX_BRANCHING", 3)
     monkeypatch.setattr(screening, "MAX_BLOCK_ENTRIES", 30)
@@ -196,7 +196,7 @@ def test_variables_left_out_cannot_be_in_a_better_set(monkeypatch):
     assert some_left_out
 
 
-def test_many_columns_are_proved_without_their_gram_matrix(monkeypatch):
+def test_many_columns_are_certified_without_the_gram_matrix(monkeypatch):
     """600 columns of 25 rows, of which few matter; the found set is the planted one."""
     monkeypatch.setattr(screening, "MAX_BRANCHING", 50)
     rng = np.random.default_rng(3)
@@ -209,7 +209,7 @@ def test_many_columns_are_proved_without_their_gram_matrix(monkeypatch):
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_wide_matrices_are_proved_on_a_part_of_their_variables(monkeypatch, nonnegative):
+def test_wide_matrices_are_certified_on_a_subset_of_variables(monkeypatch, nonnegative):
     """Multipliers for six variables at most, against exhaustive search."""
     monkeypatch.setattr(branching, "MAX_MULTIPLIERS", 6)
     for seed in range(3):
@@ -219,7 +219,7 @@ def test_wide_matrices_are_proved_on_a_part_of_their_variables(monkeypatch, nonn
         assert found.value == pytest.approx(best_value(C, 4, nonnegative), rel=1e-9)
 
 
-def test_sets_around_single_variables_are_tried_first():
+def test_sets_around_single_variables_are_evaluated_first():
     """A first guess far from the best set, and no time to search."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((20, branching.MAX_MULTIPLIERS + 20))
@@ -243,7 +243,7 @@ def table():
 
 @pytest.mark.parametrize("nonnegative", [False, True])
 @pytest.mark.parametrize("orthogonality", ["deflation", "disjoint"])
-def test_every_component_is_proved(table, orthogonality, nonnegative):
+def test_every_component_is_certified(table, orthogonality, nonnegative):
     options = {"orthogonality": orthogonality, "nonnegative": nonnegative, "random_state": 0}
     model = EMPCA(2, n_nonzero=4, certify=True, **options).fit(table)
     assert model.certified_.tolist() == [True, True]
@@ -254,7 +254,7 @@ def test_every_component_is_proved(table, orthogonality, nonnegative):
     assert all(np.all(np.diff(trace) >= -1e-9 * trace[-1]) for trace in model.objective_path_)
 
 
-def test_without_a_proof_nothing_is_certified(table):
+def test_without_certify_nothing_is_certified(table):
     model = EMPCA(n_nonzero=4, random_state=0).fit(table)
     assert model.certified_.tolist() == [False]
     assert model.upper_bound_[0] >= model.explained_variance_[0] * (1 - 1e-12)
@@ -268,14 +268,14 @@ def test_a_component_at_an_angle_has_a_bound(table):
     assert model.upper_bound_[1] >= model.explained_variance_[1]
 
 
-def test_single_precision_proves_what_its_digits_allow(table):
+def test_single_precision_is_certified_to_its_resolution(table):
     model = EMPCA(n_nonzero=4, certify=True, random_state=0).fit(table.astype(np.float32))
     assert model.certified_.tolist() == [True]
     double = EMPCA(n_nonzero=4, certify=True, random_state=0).fit(table)
     assert np.array_equal(model.support_, double.support_)
 
 
-def test_the_time_limit_ends_a_proof_and_is_spoken_of(hard):
+def test_the_time_limit_is_reported(hard):
     with pytest.warns(ConvergenceWarning, match="time_limit"):
         model = EMPCA.from_covariance(
             hard, n_nonzero=6, certify=True, time_limit=0.0, random_state=0
@@ -285,7 +285,7 @@ def test_the_time_limit_ends_a_proof_and_is_spoken_of(hard):
     assert not model.certified_[0]
 
 
-def test_ctrl_c_ends_a_fit_with_what_is_known(table, monkeypatch):
+def test_an_interrupted_fit_returns_bounds(table, monkeypatch):
     """At the first component, before any bound was computed: the second is found all the same."""
 
     def interrupted(*_):
@@ -300,12 +300,12 @@ def test_ctrl_c_ends_a_fit_with_what_is_known(table, monkeypatch):
     assert best_value(C, 4, False) <= model.upper_bound_[0] * (1 + 1e-12)
 
 
-def test_a_path_is_proved_too(table):
+def test_a_path_is_certified(table):
     models = EMPCA(certify=True, random_state=0).path(table, [2, 3])
     assert [model.certified_.tolist() for model in models] == [[True], [True]]
 
 
-def test_a_proved_model_can_be_saved(table, tmp_path):
+def test_a_certified_model_can_be_saved(table, tmp_path):
     model = EMPCA(n_nonzero=3, certify=True, random_state=0).fit(table)
     save(model, tmp_path / "model.prosparse")
     again = load(tmp_path / "model.prosparse")
@@ -324,7 +324,7 @@ def test_a_proved_model_can_be_saved(table, tmp_path):
         ({"joint": True}, "disjoint"),
     ],
 )
-def test_parameters_of_proofs_are_checked(table, parameters, said):
+def test_invalid_certification_parameters(table, parameters, said):
     with pytest.raises(ParameterError, match=said):
         EMPCA(n_nonzero=3, **parameters).fit(table)
 
@@ -333,14 +333,14 @@ def test_parameters_of_proofs_are_checked(table, parameters, said):
 
 
 @pytest.mark.parametrize("scale", [False, True])
-def test_a_covariance_matrix_is_as_good_as_its_table(table, scale):
-    improve_components = np.column_stack([table, np.full(60, 7.0)])  # a constant column
-    fitted = EMPCA(2, n_nonzero=4, scale=scale, random_state=0).fit(improve_components)
-    C = np.cov(improve_components.T)
+def test_a_covariance_matrix_gives_the_same_model(table, scale):
+    with_constant = np.column_stack([table, np.full(60, 7.0)])  # a constant column
+    fitted = EMPCA(2, n_nonzero=4, scale=scale, random_state=0).fit(with_constant)
+    C = np.cov(with_constant.T)
     given = EMPCA.from_covariance(
         C,
         60,
-        mean=improve_components.mean(axis=0),
+        mean=with_constant.mean(axis=0),
         n_components=2,
         n_nonzero=4,
         scale=scale,
@@ -350,7 +350,7 @@ def test_a_covariance_matrix_is_as_good_as_its_table(table, scale):
     if not scale:  # scaled columns have the variance of the rows there, of the sample here
         np.testing.assert_allclose(given.explained_variance_, fitted.explained_variance_)
         np.testing.assert_allclose(
-            given.transform(improve_components), fitted.transform(improve_components), atol=1e-7
+            given.transform(with_constant), fitted.transform(with_constant), atol=1e-7
         )
     np.testing.assert_allclose(given.explained_variance_ratio_, fitted.explained_variance_ratio_)
     assert given.varying_.tolist() == fitted.varying_.tolist()
@@ -377,7 +377,7 @@ def test_names_and_the_number_of_components_come_from_the_matrix(table):
         (np.array([[1.0, 0.0], [0.0, 0.0]]), "zero"),
     ],
 )
-def test_what_is_no_covariance_matrix_is_refused(C, said):
+def test_invalid_covariance_matrices_raise_an_error(C, said):
     with pytest.raises(InputError, match=said):
         EMPCA.from_covariance(C, n_nonzero=1)
 
@@ -390,7 +390,7 @@ def test_means_and_numbers_of_samples_are_checked(table):
         EMPCA.from_covariance(C, 1, n_nonzero=2)
 
 
-def test_a_clock_shares_what_is_left():
+def test_a_clock_divides_the_remaining_time():
     clock = Clock(10.0)
     part = clock.share(2)
     assert part.end - time.monotonic() <= 5.0

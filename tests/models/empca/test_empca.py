@@ -1,4 +1,4 @@
-"""EMPCA against brute force, slow formulas typed from the paper, and its own constraints."""
+"""EMPCA, compared with exhaustive search and the formulas of the paper."""
 
 import pickle
 from itertools import combinations
@@ -21,7 +21,7 @@ from prosparse.models.empca.thresholds import Constraint, threshold
 
 
 def table_with_covariance(C, n=40, seed=0):
-    """A table whose sample covariance (n - 1) is exactly C."""
+    """Return data whose sample covariance (n - 1) is exactly C."""
     Z = np.random.default_rng(seed).standard_normal((n, C.shape[0]))
     Q = np.linalg.qr(Z - Z.mean(axis=0))[0]
     return Q @ np.linalg.cholesky(C).T * np.sqrt(n - 1)
@@ -60,7 +60,7 @@ def best_by_exhaustion(C):
 
 
 @pytest.mark.parametrize(("rank", "seed"), [(3, 0), (6, 1), (10, 2)])
-def test_finds_the_exhaustive_optimum(rank, seed):
+def test_the_search_finds_the_exhaustive_optimum(rank, seed):
     C = random_covariance(9, rank, seed)
     X = table_with_covariance(C)
     free, positive = best_by_exhaustion(C)
@@ -105,14 +105,14 @@ def test_em_step_is_algorithm_2():
 
 
 def test_nonnegative_threshold_drops_negative_entries():
-    # [SB08] (17): w_i = 0 where f_i < 0; then the K largest minus the next
+    # [SB08] (17): w_i = 0 if f_i < 0; then the K largest minus the next
     F = np.array([[3.0, -5.0, 1.0, 2.0]])
     c = Constraint(2, True, np.ones(4, dtype=bool))
     expected = np.array([[2.0, 0.0, 0.0, 1.0]]) / np.sqrt(5.0)
     np.testing.assert_allclose(threshold(F, c), expected)
 
 
-def test_threshold_survives_ties():
+def test_ties_leave_one_entry():
     c = Constraint(1, False, np.ones(3, dtype=bool))
     w = threshold(np.array([[1.0, 1.0, -1.0]]), c)[0]
     assert np.count_nonzero(w) == 1
@@ -136,7 +136,7 @@ CONFIGURATIONS = [
 
 @pytest.mark.parametrize("options", CONFIGURATIONS, ids=str)
 @pytest.mark.parametrize("shape", [(60, 30), (20, 150)], ids=["tall", "wide"])
-def test_objective_never_falls_and_constraints_hold(options, shape):
+def test_the_objective_is_non_decreasing_and_constraints_hold(options, shape):
     X = groups(1, *shape)
     model = EMPCA(3, random_state=0, **options).fit(X)
     W = model.components_
@@ -171,8 +171,8 @@ def test_without_constraints_it_is_pca():
     np.testing.assert_allclose(model.optimality_gap_, 0.0, atol=1e-9)
 
 
-def test_deflation_maximises_what_is_left():
-    # the second component solves the first problem on the table projected off the first
+def test_deflation_maximises_the_remaining_variance():
+    # The second component solves the first problem on the deflated data.
     C = random_covariance(8, 5, 4)
     X = table_with_covariance(C)
     model = EMPCA(2, n_nonzero=3, random_state=0).fit(X)
@@ -190,7 +190,7 @@ def test_one_variable_is_the_one_with_the_largest_variance():
     assert model.explained_variance_[0] == pytest.approx(X.var(axis=0, ddof=1).max())
 
 
-def test_mirrored_start():
+def test_both_signs_of_the_first_component_are_starts():
     # The leading vector has all entries of one sign; either sign must lead to it.
     rng = np.random.default_rng(5)
     X = -np.outer(rng.standard_normal(50), np.arange(1.0, 9.0))
@@ -202,7 +202,7 @@ def test_mirrored_start():
 
 
 @pytest.mark.parametrize("shape", [(50, 10), (20, 100)])
-def test_more_components_than_rank_stops_early_and_says_so(shape):
+def test_more_components_than_rank_warn(shape):
     rng = np.random.default_rng(6)
     X = rng.standard_normal((shape[0], 3)) @ rng.standard_normal((3, shape[1]))
     with pytest.warns(FewerComponentsWarning, match="3 of 5"):
@@ -220,7 +220,7 @@ def test_disjoint_components_run_out_of_variables():
 
 
 @pytest.mark.parametrize("options", CONFIGURATIONS[1:9], ids=str)
-def test_sparse_table_is_the_same_as_dense(options):
+def test_sparse_data_give_the_same_components(options):
     rng = np.random.default_rng(8)
     for shape in ((40, 20), (15, 90)):
         X = groups(8, *shape) * (rng.random(shape) < 0.5)
@@ -296,7 +296,7 @@ def test_renormalisation_and_swaps_only_improve():
         assert full.explained_variance_[0] > plain.explained_variance_[0]
 
 
-def test_auto_counts_the_factors():
+def test_auto_counts_the_components():
     assert EMPCA("auto", n_nonzero=8, random_state=0).fit(groups(15, 200)).n_components_ == 3
 
 
@@ -321,17 +321,17 @@ def test_max_iter_is_reported():
         ({"n_restarts": -1}, "`n_restarts` must be an integer of at least 0"),
     ],
 )
-def test_errors_say_what_to_do(options, message):
+def test_invalid_parameters(options, message):
     with pytest.raises(ParameterError, match=message):
         EMPCA(**options).fit(groups())
 
 
-def test_weights_that_count_nothing_are_refused():
+def test_tiny_weights_raise_an_error():
     with pytest.raises(ParameterError, match="add up to more than 1"):
         EMPCA().fit(groups(), sample_weight=np.full(60, 1e-3))
 
 
-def test_a_single_column_is_refused():
+def test_a_single_column_raises_an_error():
     with pytest.raises(ValueError, match="1 feature"):
         EMPCA().fit(np.arange(5.0)[:, None])
 
@@ -344,7 +344,7 @@ def test_weights_keep_the_names_of_columns(rng):
         EMPCA(n_nonzero=2).fit(frame, sample_weight=np.ones(19))
 
 
-def test_the_gap_travels_with_a_pickle():
+def test_the_gap_is_pickled():
     model = EMPCA(2, n_nonzero=3, random_state=0).fit(groups(2))
     loaded = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(loaded.optimality_gap_, model.optimality_gap_)
@@ -365,7 +365,7 @@ def test_single_variables_under_deflation(K, seed):
     np.testing.assert_allclose(29 * pairs.explained_variance_, [64.0, 49.0, 36.0])
 
 
-def test_the_gap_is_that_of_the_fit():
+def test_the_gap_does_not_depend_on_later_parameters():
     X = np.random.default_rng(11).standard_normal((12, 9))
     model = EMPCA(n_nonzero=4, random_state=0, n_restarts=0, renormalize=False).fit(X)
     expected = pickle.loads(pickle.dumps(model)).optimality_gap_
@@ -375,7 +375,7 @@ def test_the_gap_is_that_of_the_fit():
 
 
 @pytest.mark.parametrize("wrong", [{"nonnegative": "no"}, {"scale": 1}, {"n_nonzero": np.array(0)}])
-def test_what_is_not_allowed(wrong):
+def test_invalid_types(wrong):
     with pytest.raises(ParameterError, match=next(iter(wrong))):
         EMPCA(**wrong).fit(np.eye(4))
 
@@ -394,7 +394,7 @@ def test_a_path_takes_any_integers(rng):
 
 
 @pytest.mark.parametrize("parameters", [{}, {"orthogonality": "quasi", "min_angle": 60}])
-def test_the_same_components_however_many_sets_are_improved_at_a_time(parameters, rng):
+def test_n_jobs_does_not_change_the_components(parameters, rng):
     X = rng.standard_normal((40, 15))
     alone = EMPCA(2, n_nonzero=4, random_state=0, **parameters).fit(X)
     with parallel_config(backend="threading"):
@@ -404,7 +404,7 @@ def test_the_same_components_however_many_sets_are_improved_at_a_time(parameters
         np.testing.assert_array_equal(bounds, others)
 
 
-def test_what_goes_to_other_processes_can_be_sent(monkeypatch, rng):
+def test_work_for_other_processes_can_be_pickled(monkeypatch, rng):
     sent = []
 
     def recorded(work, pieces, n_jobs, most):

@@ -1,4 +1,4 @@
-"""How a fit ends: honest reasons, and warnings only once the fit is whole."""
+"""Stop reasons and warnings of EMPCA."""
 
 import warnings
 
@@ -37,7 +37,7 @@ MANY = noise(400, 230) * np.logspace(0, 6, 230)
     ],
     ids=["max_iter", "exhausted", "many"],
 )
-def test_a_warning_that_is_an_error_finds_a_fitted_model(X, options, category, found):
+def test_a_warning_raised_as_error_leaves_a_fitted_model(X, options, category, found):
     model = EMPCA(random_state=0, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -48,7 +48,7 @@ def test_a_warning_that_is_an_error_finds_a_fitted_model(X, options, category, f
     assert model.optimality_gap_.shape == (found,)
 
 
-def test_a_path_warns_when_all_its_models_are_whole(monkeypatch):
+def test_a_path_warns_after_all_models_are_fitted(monkeypatch):
     described, set_components = [], EMPCA._set_components
 
     def record(self, *arguments):
@@ -64,7 +64,7 @@ def test_a_path_warns_when_all_its_models_are_whole(monkeypatch):
     assert all(model.stop_reason_ is StopReason.MAX_ITER for model in described)
 
 
-def test_a_search_cut_short_is_not_merely_exhausted():
+def test_max_iter_takes_precedence_over_exhausted_variance():
     model = EMPCA(3, n_nonzero=4, orthogonality="disjoint", max_iter=1, tol=0, random_state=0)
     with pytest.warns() as caught:
         model.fit(noise(30, 7))
@@ -96,23 +96,23 @@ def failing(*arguments):
     ],
     ids=["polish", "nonnegative", "angle"],
 )
-def test_a_step_that_lowers_the_objective_is_named(monkeypatch, name, options):
+def test_a_decreasing_objective_is_reported(monkeypatch, name, options):
     monkeypatch.setattr(search, name, falling)
     with pytest.warns(ConvergenceWarning, match="objective decreased"):
         model = EMPCA(2, random_state=0, **options).fit(noise())
     assert model.stop_reason_ is StopReason.DECREASED
-    # the result is what there was before the fall
+    # The result is the last state before the decrease.
     assert model.explained_variance_.min() > 0.9
 
 
-def test_a_decomposition_that_fails_is_named(monkeypatch):
+def test_a_failed_decomposition_is_reported(monkeypatch):
     monkeypatch.setattr(search, "make_polish_step", failing)
     with pytest.warns(ConvergenceWarning, match="decomposition failed"):
         model = EMPCA(n_nonzero=5, random_state=0, n_restarts=0).fit(noise())
     assert model.stop_reason_ is StopReason.DECOMPOSITION_FAILED
 
 
-def test_weights_whose_search_was_cut_short_are_named(monkeypatch):
+def test_unfinished_loadings_are_reported(monkeypatch):
     monkeypatch.setattr(nonnegative, "MAX_STEPS", 1)
     with pytest.warns(ConvergenceWarning):
         model = EMPCA(n_nonzero=20, nonnegative=True, random_state=0).fit(noise())
@@ -120,15 +120,15 @@ def test_weights_whose_search_was_cut_short_are_named(monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [3.0, [1.0, 2.0, 3.0], np.zeros((3, 3, 3))])
-def test_weights_do_not_hide_what_is_wrong_with_a_table(wrong):
+def test_sample_weights_do_not_hide_invalid_data(wrong):
     with pytest.raises(ValueError, match=r"Expected 2D array|dim 3"):
         EMPCA().fit(wrong, sample_weight=np.ones(3))
 
 
 @pytest.mark.parametrize("n_nonzero", [2, 6])
 @pytest.mark.parametrize("seed", range(3))
-def test_no_better_neighbour_means_the_same_state(n_nonzero, seed):
-    """At its end the search is where every step returns the very state that it is given."""
+def test_steps_return_their_argument_at_a_local_optimum(n_nonzero, seed):
+    """Every step returns its argument at the result of the search."""
     X = noise(30, 12, seed)
     X = X - X.mean(axis=0)
     model = EMPCA(n_nonzero=n_nonzero, random_state=0).fit(X)

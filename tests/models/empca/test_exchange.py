@@ -1,4 +1,4 @@
-"""Exchanges and starts of the search for a support, against every pair written out."""
+"""Swaps and starts, compared with all pairs of variables."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def anything(p, K, nonnegative=False):
 
 
 def problem(p=9, K=4, seed=0, rank=20):
-    """C, and the best weights on the first K variables."""
+    """Return C, and the optimal loadings on the first K variables."""
     A = np.random.default_rng(seed).standard_normal((rank, p))
     C = A.T @ A
     w = np.zeros(p)
@@ -40,7 +40,7 @@ def problem(p=9, K=4, seed=0, rank=20):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_plane_gains_are_eigenvalues_of_two_by_two_forms(seed):
-    """The form on the plane of what remains of w and of a new variable, from two unit vectors."""
+    """The form on the plane spanned by w without variable i and by variable j."""
     C, state = problem(seed=seed)
     leave, enter = np.array([2, 0, 3]), np.array([8, 4, 5, 6])
     f = C @ state.w
@@ -61,7 +61,7 @@ def exchanged(C, S, i, j):
 
 @pytest.mark.parametrize("K", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_swap_is_made_if_and_only_if_one_pays(K, seed):
+def test_a_swap_is_made_if_and_only_if_one_improves(K, seed):
     C, state = problem(7, K, seed)
     quadratic = Gram(C)
     for _ in range(20):
@@ -86,8 +86,8 @@ def test_a_swap_is_made_if_and_only_if_one_pays(K, seed):
     ("swaps", "nonnegative"), [(rough_swaps, False), (rough_swaps, True), (exact_swaps, False)]
 )
 @pytest.mark.parametrize("seed", range(3))
-def test_many_exchanges_at_once_pay_and_end_where_none_is_left(swaps, nonnegative, seed):
-    """By the exact rule they end where `best_swap` finds nothing either, in far fewer steps."""
+def test_many_swaps_improve_and_end_at_a_local_optimum(swaps, nonnegative, seed):
+    """With exact gains they end at a local optimum of `best_swap`, in fewer steps."""
     C, c = problem(60, 25, seed, rank=80)[0], anything(60, 25, nonnegative)
     quadratic, diagonal, most = Gram(C), np.diag(C), 0
     start = np.zeros(60)
@@ -109,9 +109,8 @@ def test_many_exchanges_at_once_pay_and_end_where_none_is_left(swaps, nonnegativ
         assert best_swap(quadratic, diagonal, state, C @ state.w, c) is state
 
 
-def test_a_component_of_noise_takes_few_eigenproblems(monkeypatch):
-    """Where no support stands out there are many exchanges to make: 1243 eigenproblems, if one
-    after the other."""
+def test_noise_takes_few_eigenproblems(monkeypatch):
+    """Single swaps would take 1243 eigenproblems."""
     solved, leading = [], Gram.leading
 
     def count(self, S, near=None):
@@ -125,8 +124,8 @@ def test_a_component_of_noise_takes_few_eigenproblems(monkeypatch):
     assert len(solved) < 400
 
 
-def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
-    """One exchange is tried: the one with the largest gain in its plane."""
+def test_large_supports_use_the_lower_bound(monkeypatch):
+    """Only the swap with the largest lower bound is evaluated."""
     monkeypatch.setattr(exchange, "EXACT_SIDE", 1)
     C, state = problem(8, 3, seed=1)
     f, leave, enter = C @ state.w, np.arange(3), np.arange(3, 8)
@@ -138,8 +137,8 @@ def test_large_supports_are_exchanged_by_the_lower_bound(monkeypatch):
     assert new.bound == pytest.approx(exchanged(C, leave, i, 3 + j))
 
 
-def test_only_the_most_promising_are_exchanged_where_pairs_are_many(monkeypatch, rng):
-    """The smallest weights leave, 256 at least; the largest entries of Cw enter."""
+def test_many_pairs_are_restricted_to_the_best_variables(monkeypatch, rng):
+    """At least 256 of the smallest loadings may leave; the largest entries of Cw may enter."""
     w, f = rng.standard_normal(400), rng.standard_normal(400)
     w[300:] = 0.0
     c = anything(400, 300)._replace(allowed=np.arange(400) < 390)
@@ -157,7 +156,7 @@ def test_only_the_most_promising_are_exchanged_where_pairs_are_many(monkeypatch,
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_seeds_are_the_best_single_variables(nonnegative, rng):
+def test_single_variable_starts_are_the_best_ones(nonnegative, rng):
     """Column by column: the K largest entries of C, one of every support, the best first."""
     A = rng.standard_normal((8, 12))
     C, K = A.T @ A, 3
@@ -179,7 +178,7 @@ def test_seeds_are_the_best_single_variables(nonnegative, rng):
         np.testing.assert_allclose(ours, best[:count], atol=1e-12)
 
 
-def test_of_many_variables_some_are_seeds(rng):
+def test_single_variable_starts_are_sampled_from_many(rng):
     C = np.diag(np.arange(1.0, 201.0))
     assert single_variable_starts(Gram(C), anything(200, 1), rng, 1000).shape[0] == 200
     few = single_variable_starts(Gram(C), anything(200, 1), rng, 2)
@@ -189,7 +188,7 @@ def test_of_many_variables_some_are_seeds(rng):
     assert len(set(np.argmax(drawn, axis=1))) == 4
 
 
-def test_best_nonnegative_weights_on_a_support():
+def test_optimal_nonnegative_loadings_on_a_support():
     """An optimal non-negative w is the leading eigenvector on its own positive part."""
     for seed in range(6):
         C, _ = problem(5, 5, seed)
@@ -210,7 +209,7 @@ def test_best_nonnegative_weights_on_a_support():
 
 
 @pytest.mark.parametrize("seed", [0, 2, 11, 12, 13])
-def test_weights_that_are_nearly_the_best_become_the_best(seed):
+def test_nearly_optimal_loadings_become_optimal(seed):
     """An error in the eighth digit of w is one in the sixteenth of w'Cw: no reason to stay."""
     rng = np.random.default_rng(seed)
     A = np.abs(rng.standard_normal((6, 3)))
@@ -226,21 +225,21 @@ def test_weights_that_are_nearly_the_best_become_the_best(seed):
     assert keep_better(Support(w, bound), Support(near, bound * (1.0 + 1e-13))).w is near
 
 
-def test_climbs_that_meet_go_on_together(monkeypatch):
+def test_searches_that_meet_are_merged(monkeypatch):
     C, state = problem(12, 4, seed=3)
     known = {}
     ours, theirs = (make_polish_step(Gram(C), anything(12, 4), None, known) for _ in range(2))
     there = ours(state)
     assert there.bound > state.bound
-    monkeypatch.setattr(exchange, "optimal_loadings", None)  # not asked again
+    monkeypatch.setattr(exchange, "optimal_loadings", None)  # must not be called again
     lower = state._replace(bound=0.9 * state.bound)
     assert theirs(lower) is there
     ahead = state._replace(bound=2.0 * there.bound)
     assert theirs(ahead) is ahead  # no step leads down
 
 
-def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
-    """[YZ13]: the K largest of |Cw|, with the best weights on them; at the end it stays."""
+def test_a_step_moves_to_the_largest_entries_of_the_image():
+    """[YZ13]: the K largest entries of |Cw| with optimal loadings, a fixed point at the end."""
     C, state = problem(12, 4, seed=3)
     step = make_polish_step(Gram(C), anything(12, 4), None, {})
     moves = 0
@@ -257,7 +256,7 @@ def test_a_polish_step_goes_to_the_largest_entries_of_the_image():
 
 
 @pytest.mark.parametrize(("K", "p", "n"), [(2, 6, 30), (5, 12, 30), (9, 30, 6)])
-def test_every_exchange_is_judged_exactly(K, p, n):
+def test_exact_gains_have_the_sign_of_the_change(K, p, n):
     """The sign of a gain, against the eigenvalues of every exchanged block."""
     A = np.random.default_rng(K).standard_normal((n, p))
     C = A.T @ A
@@ -282,7 +281,7 @@ def test_every_exchange_is_judged_exactly(K, p, n):
     np.testing.assert_allclose(values - largest, (reached - largest)[pays], rtol=1e-6)
 
 
-def test_what_a_variable_without_weight_makes_room_for():
+def test_gains_for_a_variable_without_loading():
     """Its entry of the eigenvector is exactly zero."""
     C = np.diag([2.0, 2.0, 1.0, 1.0, 3.0])
     C[0, 1] = C[1, 0] = 1.0
@@ -292,8 +291,8 @@ def test_what_a_variable_without_weight_makes_room_for():
     np.testing.assert_allclose(values, np.linalg.eigvalsh(C[np.ix_(T, T)])[-1:], rtol=1e-9)
 
 
-def test_the_best_of_the_exchanges_is_made():
-    """Not the one with the largest gain, which only says that it pays."""
+def test_the_best_swap_is_made():
+    """The largest gain does not imply the largest value."""
     disagreed = 0
     for seed in range(40):
         C, state = problem(p=12, K=4, seed=seed)
@@ -312,6 +311,6 @@ def test_the_best_of_the_exchanges_is_made():
     assert disagreed > 3
 
 
-def test_a_largest_eigenvalue_that_is_not_alone_has_no_inverse():
+def test_a_multiple_largest_eigenvalue_raises_an_error():
     with pytest.raises(np.linalg.LinAlgError):
         inverse_gains(np.eye(3), np.eye(3), np.ones(3), np.array([1.0, 0.0, 0.0]), 1.0)

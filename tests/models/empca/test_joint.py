@@ -1,4 +1,4 @@
-"""The largest sum of several components, against exhaustive search."""
+"""Joint components, compared with exhaustive search."""
 
 from itertools import combinations
 
@@ -37,7 +37,7 @@ def first_sets(C, sizes):
 
 @pytest.mark.parametrize(("sizes", "gap"), [((2, 2), 0.0), ((3, 2), 0.01)])
 @pytest.mark.parametrize("seed", range(2))
-def test_the_largest_sum_is_found_and_proved(sizes, gap, seed):
+def test_the_largest_sum_is_certified(sizes, gap, seed):
     C = correlations(seed)
     best = max(all_sums(C, sizes).values())
     found = joint.certify_sum(C, first_sets(C, sizes), np.array(sizes), gap=gap, clock=Clock(20.0))
@@ -82,7 +82,7 @@ def test_any_multipliers_bound_the_sum(seed):
             assert bound >= max(inside)
 
 
-def test_derivatives_of_the_sum_are_those_of_differences():
+def test_derivatives_of_the_sum_equal_finite_differences():
     rng = np.random.default_rng(1)
     labels = np.array([0, 1, -1, -1, -1, -1, -1, -1])
     problem = joint.Sum(correlations(1, p=8), labels, np.array([3, 2]))
@@ -100,7 +100,7 @@ def test_derivatives_of_the_sum_are_those_of_differences():
     assert exact == pytest.approx((height(1e-6)[0] - height(-1e-6)[0]) / 2e-6, rel=1e-5)
 
 
-def test_ctrl_c_and_time_leave_a_bound(monkeypatch):
+def test_interrupts_and_time_limits_return_a_bound(monkeypatch):
     C, sizes = correlations(5, p=9), np.array([3, 3])
     W = first_sets(C, (3, 3))
     best = max(all_sums(C, (3, 3)).values())
@@ -117,7 +117,7 @@ def test_ctrl_c_and_time_leave_a_bound(monkeypatch):
     assert clock.interrupted
 
 
-def test_the_estimator_finds_a_larger_sum_than_one_after_the_other(pitprops):
+def test_joint_components_exceed_sequential_ones(pitprops):
     X, _ = pitprops
     options = {"n_nonzero": [5, 4], "orthogonality": "disjoint", "random_state": 0}
     one_by_one = EMPCA(2, **options).fit(X)
@@ -165,7 +165,7 @@ def orthogonal_sums(C, sizes, seed):
         w = np.zeros(p)
         w[S] = np.linalg.eigh(C[np.ix_(S, S)])[1][:, -1]
         T = rng.choice(p, sizes[1], replace=False)
-        # the leading eigenvector of the block of T on what is orthogonal to w there
+        # Leading eigenvector of the block of T, orthogonal to w.
         basis = np.linalg.svd(w[T][None, :])[2][1:] if np.any(w[T]) else np.eye(T.size)
         inner = basis @ C[np.ix_(T, T)] @ basis.T
         values, vectors = np.linalg.eigh(inner)
@@ -188,7 +188,7 @@ def test_no_orthogonal_components_exceed_their_bound(sizes):
     assert total <= np.linalg.eigvalsh(C)[-2:].sum() * (1 + 1e-9)
 
 
-def test_derivatives_of_the_orthogonal_bound_are_those_of_differences():
+def test_derivatives_of_the_orthogonal_bound_equal_finite_differences():
     rng = np.random.default_rng(1)
     C, groups = correlations(1, p=7), orthogonal.groups_of([3, 2, 3], None)
     at = Multipliers(rng.standard_normal((7, 7)), rng.uniform(0.5, 2, 7), rng.random((7, 7)))

@@ -1,4 +1,4 @@
-"""Both ways to ask for C, against C written out."""
+"""Both quadratic forms, compared with dense matrices."""
 
 from functools import reduce
 
@@ -25,7 +25,7 @@ def forms(n, p):
 
 @pytest.mark.parametrize(("n", "p"), [(12, 7), (7, 12)])
 @pytest.mark.parametrize("removed", [0, 1, 3])
-def test_every_question(n, p, removed):
+def test_both_forms_agree_with_dense_matrices(n, p, removed):
     C, quadratics = forms(n, p)
     rng = np.random.default_rng(0)
     directions = rng.standard_normal((removed, p))
@@ -54,7 +54,7 @@ def test_every_question(n, p, removed):
 @pytest.mark.parametrize(("n", "p"), [(12, 7), (7, 12), (30, 30)])
 @pytest.mark.parametrize("removed", [0, 2])
 @pytest.mark.parametrize("side", [5, 10, 20])
-def test_large_tables_are_asked_by_products(n, p, removed, side, monkeypatch):
+def test_large_data_use_products(n, p, removed, side, monkeypatch):
     """The largest eigenvalue through the outer product or by Lanczos, and forms on columns."""
     monkeypatch.setattr(quadratic, "MAX_DENSE_SIDE", side)
     C, forms_of_c = forms(n, p)
@@ -75,7 +75,7 @@ def test_large_tables_are_asked_by_products(n, p, removed, side, monkeypatch):
             np.testing.assert_allclose(some.diagonal(), np.diag(block), atol=1e-9)
 
 
-def test_a_direction_removed_twice_changes_nothing():
+def test_deflating_twice_changes_nothing():
     _, quadratics = forms(12, 7)
     w = np.arange(7.0)
     for form in quadratics:
@@ -92,7 +92,7 @@ def test_lanczos_agrees_with_the_dense_solver():
 
 
 def test_many_equal_eigenvalues():
-    """Of this matrix LAPACK's search for the largest eigenvalue alone finds none."""
+    """LAPACK's search for the largest eigenvalue of this matrix finds none."""
     C = np.eye(8) - 1 / 8
     value, vector = leading_pair(C)
     assert value == pytest.approx(1.0)
@@ -100,8 +100,8 @@ def test_many_equal_eigenvalues():
 
 
 @pytest.mark.parametrize("k", [120, 300])
-def test_a_vector_nearby_is_only_a_start(k, rng):
-    """Also one that is orthogonal to what is looked for, or nothing at all."""
+def test_a_nearby_vector_is_only_a_start(k, rng):
+    """Also if it is orthogonal to the eigenvector, or zero."""
     A = rng.standard_normal((2 * k, k))
     C = A.T @ A
     values, vectors = np.linalg.eigh(C)
@@ -111,7 +111,7 @@ def test_a_vector_nearby_is_only_a_start(k, rng):
         assert abs(v @ vectors[:, -1]) == pytest.approx(1.0, abs=1e-10)
 
 
-def test_a_vector_nearby_in_a_table_of_few_rows(rng):
+def test_a_nearby_vector_with_few_rows(rng):
     X = rng.standard_normal((150, 700))
     form = DataForm(DenseOperator(X)).deflated(rng.standard_normal(700))
     S = np.arange(300)

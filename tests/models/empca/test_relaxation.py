@@ -1,4 +1,4 @@
-"""The convex bound against exhaustive search, its derivatives against differences, its rounding."""
+"""Convex bound, its derivatives and its rounding."""
 
 from itertools import combinations
 
@@ -44,7 +44,7 @@ def random_multipliers(p, rng):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_any_multipliers_prove_a_bound_and_one_for_every_child(seed):
+def test_any_multipliers_give_valid_bounds(seed):
     problem, values, rng = random_problem(seed)
     start = relaxation.from_row_norms(problem)
     multipliers = [
@@ -62,7 +62,7 @@ def test_any_multipliers_prove_a_bound_and_one_for_every_child(seed):
             assert max(inside, outside) <= proof.bound * (1 + 1e-12)
 
 
-def test_children_are_what_a_pinned_or_missing_variable_gives():
+def test_children_equal_bounds_with_pinned_or_removed_variables():
     """The quick rules, against the same multipliers with one variable pinned or left out."""
     rng = np.random.default_rng(3)
     C = np.corrcoef(rng.standard_normal((7, 12)))
@@ -84,7 +84,7 @@ def test_children_are_what_a_pinned_or_missing_variable_gives():
 
 
 @pytest.mark.parametrize("nonnegative", [False, True])
-def test_derivatives_are_those_of_differences(nonnegative):
+def test_derivatives_equal_finite_differences(nonnegative):
     rng = np.random.default_rng(0)
     C = np.corrcoef(rng.standard_normal((6, 9)))
     problem = Problem(C, np.arange(6) == 1, 2, nonnegative)
@@ -104,7 +104,7 @@ def test_derivatives_are_those_of_differences(nonnegative):
     assert exact == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_part_of_the_variables_is_improved_with_the_others_in_place():
+def test_improving_some_variables_gives_valid_multipliers():
     rng = np.random.default_rng(1)
     C = np.corrcoef(rng.standard_normal((30, 12)))
     problem = Problem(C / 4.0, np.zeros(30, dtype=bool), 5)
@@ -119,7 +119,7 @@ def test_a_part_of_the_variables_is_improved_with_the_others_in_place():
     assert relaxation.largest_of_blocks(P) == pytest.approx(np.linalg.eigvalsh(P)[-1], rel=1e-12)
 
 
-def test_largest_shares_solve_their_problem():
+def test_the_smoothed_indicator_solves_its_problem():
     """clip((v - t) / scale, 0, 1) with the threshold t, sum by sum."""
     rng = np.random.default_rng(2)
     V, counts = rng.standard_normal((20, 9)), rng.integers(0, 9, 20)
@@ -131,7 +131,7 @@ def test_largest_shares_solve_their_problem():
     np.testing.assert_allclose(np.sum(tiny * V, axis=1), top, atol=1e-6)
 
 
-def test_the_starts_are_the_bounds_they_are_named_after():
+def test_initial_multipliers_give_the_closed_form_bounds():
     rng = np.random.default_rng(4)
     C = np.corrcoef(rng.standard_normal((9, 20)))
     problem = Problem(C, np.zeros(9, dtype=bool), 4)
@@ -153,7 +153,7 @@ def test_the_relaxed_bound_is_exact_on_pit_props(pitprops):
     assert relaxed_bound(pit_props, 5, max_iter=0) > bound
 
 
-def test_rounding_is_on_the_safe_side():
+def test_bounds_include_rounding():
     """On matrices of rank one and of copies the bound is exact: only rounding could break it."""
     rng = np.random.default_rng(5)
     for _ in range(50):

@@ -372,7 +372,7 @@ def test_a_large_penalty_warns(example):
         ({"penalty": -1.0}, "`penalty` must be a non-negative number, got -1.0"),
         ({"penalties": [1, -2]}, "`penalties` must be a list of finite non-negative"),
         ({"penalties": []}, "`penalties` must be a list of finite non-negative"),
-        ({"n_components": 30}, "`n_components` must be smaller than"),
+        ({"n_components": 30}, "`n_components` must be less than"),
         ({"max_iter": 0}, "`max_iter` must be an integer of at least 1, got 0"),
     ],
 )
