@@ -1073,15 +1073,15 @@ def test_signatures_spell_out_the_parameters_of_the_estimator(function, estimato
 @pytest.mark.parametrize(
     ("function", "given", "words"),
     [
-        (psa.tl.gsppca, "n_comps", "it is called `n_components` here"),
-        (psa.tl.fdrpca, "n_comps", "it is called `n_components` here"),
-        (psa.pp.select_variables, "n_top_genes", "it is called `n_features_to_select` here"),
-        (psa.pp.select_panel, "n_top_genes", "it is called `n_genes` here"),
-        (psa.pp.select_panel, "n_features", "it is called `n_genes` here"),
-        (psa.tl.fdrpca, "min_comunality", "it is called `min_communality` here"),
-        (psa.tl.sca, "use_highly_variable", "it is called `mask_var` here"),
-        (psa.tl.fdrpca, "inplace", "use `copy=True`"),
-        (psa.tl.fdrpca, "svd_solver", "it has adata, n_components, fdr"),
+        (psa.tl.gsppca, "n_comps", "Use `n_components`"),
+        (psa.tl.fdrpca, "n_comps", "Use `n_components`"),
+        (psa.pp.select_variables, "n_top_genes", "Use `n_features_to_select`"),
+        (psa.pp.select_panel, "n_top_genes", "Use `n_genes`"),
+        (psa.pp.select_panel, "n_features", "Use `n_genes`"),
+        (psa.tl.fdrpca, "min_comunality", "Use `min_communality`"),
+        (psa.tl.sca, "use_highly_variable", "Use `mask_var`"),
+        (psa.tl.fdrpca, "inplace", "Use `copy=True`"),
+        (psa.tl.fdrpca, "svd_solver", "Its parameters are adata, n_components, fdr"),
     ],
 )
 def test_names_of_parameters_are_suggested(function, given, words):

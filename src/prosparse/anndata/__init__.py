@@ -1,4 +1,4 @@
-"""Single-cell data: the estimators on AnnData and MuData, called as scanpy's functions are.
+"""Estimators for AnnData and MuData, with the conventions of scanpy.
 
     import prosparse.anndata as psa
 
@@ -8,9 +8,9 @@
     psa.tl.gsppca(adata, n_components=30)            # adata.obsm["X_gsppca"], adata.varm["gsppca"]
     psa.tl.sca(mdata, n_components=10)               # one view per modality
 
-A function takes the table out of its place, fits the estimator, and puts what was found where
-scanpy's other functions look for it. Tables are never made dense: sparse ones stay sparse, and
-what is kept in a file is read block by block. Nothing is written when a fit fails.
+A function reads a data matrix, fits the estimator, and stores the results in the slots where
+scanpy's functions expect them. Sparse matrices stay sparse, and matrices in files are read in
+blocks. A failed fit leaves the data unchanged.
 """
 
 from .functions import fdrpca, gsppca, sca, select_panel, select_variables

@@ -1,4 +1,4 @@
-"""How the functions are called: names of parameters, and what is said while they run."""
+"""Parameter names and log messages of the AnnData functions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Result = TypeVar("Result")
 
 _log = logging.getLogger("prosparse.anndata")
 
-# scanpy's `settings.verbosity` from which on its own functions say what they did ("info").
+# Verbosity from which scanpy prints what its functions did ("info").
 _SCANPY_INFO = 3
 
-# What scanpy's functions and our estimators call a parameter, and what it may be called here: the
-# first that a function has.
+# Parameter names of scanpy and of the estimators, and the names of the AnnData functions. The first
+# that a function has is suggested.
 _OTHER_NAMES: dict[str, tuple[str, ...]] = {
     "n_comps": ("n_components",),
     "n_pcs": ("n_components",),
@@ -38,52 +38,56 @@ _OTHER_NAMES: dict[str, tuple[str, ...]] = {
 
 
 def with_suggestions(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Refuse a parameter that a function does not have, and name the one that was meant."""
-    there = signature(function).parameters
+    """Suggest the correct name in the error about an unknown parameter."""
+    known = signature(function).parameters
 
     @wraps(function)
     def called(*args: Given.args, **given: Given.kwargs) -> Result:
         for name in given:
-            if name not in there:
-                raise TypeError(_unknown(function.__name__, name, list(there)))
+            if name not in known:
+                raise TypeError(_unknown(function.__name__, name, list(known)))
         return function(*args, **given)
 
     return called
 
 
-def _unknown(function: str, name: str, there: list[str]) -> str:
-    known = [other for other in _OTHER_NAMES.get(name, ()) if other in there]
-    near = known or get_close_matches(name, there, n=1)
-    if near:
-        return f"{function}() has no parameter `{name}`: it is called `{near[0]}` here"
+def _unknown(function: str, name: str, known: list[str]) -> str:
+    renamed = [other for other in _OTHER_NAMES.get(name, ()) if other in known]
+    similar = renamed or get_close_matches(name, known, n=1)
+    if similar:
+        return f"{function}() has no parameter `{name}`. Use `{similar[0]}`."
     if name == "inplace":
-        return f"{function}() has no parameter `inplace`: use `copy=True` to leave the data as is"
-    return f"{function}() has no parameter `{name}`; it has {', '.join(there)}"
+        return (
+            f"{function}() has no parameter `inplace`. Use `copy=True` to keep the data unchanged."
+        )
+    return f"{function}() has no parameter `{name}`. Its parameters are {', '.join(known)}."
 
 
 class Report:
-    """What a function says of itself: to the log ``prosparse.anndata``, at level INFO, and as
-    scanpy's own functions do, if scanpy was imported and its ``settings.verbosity`` is at least 3.
+    """Report the progress of a function.
+
+    Messages go to the logger ``prosparse.anndata`` at level INFO, and to scanpy's log file if
+    scanpy is imported and its ``settings.verbosity`` is at least 3.
     """
 
     def __init__(self, function: str):
-        self.function, self.begun = function, time.monotonic()
+        self.function, self.start = function, time.monotonic()
 
-    def say(self, words: str) -> None:
-        """One line."""
-        _log.info("%s: %s", self.function, words)
+    def say(self, message: str) -> None:
+        """Report one message."""
+        _log.info("%s: %s", self.function, message)
         file = _scanpy_file()
         if file is not None:
-            print(f"{self.function}: {words}", file=file)
+            print(f"{self.function}: {message}", file=file)
 
-    def finish(self, found: str, added: list[str]) -> None:
-        """What was found, how long it took, and where the results are."""
-        passed = timedelta(seconds=round(time.monotonic() - self.begun))
-        self.say(f"{found} ({passed})\n    --> added " + ",\n              ".join(added))
+    def finish(self, result: str, added: list[str]) -> None:
+        """Report the result, the run time and the slots that were added."""
+        duration = timedelta(seconds=round(time.monotonic() - self.start))
+        self.say(f"{result} ({duration})\n    --> added " + ",\n              ".join(added))
 
 
 def _scanpy_file() -> Any:
-    """Where scanpy's functions write, if they would write now."""
+    """Return scanpy's log file, or None if scanpy would not print."""
     settings = getattr(sys.modules.get("scanpy"), "settings", None)
     if settings is None or int(settings.verbosity) < _SCANPY_INFO:
         return None
