@@ -260,7 +260,9 @@ class FDRPCA(SparseProjection):
         self.count_weights_ = columns.values(null.weights)
         self.count_proportions_ = columns.values(null.proportions)
         self.count_noise_ = columns.values(null.dispersion)
-        op = _standard_residuals(table, columns.varying_index, null.proportions, rows, mean, deviation)
+        op = _standard_residuals(
+            table, columns.varying_index, null.proportions, rows, mean, deviation
+        )
         op.remember_column_squares(from_numpy(np.full(op.shape[1], float(op.shape[0])), like))
         return op, columns
 
@@ -282,7 +284,8 @@ class FDRPCA(SparseProjection):
     def _normal_scores(self, table: Table, columns: Columns) -> Operator:
         """Standardise the normal scores of the varying columns."""
         scores = normal_scores(table)
-        return standardise(container_of(scores).take_columns(scores, columns.varying_index), True)[0]
+        varying = container_of(scores).take_columns(scores, columns.varying_index)
+        return standardise(varying, True)[0]
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
@@ -381,7 +384,8 @@ def _rounding_squares(table: Table, columns: Columns, op: Operator) -> np.ndarra
     products of sparse columns are summed before the means are subtracted, and cancellation adds to
     the error.
     """
-    mean, scale = (to_numpy(v)[columns.varying_index].astype(float) for v in (columns.mean, columns.scale))
+    index = columns.varying_index
+    mean, scale = (to_numpy(v)[index].astype(float) for v in (columns.mean, columns.scale))
     relative_mean = np.abs(mean) / (scale * columns.unit)
     epsilon = float(np.finfo(precision_of(table)).eps)
     squares = (epsilon * (1.0 + relative_mean)) ** 2
