@@ -15,7 +15,7 @@ from prosparse import EMPCA
 from prosparse.errors import FewerComponentsWarning
 from prosparse.metrics import adjusted_explained_variance, component_angles, pairwise_jaccard_score
 
-from .base import Claim, Experiment, Result, Row, above, figure_of, saved
+from .base import Claim, Experiment, Result, Row, claim_at_least, make_figure, save_figure
 from .baselines import NSPCA, SPCA, PathSPCA, ThresholdedPCA
 from .data import Data
 
@@ -77,7 +77,7 @@ STYLES = {
 
 def e12(quick: bool, data: Data, output: Path) -> Result:
     """Figure 2: variance against cardinality on faces and genes, and time on genes."""
-    figure, axes = figure_of(3)
+    figure, axes = make_figure(3)
     rows, claims = [], []
     Ks = [5, 50] if quick else [1, 2, 5, 10, 20, 50, 100, 200]
     for ax, name in zip(axes[0], ("faces",) if quick else ("faces", "armstrong"), strict=False):
@@ -93,18 +93,18 @@ def e12(quick: bool, data: Data, output: Path) -> Result:
         ax.set(xlabel="cardinality", ylabel="variance", title=name)
         for other in list(STYLES)[2:]:
             text = f"{name}: emPCA explains at least the variance of {other}"
-            claims.append(above(text, table["EMPCA"], table[other], slack=1e-6))
+            claims.append(claim_at_least(text, table["EMPCA"], table[other], slack=1e-6))
         known_at = [K for K in Ks if K in NSPRCOMP[name]]
         ours = [table["EMPCA"][Ks.index(K)] for K in known_at]
         text = f"{name}: emPCA explains at least the variance of R's nsprcomp"
-        claims.append(above(text, ours, [NSPRCOMP[name][K] for K in known_at], slack=1e-4))
+        claims.append(claim_at_least(text, ours, [NSPRCOMP[name][K] for K in known_at], slack=1e-4))
     axes[0][0].legend(frameon=False, fontsize=8)
     axes[0][2].plot(Ks, table["seconds"], "C3o-", label="EMPCA, each K alone")
     label = "PathSPCA, seconds of the whole path"
     axes[0][2].plot(Ks, table[label], "C0--", label=label)
     axes[0][2].set(xlabel="cardinality", ylabel="seconds", title=f"time, {name}", ylim=(0, None))
     axes[0][2].legend(frameon=False, fontsize=8)
-    path = saved(figure, output / "E12_variance.png")
+    path = save_figure(figure, output / "E12_variance.png")
     remarks = "Columns standardised; the paper draws the curves and prints no number."
     return Result(rows, claims, [path], "0 (restarts)", remarks)
 
@@ -178,7 +178,7 @@ def one_component(ax: Any, X: Array, Ks: list[int], quick: bool) -> tuple[list[R
 def e13(quick: bool, data: Data, output: Path) -> Result:
     """Figure 3: faces without their first principal component."""
     X = faces_without_first(data)
-    figure, axes = figure_of(3)
+    figure, axes = make_figure(3)
     Ks = [10, 40] if quick else [5, 10, 20, 40, 60, 80, 100]
     rows, claims = one_component(axes[0][0], X, Ks, quick)
     d = 3 if quick else 10
@@ -194,9 +194,10 @@ def e13(quick: bool, data: Data, output: Path) -> Result:
     title = "orthogonal, 20 nonzeros each"
     rows += cumulative_panel(axes[0][1], sums, title, {"NSPCA": total})
     text = f"emPCA's {d} orthogonal components explain at least the variance of NSPCA's"
-    claims.append(above(text, sums["EMPCA"][-1:], sums["NSPCA"][-1:]))
+    claims.append(claim_at_least(text, sums["EMPCA"][-1:], sums["NSPCA"][-1:]))
 
-    near = EMPCA(d, nonnegative=True, orthogonality="quasi", min_angle=85, random_state=0).fit(X)
+    quasi = {"orthogonality": "quasi", "min_angle": 85, "random_state": 0}
+    near = EMPCA(d, n_nonzero="all", nonnegative=True, **quasi).fit(X)
     sums = {"EMPCA": cumulative(X, near.components_)}
     notes = {"EMPCA": f"smallest angle {smallest_angle(near.components_):.2f} degrees"}
     for alpha in (4.0, 64.0) if quick else (1.0, 4.0, 16.0, 64.0):
@@ -207,12 +208,12 @@ def e13(quick: bool, data: Data, output: Path) -> Result:
             sums["NSPCA"] = cumulative(X, penalised.components_)
             # [SB08] section 5.2: one component after the other, or all of them jointly
             text = "at least 85 degrees apart: emPCA explains more with the first component"
-            claims.append(above(text, sums["EMPCA"][:1], sums["NSPCA"][:1]))
+            claims.append(claim_at_least(text, sums["EMPCA"][:1], sums["NSPCA"][:1]))
             text = "at least 85 degrees apart: NSPCA explains more with all components"
-            claims.append(above(text, sums["NSPCA"][-1:], sums["EMPCA"][-1:]))
+            claims.append(claim_at_least(text, sums["NSPCA"][-1:], sums["EMPCA"][-1:]))
             break
     rows += cumulative_panel(axes[0][2], sums, "at least 85 degrees apart", notes)
-    path = saved(figure, output / "E13_nonnegative.png")
+    path = save_figure(figure, output / "E13_nonnegative.png")
     remarks = "The paper draws the curves and prints no number."
     return Result(rows, claims, [path], "0 (restarts)", remarks)
 
@@ -272,7 +273,7 @@ def e14(quick: bool, data: Data, output: Path) -> Result:
     X, y = file["X"].astype(float), file["y"]
     runs = 5 if quick else 100
     Ks = [70] if quick else [10, 20, 30, 50, 70, 100, 150, 200, 300, 500]
-    figure, axes = figure_of(2)
+    figure, axes = make_figure(2)
     rows: list[Row] = []
     claims: list[Claim] = []
     tables = {"between 100 and 16000": np.clip(X, 100.0, 16000.0)}
@@ -303,7 +304,7 @@ def e14(quick: bool, data: Data, output: Path) -> Result:
         "are (some are negative) and with the floor of 100 and the ceiling of 16000 that are "
         "customary for these chips. Jaccard scores of k-means from random starts."
     )
-    path = saved(figure, output / "E14_genes.png")
+    path = save_figure(figure, output / "E14_genes.png")
     return Result(rows, claims, [path], f"0 to {runs - 1} (starts of k-means)", remarks)
 
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from prosparse import EMPCA, ParameterError
+from prosparse import EMPCA, ParameterError, load, save
 from prosparse.datasets import make_globally_sparse
+from prosparse.findings import findings_of
 from prosparse.models.empca.cardinality import log_likelihood
 from prosparse.models.empca.quadratic import Gram
 from prosparse.selection.criteria import ebic
@@ -120,3 +121,12 @@ def test_disjoint_components_have_enough_variables(joint):
 def test_the_limit_is_an_integer_or_all():
     with pytest.raises(ParameterError, match="`n_nonzero` must be"):
         EMPCA(n_nonzero="none").fit(data().X)
+
+
+def test_the_selection_is_saved_and_explained(tmp_path):
+    model = EMPCA(random_state=0).fit(data().X)
+    save(model, tmp_path / "model.prosparse")
+    path = findings_of(load(tmp_path / "model.prosparse")).path
+    np.testing.assert_array_equal(path.x, model.cardinalities_)
+    np.testing.assert_array_equal(path.y, model.criterion_path_)
+    assert path.x[path.best] == model.cardinality_
