@@ -1,4 +1,4 @@
-"""From AnnData and MuData to tables that an estimator takes, and back to all their variables."""
+"""Read data matrices of AnnData and MuData, and map results back to all variables."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ..data.arrays import spread, to_numpy
 from ..data.operators.mapped import IN_MEMORY
 from ..errors import InputError, ParameterError
 
-# Of a table that is not in memory, so many rows tell whether it holds counts.
-_FIRST_ROWS = 200
+# Number of rows that are checked for counts if the matrix is not in memory.
+N_CHECKED_ROWS = 200
 
 
 class Annotated(NamedTuple):
-    """What is fitted, and which variables its columns are."""
+    """A data matrix of an AnnData and the variables of its columns."""
 
     data: Any  # the AnnData
-    X: Any  # its table, or some columns of it
-    places: np.ndarray  # positions of these columns among all variables
-    asked: dict[str, Any]  # layer, mask_var and modality, to be remembered
+    X: Any  # matrix of the considered variables
+    columns: np.ndarray  # indices of these variables among all
+    source: dict[str, Any]  # layer, mask_var and modality
 
     def spread(self, values: Any) -> np.ndarray:
-        """Values of the columns of X as values of all variables, zero for the others."""
-        return to_numpy(spread(to_numpy(values), self.places, self.data.n_vars))
+        """Return values of the considered variables as values of all, zero for the others."""
+        return to_numpy(spread(to_numpy(values), self.columns, self.data.n_vars))
 
-    def known(self, values: Any) -> np.ndarray:
-        """Values of the columns of X as values of all variables, NaN for those not looked at."""
+    def with_nan(self, values: Any) -> np.ndarray:
+        """Return values of the considered variables as values of all, NaN for the others."""
         full = np.full(self.data.n_vars, np.nan)
-        full[self.places] = to_numpy(values)
+        full[self.columns] = to_numpy(values)
         return full
 
 
@@ -44,39 +44,41 @@ def is_mudata(data: Any) -> bool:
 def tables_of(
     data: Any, layer: Any, mask_var: Any, modality: Any, **others: Any
 ) -> list[Annotated]:
-    """The table of an AnnData, or those of the modalities of a MuData, each with its own share of
-    what dictionaries hold; ``others`` are parameters that may be dictionaries, too."""
+    """Return the matrix of an AnnData, or one for each modality of a MuData.
+
+    ``others`` are further parameters that may be dictionaries from modality to value.
+    """
     if not is_mudata(data):
         if modality is not None:
-            raise ParameterError(
-                f"`modality` must be None for an AnnData, which has no modalities, got {modality!r}"
-            )
+            raise ParameterError(f"`modality` must be None for an AnnData, got {modality!r}.")
         return [_table(data, layer, mask_var, None)]
-    there = list(data.mod)
-    wanted = there if modality is None else [modality] if isinstance(modality, str) else modality
-    _check_names("`modality`", wanted, there)
+    available = list(data.mod)
+    names = [modality] if isinstance(modality, str) else modality
+    names = available if names is None else names
+    _check_names("`modality`", names, available)
     shared = {"layer": layer, "mask_var": mask_var, **others}
     for name, value in shared.items():
         if isinstance(value, Mapping):
-            _check_names(f"the keys of `{name}`", list(value), there)
-    return [_table(data.mod[m], of_modality(layer, m), of_modality(mask_var, m), m) for m in wanted]
+            _check_names(f"the keys of `{name}`", list(value), available)
+    return [_table(data.mod[m], of_modality(layer, m), of_modality(mask_var, m), m) for m in names]
 
 
-def _check_names(what: str, names: Any, there: list[str]) -> None:
+def _check_names(what: str, names: Any, available: list[str]) -> None:
     if not isinstance(names, Iterable):
-        raise ParameterError(f"{what} must name modalities, got {names!r}")
+        raise ParameterError(f"{what} must be names of modalities, got {names!r}.")
     names = list(names)
     for name in names:
-        if name not in there:
+        if name not in available:
             raise ParameterError(
-                f"{what} must be among the modalities {', '.join(map(repr, there))}, got {name!r}"
+                f"{what} must be among the modalities {', '.join(map(repr, available))}, got "
+                f"{name!r}."
             )
     if len(names) == 0 or len(set(names)) < len(names):
-        raise ParameterError(f"{what} must name different modalities, got {names!r}")
+        raise ParameterError(f"{what} must be distinct names of modalities, got {names!r}.")
 
 
 def of_modality(value: Any, modality: str | None) -> Any:
-    """A parameter of one modality, which a dictionary may hold for each of them."""
+    """Return the value of a parameter for one modality."""
     return value.get(modality) if modality and isinstance(value, Mapping) else value
 
 
@@ -86,68 +88,73 @@ def _table(adata: Any, layer: Any, mask_var: Any, modality: str | None) -> Annot
     if layer is None:
         X = adata.X
         if X is None:
-            raise InputError(f"there is no X{where}: name one of the layers with `layer`")
+            raise InputError(f"There is no X{where}. Set `layer` to one of the layers.")
     elif isinstance(layer, str) and layer in adata.layers:
         X = adata.layers[layer]
     else:
         names = [name for name in adata.layers if name is not None]  # None is X itself
-        there = ", ".join(map(repr, names)) or "there are none"
-        raise ParameterError(f"`layer` must be one of the layers{where} ({there}), got {layer!r}")
-    X, places = _readable(X), np.arange(adata.n_vars)
+        available = ", ".join(map(repr, names)) or "there are none"
+        raise ParameterError(
+            f"`layer` must be one of the layers{where} ({available}), got {layer!r}."
+        )
+    X, columns = _read(X), np.arange(adata.n_vars)
     if np.dtype(X.dtype).kind not in "biufO":
-        raise InputError(f"the table{where} must hold real numbers, got {X.dtype} values")
+        raise InputError(f"The data{where} must be real numbers, got {X.dtype} values.")
     if modality is not None and 0 in X.shape:
         raise InputError(
-            f"modality {modality!r} has {X.shape[0]} observations and {X.shape[1]} variables: "
-            "leave it out with `modality`"
+            f"Modality {modality!r} has {X.shape[0]} observations and {X.shape[1]} variables. "
+            "Exclude it with `modality`."
         )
     if mask is not None:
-        places = np.flatnonzero(mask)
-        X = take_columns(X, places)
-    return Annotated(adata, X, places, {"layer": layer, "mask_var": mask_var, "modality": modality})
+        columns = np.flatnonzero(mask)
+        X = take_columns(X, columns)
+    return Annotated(
+        adata, X, columns, {"layer": layer, "mask_var": mask_var, "modality": modality}
+    )
 
 
 def column_of(
     adata: Any, parameter: str, name: str, where: str = "", axis: Literal["obs", "var"] = "var"
 ) -> Any:
-    """A column of ``.var`` or ``.obs`` that a parameter names."""
-    columns = getattr(adata, axis)
-    if name not in columns.columns:
-        there = ", ".join(repr(str(column)) for column in columns.columns) or "there are none"
+    """Return the column of ``.var`` or ``.obs`` that a parameter names."""
+    frame = getattr(adata, axis)
+    if name not in frame.columns:
+        available = ", ".join(repr(str(column)) for column in frame.columns) or "there are none"
         raise ParameterError(
-            f"`{parameter}` must be one of the columns of `.{axis}`{where} ({there}), got {name!r}"
+            f"`{parameter}` must be one of the columns of `.{axis}`{where} ({available}), got "
+            f"{name!r}."
         )
-    if columns[name].ndim > 1:
+    if frame[name].ndim > 1:
         raise ParameterError(
-            f"`{parameter}` names {name!r}, which {columns[name].shape[1]} columns of "
-            f"`.{axis}`{where} are called: rename or remove all but one"
+            f"`{parameter}` names {name!r}, the name of {frame[name].shape[1]} columns of "
+            f"`.{axis}`{where}. Rename or remove all but one."
         )
-    return columns[name]
+    return frame[name]
 
 
 def labels_of_rows(table: Annotated, batch_key: Any) -> np.ndarray | None:
-    """The batch of every observation, as a column of ``.obs`` holds it; None where none is named.
+    """Return the batch of every observation, or None if ``batch_key`` is None.
 
     Raises
     ------
     ParameterError
-        If there is no such column, or some observations have no label in it.
+        If the column does not exist or has missing labels.
     """
-    modality = table.asked["modality"]
+    modality = table.source["modality"]
     name = of_modality(batch_key, modality)
     if name is None:
         return None
     where = "" if modality is None else f" of modality {modality!r}"
     if not isinstance(name, str):
         raise ParameterError(
-            f"`batch_key` must be None or the name of a column of `.obs`{where}, got {name!r}"
+            f"`batch_key` must be None or the name of a column of `.obs`{where}, got {name!r}."
         )
     column = column_of(table.data, "batch_key", name, where, axis="obs")
-    lacking = int(column.isna().sum())
-    if lacking:
+    n_missing = int(column.isna().sum())
+    if n_missing:
         raise ParameterError(
-            f"`batch_key` ({name!r}{where}) must have a label for every observation; {lacking} "
-            "have none: give them one, or leave these observations out"
+            f"`batch_key` ({name!r}{where}) must have a label for every observation; {n_missing} "
+            "have none. Label or drop these observations."
         )
     return np.asarray(column.astype(str).to_numpy())
 
@@ -160,25 +167,24 @@ def _mask(adata: Any, mask_var: Any, where: str) -> np.ndarray | None:
         named = f"`mask_var` ({mask_var!r}{where})"
         mask_var = column_of(adata, "mask_var", mask_var, where)
     elif hasattr(mask_var, "reindex") and set(mask_var.index) == set(adata.var_names):
-        mask_var = mask_var.reindex(adata.var_names)  # a Series knows which value is whose
+        mask_var = mask_var.reindex(adata.var_names)  # a Series is matched by name
     mask = np.asarray(mask_var)
     if mask.shape != (adata.n_vars,):
         raise ParameterError(
             f"{named} must have one value for each of the {adata.n_vars} variables, got shape "
-            f"{mask.shape}"
+            f"{mask.shape}."
         )
     if mask.dtype == object and all(isinstance(value, bool | np.bool_) for value in mask):
         mask = mask.astype(bool)
     if mask.dtype != bool:
-        raise ParameterError(f"{named} must hold True or False, got {mask.dtype} values")
+        raise ParameterError(f"{named} must contain True or False, got {mask.dtype} values.")
     if not mask.any():
-        raise ParameterError(f"{named} is False for every variable: nothing is left to choose from")
+        raise ParameterError(f"{named} must be True for at least one variable.")
     return mask
 
 
-def _readable(X: Any) -> Any:
-    """A table as an estimator takes it; of what is in a file, only what is sparse or small is
-    read as a whole."""
+def _read(X: Any) -> Any:
+    """Return a matrix that estimators accept; large dense matrices in a file are read lazily."""
     if hasattr(X, "to_memory"):  # AnnData's sparse matrices in a file
         return X.to_memory()
     if type(X).__module__.partition(".")[0] == "h5py":
@@ -188,23 +194,23 @@ def _readable(X: Any) -> Any:
             import dask.array as da
         except ImportError as error:
             raise ImportError(
-                "a large dense table in a file needs Dask, which is not installed: "
+                "A large dense matrix in a file needs Dask, which is not installed: "
                 "pip install 'prosparse[dask]'"
             ) from error
         lazily: Any = da.from_array  # Dask has no types
         return lazily(X, chunks=("auto", -1), lock=True)
-    # the table of a view is a NumPy array that tells AnnData when it is written to
+    # The matrix of a view is a subclass of NumPy's array that reports writes to AnnData.
     return np.asarray(X) if _is_array(X) else X
 
 
 def _is_array(X: Any) -> bool:
-    """Whether a table is an array in the host's memory."""
-    kind = container_of(X)
-    return kind.on_cpu and kind.in_memory and not kind.is_sparse
+    """Return whether a matrix is a dense array in CPU memory."""
+    container = container_of(X)
+    return container.on_cpu and container.in_memory and not container.is_sparse
 
 
 def varying_columns(X: Any) -> np.ndarray:
-    """Which columns are not constant, as far as that can be told without a pass over a file."""
+    """Return the mask of varying columns; all True if the matrix is in a file."""
     if container_of(X).is_sparse:
         top, bottom = (one.toarray().ravel() for one in (X.max(axis=0), X.min(axis=0)))
     elif _is_array(X) and X.size:
@@ -215,101 +221,104 @@ def varying_columns(X: Any) -> np.ndarray:
 
 
 def holds_counts(X: Any) -> bool:
-    """Whether all entries are whole numbers and none is negative, as far as that can be told
-    without a pass over a file."""
+    """Return whether all entries are non-negative integers.
+
+    Only the first rows of a matrix in a file are checked.
+    """
     if container_of(X).is_sparse:
         entries = X.data
     elif _is_array(X):
         entries = X
     else:
-        entries = container_of(X).to_dense(X[:_FIRST_ROWS])
+        entries = container_of(X).to_dense(X[:N_CHECKED_ROWS])
     if entries.dtype.kind in "biu":
         return not np.any(entries < 0)
     return bool(np.all((entries >= 0) & (entries == np.floor(entries))))
 
 
 def columns_named(table: Annotated, parameter: str, names: Any) -> np.ndarray:
-    """Positions, among the columns of X, of the variables that a parameter names.
+    """Return the indices, among the considered variables, of those that a parameter names.
 
     Raises
     ------
     ParameterError
-        If there is no such variable, several have the name, or ``mask_var`` leaves it out.
+        If a name is unknown, ambiguous, or excluded by ``mask_var``.
     """
     if names is None:
         return np.zeros(0, dtype=int)
     if not isinstance(names, str | Iterable) or isinstance(names, Mapping):
-        raise ParameterError(f"`{parameter}` must be names of variables, got {names!r}")
-    wanted = [names] if isinstance(names, str) else list(names)
-    modality = table.asked["modality"]
+        raise ParameterError(f"`{parameter}` must be names of variables, got {names!r}.")
+    listed = [names] if isinstance(names, str) else list(names)
+    modality = table.source["modality"]
     where = "" if modality is None else f" of modality {modality!r}"
-    among = {str(name): place for place, name in enumerate(table.data.var_names[table.places])}
-    everything = table.data.var_names
-    for name in wanted:
+    index = {str(name): k for k, name in enumerate(table.data.var_names[table.columns])}
+    all_names = table.data.var_names
+    for name in listed:
         if not isinstance(name, str):
             raise ParameterError(
-                f"`{parameter}` must be names of variables, as in `.var_names`{where}, got {name!r}"
+                f"`{parameter}` must be names in `.var_names`{where}, got {name!r}."
             )
-        times = int(np.sum(everything == name))
-        if times > 1:
+        n_matches = int(np.sum(all_names == name))
+        if n_matches > 1:
             raise ParameterError(
-                f"`{parameter}` names {name!r}, which {times} variables{where} are called: call "
-                "`adata.var_names_make_unique()` first"
+                f"`{parameter}` names {name!r}, the name of {n_matches} variables{where}. Call "
+                "`adata.var_names_make_unique()` first."
             )
-        if times == 0:
-            near = get_close_matches(name, everything.astype(str).tolist(), n=3)
-            hint = f"; there is {' and '.join(map(repr, near))}" if near else ""
+        if n_matches == 0:
+            similar = get_close_matches(name, all_names.astype(str).tolist(), n=3)
+            hint = f" Similar names: {', '.join(map(repr, similar))}." if similar else ""
             raise ParameterError(
-                f"`{parameter}` names {name!r}, which is not among `.var_names`{where}{hint}"
+                f"`{parameter}` names {name!r}, which is not in `.var_names`{where}.{hint}"
             )
-    lost = [name for name in wanted if name not in among]
-    if lost and parameter != "exclude":  # what is not looked at is excluded anyhow
-        raise ParameterError(f"`{parameter}` names {lost[0]!r}, which `mask_var` leaves out")
-    return np.array([among[name] for name in wanted if name in among], dtype=int)
+    masked = [name for name in listed if name not in index]
+    if masked and parameter != "exclude":  # masked variables are excluded in any case
+        raise ParameterError(f"`{parameter}` names {masked[0]!r}, which `mask_var` excludes.")
+    return np.array([index[name] for name in listed if name in index], dtype=int)
 
 
 def tables_of_views(mdata: Any, tables: list[Annotated]) -> tuple[list[Any], np.ndarray]:
-    """The tables of some modalities over all observations of a MuData, NaN where a modality
-    lacks one, and the places of their columns among all its variables."""
+    """Return the matrices of modalities over all observations, and the indices of their columns.
+
+    Observations that a modality lacks are NaN.
+    """
     if mdata.axis != 0:
         raise InputError(
-            "the modalities of this MuData share their variables, not their observations: several "
-            "views of the same observations are needed"
+            "The modalities of this MuData share variables, not observations. SCA needs views of "
+            "the same observations."
         )
-    names = [table.asked["modality"] for table in tables]
+    names = [table.source["modality"] for table in tables]
     some_sparse = any(container_of(table.X).is_sparse for table in tables)
-    X, places = [], []
+    X, positions = [], []
     for name, table in zip(names, tables, strict=True):
         if name not in mdata.obsmap or name not in mdata.varmap:
             raise _changed(name)
-        # The maps count from 1; 0 stands for what a modality lacks.
-        rows, columns = (
+        # The maps count from 1; 0 marks a missing observation or variable.
+        rows, variables = (
             np.asarray(m[name]).ravel().astype(int) for m in (mdata.obsmap, mdata.varmap)
         )
-        if rows.max() > table.X.shape[0] or np.count_nonzero(columns) != table.data.n_vars:
+        if rows.max() > table.X.shape[0] or np.count_nonzero(variables) != table.data.n_vars:
             raise _changed(name)
-        places.append(np.argsort(columns, kind="stable")[-table.data.n_vars :][table.places])
-        # Beside a sparse table a dense one is made sparse, never the other way round.
+        positions.append(np.argsort(variables, kind="stable")[-table.data.n_vars :][table.columns])
+        # A dense matrix next to a sparse one becomes sparse, never the reverse.
         part = (
             csr_array(table.X) if some_sparse and not container_of(table.X).is_sparse else table.X
         )
-        lacking = rows == 0
-        if some_sparse and lacking.any():
+        missing = rows == 0
+        if some_sparse and missing.any():
             raise InputError(
-                f"modality {name!r} lacks {int(lacking.sum())} of the {rows.size} observations, "
-                "and sparse tables cannot say what is missing: keep the observations that all "
-                "modalities have (muon.pp.intersect_obs), or name dense tables with `layer`"
+                f"Modality {name!r} lacks {int(missing.sum())} of {rows.size} observations, and "
+                "sparse matrices cannot represent missing values. Restrict the data to common "
+                "observations (muon.pp.intersect_obs), or use dense layers."
             )
         if not np.array_equal(rows, np.arange(1, part.shape[0] + 1)):
             part = part[np.maximum(rows - 1, 0)]
-        if lacking.any():
-            part = np.where(lacking[:, None], np.nan, part)
+        if missing.any():
+            part = np.where(missing[:, None], np.nan, part)
         X.append(part)
-    return X, np.concatenate(places)
+    return X, np.concatenate(positions)
 
 
 def _changed(name: str) -> InputError:
     return InputError(
-        f"modality {name!r} has changed since the MuData was put together: call its `update()` "
-        "first"
+        f"Modality {name!r} has changed since the MuData was created. Call `mdata.update()` first."
     )

@@ -68,7 +68,7 @@ def _read_views(
     Names are empty, and columns None, if they are not given.
     """
     if not is_mudata(target):
-        X, places = tables[0].X, tables[0].places
+        X, places = tables[0].X, tables[0].columns
         return X, places, *_column_views(target, views, places)
     if views is not None:
         raise ParameterError(
@@ -76,7 +76,7 @@ def _read_views(
             f"restrict them, got {views!r}."
         )
     X, places = tables_of_views(target, tables)
-    return X, places, [table.asked["modality"] for table in tables], None
+    return X, places, [table.source["modality"] for table in tables], None
 
 
 def _column_views(adata: Any, views: Any, places: np.ndarray) -> tuple[list[str], Any]:

@@ -60,7 +60,7 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
     place = [arguments.pop(name) for name in ("layer", "mask_var", "modality")]
     fits = []
     for table in tables_of(target, *place, **arguments):
-        modality = table.asked["modality"]
+        modality = table.source["modality"]
         options = {name: of_modality(value, modality) for name, value in arguments.items()}
         fits.append((table, options, fit(table, options, report)))
     scores = [
@@ -71,7 +71,7 @@ def run(function: str, arguments: Options, fit: Fit, slots: Slots) -> Any:
         if slots is PANEL_SLOTS:
             added = write_panel(table, model, key) + added
         report.finish(
-            f"selected {model.n_selected_:,} of {table.places.size:,} variables, "
+            f"selected {model.n_selected_:,} of {table.columns.size:,} variables, "
             f"{model.n_components_} components",
             added,
         )
@@ -167,7 +167,7 @@ def check_finite(table: Annotated, method: str) -> None:
     readable = container.in_memory and container.on_cpu
     found = container.find_non_finite(table.X) if readable else None
     if found is not None:
-        names = table.data.var_names[table.places].astype(str).tolist()
+        names = table.data.var_names[table.columns].astype(str).tolist()
         where = found.describe(names, table.data.obs_names[found.row])
         raise InputError(
             f"The data contain {where}. {method} needs finite values: drop these observations or "
@@ -182,7 +182,7 @@ def _check_panel(table: Annotated, n_genes: Any, include: np.ndarray, exclude: n
     """Raise errors that name variables instead of columns."""
     varying = varying_columns(table.X)
     for column in include.tolist():
-        name = table.data.var_names[table.places[column]]
+        name = table.data.var_names[table.columns[column]]
         if not varying[column]:
             raise ParameterError(
                 f"`include` names {name!r}, which is constant. Remove it from `include`."
@@ -212,7 +212,7 @@ def _detect_counts(table: Annotated, given: Any, report: Report) -> bool:
         check_bool("counts", given)
         return bool(given)
     found = holds_counts(table.X)
-    layer = table.asked["layer"]
+    layer = table.source["layer"]
     name = "X" if layer is None else f"layer {layer!r}"
     if found:
         report.say(f"{name} has non-negative integers: treated as counts")
@@ -233,7 +233,7 @@ def _costs(table: Annotated, given: Any) -> np.ndarray | None:
             f"`costs` must have one number for each of the {table.data.n_vars} variables, got "
             f"shape {costs.shape}."
         )
-    return costs[table.places]
+    return costs[table.columns]
 
 
 def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
@@ -241,13 +241,13 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
     from pandas import DataFrame
 
     data, order = table.data, to_numpy(model.order_)
-    rank = np.full(table.places.size, np.nan)
+    rank = np.full(table.columns.size, np.nan)
     rank[order] = np.arange(1, order.size + 1)
-    data.var[f"{key}_rank"] = table.known(rank)
+    data.var[f"{key}_rank"] = table.with_nan(rank)
     proxy = np.full(data.n_vars, "", dtype=object)
     index = to_numpy(model.proxy_)
-    names = data.var_names[table.places].astype(str).to_numpy(dtype=object)
-    proxy[table.places] = np.where(index >= 0, names[index], "")
+    names = data.var_names[table.columns].astype(str).to_numpy(dtype=object)
+    proxy[table.columns] = np.where(index >= 0, names[index], "")
     data.var[f"{key}_proxy"] = proxy
     by_batch = model.heldout_r2_by_group_
     if by_batch:
@@ -264,7 +264,7 @@ def write_panel(table: Annotated, model: Panel, key: str) -> list[str]:
 def stored_parameters(table: Annotated, model: Any, options: Options) -> dict[str, Any]:
     """Return parameters and arguments as values that H5AD files can store, without None."""
     arguments = {name: value for name, value in options.items() if value is not None}
-    given = {**model.get_params(), **table.asked, **arguments}
+    given = {**model.get_params(), **table.source, **arguments}
     if "n_genes" in options:
         del given["n_features_to_select"]  # stored as `n_genes`
     stored = {name: storable(value) for name, value in given.items() if value is not None}

@@ -110,7 +110,7 @@ def _storable(value: Any) -> Any:
 def fill_in(table: Annotated, values: Any, fill: Fill) -> np.ndarray:
     """Return values of the considered variables as values of all variables."""
     if fill == "nan":
-        return table.known(values)
+        return table.with_nan(values)
     full = table.spread(values)
     if fill == "last":
         rest = np.flatnonzero(full == 0)
