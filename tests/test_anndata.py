@@ -601,7 +601,7 @@ def test_sca_on_observations_that_a_modality_lacks(mudata):
     assert mdata.n_obs == N
     np.testing.assert_allclose(mdata.obsm["X_sca"], expected, atol=1e-8)
     mdata = mudata.MuData({"one": annotated(sparse.csr_matrix(one.X), "a"), "two": two})
-    with pytest.raises(InputError, match=r"'one' lacks 10 of the 60.*intersect_obs"):
+    with pytest.raises(InputError, match=r"'one' lacks 10 of 60.*intersect_obs"):
         psa.tl.sca(mdata, 2)
 
 
@@ -719,7 +719,7 @@ def test_errors_of_views(mdata):
 def test_other_data_and_no_data():
     with pytest.raises(InputError, match="`adata` must be an AnnData or a MuData, got ndarray"):
         psa.tl.gsppca(table(), D)
-    with pytest.raises(InputError, match="no X. Set `layer`"):
+    with pytest.raises(InputError, match=r"no X\. Set `layer`"):
         psa.tl.gsppca(anndata.AnnData(shape=(5, 3)))
 
 
