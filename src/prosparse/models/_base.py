@@ -297,7 +297,7 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
     ``fit`` of a subclass sets ``components_`` (d x p), ``mean_``, ``scale_`` and ``support_``.
     """
 
-    _variable_attributes = (("component_", "components_"),)
+    _variable_attributes: tuple[tuple[str, str], ...] = (("component_", "components_"),)
 
     components_: np.ndarray
     n_components_: int
