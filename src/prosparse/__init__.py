@@ -1,4 +1,4 @@
-"""prosparse: sparse PCA, PCA that chooses its variables."""
+"""Sparse PCA with false discovery rate control."""
 
 from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
@@ -63,9 +63,8 @@ __all__ = [
     "stability",
 ]
 
-# Where each public name is that is no module of its own. A name is imported when it is asked for,
-# and not before: `prosparse --help` need not wait for NumPy and scikit-learn, nor GSPPCA for the
-# other methods.
+# Modules of the public names. A name is imported on first use: `prosparse --help` does not import NumPy
+# or scikit-learn, and importing one estimator does not import the others.
 _MODULES = {
     **{name: "errors" for name in __all__ if name.endswith(("Error", "Warning"))},
     "Checkpoint": "inference.checkpoint",
@@ -87,7 +86,7 @@ def __getattr__(name: str) -> object:
     unknown = AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:
         value: object = getattr(_import_module(f".{_MODULES[name]}", __name__), name)
-    elif name.startswith("_"):  # asked by Python itself, or by a notebook
+    elif name.startswith("_"):  # requested by Python or a notebook
         raise unknown
     else:
         try:
