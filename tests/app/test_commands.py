@@ -546,27 +546,27 @@ def test_permutation_null(inside):
     path = sheet(inside / "t.csv", X=X, label=False)
     arguments = ["select", path, "--method", "gsppca", "--components", "2"]
     printed = json.loads(run(app, [*arguments, "--json"]).stdout)
-    assert printed["null_n_selected"] > 0
+    assert printed["null_expected_n_selected"] > 0
     shown = " ".join(run(app, arguments).stdout.split())
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert f"{printed['n_selected']} of 20" in shown
     assert "null datasets" in shown
-    assert number(printed["null_n_selected"]) in page
+    assert number(printed["null_expected_n_selected"]) in page
     again = run(app, ["report", "t-prosparse/model.prosparse", "--output", "again.html"])
     assert again.exit_code == 0, again.output
-    assert number(printed["null_n_selected"]) in (inside / "again.html").read_text("utf-8")
+    assert number(printed["null_expected_n_selected"]) in (inside / "again.html").read_text("utf-8")
     without = json.loads(run(app, [*arguments, "--json", "--permutations", "0"]).stdout)
-    assert without["null_n_selected"] is None
+    assert without["null_expected_n_selected"] is None
 
 
 def test_permutations_are_skipped_if_a_fit_is_slow(inside, monkeypatch):
     monkeypatch.setattr("prosparse.app.diagnostics.MAX_FIT_SECONDS", 0.0)
     path = sheet(inside / "t.csv", label=False)
     printed = json.loads(run(app, ["select", path, "--json"]).stdout)
-    assert printed["null_n_selected"] is None
+    assert printed["null_expected_n_selected"] is None
     assert any("--permutations 5" in note for note in printed["notes"])
     asked = json.loads(run(app, ["select", path, "--json", "--permutations", "2"]).stdout)
-    assert asked["null_n_selected"] == 0
+    assert asked["null_expected_n_selected"] == 0
 
 
 def test_stability_selection(inside):
@@ -636,7 +636,10 @@ def test_diagnostics_and_script_of_a_regression(inside, capsys):
     seen = stability_selection(model, X, 4, y=y, random_state=0)
     at = [others.index(name) for name in printed["selected"]]
     np.testing.assert_allclose(printed["selection_frequency"], seen.frequency[at])
-    assert printed["null_n_selected"] == permutation_null(model, X, 5, y=y, random_state=0).expected
+    assert (
+        printed["null_expected_n_selected"]
+        == permutation_null(model, X, 5, y=y, random_state=0).expected_n_selected
+    )
     page = (inside / "t-prosparse" / "report.html").read_text("utf-8")
     assert "with the response in random order" in page
     found = re.search(r'aria-label="The same in Python"><code>(.*?)</code>', page, re.S)

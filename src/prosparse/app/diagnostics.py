@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError, ParameterError
 from ..findings import Findings
 from ..models._base import VariableSelector
-from ..report.redundancy import alike
+from ..report.redundancy import find_redundancy
 from ..stability import permutation_null, stability_selection
 
 DEFAULT_PERMUTATIONS = 5
@@ -87,7 +87,7 @@ def run_diagnostics(
             notes.append(f"stability selection was skipped: {error}")
         else:
             about["stability"] = stability.to_json()
-    redundancy = alike(found, X, groups=groups)
+    redundancy = find_redundancy(found, X, groups=groups)
     if redundancy is not None:
         about["redundancy"] = redundancy.to_json()
     return Diagnostics(about, notes)

@@ -10,9 +10,8 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from ..phrases import percent, quoted
-from ..report.narrative import kept, sharing_most
-from ..report.page import doubts_of
-from ..stability import near_optimal_sizes
+from ..report.narrative import describe_selection, list_communalities
+from ..stability import PermutationNull, Stability, near_optimal_sizes
 from ..tables.base import plural
 from .analysis import Result
 from .output_paths import REPORT
@@ -37,8 +36,8 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
     dict
     """
     found, about = result.found, result.about
-    diagnostics = doubts_of(found, about)
-    null, stability = diagnostics.chance, diagnostics.stability
+    null = PermutationNull.from_json(about.get("permutation_null"))
+    stability = Stability.from_json(about.get("stability"), found.names)
     selected = found.selected
     summary: dict[str, Any] = {
         "file": str(result.table.path),
@@ -51,7 +50,7 @@ def summarize(result: Result, output: Path) -> dict[str, Any]:
         "communality": None
         if found.tests is None
         else [float(found.tests.communality[k]) for k in selected],
-        "null_n_selected": None if null is None else null.expected,
+        "null_expected_n_selected": None if null is None else null.expected_n_selected,
         "selection_frequency": None
         if stability is None
         else [float(stability.frequency[k]) for k in selected],
@@ -92,7 +91,8 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     """
     found, about = result.found, result.about
     n, p = result.table.X.shape
-    diagnostics = doubts_of(found, about)
+    null = PermutationNull.from_json(about.get("permutation_null"))
+    stability = Stability.from_json(about.get("stability"), found.names)
     rows = [("table", f"{result.table.path.name}, {n:,} rows, {p:,} variables")]
     rows += [("", note) for note in about["notes"]]
     if found.regression:
@@ -100,14 +100,14 @@ def print_summary(result: Result, output: Path, replaced: str | None = None) -> 
     else:
         count = found.loadings.shape[0]
         rows.append(("method", f"{found.method}, {count} {plural('component', count)}"))
-    rows.append(("selected", kept(found, diagnostics.chance)))
+    rows.append(("selected", describe_selection(found, null)))
     rows.append(("reason", found.reason))
     if found.by_evidence:
         rows.append(("similar sizes", near_optimal_sizes(found).summary()))
-    if diagnostics.chance is not None:
-        rows.append(("null datasets", " ".join(diagnostics.chance.summary())))
-    if diagnostics.stability is not None:
-        rows.append(("stability", " ".join(diagnostics.stability.summary())))
+    if null is not None:
+        rows.append(("null datasets", " ".join(null.summary())))
+    if stability is not None:
+        rows.append(("stability", " ".join(stability.summary())))
     rows.append(_describe_fit(result))
     rows += _list_variables(result)
     rows.append(("results", str(output / REPORT if output.is_dir() else output)))
@@ -144,6 +144,6 @@ def _list_variables(result: Result) -> list[tuple[str, str]]:
     elif found.tests is None:
         key, names = "most relevant", [quoted(found.names[k]) for k in first]
     else:
-        key, names = "communality", sharing_most(found, found.tests, MAX_NAMED)
+        key, names = "communality", list_communalities(found, found.tests, MAX_NAMED)
     more = f", … ({found.n_selected - MAX_NAMED:,} more)" if found.n_selected > MAX_NAMED else ""
     return [(key, ", ".join(names) + more)]
