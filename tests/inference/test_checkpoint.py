@@ -98,6 +98,19 @@ def test_nested_states(table, tmp_path, prior):
     np.testing.assert_array_equal(resumed.objective_path_, whole.objective_path_)
 
 
+@pytest.mark.parametrize("case", ["missing values", "auto"])
+def test_max_iter_that_limits_the_start_must_be_equal(table, tmp_path, case):
+    """Initial fits of SCA depend on ``max_iter``: another value would change the result."""
+    path, X = tmp_path / "fit.npz", table[:, :20].copy()
+    n_components = "auto" if case == "auto" else 2
+    if case == "missing values":
+        X[3, 4] = np.nan
+    with pytest.warns(UserWarning, match="max_iter"):
+        SCA(n_components, max_iter=5).fit(X, checkpoint=Checkpoint(path, every=2))
+    with pytest.raises(CheckpointError, match="max_iter was 5, is 1000"):
+        SCA(n_components).fit(X, checkpoint=path)
+
+
 def test_checkpoints_of_something_else_are_refused(table, tmp_path):
     path = tmp_path / "fit.npz"
     GSPPCA(4).fit(table, checkpoint=path)

@@ -324,11 +324,11 @@ class SparseProjection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Variab
         if checkpoint is None:
             return None
         file = checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
-        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False), **others}
+        parameters = {"estimator": type(self).__name__, **self.get_params(deep=False)}
         # These parameters determine when the iterations stop, not where they lead.
         for name in ("max_iter", "verbose"):
             parameters.pop(name, None)
-        return file.open(parameters, fingerprint(self._validate(X, reset=False)))
+        return file.open(parameters | others, fingerprint(self._validate(X, reset=False)))
 
     def _set_columns(
         self,

@@ -32,6 +32,7 @@ from ...errors import (
     check_non_negative,
     warn,
 )
+from ...inference.checkpoint import Checkpoint
 from ...inference.loop import StopReason
 from ...inference.progress import Progress
 from .._base import CheckpointLike, HasDensity, SparseProjection, check_varying
@@ -676,6 +677,14 @@ class SCA(HasDensity, SparseProjection):
             column_noise[view[~varying[view]]] = mean
         self.noise_variance_ = columns.numbers(view_noise)
         self.feature_noise_variance_ = columns.numbers(column_noise)
+
+    def _open_checkpoint(
+        self, checkpoint: CheckpointLike, X: Table, **others: object
+    ) -> Checkpoint | None:
+        """Open the checkpoint; ``max_iter`` must be equal if it limits initial fits as well."""
+        if self.n_components == "auto" or container_of(X).has_missing(X):
+            others["max_iter"] = self.max_iter
+        return super()._open_checkpoint(checkpoint, X, **others)
 
     def _check_parameters(self) -> None:
         if not (isinstance(self.n_components, str) and self.n_components == "auto"):
