@@ -21,7 +21,7 @@ from prosparse import GSPPCA
 from prosparse.data import DenseOperator
 from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import iterate
-from prosparse.models.gsppca.factors import make_latent_step, over_latents, with_latents
+from prosparse.models.gsppca.factors import make_factor_step, over_factors, to_factor_state
 from prosparse.models.gsppca.model import init
 from prosparse.numerics.spectrum import spectrum
 
@@ -83,13 +83,13 @@ class PlainVEM:
 
 def trajectory(X, d, accelerated, passes):
     op = DenseOperator(X)
-    start = with_latents(init(spectrum(op), d), op)
+    start = to_factor_state(init(spectrum(op), d), op)
     run = iterate(
-        make_latent_step(op, X.shape[0]),
+        make_factor_step(op, X.shape[0]),
         start,
         max_iter=passes,
         tol=0.0,
-        accelerator=over_latents(start, op.xp) if accelerated else None,
+        accelerator=over_factors(start, op.xp) if accelerated else None,
     )
     return np.array(run.bounds)
 
@@ -103,7 +103,7 @@ def iteration_against_products():
     X, _, _ = make_globally_sparse(1000, 5000, n_components=20, n_informative=200, random_state=0)
     X -= X.mean(axis=0)
     op = DenseOperator(X)
-    step, state = make_latent_step(op, 1000), with_latents(init(spectrum(op), 20), op)
+    step, state = make_factor_step(op, 1000), to_factor_state(init(spectrum(op), 20), op)
     for _ in range(3):
         state = step(state)
     F = np.ascontiguousarray(spectrum(op).directions(20))

@@ -250,12 +250,12 @@ def test_memory_maps(table, tmp_path, monkeypatch, order, dtype):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("kind", ["noiseless", "noisy"])
 def test_coarse_to_fine_finds_the_same_cardinality(seed, kind, monkeypatch):
-    monkeypatch.setattr("prosparse.models.gsppca.evidence.GRID", 24)
+    monkeypatch.setattr("prosparse.models.gsppca.evidence.GRID_SIZE", 24)
     X = make_globally_sparse(
         60, 300, n_components=3, n_informative=(10, 40, 150)[seed % 3], random_state=seed
     ).X
     whole = GSPPCA(3, evidence=kind).fit(X)
-    monkeypatch.setattr("prosparse.models.gsppca.evidence.WHOLE_PATH", 0)
+    monkeypatch.setattr("prosparse.models.gsppca.evidence.MAX_ENTRIES_EXHAUSTIVE", 0)
     some = GSPPCA(3, evidence=kind).fit(X)
     assert some.cardinalities_.size < 0.5 * whole.cardinalities_.size
     assert some.n_selected_ == whole.n_selected_

@@ -13,8 +13,8 @@ from prosparse.data import DenseOperator
 from prosparse.data.operators import base
 from prosparse.datasets import make_globally_sparse
 from prosparse.models.gsppca import evidence
-from prosparse.models.gsppca.evidence import NoiselessTerms, coarse_to_fine, evidence_path
-from prosparse.models.gsppca.noisy import NoisyTerms
+from prosparse.models.gsppca.evidence import NoiselessDensity, evidence_path, search_coarse_to_fine
+from prosparse.models.gsppca.noisy_density import NoisyDensity
 
 
 def noiseless_density(r, q, d, b):
@@ -40,13 +40,13 @@ def sphere(q):
 
 
 def log_noiseless(r, q, d, b):
-    terms = NoiselessTerms(np.array([q]), d, xp)
+    terms = NoiselessDensity(np.array([q]), d, xp)
     squares = np.reshape(np.square(r), (-1, 1))
     return np.reshape(terms.derivatives(squares, np.array([np.log(b)]))[0], np.shape(r))[()]
 
 
 def log_noisy(r, q, d, b, sigma2):
-    terms = NoisyTerms(np.array([q]), d, sigma2, xp)
+    terms = NoisyDensity(np.array([q]), d, sigma2, xp)
     squares = np.reshape(np.square(r), (-1, 1))
     return np.reshape(terms.derivatives(squares, np.array([np.log(b)]))[0], np.shape(r))[()]
 
@@ -109,7 +109,7 @@ def test_slopes_are_derivatives(d, rng):
     q = np.array([d, d + 1, d + 2, 2 * d + 7, 500])
     r2 = rng.gamma(2.0, 1.0, (4, 5)) * q
     log_b = rng.normal(size=5)
-    for terms in (NoiselessTerms(q, d, xp), NoisyTerms(q, d, 0.5, xp)):
+    for terms in (NoiselessDensity(q, d, xp), NoisyDensity(q, d, 0.5, xp)):
         step = 1e-4
         low, mid, high = (terms.derivatives(r2, log_b + s * step)[0] for s in (-1, 0, 1))
         _, first, second = terms.derivatives(r2, log_b)
@@ -187,7 +187,7 @@ def test_positions_are_spread_and_denser_at_the_low_end(low, high, count):
     half = count // 2
     even = {round(low + (high - low) * k / (half - 1)) for k in range(half)}
     dense = {round(low - 1 + (high - low + 1) ** (k / (half - 1))) for k in range(half)}
-    np.testing.assert_array_equal(evidence._spaced(low, high, count), sorted(even | dense))
+    np.testing.assert_array_equal(evidence._spaced_indices(low, high, count), sorted(even | dense))
 
 
 @pytest.mark.parametrize("peak", [3, 40, 700, 2999, 3002])
@@ -200,18 +200,18 @@ def test_from_coarse_to_fine_the_maximum_is_found(peak):
         rounds.append(q.size)
         return -np.abs(q - peak) / peak
 
-    q, values = coarse_to_fine(evaluate, np.arange(3, 3003))
+    q, values = search_coarse_to_fine(evaluate, np.arange(3, 3003))
     assert len(set(asked)) == len(asked) < 500
     assert len(rounds) <= 2
     np.testing.assert_array_equal(q, np.sort(asked))
     np.testing.assert_array_equal(values, -np.abs(q - peak) / peak)
     assert set(range(max(peak - 2, 3), min(peak + 3, 3003))) <= set(q)
-    assert set(np.arange(3, 3003)[evidence._spaced(0, 2999, evidence.GRID)]) <= set(q)
+    assert set(np.arange(3, 3003)[evidence._spaced_indices(0, 2999, evidence.GRID_SIZE)]) <= set(q)
 
 
 def test_few_cardinalities_are_all_tried():
-    q, values = coarse_to_fine(lambda q: -1.0 * q, np.arange(5, 5 + evidence.GRID))
-    np.testing.assert_array_equal(q, np.arange(5, 5 + evidence.GRID))
+    q, values = search_coarse_to_fine(lambda q: -1.0 * q, np.arange(5, 5 + evidence.GRID_SIZE))
+    np.testing.assert_array_equal(q, np.arange(5, 5 + evidence.GRID_SIZE))
     np.testing.assert_array_equal(values, -1.0 * q)
 
 
@@ -222,19 +222,19 @@ def test_looking_ahead_changes_nothing(monkeypatch, rows):
     op, q = DenseOperator(X - X.mean(0)), np.arange(4, 81)
     order = np.argsort(-X.var(0))
     whole = evidence_path(op, order, 3, 0.3, q)
-    monkeypatch.setattr(evidence, "_GUIDES", 12)
+    monkeypatch.setattr(evidence, "N_NODES", 12)
     if rows < 60:
-        monkeypatch.setattr(evidence, "_KEPT", rows * 80)
+        monkeypatch.setattr(evidence, "MAX_RADII", rows * 80)
     ahead = evidence_path(op, order, 3, 0.3, q)
     np.testing.assert_allclose(ahead.log_evidence, whole.log_evidence, rtol=1e-8)
     np.testing.assert_allclose(ahead.log_b, whole.log_b, atol=1e-5)
     models = evidence.NestedModels(op, order, 3, 0.3, "noiseless")
-    models._look_ahead(q)
-    guides = q[evidence._spaced(0, 76, 12)]
-    np.testing.assert_array_equal(models.known[0], guides)
+    models._initialise_nodes(q)
+    guides = q[evidence._spaced_indices(0, 76, 12)]
+    np.testing.assert_array_equal(models.nodes[0], guides)
     sample = evidence.NestedModels(op.sample_rows(rows), order, 3, 0.3, "noiseless")
     found = sample.path(guides).log_b
-    np.testing.assert_allclose(models.known[1], found - sample.start(guides), atol=1e-5)
+    np.testing.assert_allclose(models.nodes[1], found - sample.moment_estimate(guides), atol=1e-5)
 
 
 def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
@@ -248,8 +248,8 @@ def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
     every, whole = evidence.NestedModels(*given).search(q, log_prior)
     np.testing.assert_array_equal(every, q)
     np.testing.assert_allclose(whole, evidence_path(*given[:4], q).log_evidence - 0.1 * q)
-    monkeypatch.setattr(evidence, "WHOLE_PATH", 7999)
-    monkeypatch.setattr(evidence, "GRID", 20)
+    monkeypatch.setattr(evidence, "MAX_ENTRIES_EXHAUSTIVE", 7999)
+    monkeypatch.setattr(evidence, "GRID_SIZE", 20)
     some, values = evidence.NestedModels(*given).search(q, log_prior)
     assert some.size < q.size / 2
     np.testing.assert_allclose(values, whole[some - 4], rtol=1e-8)
@@ -260,7 +260,7 @@ def test_a_search_on_a_large_table_ends_at_the_same_model(monkeypatch):
 @pytest.mark.parametrize(("q", "d"), [(4, 4), (7, 2), (300, 20)])
 def test_the_peak_of_the_noisy_integrand_and_its_width(q, d, sigma2):
     """By a scalar search and by differences; where q is near d the flat top counts as well."""
-    terms = NoisyTerms(np.array([q]), d, sigma2, xp)
+    terms = NoisyDensity(np.array([q]), d, sigma2, xp)
     for b in (0.05, 1.0, 30.0):
         for r2 in (1e-4, 0.5 * q, 50.0 * q):
 

@@ -22,7 +22,7 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.inference.loop import StopReason
 from prosparse.metrics import support_f_score
 from prosparse.models.gsppca import solve as gsppca
-from prosparse.models.gsppca.model import State, ranking
+from prosparse.models.gsppca.model import State, rank_variables
 from prosparse.selection.dimension import count_signals
 
 
@@ -544,7 +544,7 @@ def test_scaled_variables_are_ranked_by_what_is_explained_when_nothing_is_found(
 
 def test_ties_at_zero_are_ranked_by_the_slope():
     state = State(None, None, 1.0, np.array([0.0, 2.0, 0.0, 1.0]), np.array([-3.0, 9, -1, 9]), 0.0)
-    assert ranking(state).tolist() == [1, 3, 2, 0]
+    assert rank_variables(state).tolist() == [1, 3, 2, 0]
 
 
 def test_a_failed_refit_leaves_the_model_as_it_was():
@@ -608,7 +608,7 @@ def test_max_iter_is_reported():
 )
 def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
     """A fit whose objective falls, or is no number, is never called converged."""
-    make = gsppca.make_latent_step
+    make = gsppca.make_factor_step
 
     def broken(*given, **options):
         step, calls = make(*given, **options), []
@@ -620,7 +620,7 @@ def test_a_loop_that_breaks_down_is_reported(bound, reason, monkeypatch):
 
         return broken_step
 
-    monkeypatch.setattr(gsppca, "make_latent_step", broken)
+    monkeypatch.setattr(gsppca, "make_factor_step", broken)
     with pytest.warns(ConvergenceWarning, match="the best result so far"):
         model = GSPPCA(5).fit(example().X)
     assert model.stop_reason_ is reason

@@ -13,15 +13,15 @@ from prosparse.datasets import make_globally_sparse
 from prosparse.inference.acceleration import over_loadings
 from prosparse.inference.loop import StopReason, iterate, residual_rounding
 from prosparse.models.gsppca.factors import (
-    make_latent_step,
-    make_mixed_step,
-    over_latents,
-    with_latents,
+    make_factor_step,
+    make_mixed_precision_step,
+    over_factors,
+    to_factor_state,
 )
 from prosparse.models.gsppca.model import init, make_step
 from prosparse.models.gsppca.quasi_newton import QuasiNewton
 from prosparse.models.gsppca.relevance import update_variances
-from prosparse.models.gsppca.solve import in_single_precision
+from prosparse.models.gsppca.solve import single_precision_copy
 from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
@@ -97,8 +97,8 @@ def test_the_cycle_may_be_cut_at_either_end(n, p, d, seed):
     """Plain passes from q(W) to q(W), which the slow one checks, and from q(Y) to q(Y)."""
     op = DenseOperator(table(n, p, d, seed))
     parts = spectrum(op)
-    step, latent_step = make_step(op, n), make_latent_step(op, n)
-    a, b = init(parts, d), with_latents(init(parts, d), op)
+    step, latent_step = make_step(op, n), make_factor_step(op, n)
+    a, b = init(parts, d), to_factor_state(init(parts, d), op)
     assert b.Y.shape == (n, d)
     for _ in range(12):
         a, b = step(a), latent_step(b)
@@ -113,8 +113,8 @@ def passes(op, n, parts, d, cut):
     start = init(parts, d)
     if cut == "M":
         return make_step(op, n), start, over_loadings("M", op.xp, QuasiNewton)
-    start = with_latents(start, op)
-    return make_latent_step(op, n), start, over_latents(start, op.xp)
+    start = to_factor_state(start, op)
+    return make_factor_step(op, n), start, over_factors(start, op.xp)
 
 
 def wide_table(noise=0.7):
@@ -136,8 +136,8 @@ def test_single_precision_knows_its_rounding(noise, most):
     """Its bound is below that of double precision, by less than twice what it says; also where the
     noise shrinks by much in a pass."""
     op = wide_table(noise)
-    fine, quick = make_latent_step(op, 30), make_latent_step(op, 30, in_single(op))
-    state = with_latents(init(spectrum(op), 6), op)
+    fine, quick = make_factor_step(op, 30), make_factor_step(op, 30, in_single(op))
+    state = to_factor_state(init(spectrum(op), 6), op)
     for _ in range(30):
         rough, exact = quick(state), fine(state)
         assert 0.0 < rough.rounding < most * abs(exact.bound)
@@ -149,7 +149,7 @@ def test_single_precision_knows_its_rounding(noise, most):
 
 def test_passes_begin_in_single_and_end_in_double_precision():
     op = wide_table()
-    start, tol = with_latents(init(spectrum(op), 6), op), 1e-9 * 30 * 600
+    start, tol = to_factor_state(init(spectrum(op), 6), op), 1e-9 * 30 * 600
     in_precision = []
 
     def watched(step):
@@ -161,13 +161,13 @@ def test_passes_begin_in_single_and_end_in_double_precision():
         return follow
 
     def fitted(step, start):
-        accelerator = over_latents(start, op.xp)
+        accelerator = over_factors(start, op.xp)
         return iterate(step, start, max_iter=500, tol=tol, accelerator=accelerator)
 
-    mixed = watched(make_mixed_step(op, 30, in_single(op), tol))
+    mixed = watched(make_mixed_precision_step(op, 30, in_single(op), tol))
     quick, fine = (
         fitted(mixed, start._replace(single=True)),
-        fitted(make_latent_step(op, 30), start),
+        fitted(make_factor_step(op, 30), start),
     )
     switch = in_precision.index(False)
     assert switch > 5
@@ -184,14 +184,14 @@ def test_what_single_precision_cannot_do_is_done_in_double():
     """Beyond its range, where it would take every variable out, and where it goes nowhere."""
     op = wide_table()
     tol = 1e-9 * 30 * 600
-    step, fine = make_mixed_step(op, 30, in_single(op), tol), make_latent_step(op, 30)
-    start = with_latents(init(spectrum(op), 6), op)._replace(single=True)
+    step, fine = make_mixed_precision_step(op, 30, in_single(op), tol), make_factor_step(op, 30)
+    start = to_factor_state(init(spectrum(op), 6), op)._replace(single=True)
     assert step(start).single
     large = DenseOperator(1e25 * op.X)  # c^2 g^2 is zero in single precision
-    beyond = with_latents(init(spectrum(large), 6), large)._replace(single=True)
-    result = make_mixed_step(large, 30, in_single(large), tol)(beyond)
+    beyond = to_factor_state(init(spectrum(large), 6), large)._replace(single=True)
+    result = make_mixed_precision_step(large, 30, in_single(large), tol)(beyond)
     assert not result.single
-    assert result.bound == make_latent_step(large, 30)(beyond).bound
+    assert result.bound == make_factor_step(large, 30)(beyond).bound
     state = start
     for _ in range(60):
         state = fine(state)
@@ -202,7 +202,9 @@ def test_what_single_precision_cannot_do_is_done_in_double():
     assert not step(far).single  # a plain pass may not fall: look again
     assert step(far._replace(proposed=True)).single  # a proposal may, and is withdrawn
     # beyond its range a proposal does not fall either: nothing is known of it
-    result = make_mixed_step(large, 30, in_single(large), tol)(beyond._replace(proposed=True))
+    result = make_mixed_precision_step(large, 30, in_single(large), tol)(
+        beyond._replace(proposed=True)
+    )
     assert not result.single
 
 
@@ -219,14 +221,16 @@ def test_rounding_that_all_columns_share_does_not_lower_the_bound(mixed):
     X = smooth_spectra(60, 2500, 40, 1e-3, seed=0)
     X -= X.mean(axis=0)
     op, (n, p), d = DenseOperator(X), X.shape, 30
-    start, tol = with_latents(init(spectrum(op), d), op), 1e-8 * n * p
-    step = make_mixed_step(op, n, in_single(op), tol) if mixed else make_latent_step(op, n)
+    start, tol = to_factor_state(init(spectrum(op), d), op), 1e-8 * n * p
+    step = (
+        make_mixed_precision_step(op, n, in_single(op), tol) if mixed else make_factor_step(op, n)
+    )
     run = iterate(
         step,
         start._replace(single=mixed),
         max_iter=800,
         tol=tol,
-        accelerator=over_latents(start, op.xp),
+        accelerator=over_factors(start, op.xp),
         rounding=lambda state: residual_rounding(
             state, np.sum(X**2), state.sigma2, np.finfo(float).eps
         ),
@@ -270,8 +274,8 @@ def test_plain_passes_never_fall_beyond_rounding(n, p, d):
 def test_acceleration_and_plain_passes_share_the_limit(seed):
     X = table(30, 80, 3, seed)
     op = DenseOperator(X)
-    start, step = with_latents(init(spectrum(op), 3), op), make_latent_step(op, 30)
-    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_latents(start, op.xp))
+    start, step = to_factor_state(init(spectrum(op), 3), op), make_factor_step(op, 30)
+    fast = iterate(step, start, max_iter=500, tol=1e-10, accelerator=over_factors(start, op.xp))
     slow = iterate(step, start, max_iter=5000, tol=1e-9)
     assert fast.bounds[-1] == pytest.approx(slow.bounds[-1], rel=1e-8)
 
@@ -366,11 +370,11 @@ def test_blocks_go_the_way_of_the_table_in_memory(n, p, d):
         runs.append(iterate(step, start, max_iter=9, tol=0.0, accelerator=accelerator))
     whole, blocks = runs
     np.testing.assert_allclose(blocks.bounds, whole.bounds, rtol=1e-12)
-    for name in ("Y", "ahead", "t", "slope", "root"):
+    for name in ("Y", "Y_newton", "t", "slope", "root"):
         a, b = getattr(blocks.state, name), getattr(whole.state, name)
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8, err_msg=name)
     np.testing.assert_allclose(blocks.state.YX, blocks.state.Y.T @ X, atol=1e-9)
-    np.testing.assert_allclose(blocks.state.aheadX, blocks.state.ahead.T @ X, atol=1e-9)
+    np.testing.assert_allclose(blocks.state.YX_newton, blocks.state.Y_newton.T @ X, atol=1e-9)
     before = op.seen
     step(blocks.state)
     assert op.seen == before + 1
@@ -388,7 +392,7 @@ def test_an_accelerated_start_has_the_products_of_its_latents():
         assert state.proposed
         np.testing.assert_allclose(state.YX, state.Y.T @ X, rtol=1e-9, atol=1e-9)
     assert not np.allclose(state.Y, result.Y, atol=1e-6)
-    assert not np.allclose(state.Y, result.ahead, atol=1e-6)
+    assert not np.allclose(state.Y, result.Y_newton, atol=1e-6)
 
 
 @pytest.mark.parametrize(("noise", "slow"), [(0.1, False), (3.0, True)])
@@ -398,14 +402,14 @@ def test_passes_look_further_out_only_where_they_are_slow(noise, slow):
     step, state, _ = passes(op, 30, spectrum(op), 3, "Y")
     for _ in range(3):
         state = step(state)
-        assert state.turning == slow
-    assert np.array_equal(state.ahead, state.Y) != slow
+        assert state.newton == slow
+    assert np.array_equal(state.Y_newton, state.Y) != slow
 
 
 def test_single_precision_where_it_pays():
     """Of large tables in memory, in double precision, and with many weights."""
     wide = np.zeros((10, 2200))
-    assert in_single_precision(DenseOperator(wide), 30).dtype == np.float32
-    assert in_single_precision(DenseOperator(wide), 29) is None  # 2**16 weights and more
-    assert in_single_precision(DenseOperator(wide.astype(np.float32)), 30) is None
-    assert in_single_precision(SparseOperator(csr_array(wide), *np.zeros((2, 2200))), 30) is None
+    assert single_precision_copy(DenseOperator(wide), 30).dtype == np.float32
+    assert single_precision_copy(DenseOperator(wide), 29) is None  # 2**16 weights and more
+    assert single_precision_copy(DenseOperator(wide.astype(np.float32)), 30) is None
+    assert single_precision_copy(SparseOperator(csr_array(wide), *np.zeros((2, 2200))), 30) is None

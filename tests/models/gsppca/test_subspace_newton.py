@@ -4,9 +4,13 @@ import numpy as np
 import pytest
 
 from prosparse.data import DenseOperator
-from prosparse.models.gsppca.factors import make_latent_step, with_latents
+from prosparse.models.gsppca.factors import make_factor_step, to_factor_state
 from prosparse.models.gsppca.model import init
-from prosparse.models.gsppca.subspace_newton import Curvature, inside, turned
+from prosparse.models.gsppca.subspace_newton import (
+    Curvature,
+    newton_correction,
+    projection_coefficients,
+)
 from prosparse.numerics.spectrum import spectrum
 
 pytestmark = pytest.mark.quick
@@ -60,7 +64,7 @@ def test_the_second_derivative_is_that_of_the_bound(seed):
 def test_the_part_outside_is_orthogonal_to_the_latents(seed):
     _, Y, *_ = problem(seed)
     F = np.random.default_rng(seed).standard_normal(Y.shape)
-    outside = F - Y @ inside(Y.T @ Y, Y.T @ F)
+    outside = F - Y @ projection_coefficients(Y.T @ Y, Y.T @ F)
     np.testing.assert_allclose(Y.T @ outside, 0.0, atol=1e-7)
     np.testing.assert_allclose(outside, F - Y @ np.linalg.lstsq(Y, F, rcond=None)[0], atol=1e-7)
 
@@ -87,13 +91,13 @@ def test_proportional_variances_give_all_of_newtons_step(strength):
     Q = np.linalg.qr(rng.standard_normal((3, 3)))[0]
     S = np.outer([1.0, 0.8, 0.5], rng.gamma(1.0, 1.0, X.shape[1]))
     F = rng.standard_normal(Y.shape)
-    outside = F - Y @ inside(Y.T @ Y, Y.T @ F)
+    outside = F - Y @ projection_coefficients(Y.T @ Y, Y.T @ F)
     P = np.array([5.0, 6.0, 7.0])
     at = Curvature(Q, S, P, 1.0)
     basis = np.linalg.qr(outside)[0]
     largest = np.linalg.eigvalsh(basis.T @ (X * S[0]) @ X.T @ basis)[-1] / P[0]
     at = at._replace(c=np.sqrt(strength / largest))
-    further, share = turned(outside, at, lambda B: (outside @ B).T @ X)
+    further, share = newton_correction(outside, at, lambda B: (outside @ B).T @ X)
     assert share == pytest.approx(strength)
     np.testing.assert_allclose(outside + outside @ further, newton(outside, X, at), atol=1e-7)
 
@@ -102,7 +106,7 @@ def test_nothing_outside_leaves_nothing_to_turn():
     X, Y, Sigma, t, sigma2 = problem(0)
     Q, S, P = known(X, Y, Sigma, t, sigma2)
     at = Curvature(Q, S, np.diag(P), 1.0 / sigma2)
-    assert not turned(np.zeros_like(Y), at, lambda B: B.T @ np.zeros_like(S))[0].any()
+    assert not newton_correction(np.zeros_like(Y), at, lambda B: B.T @ np.zeros_like(S))[0].any()
 
 
 def test_what_is_beyond_the_range_of_numbers_is_left_alone():
@@ -111,7 +115,7 @@ def test_what_is_beyond_the_range_of_numbers_is_left_alone():
     at = Curvature(Q, S, np.diag(P), np.inf)
     F = np.random.default_rng(0).standard_normal(Y.shape)
     with np.errstate(invalid="ignore"):
-        assert not turned(F, at, lambda B: (F @ B).T @ X)[0].any()
+        assert not newton_correction(F, at, lambda B: (F @ B).T @ X)[0].any()
 
 
 @pytest.mark.parametrize(
@@ -123,8 +127,8 @@ def test_a_pass_from_further_out_raises_the_bound_much_more(seed, n, p, decay, t
     factors = rng.standard_normal((n, 40)) * np.exp(-decay * np.arange(40))
     X = factors @ rng.standard_normal((40, p)) + 0.7 * rng.standard_normal((n, p))
     op = DenseOperator(X - X.mean(axis=0))
-    step, state = make_latent_step(op, n), with_latents(init(spectrum(op), d), op)
+    step, state = make_factor_step(op, n), to_factor_state(init(spectrum(op), d), op)
     for _ in range(15):
         state = step(state)
-    plain, further = (step(state._replace(Y=Y)).bound for Y in (state.Y, state.ahead))
+    plain, further = (step(state._replace(Y=Y)).bound for Y in (state.Y, state.Y_newton))
     assert further - state.bound > times * (plain - state.bound) > 0

@@ -31,7 +31,7 @@ def empty_model() -> Diagnostic:
     """Report that the relaxed model contains no variable."""
     return Diagnostic(
         NoStructureWarning,
-        f"{StopReason.NOTHING_LEFT}. `relevance_` is zero, and `ranking_`, `support_` order "
+        f"{StopReason.EMPTY_MODEL}. `relevance_` is zero, and `ranking_`, `support_` order "
         "the variables by variance: do not interpret them. Try fewer components or more samples.",
     )
 

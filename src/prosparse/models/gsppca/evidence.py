@@ -1,24 +1,23 @@
-"""How many variables? The evidence of every cardinality along a ranking, at once.
+"""Marginal likelihood (evidence) of every number of variables along a ranking.
 
-[MBL16] Theorems 1 and 2, [BLM18]. For a ranking of the variables, the model of cardinality q
-makes the first q active, x_v = W y (+ noise), and the others Gaussian noise of variance
-sigma_1^2. With W integrated out, an observation depends on its active part only through
-r = |x_v|:
+[MBL16] Theorems 1 and 2, [BLM18]. In the model of cardinality q the first q variables of the
+ranking are active, x_v = W y (+ noise), and the others are Gaussian noise of variance sigma_1^2.
+With W integrated out, the density of the active part of an observation depends on r = |x_v| alone:
 
-* noiseless (Theorem 2, with its misprints mended): x_v has a multivariate Bessel law. With
-  nu = (q - d)/2 and b the prior precision's square root (alpha of [BLM18]),
+* noiseless (Theorem 2, misprints corrected): x_v has a multivariate Bessel distribution. With
+  nu = (q - d)/2 and b the square root of the prior precision (alpha of [BLM18]),
 
       log p(x_v) = log K_nu(b r) - nu log r + (1 - (q+d)/2) log 2 - lgamma(d/2)
                    - q/2 log pi + (q+d)/2 log b .
 
-* noisy (Theorem 1): given g = |y|^2 ~ chi2_d, x_v ~ N(0, (sigma^2 + g/b^2) I_q), so
-  p(x_v) is a positive integral over g. (The papers' Bessel-J integral oscillates.)
+* noisy (Theorem 1): given g = |y|^2 ~ chi2_d, x_v ~ N(0, (sigma^2 + g/b^2) I_q), so that
+  p(x_v) is a positive integral over g. The Bessel-J integral of the papers oscillates.
 
-Both are maximised over log b by Newton's method, all cardinalities at once, one pass over
-the rows per step. Some cardinalities go first: between them the maximiser is interpolated, so
-that the many others need a pass or two. The evidence treats observations as independent given
-the model, each with its own W integrated out: it is the papers' criterion for comparing models,
-not the joint density of the table.
+Both are maximised over log b by Newton's method, for all cardinalities at once; a Newton iteration
+reads the rows once. The maximiser is first computed for a subset of the cardinalities and
+interpolated for the others, which then need one or two iterations. As in the papers, the evidence
+treats observations as independent given the model, each with W integrated out. It compares models;
+it is not the joint density of the data matrix.
 """
 
 from __future__ import annotations
@@ -33,55 +32,51 @@ from scipy.special import gammaln
 from ...data import Array, DenseOperator, Operator
 from ...data.arrays import Namespace, from_numpy, on_accelerator, to_numpy
 from ...numerics.bessel import log_kv_and_ratio
-from .noisy import NoisyTerms
+from .noisy_density import NoisyDensity
 
-# The noiseless density has a pole at zero. Rows closer to the mean than a tenth of the noise (or
-# than rounding) count as being that far away.
-_SMALLEST_NOISE = 0.1
-_SMALLEST_ROW = 1e-12
-# How far log b may go from its moment estimate.
-_REACH = 12.0
-# A Newton step this small leaves an error of its square in log b; the evidence at its end, from
-# the quadratic at its start, is off by its cube.
-_SMALL_STEP = 3e-4
-_MAX_STEPS = 50
-# Cardinalities for which log b is sought first, and for which it is interpolated afterwards.
-_GUIDES = 256
-# Rows from which log b is guessed where there are many more.
-_SAMPLE = 4096
-# Entries of the tables of radii that are kept, and of the tiles on which densities are computed:
-# from 128 KiB on, allocators may take every temporary from the system anew (on Dask's workers
-# they do, which costs six times the arithmetic).
-_KEPT = 2**23
-_TILE = 2**13
-# On a GPU half a gigabyte is little, and a pass over the table costs more.
-_KEPT_ON_ACCELERATOR = 2**26
-# Entries of a table up to which the evidence of every cardinality is computed.
-WHOLE_PATH = 2e7
-# Cardinalities of one round of the search from coarse to fine.
-GRID = 120
+# The noiseless density has a pole at zero. The radius r is therefore at least this multiple of the
+# noise standard deviation times sqrt(q), and this multiple of its root mean square.
+MIN_RADIUS_TO_NOISE = 0.1
+MIN_RELATIVE_RADIUS = 1e-12
+MAX_LOG_B_CHANGE = 12.0  # maximum distance of log b from its moment estimate
+# Newton's method stops at steps below this tolerance. The error of log b is then of the order of
+# its square. The evidence is extrapolated to the end of the step, with an error of its cube.
+STEP_TOLERANCE = 3e-4
+MAX_NEWTON_ITERATIONS = 50
+N_NODES = 256  # number of cardinalities between which log b is interpolated
+MAX_SAMPLED_ROWS = 4096  # maximum number of rows from which log b is initialised
+# Maximum number of squared radii in memory. On a GPU, half a gigabyte is available, and reading the
+# data matrix costs more.
+MAX_RADII = 2**23
+MAX_RADII_ON_ACCELERATOR = 2**26
+# Number of entries for which densities are computed at once. Above 128 KiB, allocators may request
+# each temporary from the system; with Dask this took six times as long as the arithmetic.
+TILE_SIZE = 2**13
+# Maximum number of entries of a data matrix for which all cardinalities are compared.
+MAX_ENTRIES_EXHAUSTIVE = 2e7
+GRID_SIZE = 120  # number of cardinalities per round of the coarse-to-fine search
 
 EvidenceKind = Literal["noiseless", "noisy"]
 EVIDENCES: tuple[str, ...] = get_args(EvidenceKind)
 
 
 class CardinalityPath(NamedTuple):
-    """The evidence of the models along a ranking."""
+    """Evidence of the models along a ranking."""
 
     cardinalities: np.ndarray  # (m,) q
     log_evidence: np.ndarray  # (m,)
     log_b: np.ndarray  # (m,) the maximiser, log of the square root of the prior precision
 
 
-class NoiselessTerms(NamedTuple):
-    """The log density of every row under every cardinality, and its slopes in log b."""
+class NoiselessDensity(NamedTuple):
+    """Log density of the active variables of every row for every cardinality."""
 
     q: np.ndarray  # (m,) cardinalities
     d: int
     xp: Namespace
 
     def derivatives(self, r2: Array, log_b: Array) -> tuple[Array, Array, Array]:
-        """log p and its first two derivatives in log b."""
+        """Return the log density and its first two derivatives in log b."""
         q, d, xp = self.q, self.d, self.xp
         constant = (1 - 0.5 * (q + d)) * np.log(2) - gammaln(0.5 * d) - 0.5 * q * np.log(np.pi)
         nu = 0.5 * (q - d)
@@ -96,41 +91,55 @@ class NoiselessTerms(NamedTuple):
         return value, d - y, z2 - y * (y + from_numpy(2.0 * nu, r2))
 
 
-Terms = NoiselessTerms | NoisyTerms
+Density = NoiselessDensity | NoisyDensity
 
 
-def _radii(block: Array, order: Array, last: Array, xp: Namespace) -> Array:
-    """r^2 of every row under every cardinality, by running sums along the ranking."""
-    chosen = xp.take(block, order, axis=1)
-    squares = xp.cumulative_sum(chosen * chosen, axis=1, dtype=xp.float64)
+def _squared_radii(block: Array, order: Array, last: Array, xp: Namespace) -> Array:
+    """Return r^2 of every row for every cardinality, by cumulative sums along the ranking."""
+    ranked = xp.take(block, order, axis=1)
+    squares = xp.cumulative_sum(ranked * ranked, axis=1, dtype=xp.float64)
     return xp.take(squares, last, axis=1)
 
 
-def _sums(r2: Array, log_b: Array, floor: Array, terms: Terms) -> tuple[Array, ...]:
-    """Sums over rows of the log density and its derivatives, per cardinality, a few
-    cardinalities at a time so that the many temporaries stay in the cache."""
-    xp, m = terms.xp, terms.q.size
-    width = max(1, m if on_accelerator(r2) else _TILE // r2.shape[0])
+def _sum_derivatives(r2: Array, log_b: Array, floor: Array, density: Density) -> tuple[Array, ...]:
+    """Return the sums over rows of the log density and its derivatives, per cardinality.
+
+    Cardinalities are processed in tiles whose temporaries fit into the cache.
+    """
+    xp, m = density.xp, density.q.size
+    width = max(1, m if on_accelerator(r2) else TILE_SIZE // r2.shape[0])
     tiles = []
-    for some in (slice(low, min(low + width, m)) for low in range(0, m, width)):
-        r2_some = xp.maximum(r2[:, some], floor[some])
-        parts = terms._replace(q=terms.q[some]).derivatives(r2_some, log_b[some])
+    for tile in (slice(low, min(low + width, m)) for low in range(0, m, width)):
+        r2_tile = xp.maximum(r2[:, tile], floor[tile])
+        parts = density._replace(q=density.q[tile]).derivatives(r2_tile, log_b[tile])
         tiles.append([xp.sum(part, axis=0) for part in parts])
     return tuple(xp.concat(list(parts)) for parts in zip(*tiles, strict=True))
 
 
-def _block_sums(
-    block: Array, order: Array, last: Array, log_b: Array, floor: Array, terms: Terms
+def _sum_block_derivatives(
+    block: Array, order: Array, last: Array, log_b: Array, floor: Array, density: Density
 ) -> tuple[Array, ...]:
-    """The same from the rows themselves."""
-    return _sums(_radii(block, order, last, terms.xp), log_b, floor, terms)
+    """Return the same sums for a block of rows."""
+    return _sum_derivatives(_squared_radii(block, order, last, density.xp), log_b, floor, density)
 
 
 class NestedModels:
-    """The models made of the first variables of ``order``.
+    """Models of the first q variables of a ranking.
 
-    What is known of log b at some cardinalities is the start at others. ``told`` hears the highest
-    log evidence after every pass over the rows.
+    Parameters
+    ----------
+    op : Operator
+        Data matrix.
+    order : ndarray of int, shape (p,)
+        Indices of the variables, most relevant first.
+    d : int
+        Number of components.
+    noise : float
+        Variance of the inactive variables.
+    kind : {"noiseless", "noisy"}
+        Model of the active variables.
+    report : callable, optional
+        Function that receives the largest log evidence after every Newton iteration.
     """
 
     def __init__(
@@ -140,139 +149,164 @@ class NestedModels:
         d: int,
         noise: float,
         kind: EvidenceKind,
-        told: Callable[[float], None] = lambda highest: None,
+        report: Callable[[float], None] = lambda log_evidence: None,
     ):
-        self.told = told
         self.op, self.order, self.d, self.noise, self.kind = op, order, d, noise, kind
-        self.columns = op.column_squares()
-        self.room = _KEPT_ON_ACCELERATOR if on_accelerator(self.columns) else _KEPT
-        squares = to_numpy(self.columns)[order]
-        self.inside = np.cumsum(squares)  # sum_i r_i^2
-        # Sums from the far end: a difference of totals would drown small inactive columns.
-        self.beyond = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
-        self.known = np.zeros((2, 0))  # cardinalities, in order, and log b there minus `start`
+        self.report = report
+        self.column_squares = op.column_squares()
+        accelerator = on_accelerator(self.column_squares)
+        self.max_radii = MAX_RADII_ON_ACCELERATOR if accelerator else MAX_RADII
+        squares = to_numpy(self.column_squares)[order]
+        self.active_squares = np.cumsum(squares)  # sum_i r_i^2
+        # Sums from the end: a difference of totals would lose the digits of small columns.
+        self.inactive_squares = np.append(np.cumsum(squares[::-1])[::-1], 0.0)
+        # Cardinalities, increasing, and log b minus its moment estimate.
+        self.nodes = np.zeros((2, 0))
 
     def path(self, cardinalities: np.ndarray) -> CardinalityPath:
-        """Log evidence of the models made of the first q variables.
+        """Return the log evidence of the given cardinalities.
 
-        Works through blocks of rows; memory is a few blocks, whatever the size of the table.
+        Rows are processed in blocks, so that memory does not depend on their number.
         """
         q = np.asarray(cardinalities)
-        if self.known.shape[1] == 0:
-            self._look_ahead(q)
-        ahead = np.interp(q, *self.known) if self.known.shape[1] else np.zeros(q.size)
-        value, log_b = self.maximise(q, ahead)
-        self._remember(q, log_b - self.start(q))
-        return CardinalityPath(q, value + self.outside(q), log_b)
+        if self.nodes.shape[1] == 0:
+            self._initialise_nodes(q)
+        offset = np.interp(q, *self.nodes) if self.nodes.shape[1] else np.zeros(q.size)
+        value, log_b = self.maximise(q, offset)
+        self._add_nodes(q, log_b - self.moment_estimate(q))
+        return CardinalityPath(q, value + self.inactive_log_density(q), log_b)
 
     def search(
         self, cardinalities: np.ndarray, log_prior: Callable[[np.ndarray], np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Cardinalities and their log evidence with the prior's share: all of them, or those
-        that lead to the best where the table is too large for all."""
+        """Return cardinalities and their log evidence plus log prior.
 
-        def weigh(q: np.ndarray) -> np.ndarray:
-            log_posterior: np.ndarray = self.path(q).log_evidence + log_prior(q)
-            return log_posterior
+        For large data matrices these are the cardinalities of a coarse-to-fine search, otherwise
+        all of them.
+        """
+
+        def log_posterior(q: np.ndarray) -> np.ndarray:
+            values: np.ndarray = self.path(q).log_evidence + log_prior(q)
+            return values
 
         q = np.asarray(cardinalities)
         n, p = self.op.shape
-        return (q, weigh(q)) if n * p <= WHOLE_PATH else coarse_to_fine(weigh, q)
+        if n * p <= MAX_ENTRIES_EXHAUSTIVE:
+            return q, log_posterior(q)
+        return search_coarse_to_fine(log_posterior, q)
 
-    def _look_ahead(self, q: np.ndarray) -> None:
-        """Find log b for some cardinalities, or from some rows, where all would take long."""
+    def _initialise_nodes(self, q: np.ndarray) -> None:
+        """Compute log b for a subset of many cardinalities, on a subset of many rows."""
         n, p = self.op.shape
-        guides = q if q.size <= 2 * _GUIDES else q[_spaced(0, q.size - 1, _GUIDES)]
-        count = min(_SAMPLE, max(self.room // p, 1))
+        nodes = q if q.size <= 2 * N_NODES else q[_spaced_indices(0, q.size - 1, N_NODES)]
+        n_rows = min(MAX_SAMPLED_ROWS, max(self.max_radii // p, 1))
         models = self
-        if n >= 4 * count and n * guides.size > self.room:
-            some = self.op.sample_rows(count)
-            models = NestedModels(some, self.order, self.d, self.noise, self.kind)
-        if guides.size < q.size or models is not self:
-            self._remember(guides, models.maximise(guides, np.zeros(guides.size))[1])
-            self.known[1] -= models.start(guides)
+        if n >= 4 * n_rows and n * nodes.size > self.max_radii:
+            sample = self.op.sample_rows(n_rows)
+            models = NestedModels(sample, self.order, self.d, self.noise, self.kind)
+        if nodes.size < q.size or models is not self:
+            log_b = models.maximise(nodes, np.zeros(nodes.size))[1]
+            self._add_nodes(nodes, log_b - models.moment_estimate(nodes))
 
-    def _remember(self, q: np.ndarray, ahead: np.ndarray) -> None:
-        new = ~np.isin(self.known[0], q)
-        both = np.hstack([self.known[:, new], np.stack([q, ahead])])
-        self.known = both[:, np.argsort(both[0])]
+    def _add_nodes(self, q: np.ndarray, offset: np.ndarray) -> None:
+        retained = ~np.isin(self.nodes[0], q)
+        nodes = np.hstack([self.nodes[:, retained], np.stack([q, offset])])
+        self.nodes = nodes[:, np.argsort(nodes[0])]
 
-    def start(self, q: np.ndarray) -> np.ndarray:
-        """log b by the method of moments: E r^2 = d q / b^2."""
+    def moment_estimate(self, q: np.ndarray) -> np.ndarray:
+        """Return log b by the method of moments: E r^2 = d q / b^2."""
         n = self.op.shape[0]
-        squares = np.maximum(self.inside[q - 1], 1e-300)
-        start: np.ndarray = 0.5 * np.log(self.d * n * q / squares)
-        return start
+        squares = np.maximum(self.active_squares[q - 1], 1e-300)
+        log_b: np.ndarray = 0.5 * np.log(self.d * n * q / squares)
+        return log_b
 
-    def radii(self, q: np.ndarray) -> Operator | None:
-        """r^2 of all rows under a few models, if they are small beside the table and in memory:
-        several passes over these then cost one over the table."""
+    def cache_radii(self, q: np.ndarray) -> Operator | None:
+        """Return r^2 of all rows, or None if these are not much smaller than the data matrix.
+
+        Newton iterations then read the squared radii instead of the data matrix.
+        """
         n, p = self.op.shape
-        if 8 * q.size > p or n * q.size > self.room:
+        if 8 * q.size > p or n * q.size > self.max_radii:
             return None
-        order, last = self._places(q)
-        f = partial(_radii, order=order, last=last, xp=self.op.xp)
+        order, last = self._column_indices(q)
+        f = partial(_squared_radii, order=order, last=last, xp=self.op.xp)
         return DenseOperator(self.op.gather_rows(f, entrywise=True))
 
-    def _places(self, q: np.ndarray) -> tuple[Array, Array]:
-        like = self.columns
+    def _column_indices(self, q: np.ndarray) -> tuple[Array, Array]:
+        """Return the ranked columns and the position of the last active one per cardinality."""
+        like = self.column_squares
         return from_numpy(self.order[: int(q.max())], like), from_numpy(q - 1, like)
 
-    def sums(
+    def sum_derivatives(
         self, q: np.ndarray, log_b: np.ndarray, radii: Operator | None
     ) -> tuple[np.ndarray, ...]:
-        """The log density of all rows and its derivatives in log b: one pass over the rows."""
-        xp, like = self.op.xp, self.columns
-        floor = np.maximum(
-            _SMALLEST_ROW**2 / self.op.shape[0] * self.inside[q - 1],
-            _SMALLEST_NOISE**2 * self.noise * q,
+        """Return the log density of all rows and its derivatives in log b."""
+        xp, like = self.op.xp, self.column_squares
+        min_squares = np.maximum(
+            MIN_RELATIVE_RADIUS**2 / self.op.shape[0] * self.active_squares[q - 1],
+            MIN_RADIUS_TO_NOISE**2 * self.noise * q,
         )
-        terms: Terms = (
-            NoiselessTerms(q, self.d, xp)
+        density: Density = (
+            NoiselessDensity(q, self.d, xp)
             if self.kind == "noiseless"
-            else NoisyTerms(q, self.d, self.noise, xp)
+            else NoisyDensity(q, self.d, self.noise, xp)
         )
-        at, floor = from_numpy(log_b, like), from_numpy(floor, like)
+        given = {
+            "log_b": from_numpy(log_b, like),
+            "floor": from_numpy(min_squares, like),
+            "density": density,
+        }
         if radii is not None:
-            f = partial(_sums, log_b=at, floor=floor, terms=terms)
-            parts = radii.sum_rows(f, entrywise=True)
+            parts = radii.sum_rows(partial(_sum_derivatives, **given), entrywise=True)
         else:
-            order, last = self._places(q)
-            g = partial(_block_sums, order=order, last=last, log_b=at, floor=floor, terms=terms)
-            parts = self.op.sum_rows(g, entrywise=True)
+            order, last = self._column_indices(q)
+            f = partial(_sum_block_derivatives, order=order, last=last, **given)
+            parts = self.op.sum_rows(f, entrywise=True)
         return tuple(to_numpy(part) for part in parts)
 
-    def maximise(self, q: np.ndarray, ahead: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(largest log density, its log b) by Newton's method from ``start + ahead``.
+    def maximise(self, q: np.ndarray, offset: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Maximise the log density of the active variables over log b by Newton's method.
 
-        Cardinalities whose last step was small take no part in the following passes.
+        Parameters
+        ----------
+        q : ndarray of int, shape (m,)
+            Cardinalities.
+        offset : ndarray of shape (m,)
+            Initial log b, minus its moment estimate.
+
+        Returns
+        -------
+        value : ndarray of shape (m,)
+            Maximum.
+        log_b : ndarray of shape (m,)
+            Maximiser.
         """
-        start = self.start(q)
-        log_b, value = start + ahead, np.empty(q.size)
-        radii, open_ = self.radii(q), np.arange(q.size)
-        for _ in range(_MAX_STEPS):
-            at = log_b[open_]
-            total, first, second = self.sums(q[open_], at, radii)
-            self.told(float(np.max(total + self.outside(q[open_]))))
+        centre = self.moment_estimate(q)
+        log_b, value = centre + offset, np.empty(q.size)
+        radii, active = self.cache_radii(q), np.arange(q.size)  # indices that have not converged
+        for _ in range(MAX_NEWTON_ITERATIONS):
+            current = log_b[active]
+            total, first, second = self.sum_derivatives(q[active], current, radii)
+            self.report(float(np.max(total + self.inactive_log_density(q[active]))))
             newton = -first / np.where(second < 0, second, -np.abs(first) - 1e-300)
-            # Under the noisy model pure noise is best explained by b = infinity: stay near.
-            near, far = start[open_] - _REACH, start[open_] + _REACH
-            log_b[open_] = np.clip(at + np.clip(newton, -1.0, 1.0), near, far)
-            step = log_b[open_] - at
-            value[open_] = total + step * (first + 0.5 * step * second)
-            moving = np.flatnonzero(np.abs(step) > _SMALL_STEP)
-            if moving.size == 0:
+            # Under the noisy model, b = infinity maximises the density of pure noise.
+            low, high = centre[active] - MAX_LOG_B_CHANGE, centre[active] + MAX_LOG_B_CHANGE
+            log_b[active] = np.clip(current + np.clip(newton, -1.0, 1.0), low, high)
+            step = log_b[active] - current
+            value[active] = total + step * (first + 0.5 * step * second)
+            remaining = np.flatnonzero(np.abs(step) > STEP_TOLERANCE)
+            if remaining.size == 0:
                 break
-            open_ = open_[moving]
+            active = active[remaining]
             if radii is not None:
-                radii = radii.take_columns(moving)
+                radii = radii.take_columns(remaining)
         return value, log_b
 
-    def outside(self, q: np.ndarray) -> np.ndarray:
-        """The log density of the inactive variables."""
+    def inactive_log_density(self, q: np.ndarray) -> np.ndarray:
+        """Return the log density of the inactive variables."""
         n, p = self.op.shape
-        gaussian = n * (p - q) * np.log(2 * np.pi * self.noise)
-        log_density: np.ndarray = -0.5 * (gaussian + self.beyond[q] / self.noise)
+        constant = n * (p - q) * np.log(2 * np.pi * self.noise)
+        log_density: np.ndarray = -0.5 * (constant + self.inactive_squares[q] / self.noise)
         return log_density
 
 
@@ -285,33 +319,48 @@ def evidence_path(
     *,
     kind: EvidenceKind = "noiseless",
 ) -> CardinalityPath:
-    """Log evidence of the models made of the first q variables of ``order``."""
+    """Return the log evidence of the models of the first q variables of ``order``."""
     return NestedModels(op, np.asarray(order), d, noise_variance, kind).path(cardinalities)
 
 
-def _spaced(low: int, high: int, count: int) -> np.ndarray:
-    """About ``count`` of the positions low .. high, both included, denser towards ``low``."""
+def _spaced_indices(low: int, high: int, count: int) -> np.ndarray:
+    """Return about ``count`` indices from low to high (inclusive), denser near ``low``."""
     half = count // 2
     even = np.linspace(low, high, half)
     dense = low - 1 + np.geomspace(1, high - low + 1, half)
     return np.unique(np.concatenate([even, dense]).round().astype(int))
 
 
-def coarse_to_fine(
+def search_coarse_to_fine(
     evaluate: Callable[[np.ndarray], np.ndarray], cardinalities: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The cardinalities tried and their values: some hundred first, in the end every one around
-    the maximum."""
+    """Search the maximum on successively finer grids.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Function from cardinalities to values.
+    cardinalities : ndarray of int
+        Candidates, increasing.
+
+    Returns
+    -------
+    cardinalities : ndarray of int
+        Evaluated candidates, including all around the maximum.
+    values : ndarray
+        Their values.
+    """
     q = np.asarray(cardinalities)
     values = np.full(q.size, np.nan)
     low, high = 0, q.size - 1
     while True:
-        some = np.arange(low, high + 1) if high - low < GRID else _spaced(low, high, GRID)
-        new = some[np.isnan(values[some])]
+        whole = high - low < GRID_SIZE
+        grid = np.arange(low, high + 1) if whole else _spaced_indices(low, high, GRID_SIZE)
+        new = grid[np.isnan(values[grid])]
         values[new] = evaluate(q[new])
-        tried = np.flatnonzero(~np.isnan(values))
-        best = int(np.argmax(values[tried]))
-        # two neighbours on either side: the values between may be a little higher still
-        low, high = (int(tried[np.clip(best + k, 0, tried.size - 1)]) for k in (-2, 2))
+        evaluated = np.flatnonzero(~np.isnan(values))
+        best = int(np.argmax(values[evaluated]))
+        # The maximum may lie beyond the nearest neighbours, so that two on each side are included.
+        low, high = (int(evaluated[np.clip(best + k, 0, evaluated.size - 1)]) for k in (-2, 2))
         if not np.any(np.isnan(values[low : high + 1])):
-            return q[tried], values[tried]
+            return q[evaluated], values[evaluated]

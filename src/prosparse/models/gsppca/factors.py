@@ -1,8 +1,8 @@
-"""Variational passes of the relaxed model from q(Y) to q(Y); symbols are those of ``model``.
+"""Variational iterations of the relaxed model from q(Y) to q(Y); for symbols see `model`.
 
-The passes are a cycle from q(W) to q(Y) and back. It may be cut at either end. A table with fewer
-rows than columns has fewer latents than loadings, and what accelerates the passes then compares
-short vectors. It also knows how the bound bends along some of them (`turning`).
+The iterations alternate between q(W) and q(Y), and a state may be stored after either. If the data
+matrix has fewer rows than columns, Y is smaller than W, and acceleration over Y is cheaper.
+Iterations over Y also compute Newton steps (`subspace_newton`).
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from ...data import Array, Operator
 from ...data.arrays import Namespace, decomposition_errors, from_numpy, to_numpy
 from ...numerics.spectrum import across, there_and_back
 from .model import (
-    Rows,
+    FactorMoments,
+    Loadings,
     State,
-    Weights,
-    about_rounded_rows,
-    lower_root,
-    update_weights,
+    covariance_root,
+    rounded_factor_moments,
+    update_loadings,
 )
 from .quasi_newton import QuasiNewton
-from .subspace_newton import SLOW, Curvature, inside, turned
+from .subspace_newton import MIN_RATIO, Curvature, newton_correction, projection_coefficients
 
 
-class LatentState(NamedTuple):
-    """Where the variational iterations of the relaxed model stand, with q(Y) at hand."""
+class FactorState(NamedTuple):
+    """State of the relaxed model between two iterations, given by q(Y)."""
 
     Y: Array  # (n, d) posterior means of the rows of Y
-    ahead: Array  # (n, d) further along, where another pass may begin
+    Y_newton: Array  # (n, d) the same after a Newton step, from which an accelerator starts
     root: np.ndarray  # (d, d) lower triangular; their covariance is Sigma = root' root
     sigma2: float
     t: Array  # (p,)
     slope: Array  # (p,)
-    bound: float  # in single precision, less what rounding may have added
-    YX: Array | None = None  # (d, p) Y'X, of a table in blocks: one pass brings it with Y
-    aheadX: Array | None = None  # (d, p) the same of what is ahead
-    rounding: float = 0.0  # how far single precision can have moved the bound
-    single: bool = False  # whether the next pass may be in single precision
-    turning: bool = True  # whether passes look further out
-    proposed: bool = False  # whether an accelerator chose Y and sigma2: the bound may then fall
+    bound: float  # in single precision, minus ``rounding``
+    YX: Array | None = None  # (d, p) Y'X if the data matrix is read in blocks
+    YX_newton: Array | None = None  # (d, p) Y_newton'X
+    rounding: float = 0.0  # rounding error of the bound in single precision
+    single: bool = False  # whether the next iteration may use single precision
+    newton: bool = True  # whether the next iteration computes a Newton step
+    proposed: bool = False  # whether an accelerator set Y and sigma2, so that the bound may fall
 
 
-def with_latents(state: State, op: Operator) -> LatentState:
-    """The same place on the cycle, after q(Y)."""
+def to_factor_state(state: State, op: Operator) -> FactorState:
+    """Return the state after the update of q(Y)."""
     M, S_sum, sigma2, t, slope, bound = state
-    root = lower_root(to_numpy(M.T @ M) + S_sum, sigma2)
+    root = covariance_root(to_numpy(M.T @ M) + S_sum, sigma2)
     F, back, YX = M @ from_numpy(root.T, M), from_numpy(root / sigma2, M), None
     if op.whole is None:
         XF, FXX = there_and_back(op, F)
@@ -58,29 +58,41 @@ def with_latents(state: State, op: Operator) -> LatentState:
     else:
         XF = op.xp.astype(op.matmul(op.xp.astype(F, op.dtype)), M.dtype)
     Y = XF @ back
-    return LatentState(Y, Y, root, sigma2, t, slope, bound, YX, YX)
+    return FactorState(Y, Y, root, sigma2, t, slope, bound, YX, YX)
 
 
-def make_latent_step(
-    op: Operator, n: int, rough: Operator | None = None
-) -> Callable[[LatentState], LatentState]:
-    """One pass, from q(Y) to q(Y).
+def make_factor_step(
+    op: Operator, n: int, single: Operator | None = None
+) -> Callable[[FactorState], FactorState]:
+    """Return one variational iteration, from q(Y) to q(W) to q(Y).
 
-    Over a table in memory these are two products with X, and a narrow one for `turning` where
-    passes are slow; over blocks, one pass makes the next Y and Y'X with it, so that the state has
-    both.
+    An iteration over a matrix in memory costs two products with X, and a product with at most eight
+    columns for the Newton step. A matrix in blocks is read once per iteration: the new Y and Y'X
+    are computed together, and the state contains both.
 
-    With ``rough``, the table in single precision, all arrays of length p are in that precision,
-    and so are the products.
+    Parameters
+    ----------
+    op : Operator
+        Data matrix.
+    n : int
+        Number of observed rows.
+    single : Operator, default=None
+        Data matrix in single precision. If given, products with X and arrays of length p are in
+        single precision.
+
+    Returns
+    -------
+    callable
+        Function from `FactorState` to `FactorState`.
     """
     xp, total = op.xp, float(op.xp.sum(op.column_squares()))
-    table, work = (op, xp.float64) if rough is None else (rough, xp.float32)
-    precision = np.float64 if rough is None else np.float32
+    table, work = (op, xp.float64) if single is None else (single, xp.float32)
+    precision = np.float64 if single is None else np.float32
 
-    def across_in(Y: Array) -> Array:
+    def multiply_columns(Y: Array) -> Array:
         return xp.astype(across(table, xp.astype(Y, table.dtype, copy=False)), work, copy=False)
 
-    def step(state: LatentState) -> LatentState:
+    def step(state: FactorState) -> FactorState:
         Y, c, root = state.Y, 1.0 / state.sigma2, state.root
         YY = to_numpy(Y.T @ Y)
         Q = np.linalg.eigh(n * (root.T @ root) + YY)[1]
@@ -90,110 +102,132 @@ def make_latent_step(
         else:
             cYQ = xp.astype(Y @ basis, work, copy=False)
             wide = xp.astype(cYQ, xp.float64, copy=False)
-            cG, squares = across_in(cYQ), state.sigma2**2 * to_numpy(wide.T @ wide)
-        about = about_rounded_rows(n, root, Q, squares, state.sigma2, precision)
+            cG, squares = multiply_columns(cYQ), state.sigma2**2 * to_numpy(wide.T @ wide)
+        moments = rounded_factor_moments(n, root, Q, squares, state.sigma2, precision)
         t = xp.astype(state.t, work, copy=False)
-        weights = update_weights(cG, about, t, state.sigma2, op, n, total)
-        # q(Y), as in `make_step`; in the basis of the means these are nearly orthogonal
-        turn, (sigma2, t, slope, bound) = weights.turn, weights.others
-        root = lower_root(turn @ weights.squares @ turn.T + weights.S_sum, sigma2)
-        back = from_numpy(turn.T @ (root.T @ root) / sigma2, Y)
+        loadings = update_loadings(cG, moments, t, state.sigma2, op, n, total)
+        # q(Y), as in `make_step`. The means are nearly orthogonal in the basis Q.
+        change, sigma2 = loadings.basis_change, loadings.sigma2
+        root = covariance_root(change @ loadings.squares @ change.T + loadings.S_sum, sigma2)
+        back = from_numpy(change.T @ (root.T @ root) / sigma2, Y)
         if state.YX is not None:
-            there, YX = there_and_back(op, weights.means.T @ back)
+            Y_new, YX = there_and_back(op, loadings.means.T @ back)
         else:
-            XM = table.matmul(xp.astype(weights.means.T, table.dtype, copy=False))
-            there, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
-        ahead, aheadX, turning = there, YX, state.turning
-        if turning:
-            at, F = curvature(state, about, weights), there - Y
-            C = inside(YY, to_numpy(Y.T @ F))
-            outside = F - Y @ from_numpy(C, Y)
+            XM = table.matmul(xp.astype(loadings.means.T, table.dtype, copy=False))
+            Y_new, YX = xp.astype(XM, Y.dtype, copy=False) @ back, None
+        Y_newton, YX_newton, newton = Y_new, YX, state.newton
+        if newton:
+            curvature, F = bound_curvature(state, moments, loadings), Y_new - Y
+            C = projection_coefficients(YY, to_numpy(Y.T @ F))
+            orthogonal = F - Y @ from_numpy(C, Y)
             if state.YX is not None:
-                outsideX = YX - state.YX - from_numpy(C.T, Y) @ state.YX
-                further, share = turned(outside, at, lambda B: from_numpy(B.T, Y) @ outsideX)
-                aheadX = YX + from_numpy(further.T, Y) @ outsideX
-            else:
-                further, share = turned(
-                    outside, at, lambda B: across_in(outside @ from_numpy(B, Y))
+                orthogonalX = YX - state.YX - from_numpy(C.T, Y) @ state.YX
+                correction, ratio = newton_correction(
+                    orthogonal, curvature, lambda B: from_numpy(B.T, Y) @ orthogonalX
                 )
-            ahead = there + outside @ from_numpy(further, Y)
-            turning = math.isfinite(state.bound) or share >= SLOW
-        rounding = 0.0 if rough is None else weights.rounding
-        return LatentState(
-            Y=there,
-            ahead=ahead,
+                YX_newton = YX + from_numpy(correction.T, Y) @ orthogonalX
+            else:
+                correction, ratio = newton_correction(
+                    orthogonal, curvature, lambda B: multiply_columns(orthogonal @ from_numpy(B, Y))
+                )
+            Y_newton = Y_new + orthogonal @ from_numpy(correction, Y)
+            # The first iteration, whose bound is not finite yet, decides for all others.
+            newton = math.isfinite(state.bound) or ratio >= MIN_RATIO
+        rounding = 0.0 if single is None else loadings.rounding
+        return FactorState(
+            Y=Y_new,
+            Y_newton=Y_newton,
             root=root,
             sigma2=sigma2,
-            t=t,
-            slope=slope,
-            bound=bound - rounding,
+            t=loadings.t,
+            slope=loadings.slope,
+            bound=loadings.bound - rounding,
             YX=YX,
-            aheadX=aheadX,
+            YX_newton=YX_newton,
             rounding=rounding,
-            single=rough is not None,
-            turning=turning,
+            single=single is not None,
+            newton=newton,
         )
 
     return step
 
 
-def curvature(state: LatentState, rows: Rows, weights: Weights) -> Curvature:
-    """What `turning` needs to know of the bound around ``state``."""
+def bound_curvature(state: FactorState, moments: FactorMoments, loadings: Loadings) -> Curvature:
+    """Return the second derivatives of the bound at ``state``."""
     c = 1.0 / state.sigma2
     if math.isfinite(state.bound):
-        P = 1.0 + c * (weights.S_diagonal + np.diagonal(weights.squares))
-        return Curvature(rows.Q, weights.S, P, c)
-    # At the start A is about n I. Any basis is one of its eigenvectors: take that of P.
-    WW, turn = np.linalg.eigh(weights.squares + np.diag(weights.S_diagonal))
-    return Curvature(rows.Q @ turn, weights.S, 1.0 + c * WW, c)
+        P = 1.0 + c * (loadings.S_diagonal + np.diagonal(loadings.squares))
+        return Curvature(moments.Q, loadings.S, P, c)
+    # At the start A is nearly n I, and any basis diagonalises it. Use the eigenvectors of P.
+    WW, vectors = np.linalg.eigh(loadings.squares + np.diag(loadings.S_diagonal))
+    return Curvature(moments.Q @ vectors, loadings.S, 1.0 + c * WW, c)
 
 
-def make_mixed_step(
-    op: Operator, n: int, rough: Operator, least_rise: float
-) -> Callable[[LatentState], LatentState]:
-    """`make_latent_step` in single precision, for half the price, as long as the bound tells more
-    than rounding; then in double precision.
+def make_mixed_precision_step(
+    op: Operator, n: int, single: Operator, min_increase: float
+) -> Callable[[FactorState], FactorState]:
+    """Return a step that uses single precision until rounding errors matter.
 
-    A pass counts in single precision if it raises the bound by more than rounding can, and by more
-    than ``least_rise``, or if it lowers the bound by more than that from a start that an
-    accelerator proposed. Any other is done again in double precision, and so are all that go on
-    from there. In single precision the bound is less by what rounding may have added, so that it
-    does not fall where double precision begins.
+    Single precision halves the cost. A result in single precision is accepted if the bound
+    increases by more than its rounding error and ``min_increase``, or decreases by more than these
+    from a start that an accelerator proposed. Otherwise this iteration and all later ones are in
+    double precision. In single precision, the rounding error is subtracted from the bound, so that
+    the bound does not decrease at the change to double precision.
+
+    Parameters
+    ----------
+    op : Operator
+        Data matrix.
+    n : int
+        Number of observed rows.
+    single : Operator
+        Data matrix in single precision.
+    min_increase : float
+        Minimum increase of the bound in single precision.
+
+    Returns
+    -------
+    callable
+        Function from `FactorState` to `FactorState`.
     """
-    xp, fine, quick = op.xp, make_latent_step(op, n), make_latent_step(op, n, rough)
+    xp = op.xp
+    double_step, single_step = make_factor_step(op, n), make_factor_step(op, n, single)
 
-    def step(state: LatentState) -> LatentState:
+    def step(state: FactorState) -> FactorState:
         if not state.single:
-            return fine(state)
+            return double_step(state)
         try:
-            with np.errstate(all="ignore"):  # what is beyond its range is found out here
-                result = quick(state)
+            with np.errstate(all="ignore"):  # Overflow is detected in the result.
+                result = single_step(state)
         except ArithmeticError:
-            return fine(state)
+            return double_step(state)
         except decomposition_errors():
-            return fine(state)
-        rise = result.bound - state.bound
-        clear = max(result.rounding, least_rise)
-        tells = rise > clear or (state.proposed and rise < -clear)
-        sound = math.isfinite(result.bound) and bool(xp.any(result.t > 0))
-        return result if sound and tells else fine(state)
+            return double_step(state)
+        increase = result.bound - state.bound
+        resolution = max(result.rounding, min_increase)
+        resolved = increase > resolution or (state.proposed and increase < -resolution)
+        valid = math.isfinite(result.bound) and bool(xp.any(result.t > 0))
+        return result if valid and resolved else double_step(state)
 
     return step
 
 
-def over_latents(start: LatentState, xp: Namespace) -> QuasiNewton:
-    """Acceleration over Y and log sigma2, of tables in blocks with Y'X; all other parts of the
-    state follow within one step."""
+def over_factors(start: FactorState, xp: Namespace) -> QuasiNewton:
+    """Accelerate the iterations over Y and log ``sigma2``.
+
+    All other parts of the state follow from these within one step. If the data matrix is read in
+    blocks, Y'X is combined with the same coefficients as Y.
+    """
     shape, YX_shape = start.Y.shape, None if start.YX is None else start.YX.shape
     size = math.prod(shape)
 
-    def flat(Y: Array, YX: Array | None, sigma2: float) -> Array:
+    def pack(Y: Array, YX: Array | None, sigma2: float) -> Array:
         log_sigma2 = xp.full(1, math.log(sigma2), dtype=Y.dtype, device=device(Y))
         parts = [xp.reshape(Y, (-1,)), log_sigma2]
         return xp.concat(parts if YX is None else [*parts, xp.reshape(YX, (-1,))])
 
-    def unpack(vector: Array, state: LatentState) -> LatentState:
-        # An exact fit sends log sigma2 down a straight line: follow, but not out of sight.
+    def unpack(vector: Array, state: FactorState) -> FactorState:
+        # With an exact fit log sigma2 decreases without bound; limit its change per iteration.
         change = max(-2.0, min(2.0, float(vector[size]) - math.log(state.sigma2)))
         return state._replace(
             Y=xp.reshape(vector[:size], shape),
@@ -203,9 +237,9 @@ def over_latents(start: LatentState, xp: Namespace) -> QuasiNewton:
         )
 
     return QuasiNewton(
-        lambda state: flat(state.Y, state.YX, state.sigma2),
+        lambda state: pack(state.Y, state.YX, state.sigma2),
         unpack,
         xp,
         n_compared=size + 1,
-        ahead=lambda state: flat(state.ahead, state.aheadX, state.sigma2),
+        ahead=lambda state: pack(state.Y_newton, state.YX_newton, state.sigma2),
     )

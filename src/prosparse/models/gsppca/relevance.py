@@ -1,12 +1,13 @@
-"""One relevance variance per variable, with its weights integrated out and exact zeros.
+"""Update of the prior variances of the loadings, with exact zeros.
 
-In a Gaussian model whose weights w_k ~ N(0, t_k I) meet the data through d orthogonal
-directions, t_k = 0 removes variable k. Re-estimating t_k from the posterior of w_k only creeps
-towards zero; with w_k integrated out the best t_k is found directly (Faul & Tipping 2002,
-"Analysis of sparse Bayesian learning", for d = 1).
+Row k of the loadings has the prior w_k ~ N(0, t_k I), and t_k = 0 removes variable k from the
+model. An EM update of t_k approaches zero slowly. With w_k integrated out, the optimal t_k is found
+directly ([FT02], for d = 1).
 
-Tables on a GPU wait for the launch of every kernel and for every number that the host wants to
-see: operations are few here, and all numbers travel together.
+On a GPU, every kernel launch and every transfer to CPU memory has a latency. The functions below
+therefore use few operations and transfer all summaries at once.
+
+[FT02]  A. Faul, M. Tipping. Analysis of sparse Bayesian learning. NeurIPS 2002.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ import numpy as np
 from ...data import Array
 from ...data.arrays import Namespace, is_numpy, to_numpy
 
-_ATTEMPTS = 60  # at a step that raises every h_k; the last one stays where it was
-_FARTHEST = 2.0  # that a step in log t goes
-# Factors of one logarithm, which costs as much as ten multiplications. Each is at least
-# 1 / (1 + e t), and e t, a number of observations times a ratio of variances, is far below 1e30
-# (in single precision, where 1e38 is the end, it need be below 1e7).
-_FACTORS, _FACTORS_IN_SINGLE = 10, 5
-_ROUNDING = 45.0  # epsilons by which rounding may lower an h_k
+MAX_ATTEMPTS = 60  # maximum number of step lengths that are tried; the last one is zero
+MAX_LOG_STEP = 2.0  # maximum change of log t in one update
+# Number of terms D whose product is taken before the logarithm, which costs as much as ten
+# multiplications. Each term is at least 1 / (1 + e t), and e t is far below 1e30. In single
+# precision, whose range ends at 1e38, it must be below 1e7.
+PRODUCT_SIZE, SINGLE_PRODUCT_SIZE = 10, 5
+ROUNDING_FACTOR = 45.0  # rounding error of h_k, in units of epsilon
 
 
 class VarianceUpdate(NamedTuple):
-    """One step in the variances of all variables, and what it leaves to compute with."""
+    """Prior variances after an update, and the sums that depend on them."""
 
     t: Array  # (p,) the new variances
     D: Array  # (d, p) 1 / (1 + e_j t_k)
@@ -46,75 +47,95 @@ def update_variances(
     e: Array,
     w: Array,
     xp: Namespace,
-    summaries: Callable[[VarianceUpdate], tuple[tuple[Array, ...], Any]],
+    summarise: Callable[[VarianceUpdate], tuple[tuple[Array, ...], Any]],
 ) -> tuple[VarianceUpdate, list[Any], Any]:
-    """Raise every h_k by one safeguarded Newton step in log t_k; decide exact zeros.
+    """Increase every h_k by a safeguarded Newton step in log t_k.
 
     With q(Y) fixed and row k of W integrated out, the bound depends on t_k through
 
         h_k(t) = 1/2 sum_j [ -log(1 + e_j t) + w_jk t / (1 + e_j t) ],   e = c a, w = c^2 g^2.
 
-    A variable leaves (t_k = 0) when h_k'(0) <= 0 and staying is no better: h_k <= 0 at t_k, and
-    also at the maximum that Newton's method sees from there, as t_k may only be far from it. It
-    comes back as soon as h_k'(0) > 0. No h_k ever falls. Everything is in the precision of ``w``.
-    Returns the update, the first part of its ``summaries`` on the host, in double precision, and
-    the second part as it is.
+    A variable leaves the model (t_k = 0) if h_k'(0) <= 0, h_k(t_k) <= 0, and the maximum that
+    Newton's method predicts from t_k is not positive either. It enters the model if h_k'(0) > 0.
+    No h_k decreases.
+
+    Parameters
+    ----------
+    t : Array of shape (p,)
+        Prior variances.
+    e : Array of shape (d,)
+        Eigenvalues of E[Y'Y], divided by the noise variance.
+    w : Array of shape (d, p)
+        Squared products of factors and variables, divided by the squared noise variance. Its
+        precision is that of all computations.
+    xp : Namespace
+        Array namespace.
+    summarise : callable
+        Function from the update to a tuple of numbers and small arrays, and any other object.
+
+    Returns
+    -------
+    update : VarianceUpdate
+    summaries : list
+        First result of ``summarise``, in CPU memory and in double precision.
+    arrays : object
+        Second result of ``summarise``.
     """
     d, limits = e.shape[0], xp.finfo(w.dtype)
-    over_j = xp.ones_like(e)  # column sums are products with ones, the fastest way to them
+    ones = xp.ones_like(e)  # Products with ones are the fastest column sums.
     sum_e = xp.sum(e)
-    slope = 0.5 * (over_j @ w - sum_e)
-    D, wD, log_D = _curves(t, e, w, xp)
-    h = 0.5 * (log_D + t * (over_j @ wD))
-    # Newton in log t: dD/dlog t = D^2 - D and, with T = w t D, dT/dlog t = T D. (Twice the
-    # derivatives of h.)
+    slope = 0.5 * (ones @ w - sum_e)
+    D, wD, log_D = _shrinkage_terms(t, e, w, xp)
+    h = 0.5 * (log_D + t * (ones @ wD))
+    # Derivatives of 2 h in log t: dD/dlog t = D^2 - D and, with T = w t D, dT/dlog t = T D.
     wD *= D
-    sum_E = over_j @ D + t * (over_j @ wD)  # of E = D + T D
+    sum_E = ones @ D + t * (ones @ wD)  # E = D + T D
     gradient = sum_E - d
     wD *= D
     D *= D
-    curvature = over_j @ D + 2.0 * t * (over_j @ wD) - sum_E
-    bend = xp.abs(curvature) + float(limits.smallest_normal)
-    # h at the top of the parabola; where h is convex and rises, that is further than can be seen
-    top = h + 0.25 * gradient * gradient / bend
-    climbing = xp.minimum(gradient, curvature) > 0
+    curvature = ones @ D + 2.0 * t * (ones @ wD) - sum_E
+    abs_curvature = xp.abs(curvature) + float(limits.smallest_normal)
+    # The maximum of the parabola bounds the gain, except where h is convex and increasing.
+    predicted = h + 0.25 * gradient * gradient / abs_curvature
+    convex_increasing = xp.minimum(gradient, curvature) > 0
     zero = xp.zeros_like(h)
-    leaving = (xp.maximum(slope, xp.maximum(h, top)) <= 0) & ~climbing
+    leaving = (xp.maximum(slope, xp.maximum(h, predicted)) <= 0) & ~convex_increasing
     t, h = xp.where(leaving, zero, t), xp.where(leaving, zero, h)
-    # Where h is convex, go uphill as far as the same bend the other way would let us.
-    farthest = xp.full_like(h, _FARTHEST)
-    move = gradient / bend
-    move = xp.maximum(xp.minimum(move, farthest), -farthest)
-    # A variable that comes (back) in starts where it would be if all e_j were equal.
-    waking = xp.maximum(slope, zero) * (2.0 * d / sum_e**2)
-    trial = xp.where(t > 0, t * xp.exp(move), waking)
-    lowest = h - _ROUNDING * float(limits.eps) * (1.0 + xp.abs(h))
+    # Where h is convex, the absolute curvature turns Newton's step into an ascent direction.
+    limit = xp.full_like(h, MAX_LOG_STEP)
+    log_step = gradient / abs_curvature
+    log_step = xp.maximum(xp.minimum(log_step, limit), -limit)
+    # A variable enters the model at the value that is optimal if all e_j are equal.
+    entering = xp.maximum(slope, zero) * (2.0 * d / sum_e**2)
+    trial = xp.where(t > 0, t * xp.exp(log_step), entering)
+    threshold = h - ROUNDING_FACTOR * float(limits.eps) * (1.0 + xp.abs(h))
 
-    def shorter(trial: Array, worse: Array, attempt: int) -> Array:
-        less = xp.where(t > 0, xp.sqrt(trial * t), 0.25 * trial)
-        return xp.where(worse, less if attempt < _ATTEMPTS - 2 else t, trial)
+    def backtrack(trial: Array, decreased: Array, attempt: int) -> Array:
+        shorter = xp.where(t > 0, xp.sqrt(trial * t), 0.25 * trial)
+        return xp.where(decreased, shorter if attempt < MAX_ATTEMPTS - 2 else t, trial)
 
-    for attempt in range(_ATTEMPTS):
-        D, wD, log_D = _curves(trial, e, w, xp)
-        T = trial * (over_j @ wD)
-        worse = 0.5 * (log_D + T) < lowest
-        last = attempt == _ATTEMPTS - 1
-        if not last and is_numpy(h) and bool(xp.any(worse)):  # on a GPU this would be waited for
-            trial = shorter(trial, worse, attempt)
+    for attempt in range(MAX_ATTEMPTS):
+        D, wD, log_D = _shrinkage_terms(trial, e, w, xp)
+        T = trial * (ones @ wD)
+        decreased = 0.5 * (log_D + T) < threshold
+        last = attempt == MAX_ATTEMPTS - 1
+        # On a GPU this check would cost a transfer; there it is part of the summaries.
+        if not last and is_numpy(h) and bool(xp.any(decreased)):
+            trial = backtrack(trial, decreased, attempt)
             continue
         wD *= D
-        TD = trial * (over_j @ wD)
-        update = VarianceUpdate(trial, D, T, TD, over_j @ D, log_D, slope)
-        small, kept = summaries(update)
-        verdict, *numbers = _together((xp.any(worse), *small), xp)
-        if last or not verdict:
+        TD = trial * (ones @ wD)
+        update = VarianceUpdate(trial, D, T, TD, ones @ D, log_D, slope)
+        small, arrays = summarise(update)
+        any_decreased, *summaries = _transfer((xp.any(decreased), *small), xp)
+        if last or not any_decreased:
             break
-        trial = shorter(trial, worse, attempt)
-    return update, numbers, kept
+        trial = backtrack(trial, decreased, attempt)
+    return update, summaries, arrays
 
 
-def _together(parts: tuple[Array, ...], xp: Namespace) -> list[Any]:
-    """Numbers and small arrays to the host by one way, as each waits for the device."""
+def _transfer(parts: tuple[Array, ...], xp: Namespace) -> list[Any]:
+    """Copy numbers and small arrays to CPU memory in a single transfer."""
     if all(is_numpy(part) or np.isscalar(part) for part in parts):
         return [np.asarray(part, dtype=float) if part.ndim else float(part) for part in parts]
     wide = [xp.astype(xp.reshape(part, (-1,)), xp.float64, copy=False) for part in parts]
@@ -126,19 +147,20 @@ def _together(parts: tuple[Array, ...], xp: Namespace) -> list[Any]:
     return pieces
 
 
-def _curves(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array, Array, Array]:
-    """D and w D, (d, p), and the column sums of log D."""
+def _shrinkage_terms(t: Array, e: Array, w: Array, xp: Namespace) -> tuple[Array, Array, Array]:
+    """Return D and w D, both (d, p), and the column sums of log D."""
     D = e[:, None] * t
     D += 1.0
     D = 1.0 / D
-    return D, w * D, _sum_of_logs(D, xp)
+    return D, w * D, _sum_logs(D, xp)
 
 
-def _sum_of_logs(D: Array, xp: Namespace) -> Array:
-    """Column sums of log D, by logarithms of products."""
+def _sum_logs(D: Array, xp: Namespace) -> Array:
+    """Return the column sums of log D, computed as logarithms of products."""
     d, p = D.shape
-    most = _FACTORS if D.dtype == xp.float64 else _FACTORS_IN_SINGLE
-    size = next((size for size in range(most, most // 2, -1) if d % size == 0), most)
+    max_size = PRODUCT_SIZE if D.dtype == xp.float64 else SINGLE_PRODUCT_SIZE
+    # A divisor of d avoids a shorter last product.
+    size = next((size for size in range(max_size, max_size // 2, -1) if d % size == 0), max_size)
     whole = d // size * size
     log_D = xp.sum(xp.log(xp.prod(xp.reshape(D[:whole, :], (-1, size, p)), axis=1)), axis=0)
     if whole == d:

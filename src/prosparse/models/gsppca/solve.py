@@ -34,13 +34,13 @@ from .diagnostics import (
 )
 from .evidence import EvidenceKind, NestedModels
 from .factors import (
-    LatentState,
-    make_latent_step,
-    make_mixed_step,
-    over_latents,
-    with_latents,
+    FactorState,
+    make_factor_step,
+    make_mixed_precision_step,
+    over_factors,
+    to_factor_state,
 )
-from .model import State, init, least_noise, make_step, ranking, relevance
+from .model import State, init, make_step, min_noise, rank_variables, relative_relevance
 from .quasi_newton import QuasiNewton
 
 NoiseEstimator = Literal["bias-corrected", "ml", "median"]
@@ -48,9 +48,9 @@ ModelPrior = Literal["uniform", "sparse"]
 
 N_EIGENVALUES = 50  # number of eigenvalues of a matrix too large for all of them
 # Minimum number of loadings for which single precision saves time.
-MIN_LOADINGS = 2**16
-# Maximum number of entries for a single-precision copy (64 MiB), used in early iterations.
-MAX_COPY = 2**24
+MIN_LOADINGS_SINGLE = 2**16
+# Maximum number of entries of a single-precision copy (64 MiB), used in early iterations.
+MAX_ENTRIES_SINGLE = 2**24
 # Decimal digits of a variance relative to the largest; further digits are rounding errors.
 VARIANCE_DIGITS = 9
 AUTO_FDR = 0.05  # false discovery rate of the columns whose components "auto" counts
@@ -75,7 +75,7 @@ class SelectedVariables(NamedTuple):
     """Variables selected for one number of components."""
 
     d: int
-    run: Run[State] | Run[LatentState]  # of the relaxed model
+    run: Run[State] | Run[FactorState]  # of the relaxed model
     order: np.ndarray  # (p,) indices of the variables, most relevant first
     noise: float  # variance of the inactive variables
     cardinalities: np.ndarray  # (m,) compared numbers of variables
@@ -123,33 +123,33 @@ def solve(op: Operator, options: Options, scaled: Operator | None = None) -> Sol
     -------
     Solution
     """
-    parts, d, found = first_count(op, options, scaled)
-    choice = select(op, parts, d, options)
-    selected, n = choice.columns, parts.n
+    parts, d, found = count_factors(op, options, scaled)
+    selection = select_variables(op, parts, d, options)
+    selected, n = selection.columns, parts.n
     squares = to_numpy(op.column_squares())
-    components, along = principal_components(op.take_columns(selected), d)
-    free = (n - 1) * (selected.size - d)
-    around = (squares[selected].sum() - along.sum()) / free if free else choice.noise
+    components, explained = principal_components(op.take_columns(selected), d)
+    dof = (n - 1) * (selected.size - d)
+    residual = (squares[selected].sum() - explained.sum()) / dof if dof else selection.noise
     return Solution(
         n_components=d,
-        order=choice.order,
-        relevance=relevance(choice.run.state),
+        order=selection.order,
+        relevance=relative_relevance(selection.run.state),
         selected=selected,
         components=components,
-        variances=along / (n - 1),
-        explained_proportions=along / squares.sum(),
-        noise=choice.noise,
-        active_noise=max(float(around), least_noise(parts)),
-        cardinalities=choice.cardinalities,
-        log_evidence=choice.log_evidence,
-        best=choice.best,
-        bounds=np.array(choice.run.bounds),
-        reason=choice.run.reason,
-        diagnostics=diagnose(op, parts, choice, d, options, found),
+        variances=explained / (n - 1),
+        explained_proportions=explained / squares.sum(),
+        noise=selection.noise,
+        active_noise=max(float(residual), min_noise(parts)),
+        cardinalities=selection.cardinalities,
+        log_evidence=selection.log_evidence,
+        best=selection.best,
+        bounds=np.array(selection.run.bounds),
+        reason=selection.run.reason,
+        diagnostics=diagnose(op, parts, selection, d, options, found),
     )
 
 
-def first_count(
+def count_factors(
     op: Operator, options: Options, scaled: Operator | None
 ) -> tuple[Spectrum, int, bool]:
     """Return the leading spectrum, the number of components, and whether structure was found.
@@ -158,26 +158,26 @@ def first_count(
     if the columns share no variance. It selects columns with shared variance and counts their
     components.
     """
-    asked, found = options.n_components, True
-    if isinstance(asked, str) and asked == "auto" and scaled is not None:
+    d, found = options.n_components, True
+    if isinstance(d, str) and d == "auto" and scaled is not None:
         data = StandardisedData(scaled)
         selected = select_shared_variables(data, AUTO_FDR).selected
         found = bool(selected.any())
-        asked = max(1, count_components(data, selected))
-        asked = min(asked, min(op.shape) - 1, options.n_features_to_select or asked)
-    count = max(1, int(asked)) if isinstance(asked, Integral) else N_EIGENVALUES
+        d = max(1, count_components(data, selected))
+        d = min(d, min(op.shape) - 1, options.n_features_to_select or d)
+    count = max(1, int(d)) if isinstance(d, Integral) else N_EIGENVALUES
     parts = spectrum(op, count)
-    return parts, dimension(parts, options._replace(n_components=asked)), found
+    return parts, check_dimension(parts, d, options), found
 
 
-def dimension(parts: Spectrum, options: Options) -> int:
+def check_dimension(parts: Spectrum, d: int | Literal["auto"], options: Options) -> int:
     """Return the number of components, checked against the data and the given cardinality."""
-    p, wanted = parts.table.shape[1], options.n_features_to_select
-    d = resolve_dimension(options.n_components, parts, wanted, white_noise(parts, options))
-    if wanted is not None and not d <= wanted <= p:
+    p, q = parts.table.shape[1], options.n_features_to_select
+    d = resolve_dimension(d, parts, q, white_noise(parts, options))
+    if q is not None and not d <= q <= p:
         raise ParameterError(
             f"`n_features_to_select` must be between `n_components` = {d} and the number of "
-            f"columns that vary, {p}, got {wanted}"
+            f"columns that vary, {p}, got {q}"
         )
     return d
 
@@ -187,11 +187,11 @@ def white_noise(parts: Spectrum, options: Options) -> float | None:
     return parts.n / (parts.n - 1) if options.scaled else None
 
 
-def select(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
+def select_variables(op: Operator, parts: Spectrum, d: int, options: Options) -> SelectedVariables:
     """Rank the variables with d components and select how many by the evidence."""
-    run = relax(parts, d, options)
-    empty = run.reason is StopReason.NOTHING_LEFT
-    order = rank_by_variance(parts, d) if empty else ranking(run.state)
+    run = fit_relaxed(parts, d, options)
+    empty = run.reason is StopReason.EMPTY_MODEL
+    order = rank_by_variance(parts, d) if empty else rank_variables(run.state)
     noise = inactive_noise(parts, to_numpy(op.column_squares()), d, run.state.sigma2, options)
     q, log_evidence = compare_cardinalities(op, order, d, noise, options)
     return SelectedVariables(d, run, order, noise, q, log_evidence, int(np.argmax(log_evidence)))
@@ -208,7 +208,7 @@ def rank_by_variance(parts: Spectrum, d: int) -> np.ndarray:
     return np.lexsort((-explained, -variances))
 
 
-def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentState]:
+def fit_relaxed(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[FactorState]:
     """Fit the relaxed model.
 
     The iterations alternate between q(W) and q(Y). The smaller of the two is accelerated: q(Y) if
@@ -229,23 +229,23 @@ def relax(parts: Spectrum, d: int, options: Options) -> Run[State] | Run[LatentS
     if table.shape[0] > p:
         step = make_step(table, n)
         return run(step, init(parts, d), accelerator=over_loadings("M", xp, QuasiNewton))
-    rough, start = in_single_precision(table, d), with_latents(init(parts, d), table)
-    accelerator = over_latents(start, xp)
-    if rough is None:
-        return run(make_latent_step(table, n), start, accelerator=accelerator)
-    mixed = make_mixed_step(table, n, rough, tol)
+    single, start = single_precision_copy(table, d), to_factor_state(init(parts, d), table)
+    accelerator = over_factors(start, xp)
+    if single is None:
+        return run(make_factor_step(table, n), start, accelerator=accelerator)
+    mixed = make_mixed_precision_step(table, n, single, tol)
     return run(mixed, start._replace(single=True), accelerator=accelerator)
 
 
-def in_single_precision(table: Operator, d: int) -> Operator | None:
+def single_precision_copy(table: Operator, d: int) -> Operator | None:
     """Return a single-precision copy for early iterations, or None if it does not save time.
 
-    It does not for small matrices, matrices in single precision, on a GPU, or very large ones.
+    A copy saves time for matrices in CPU memory, in double precision and of moderate size.
     """
     X = table.whole
     if X is None or not is_numpy(X) or precision_of(X) == "float32":
         return None
-    if d * X.shape[1] < MIN_LOADINGS or X.size > MAX_COPY:
+    if d * X.shape[1] < MIN_LOADINGS_SINGLE or X.size > MAX_ENTRIES_SINGLE:
         return None
     with np.errstate(all="ignore"):
         return DenseOperator(table.xp.astype(X, table.xp.float32))
@@ -255,11 +255,11 @@ def inactive_noise(
     parts: Spectrum, squares: np.ndarray, d: int, relaxed: float, options: Options
 ) -> float:
     """Return the variance of inactive variables; ``relaxed`` is that of the relaxed model."""
-    # Scaled columns have known variance; residuals of active columns would bias it.
+    # The variance of scaled columns is known. Residuals of active columns would bias an estimate.
     kind = "median" if options.scaled else options.noise
     noise = noise_variance(kind, to_numpy(parts.eigenvalues), squares, parts.n, d)
-    floor = least_noise(parts)
-    # d components may fit exactly; the relaxed model then supplies the noise.
+    floor = min_noise(parts)
+    # If d components fit exactly, use the noise variance of the relaxed model.
     return noise if noise > floor else max(relaxed, floor)
 
 
@@ -267,24 +267,31 @@ def compare_cardinalities(
     op: Operator, order: np.ndarray, d: int, noise: float, options: Options
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return cardinalities and their log evidence plus log prior."""
-    wanted = options.n_features_to_select
-    q = np.arange(d + 1, op.shape[1] + 1) if wanted is None else np.array([wanted])
+    given = options.n_features_to_select
+    q = np.arange(d + 1, op.shape[1] + 1) if given is None else np.array([given])
     with Progress(None, "GSPPCA, evidence", options.verbose) as bar:
         models = NestedModels(op, order, d, noise, options.evidence, bar.advance)
-        return models.search(q, lambda some: log_prior(options.model_prior, some, *op.shape))
+        return models.search(q, lambda q: log_prior(options.model_prior, q, *op.shape))
 
 
 def diagnose(
-    op: Operator, parts: Spectrum, choice: SelectedVariables, d: int, options: Options, found: bool
+    op: Operator,
+    parts: Spectrum,
+    selection: SelectedVariables,
+    d: int,
+    options: Options,
+    found: bool,
 ) -> list[Diagnostic]:
     """Return the diagnostics of a selection; ``found`` says whether the test found structure."""
-    if choice.run.reason is StopReason.NOTHING_LEFT:
+    if selection.run.reason is StopReason.EMPTY_MODEL:
         return [empty_model()]
     if not found:
         return [no_shared_variance(AUTO_FDR)]
-    smallest = choice.cardinalities.size > 1 and choice.best == 0
+    smallest = selection.cardinalities.size > 1 and selection.best == 0
     white = white_noise(parts, options)
-    diagnostics = diagnose_structure(op, parts, choice.columns, d, choice.noise, white, smallest)
+    diagnostics = diagnose_structure(
+        op, parts, selection.columns, d, selection.noise, white, smallest
+    )
     if options.evidence == "noiseless":
-        diagnostics += diagnose_rows(op, choice.noise)
+        diagnostics += diagnose_rows(op, selection.noise)
     return diagnostics
