@@ -237,7 +237,7 @@ def _dual_value(A: Floats, s: Floats, norms: Floats, rho: float, scaled: Floats)
 
 
 def relaxed_bound(C: Floats, K: int, nonnegative: bool = False, max_iter: int = 200) -> float:
-    """Return the convex bound of `relaxation`, including rounding errors.
+    """Return the convex bound of ``relaxation``, including rounding errors.
 
     Parameters
     ----------
