@@ -8,6 +8,8 @@ from typing import Any
 from docutils import nodes
 
 PACKAGE = "prosparse"
+TYPE_OR_SHAPE = re.compile(r"(?<=\w : )[^`]*$|\([^()`]*\)")
+NAME_WITH_UNDERSCORE = re.compile(r"(\w+)_(?!\w)")
 
 
 def skip(app: Any, what: str, name: str, obj: Any, skipped: bool, options: Any) -> bool | None:
@@ -41,14 +43,12 @@ def resolve(app: Any, env: Any, node: Any, child: nodes.Node) -> Any:
 
 
 def escape(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Escape trailing underscores in shapes, which reStructuredText reads as links."""
+    """Escape trailing underscores in types and shapes, which reStructuredText reads as links."""
     for k, line in enumerate(lines):
         if not line.lstrip().startswith((">>>", "...")):
-            lines[k] = re.sub(r"\([^()`]*\)", lambda found: _escaped(found[0]), line)
-
-
-def _escaped(shape: str) -> str:
-    return re.sub(r"(\w+)_(?!\w)", r"\1\\_", shape)
+            lines[k] = TYPE_OR_SHAPE.sub(
+                lambda found: NAME_WITH_UNDERSCORE.sub(r"\1\\_", found[0]), line
+            )
 
 
 def setup(app: Any) -> dict[str, Any]:
