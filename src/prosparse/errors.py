@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -162,9 +163,9 @@ MAX_NUMBER = 1e100
 
 def check_non_negative(name: str, value: Any, *, infinite: bool = False) -> None:
     """Check that a parameter is a non-negative number, and finite unless ``infinite``."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not float(value) >= 0:
+    if not isinstance(value, Real) or isinstance(value, bool) or not value >= 0:
         raise ParameterError(f"`{name}` must be a non-negative number, got {value!r}.")
-    if float(value) > MAX_NUMBER and not infinite:
+    if value > MAX_NUMBER and not (infinite and value == math.inf):
         raise ParameterError(f"`{name}` must be finite, at most {MAX_NUMBER:g}, got {value!r}.")
 
 

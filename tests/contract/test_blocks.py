@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 
-from prosparse import EMPCA, GSPPCA, SCA, SPPCA, InputError
+from prosparse import EMPCA, FDRPCA, GSPPCA, SCA, SPPCA, InputError
 from prosparse.data.operators import dask as dask_operator
 from prosparse.data.operators import mapped
 from prosparse.datasets import make_globally_sparse
@@ -313,6 +313,16 @@ def test_blocks_of_undeclared_shape_raise(name):
                 np.asarray(getattr(model, method)(wrongly_chunked(rows)))
     with pytest.raises(InputError, match=r"but its chunks declare \(20, 12\)"):
         model.score(wrongly_chunked(X), y)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [(lambda block: block.astype(str), "dtype <U32"), (lambda block: None, "type NoneType")],
+)
+def test_blocks_that_are_no_numbers_raise(change, found):
+    X = np.abs(make_data("tall"))[:60, :12]
+    with pytest.raises(InputError, match=f"must be an array of numbers, got {found}"):
+        FDRPCA().fit(wrongly_chunked(X, change))
 
 
 def test_blocks_of_undeclared_shape_in_views_and_column_chunks_raise():

@@ -434,6 +434,7 @@ def test_too_many_components(n, p, d, rng):
     [
         ({"n_components": 0}, '`n_components` must be an integer of at least 1 or "auto", got 0'),
         ({"n_components": 2.5}, "`n_components` must be .* got 2.5"),
+        ({"tol": 10**400}, "`tol` must be finite"),
         ({"n_components": "many"}, "`n_components` must be .* got 'many'"),
         ({"n_features_to_select": 0}, "`n_features_to_select` must be .* got 0"),
         ({"n_features_to_select": 3}, "between `n_components` = 5 and .* 30, got 3"),

@@ -73,7 +73,7 @@ class DaskArray(RowBlocks):
         return bool(is_dask_array(X))
 
     def prepare(self, X: TableLike, *, allow_nan: bool) -> TableLike:
-        return dask.check_block_shapes(super().prepare(X, allow_nan=allow_nan))
+        return dask.check_blocks(super().prepare(X, allow_nan=allow_nan))
 
     def validate(self, X: Table, min_size: int) -> Table:
         check_shape(X, min_size)

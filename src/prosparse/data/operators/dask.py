@@ -33,22 +33,28 @@ def to_float_rows(X: Any) -> Any:
     return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
 
 
-def check_block_shapes(X: Any) -> Any:
-    """Check the shape of each block against the chunks when the block is computed.
+def check_blocks(X: Any) -> Any:
+    """Check the type of each block, and its shape against the chunks, when it is computed.
 
     A wrong number of rows would give wrong means.
     """
     if any(math.isnan(length) for length in X.shape):
         return X
-    return X.map_blocks(_check_block_shape, dtype=X.dtype)
+    return X.map_blocks(_check_block, dtype=X.dtype)
 
 
-def _check_block_shape(block: Any, block_info: Any = None) -> Any:
+def _check_block(block: Any, block_info: Any = None) -> Any:
     if not block_info:  # Dask determines the type of the result.
         return block
     declared = tuple(high - low for low, high in block_info[0]["array-location"])
+    number = ", ".join(map(str, block_info[0]["chunk-location"]))
+    dtype = getattr(block, "dtype", None)
+    if getattr(dtype, "kind", "") not in "biuf" or dtype is None:
+        found = f"dtype {dtype}" if dtype is not None else f"type {type(block).__name__}"
+        raise InputError(
+            f"Block ({number}) of the Dask array X must be an array of numbers, got {found}."
+        )
     if block.shape != declared:
-        number = ", ".join(map(str, block_info[0]["chunk-location"]))
         raise InputError(
             f"Block ({number}) of the Dask array X has shape {tuple(block.shape)}, but its chunks "
             f"declare {declared}. Correct the `chunks` passed to `map_blocks` or `from_delayed`, "
